@@ -70,6 +70,10 @@ AREAS = {
             "tests/server/estimation",
             "tests/server/links",
             "tests/server/test_likelihood_server.py",
+            "tests/server/test_inputs.py",
+            "tests/server/test_large_plants.py",
+            "tests/theory/test_unified.py",
+            "tests/theory/test_descent.py",
         ),
     ),
 }

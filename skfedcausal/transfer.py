@@ -14,14 +14,17 @@ from .statespace.riccati import stationary_covariance
 
 @dataclass(frozen=True, eq=False)
 class TransferFunction:
-    """``G(z) = C (z I - A)^-1 B``, which does not depend on the choice of the states.
+    """``G(z) = C (z I - A)^-1 B + D``, which does not depend on the choice of the states.
 
     Attributes
     ----------
     A : ndarray of shape (n, n)
+        Of a plant of several lags: of as many states as make it one of a single lag.
     B : ndarray of shape (n, k)
     C : ndarray of shape (d, n)
     input_names, output_names : tuple of str
+    D : ndarray of shape (d, k) or None
+        What inputs do in their own row; None for a plant in which none acts at once.
 
     References
     ----------
@@ -43,6 +46,12 @@ class TransferFunction:
     C: np.ndarray
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
+    D: np.ndarray | None = None
+
+    @property
+    def _direct(self):
+        """D, zero where there is none."""
+        return np.zeros((len(self.C), self.B.shape[1])) if self.D is None else self.D
 
     def poles(self):
         """Eigenvalues of A, largest first, shape (n,).
@@ -55,7 +64,7 @@ class TransferFunction:
         return values[np.lexsort((values.imag, -np.abs(values)))]
 
     def zeros(self, tol=1e-6):
-        """Transmission zeros: where the pencil ``[A - z I, B; C, 0]`` loses rank.
+        """Transmission zeros: where the pencil ``[A - z I, B; C, D]`` loses rank.
 
         A plant with more outputs than inputs (or fewer) is squared down by two random combinations; zeros of
         the plant are zeros of both [1]_.
@@ -77,12 +86,13 @@ class TransferFunction:
         k, d = self.B.shape[1], self.C.shape[0]
         if min(k, d) == 0:
             return np.empty(0, dtype=complex)
+        D = self._direct
         if k == d:
-            return _square_zeros(self.A, self.B, self.C)
+            return _square_zeros(self.A, self.B, self.C, D)
         rng = np.random.default_rng(0)
         combinations = (rng.standard_normal((k, d)) for _ in range(2))
-        pairs = ((self.B, K @ self.C) if d > k else (self.B @ K, self.C) for K in combinations)
-        first, second = (_square_zeros(self.A, B, C) for B, C in pairs)
+        squared = ((self.B, K @ self.C, K @ D) if d > k else (self.B @ K, self.C, D @ K) for K in combinations)
+        first, second = (_square_zeros(self.A, *matrices) for matrices in squared)
         distance = np.abs(first[:, None] - second).min(axis=1, initial=np.inf)
         return first[distance <= tol * np.maximum(np.abs(first), 1)]
 
@@ -100,7 +110,7 @@ class TransferFunction:
         """
         z = np.exp(1j * np.asarray(frequencies, dtype=float))
         resolvent = z[:, None, None] * np.eye(len(self.A)) - self.A
-        return self.C @ np.linalg.solve(resolvent, np.broadcast_to(self.B, (len(z), *self.B.shape)))
+        return self.C @ np.linalg.solve(resolvent, np.broadcast_to(self.B, (len(z), *self.B.shape))) + self._direct
 
     def singular_values(self, frequencies):
         """Singular values of the response, largest first, shape (n_frequencies, min(d, k)).
@@ -117,13 +127,13 @@ class TransferFunction:
         return np.linalg.svd(self.response(frequencies), compute_uv=False)
 
     def steady_gain(self):
-        """Effect of a permanent change, ``C (I - A)^-1 B``, a DataFrame of outputs by inputs.
+        """Effect of a permanent change, ``C (I - A)^-1 B + D``, a DataFrame of outputs by inputs.
 
         Returns
         -------
         DataFrame of shape (d, k)
         """
-        gain = self.C @ np.linalg.solve(np.eye(len(self.A)) - self.A, self.B)
+        gain = self.C @ np.linalg.solve(np.eye(len(self.A)) - self.A, self.B) + self._direct
         return pd.DataFrame(gain, index=list(self.output_names), columns=list(self.input_names))
 
     def norm(self):
@@ -136,7 +146,7 @@ class TransferFunction:
         if spectral_radius(self.A) >= 1:
             return np.inf
         S = stationary_covariance(self.A, self.B @ self.B.T)
-        return float(np.sqrt(max(np.trace(self.C @ S @ self.C.T), 0.0)))
+        return float(np.sqrt(max(np.trace(self.C @ S @ self.C.T), 0.0) + np.square(self._direct).sum()))
 
     def distance(self, other):
         """H2 norm of the difference to another plant with the same inputs and outputs, over its own norm.
@@ -151,7 +161,8 @@ class TransferFunction:
         float
         """
         A, B, C = block_diag(self.A, other.A), np.vstack([self.B, other.B]), np.hstack([self.C, -other.C])
-        return TransferFunction(A, B, C, self.input_names, self.output_names).norm() / other.norm()
+        D = self._direct - other._direct
+        return TransferFunction(A, B, C, self.input_names, self.output_names, D).norm() / other.norm()
 
     def to_scipy(self):
         """The plant as a discrete-time :class:`scipy.signal.StateSpace`.
@@ -160,7 +171,7 @@ class TransferFunction:
         -------
         scipy.signal.StateSpace
         """
-        return signal.StateSpace(self.A, self.B, self.C, np.zeros((len(self.C), self.B.shape[1])), dt=True)
+        return signal.StateSpace(self.A, self.B, self.C, self._direct, dt=True)
 
     def to_control(self):
         """The plant as a :class:`control.StateSpace`; needs python-control.
@@ -179,10 +190,10 @@ class TransferFunction:
         return control.ss(self.A, self.B, self.C, self.to_scipy().D, True, **labels)
 
 
-def _square_zeros(A, B, C):
+def _square_zeros(A, B, C, D):
     """Finite generalised eigenvalues of the Rosenbrock pencil of a square plant."""
-    n, k = B.shape
-    left = np.block([[A, B], [C, np.zeros((len(C), k))]])
+    n = len(A)
+    left = np.block([[A, B], [C, D]])
     right = np.zeros_like(left)
     right[:n, :n] = np.eye(n)
     alpha, beta = eig(left, right, right=False, homogeneous_eigvals=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 _ROOT = Path(__file__).parent.parent
-_MESSAGES = ("states", "watching", "training", "requests", "promise")
+_MESSAGES = ("states", "watching", "training", "requests", "promise", "secure")
 
 
 def page(name):
@@ -34,7 +34,7 @@ def test_every_table_of_results_is_on_the_page_of_benchmarks():
     "package",
     [
         "", ".datasets", ".displays", ".federation", ".metrics", ".privacy", ".quality", ".containers",
-        ".testing",
+        ".testing", ".secure",
     ],
 )  # fmt: skip
 def test_every_public_name_is_on_the_page_of_the_api(package):

@@ -22,6 +22,7 @@ MODULES = (
     "skfedcausal.containers",
     "skfedcausal.privacy",
     "skfedcausal.quality",
+    "skfedcausal.secure",
     "skfedcausal.testing",
     "skfedcausal.transfer",
     "skfedcausal.containers",
@@ -35,7 +36,7 @@ CODEC = {"to_packet", "from_packet"}
 # names that stem from one of the papers or from the literature say from where
 FROM_A_SOURCE = {
     "FederatedCounterfactualEstimator", "FederatedGrangerEstimator", "FederatedRCADetector", "KalmanClient",
-    "ExtendedKalmanClient", "LikelihoodServer", "GradientServer", "RegressorServer", "MomentServer",
+    "ExtendedKalmanClient", "LikelihoodServer", "GradientServer", "RegressorServer", "MomentServer", "SecureSumsServer",
     "LinearAugmenter", "GaussianMechanism", "RandomizedResponse", "PrivacyAccountant", "LSTMRegressor",
     "SELURegressor", "check_plant", "TransferFunction", "epsilon_of", "gaussian_noise_multiplier",
     "mu_from_epsilon", "epsilon_from_mu", "randomized_response_composition",

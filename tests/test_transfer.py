@@ -7,6 +7,7 @@ from scipy.optimize import linear_sum_assignment
 
 from skfedcausal import FederatedCounterfactualEstimator
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.estimators._interventions import one_lag_realisation
 from skfedcausal.transfer import TransferFunction
 
 
@@ -93,3 +94,34 @@ def test_estimated_and_true_plants_are_near():
     assert G.distance(true) < 0.1
     np.testing.assert_allclose(G.singular_values([0.1, 1.0])[:, 0], true.singular_values([0.1, 1.0])[:, 0], rtol=0.15)
     assert list(G.steady_gain().columns) == list(est.input_names_)
+
+
+@pytest.mark.parametrize(("p", "q"), [(1, 1), (3, 1), (1, 4), (3, 3)])
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_plant_of_several_lags_has_its_polynomial_as_transfer_function(p, q, at_once):
+    """C (I - sum A_k z^-k)^-1 sum B_k z^-k, inputs of the same row included."""
+    rng = np.random.default_rng(p + 10 * q)
+    A, B, C = 0.3 * rng.standard_normal((p, 3, 3)) / p, rng.standard_normal((q, 3, 2)), rng.standard_normal((4, 3))
+    direct = at_once * rng.standard_normal((3, 2))
+    A[1:, 2], B[1:, 2] = 0.0, 0.0  # a state of one lag
+    matrices = one_lag_realisation(A, B, direct, C)
+    G = TransferFunction(*matrices[:3], ("u0", "u1"), tuple("abcd"), matrices[3])
+    assert len(G.A) == 1 + 2 * max(p, q)
+    frequencies = np.array([0.1, 1.0, 3.0])
+    for w, found in zip(frequencies, G.response(frequencies), strict=True):
+        delay = np.exp(-1j * w) ** np.arange(1, 5)
+        polynomial = np.eye(3) - np.tensordot(delay[:p], A, 1)
+        expected = C @ np.linalg.solve(polynomial, direct + np.tensordot(delay[:q], B, 1))
+        np.testing.assert_allclose(found, expected, atol=1e-12)
+    gain = C @ np.linalg.solve(np.eye(3) - A.sum(axis=0), direct + B.sum(axis=0))
+    np.testing.assert_allclose(G.steady_gain(), gain, atol=1e-10)
+    _, impulses = signal.dimpulse(G.to_scipy(), n=400)
+    assert G.norm() == pytest.approx(np.sqrt(sum((impulse**2).sum() for impulse in impulses)), rel=1e-8)
+    assert G.distance(G) < 1e-6
+
+
+def test_zeros_of_a_filter_that_acts_at_once():
+    zeros, poles = np.array([0.5, -0.2, 0.4]), np.array([0.9, -0.4, 0.3])
+    A, B, C, D = signal.tf2ss(np.poly(zeros), np.poly(poles))
+    G = TransferFunction(A, B, C, ("u",), ("y",), D)
+    assert_same_set(G.zeros(), zeros, atol=1e-8)

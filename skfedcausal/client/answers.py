@@ -4,7 +4,7 @@ import numpy as np
 
 from ..message.packet import PacketError
 from ..message.states import StateMessage
-from ..statespace.episodes import episode_lengths
+from ..statespace.episodes import episode_lengths, lagged_rows
 from .monitor import ResidualFlag
 from .network_training import StateCorrection, corrected_prediction
 from .unit_model import UnitClient
@@ -76,7 +76,8 @@ def _filtered(client, Y, U, starts, n_states=None):
 def _predicted(client, Y, U, starts):
     """Measurements predicted one step ahead by the unit's own filter."""
     if isinstance(client, UnitClient):
-        return client.measurements(client.model.predict(client.active_columns(Y), U, starts))
+        states = client.model.predict(client.active_columns(Y), U, starts)
+        return client.expected(states, Y, U, starts)
     return in_shape(client.predict(Y, **along(Y, U, starts)), Y.shape, client, "predict")
 
 
@@ -88,14 +89,35 @@ def local_prediction(site, Y, U, starts, *, augmented):
     if isinstance(site["augmenter"], StateCorrection):
         return corrected_prediction(site, Y, starts)
     filtered = _filtered(client, Y, U, starts, len(site["transition"]))
-    states = np.empty_like(filtered)
-    np.dot(filtered[:-1], site["transition"].T, out=states[1:])
+    states = _carried(filtered, site["transition"], starts)
     if "input_matrix" in site:
-        states[1:] += (U[:-1] - site["input_mean"]) @ site["input_matrix"].T
+        states += _driven(U - site["input_mean"], site["input_matrix"], starts)
     states[list(starts)] = 0.0
     guess = site["augmenter"].predict(local_features(client, Y, U, starts, states.shape[1]), starts)
     states += in_shape(guess, states.shape, site["augmenter"], "predict")
+    if isinstance(client, UnitClient):
+        return client.expected(states, Y, U, starts)
     return in_shape(client.measurements(states), Y.shape, client, "measurements")
+
+
+def _carried(filtered, transition, starts):
+    """What a unit's own states of the rows before make of them, through blocks (p, p * n_lags)."""
+    n_lags = transition.shape[1] // len(transition)
+    if n_lags > 1:
+        return lagged_rows(filtered, n_lags, starts) @ transition.T
+    states = np.zeros_like(filtered)
+    np.dot(filtered[:-1], transition.T, out=states[1:])
+    return states
+
+
+def _driven(inputs, matrix, starts):
+    """What its own inputs add, those of the row before or, through blocks side by side, of rows 0, 1, ... before."""
+    n_lags = matrix.shape[1] // inputs.shape[1]
+    if n_lags > 1:
+        return np.hstack([inputs, lagged_rows(inputs, n_lags - 1, starts)]) @ matrix.T
+    added = np.zeros((len(inputs), len(matrix)))
+    np.dot(inputs[:-1], matrix.T, out=added[1:])
+    return added
 
 
 def unit_message(client, Y, starts, *, inputs=None, const=False, local_model=False, monitor=None):

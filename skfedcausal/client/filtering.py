@@ -106,10 +106,13 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         -------
         ndarray of shape (n_samples, n_features)
         """
-        expected = self.model.measurements(states)
+        return self._over_all_columns(self.model.measurements(states))
+
+    def _over_all_columns(self, expected):
+        """Expected measurements with the constants of columns that the model leaves out."""
         if not hasattr(self, "_model") or self._active.all():
             return expected
-        full = np.tile(self.mean_, (len(states), 1))
+        full = np.tile(self.mean_, (len(expected), 1))
         full[:, self._active] = expected
         return full
 

@@ -15,7 +15,7 @@ from scipy.special import chdtrc
 from sklearn.exceptions import ConvergenceWarning
 
 from ..statespace.matrices import cap_radius, floor_eigenvalues
-from ..statespace.observation import sensor_noise
+from ..statespace.observation import degrees_of_freedom, factor_analysis, sensor_noise
 from .unit_model import NOISE_FLOOR, UnitModel
 
 _STATE_FLOOR = 1e-2  # share of a state's variance that is signal at least
@@ -101,6 +101,13 @@ _BY_STATSMODELS = ("pca-var", "subspace")  # as their authors do; the others nee
 
 
 def choose_order(moments):
+    """Number of states, and of those that the past predicts; the others explain what sensors share."""
+    most = min(moments.n_sensors, _MAX_STATES, max(moments.n_samples // _ROWS_PER_STATE, 1))
+    order = _predicted_states(moments, most)
+    return (_common_factors(moments, order, most) if moments.complete else order), order
+
+
+def _predicted_states(moments, most):
     """Number of states by Bartlett's sequential test of the canonical correlations [1]_.
 
     The part of the measurements that the past predicts has as many dimensions as the unit has states,
@@ -110,7 +117,6 @@ def choose_order(moments):
     squared, _ = moments.canonical
     d, n_past = moments.n_sensors, moments.n_past
     weight = max(moments.n_samples - (d + n_past + 1) / 2, 1.0)
-    most = min(d, _MAX_STATES, max(moments.n_samples // _ROWS_PER_STATE, 1))
     for order in range(1, most):
         statistic = -weight * np.log1p(-squared[order:]).sum() / moments.inflation[order:].mean()
         if chdtrc((d - order) * (n_past - order), statistic) > _ORDER_LEVEL:
@@ -118,10 +124,56 @@ def choose_order(moments):
     return most
 
 
+def _common_factors(moments, order, most):
+    """Number of states from `order` on that explains by BIC how sensors vary together in a row.
+
+    What the past leaves unpredicted of the measurements has the loadings of the states in it and else only
+    noise of single sensors, so a state that the unit's own past hardly predicts (one that forgets within a
+    row, or that another unit or its inputs drive) shows there as a common factor.
+    """
+    n = moments.n_samples - moments.n_past
+    while order < most:
+        freedom = degrees_of_freedom(moments.n_sensors, order)
+        if freedom == 0 or n * _factors(moments, order).misfit < freedom * np.log(n):
+            break
+        order += 1
+    return order
+
+
+def _factors(moments, n_factors):
+    """Factor analysis of what the past leaves unpredicted."""
+    floor = noise_floor(moments)
+    return factor_analysis(floor_eigenvalues(moments.unexplained, floor.min()), n_factors, floor)
+
+
+def noise_floor(moments):
+    """Least noise of each sensor: a small share of its variance, on top of noise that is known to have been added."""
+    return NOISE_FLOOR * np.diag(moments.G[0]) + moments.added
+
+
+def _loadings(moments, method, order, n_predicted):
+    """Column space of C: states that the past predicts by `method`, the others by factor analysis."""
+    predicted = METHODS[method](moments)[:, :n_predicted]
+    if n_predicted == order:
+        return predicted
+    factors = _factors(moments, order)
+    root = np.sqrt(factors.R)[:, None]
+    basis = np.linalg.qr(predicted / root)[0]
+    rest = factors.C / root
+    rest = rest - basis @ (basis.T @ rest)
+    return np.hstack([predicted, root * np.linalg.svd(rest, full_matrices=False)[0][:, : order - n_predicted]])
+
+
 def identify(moments, method, n_states):
     """Local model of a unit."""
-    order = choose_order(moments) if n_states == "auto" else n_states
-    C = METHODS[method](moments)[:, :order]
+    order = n_predicted = n_states
+    if n_states == "auto":
+        order, n_predicted = choose_order(moments)
+    elif n_states > moments.n_sensors:
+        from .hidden_states import identify_hidden  # no other unit needs it
+
+        return identify_hidden(moments, n_states)
+    C = _loadings(moments, method, order, n_predicted)
     S, R = split_variance(moments, C)
     C = C @ np.linalg.cholesky(S)  # states of unit covariance
     A, Q, B = dynamics(moments, C, R, by_statsmodels=method in _BY_STATSMODELS)
@@ -137,10 +189,10 @@ def split_variance(moments, C):
     Maximum likelihood of the factor model with known loadings, fitted to what the past leaves unpredicted.
     Where that makes the noise in some state larger than all that is unpredicted of it (a Heywood case), the
     noise of all sensors is scaled down until it is not. With as many states as sensors the noise is put at its
-    floor: a small share of the variance, on top of noise that is known to have been added.
+    floor, see :func:`noise_floor`.
     """
     d, p = C.shape
-    R = floor = NOISE_FLOOR * np.diag(moments.G[0]) + moments.added
+    R = floor = noise_floor(moments)
     if d > p:
         unexplained = floor_eigenvalues(moments.unexplained, floor.min())
         fit = sensor_noise(unexplained, C, floor)

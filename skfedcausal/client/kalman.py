@@ -10,6 +10,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
 from ..containers import check_lengths, episode_starts
+from ..statespace.matrices import are_covariances
 from .given import COMPLETE, GIVEN, check_matrices, given_matrices, restricted
 from .identification import METHODS, dynamics, identify, split_variance
 from .moments import Moments
@@ -23,6 +24,8 @@ from .records import (
     warn_inputs_ignored,
 )
 from .unit_model import UnitClient, UnitModel, with_diagonal
+
+_TINY = 1e-153  # standard deviation whose square can still be computed with
 
 
 @dataclass(repr=False, eq=False)
@@ -49,8 +52,10 @@ class KalmanClient(UnitClient):
     identify : {"cva-var", "lag-var", "pca-var", "subspace"}, default="cva-var"
         How matrices that are not given are found, see Notes.
     n_states : int or "auto", default="auto"
-        Number of states to identify. "auto" chooses it by sequential tests of the canonical correlations
-        between present and past.
+        Number of states to identify. "auto" chooses at most one per sensor: those that the past predicts by
+        sequential tests of canonical correlations, or more where they do not explain how sensors vary
+        together within a row. A larger number, at most five per sensor, gives dynamics of higher
+        order; a server then has less to go by, and may refuse.
     center : bool, default=True
         Take the means of the columns (and of the inputs) in `fit` as the operating point around which the
         model holds; otherwise it is zero.
@@ -87,6 +92,9 @@ class KalmanClient(UnitClient):
     missing at random, and a pair of sensors that is never there at the same time tells nothing. A transition
     matrix identified alone is biased by the influence of other units; a server that sees all units
     re-estimates it.
+
+    With more states than sensors, `identify` is not used: the measured quantities follow an autoregression
+    of as many lags as it takes, in observer form, with the share of sensor noise of the best likelihood.
 
     With C given and the rest not, the noise and the dynamics are identified; with C and R, the dynamics.
 
@@ -182,6 +190,11 @@ class KalmanClient(UnitClient):
         Returns
         -------
         KalmanClient
+
+        Raises
+        ------
+        ValueError
+            If nothing can be learned from such measurements.
         """
         given = {name: getattr(self, name) for name in GIVEN if getattr(self, name) is not None}
         if given:
@@ -201,8 +214,13 @@ class KalmanClient(UnitClient):
         else:
             check_identifiable(kept, self.n_states, starts, name)
             unknown = "A" not in given  # with A and Q given, inputs are of no use here
-            moments = Moments(kept, level, starts, U if unknown else None, input_level, added)
-            model = replace(_identified(self, given, moments, name), products=moments.products)
+            try:
+                moments = Moments(kept, level, starts, U if unknown else None, input_level, added)
+            except np.linalg.LinAlgError:
+                raise _beyond_squares(name) from None
+            model = _checked_identification(self, given, moments, name)
+            if not given and moments.complete:
+                model = replace(model, own_past=moments.own_past())
             input_level = moments.input_mean
         if model.B is not None:
             if U is not None and input_level is None:
@@ -224,6 +242,30 @@ class KalmanClient(UnitClient):
             raise NotFittedError("This KalmanClient has no model yet: call fit, or give the matrices A, C, Q and R.")
         given = given_matrices(self)
         return UnitModel(mean=np.zeros(len(given["C"])), **given)
+
+
+def _beyond_squares(name):
+    return ValueError(
+        f"Measurements of {name} are so large or small that their squares cannot be computed. Give them in other "
+        "units, and take out values that no sensor can have reported."
+    )
+
+
+def _checked_identification(client, given, moments, name):
+    """The identified model, or what is the matter with the measurements that no model could be."""
+    if not (np.isfinite(moments.scale).all() and moments.scale.min() > _TINY):
+        raise _beyond_squares(name)
+    try:
+        model = _identified(client, given, moments, name)
+        if are_covariances(model.Q[None]):
+            return replace(model, products=moments.products)
+    except np.linalg.LinAlgError:
+        pass
+    raise ValueError(
+        f"The {len(moments.scale)} columns of {name} that vary do not let its states be told apart: they determine "
+        "each other exactly, or a few values exceed all others by far. Give fewer states (n_states), leave out "
+        "copies of columns, or take such values out."
+    )
 
 
 def _identified(client, given, moments, name):

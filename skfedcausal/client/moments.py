@@ -16,9 +16,10 @@ from ..statespace.episodes import (
     symmetric,
 )
 from ..statespace.matrices import floor_eigenvalues
-from .records import column_means
+from .records import MAX_LAGS, column_means
+from .remainder import OwnPast
 
-_MIN_LAGS, _MAX_LAGS = 2, 5  # of the past that identification looks at
+_MIN_LAGS = 2  # of the past that identification looks at
 _PAST = 64  # measurements after which more lags only add noise: many sensors tell the states in few steps
 _RIDGE = 1e-3  # added to scaled covariances before they are inverted
 
@@ -36,7 +37,7 @@ class Moments:
     def __init__(self, Y, mean, starts, U=None, input_mean=None, noise=None):
         self._d, self.n_samples, self.starts = Y.shape[1], len(Y), starts
         longest = max(stop - start for start, stop in episodes(starts, len(Y)))
-        n_lags = min(max(-(-_PAST // self._d), _MIN_LAGS), _MAX_LAGS, max(len(Y) // 4, 1), longest - 1)
+        n_lags = min(max(-(-_PAST // self._d), _MIN_LAGS), MAX_LAGS, max(len(Y) // 4, 1), longest - 1)
         lags = range(n_lags + 1)
         self._raw, self.products = (Y, U), None
         self._parts = (Y,) if U is None else (Y, U)  # measurements, and inputs where there are any
@@ -141,9 +142,12 @@ class Moments:
     @cached_property
     def _joint(self):
         """Scaled measurements and inputs side by side."""
+        return self._scaled(slice(None))
+
+    def _scaled(self, rows):
         Y, U = self._raw
-        scaled = (Y - self.mean) / self.scale
-        return scaled if U is None else np.hstack([scaled, (U - self.input_mean) / self._input_scale])
+        scaled = (Y[rows] - self.mean) / self.scale
+        return scaled if U is None else np.hstack([scaled, (U[rows] - self.input_mean) / self._input_scale])
 
     @property
     def series(self):
@@ -154,6 +158,12 @@ class Moments:
     def input_series(self):
         """Scaled inputs, None without inputs."""
         return None if self.inputs is None else self._joint[:, self._d :]
+
+    def own_past(self):
+        """Sums that say how the measurements follow the rows before them, of a complete record."""
+        scales = self.scale, self._input_scale, self.input_mean
+        sums = self._G * self.n_samples
+        return OwnPast.from_sums(sums, lambda a, b: self._scaled(slice(a, b)), self.starts, self.n_samples, scales)
 
     @cached_property
     def past(self):

@@ -1,6 +1,7 @@
 """What a unit tells the server while it is watched: its states and how far it is from what they can show."""
 
 import warnings
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -249,7 +250,13 @@ def monitored(client, Y, starts, again):
     if client.n_states == "auto" and client.C is None and wanted != client.n_states_:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # said already
-            client = again(wanted)
+            with suppress(ValueError):  # measurements that have no more states than were found
+                client = again(wanted)
+    if client.n_states_ > d:
+        raise ValueError(
+            f"Got n_states={client.n_states_} for a unit with fewer sensors that vary, {d}: to be watched it has at "
+            "most as many states as sensors. Give a smaller n_states."
+        )
     monitor = UnitMonitor.learn(client, client.active_columns(Y), starts)
     return client.monitored_by(monitor.model), monitor
 

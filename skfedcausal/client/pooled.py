@@ -1,5 +1,7 @@
 """The central machine that federation is measured against: all raw measurements in one place."""
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.linalg import block_diag
 
@@ -22,6 +24,9 @@ class PooledTransport(InProcessTransport):
             return answers
         sites = {name: self._sites[name] for name in out}
         pooled = pooled_messages(sites)
+        for name, answer in answers.items():
+            told = {field: answer.scalars.get(field) for field in ("rest", "open_order")}
+            pooled[name] = replace(pooled[name], **told)
         return {name: message.to_packet(out[name].round) for name, message in pooled.items()}
 
 

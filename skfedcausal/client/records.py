@@ -10,6 +10,7 @@ import pandas as pd
 from ..containers import constant_columns
 from ..statespace.episodes import column_mean
 
+MAX_LAGS = 5  # of the past that identification looks at
 ROWS_PER_LOADING = 6  # a rule of thumb: rows for each number of C
 _REGULAR_HOLDS = 0.9  # share of reports that come after the usual number of rows
 _HEAD = 1000  # rows that show whether it is worth looking at all
@@ -112,8 +113,11 @@ def check_identifiable(Y, n_states, starts, name):
     """Refuse a record that is too short to tell anything about the states."""
     n_samples, d = Y.shape
     p = min(d, 2) if n_states == "auto" else n_states
-    if n_states != "auto" and n_states > d:
-        raise ValueError(f"n_states={n_states} for {name}, which has {d} columns that vary. Use at most {d}.")
+    if n_states != "auto" and n_states > MAX_LAGS * d:
+        raise ValueError(
+            f"n_states={n_states} for {name}, which has {d} columns that vary. Use at most {MAX_LAGS * d}: "
+            f"{MAX_LAGS} lags of each."
+        )
     if n_samples < p + 3:
         raise ValueError(
             f"{name} has {n_samples} rows; identifying {p} states needs at least {p + 3}. Give more rows or "

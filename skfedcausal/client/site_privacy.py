@@ -3,11 +3,14 @@
 from dataclasses import dataclass, replace
 
 from ..federation.atomic import write_whole
+from ..federation.chain import START, LedgerError, read_ledger
 from ..message.packet import NOTHING
 from ..message.promise import PrivacyPromise
 from ..message.requests import FitRequest, TrainRequest, WatchRequest
 from ..privacy import GaussianMechanism, SiteAccount
 from .site_record import SettingsError
+
+_ACCOUNT, _LEDGER = "privacy/account.jsonl", "ledger.jsonl"
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class SitePrivacy:
     relation: str = "replace"
     center: float | list = 0.0
     scale: float | list = 1.0
-    sampler: str = "float-grid"
+    sampler: str = "auto"
     period: int = 0
 
     def __post_init__(self):
@@ -43,6 +46,7 @@ class SitePrivacy:
         if self.period < account.period:
             raise SettingsError(f"[privacy] period = {self.period}, but the account is at {account.period} already.")
         account.period = self.period
+        account.ledger = lambda: ledger_lines(home)[-1]
         return self._gaussian(account)
 
     def release(self, name, record, home, noise=None):
@@ -55,7 +59,7 @@ class SitePrivacy:
         noise = None if noise is None else {name: noise}
         release = mechanism.release({name: record.outputs}, record.lengths, noise=noise)[name]
         spent = account.spent()
-        statement = mechanism.statement(spent, [name], len(record.outputs))
+        statement = mechanism.promised(spent, [name], len(record.outputs))
         write_whole(home / "privacy" / "statement.txt", statement.encode())
         promise = self._promise(record, release.variance, spent.mu, len(account))
         return replace(record, outputs=release.values), promise, release.noise
@@ -86,7 +90,41 @@ class SitePrivacy:
         """The noise, for the ledger."""
         return (
             "Gaussian on the measurements, drawn at the site before anything was computed from them; epsilon = "
-            f"{self.epsilon:g} at delta = {self.delta:g} per {self._gaussian().scope}, clipped to {self.clip_norm:g}"
+            f"{self.epsilon:g} at delta = {self.delta:g} per {self._gaussian().scope}, clipped to {self.clip_norm:g}, "
+            f"drawn by the sampler {self._gaussian().drawn_by!r}"
+        )
+
+
+def account_lines(home):
+    """Hashes of the lines of a site's account, the last one last."""
+    return [START, *(entry["hash"] for entry in _lines(home, _ACCOUNT))]
+
+
+def ledger_lines(home):
+    """The same of its ledger, those that a repair has said to be lost before the others."""
+    entries = _lines(home, _LEDGER)
+    lost = [head for entry in entries for head in entry.get("hashes", ())]
+    return [*lost, START, *(entry["hash"] for entry in entries)]
+
+
+def _lines(home, name):
+    path = home / name
+    return read_ledger(path) if path.exists() else []
+
+
+def check_account(home):
+    """Refuse an account that is older than what the site's ledger says of it, and a ledger older than the account."""
+    heads = [entry["account"] for entry in _lines(home, _LEDGER) if "account" in entry]
+    if heads and heads[-1] not in account_lines(home):
+        raise LedgerError(
+            f"{home / _ACCOUNT}: the ledger beside it names a line that is not there. Charges were "
+            "cut off, or an older copy was put in its place; put the whole account back, for its charges count."
+        )
+    known = set(ledger_lines(home))
+    if any(entry.get("ledger", START) not in known for entry in _lines(home, _ACCOUNT)):
+        raise LedgerError(
+            f"{home / _LEDGER}: the account of privacy names a line that is not there. Lines were cut off or written "
+            "anew, or an older copy was put in its place; put the whole ledger back."
         )
 
 

@@ -30,6 +30,7 @@ class SiteRecord:
     lengths: tuple
     columns: tuple
     fingerprint: str
+    moving: tuple = ()  # columns of the inputs
     clock: Clock | None = None  # times of the rows, None where they have none
 
     @property
@@ -60,13 +61,14 @@ class SiteRecord:
         own = [k for k, column in enumerate(columns) if column not in settings.inputs]
         if not own:
             raise SettingsError(f"{path} has no sensor of {settings.name!r} besides its inputs.")
-        outputs, inputs = rows, None
+        outputs, inputs, moving = rows, None, ()
         if settings.inputs or not isinstance(rows, np.ndarray):
             which = [columns.index(column) for column in settings.inputs]
-            outputs, inputs = _split(_chunks(rows), own, which, path)
+            outputs, inputs, moves = _split(_chunks(rows), own, which, path)
+            moving = tuple(name for name, moved in zip(settings.inputs, moves, strict=True) if moved)
         lengths = check_lengths(lengths, len(outputs))
         names = tuple(f"{settings.name}{SEPARATOR}{columns[k]}" for k in own)
-        return cls(outputs, inputs, lengths, names, _fingerprint(outputs, inputs), clock)
+        return cls(outputs, inputs, lengths, names, _fingerprint(outputs, inputs), moving, clock)
 
     def worker(self, name, client, **settings):
         """The unit's worker on this record."""
@@ -174,7 +176,7 @@ def _chunks(rows):
 
 
 def _split(chunks, own, which, path):
-    """Sensors and moving inputs, each in a file without a name that is gone with this process."""
+    """Sensors and moving inputs, each in a file without a name that is gone with this process; which move."""
     place = {"dir": path.parent}  # /tmp may lie in memory
     with tempfile.TemporaryFile(**place) as outputs, tempfile.TemporaryFile(**place) as inputs:
         moving, first, n_rows = np.zeros(len(which), dtype=bool), None, 0
@@ -192,7 +194,7 @@ def _split(chunks, own, which, path):
         Y, U = _mapped(outputs, n_rows, len(own)), None
         if moving.any():
             U = np.ascontiguousarray(_mapped(inputs, n_rows, len(which))[:, moving])
-    return Y, U
+    return Y, U, moving
 
 
 def _mapped(file, n_rows, n_columns):

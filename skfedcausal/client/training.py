@@ -18,7 +18,7 @@ from ..message.training import (
     TrainingEnd,
     TrainingPlan,
 )
-from ..statespace.episodes import inner_rows
+from ..statespace.episodes import episode_lengths, inner_rows
 from ..statespace.training.augmented import AugmentedProblem, Products, augmented_problem, correction, gradients, losses
 from ..statespace.training.descent import Rates, correction_curvature, correction_step, parameter_update
 from ..statespace.training.fixed_point import fixed_point, from_delta, recurrence
@@ -359,7 +359,7 @@ def unit_series(client, Y, U, starts, local_features):
         )
     filtered = model.filter(client.active_columns(Y), U, starts)
     inputs = U if U is None or model.input_mean is None else U - model.input_mean
-    return UnitSeries(filtered, local_features, inputs, rows, np.diff([*starts, len(Y)]))
+    return UnitSeries(filtered, local_features, inputs, rows, np.array(episode_lengths(starts, len(Y))))
 
 
 def augmented_losses(site, data, rows):

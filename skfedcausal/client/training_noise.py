@@ -13,6 +13,7 @@ from ..message.training import AugmentedMessage, GradientReply, LocalModel, Trai
 from ..privacy.accountant import Charge
 from ..privacy.noise import generator
 from ..privacy.paper import GradientGuard, classical_noise_multiplier, message_noise, run_mu
+from ..privacy.voids import as_paid
 from ..statespace.training.descent import correction_curvature
 from .given import COMPLETE, given_matrices
 from .kalman import KalmanClient
@@ -43,7 +44,10 @@ def training_noise(mechanism, server, data, templates, dtype):
         for name, Y in zip(data.names, data.outputs, strict=True)
     }
     times = server.n_rounds_at_most + 1  # that the states of every time step are sent, at most
-    mechanism.account.charge([noise.charge(name, times) for name, noise in units.items()], mechanism.scope)
+    mechanism.account.charge(
+        [as_paid(mechanism, noise.charge(name, times), data.n_samples) for name, noise in units.items()],
+        mechanism.scope,
+    )
     return TrainingNoise(units)
 
 
@@ -105,7 +109,9 @@ def _gradient_guard(mechanism, server, data):
     guard = GradientGuard.calibrated(
         mechanism.gradient_clip, mechanism.mu_of_release(), n_steps, rounds, recipients, width
     )
-    mechanism.account.charge([guard.charge(name) for name in data.names], mechanism.scope)
+    mechanism.account.charge(
+        [as_paid(mechanism, guard.charge(name), data.n_samples) for name in data.names], mechanism.scope
+    )
     rng = generator(mechanism.random_state, "gradients", len(mechanism.account))
 
     def guarded(replies):

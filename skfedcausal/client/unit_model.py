@@ -3,6 +3,8 @@
 import warnings
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -19,11 +21,12 @@ from ..statespace.kalman import (
     log_likelihood_terms,
     predicted_states,
 )
-from ..statespace.matrices import floor_eigenvalues
+from ..statespace.matrices import are_heavy, floor_eigenvalues
 from ..statespace.observation import information, weights
 from ..statespace.riccati import NotStationaryError, predicted_covariance, stationary_covariance
 from .filtering import UnitFilter
 from .given import check_matrices, with_diagonal
+from .remainder import OwnPast, Remainder, bic_penalty
 
 NOISE_FLOOR = 1e-3  # share of a column's variance that counts as sensor noise at least
 _FLOOR = 0.05  # share of the variance of the states that their past explains at least
@@ -42,6 +45,21 @@ class UnitModel:
     input_mean: np.ndarray | None = None
     unpredicted: np.ndarray | None = None
     products: np.ndarray | None = None
+    own_past: OwnPast | None = None  # of a record that C and R were learned from
+    tails: Any = None  # of what a message leaves given the unit's own past
+    own_density: Any = None  # of a unit that its own past predicts better than a plant does
+
+    @cached_property
+    def remainder(self):
+        """How the unit's own past predicts what a message leaves; None where it is sensor noise."""
+        found = self.learned_remainder()
+        return found if found is None or self.tails is None else replace(found, tails=self.tails)
+
+    def learned_remainder(self):
+        """The same of the sums of the record, whatever the tails; a full R is a model of that itself."""
+        if self.own_past is None or self.n_states >= len(self.C) or self.R.ndim == 2:
+            return None
+        return Remainder.learned(self.own_past, self.C, self.R, self.mean)
 
     @property
     def n_states(self):
@@ -54,8 +72,9 @@ class UnitModel:
         return weights(self.C, self.R)
 
     def with_noise_share(self, share):
-        """The model with R part of the way to `unpredicted`, and no choice any more."""
-        return replace(self, R=self.R + share * (self.unpredicted - self.R), unpredicted=None)
+        """The model with R part of the way to `unpredicted`, or to nothing below zero; no choice any more."""
+        R = self.R + share * (self.unpredicted - self.R) if share >= 0 else (1 + share) * self.R
+        return replace(self, R=R, unpredicted=None)
 
     def unpredicted_states(self):
         """`unpredicted` as a covariance of states, shape (n_states, n_states); None where R is known."""
@@ -83,7 +102,12 @@ class UnitModel:
 
     def message(self, Y, starts, *, inputs=None, const=False, local_model=False):
         """Message about measurements, and the unit's inputs."""
-        info = self.information(Y, with_const=const)
+        alone = const and self.own_density is not None
+        info = self.information(Y, with_const=const and not alone)
+        if alone:
+            info = replace(info, const=self.own_density.log_density(Y, inputs, starts))
+        elif const and self.remainder is not None:
+            info = replace(info, const=self.remainder.const(Y, inputs, starts, info.const))
         local_model = local_model or not info.determines_states  # the server needs a start
         message = StateMessage(
             info.z,
@@ -94,6 +118,7 @@ class UnitModel:
             self.A if local_model else None,
             self.Q if local_model else None,
             unpredicted=self.unpredicted_states() if info.is_constant else None,
+            alone=True if alone else None,
         )
         return message.with_inputs(inputs, self.B)
 
@@ -107,6 +132,11 @@ class UnitModel:
         if self.input_mean is not None:
             U = U - self.input_mean
         return input_term(self.B, U, starts)
+
+    def expected(self, states, Y, U=None, starts=(0,)):
+        """Expected measurements of predicted states and, for what those leave, of the rows before."""
+        expected = self.measurements(states)
+        return expected if self.remainder is None else self.remainder.expected(states, Y, U, starts, expected)
 
     def filter(self, Y, U=None, starts=(0,)):
         """Filtered states, shape (n_samples, n_states); exact for missing measurements."""
@@ -280,7 +310,8 @@ class UnitClient(UnitFilter):
         Parameters
         ----------
         share : float
-            Of what the past leaves unpredicted, beyond R. Only for models with as many states as sensors.
+            Of what the past leaves unpredicted, beyond R; below zero, of R itself that is no noise. Only for
+            models with as many states as sensors.
 
         Returns
         -------
@@ -326,10 +357,27 @@ class UnitClient(UnitFilter):
         unpredicted = model.unpredicted
         if unpredicted is not None:
             unpredicted = unpredicted + added - self._added_noise
-        other._model, other._own_model = replace(model, R=R, unpredicted=unpredicted), None
+        unknown = {"own_past": None, "tails": None, "own_density": None}
+        other._model, other._own_model = replace(model, R=R, unpredicted=unpredicted, **unknown), None
         other._added_noise = added
         other.measurement_cov_ = _expanded(R, self._active)
         return other
+
+    def expected(self, states, Y, U=None, starts=(0,)):
+        """Measurements of predicted states, what those leave predicted from the unit's own rows before.
+
+        Parameters
+        ----------
+        states : ndarray of shape (n_samples, n_states)
+        Y : ndarray of shape (n_samples, n_features)
+        U : ndarray of shape (n_samples, n_inputs), default=None
+        starts : tuple of int
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n_features)
+        """
+        return self._over_all_columns(self.model.expected(states, self.active_columns(Y), U, starts))
 
     def refined(self, Y, states, covariances):
         """Copy with loadings, noise and level re-estimated from smoothed states (diagonal R only).
@@ -360,6 +408,86 @@ class UnitClient(UnitFilter):
         refined = copy(self)
         refined._keep(replace(model, C=C, R=R, mean=mean, unpredicted=None, products=None), active, Y)
         return refined
+
+    def learned_from(self, Y, U=None, starts=(0,), *, alone=False):
+        """Copy that knows the tails of what its messages leave of a record, of all of it if left `alone`.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n_samples, n_features)
+        U : ndarray of shape (n_samples, n_inputs), default=None
+        starts : tuple of int
+        alone : bool, default=False
+            Whether the unit's own past predicts its measurements better than the plant does.
+
+        Returns
+        -------
+        UnitClient
+        """
+        model, kept, found = self.model, self.active_columns(Y), {}
+        if alone:
+            from .own_density import OwnDensity  # for units that a plant is no model of
+
+            found["own_density"] = OwnDensity.learned(model.own_past, model.mean).with_tails(kept, U, starts)
+        elif (remainder := model.learned_remainder()) is not None:
+            errors = remainder.errors(kept, U, starts)
+            if are_heavy(errors):
+                from ..statespace.tails import Tails  # for noise that is not Gaussian
+
+                found["tails"] = Tails.learned(errors)
+        if not found:
+            return self
+        other = copy(self)
+        other._model = replace(model, **found)
+        return other
+
+    def gain_alone(self, Y, U, starts):
+        """Mean log-density by which an autoregression of the unit's own exceeds what states leave, less its BIC.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n_samples, n_features)
+        U : ndarray of shape (n_samples, n_inputs) or None
+        starts : tuple of int
+
+        Returns
+        -------
+        float
+        """
+        from .own_density import OwnDensity  # for units that a plant may be no model of
+
+        own = OwnDensity.learned(self.model.own_past, self.model.mean)
+        const = self.message_about(Y, starts, inputs=U, const=True).const
+        value = own.log_density(self.active_columns(Y), U, starts) - const
+        return float(value.mean() - own.penalty)
+
+    @property
+    def may_refine(self):
+        """Whether loadings and noise are the unit's own estimates, from a complete record."""
+        return self.model.own_past is not None and self.model.R.ndim == 1
+
+    def is_likelier_alone(self, Y, U=None, starts=(0,)):
+        """Whether an autoregression of the measurements is likelier than the unit's own model, by BIC.
+
+        Only of models identified from a complete record.
+
+        Parameters
+        ----------
+        Y : ndarray of shape (n_samples, n_features)
+        U : ndarray of shape (n_samples, n_inputs), default=None
+        starts : tuple of int
+
+        Returns
+        -------
+        bool
+        """
+        model = self.model
+        if not self.may_refine:
+            return False
+        (d, p), q = model.C.shape, 0 if model.B is None else model.B.shape[1]
+        n_free = d * p + d + p * q + p * (p + 1) / 2
+        value = model.log_likelihood(self.active_columns(Y), U, starts).mean()
+        return bool(model.own_past.evidence() > value - bic_penalty(n_free, model.own_past.n_rows))
 
     def message_about(self, Y, starts, *, inputs=None, const=False, local_model=False):
         """Message about checked measurements.

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn import config_context
 from sklearn.base import clone
 
+from ..containers.layout import listed
 from ..containers.rows import episode_starts
 from ..message import requests, states
 from ..message.clock import Clock
@@ -111,7 +112,13 @@ class UnitWorker:
             if not self.monitor:
                 raise PacketError(f"Unit {self.name!r} is not to be monitored: its settings do not say `watch = true`.")
             client, first["monitor"] = monitored(client, self.outputs, self.starts, self._resized)
-        return self._told(self._message(client, None, first, round))
+        if wishes.refine and self.noise is None and isinstance(client, UnitClient):
+            first["alone"] = client.is_likelier_alone(self.outputs, self.inputs, self.starts)
+            first["refines"] = first["alone"] and client.model.n_states < len(client.model.C)
+        message, state = self._told(self._message(client, None, first, round))
+        if wishes.orders and self._may_grow(client):
+            message = replace(message, open_order=True)
+        return message, state
 
     def _told(self, answer):
         """The first message with the times of its rows, where they are known."""
@@ -136,6 +143,26 @@ class UnitWorker:
         parts = {name: None if part is None else part[rows] for name, part in parts.items()}
         return replace(self, starts=episode_starts(grid.lengths), clock=grid, **parts)
 
+    def _may_grow(self, client):
+        """Whether the unit may have more states than it found from its own record."""
+        own = self.client
+        if not isinstance(own, KalmanClient) or own.n_states != "auto" or own.C is not None or self.noise is not None:
+            return False
+        model = client.model
+        # own_past: of a complete record; with gaps the test of more states is not sharp enough
+        return model.n_states < len(model.C) and model.own_past is not None
+
+    def _hear_inputs(self, told, state, round):
+        """Look for more states with the inputs of other units."""
+        from .orders import grown_client  # of plants with inputs
+
+        if len(told.inputs) != len(self.outputs):
+            raise PacketError(f"Unit {self.name!r} was told inputs of {len(told.inputs)} rows, not of its own.")
+        client = grown_client(self.client, state["client"], self._about, told.inputs)
+        if client is None:
+            return requests.OrderAnswer(False), state
+        return requests.OrderAnswer(True), self._message(client, None, state, round)[1]
+
     @property
     def _about(self):
         """What a unit's model is fitted with."""
@@ -159,14 +186,18 @@ class UnitWorker:
                 "later one."
             )
         client = previous
-        if isinstance(client, UnitClient):
+        if isinstance(client, UnitClient) and state["wishes"].refine:
+            state = {**state, "refines": client.may_refine}
+            client = client.refined(self.outputs, reply.states, reply.covariances) if client.may_refine else client
+        elif isinstance(client, UnitClient):
             client = client.refined(self.outputs, reply.states, reply.covariances)
         return self._message(client, previous, state, round)
 
     def _message(self, client, previous, kept, round):
         """Message of the unit's model about its record, and the state after it: `kept` brought up to date."""
         wishes, monitor = kept["wishes"], kept.get("monitor")
-        settings = {"inputs": self.inputs, "const": wishes.const, "local_model": wishes.local_model}
+        refines = bool(kept.get("refines"))
+        settings = {"inputs": self.inputs, "const": wishes.const or refines, "local_model": wishes.local_model}
         state = {**kept, "client": client, "previous": previous, "round": round}
         if monitor is None and isinstance(client, UnitClient):  # what every fit runs, without the other kinds
             message = client.message_about(self.outputs, self.starts, **settings)
@@ -176,6 +207,11 @@ class UnitWorker:
             state["loading_error"] = loading_error(client, message)
         else:
             self._check_message(message)
+        if kept.get("alone"):
+            message = replace(message, gain_alone=client.gain_alone(self.outputs, self.inputs, self.starts))
+        if refines:
+            kept_const = message.const if wishes.const else None
+            message = replace(message, const=kept_const, rest=float(message.const.mean()))
         return message, {**state, "n_states": message.z.shape[1]}
 
     def _tell_of_record(self, wishes, state, round):
@@ -250,12 +286,17 @@ class UnitWorker:
             learned |= {"input_matrix": reply.input_matrix, "input_mean": column_means(self.inputs)}
         if reply.input_level is not None:  # phi in absolute inputs, as the second paper has it
             learned["phi"] = reply.input_level + getattr(augmenter, "phi_", 0.0)
+        client = state["client"]
+        if isinstance(client, UnitClient) and self.noise is None:
+            client = client.learned_from(self.outputs, self.inputs, self.starts, alone=bool(reply.alone))
         if reply.noise_share is not None:
-            learned["client"] = state["client"].with_noise_share(float(reply.noise_share[0]))
+            client = client.with_noise_share(float(reply.noise_share[0]))
+        learned["client"] = client
         return states.Acknowledgement(), {**state, **learned}
 
     def _fit_augmenter(self, augmenter, client, reply):
-        told = reply.cross_term, reply.transition, self.starts
+        n_states = len(reply.transition)
+        told = reply.cross_term, reply.transition[:, :n_states], self.starts
         if isinstance(augmenter, LinearAugmenter) and isinstance(client, UnitClient):
             Y = client.active_columns(self.outputs)
             products = client.model.products
@@ -263,7 +304,6 @@ class UnitWorker:
                 with config_context(assume_finite=True):
                     augmenter.fit(Y, *told, level=client.model.mean, products=products)
                 return
-        n_states = len(reply.transition)
         augmenter.fit(answers.local_features(client, self.outputs, self.inputs, self.starts, n_states), *told)
 
     # -- measurements that somebody asks for -----------------------------------------------------
@@ -309,6 +349,12 @@ class UnitWorker:
         columns = self.columns
         if columns is None:
             columns = tuple(f"{self.name}__x{k}" for k in range(self.outputs.shape[1]))
+        unknown = np.isnan(values).all(axis=0)
+        if unknown.any():
+            raise PacketError(
+                f"Sensors {listed(np.array(columns)[unknown].tolist())} never reported in `fit`, so that nothing is "
+                "known of them. Leave them out there."
+            )
         return states.Measurements(values, variance, tuple(columns))
 
     def _tell_losses(self, reply, state, round):
@@ -408,6 +454,7 @@ _ANSWERS = {
     states.SmoothedReply.OP: UnitWorker._refine,
     requests.RecordRequest.OP: UnitWorker._tell_of_record,
     requests.LawRequest.OP: UnitWorker._tell_law,
+    requests.InputsOfOthers.OP: UnitWorker._hear_inputs,
     requests.TrainRequest.OP: UnitWorker._begin_training,
     TrainingPlan.OP: UnitWorker._train,
     BlockRow.OP: UnitWorker._train,

@@ -16,6 +16,7 @@ COMMANDS = {
     "run": ("skfedcausal.commands.run:main", "take part in a run as a site, over a folder of files"),
     "serve": ("skfedcausal.commands.serve:main", "run a fit over sites, over a folder of files"),
     "verify": ("skfedcausal.commands.trust:verify", "check a site's account of what left and came"),
+    "repair": ("skfedcausal.commands.trust:repair", "go on with a broken account, and say what is lost"),
     "key": ("skfedcausal.commands.trust:key", "make a key that a site shares with its server"),
     "flare": ("skfedcausal.commands.flare:main", "the same over NVIDIA FLARE: kits, processes, runs"),
 }

@@ -1,8 +1,11 @@
 """``python -m skfedcausal plan``: what a site would send and accept, before anything is sent."""
 
-from ..client.site_record import SiteRecord
+from ..federation.policy import SitePolicy
+from ..federation.site_ledger import read_ledger
 from ..message.packet import NOTHING
+from ..message.requests import FitRequest
 from ..message.schema import described, purpose
+from ..sites.secure import DealerSettings
 from ..sites.server import read_server_settings
 from ..sites.settings import read_settings_file
 from ..sites.site import read_site_settings
@@ -23,8 +26,12 @@ def plan(options):
 
 def _site(path):
     settings = read_site_settings(path)
-    record = SiteRecord.read(settings)
+    if isinstance(settings, DealerSettings):
+        return {"dealer": settings.name, "units": settings.units, "accepts": "questions about masks, signed in turn"}
+    record = settings.record()
     worker = settings.worker(record, batches=settings.batches(record.columns))
+    if settings.secure_sums is not None:
+        worker = settings.secure_sums.around(worker)
     packet, state = worker.handle(settings.request, {})
     privacy = {"noise": "none"}
     if settings.privacy is not None:
@@ -41,8 +48,31 @@ def _site(path):
         "fields": {name: described(packet.op, name, value) for name, value in packet.arrays.items()},
         "watched": _batch_sizes(worker, state, settings),
         "accepts": [] if settings.one_way else ["questions signed with the site's key, in turn and once"],
+        "policy": settings.door.in_words(),
+        "total_bytes": settings.policy.total_bytes,
+        "worst_case": _worst_case(worker, packet, record.shape[1], settings),
         **privacy,
     }
+
+
+def _worst_case(worker, packet, n_sensors, settings):
+    """The most that the holder of the key could learn of the record, whatever it asks."""
+    if settings.secure_sums is not None:
+        words = (
+            f"sums of products over rows: linear equations in each state for {settings.secure_sums.most:.0%} of its "
+            "rows at most, as long as the dealer works together with nobody"
+        )
+        return {"rank": 0, "n_sensors": n_sensors, "exact": False, "words": words, "inputs": False}
+    policy = SitePolicy() if settings.one_way else settings.door
+    states = packet.arrays["z"].shape[1]
+    if settings.is_monitored:  # who holds the key may ask for a message without what monitoring needs
+        plain, _ = worker.handle(FitRequest().to_packet(1), {})
+        states = max(states, plain.arrays["z"].shape[1])
+    ledger = settings.home / "ledger.jsonl"
+    lines = read_ledger(ledger) if ledger.exists() else []
+    n_records = 1 + sum(entry["event"] == "begun again" for entry in lines)
+    worst = policy.worst_case(states, n_sensors, monitored=settings.is_monitored, n_records=n_records)
+    return {**vars(worst), "words": worst.in_words(), "inputs": "inputs" in packet.arrays}
 
 
 def _batch_sizes(worker, state, settings):
@@ -79,13 +109,27 @@ def in_words(plan):
             f"{plan['epsilon_after']:.4g} of {plan['epsilon_budget']:.4g}."
         )
     lines += [
-        "Never: rows of measurements, names of sensors.",
+        _never(plan),
         f"Would accept: {', '.join(plan['accepts']) or 'nothing (one-way)'}.",
-        f"Limit of bytes in a run: {plan['max_bytes'] or 'none'}.",
+        f"Policy: {plan['policy']}.",
+        f"Worst case, {_of_what(plan)}: {plan['worst_case']['words']}",
+        f"Limit of bytes in a run: {plan['max_bytes'] or 'none'}; in all runs: {plan['total_bytes'] or 'none'}.",
         noise,
         "Nothing was sent, nothing was charged.",
     ]
     return "\n".join(lines)
+
+
+def _of_what(plan):
+    noised = "of the noised copy, " if plan["noise"] != "none" else ""
+    inputs = "; inputs leave as they are" if plan["worst_case"]["inputs"] else ""
+    return f"{noised}whatever the holder of the key asks and in whatever order{inputs}"
+
+
+def _never(plan):
+    if plan["worst_case"]["exact"]:
+        return "This policy does not keep rows of measurements at the site: see the worst case."
+    return "Never: rows of measurements, names of sensors."
 
 
 def _server(path):

@@ -3,12 +3,14 @@
 import time
 
 from ..federation.files import FileSite
+from ..federation.locks import only_one
 from ..sites.settings import SettingsError
 from ..sites.site import read_site_settings
 from . import plan
 from ._shared import answer, parser, report
 
 _TEXT = "{site}: {bytes_up:,} bytes left, {bytes_down:,} bytes came, {refused} refused. Account: {ledger}"
+_TURN = 60.0  # seconds that a one-way site, which a timer may start too early, waits for the one before
 _PAUSE = 1.0  # seconds between two looks for a further batch
 
 
@@ -28,11 +30,18 @@ def _run(options):
     folder = options.out or settings.folder
     if folder is None:
         raise SettingsError("[site] names no `folder` of the exchange, and there is no --out.")
+    if settings.one_way and settings.run is None:
+        raise SettingsError("[site] with one_way = true needs `run`, the name of the run.")
+    wait = _TURN if settings.one_way else 0.0
+    with only_one(settings.home / "lock", f"site {settings.name!r}", wait):
+        return _answering(settings, folder, options)
+
+
+def _answering(settings, folder, options):
+    """Answer, or send, and say what left."""
     gate, more = settings.gate(key=settings.read_key()), {}
     site = FileSite(gate, folder)
     if settings.one_way:
-        if settings.run is None:
-            raise SettingsError("[site] with one_way = true needs `run`, the name of the run.")
         sent = _send_all(site, settings, lambda path: report(options, f"{settings.name}: wrote {path.name}"))
         closed, more = True, {"sent": sent}
     else:

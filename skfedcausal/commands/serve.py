@@ -1,5 +1,7 @@
 """``python -m skfedcausal serve``: the server's side of a run over files."""
 
+from ..federation.atomic import file_name
+from ..federation.locks import only_one
 from ..sites.server import read_server_settings
 from ._shared import answer, parser, report
 
@@ -12,6 +14,13 @@ def main(arguments):
 
 def _serve(options):
     settings = read_server_settings(options.settings)
+    lock = settings.out / "journal" / f"{file_name(settings.run)}.lock"
+    with only_one(lock, f"the server of run {settings.run!r}", settings.timeout):
+        return _learned(settings, options)
+
+
+def _learned(settings, options):
+    """Learn over files and tell of every packet; what was learned."""
     transport = settings.file_transport()
     exchange = transport.exchange
 

@@ -1,8 +1,11 @@
-"""``python -m skfedcausal verify`` and ``key``: what a site needs to trust an account and a server."""
+"""``python -m skfedcausal verify``, ``repair`` and ``key``: what a site needs to trust an account and a server."""
 
 from pathlib import Path
 
 from ..federation.envelope import write_key
+from ..federation.locks import only_one
+from ..federation.repair import repair_ledger
+from ..federation.signatures import read_key_pair, write_key_pair
 from ..federation.site_ledger import SiteLedger, read_ledger, verify_ledger
 from ..sites.site import read_site_settings
 from ._shared import answer, parser
@@ -11,6 +14,11 @@ _VERIFIED = (
     "{ledger}: chain of hashes intact, {entries} packets, {bytes_up:,} bytes left, {bytes_down:,} bytes came, "
     "{refused} refused.\nLast hash: {head}"
 )
+_REPAIRED = (
+    "{ledger}: {kept} lines are intact and kept. Lost as evidence, from line {first_bad} on: {lost} lines "
+    "({reason}), which said that {lost_bytes:,} bytes left in {lost_packets} packets; they still count against "
+    "the limits. The broken ledger is kept as {broken}."
+)
 _MADE = "{key}: bring a copy to the server by a way that you trust."
 
 
@@ -18,15 +26,33 @@ def verify(arguments):
     """Check the chain of a ledger, add up, and write the page for the security officer."""
     reader = parser("verify", "Check a site's ledger: its chain of hashes and its sums.")
     reader.add_argument("--html", type=Path, help="also write the ledger as a page to read and sign")
+    reader.add_argument("--server-key", type=Path, help="public key of the server: check what it countersigned")
     reader.add_argument("--head", help="last hash as it was noted elsewhere: the ledger has to contain it")
-    return answer(reader, arguments, _verify, _VERIFIED.format_map)
+    return answer(reader, arguments, _verify, _verified)
+
+
+def _verified(found):
+    last = found.get("countersigned")
+    signed = "" if last is None else f"\nThe server has countersigned {f'lines 1 to {last}' if last else 'none'}."
+    return _VERIFIED.format_map(found) + signed
+
+
+def _server_of(options):
+    """The server's public key, given or named by the settings of the site; None for none."""
+    path = options.server_key
+    if path is None and options.settings.suffix != ".jsonl":
+        path = read_site_settings(options.settings).server_key
+    return None if path is None else read_key_pair(None, path)
+
+
+def _ledger_of(options):
+    path = options.settings
+    return path if path.suffix == ".jsonl" else read_site_settings(path).home / "ledger.jsonl"
 
 
 def _verify(options):
-    path = options.settings
-    if path.suffix != ".jsonl":
-        path = read_site_settings(path).home / "ledger.jsonl"
-    totals = verify_ledger(path)
+    path = _ledger_of(options)
+    totals = verify_ledger(path, _server_of(options))
     if options.head and options.head not in {entry["hash"] for entry in read_ledger(path)}:
         raise ValueError(f"{path} does not contain the hash {options.head}: lines were cut off or rewritten.")
     if options.html:
@@ -34,8 +60,25 @@ def _verify(options):
     return {"ledger": str(path), **totals}
 
 
+def repair(arguments):
+    """Put a new ledger in the place of a broken one, which is kept."""
+    reader = parser("repair", "Go on with a site's broken ledger; what its lines said is kept and told.")
+    return answer(reader, arguments, _repair, _REPAIRED.format_map)
+
+
+def _repair(options):
+    path = _ledger_of(options)
+    with only_one(path.with_name("lock"), f"the site of {path}"):
+        return repair_ledger(path)
+
+
 def key(arguments):
     """Make a key."""
     reader = parser("key", "Make a key for a site.", settings=False)
     reader.add_argument("path", type=Path, help="file to write; must not exist")
-    return answer(reader, arguments, lambda options: {"key": write_key(options.path)}, _MADE.format_map)
+    reader.add_argument("--pair", action="store_true", help="a private key, and the public one beside it (.pub)")
+    return answer(reader, arguments, _make, _MADE.format_map)
+
+
+def _make(options):
+    return {"key": (write_key_pair if options.pair else write_key)(options.path)}

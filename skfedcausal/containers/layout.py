@@ -4,6 +4,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cached_property
 from numbers import Integral
+from typing import Any
 
 
 @dataclass(frozen=True)
@@ -73,6 +74,23 @@ class PlantLayout:
         for positions, names in units:
             name_at.update(zip(positions, names, strict=False))  # inputs that came separately have no position
         return tuple(name_at[position] for position in sorted(name_at))
+
+    def only(self, names):
+        """Layout of some of the units, in the order of this one.
+
+        Parameters
+        ----------
+        names : collection of str
+            Units to keep.
+
+        Returns
+        -------
+        PlantLayout
+        """
+        kept = [k for k, name in enumerate(self.names) if name in names]
+        own = ("names", "outputs", "inputs", "output_positions", "input_positions")
+        parts: dict[str, Any] = {part: tuple(getattr(self, part)[k] for k in kept) for part in own}
+        return replace(self, **parts)
 
     @property
     def has_columns(self):

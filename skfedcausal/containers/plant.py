@@ -6,7 +6,7 @@ one flat table, units side by side.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -71,6 +71,24 @@ class PlantData:
         """First row of each episode."""
         return (0,) if len(self.lengths) == 1 else episode_starts(self.lengths)
 
+    def only(self, names):
+        """The record of some of the units.
+
+        Parameters
+        ----------
+        names : collection of str
+            Units to keep.
+
+        Returns
+        -------
+        PlantData
+        """
+        if set(self.names) <= set(names):
+            return self
+        kept = [k for k, name in enumerate(self.names) if name in names]
+        series = {part: tuple(getattr(self, part)[k] for k in kept) for part in ("outputs", "inputs")}
+        return replace(self, layout=self.layout.only(names), **series)
+
     def units(self):
         """Units one after the other.
 
@@ -107,6 +125,11 @@ class PlantData:
         """Bytes of each unit's outputs and inputs, a dict by unit."""
         units = zip(self.names, self.outputs, self.inputs, strict=True)
         return {name: Y.nbytes + (0 if U is None else U.nbytes) for name, Y, U in units}
+
+    @property
+    def input_sizes(self):
+        """Number of inputs of each unit, a dict by unit."""
+        return {name: 0 if U is None else U.shape[1] for name, U in zip(self.names, self.inputs, strict=True)}
 
     @property
     def raw_bytes(self):

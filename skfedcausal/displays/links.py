@@ -6,6 +6,7 @@ from ._base import COLOURS, Display, short, tick_names
 
 _MARKS = {"influence": "●", "cannot tell": "?"}
 _MOST_BOXES = 10  # names in boxes on the circle; more stand around it
+_BENT = 0.15  # arrows, as a share of their length
 _LINE = 0.18  # inches that a name needs around the circle
 
 
@@ -146,13 +147,13 @@ class LinkMatrixDisplay(Display):
 class LinkGraphDisplay(Display):
     """Units on a circle and an arrow for every influence that was found, as wide as it is strong.
 
-    Pairs about which nothing can be said are dashed; pairs without influence are left out. Use
-    :meth:`from_estimator` or :meth:`from_links`; the constructor only stores.
+    Pairs about which nothing can be said are dashed; pairs without influence are left out. A link that acts later than
+    in the next row says when. Use :meth:`from_estimator` or :meth:`from_links`; the constructor only stores.
 
     Parameters
     ----------
     links : DataFrame
-        With columns ``cause, effect, strength, verdict``.
+        With columns ``cause, effect, strength, verdict`` and, if known, ``delay``.
     names : sequence of str
 
     Attributes
@@ -238,12 +239,17 @@ class LinkGraphDisplay(Display):
         drawn = self.links[self.links["verdict"].isin(kept)]
         top = drawn["strength"].max() if (drawn["strength"] > 0).any() else 1.0
         room = 22 if boxed else 4
-        arrow = {"arrowstyle": "-|>", "connectionstyle": "arc3,rad=0.15", "shrinkA": room, "shrinkB": room}
+        arrow = {"arrowstyle": "-|>", "connectionstyle": f"arc3,rad={_BENT}", "shrinkA": room, "shrinkB": room}
         for link in drawn.itertuples():
             look = {"linewidth": 0.8, "linestyle": "--", "color": "0.6"}
             if link.verdict == "influence":
                 look = {"linewidth": 0.5 + 2.5 * link.strength / top, "linestyle": "-", "color": COLOURS[0]}
-            ax.annotate("", xy=place[link.effect], xytext=place[link.cause], arrowprops=arrow | look)
+            start, end = place[link.cause], place[link.effect]
+            ax.annotate("", xy=end, xytext=start, arrowprops=arrow | look)
+            if boxed and getattr(link, "delay", 1) > 1:
+                text = {"ha": "center", "va": "center", "fontsize": "small", "color": "0.3"}
+                box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+                ax.text(*_middle(start, end), f"{link.delay:.0f} rows later", bbox=box, **text)
         for (name, point), angle in zip(place.items(), angles, strict=True):
             if boxed:
                 box = {"boxstyle": "round", "facecolor": "white", "edgecolor": "0.4"}
@@ -266,6 +272,12 @@ class LinkGraphDisplay(Display):
 
     def _size(self):
         return (2 * sum(self._radii()),) * 2
+
+
+def _middle(start, end):
+    """Point half-way along an arrow that is bent by `_BENT`."""
+    x, y = end - start
+    return (start + end) / 2 + _BENT / 2 * np.array([y, -x])
 
 
 class SpectrumDisplay(Display):

@@ -9,7 +9,7 @@ import time
 from contextlib import closing, suppress
 from pathlib import Path
 
-from ..federation.atomic import write_whole
+from ..federation.atomic import keep_private, write_whole
 from ..sites.server import read_server_settings
 
 _CONTROLLER = "skfedcausal.engines.nvflare.ServerController"
@@ -34,8 +34,10 @@ def provision(units, folder, *, server="localhost", port=8002):
     """Make certificates and start-up kits of a server, its sites (`units`) and one administrator.
 
     Everything is made on this machine: bring each kit to its owner by a way that you trust, and delete it
-    here. Every kit is hardened (:func:`harden`). With the server "localhost" it listens on this machine only.
-    Gives the kit of every site by name, of the ``server`` and of the ``admin``.
+    here. Whoever has the root key, in ``kits/skfedcausal/state``, can make certificates of any site: keep
+    that folder on a medium that is not connected, or delete it if no site is to be added. Every kit is
+    hardened (:func:`harden`). With the server "localhost" it listens on this machine only. Gives the kit of
+    every site by name, of the ``server`` and of the ``admin``.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -58,6 +60,7 @@ def provision(units, folder, *, server="localhost", port=8002):
     found = {name: kits / name for name in units} | {"server": kits / server, "admin": kits / ADMIN}
     for name in (*units, "server"):
         harden(found[name])
+    keep_private(kits.parent / "state")  # with the root key of all certificates
     return found
 
 
@@ -165,5 +168,5 @@ def fetch(signed_in, job, out):
     target = Path(out) / found[0].parent.name
     target.mkdir(parents=True, exist_ok=True)
     for file in found[0].parent.iterdir():
-        write_whole(target / file.name, file.read_bytes())
+        write_whole(target / file.name, file.read_bytes(), shared=True)
     return json.loads(found[0].read_text()) | {"results": str(target)}

@@ -115,6 +115,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     _default_server = LikelihoodServer
     _monitors = False  # whether units tell also what their states do not show
     _has_inputs = False  # whether units may have inputs
+    _needs_rows = True  # whether a fit is more than what sums of products over rows tell
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -172,18 +173,24 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 f"{', '.join(given)} cannot be given to `fit_sites`: units at sites have their own settings."
             )
         server = self._new_server()
-        exchange = self._exchange(transport, Ledger(), lost_units=self.lost_units)
+        exchange = self._exchange(
+            transport, Ledger(), lost_units=self.lost_units, dealer=getattr(server, "dealer", None)
+        )
         if exchange.one_way and server.needs_replies:
             raise ValueError(
                 f"{type(server).__name__} needs several rounds here, and nothing can be sent over a one-way link. Use "
                 "a LikelihoodServer with n_rounds=1."
             )
         self._learn(exchange, server, self._has_inputs)
+        sites = exchange.names
+        exchange.settle(name for name in sites if name in server.names_)
         self._units, self._channel = {}, exchange
         self.clients_, self.augmenters_ = {}, {}
         self.layout_ = self._layout_of_sites(exchange)
-        self.noise_covariance_ = {name: np.diag(told.noise) for name, told in exchange.promises.items()}
-        self.communication_ = self.ledger_.communication(dict.fromkeys(exchange.names, np.nan))
+        self.noise_covariance_ = {
+            name: np.diag(told.noise) for name, told in exchange.promises.items() if name in exchange.names
+        }
+        self.communication_ = self.ledger_.communication(dict.fromkeys(sites, np.nan))
         self._store_told_promises()
         self._store_fit(server, exchange)
         exchange.messages = {}
@@ -212,14 +219,23 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             if hasattr(self, "_skl_callbacks"):
                 follow = stack.enter_context(followed(self))
             how = {"lost_units": self.lost_units, "guard": training.guard, "follow": follow}
-            exchange = self._exchange(self._transport(units.sites), Ledger(self.max_bytes), **how)
+            sites, dealer = units.sites, getattr(server, "dealer", None)
+            if dealer is not None:
+                from ..client.secure_unit import with_dealer
+
+                sites = with_dealer(sites, dealer)
+            exchange = self._exchange(self._transport(sites), Ledger(self.max_bytes), dealer=dealer, **how)
             stack.callback(exchange.close)
+            exchange.expect(n_inputs=plant.input_sizes)
             self._learn(exchange, server, any(U is not None for U in plant.inputs))
-        self._units, self._channel = units.kept(), None
+        kept = units.kept()
+        self._units, self._channel = {name: kept[name] for name in server.names_ if name in kept}, None
         self.clients_ = {name: unit["client"] for name, unit in self._units.items()}
         self.augmenters_ = {name: unit["augmenter"] for name, unit in self._units.items() if "augmenter" in unit}
         self.layout_ = plant.layout
-        self.noise_covariance_ = {name: np.diag(noise.variance) for name, noise in self._noise.items()}
+        self.noise_covariance_ = {
+            name: np.diag(noise.variance) for name, noise in self._noise.items() if name in server.names_
+        }
         self.communication_ = self.ledger_.communication(raw_bytes)
         self._store_promise(plant.n_samples)
         self._store_fit(server, exchange)
@@ -231,6 +247,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         self.server_, self.ledger_, self.client_names_ = server, exchange.ledger, server.names_
         self.transition_, self.process_cov_ = server.transition_, server.process_cov_
         self.state_slices_ = server.state_slices_
+        self.lag_transitions_ = getattr(server, "lag_transitions_", self.transition_[None])
         lost = exchange.attendance.lost
         self.lost_units_ = pd.DataFrame(lost, columns=["unit", "round", "operation", "reason"])
         if lost:
@@ -242,14 +259,28 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             )
 
     def _new_server(self):
-        return self._default_server() if self.server is None else seeded(self.server, self.random_state)
+        server = self._default_server() if self.server is None else seeded(self.server, self.random_state)
+        if self._needs_rows and getattr(server, "dealer", None) is not None:
+            raise ValueError(
+                f"{type(server).__name__} learns from sums over rows, and {type(self).__name__} needs every row; use "
+                "it in a FederatedGrangerEstimator, or a LikelihoodServer here."
+            )
+        return server
 
     def _transport(self, sites):
         if self.transport is None:
             return InProcessTransport(sites, n_jobs=self.n_jobs)
         return self.transport(sites)
 
-    def _exchange(self, transport, ledger, **settings):
+    def _exchange(self, transport, ledger, *, dealer=None, **settings):
+        if dealer is not None:
+            there = tuple(transport.clients())
+            if dealer not in there:
+                raise ValueError(
+                    f"The transport reaches {list(there)} and no dealer {dealer!r}, without whom there are no secure "
+                    "sums. Name it among the sites of the transport, or give the server its name: dealer=."
+                )
+            settings["names"] = tuple(name for name in there if name != dealer)
         return Exchange(transport, ledger, dtype=self.wire_dtype, monitor=self._monitors, **settings)
 
     def connect(self, transport):
@@ -366,16 +397,26 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             raise ValueError(
                 f"{type(self).__name__} has no inputs: make them sensors, or use FederatedCounterfactualEstimator."
             )
-        labels = self.client_labels
+        labels = self._labels(X)
         plant = read_plant(X, client_labels=labels, inputs=inputs, lengths=lengths, estimator=self, **settings)
         if plant.index is not None:
             warn_of_gaps(plant.index, plant.starts)
         warn_of_copies(plant)
         return plant
 
+    def _labels(self, X):
+        """Which unit a column of a table belongs to."""
+        return self.client_labels
+
     def _read(self, X, inputs=None, lengths=None):
-        """Plant data in the layout learned by `fit`."""
-        return read_plant(X, inputs=inputs, lengths=lengths, layout=self.layout_, min_samples=1, estimator=self)
+        """Plant data in the layout learned by `fit`, without units that it left out."""
+        plant = read_plant(X, inputs=inputs, lengths=lengths, layout=self.layout_, min_samples=1, estimator=self)
+        return plant.only(self.client_names_)
+
+    @property
+    def _plant_layout(self):
+        """The layout without units that `fit` left out."""
+        return self.layout_.only(self.client_names_)
 
     def _seen_by_units(self, plant):
         """The part of a record that units use."""
@@ -386,6 +427,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         """The units about the record in X, or with None about that of the sites; `watched` for incidents."""
         if not hasattr(self, "layout_"):
             check_is_fitted(self)  # takes as long as to read a short record
+        self._check_rows()
         if X is None:
             yield self._sites_asked(inputs, lengths)
             return
@@ -398,7 +440,10 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         self._check_units(plant.names)
         known = without_silent(self._seen_by_units(plant), self._units)
         sites = self._sites(known, watched)
-        with closing(self._exchange(self._transport(sites), self.ledger_, names=plant.names)) as exchange:
+        about = {"names": plant.names, "lost_units": self.lost_units}
+        with closing(self._exchange(self._transport(sites), self.ledger_, **about)) as exchange:
+            exchange.settle(plant.names)
+            exchange.expect(self._state_sizes, known.input_sizes, plant.lengths)
             yield Asked(exchange, plant.index, plant.lengths, plant.inputs)
 
     @contextmanager
@@ -409,9 +454,17 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             yield self._sites_asked(None, None).exchange
             return
         self._check_units(self.client_names_)
-        sites = units_alone(self._units, self.layout_)
+        sites = units_alone(self._units, self._plant_layout)
         with closing(self._exchange(self._transport(sites), self.ledger_)) as exchange:
             yield exchange
+
+    def _check_rows(self):
+        """Refuse what is about rows after a fit from sums."""
+        if getattr(getattr(self, "server_", None), "dealer", None) is not None:
+            raise ValueError(
+                f"This {type(self).__name__} learned from secure sums, and units send nothing else: ask for `links_`, "
+                "`link_intervals` or `spectrum`. What is about rows needs a fit with a LikelihoodServer."
+            )
 
     def _sites_asked(self, inputs, lengths):
         if self._channel is None:
@@ -424,6 +477,11 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         if self._channel.one_way:
             raise ValueError("Nothing can be asked over a one-way link; fit over one with a way back.")
         return Asked(self._channel, None, self._channel.lengths)
+
+    @property
+    def _state_sizes(self):
+        """States of each unit."""
+        return {name: rows.stop - rows.start for name, rows in self.state_slices_.items()}
 
     def _check_units(self, names):
         missing = [name for name in names if name not in self._units]
@@ -456,7 +514,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     def _places(self, answers):
         """Positions of each unit's sensors in a table of all, and the names of its columns."""
         if self.layout_.has_columns:
-            return self.layout_.output_places()
+            return self._plant_layout.output_places()
         sizes = [len(answer.columns) for answer in answers.values()]
         ends = np.cumsum(sizes)
         positions = [list(range(end - size, end)) for end, size in zip(ends, sizes, strict=True)]

@@ -1,7 +1,9 @@
 """Inputs of a plant as `fit` found them: which ones move, over what range, which cannot be told apart."""
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,25 +24,30 @@ class PlantInputs:
     high: np.ndarray
 
     @classmethod
-    def learn(cls, data):
-        """Inputs of a record without gaps; a warning names those that never move."""
+    def learn(cls, data, early=()):
+        """Inputs of a record without gaps; a warning names those that never move.
+
+        The last row of an episode has no row that it acts on, for inputs that are `early` (names) the first one.
+        """
         units = tuple(u for u, own in zip(data.names, data.layout.inputs, strict=True) for _ in own)
         names = tuple(name for own in data.layout.inputs for name in own)
         pieces = episodes(data.starts, data.n_samples)
-        ends = [
-            [(column[start:stop].min(), column[start:stop].max()) for start, stop in pieces]
-            for U in data.inputs
-            if U is not None
-            for column in U.T
-        ]
-        lows, highs = np.moveaxis(np.reshape(ends, (len(names), len(pieces), 2)), -1, 0)
-        low, high, spread = lows.min(axis=1), highs.max(axis=1), (highs - lows).max(axis=1)
+        columns = [column for U in data.inputs if U is not None for column in U.T]
+        low, high = np.array([(column.min(), column.max()) for column in columns]).reshape(-1, 2).T
+        act = [slice(1, None) if name in early else slice(None, -1) for name in names]
+        spread = np.array(
+            [
+                max((np.ptp(column[a:b][rows]) for a, b in pieces if b - a > 1), default=0.0)
+                for column, rows in zip(columns, act, strict=True)
+            ]
+        )
         active = spread > 1e-12 * np.maximum(np.abs(low), np.abs(high))
         if not active.all():
             constant = [name for name, moves in zip(names, active, strict=True) if not moves]
             warnings.warn(
                 f"Inputs {listed(constant)} never move within an episode and are left out: their effect cannot be "
-                "learned from this record.",
+                "learned from this record. Give rows in which they move (and rows after that, on which they act), or "
+                "do not declare them as inputs.",
                 stacklevel=4,
             )
         return cls(units, names, active, low, high)
@@ -61,6 +68,13 @@ class PlantInputs:
             ranges.append(own)
         names = tuple(f"{u}{SEPARATOR}u{k - units.index(u)}" for k, u in enumerate(units))
         return cls(tuple(units), names, np.ones(len(units), dtype=bool), *np.hstack(ranges))
+
+    def only(self, units):
+        """The inputs of some of the units."""
+        kept = np.array([unit in units for unit in self.units], dtype=bool)
+        own: dict[str, Any] = {part: getattr(self, part)[kept] for part in ("active", "low", "high")}
+        own |= {part: tuple(np.array(getattr(self, part), dtype=object)[kept]) for part in ("units", "names")}
+        return replace(self, **own)
 
     def of(self, unit):
         """Positions of a unit's inputs."""
@@ -123,6 +137,17 @@ class PlantInputs:
         return frame
 
 
+def has_words(container):
+    """Whether some table in a container has columns that are neither numbers nor truth values."""
+    if isinstance(container, Mapping):
+        return any(map(has_words, container.values()))
+    if isinstance(container, (list, tuple)):
+        return any(has_words(part) for part in container if np.ndim(part) > 0)
+    found = getattr(container, "dtypes", getattr(container, "dtype", None))
+    kinds = found if isinstance(found, (list, tuple, pd.Series)) else [found]
+    return container is not None and any(getattr(kind, "kind", "O") not in "fiub" for kind in kinds)
+
+
 def filled_inputs(data, missing):
     """The record with gaps in its inputs filled, or refused."""
     filled = list(data.inputs)
@@ -164,3 +189,45 @@ def warn_of_feedback(server):
             "by `loops` whether the controllers respond in counterfactuals.",
             stacklevel=3,
         )
+
+
+def warn_of_timing(server, known, words):
+    """Warn of inputs that are said to come before their row and were found to follow measurements."""
+    controlled = getattr(server, "controlled_units_", ())
+    inputs = zip(known.units, known.names, words, strict=True)
+    early = [name for unit, name, word in inputs if word == "before" and unit in controlled]
+    if early:
+        warnings.warn(
+            f"Inputs {listed(early)} are said to be set before their row is measured (sampled='before') and depend "
+            "on measurements. That is right for a controller that reads the row before; of one that reads its own "
+            "row the plant takes the answer for an effect: say sampled='after' for those.",
+            stacklevel=3,
+        )
+
+
+def warn_of_misfit(server, at_once=()):
+    """Warn of inputs that act otherwise than the plant says, or within the row that they stand in.
+
+    Units `at_once` are known for the latter.
+    """
+    table = getattr(server, "feedback_", None)
+    if table is None or "misfit_p_value" not in table:
+        return
+    open_loop = table[~table["controlled"].isin(server.controlled_units_)]  # else new inputs are no news
+    for kind, what in _MISFITS.items():
+        asked = open_loop[~open_loop["controlled"].isin(at_once)] if kind == "same_row" else open_loop
+        rejected = asked[asked[f"{kind}_p_value"] * len(table) < _MISFIT_LEVEL]
+        pairs = [f"{row.controlled} on {row.measured}" for row in rejected.itertuples()]
+        if pairs:
+            warnings.warn(f"{what.format(listed(pairs))} See `feedback_` for the tests.", UserWarning, stacklevel=3)
+
+
+_MISFIT_LEVEL = 1e-3  # for all pairs together
+_MISFITS = {
+    "same_row": "Inputs and measurements move together within a row: {}. Either an input was set before the "
+    "row was measured and acts at once, which the plant does not have (say sampled='before' for it), or it "
+    "follows that measurement.",
+    "misfit": "The plant does not explain all that earlier inputs have done: {}. Dead time, a higher order, "
+    "an input that acts at once or a curved one look like that; effects of these inputs are doubtful beyond "
+    "their standard errors.",
+}

@@ -37,12 +37,15 @@ def trajectory(value, what, horizon, names):
     return array
 
 
-def replaced_input(value, recorded, index, name):
-    """Series that stands for a recorded input in a counterfactual, shape (n_samples,)."""
+def replaced_input(value, recorded, index, name, levels=None):
+    """Series that stands for a recorded input in a counterfactual, shape (n_samples,); codes of its `levels`."""
     if callable(value):
-        value = value(pd.Series(recorded.copy(), index=index, name=name))
+        came = recorded.copy() if levels is None else levels.words(recorded)
+        value = value(pd.Series(came, index=index, name=name))
     if isinstance(value, pd.Series) and index is not None and not value.index.equals(index):
         raise ValueError(f"The series for input {name!r} has another time index than the record.")
+    if levels is not None:
+        value = levels.code(value, name) if np.ndim(value) == 0 else levels.codes(value, name)
     if isinstance(value, Real):
         value = np.full(len(recorded), float(value))
     series = _as_numbers(value, f"Input {name!r}")
@@ -72,3 +75,23 @@ def _as_numbers(value, what):
     if not np.isfinite(array).all():
         raise ValueError(f"{what} has values that are missing or infinite; give a finite number for every row.")
     return array
+
+
+def one_lag_realisation(A, B, at_once, C):
+    """Matrices A, B, C, D of one lag with the response of a plant of lags (p, n, n) and (q, n, k) and same-row (n, k).
+
+    The observer form: state k holds what rows from k - 1 before on still do to a row. States that nothing
+    reaches are left out.
+    """
+    n_lags, n, k = max(len(A), len(B)), A.shape[1], B.shape[2]
+    lags, driven = np.zeros((n_lags, n, n)), np.zeros((n_lags, n, k))
+    lags[: len(A)], driven[: len(B)] = A, B
+    shift = np.eye(n * n_lags, k=n)
+    shift[:, :n] += lags.reshape(-1, n)
+    reached = np.any(lags, axis=2) | np.any(driven, axis=2)
+    kept = np.logical_or.accumulate(reached[::-1])[::-1]
+    kept[0] = True
+    at = np.flatnonzero(kept)
+    inputs = np.vstack(driven + lags @ at_once)
+    seen = np.hstack([C, np.zeros((len(C), n * (n_lags - 1)))])
+    return shift[np.ix_(at, at)], inputs[at], seen[:, at], C @ at_once if at_once.any() else None

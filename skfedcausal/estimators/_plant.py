@@ -143,7 +143,10 @@ class PlantEstimator(FederatedEstimator):
         with self._asking(X, inputs) as units:
             n_samples, whole = units.n_samples, isinstance(start, Integral) and not isinstance(start, bool)
             if not whole or not 0 < start < n_samples:
-                raise ValueError(f"Got start={start!r} for {n_samples} rows; forecast from 1 to {n_samples - 1}.")
+                raise ValueError(
+                    f"Got start={start!r} for {n_samples} rows; give the position of the first row to be forecast, 1 "
+                    f"to {n_samples - 1}."
+                )
             predicted = self.server_.filter(units.messages(until=int(start))).predicted
             index = None if units.index is None else units.index[start:]
             return self._table(self._mapped(units, predicted[start:]), index)
@@ -232,13 +235,16 @@ class PlantEstimator(FederatedEstimator):
             If the estimator learned from sites, or with noise inside training.
         """
         check_is_fitted(self)
+        self._check_rows()
         if self._channel is not None:
             raise ValueError(
-                "The oracle pools raw measurements, which sites keep. Compare with `fit(X)` where X may be pooled."
+                "The oracle pools raw measurements, which sites keep: it exists only for records in one process. "
+                "Compare with `fit(X)` where X may be pooled."
             )
         if self._message_mechanism is not None and self._message_mechanism.place != "record":
             raise ValueError(
-                "The oracle pools what units sent; noise inside training has none: use noise on the record."
+                "The oracle pools what the units sent; noise inside training has no counterpart there. Use noise on "
+                "the record, or none, to compare with it."
             )
         other = clone(self).set_params(transport=PooledTransport, wire_dtype="float64", lost_units=None)
         return self._taught(other, self._read(X, inputs, lengths))
@@ -274,12 +280,16 @@ class PlantEstimator(FederatedEstimator):
         True
         """
         oracle = self.oracle(X, inputs=inputs, lengths=lengths)
-        own, central = (estimator._plant_matrix() for estimator in (self, oracle))
-        if own.shape != central.shape:
+        pairs = list(zip(self._plant_matrices(), oracle._plant_matrices(), strict=True))
+        (own, central), *_ = pairs
+        if len(own[0]) != len(central[0]):
             raise ValueError(
-                f"Got a record from which the oracle learns {len(central)} states, and this estimator has {len(own)}: "
-                "the oracle is fitted to the record of `fit`. Give that one."
+                f"Got a record from which the oracle learns {len(central[0])} states, and this estimator has "
+                f"{len(own[0])}: the oracle is fitted to the record of `fit`. Give that one."
             )
+        own, central = (
+            np.hstack(matrices) for matrices in zip(*(_of_equal_lags(*pair) for pair in pairs), strict=True)
+        )
         return float(np.linalg.norm(own - central) / np.linalg.norm(central))
 
     def report(self, path, *, title="Which unit drives which"):
@@ -479,7 +489,8 @@ class PlantEstimator(FederatedEstimator):
             Record to learn the plant from, such as that of `fit`, of which an estimator keeps no series.
         method : {"lr", "wald", "score"}, default="lr"
             Likelihood ratio of the plants with and without the link; Wald test in the plant with it; score
-            test in the plant without it. Large samples make them agree.
+            test in the plant without it. Large samples make them agree. A plant of several lags has "score"
+            only, over all of them.
         inputs, lengths
             As in `fit`.
 
@@ -501,108 +512,6 @@ class PlantEstimator(FederatedEstimator):
         """
         with self._asking(X, inputs, lengths) as units:
             return undecided(self.server_.test_links(units.messages(), method), self._undecidable)
-
-    @where_server("lag_orders")
-    def lag_orders(self, X=None, max_lags=5, *, inputs=None, lengths=None, held_out=0.3):
-        """How many lags of the units' states a record asks for.
-
-        Plants ``h[t] = A_1 h[t-1] + ... + A_L h[t-L] + w[t-1]`` of up to `max_lags` lags are fitted to the
-        same rows, those after the first ``max_lags - 1`` of each episode.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-            Record to learn the plant from, NaN where missing.
-        max_lags : int, default=5
-        inputs, lengths
-            As in `fit`.
-        held_out : float, default=0.3
-            Share of every episode, its last part, that the column `held_out` is about.
-
-        Returns
-        -------
-        DataFrame
-            Indexed by ``n_lags``: ``n_links`` found, ``n_parameters``, ``log_likelihood`` up to a constant,
-            ``aic``, ``bic`` (smaller is better), and ``held_out``, the log-likelihood per row, up to a
-            constant, of the last part of every episode by the plant of the rest (larger is better).
-
-        Raises
-        ------
-        ValueError
-            For plants with inputs, units whose sensors do not determine their states, and units that report
-            in different rows.
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedGrangerEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
-        >>> int(FederatedGrangerEstimator().fit(X).lag_orders(X, 3)["bic"].idxmin())
-        1
-        """
-        with self._asking(X, inputs, lengths) as units:
-            return self.server_.lag_orders(units.messages(), max_lags, held_out=held_out)
-
-    @where_server("lagged_links")
-    def lagged_links(self, X=None, n_lags="aic", *, max_lags=5, by="pair", inputs=None, lengths=None):
-        """Links that act after several time steps, and their delays.
-
-        A plant of `n_lags` lags is learned from the messages of a record: every unit's own states act on it
-        at every lag, and so do those of a linked unit. `transition_`, predictions and `links_` stay those of
-        the plant of one lag.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-            Record to learn the plant from, NaN where missing.
-        n_lags : int or {"aic", "bic", "held_out"}, default="aic"
-            Number of lags, or the criterion of :meth:`lag_orders` that chooses it.
-        max_lags : int, default=5
-            Largest number to choose.
-        by : {"pair", "lag"}, default="pair"
-        inputs, lengths
-            As in `fit`.
-
-        Returns
-        -------
-        DataFrame
-            By pair ``cause, effect, delay``: the lag that alone would explain most of the link, NaN where no
-            link was found; ``delay_probability``: of that lag, if the link acts at one of them and all were
-            as likely beforehand (states that move slowly make neighbouring lags hard to tell apart);
-            ``seconds``, the delay in time, where the rows have times; ``strength, stderr``: Frobenius norm of
-            the blocks of all lags in standardised states; ``delay_strength``: what it is if the link acts at
-            the delay only; ``statistic, dof, p_value, p_adjusted, verdict`` as in `links_`.
-            By lag ``cause, effect, lag, strength, stderr, statistic, p_value`` of
-            each block given the others. ``attrs["n_lags"]`` is the number of lags.
-
-        Raises
-        ------
-        ValueError
-            For plants with inputs, units whose sensors do not determine their states, and units that report
-            in different rows.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the likelihood did not converge.
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedGrangerEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=2)
-        >>> links = FederatedGrangerEstimator().fit(X).lagged_links(X, 3)
-        >>> links.query("verdict == 'influence'")[["cause", "effect", "delay"]].to_string(index=False)
-        'cause effect  delay\\nunit0  unit2    1.0'
-        """
-        with self._asking(X, inputs, lengths) as units:
-            table = self.server_.lagged_links(units.messages(), n_lags, max_lags=max_lags, by=by)
-            index = units.index
-        if isinstance(index, pd.DatetimeIndex):
-            steps = pd.Series(index).diff().median().total_seconds()
-            column = "delay" if by == "pair" else "lag"
-            table.insert(3, "seconds", steps * table[column])
-        return table
 
     def to_networkx(self, *, undecided=False):
         """The links as a graph of networkx (extra ``graph``).
@@ -888,9 +797,15 @@ class PlantEstimator(FederatedEstimator):
         """A copy of this estimator fitted to a record in the layout of this one's."""
         return other._fit_units(plant)
 
-    def _plant_matrix(self):
-        """Everything that acts on the states."""
-        return self.transition_
+    def _plant_matrices(self):
+        """Everything that acts on the states, in stacks of lags."""
+        return (self.lag_transitions_,)
+
+
+def _of_equal_lags(own, other):
+    """Two stacks of matrices side by side, with zeros for lags that one of them has not."""
+    n_lags = max(len(own), len(other))
+    return [np.hstack([*stack, *np.zeros((n_lags - len(stack), *stack.shape[1:]))]) for stack in (own, other)]
 
 
 def _record_optional(method):

@@ -32,7 +32,8 @@ def mechanisms(privacy):
     for mechanism in given:
         if not isinstance(mechanism, PrivacyMechanism):
             raise ValueError(
-                f"privacy holds a {type(mechanism).__name__}, which is not a PrivacyMechanism like GaussianMechanism."
+                f"privacy holds a {type(mechanism).__name__}, which is not a PrivacyMechanism. Give a "
+                "GaussianMechanism, or derive the class from PrivacyMechanism."
             )
     flags = [mechanism for mechanism in given if mechanism.place == "flags"]
     messages = [mechanism for mechanism in given if mechanism.place != "flags"]
@@ -72,7 +73,7 @@ def told_promise(promises, names):
         if name in known:
             told = promises[name]
             mechanism = GaussianMechanism(**{k: getattr(told, k) for k in _TOLD}, accountant=known[name])
-            words = mechanism.statement(spent[name], [name], told.rows)
+            words = mechanism.promised(spent[name], [name], told.rows)
         statements.setdefault(words, []).append(name)
     words = " ".join(f"{', '.join(units)}: {text}" for text, units in statements.items())
     return worst, table, f"According to the accounts of the sites. {words}"

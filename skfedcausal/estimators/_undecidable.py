@@ -6,6 +6,7 @@ import numpy as np
 
 from ..containers.layout import listed
 from ..privacy.errors import UtilityWarning
+from ..statespace.matrices import companion
 from ..statespace.riccati import stationary_covariance
 
 _SHARE = 0.1  # a state with less of the strongest one's variance may stay unseen
@@ -21,7 +22,7 @@ def undecidable_units(server, noise, clients):
     """
     if not noise or not hasattr(server, "unshrunk_transition_"):
         return ()
-    states = stationary_covariance(server.unshrunk_transition_, server.process_cov_)
+    states = _state_covariance(server)
     hidden = []
     for name, rows in server.state_slices_.items():
         client = clients.get(name)
@@ -31,6 +32,17 @@ def undecidable_units(server, noise, clients):
             if _SHARE * strongest < np.sqrt(len(noise[name]) / server.n_samples_):
                 hidden.append(name)
     return tuple(hidden)
+
+
+def _state_covariance(server):
+    """Stationary covariance of the states of a plant of any number of lags, (n, n)."""
+    lags, Q = getattr(server, "lag_transitions_", ()), server.process_cov_
+    if len(lags) < 2:
+        return stationary_covariance(server.unshrunk_transition_, Q)
+    n = len(Q)
+    noise = np.zeros((n * len(lags),) * 2)
+    noise[:n, :n] = Q
+    return stationary_covariance(companion(np.hstack(list(lags)), len(lags)), noise)[:n, :n]
 
 
 def undecided(table, units):

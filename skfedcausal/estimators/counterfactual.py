@@ -10,14 +10,26 @@ import pandas as pd
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ..containers.layout import SEPARATOR, listed
 from ..message.requests import AggregateRequest, FactualRequest, Measurements
 from ..message.states import EffectReply
 from ..server.estimation.input_checks import InputsNotSeparableError
+from ..server.lagged.timing import SAMPLED
+from ..server.likelihood import LikelihoodServer
 from ..statespace.episodes import episodes
 from ..transfer import TransferFunction
 from ._base import explained
-from ._inputs import PlantInputs, filled_inputs, warn_of_excitation, warn_of_feedback
-from ._interventions import replaced_input, trajectory, unit_name, whatif_table
+from ._input_map import BASES, InputMap, early_inputs
+from ._inputs import (
+    PlantInputs,
+    filled_inputs,
+    has_words,
+    warn_of_excitation,
+    warn_of_feedback,
+    warn_of_misfit,
+    warn_of_timing,
+)
+from ._interventions import one_lag_realisation, replaced_input, trajectory, unit_name, whatif_table
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
 
@@ -56,12 +68,25 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         Units handled at the same time.
     random_state : int, RandomState instance or None, default=None
         For components that draw random numbers (the start of a GradientServer); the default ones draw none.
-    input_columns : list of str or int, or callable, default=None
-        Columns of a table that are inputs of the unit they belong to. Inputs beside the table are given to
-        `fit` instead.
+    input_columns : list of str or int, callable or dict, default=None
+        Columns of a table that are inputs of the unit they belong to. A dict says of a column which units it acts on,
+        where these are several: ``{"a__steam": ["a", "b"]}``. Inputs beside the table are given to `fit` instead.
+        Inputs of words (text, a pandas Categorical) have a level for each: the plant has a column of `input_` for
+        every level but the reference, and questions name levels.
     missing_inputs : {"error", "hold"}, default="error"
         What to do about inputs that are not known at some time steps: refuse, naming them, or let the last
         value of the episode hold.
+    sampled : {"auto", "after", "before"} or dict, default="auto"
+        When inputs were set: "after" the row that they stand in was measured, so that the next row is the
+        first that they act on; "before" it, so that this row is. A dict has a word for an input
+        (``unit__input``) or for all inputs of a unit, and "auto" for the others. "auto" is "after" unless the
+        server decides; in a closed loop no record can tell, and "before" is wrong for inputs of a controller
+        that reads the row first. For sites a word, or one for each unit, which the server is told.
+    basis : {"linear", "spline"}, callable or dict, default="linear"
+        Through which curve inputs act on the plant. "spline": piecewise linear, bent at the quartiles of the
+        record (valves that saturate, dead bands, switches). A function maps the values of an input, shape
+        (n_samples,), to columns of shape (n_samples, k) of which a sum acts. A dict chooses by input or unit.
+        The plant has a column of `input_` for each, questions are about the input itself. Not for sites.
     lost_units : LostUnits, default=None
         What the fit does about units that do not answer, see
         :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
@@ -78,23 +103,36 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         Units in the order of the plant matrices.
     transition_ : ndarray of shape (n, n)
     input_ : ndarray of shape (n, k)
-        Input matrix; off-diagonal blocks are shrunk unless the server says otherwise, columns of inputs that
-        never moved are zero.
+        Input matrix, what inputs do one row later; off-diagonal blocks are shrunk unless the server says
+        otherwise, columns of inputs that never moved are zero.
+    lag_transitions_, lag_inputs_ : ndarray of shape (p, n, n) and (q, n, k)
+        Those of all lags from the first on, which are `transition_` and `input_`; of one lag where that is
+        enough.
+    input_at_once_ : ndarray of shape (n, k)
+        What inputs do in the row that they stand in: of those that were set before it was measured.
     process_cov_ : ndarray of shape (n, n)
     state_slices_, input_slices_ : dict of str to slice
         States of each unit, and its inputs among the columns of `input_`.
     input_names_ : tuple of str
-        Flat name of each column of `input_`.
+        Flat name of each column of `input_`: ``unit__input``, or ``unit__input[k]`` for columns of a basis and
+        ``unit__input[level]`` for levels.
     links_ : DataFrame
         One row per ordered pair of units and kind ("state", "input"): ``cause, effect, kind, strength,
         stderr, statistic, p_value, p_adjusted, geweke, verdict``.
+    input_levels_ : dict of str to tuple of str
+        Levels of the inputs that are words, the reference first: the first category of a Categorical, or the first in
+        the alphabet. Effects of the other levels are relative to it.
+    shared_inputs_ : dict of str to tuple of str
+        Inputs that act on several units: the units beside the first one, which sends them.
     excitation_ : DataFrame
         One row per input: range seen, standard deviation, order of persistent excitation, share of its
         variance that other inputs and the states do not explain.
     feedback_ : DataFrame or None
-        Tests whether inputs depend on measurements. The likelihood given the inputs stays valid then; where a
-        test rejects, the standard errors of effects come from its observed curvature (those in `links_` do
-        not) and the law of the controllers is identified at home.
+        Tests whether inputs depend on measurements before them, whether both move together within a row
+        (``same_row_p_value``), and whether earlier inputs did what the plant says (``misfit_p_value``). The
+        likelihood given the inputs stays valid with feedback; where that is found, the standard errors of
+        effects come from its observed curvature (those in `links_` do not) and the law of the controllers is
+        identified at home.
     clients_, augmenters_, server_, communication_, ledger_, layout_
         See :class:`FederatedGrangerEstimator`.
 
@@ -127,17 +165,55 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
     input_columns: Any = None
     missing_inputs: str = "error"
+    sampled: str | Mapping = "auto"
+    basis: Any = "linear"
 
     _parameter_constraints = {
         **PlantEstimator._parameter_constraints,
         "server": [HasMethods("effects"), None],
-        "input_columns": ["array-like", callable, None],
+        "input_columns": ["array-like", callable, Mapping, None],
         "missing_inputs": [StrOptions({"error", "hold"})],
+        "sampled": [StrOptions(set(SAMPLED)), Mapping],
+        "basis": [StrOptions(set(BASES)), callable, Mapping],
     }
 
     _has_inputs = True
 
     # -- fitting ---------------------------------------------------------------------------------
+
+    def fit_sites(self, transport):
+        """Learn the plant from units that are reached over a transport and hold their records themselves.
+
+        Parameters
+        ----------
+        transport : object
+            As in :meth:`FederatedGrangerEstimator.fit_sites`.
+
+        Returns
+        -------
+        self : FederatedCounterfactualEstimator
+
+        Raises
+        ------
+        ValueError
+            If `basis` is given, or `sampled` by names of inputs, which sites do not tell.
+        """
+        if self.basis != "linear":
+            raise ValueError(
+                '`basis` is about values of inputs, which sites keep. Leave it out and say `basis = "spline"` in the '
+                "section [site] of their settings, or give the sites columns that are made of the inputs."
+            )
+        if not isinstance(self.sampled, str):
+            inputs = [name for name in self.sampled if SEPARATOR in name]
+            if inputs:
+                raise ValueError(
+                    f"`sampled` names inputs {listed(inputs)}, which sites do not tell. Give a word for each unit, "
+                    "or say `sampled` in the section [site] of their settings."
+                )
+        self._levels: dict = {}
+        self.input_levels_, self.shared_inputs_ = {}, {}
+        self._sent_inputs: Any = None  # before anything is sent there is nothing to name
+        return super().fit_sites(transport)
 
     @with_callbacks
     def fit(self, X, y=None, *, inputs=None, lengths=None, dry_run=False):
@@ -150,7 +226,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         y : None
             Ignored.
         inputs : list or dict, default=None
-            Inputs of each unit beside X, arrays of shape (n_samples, n_inputs_m), None for a unit without.
+            Inputs of each unit beside X, arrays of shape (n_samples, n_inputs_m), None for a unit without. In a dict
+            those that act on several units have these for a key: ``{("a", "b"): U}``.
         lengths : sequence of int, default=None
             Time steps of each episode; None for one episode.
         dry_run : bool, default=False
@@ -170,52 +247,149 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         Warns
         -----
         UserWarning
-            Of inputs that never move, that hardly differ from what other inputs and states explain, or that
-            depend on measurements.
+            Of inputs that never move, that hardly differ from what other inputs and states explain, that
+            depend on measurements, that act within a row, or otherwise than the plant says.
         """
         self._validate_params()
         if dry_run:
             return self.plan(X, inputs=inputs, lengths=lengths)
-        plant = self._read_new(X, inputs, lengths, input_columns=self.input_columns)
+        inputs, moved = self._merged(inputs)
+        X, inputs = self._learn_levels(X, inputs)
+        plant = self._read_new(X, inputs, lengths, input_columns=self._input_columns())
+        self.shared_inputs_ = self._learn_shared(plant.layout, moved)
         plant = filled_inputs(plant, self.missing_inputs)
-        self._plant_inputs = PlantInputs.learn(plant)
+        known = self._plant_inputs = PlantInputs.learn(plant, early_inputs(plant, self.sampled))
+        self._input_map = InputMap.learn(plant, known, self.basis, self.sampled, self._levels)
+        self._sent_inputs = self._input_map.known(known)
         try:
-            self._fit_units(self._plant_inputs.restrict(plant))
+            self._fit_units(self._seen_by_units(plant))
         except InputsNotSeparableError as error:
-            names = [repr(self._plant_inputs.active_names[k]) for k in error.inputs]
+            names = [repr(self._sent_inputs.active_names[k]) for k in error.inputs]
             raise InputsNotSeparableError(error.inputs, names) from None
         warn_of_excitation(self.excitation_)
         warn_of_feedback(self.server_)
+        known, words = self._plant_inputs, self._input_map.words  # without those of units that were lost
+        warn_of_timing(self.server_, known, words)
+        words = zip(known.units, words, strict=True)
+        warn_of_misfit(self.server_, {unit for unit, word in words if word == "before"})
         return self
 
+    def _learn_levels(self, X, inputs):
+        """The record with codes in place of words, and the levels of inputs that have any."""
+        self._levels = {}
+        if has_words(X) or has_words(inputs):
+            from ._levels import coded_record  # most inputs are numbers
+
+            X, inputs, self._levels = coded_record(X, inputs, self._input_columns())
+        self.input_levels_ = {name: levels.names for name, levels in self._levels.items()}
+        return X, inputs
+
+    def _input_columns(self):
+        """Columns that are inputs, whatever units they act on."""
+        return list(self.input_columns) if isinstance(self.input_columns, Mapping) else self.input_columns
+
+    def _labels(self, X):
+        if not isinstance(self.input_columns, Mapping):
+            return super()._labels(X)
+        from ._shared import labels_of_shared
+
+        return labels_of_shared(X, self.input_columns, self.client_labels)
+
+    def _merged(self, inputs):
+        """Inputs beside the record by the unit that sends them, and those that act on more than one."""
+        parts = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+        if not any(isinstance(unit, tuple) for part in parts if isinstance(part, Mapping) for unit in part):
+            return inputs, []
+        from ._shared import merged_inputs  # most inputs have one unit
+
+        return merged_inputs(inputs)
+
+    def _learn_shared(self, layout, moved):
+        """Units that an input acts on beside the one that sends it, by the name of the input."""
+        if not moved and not isinstance(self.input_columns, Mapping):
+            return {}
+        from ._shared import declared_columns, moved_inputs
+
+        inside = declared_columns(self.input_columns, layout) if isinstance(self.input_columns, Mapping) else {}
+        return inside | moved_inputs(moved, layout)
+
     def _read(self, X, inputs=None, lengths=None):
+        inputs, _ = self._merged(inputs)
+        if self._levels:
+            from ._levels import coded_record
+
+            X, inputs, _ = coded_record(X, inputs, units=self.layout_.names, known=self._levels)
         return filled_inputs(super()._read(X, inputs, lengths), self.missing_inputs)
 
     def _seen_by_units(self, plant):
-        return self._plant_inputs.restrict(plant)
+        if self._input_map.is_plain:
+            return self._plant_inputs.restrict(plant)
+        return self._input_map.sent(plant, self._plant_inputs)
+
+    def _server_knows_timing(self):
+        server = LikelihoodServer() if self.server is None else self.server
+        return "sampled" in server.get_params(deep=False)
+
+    def _new_server(self):
+        """The server, told when inputs act where it can be told; those sent a row ahead act on the next."""
+        server = super()._new_server()
+        if self.sampled != "auto" and self._sent_inputs is None:
+            if not self._server_knows_timing():
+                raise ValueError(
+                    f"{type(server).__name__} knows of no inputs that act at once. Leave `sampled` out and let the "
+                    "sites give such inputs a row ahead."
+                )
+            return server.set_params(sampled=self.sampled)
+        if self.sampled != "auto" and self._server_knows_timing():
+            known, owners = self._sent_inputs, self._input_map.owners
+            words: dict[str, list[str]] = {name: [] for name in dict.fromkeys(known.units)}
+            for unit, moves, k in zip(known.units, known.active, owners, strict=True):
+                if moves:
+                    word = self._input_map.words[k]
+                    words[unit].append("after" if word == "before" else word)
+            server.set_params(sampled={unit: own for unit, own in words.items() if own})
+        return server
 
     def _layout_of_sites(self, exchange):
         """Units with inputs that have numbers: sites leave out those that never move, and name none."""
-        known = self._plant_inputs = PlantInputs.told(exchange.messages)
+        known = self._plant_inputs = self._sent_inputs = PlantInputs.told(exchange.messages)
+        self._input_map = InputMap.plain(len(known.names))
         inputs = tuple(tuple(known.names[k] for k in known.of(name)) for name in exchange.names)
         return replace(super()._layout_of_sites(exchange), inputs=inputs)
 
     def _taught(self, other, plant):
-        other._plant_inputs = self._plant_inputs
+        other._plant_inputs, other._sent_inputs = self._plant_inputs, self._sent_inputs
+        other._input_map, other._levels, other.input_levels_ = self._input_map, self._levels, self.input_levels_
+        other.shared_inputs_ = self.shared_inputs_
         return super()._taught(other, self._seen_by_units(plant))
 
     def _store_fit(self, server, exchange):
         super()._store_fit(server, exchange)
-        known = self._plant_inputs
-        self.input_ = known.expand(server.input_)
+        self._input_map = self._input_map.only(np.isin(self._plant_inputs.units, server.names_))
+        self._plant_inputs = self._plant_inputs.only(server.names_)
+        there = self._plant_inputs.names
+        self.shared_inputs_ = {name: units for name, units in self.shared_inputs_.items() if name in there}
+        self._sent_inputs = known = self._sent_inputs.only(server.names_)
+        self._store_inputs(server)
         self.input_names_ = known.names
         ends = np.cumsum([0, *(len(known.of(name)) for name in server.names_)]).tolist()
         self.input_slices_ = dict(zip(server.names_, map(slice, ends[:-1], ends[1:]), strict=True))
         self.excitation_ = known.table({} if server.excitation_ is None else server.excitation_)
         self.feedback_ = server.feedback_
 
-    def _plant_matrix(self):
-        return np.hstack([self.transition_, self.input_])
+    def _store_inputs(self, server):
+        """How inputs act, by lag, in the rows that users write them in."""
+        known, moved = self._sent_inputs, self._input_map.early[self._input_map.owners]
+        by_lag = np.array([known.expand(B) for B in getattr(server, "lag_inputs_", server.input_[None])])
+        at_once = known.expand(getattr(server, "input_at_once_", np.zeros_like(server.input_)))
+        if moved.any():  # these were sent a row ahead
+            at_once[:, moved] = by_lag[0, :, moved].T
+            by_lag[:-1, :, moved] = by_lag[1:, :, moved]
+            by_lag[-1, :, moved] = 0.0
+        self.input_, self.lag_inputs_, self.input_at_once_ = by_lag[0], by_lag, at_once
+
+    def _plant_matrices(self):
+        return self.lag_transitions_, self.lag_inputs_, self.input_at_once_[None]
 
     # -- questions -------------------------------------------------------------------------------
 
@@ -227,8 +401,9 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         n : str or int
             Unit, by name or position.
         u0, u1 : float or array-like of shape (n_inputs,) or (horizon, n_inputs)
-            Inputs of the unit from time t on: constants that are held, or trajectories (ramps, pulses), which
-            may have the shape (horizon,) where the unit has one input.
+            Inputs of the unit from time t on, its own first and then those that it shares: constants that are held,
+            or trajectories (ramps, pulses), which may have the shape (horizon,) where the unit has one input. Names
+            of levels for inputs that have any.
         horizon : int, default=1
             Steps ahead.
         level : {"measurement", "state"}, default="measurement"
@@ -272,20 +447,25 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             )
         if isinstance(horizon, bool) or not isinstance(horizon, Integral) or horizon < 1:
             raise ValueError(f"Got horizon={horizon!r}; give a number of steps ahead of at least 1.")
-        known, own = self._plant_inputs, self._plant_inputs.of(name)
+        known, own = self._plant_inputs, self._acting_on(name)
         if not own:
-            with_inputs = [unit for unit in self.client_names_ if known.of(unit)]
+            with_inputs = [unit for unit in self.client_names_ if self._acting_on(unit)]
             raise ValueError(f"Unit {name!r} has no inputs; units with inputs are {', '.join(with_inputs) or 'none'}.")
         names = [known.names[k] for k in own]
+        u0, u1 = self._coded(u0, names), self._coded(u1, names)
         before, after = (trajectory(u, f"u{k}", horizon, names) for k, u in enumerate((u0, u1)))
         for values in (before, after):
             known.warn_outside(values, own)
-        change = np.zeros((horizon, len(known.names)))
-        change[:, own] = after - before
-        held = np.isin(np.arange(len(known.names)), own)
-        steps = pd.RangeIndex(1, horizon + 1, name="step")
-        parts = {known.names[k]: _only(change, k) for k in own} if split else {None: change}
-        frames = [self._effect_frames(part, held, loops, level, steps) for part in parts.values()]
+        series = np.zeros((2, horizon, len(known.names)))
+        series[:, :, own] = before, after
+        change, owners = self._change(*series), self._input_map.owners
+        held = np.isin(owners, own)
+        operated = _only(self._above_level(self._input_map.values(series[0])), held)
+        parts = {known.names[k]: _only(change, owners == k) for k in own} if split else {None: change}
+        frames = []
+        for part in parts.values():  # each given those before it, so that they add up
+            frames.append(self._effect_frames(part, operated, held, loops, level))
+            operated = operated + part
         tables = [
             pd.concat(dict(zip(parts, some, strict=True)), axis=1, names=["input", "column"]) if split else some[0]
             for some in zip(*frames, strict=True)
@@ -297,7 +477,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
         Abduction, action, prediction: the record determines states and noise, the inputs are replaced, the
         same noise drives the plant again. For a linear plant the difference is the response to the change of
-        the inputs, whatever the noise was; inputs as they were give back the record.
+        the inputs, whatever the noise was; inputs as they were give back the record. Where the record shows that
+        the plant is bent, the response also depends on the inputs as they were.
 
         Parameters
         ----------
@@ -305,7 +486,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             Record, in a container as in `fit`.
         do : dict of str to (float, array-like or callable)
             What replaces an input ``unit__input``: a number held throughout, one value per row, or a
-            function of the recorded series.
+            function of the recorded series; names of levels for an input that has any.
         inputs, lengths
             As in `fit`.
         confidence : float, default=0.9
@@ -347,19 +528,22 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             messages = units.messages()
             known_series = units.inputs or [message.inputs for message in messages.values()]
             recorded = np.hstack([np.zeros((units.n_samples, 0)), *(U for U in known_series if U is not None)])
-            change = np.zeros_like(recorded)
+            replaced = recorded.copy()
             for name, value in do.items():
                 k = known.position(name)
-                series = replaced_input(value, recorded[:, k], units.index, name)
+                series = replaced_input(value, recorded[:, k], units.index, name, self._levels.get(name))
                 known.warn_outside(series[:, None], [k])
-                change[:, k] = series - recorded[:, k]
+                replaced[:, k] = series
             factual, spread, columns = self._factual(units, messages)
-            held = np.isin(np.array(known.names, dtype=object), list(do))
+            change, owners = self._change(recorded, replaced), self._input_map.owners
+            held = np.isin(owners, [known.position(name) for name in do])
             times = np.arange(units.n_samples) if units.index is None else units.index
-            parts = {name: _only(change, known.position(name)) for name in do} if split else {None: change}
+            parts = {name: _only(change, owners == known.position(name)) for name in do} if split else {None: change}
+            operated = self._above_level(self._input_map.values(recorded))
             tables = {}
-            for source, part in parts.items():
-                effect, variance = self._replayed(units, part, held, loops, factual.shape)
+            for source, part in parts.items():  # each given those before it, so that they add up
+                effect, variance = self._replayed(units, part, operated, held, loops, factual.shape)
+                operated = operated + part
                 std = np.sqrt(variance + spread)
                 tables[source] = whatif_table(times, columns, factual, effect, std, confidence)
         if not split:
@@ -413,22 +597,66 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         C = np.zeros((len(columns), len(self.transition_)))
         for unit, (name, states) in zip(positions, self.state_slices_.items(), strict=True):
             C[unit, states] = answers[name].values.T
-        return TransferFunction(self.transition_, self.input_, C, self.input_names_, tuple(columns))
+        A, B, C, D = one_lag_realisation(self.lag_transitions_, self.lag_inputs_, self.input_at_once_, C)
+        return TransferFunction(A, B, C, self.input_names_, tuple(columns), D)
 
     # -- units' answers ------------------------------------------------------------------------------
 
-    def _effects(self, change, held, loops):
-        """What a change of inputs does to every unit's states."""
-        known = self._plant_inputs
+    def _acting_on(self, unit):
+        """Positions of a unit's inputs: its own, and those that it shares with the unit that sends them."""
+        shared = [self._plant_inputs.position(name) for name, units in self.shared_inputs_.items() if unit in units]
+        return self._plant_inputs.of(unit) + shared
+
+    def _coded(self, value, names):
+        """Values of inputs with codes in place of the names of levels."""
+        if not any(name in self._levels for name in names):
+            return value
+        from ._levels import coded_values
+
+        return coded_values(value, [self._levels.get(name) for name in names], names)
+
+    def _change(self, before, after):
+        """Change of what is sent in place of the inputs."""
+        return self._input_map.values(after) - self._input_map.values(before)
+
+    @property
+    def _acts_at_once(self):
+        """Whether some input acts on the row that it stands in."""
+        return bool(self._input_map.early.any() or getattr(self.server_, "acts_at_once", False))
+
+    def _above_level(self, values):
+        """What is sent in place of the inputs, less its level in `fit`."""
+        active, level = self._sent_inputs.active, np.zeros(values.shape[1])
+        if getattr(self.server_, "knows_curvature", False):
+            level[active] = self.server_.input_level_
+        return values - level
+
+    def _effects(self, change, operated, held, loops):
+        """What a change of inputs does to every unit's states, from how they were operated, less its level."""
+        known = self._sent_inputs
         known.check_known(change)
         if not known.active.any():
             raise ValueError("No input of this plant moved in `fit`: there is nothing to ask about.")
         held = held[known.active] if loops == "react" else None
-        return self.server_.effects(change[:, known.active], held=held)
+        at_once = known.active & self.input_at_once_.any(axis=0) & ~self._input_map.early[self._input_map.owners]
+        if held is not None and at_once.any():
+            raise ValueError(
+                f"Inputs {listed(np.array(known.names)[at_once])} act in the row that they stand in, as `sampled` "
+                "says or the record shows: a controller that responds to measurements cannot follow those of the same "
+                "row. Ask with loops='hold', or fit with sampled='after' for the inputs that a controller sets."
+            )
+        settings = {}
+        if getattr(self.server_, "knows_curvature", False):
+            settings["before"] = operated[:, known.active]
+        return self.server_.effects(change[:, known.active], held=held, **settings)
 
-    def _effect_frames(self, change, held, loops, level, steps):
+    def _effect_frames(self, change, operated, held, loops, level):
         """Effect and standard error (NaN where the server has none) as labelled tables."""
-        replies = self._effects(change, held, loops)
+        steps, rows = pd.RangeIndex(1, len(change) + 1, name="step"), slice(None)
+        if self._acts_at_once:
+            steps, rows = pd.RangeIndex(len(change) + 1, name="step"), slice(-1)
+            change, operated = (self._input_map.asked(x, holds=True) for x in (change, operated))
+        replies = self._effects(change, operated, held, loops)
         if level == "state":
             if self._channel is not None:  # each site maps the effect on its own sensors, for itself
                 self._channel.tell({name: replace(reply, keep=True) for name, reply in replies.items()})
@@ -442,7 +670,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             with self._asking_models() as exchange:
                 effect, variance, columns = self._with_variance(exchange.ask(replies, Measurements), np.nan)
         blocks = effect, np.sqrt(variance)
-        return tuple(pd.DataFrame(block, index=steps, columns=list(columns)) for block in blocks)
+        return tuple(pd.DataFrame(block[rows], index=steps, columns=list(columns)) for block in blocks)
 
     def _with_variance(self, answers, unknown):
         """Measurements in answers, their variance (`unknown` where some unit has none), names of columns."""
@@ -451,18 +679,23 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             return values, np.full_like(values, unknown), columns
         return values, self._measured(answers, "variance")[0], columns
 
-    def _replayed(self, units, change, held, loops, shape):
+    def _replayed(self, units, change, operated, held, loops, shape):
         """Effect and its variance over the rows of a record, every episode from its own start."""
         effect, variance = np.zeros(shape), np.zeros(shape)
+        operated = self._input_map.in_time(operated, units.starts)
         for start, stop in episodes(units.starts, len(change)):
             moved = np.flatnonzero(change[start:stop].any(axis=1))
-            if not len(moved) or start + moved[0] + 1 >= stop:
+            if not len(moved) or start + moved[0] + (not self._acts_at_once) >= stop:
                 continue
             first = start + moved[0]
-            replies = self._effects(change[first : stop - 1], held, loops)
-            rows = slice(first + 1, stop)
-            answers = units.exchange.ask(replies, Measurements)
-            effect[rows], variance[rows], _ = self._with_variance(answers, np.nan)
+            if self._acts_at_once:
+                asked, rows = self._input_map.asked(change[first:stop], holds=False)[:-1], slice(first, stop)
+            else:
+                asked, rows = change[first : stop - 1], slice(first + 1, stop)
+            known = operated[start : rows.stop - (not self._acts_at_once)]
+            answers = units.exchange.ask(self._effects(asked, known, held, loops), Measurements)
+            found, n_rows = self._with_variance(answers, np.nan), rows.stop - rows.start
+            effect[rows], variance[rows] = found[0][:n_rows], found[1][:n_rows]
         return effect, variance
 
     def _factual(self, units, messages):
@@ -479,6 +712,6 @@ def _check_choice(name, value, choices):
         raise ValueError(f"Got {name}={value!r}; choose {' or '.join(repr(c) for c in choices)}.")
 
 
-def _only(change, k):
-    """The change of one input, the others as they were."""
-    return np.where(np.arange(change.shape[1]) == k, change, 0.0)
+def _only(change, columns):
+    """The change of some columns, the others as they were."""
+    return np.where(columns, change, 0.0)

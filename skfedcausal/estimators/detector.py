@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from typing import Any
 
@@ -56,7 +56,9 @@ class FederatedRCADetector(FederatedEstimator):
         Used by ``evidence="flags"``.
     server : MomentServer or LikelihoodServer, default=None
         How the plant is learned. None stands for :class:`~skfedcausal.server.moments.MomentServer`, a fixed
-        number of steps towards maximum likelihood: as good as that at naming roots and never slow.
+        number of steps towards maximum likelihood of a plant of one lag: as good as that at naming roots where
+        one lag is enough, and never slow. A LikelihoodServer learns several lags where the nominal record asks
+        for them; innovations, thresholds and roots are then those of that plant. Give it for dead times.
     privacy : GaussianMechanism, RandomizedResponse or list of both, default=None
         None: no differential privacy, messages are data-minimising, not private. A GaussianMechanism adds its
         noise to every record at its unit, nominal and watched, and everything is computed from what is left.
@@ -240,7 +242,10 @@ class FederatedRCADetector(FederatedEstimator):
         self._run_length = steps_between_alarms(self.false_alarm_rate, index)
 
     def _learn(self, exchange, server, inputs):
+        self._nominal_of = None
+        exchange.then = self._learn_nominal
         super()._learn(exchange, server, inputs)
+        exchange.then = None
         if self.evidence == "flags":
             nominal = dict.fromkeys(exchange.messages, FlagsRequest(float(self.percentile)))
             exchange.ask(nominal, Acknowledgement)
@@ -249,10 +254,9 @@ class FederatedRCADetector(FederatedEstimator):
         """What is nominal, from the messages that the plant was learned from."""
         messages = exchange.messages
         watch_budget(self._run_length, len(next(iter(messages.values())).z))
-        rng = check_random_state(0 if self.random_state is None else self.random_state)
-        prior = _prior(self.prior, self.client_names_)
-        self._root_cause = RootCauseServer(self.statistic, self._run_length, prior, rng)
-        self._root_cause.fit(server, messages)
+        if self._nominal_of is None or any(self._nominal_of.get(k) is not one for k, one in messages.items()):
+            self._learn_nominal(server, messages)
+        self._nominal_of = None
         self.thresholds_ = dict(self._root_cause.levels.thresholds)
         self.false_alarms_ = self._root_cause.levels.false_alarms
         self._flagger = secrets.token_hex(8)
@@ -260,6 +264,14 @@ class FederatedRCADetector(FederatedEstimator):
         if self.evidence == "flags":
             self._watch = FlagWatch(int(self.horizon), self._needed_flags())
         self.reset()
+
+    def _learn_nominal(self, server, messages):
+        """What is nominal; where messages are judged they have to do for this too."""
+        rng = check_random_state(0 if self.random_state is None else self.random_state)
+        self._root_cause = RootCauseServer(self.statistic, self._run_length, _prior(self.prior, server.names_), rng)
+        self._root_cause.fit(server, messages)
+        is_learned = not (server.controlled_units_ or getattr(server, "trains_corrections", False))
+        self._nominal_of = dict(messages) if is_learned else None  # else the plant is not what it will be
 
     def _needed_flags(self):
         """Steps within the horizon in which flags have to agree on a root."""
@@ -300,6 +312,8 @@ class FederatedRCADetector(FederatedEstimator):
             if messages is not None:
                 of_messages = messages.statement(spent, names, n_samples, "all but flags")
             words = f"{of_messages} Flags of watched records: {of_flags}"
+            if of_flags.startswith("NOT PRIVATE"):
+                words, spent = f"{of_flags} {of_messages}", replace(spent, epsilon=np.inf)
         return spent, table, words
 
     def _sites(self, plant, watched):
@@ -616,7 +630,7 @@ class FederatedRCADetector(FederatedEstimator):
         stream.last_time = check_following(plant.index, stream.last_time, self._period)
         if stream.units is None:
             self._check_units(self.client_names_)
-            stream.units = UnitStreams(self._units, self.layout_)
+            stream.units = UnitStreams(self._units, self._plant_layout)
             stream.exchange = self._exchange(self._transport(stream.units.sites), self.stream_ledger_)
         if stream.noised is None and (mechanism := self._checked_mechanism()) is not None:
             stream.noised = mechanism.stream(self._noise)

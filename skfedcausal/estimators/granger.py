@@ -25,7 +25,7 @@ class FederatedGrangerEstimator(PlantEstimator):
     augmenter : LinearAugmenter or RegressorAugmenter, default=None
         How a unit guesses the influence of the others when the server cannot be reached. None stands for
         :class:`LinearAugmenter`.
-    server : LikelihoodServer or GradientServer, default=None
+    server : LikelihoodServer, GradientServer or SecureSumsServer, default=None
         How the plant is learned. None stands for :class:`LikelihoodServer`.
     privacy : GaussianMechanism, default=None
         Noise on every unit's measurements before anything is computed from them. None: no differential
@@ -56,6 +56,8 @@ class FederatedGrangerEstimator(PlantEstimator):
         Units in the order of the plant matrices.
     transition_ : ndarray of shape (n, n)
         Transition matrix of the plant; off-diagonal blocks are shrunk unless the server says otherwise.
+    lag_transitions_ : ndarray of shape (p, n, n)
+        Those of lags 1 to p, the first of which is `transition_`; of one lag where that is enough.
     process_cov_ : ndarray of shape (n, n)
         Process covariance, block diagonal.
     state_slices_ : dict of str to slice
@@ -111,6 +113,8 @@ class FederatedGrangerEstimator(PlantEstimator):
     >>> est.links_.query("p_adjusted < 0.05")[["cause", "effect", "verdict"]].to_string(index=False)
     'cause effect   verdict\\nunit0  unit2 influence'
     """
+
+    _needs_rows = False
 
     @with_callbacks
     def fit(self, X, y=None, *, inputs=None, lengths=None, dry_run=False):

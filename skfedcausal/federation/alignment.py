@@ -12,6 +12,7 @@ _ZONES = 900.0  # seconds by whose multiples zones differ
 _MOST_LAGS = 720
 _REGULAR = 1e8  # condition up to which a row determines the states
 _FEWEST = 10  # rows in common that are worth a fit
+_LEAST_SHARE = 0.25  # of the usual rows, for which the others are cut to those of a unit
 
 
 def common_grid(messages):
@@ -23,7 +24,7 @@ def common_grid(messages):
     reference = _most_usual(timed)
     problems = {}
     for name, clock in timed.items():
-        reason = _reason(clock, timed[reference])
+        reason = _reason(clock, timed[reference]) or _too_short(clock, timed[reference])
         if reason:
             told = f"its clock: {clock.in_words()}; that of {reference!r}: {timed[reference].in_words()}"
             problems[name] = f"cannot be put beside the others: {reason} ({told})."
@@ -99,6 +100,19 @@ def _reason(clock, other):
             "is known; say it with `tz` in the settings of each site"
         )
     return ""
+
+
+def _too_short(clock, other):
+    """Why the others are not cut to the rows of a clock, empty where they are."""
+    shared, usual = clock.common(other), sum(other.lengths)
+    rows = 0 if shared is None else sum(shared.lengths)
+    return "" if rows >= max(_FEWEST, _LEAST_SHARE * usual) else f"only {rows} of {usual} rows are at the same times"
+
+
+def moved_from(messages, grid):
+    """Clocks of the units that have other rows than those of a grid."""
+    clocks = {name: Clock.of_message(message) for name, message in messages.items()}
+    return {name: clock for name, clock in clocks.items() if clock is not None and not clock.is_same(grid)}
 
 
 def _apart(aligned, reference):

@@ -1,26 +1,63 @@
-"""Files that are whole or not there, and names of units as names of files."""
+"""Files that are whole or not there, names of units as names of files, and what only its owner may read."""
 
 import os
 import threading
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
+_LONGEST = 200  # bytes of a name, which leaves room for numbers and endings
+_DEVICES = {"con", "prn", "aux", "nul", *(f"{kind}{k}" for kind in ("com", "lpt") for k in range(1, 10))}  # on Windows
+_PRIVATE_FILE, _PRIVATE_FOLDER = 0o600, 0o700
 
-def write_whole(path, data):
-    """Write a file that nobody ever reads by half."""
+
+def write_whole(path, data, *, shared=False):
+    """Write a file that nobody ever reads by half; only its owner reads it at all, unless it is `shared`."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent, shared=shared)
     draft = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
-    with open(draft, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
+    mode = 0o666 if shared else _PRIVATE_FILE  # less what the process's umask takes away
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode), "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(draft, path)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise
+
+
+def make_folder(path, *, shared=False):
+    """Make a folder and those above it, where they are missing; the owner's alone unless it is `shared`."""
+    missing = [path, *path.parents]
+    missing = missing[: next((k for k, one in enumerate(missing) if one.is_dir()), len(missing))]
+    for folder in reversed(missing):
+        folder.mkdir(mode=0o777 if shared else _PRIVATE_FOLDER, exist_ok=True)
+    if not path.is_dir():
+        path.mkdir()  # says what is in the way
+
+
+def keep_private(folder):
+    """Take what is in a folder, and itself, from everybody but its owner."""
+    if os.name != "posix" or not Path(folder).is_dir():
+        return
+    for parent, _, files in os.walk(folder):
+        os.chmod(parent, _PRIVATE_FOLDER)
+        for name in files:
+            path = os.path.join(parent, name)
+            if os.lstat(path).st_mode & 0o177 and not os.path.islink(path):
+                os.chmod(path, _PRIVATE_FILE)
 
 
 def file_name(name):
     """Name of a unit or a run as the name of a file or folder."""
     quoted = quote(name, safe=" ")
-    if not quoted or quoted.startswith("."):
+    if not quoted or quoted.startswith(".") or quoted.partition(".")[0].rstrip().lower() in _DEVICES:
         raise ValueError(f"{name!r} cannot name a unit or a run whose packets travel: give letters or digits.")
+    if len(quoted) > _LONGEST:
+        raise ValueError(
+            f"A name of {len(quoted)} bytes cannot name a unit or a run whose packets travel: give at most {_LONGEST}."
+        )
     return quoted

@@ -6,7 +6,8 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from .atomic import write_whole
+from .atomic import make_folder, write_whole
+from .locks import in_turn
 
 START = "0" * 64  # what stands for the line before the first
 
@@ -16,17 +17,24 @@ class LedgerError(ValueError):
 
 
 class Chain:
-    """A file of lines that hold the hash of the line before them."""
+    """A file of lines that hold the hash of the line before them.
+
+    Several processes may append to it: what another one wrote is read before a line is added.
+    """
 
     def __init__(self, path):
         self.path = Path(path)
         data = self.path.read_bytes() if self.path.exists() else b""
         if data and not data.endswith(b"\n"):  # writing the last line was broken off
             write_whole(self.path, data[: data.rfind(b"\n") + 1])
+        self._read_again()
+
+    def _read_again(self):
         entries = self.entries()
         check_chain(entries, self.path)
         self.head = entries[-1]["hash"] if entries else START
         self._number = len(entries)
+        self._size = self.path.stat().st_size if self.path.exists() else 0
 
     def entries(self):
         """All lines, as dicts."""
@@ -34,15 +42,23 @@ class Chain:
 
     def append(self, content):
         """Write a line that is on the disk when this returns."""
-        time = datetime.now(UTC).isoformat(timespec="milliseconds")
-        entry = {"number": self._number + 1, "time": time, **content, "previous": self.head}
-        entry["hash"] = _hash(entry)
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(entry) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        self.head, self._number = entry["hash"], self._number + 1
+        make_folder(self.path.parent)
+        made = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        with open(made, "ab", buffering=0) as file, in_turn(file):
+            if os.fstat(made).st_size != self._size:
+                self._read_again()  # another process wrote
+            time = datetime.now(UTC).isoformat(timespec="milliseconds")
+            entry = {"number": self._number + 1, "time": time, **content, "previous": self.head}
+            entry["hash"] = _hash(entry)
+            line = left = json.dumps(entry).encode("ascii") + b"\n"
+            try:
+                while left:
+                    left = left[file.write(left) :]
+                os.fsync(made)
+            except OSError:  # a full disk: half a line would break the chain
+                os.truncate(self.path, self._size)
+                raise
+        self.head, self._number, self._size = entry["hash"], self._number + 1, self._size + len(line)
         return entry
 
 
@@ -75,8 +91,15 @@ def check_chain(entries, path="ledger"):
     """Refuse lines that do not form a chain."""
     previous = START
     for number, entry in enumerate(entries, start=1):
-        if entry.get("previous") != previous or entry.get("number") != number:
-            raise LedgerError(f"{path}, line {number}: does not follow the line before it.")
-        if entry.get("hash") != _hash(entry):
-            raise LedgerError(f"{path}, line {number}: was changed after it was written.")
+        if wrong := fault_of(entry, number, previous):
+            raise LedgerError(
+                f"{path}, line {number}: {wrong}; `python -m skfedcausal repair` goes on and says what is lost."
+            )
         previous = entry["hash"]
+
+
+def fault_of(entry, number, previous):
+    """What is wrong with a line that should follow the one with the hash `previous`, None if nothing is."""
+    if entry.get("previous") != previous or entry.get("number") != number:
+        return "does not follow the line before it"
+    return None if entry.get("hash") == _hash(entry) else "was changed after it was written"

@@ -8,19 +8,23 @@ without looking inside.
 import hashlib
 import hmac
 import json
-import os
+import re
 import secrets
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from ..message.packet import PacketError
+from .signatures import NOT_SIGNED, KeyPair, refuse_open_to_others, signed_message, write_key_file
 
 _MAGIC = b"SKFE"
-_VERSION = 1
+_SHARED, _PAIR = 1, 2  # versions: signed with a key that both sides have, or with one of a pair
+_SIGNATURE_BYTES = {_SHARED: 32, _PAIR: 64}
 _PREFIX = struct.Struct("<4sHIQ")
-_SIGNATURE = hashlib.sha256().digest_size
+PREFIX_BYTES = _PREFIX.size
+_ADDRESS = {"run": str, "site": str, "direction": str, "sequence": int}
+_HEADS = {"head", "seen"}
 _MAX_HEADER = 4096  # bytes
 MAX_FRAME = 2**30  # bytes; more is refused unread
 _MIN_KEY = 16  # bytes
@@ -32,75 +36,152 @@ class PartialFrameError(PacketError):
 
 @dataclass(frozen=True)
 class Envelope:
-    """Address of a packet, written on its outside."""
+    """Address of a packet, written on its outside; with it travel the heads of ledgers.
+
+    `head` is the last line of the sender's ledger, `seen` the head that it last had from the other side: the
+    signature over the envelope countersigns it.
+    """
 
     run: str
     site: str
     direction: Literal["up", "down"]
     sequence: int
+    head: str = field(default="", compare=False)
+    seen: str = field(default="", compare=False)
 
     def seal(self, payload, key=None):
         """Bytes of the envelope with its content."""
-        header = json.dumps(vars(self), separators=(",", ":")).encode("ascii")
-        parts = (_PREFIX.pack(_MAGIC, _VERSION, len(header), len(payload)), header, payload)
-        return b"".join((*parts, _signed(parts, key)))
+        said = {name: value for name, value in vars(self).items() if name in _ADDRESS or value}
+        header = json.dumps(said, separators=(",", ":")).encode("ascii")
+        version = _PAIR if isinstance(key, KeyPair) else _SHARED
+        parts = (_PREFIX.pack(_MAGIC, version, len(header), len(payload)), header, payload)
+        signing = Signing(key)
+        for part in parts:
+            signing.update(part)
+        return b"".join((*parts, signing.signature()))
 
     def open(self, frame, key=None, max_bytes=MAX_FRAME):
         """Content of an envelope that is expected to be this one."""
         found, payload = read_envelope(frame, key, max_bytes)
-        for name, value in vars(self).items():
-            if getattr(found, name) != value:
+        for name in _ADDRESS:
+            if getattr(found, name) != (value := getattr(self, name)):
                 raise PacketError(f"Packet is of {name} {getattr(found, name)!r}, not {value!r}: sent again or astray.")
         return payload
 
 
 def read_envelope(frame, key=None, max_bytes=MAX_FRAME):
     """Outside and content of an envelope."""
-    end, size = _header_end(frame, max_bytes), len(frame)
-    signed, signature = memoryview(frame)[: size - _SIGNATURE], bytes(frame[size - _SIGNATURE :])
-    if not hmac.compare_digest(_signed((signed,), key), signature):
-        raise PacketError("Signature does not fit: changed on the way, or signed with another key.")
-    return _header(bytes(frame[_PREFIX.size : end])), bytes(frame[end : size - _SIGNATURE])
+    end, signed = _header_end(frame, max_bytes), len(frame) - signature_bytes(frame)
+    signing = Signing(key)
+    signing.update(memoryview(frame)[:signed])
+    signing.check(bytes(frame[signed:]))
+    return _header(bytes(frame[PREFIX_BYTES:end])), bytes(frame[end:signed])
+
+
+def signature_bytes(frame):
+    """Length of the signature at the end of an envelope of a known version."""
+    return _SIGNATURE_BYTES[_PREFIX.unpack_from(frame)[1]]
 
 
 def outside(frame):
     """Address on a whole envelope, unproven."""
-    return _header(bytes(frame[_PREFIX.size : _header_end(frame)]))
+    return _header(bytes(frame[PREFIX_BYTES : _header_end(frame)]))
 
 
-def _signed(parts, key):
-    digest = hmac.new(key or b"", digestmod="sha256")
-    for part in parts:
-        digest.update(part)
-    return digest.digest()
+class Signing:
+    """A signature over bytes that come part by part, with a shared key or a :class:`KeyPair`."""
+
+    def __init__(self, key=None):
+        self._pair = key if isinstance(key, KeyPair) else None
+        self._outside, self._end = b"", PREFIX_BYTES  # for a pair: where prefix and header end
+        self._digest = hashlib.sha256() if self._pair is not None else hmac.new(key or b"", digestmod="sha256")
+
+    def update(self, part):
+        """Go on with the next part."""
+        if self._pair is not None:
+            part = self._after_outside(part)
+        self._digest.update(part)
+
+    def _after_outside(self, part):
+        """What of a part belongs to the content; the rest is kept."""
+        for _ in range(2):  # the prefix says how long the header is
+            missing = self._end - len(self._outside)
+            self._outside, part = self._outside + bytes(part[:missing]), part[missing:]
+            if len(self._outside) == PREFIX_BYTES:
+                self._end = PREFIX_BYTES + _PREFIX.unpack(self._outside)[2]
+        return part
+
+    def signature(self):
+        """Signature over all parts so far."""
+        if self._pair is not None:
+            return self._pair.sign(self._signed)
+        return self._digest.digest()
+
+    def check(self, signature):
+        """Refuse another signature."""
+        if self._pair is not None:
+            self._pair.check(signature, self._signed)
+        elif not hmac.compare_digest(self.signature(), signature):
+            raise PacketError(NOT_SIGNED)
+
+    @property
+    def _signed(self):
+        """What a pair signs of the parts so far."""
+        return signed_message(self._outside, self._digest.digest())
+
+
+def countersignature(frame):
+    """What a ledger keeps of a packet as evidence: its signature, and of a pair's what else was signed."""
+    if bytes(frame[:6]) != _PREFIX.pack(_MAGIC, _PAIR, 0, 0)[:6]:
+        return {"signature": bytes(frame[-_SIGNATURE_BYTES[_SHARED] :]).hex()}
+    end, signed = _header_end(frame), len(frame) - _SIGNATURE_BYTES[_PAIR]
+    content = hashlib.sha256(memoryview(frame)[end:signed]).hexdigest()
+    return {"signature": bytes(frame[signed:]).hex(), "outside": bytes(frame[:end]).hex(), "content": content}
+
+
+def check_countersignature(entry, pair):
+    """Refuse a line of a ledger that the other side has not signed: what it took, and the head that was seen."""
+    outside = bytes.fromhex(entry["outside"])
+    header = _header(outside[PREFIX_BYTES:])
+    said = header.run, header.site, header.direction, header.sequence, header.seen
+    if said != (*(entry[name] for name in _ADDRESS), entry.get("countersigned", "")):
+        raise PacketError("What was signed is another packet.")
+    pair.check(bytes.fromhex(entry["signature"]), signed_message(outside, bytes.fromhex(entry["content"])))
 
 
 def _header_end(frame, max_bytes=MAX_FRAME):
     """Where the header ends in the bytes of one whole envelope of a known version; others are refused."""
-    if len(frame) > max_bytes:
-        raise PacketError(f"Packet of {len(frame)} bytes is larger than the {max_bytes} that are taken.")
-    if not _MAGIC.startswith(bytes(frame[: len(_MAGIC)])):
+    claimed_size(frame, len(frame), max_bytes)
+    return PREFIX_BYTES + _PREFIX.unpack_from(frame)[2]
+
+
+def claimed_size(start, n_bytes, max_bytes=MAX_FRAME):
+    """Size of an envelope that begins so, of which `n_bytes` are there; refused if it can be none."""
+    if n_bytes > max_bytes:
+        raise PacketError(f"Packet of {n_bytes} bytes is larger than the {max_bytes} that are taken.")
+    if not _MAGIC.startswith(bytes(start[: len(_MAGIC)])):
         raise PacketError("These bytes are not a signed packet (wrong magic number).")
-    if len(frame) < _PREFIX.size:
-        raise PartialFrameError(f"Packet of {len(frame)} bytes is shorter than its prefix.")
-    _, version, n_header, n_payload = _PREFIX.unpack_from(frame)
-    if version != _VERSION:
-        raise PacketError(f"Signed packet version {version} is not known; this library reads {_VERSION}.")
-    size = _PREFIX.size + n_header + n_payload + _SIGNATURE
+    if len(start) < PREFIX_BYTES:
+        raise PartialFrameError(f"Packet of {n_bytes} bytes is shorter than its prefix.")
+    _, version, n_header, n_payload = _PREFIX.unpack_from(start)
+    if version not in _SIGNATURE_BYTES:
+        raise PacketError(f"Signed packet version {version} is not known; this library reads {[*_SIGNATURE_BYTES]}.")
+    size = PREFIX_BYTES + n_header + n_payload + _SIGNATURE_BYTES[version]
     if n_header > _MAX_HEADER or size > max_bytes:
         raise PacketError(f"Packet says it has {size} bytes, more than the {max_bytes} that are taken.")
-    if len(frame) < size:
-        raise PartialFrameError(f"Packet has {len(frame)} of {size} bytes.")
-    if len(frame) > size:
-        raise PacketError(f"Packet has {len(frame) - size} bytes after its signature.")
-    return _PREFIX.size + n_header
+    if n_bytes < size:
+        raise PartialFrameError(f"Packet has {n_bytes} of {size} bytes.")
+    if n_bytes > size:
+        raise PacketError(f"Packet has {n_bytes - size} bytes after its signature.")
+    return size
 
 
 def _header(text):
     try:
         header = json.loads(text.decode("ascii"))
-        kinds = {"run": str, "site": str, "direction": str, "sequence": int}
-        good = set(header) == set(kinds) and all(type(header[k]) is kind for k, kind in kinds.items())
+        good = _ADDRESS.keys() <= set(header) <= _ADDRESS.keys() | _HEADS
+        good = good and all(type(header[k]) is kind for k, kind in _ADDRESS.items())
+        good = good and all(re.fullmatch("[0-9a-f]{64}", header[k]) for k in _HEADS & set(header))
     except (ValueError, TypeError, RecursionError):
         good = False
     if not good or header["direction"] not in ("up", "down"):
@@ -135,12 +216,7 @@ def write_key(path):
         If the file is there already: a key in use is not overwritten.
     """
     path = Path(path)
-    try:
-        made = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        raise FileExistsError(f"{path} is there already; a key in use is not overwritten.") from None
-    with os.fdopen(made, "w") as file:
-        file.write(secrets.token_hex(32) + "\n")
+    write_key_file(path, secrets.token_hex(32) + "\n")
     return path
 
 
@@ -158,7 +234,7 @@ def read_key(path):
     Raises
     ------
     ValueError
-        If the file holds no key.
+        If the file holds no key, or others than its owner may read or write it.
 
     See Also
     --------
@@ -178,4 +254,5 @@ def read_key(path):
         key = b""
     if len(key) < _MIN_KEY:
         raise ValueError(f"{path} holds no key: expected at least {_MIN_KEY} bytes in hexadecimal digits.")
+    refuse_open_to_others(path)
     return key

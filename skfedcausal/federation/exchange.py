@@ -5,15 +5,14 @@ import time
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import Any
 
-from ..message.clock import Clock
 from ..message.packet import NOTHING, Failure, Packet, PacketError
 from ..message.promise import PrivacyPromise
-from ..message.requests import Acknowledgement, Ask, FitRequest
+from ..message.requests import Acknowledgement, Ask, FitRequest, OrderAnswer
 from ..message.schema import Message
 from ..message.states import StateMessage
 from ..message.training import LocalModel
-from .alignment import common_grid, warn_of_clocks
 from .lost import Answers, ClientError
 
 _PAUSE, _LONGEST_PAUSE = 0.1, 30.0  # seconds before units that had nothing to say are asked again
@@ -28,6 +27,10 @@ class Attendance:
         self.lost, self.dropped = [], set()
         self.timeout = None if rule is None else rule.timeout  # None where the transport knows
         self.skips = rule is not None and rule.stale == "skip"  # whether blocks rest in a round of training
+
+    def settle(self, names):
+        """The units of a plant that was learned; what was lost until then is no more counted."""
+        self._names, self.dropped = names, set()
 
     def note(self, packets, problems, needed=None):
         """Take note of a round."""
@@ -65,6 +68,13 @@ class Exchange:
         self._monitor, self._guard, self._follow = monitor, guard, follow
         self.messages, self.promises, self.round = {}, {}, 0
         self.lengths: tuple[int, ...] = ()
+        self.expected: Any = None  # of the content of messages, where a rule for lost units has it judged
+        self.then: Any = None  # what else is learned from messages, for which they have to do too
+        self._settled, self._asked = False, {}
+        if lost_units is not None:
+            from .content import Expected
+
+            self.expected = Expected()
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -95,60 +105,103 @@ class Exchange:
                 requests = {k: replace(one, monitor=True) for k, one in requests.items() if isinstance(one, FitRequest)}
             self.round += request.NEW_ROUND
             answers = self.ask(requests, question.answer, needed=question.needed)
+            if question.answer is OrderAnswer and self.expected is not None:
+                self.expected.forget(name for name, answer in answers.items() if answer.grown)
+            if request.OPENS:
+                self.messages = {}
+                self.attendance.dropped = set(self.names) - set(answers)
             if question.answer in (StateMessage, LocalModel):
-                if request.OPENS:
-                    timed = any(each.clock is not None for each in answers.values())
-                    if timed or len({tuple(each.lengths) for each in answers.values()}) > 1:
-                        answers = self._on_common_rows(requests, answers, question)
-                    if timed and question.answer is StateMessage:
-                        warn_of_clocks(answers)
-                    self.messages = {}
-                    self.attendance.dropped = set(self.names) - set(answers)
-                self.messages |= answers
-                self.lengths = tuple(int(k) for k in next(iter(answers.values())).lengths)
+                if request.OPENS and self._may_differ(answers):
+                    answers = self._on_common_rows(requests, answers, question)
+                self._accept(answers)
             try:
                 question = dialogue.send(answers)
             except StopIteration:
                 question = None
 
+    def _may_differ(self, answers):
+        """Whether units tell the times of their rows, or other numbers of them."""
+        told = any(each.clock is not None for each in answers.values())
+        return told or len({tuple(each.lengths) for each in answers.values()}) > 1
+
     def _on_common_rows(self, requests, answers, question):
         """First messages about the rows that all units have; who cannot be put beside the others is lost."""
+        from .alignment import common_grid, moved_from, warn_of_clocks  # of units that tell times
+
         grid, problems = common_grid(answers)
-        if problems:
-            packets = {name: requests[name].to_packet(self.round, self.dtype) for name in problems}
-            missing = {name: "gave no answer." for name in requests if name not in answers}
-            packets |= {name: requests[name].to_packet(self.round, self.dtype) for name in missing}
-            self.attendance.note(packets, problems, question.needed)
-            for name in problems:
-                del answers[name]
-        if grid is None:
-            return answers
-        clocks = {name: Clock.of_message(message) for name, message in answers.items()}
-        moved = {name: clock for name, clock in clocks.items() if clock is not None and not clock.is_same(grid)}
-        _LOG.info("Rows that all units have: %s", grid.in_words())
+        packets = self._asked
+        self._without({name: packets[name] for name in problems}, problems, question.needed)
+        answers = Answers({name: message for name, message in answers.items() if name not in problems})
+        self.attendance.dropped = set(self.names) - set(answers)
+        if grid is not None:
+            _LOG.info("Rows that all units have: %s", grid.in_words())
+            answers = self._cut(requests, answers, moved_from(answers, grid), grid, question)
+            self._asked = packets | self._asked
+        self.attendance.dropped = set(self.names) - set(answers)
+        if question.answer is StateMessage:
+            warn_of_clocks(answers)
+        return answers
+
+    def _cut(self, requests, answers, moved, grid, question):
+        """The messages with those of `moved` units about the rows of the grid."""
         if question.answer is not StateMessage:
-            told = "; ".join(f"{name!r}: {clock.in_words()}" for name, clock in clocks.items() if clock is not None)
+            told = "; ".join(f"{name!r}: {clock.in_words()}" for name, clock in moved.items())
             raise ClientError(
-                f"Units have other rows, and training by gradients cannot leave any out ({told}). Cut the records to "
-                "the rows that all have, or use LikelihoodServer."
+                f"Units have other rows, and training by gradients cannot leave any out ({told}; rows that all have: "
+                f"{grid.in_words()}). Cut the records to the rows that all have, or use LikelihoodServer."
             )
         if self.one_way:
             cut = {name: answers[name].at(clock.rows(grid), grid.lengths) for name, clock in moved.items()}
         else:
             self.round += 1
             wanted = {"clock": grid.numbers, "lengths": grid.lengths}
-            cut = self.ask({name: replace(requests[name], **wanted) for name in moved}, question.answer, needed=0)
-            for name in moved.keys() - cut.keys():
-                del answers[name]
-        answers.update(cut)
-        return answers
+            asked = {name: replace(requests[name], **wanted) for name in moved}
+            cut = self.ask(asked, question.answer, needed=question.needed)
+        there = answers.keys() - moved.keys() | cut.keys()
+        return Answers({name: cut.get(name, message) for name, message in answers.items() if name in there})
+
+    def _accept(self, answers):
+        """Take messages to learn from, some of which the server may find that it cannot use."""
+        before, self.messages = self.messages, self.messages | answers
+        self.lengths = tuple(int(k) for k in next(iter(answers.values())).lengths)
+        if self.expected is None:
+            return
+        self.expected.learn(answers)
+        packets = self._asked
+
+        def leave_out(name, reason, error):
+            try:
+                self._without({name: packets[name]}, {name: reason})
+            except ClientError as too_few:
+                raise too_few from error
+            self.messages.pop(name)
+            if name in before:
+                self.messages[name] = before[name]
+            else:
+                self.attendance.dropped.add(name)
+
+        answers.rule, answers.leave_out, answers.then = self.attendance.rule, leave_out, self.then
+
+    def expect(self, n_states=None, n_inputs=None, lengths=()):
+        """Sizes of messages that are known before they come, where their content is judged."""
+        if self.expected is not None:
+            self.expected = replace(
+                self.expected, n_states=dict(n_states or {}), n_inputs=dict(n_inputs or {}), lengths=tuple(lengths)
+            )
+
+    def settle(self, names):
+        """End learning: from here on questions go to the units of the plant, and need every one of them."""
+        self.names, self._settled, self._asked = tuple(names), True, {}
+        self.attendance.settle(self.names)
 
     # -- asking ----------------------------------------------------------------------------------
 
     def ask(self, requests, answer, *, needed=None):
         """Messages of the type `answer` in reply to one message to each named unit."""
         packets = self._packets(requests)
-        return self._read(packets, self._carried(packets, self.attendance.timeout), answer, needed)
+        came = self._carried(packets, self.attendance.timeout)
+        needed = len(packets) if needed is None and self._settled else needed
+        return self._read(packets, came, answer, needed, requests)
 
     def ask_all(self, request, answer):
         """The same for one message to every unit."""
@@ -160,7 +213,8 @@ class Exchange:
         Over a one-way link nobody is asked, and what is not there after so long is not there yet. None if
         some units have nothing to say yet.
         """
-        packets = self._packets(dict.fromkeys(self.names, request))
+        requests = dict.fromkeys(self.names, request)
+        packets = self._packets(requests)
         end, pause, waiting = time.monotonic() + wait, _PAUSE, packets
         answers: dict[str, Packet | Failure] = {}
         while True:
@@ -173,7 +227,7 @@ class Exchange:
             pause = min(2 * pause, _LONGEST_PAUSE)
         there = {name: packet for name, packet in packets.items() if name not in waiting}
         answers = {name: one for name, one in answers.items() if name not in waiting}
-        messages = self._read(there, answers, answer, len(there))
+        messages = self._read(there, answers, answer, len(there), requests)
         return None if waiting else messages
 
     def tell(self, replies):
@@ -217,7 +271,7 @@ class Exchange:
             if not self.one_way:
                 for name, packet in packets.items():
                     self.ledger.record(name, "down", packet)
-            came = self._transport.exchange(packets, timeout=timeout)
+            came = self._brought(packets, timeout)
             if not isinstance(came, Mapping):
                 raise ClientError(
                     f"`exchange` of the {type(self._transport).__name__} gave a {type(came).__name__}; a "
@@ -229,6 +283,17 @@ class Exchange:
                     answers[name] = self._heard(name, answer)
             _LOG.info("%s: %d units asked, %d answered", op, len(packets), len(answers))
         return answers
+
+    def _brought(self, packets, timeout):
+        """What the transport brings; a unit in this process that refuses its packet is one without an answer."""
+        try:
+            return self._transport.exchange(packets, timeout=timeout)
+        except PacketError as error:
+            if self.attendance.rule is None:
+                raise
+            if len(packets) == 1:
+                return dict.fromkeys(packets, Failure("refused", str(error)))
+        return {k: v for name in packets for k, v in self._brought({name: packets[name]}, timeout).items()}
 
     def _heard(self, name, packet):
         """An answer without the promise that may ride on it."""
@@ -252,7 +317,7 @@ class Exchange:
             return self.one_way and answer.kind == "timeout"
         return isinstance(answer, Packet) and answer.op == NOTHING
 
-    def _read(self, packets, answers, kind, needed):
+    def _read(self, packets, answers, kind, needed, requests):
         """Messages in the answers to packets; who gave none is noted, and too few are an error."""
         unasked = [name for name in answers if name not in packets]
         if unasked:
@@ -268,13 +333,28 @@ class Exchange:
                     cause, problem = error, f"sent a message that cannot be used. {error}"
             if problem is not None:
                 problems[name] = problem
+        if self.expected is not None:
+            from .content import unusable
+
+            found = unusable(messages, requests, self.expected, self.attendance.rule)
+            problems |= found
+            messages = Answers({name: message for name, message in messages.items() if name not in found})
+        self._asked = packets
         try:
-            self.attendance.note(packets, problems, needed)
+            self._without(packets, problems, needed, answers)
         except ClientError as error:
             raise error from cause
         if self.attendance.skips:
             messages.skipped = frozenset(packets.keys() - messages.keys())
         return messages
+
+    def _without(self, packets, problems, needed=None, answers=None):
+        """Go on without answers; the transport does not remember as answers those that came and cannot be used."""
+        forget: Any = getattr(self._transport, "forget", None)
+        for name, problem in problems.items() if forget is not None else ():
+            if answers is None or isinstance(answers.get(name), Packet):
+                forget(name, packets[name], problem)
+        self.attendance.note(packets, problems, needed)
 
 
 def _problem(packet, answer, kind):

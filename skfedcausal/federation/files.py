@@ -5,20 +5,28 @@ one file per packet, ``<run>-<number>.packet``. The folder may be a share, or be
 the other by whatever the plant allows; over a one-way link (a data diode) only outboxes are carried.
 """
 
+import errno
+import logging
 import os
 import secrets
 import threading
 import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..message.packet import Failure, PacketError
 from .atomic import file_name, write_whole
-from .envelope import PartialFrameError, outside, read_envelope
+from .envelope import Envelope, PartialFrameError, outside
 from .framed import FramedTransport
 from .gate import Gate
+from .policy import SitePolicy
+from .reading import Identity, identity, read_signed
 
 _POLL = 0.02  # seconds between two looks into a folder
+_TRIES = 5  # to write a file where somebody keeps putting something else
 _SUFFIX = ".packet"
+_IN_THE_WAY = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.EACCES, errno.EPERM, errno.ENOTEMPTY)
+_LOG = logging.getLogger(__name__)
 
 
 class FileTransport(FramedTransport):
@@ -32,8 +40,8 @@ class FileTransport(FramedTransport):
         The sites.
     run : str
         Name of the run.
-    keys : dict of str to bytes
-        One key per site, see :func:`write_key`.
+    keys : dict of str to bytes or KeyPair
+        One key per site, see :func:`write_key` and :func:`read_key_pair`.
     one_way : bool, default=False
         Only wait for what the sites send on their own; nothing is ever written.
     **settings
@@ -68,11 +76,15 @@ class FileTransport(FramedTransport):
         self.one_way = one_way
 
     def _carry(self, frames, timeout):
+        came: dict[str, bytes | Failure] = {}
         if not self.one_way:
             for name, frame in frames.items():
-                self._file(name, "outbox").unlink(missing_ok=True)  # of a run that was broken off here
-                write_whole(self._file(name, "inbox"), frame)
-        came: dict[str, bytes | Failure] = {}
+                with _failing_alone(came, name):
+                    _put_aside(self._file(name, "outbox"))
+                    with suppress(FileNotFoundError, NotADirectoryError):
+                        self._file(name, "outbox").unlink()  # of a run that was broken off here
+                    _put(self._file(name, "inbox"), frame)
+        self._wrong, self._looked = {}, {}
         end = time.monotonic() + timeout
         while True:
             for name in frames.keys() - came.keys():
@@ -87,28 +99,38 @@ class FileTransport(FramedTransport):
         return came | {name: self._given_up(name) for name in frames.keys() - came.keys()}
 
     def _look(self, name):
-        """A site's whole answer, None while it is not there or not all of it."""
+        """A site's whole answer, None while it is not there or not all of it.
+
+        Over a two-way link what is not the site's answer may still be replaced by the one that is.
+        """
         path = self._file(name, "outbox")
         try:
-            if path.stat().st_size > self._max_frame:
-                return self._refused(name, f"A file of {path.stat().st_size} bytes is larger than {self._max_frame}.")
-            frame = path.read_bytes()
-        except OSError:
+            found = identity(os.lstat(path))
+            if found == self._looked.get(name):
+                return None
+            frame, found = read_signed(path, self._keys.get(name), self._max_frame)
+            Envelope(self.run, name, "up", self._sequence).open(frame, self._keys.get(name), self._max_frame)
+        except (FileNotFoundError, NotADirectoryError, PartialFrameError):
             return None
-        try:
-            read_envelope(frame, self._keys.get(name), self._max_frame)
-        except PartialFrameError:
+        except PacketError as error:
+            if self.one_way:
+                return self._refused(name, str(error))
+            self._wrong[name], self._looked[name] = str(error), found
             return None
-        except PacketError:
-            return frame  # whole, and wrong: the caller says why
         return frame
 
     def _given_up(self, name):
-        """A question without an answer is taken back: a site that comes late is asked anew."""
-        if not self.one_way:
-            self._file(name, "inbox").unlink(missing_ok=True)
+        """A question without an answer is taken back: a site that comes late is asked anew.
+
+        Not so that the run is over, which stays true.
+        """
         path = self._file(name, "outbox")
-        came = "only part of a file" if path.exists() else "no file"
+        if not (self.one_way or self._closing):
+            with suppress(OSError):
+                self._file(name, "inbox").unlink(missing_ok=True)
+        if name in self._wrong:
+            return self._refused(name, self._wrong[name])
+        came = "only part of a file" if os.path.lexists(path) else "no file"
         return Failure("timeout", f"{came} came to {path}; does its site run, with the same key?")
 
     def _file(self, name, box):
@@ -141,7 +163,8 @@ class FileSite:
     def __init__(self, gate, folder):
         self.gate = gate
         self.folder = Path(folder) / file_name(gate.name)
-        self._seen = {}
+        self._seen: dict[str, Identity] = {}
+        self._looked = False
 
     def serve(self, timeout=None, watch=lambda packet_file: None, stop=lambda: False):
         """Answer what is asked until the server closes the run.
@@ -183,19 +206,26 @@ class FileSite:
             The answers.
         """
         answered = []
-        for path in self._questions():
+        for path, found in self._questions():
             try:
-                modified, frame = path.stat().st_mtime_ns, path.read_bytes()
+                frame, found = read_signed(path, *self.gate.key)
                 asked = outside(frame)
-            except (PartialFrameError, FileNotFoundError):
-                continue  # the rest may still come; or the server has taken it back
-            except PacketError:
-                asked = None  # the gate says what is wrong
-            self._seen[path.name] = modified
-            answer = self.gate.answer(frame)
+                name = _numbered(asked.run, asked.sequence)
+                answer = self.gate.answer(frame, path.name)
+            except (FileNotFoundError, PartialFrameError):
+                continue  # the server has taken it back; or the rest may still come
+            except (PacketError, ValueError) as error:  # a name that no file can have
+                answer = None
+                self.gate.refuse(str(error), path.name)
+            self._seen[path.name] = found
+            if answer is not None and self.gate.waiting == (asked.run, asked.sequence):
+                # it will be asked again under this name; a share may not tell by the time of the file
+                with suppress(OSError):
+                    path.unlink()
+                    del self._seen[path.name]
             if answer is not None:
-                answered.append(self._send(_numbered(asked.run, asked.sequence), answer))
-        return answered
+                answered.append(self._send(name, answer))
+        return [path for path in answered if path is not None]
 
     def send(self, run, packet):
         """Send without having been asked, as over a one-way link.
@@ -218,23 +248,81 @@ class FileSite:
         return None if frame is None else self._send(_numbered(run, sequence), frame)
 
     def _questions(self):
-        """New files for this site, oldest first, without those that were answered before this process."""
+        """New files for this site and what tells them from others, oldest first."""
         inbox = self.folder / "inbox"
-        if not inbox.is_dir():
-            return []
-        with os.scandir(inbox) as files:
-            new = [
-                (one.stat().st_mtime_ns, one.name) for one in files if one.name.endswith(_SUFFIX) and one.name[0] != "."
-            ]
-        if not self._seen:  # answered by a process before this one
-            self._seen = {name: when for when, name in new if (self.folder / "outbox" / name).exists()}
-        return [inbox / name for when, name in sorted(new) if self._seen.get(name) != when]
+        new = []
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(inbox) as files:
+            for one in files:
+                if one.name.endswith(_SUFFIX) and one.name[0] != ".":
+                    with suppress(FileNotFoundError):  # taken back meanwhile
+                        new.append((identity(one.stat(follow_symlinks=False)), one.name))
+        if not self._looked:  # answered by a process before this one
+            self._looked = inbox.is_dir()
+            taken = {_numbered(run, sequence) for run, sequence in self.gate.ledger.questions()}
+            self._seen = {name: when for when, name in new if name in taken and self._answered_before(name)}
+        return [(inbox / name, when) for when, name in sorted(new) if self._seen.get(name) != when]
+
+    def _answered_before(self, name):
+        """Whether the ledger has a question whose answer is still there; others may put anything in its place."""
+        if not (self.folder / "outbox" / name).is_file():
+            return False
+        try:
+            frame, _ = read_signed(self.folder / "inbox" / name, *self.gate.key)
+        except (FileNotFoundError, PacketError):
+            return False
+        return self.gate.ledger.has_taken(outside(frame), frame)
 
     def _send(self, name, frame):
+        """Write an answer; None where something that is no file is in its way."""
         path = self.folder / "outbox" / name
-        if not (path.exists() and path.read_bytes() == frame):
-            write_whole(path, frame)
+        try:
+            if not _holds(path, frame):
+                _put(path, frame)
+        except OSError as error:
+            if error.errno not in _IN_THE_WAY:
+                raise
+            self.gate.refuse(f"An answer could not be written: {os.strerror(error.errno)}.", f"outbox/{name}")
+            return None
         return path
+
+
+def _holds(path, frame):
+    """Whether a regular file has these bytes."""
+    try:
+        status = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return path.is_file() and not path.is_symlink() and status.st_size == len(frame) and path.read_bytes() == frame
+
+
+def _put_aside(path):
+    """Move a folder that has the name of a packet out of the way."""
+    if path.is_dir() and not path.is_symlink():
+        os.rename(path, path.with_name(f".refused-{secrets.token_hex(4)}-{path.name}"))
+
+
+def _put(path, frame):
+    """Write a packet for the other side, which may be another user; whatever is there is replaced."""
+    for left in reversed(range(_TRIES)):
+        try:
+            _put_aside(path)
+            write_whole(path, frame, shared=True)
+            return
+        except OSError as error:
+            if error.errno not in _IN_THE_WAY or not left:
+                raise  # else somebody was quick to put a folder there
+
+
+@contextmanager
+def _failing_alone(came, name):
+    """Context in which something in the way of one site's files is that site's failure."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _IN_THE_WAY:
+            raise
+        _LOG.warning("Something is in the way of the files of site %r: %s", name, error)
+        came[name] = Failure("offline", f"its folder cannot be used: {os.strerror(error.errno)}")
 
 
 def _numbered(run, sequence):
@@ -249,6 +337,8 @@ class FileLoopback:
     folder : str or Path
         For the exchange and the homes of the sites.
     timeout : float, default=600.0
+    policy : SitePolicy, default=None
+        What the units answer. None: everything, for whoever asks has the record anyway.
 
     Examples
     --------
@@ -264,9 +354,10 @@ class FileLoopback:
     >>> folder.cleanup()
     """
 
-    def __init__(self, folder, timeout=600.0):
+    def __init__(self, folder, timeout=600.0, policy=None):
         self.folder = Path(folder)
         self.timeout = timeout
+        self.policy = SitePolicy.unlimited() if policy is None else policy
 
     def __call__(self, sites):
         """Transport to these workers."""
@@ -274,8 +365,10 @@ class FileLoopback:
         run = secrets.token_hex(4)
         exchange = self.folder / "exchange"
         transport = _LoopbackTransport(exchange, list(sites), run, keys, timeout=self.timeout)
+        homes = {name: self.folder / "home" / file_name(name) for name in sites}
         gates = [
-            Gate(name, site, self.folder / "home" / file_name(name), key=keys[name]) for name, site in sites.items()
+            Gate(name, site, homes[name], key=keys[name], policy=self.policy.for_run(run))
+            for name, site in sites.items()
         ]
         transport.threads = [threading.Thread(target=FileSite(gate, exchange).serve, daemon=True) for gate in gates]
         for thread in transport.threads:

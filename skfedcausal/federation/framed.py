@@ -9,7 +9,8 @@ from pathlib import Path
 from ..message.packet import NOTHING, Failure, Packet, PacketError
 from ..message.requests import Close, Failed
 from .atomic import file_name, write_whole
-from .envelope import MAX_FRAME, Envelope
+from .envelope import MAX_FRAME, Envelope, outside
+from .policy import RULES, allowing
 
 _LOG = logging.getLogger(__name__)
 _KINDS = ("client-error", "refused")
@@ -27,8 +28,8 @@ class FramedTransport:
         The sites.
     run : str
         Name of the run. A run that is started again under its name, with a `journal`, goes on where it was.
-    keys : dict of str to bytes, default=None
-        One key per site, shared with it. None where the channel proves who sends.
+    keys : dict of str to bytes or KeyPair, default=None
+        One key per site, shared with it or in pairs. None where the channel proves who sends.
     timeout : float, default=600.0
         Seconds to wait for answers where `exchange` gets no other.
     journal : str or Path, default=None
@@ -48,11 +49,12 @@ class FramedTransport:
         self._timeout = timeout
         self._max_frame = max_frame
         self._journal = None if journal is None else Path(journal) / file_name(run)
-        self._sequence = 0
+        self._sequence, self._closing, self._asked = 0, False, False
         self._open = {}  # questions of the last packet to which sites had no answer yet
         kept = () if self._journal is None else self._journal.glob("[0-9]*-*")
         self._reached = max((int(path.name[:8]) for path in kept), default=0)  # the last before it was broken off
         self.refusals = []  # (site, reason) of everything that came and was not taken
+        self.heads = {}  # of the sites' ledgers, as they last came: the journal holds all of them, signed
         self.bytes_up = self.bytes_down = 0  # on the wire, envelopes included
         self.seconds = []  # that every exchange took
 
@@ -87,16 +89,19 @@ class FramedTransport:
         payloads = {name: packet.encode() for name, packet in out.items()}
         if not payloads or any(self._open.get(name) != payload for name, payload in payloads.items()):
             self._sequence += 1
-        answers = {name: self._remembered(name, payload) for name, payload in payloads.items()}
+        answers = {name: self._remembered(name, payload, out[name]) for name, payload in payloads.items()}
         frames = {
-            name: Envelope(self.run, name, "down", self._sequence).seal(payload, self._keys.get(name))
+            name: Envelope(self.run, name, "down", self._sequence, seen=self.heads.get(name, "")).seal(
+                payload, self._keys.get(name)
+            )
             for name, payload in payloads.items()
             if answers[name] is None
         }
+        self._asked = self._asked or bool(frames)
         if not self.one_way:
             self.bytes_down += sum(map(len, frames.values()))
         for name, came in self._carry(frames, timeout).items():
-            answers[name] = self._taken(name, came)
+            answers[name] = self._taken(name, came, out[name])
             if out[name].op != Close.OP and not _is_open(answers[name]):
                 self._remember(name, payloads[name], came, answers[name])
         self._open = {name: payloads[name] for name, answer in answers.items() if _is_open(answer)}
@@ -104,9 +109,16 @@ class FramedTransport:
         return answers
 
     def close(self):
-        """Tell the sites that the run is over. Not for a run that is to be resumed: see :meth:`leave`."""
-        if not self.one_way:
+        """Tell the sites that the run is over, once. Not for a run that is to be resumed: see :meth:`leave`.
+
+        Where a server before this one told them and nothing was asked since, they are not waited for.
+        """
+        told = None if self._journal is None else self._journal.with_name(f"{self._journal.name}.closed")
+        if not (self.one_way or self._closing) and (self._asked or told is None or not told.exists()):
+            self._closing = True
             self.exchange(dict.fromkeys(self._names, Packet(Close.OP)), timeout=min(self._timeout, 5.0))
+            if told is not None:
+                write_whole(told, b"")
         self.leave()
 
     def leave(self):
@@ -115,17 +127,18 @@ class FramedTransport:
     def _carry(self, frames, timeout):
         raise NotImplementedError
 
-    def _taken(self, name, came):
-        """Packet in the bytes of a site, or why there is none."""
+    def _taken(self, name, came, asked):
+        """Packet in the bytes of a site that was asked with a packet, or why there is none."""
         if isinstance(came, Failure):
             return came
         self.bytes_up += len(came)
         try:
             expected = Envelope(self.run, name, "up", self._sequence)
             packet = Packet.decode(expected.open(came, self._keys.get(name), self._max_frame))
+            self.heads[name] = outside(came).head
         except PacketError as error:
             return self._refused(name, str(error))
-        return _failure(packet) if packet.op == Failed.OP else packet
+        return _failure(packet, asked.op) if packet.op == Failed.OP else packet
 
     def _refused(self, name, reason):
         _LOG.warning("Refused what came from site %r: %s", name, reason)
@@ -143,10 +156,26 @@ class FramedTransport:
         if (path := self._path(name)) is None:
             return
         failed = isinstance(came, Failure) or (isinstance(answer, Failure) and answer.kind == "refused")
-        kept = b"F" + f"{answer.kind} {answer.detail}".encode() if failed else b"A" + came
-        write_whole(path, hashlib.sha256(payload).digest() + kept)
+        _keep(path, payload, _no_answer(answer) if failed else b"A" + came)
 
-    def _remembered(self, name, payload):
+    def forget(self, name, packet, reason):
+        """Remember an answer of the last exchange as none: it came, and what it says cannot be used.
+
+        A run that was broken off for it asks the unit again; one that went on without goes the same way again.
+
+        Parameters
+        ----------
+        name : str
+            Unit whose answer it was.
+        packet : Packet
+            The question.
+        reason : str
+            Why the answer cannot be used.
+        """
+        if (path := self._path(name)) is not None:
+            _keep(path, packet.encode(), _no_answer(Failure("refused", reason)))
+
+    def _remembered(self, name, payload, asked):
         """Reply to the same packet before the run was broken off, from the journal."""
         path = self._path(name)
         if path is None or not path.exists():
@@ -158,10 +187,20 @@ class FramedTransport:
                 "another one now. Give the run a new name, or its settings back."
             )
         if kept[32:33] != b"F":
-            return self._taken(name, kept[33:])
+            return self._taken(name, kept[33:], asked)
         if self._sequence == self._reached:
             return None  # what the run was broken off for: ask again
         return Failure(*kept[33:].decode().split(" ", 1))
+
+
+def _keep(path, payload, kept):
+    """Write what came of a question into the journal."""
+    write_whole(path, hashlib.sha256(payload).digest() + kept)
+
+
+def _no_answer(failure):
+    """A failure as the journal has it."""
+    return b"F" + f"{failure.kind} {failure.detail}".encode()
 
 
 def _is_open(answer):
@@ -169,9 +208,11 @@ def _is_open(answer):
     return isinstance(answer, Packet) and answer.op == NOTHING
 
 
-def _failure(packet):
-    """Failure that a site reports, as far as it may: kind and one name, never a text."""
+def _failure(packet, asked):
+    """Failure that a site reports to a question, as far as it may: kind and one name, never a text."""
     kind, detail = packet.scalars.get("kind"), packet.scalars.get("detail")
+    if kind == "policy" and detail in RULES:
+        return Failure("refused", f"by its policy, {asked!r}: {allowing(detail, asked)}")
     if kind not in _KINDS or not isinstance(detail, str) or not re.fullmatch(r"\w{1,64}", detail, re.ASCII):
         return Failure("client-error")
     return Failure(kind, detail)

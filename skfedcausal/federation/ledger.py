@@ -110,7 +110,6 @@ class Ledger(StreamLedger):
         super().__init__()
         self.entries = []
         self.max_bytes = max_bytes
-        self._sent = 0
         self._fields = {}  # one object for all packets of a kind: training sends many
 
     def record(self, client, direction, packet):
@@ -135,13 +134,13 @@ class Ledger(StreamLedger):
         fields = tuple([(name, value.dtype, value.shape) for name, value in packet.arrays.items()])
         if fields not in self._fields:
             self._fields[fields] = {name: (str(dtype), shape) for name, dtype, shape in fields}
-        if direction == "up":
-            if self.max_bytes is not None and self._sent + n_bytes > self.max_bytes:
+        if direction == "up" and self.max_bytes is not None:
+            sent = self.total("up")
+            if sent + n_bytes > self.max_bytes:
                 raise ByteLimitError(
-                    f"Packet {packet.op!r} of {client!r} was not sent: max_bytes={self.max_bytes}, "
-                    f"{self._sent} have left, {n_bytes} more would."
+                    f"Packet {packet.op!r} of {client!r} was not sent: max_bytes={self.max_bytes}, {sent} have left, "
+                    f"{n_bytes} more would."
                 )
-            self._sent += n_bytes
         super().record(client, direction, packet)
         entry = LedgerEntry(client, direction, packet.round, packet.op, n_bytes, self._fields[fields])
         self.entries.append(entry)

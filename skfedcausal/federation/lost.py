@@ -1,8 +1,10 @@
 """Units that are late, lost or send what cannot be used: what a fit does then."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Literal
+from types import MappingProxyType
+from typing import Any, Literal
 
 
 class ClientError(RuntimeError):
@@ -27,9 +29,21 @@ class LostUnits:
     stale : {"hold", "skip"}
         What gradient training does about a unit that does not answer in a round: "hold" goes on with what
         it said last, "skip" also lets the unit's own block row rest until it is back.
+    max_states : int
+        States that a unit may send; one that sends more is left out.
+    max_seconds : float
+        Seconds that a fit may take because of one unit, which has more than twice as many states as the unit in the
+        middle. If the fit ends in time without that unit and not with it, the unit is left out.
 
     Notes
     -----
+    With a rule every message is also judged by its content, alone and before anything joint is computed: its rows
+    (those of most units), its sizes, whether somebody asked for its parts, and its series against the precision
+    that it names. If a fit then fails all the same, or finds a plant that more than doubles with every row, it is
+    tried without each of the units, the oddest first. A unit that is found to be the reason counts as lost, and
+    ``lost_units_`` says why. A question about a record needs all units of the plant: there such a message is an
+    error that names the unit.
+
     For :class:`~skfedcausal.LikelihoodServer` lost answers are missing data. A unit that never sent a message
     is not part of the plant: the estimate is the maximum of the likelihood of the others' measurements. One
     that is lost in a later round keeps its message, which stays true. One that does not take its reply has an
@@ -45,6 +59,8 @@ class LostUnits:
     quorum: int | float = 0.5
     timeout: float | None = None
     stale: Literal["hold", "skip"] = "hold"
+    max_states: int = 16
+    max_seconds: float = 8.0
 
     def __post_init__(self):
         whole = isinstance(self.quorum, Integral) and not isinstance(self.quorum, bool)
@@ -55,6 +71,10 @@ class LostUnits:
             raise ValueError(f"timeout={self.timeout!r}; give seconds above 0, or None.")
         if self.stale not in ("hold", "skip"):
             raise ValueError(f"stale={self.stale!r}; choose 'hold' or 'skip'.")
+        if not isinstance(self.max_states, Integral) or isinstance(self.max_states, bool) or self.max_states < 1:
+            raise ValueError(f"max_states={self.max_states!r}; give a number of states of at least 1.")
+        if not isinstance(self.max_seconds, Real) or not self.max_seconds > 0:
+            raise ValueError(f"max_seconds={self.max_seconds!r}; give seconds above 0.")
 
     def needed(self, n_units):
         """Units of `n_units` that have to answer.
@@ -73,6 +93,27 @@ class LostUnits:
 
 
 class Answers(dict):
-    """Messages of a round by unit; `skipped` names the units whose block rows rest in it."""
+    """Messages of a round by unit; `skipped` names the units whose block rows rest in it.
+
+    With a `rule` for lost units, ``leave_out(name, reason, error)`` says that a message cannot be used after all, and
+    ``then(server, messages)`` learns what else rests on them.
+    """
 
     skipped: frozenset[str] = frozenset()
+    rule: LostUnits | None = None
+    leave_out: Callable[..., Any] | None = None
+    then: Callable[..., Any] | None = None
+    earlier: Mapping[str, Any] = MappingProxyType({})
+
+    def followed_by(self, newer):
+        """These answers with newer ones in the place of theirs, which stay for units whose newer one is of no use."""
+        found = Answers({**self, **newer})
+        found.skipped, found.rule, found.then = self.skipped, self.rule, self.then
+        found.earlier = {name: self[name] for name in newer}
+
+        def leave_out(name, reason, error):
+            tell: Any = (newer if name in newer else self).leave_out
+            tell(name, reason, error)
+
+        found.leave_out = leave_out
+        return found

@@ -9,12 +9,14 @@ from .requests import (
     Failed,
     FitRequest,
     FlagsRequest,
+    InputsOfOthers,
     LawRequest,
     LossAnswer,
     LossRequest,
     Measurements,
     NetworksTrained,
     NothingYet,
+    OrderAnswer,
     PredictRequest,
     RecordRequest,
     TrainRequest,
@@ -39,10 +41,23 @@ from .watching import FlagMessage, VerdictReply
 
 __all__ = [
     "Acknowledgement", "AggregateRequest", "Ask", "AugmentedMessage", "BlockRow", "Close",
-    "CorrectionMoments", "EffectReply", "FactualRequest", "Failed", "FeedbackLaw", "FitRequest",
-    "FlagMessage", "FlagsRequest", "GradientReply", "LawRequest", "LocalModel", "LossAnswer",
-    "LossRequest", "Measurements", "Message", "NetworkPlan", "NetworksTrained", "NoGradient",
-    "NothingYet", "PredictRequest", "PredictedMessage", "PredictedStates", "PredictionReply",
-    "PrivacyPromise", "RecordRequest", "SmoothedReply", "StateMessage", "StateReply", "TrainRequest",
+    "CorrectionMoments", "CorrectionsRequest", "EffectReply", "FactualRequest", "Failed", "FeedbackLaw",
+    "FitRequest", "FlagMessage", "FlagsRequest", "GradientReply", "InputsOfOthers", "LawRequest", "LocalModel",
+    "LossAnswer", "LossRequest", "MaskCorrections", "MaskedProducts", "MaskedSeries", "Measurements",
+    "Message", "NetworkPlan", "NetworksTrained", "NoGradient", "NothingYet", "OrderAnswer", "PredictRequest",
+    "PredictedMessage", "PredictedStates", "PredictionReply", "PrivacyPromise", "ProductsRequest",
+    "RecordRequest", "SecureSumsRequest", "SmoothedReply", "StateMessage", "StateReply", "TrainRequest",
     "TrainingEnd", "TrainingPlan", "VerdictReply", "WatchRequest", "wire",
 ]  # fmt: skip
+_OF_SECURE_SUMS = {
+    "CorrectionsRequest", "MaskCorrections", "MaskedProducts", "MaskedSeries", "ProductsRequest", "SecureSumsRequest",
+}  # fmt: skip
+
+
+def __getattr__(name):
+    """Messages of secure sums when they are asked for: other fits have none."""
+    if name not in _OF_SECURE_SUMS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from . import secure
+
+    return getattr(secure, name)

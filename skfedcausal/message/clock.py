@@ -6,8 +6,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .packet import PacketError
+
 _SAME_PERIOD = 1e-3  # relative difference of two periods that is rounding
 _BESIDE = 0.1  # of a period: how far rows of two units may lie apart
+_SHORTEST, _LONGEST = 1e-6, 1e9  # seconds from row to row
+_EARLIEST, _LATEST = -6.2e10, 2.53e11  # years 5 and 9987
 
 
 class Clock(NamedTuple):
@@ -70,30 +74,57 @@ class Clock(NamedTuple):
 
     def common(self, other):
         """What both have, a Clock; None where that is nothing."""
-        pieces = []
-        for a, end_a in zip(self.starts, self.ends, strict=True):
-            for b, end_b in zip(other.starts, other.ends, strict=True):
-                first, last = max(a, b), min(end_a, end_b)
-                rows = int(np.floor((last - first) / self.period + 1 + _BESIDE))
-                if rows >= 2:
-                    pieces.append((first, rows))
+        pieces, a, b = [], 0, 0
+        ends, others = self.ends, other.ends
+        while a < len(ends) and b < len(others):
+            first = max(self.starts[a], other.starts[b])
+            rows = int(np.floor((min(ends[a], others[b]) - first) / self.period + 1 + _BESIDE))
+            if rows >= 2:
+                pieces.append((first, rows))
+            a, b = (a + 1, b) if ends[a] <= others[b] else (a, b + 1)
         if not pieces:
             return None
-        starts, lengths = zip(*sorted(pieces), strict=True)
+        starts, lengths = zip(*pieces, strict=True)
         return self._replace(starts=starts, lengths=lengths)
 
     def rows(self, grid):
-        """Positions of the rows that are on a common grid."""
-        offsets, found = np.cumsum([0, *self.lengths[:-1]]), []
-        for start, n in zip(grid.starts, grid.lengths, strict=True):
-            for own, end, offset in zip(self.starts, self.ends, offsets, strict=True):
-                if own - _BESIDE * self.period <= start <= end:
-                    place = offset + round((start - own) / self.period)
-                    found.append(np.arange(place, place + n))
-                    break
-        return np.concatenate(found)
+        """Positions of the rows that are on a common grid; none where not all of them are there."""
+        offsets, ends = np.cumsum([0, *self.lengths]), np.asarray(self.ends)
+        first = np.asarray(grid.starts)
+        episode = np.searchsorted(np.asarray(self.starts) - _BESIDE * self.period, first, side="right") - 1
+        known = (episode >= 0) & (np.asarray(grid.ends) <= ends[episode] + _BESIDE * self.period)
+        if not known.all() or not self.same_period(grid):
+            return np.empty(0, dtype=int)
+        places = offsets[episode] + np.round((first - np.asarray(self.starts)[episode]) / self.period).astype(int)
+        return np.concatenate([np.arange(k, k + n) for k, n in zip(places, grid.lengths, strict=True)])
 
     def is_same(self, other):
         """Whether rows were taken at the same times."""
         near = self.lengths == other.lengths and len(self.starts) == len(other.starts)
         return near and bool((np.abs(np.subtract(self.starts, other.starts)) <= _BESIDE * self.period).all())
+
+
+def check_clock(told, grid, lengths, op):
+    """Refuse times of rows that cannot be meant, as they came in a packet."""
+    if told is None and grid is None:
+        return
+    problem = _problem(told, grid, tuple(int(k) for k in lengths))
+    if problem:
+        raise PacketError(f"Arrays 'clock' and 'grid' of packet {op!r} cannot be meant: {problem}.")
+
+
+def _problem(told, grid, lengths):
+    """What is wrong with the times of rows, empty where nothing is."""
+    if told is None:
+        return "a digest came without times"
+    if len(told) != 2 + len(lengths):
+        return f"they tell {len(told) - 2} episodes and the message has {len(lengths)}"
+    clock = Clock(float(told[0]), bool(told[1]), tuple(told[2:].tolist()), lengths)
+    if not _SHORTEST <= clock.period <= _LONGEST:
+        return f"{clock.period:g} s from row to row"
+    if told[1] not in (0, 1):
+        return f"{told[1]:g} where 1 says that the zone is known and 0 that it is not"
+    starts, ends = np.asarray(clock.starts), np.asarray(clock.ends)
+    if not (starts[0] >= _EARLIEST and ends[-1] <= _LATEST and (starts[1:] > ends[:-1]).all()):
+        return "episodes follow each other, between the years 1 and 9999"
+    return "" if grid is None or grid[0] == clock.digest[0] else "the digest is that of other times"

@@ -27,6 +27,7 @@ from .packet import PacketError
 
 _ROWS = ", one row per time step"
 _SCALE = "undoes the scaling of a rounded series"
+_SINGLE = 2.0**-20  # share of a matrix that single precision takes from it or adds
 _NUMBERS = {"f": "real numbers", "iu": "whole numbers", "i": "whole numbers", "u": "bits"}
 
 
@@ -245,12 +246,32 @@ class Informations(Covariances):
 
     beside: ClassVar = {"{}_units": _SCALE}
 
+    @staticmethod
+    def multiply(packed, units):
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            if not np.isfinite(packed).all():
+                return packed * packed_products(units)
+            matrices = _without_rounding(unpacked_triangles(packed, len(units)))
+            return packed_triangles(matrices) * packed_products(units)
+
     def write(self, message, value, dtype, into):
         packed = packed_triangles(value)
         if dtype != "float64" and len(packed) > 1:
             into[self.also[0]] = units = state_units(value)
             packed = (packed / packed_products(units)).astype(np.float32)
         into[self.array] = packed
+
+
+def _without_rounding(matrices):
+    """Matrices that came in single precision; what that took or added where they are singular is zero again."""
+    values, vectors = np.linalg.eigh(matrices)
+    rounded = np.abs(values) < _SINGLE * values[:, -1:]
+    singular = rounded.any(axis=1)
+    if singular.any():
+        kept = np.where(rounded, 0.0, values)[singular, None, :]
+        matrices = matrices.astype(float)
+        matrices[singular] = (vectors[singular] * kept) @ np.swapaxes(vectors[singular], 1, 2)
+    return matrices
 
 
 class Whole(Numbers):

@@ -50,6 +50,12 @@ class FitRequest(Message, op="fit", answer=StateMessage, first="dtype"):
         Whether it is to hold the unit's own model.
     monitor : bool or None
         Whether to tell also what the states do not show; None, like False, for no.
+    refine : bool or None
+        Whether to say where another look at the sensors, with the plant as help, would make the unit's model
+        better; None, like False, for no.
+    orders : bool or None
+        Whether to say if the unit, which chose its number of states from its own record, may find more where it is
+        told the inputs of others; None, like False, for no.
     clock : ndarray of shape (2 + n_episodes,) or None
         Times that all units have in common, as of :class:`StateMessage`: the unit leaves out its other rows.
     lengths : tuple of int
@@ -65,6 +71,8 @@ class FitRequest(Message, op="fit", answer=StateMessage, first="dtype"):
     const: bool = wire("flag", _CONST, default=False)
     local_model: bool = wire("flag", _LOCAL, default=False)
     monitor: bool | None = wire("flag", "whether to tell what states do not show", default=None)
+    refine: bool | None = wire("flag", "whether to tell where another round may help", default=None)
+    orders: bool | None = wire("flag", "whether to tell if inputs of others may add states", default=None)
     clock: ArrayOrNone = wire("numbers c", "times that all units have: steps and starts of episodes", default=None)
     lengths: tuple[int, ...] | None = wire("lengths e", "rows of each episode of these times", default=None)
     OPENS = True
@@ -92,6 +100,43 @@ class RecordRequest(Message, op="message", answer=StateMessage, first="dtype"):
     const: bool = wire("flag", _CONST, default=False)
     until: int | None = wire("count", "first row that is not looked at", default=None, least=0)
     local_model: bool = wire("flag", _LOCAL, default=False)
+
+
+class OrderAnswer(Message, op="order"):
+    """Says whether the unit has more states than in its first message, now that it knows the inputs of others.
+
+    Attributes
+    ----------
+    grown : bool
+        Its next message is about these.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import OrderAnswer
+    >>> OrderAnswer(True).to_packet().scalars
+    {'grown': True}
+    """
+
+    grown: bool = wire("flag", "whether there are more states than before")
+
+
+class InputsOfOthers(Message, op="inputs", answer=OrderAnswer):
+    """The inputs of all other units, for a unit that chooses its number of states.
+
+    Attributes
+    ----------
+    inputs : ndarray of shape (n_samples, n_inputs)
+        Side by side, as the units sent them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import InputsOfOthers
+    >>> InputsOfOthers(np.ones((5, 2))).answer.__name__
+    'OrderAnswer'
+    """
+
+    inputs: np.ndarray = wire("inputs T q", "inputs of all other units")
 
 
 class LawRequest(Message, op="ask law", answer=FeedbackLaw):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..statespace.observation import Information
+from .clock import check_clock
 from .packet import PacketError
 from .schema import WIRE_DTYPES as WIRE_DTYPES
 from .schema import ArrayOrNone, Message, wire
@@ -40,6 +41,18 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     unpredicted : ndarray of shape (n_states, n_states) or None
         Covariance that the noise of the scores ``J^-1 z`` had if all that the past leaves unpredicted of the
         measurements were sensor noise; sent by units with as many states as sensors, which cannot tell.
+    rest : float or None
+        Mean of `const` over the rows, sent by units whose model of their sensors would be better after
+        another round, and only when the server asks who they are.
+    gain_alone : float or None
+        Mean log-density of the unit's measurements given its own past, less `const` and a penalty: what the
+        plant has to give the states. Sent by units whose own past predicts more than their model of it, and
+        only when the server asks.
+    alone : bool or None
+        Whether `const` is the whole log-density given the unit's own past.
+    open_order : bool or None
+        Whether the unit chose its number of states and may find more with the inputs of others; only when the server
+        asks.
     clock : ndarray of shape (2 + n_episodes,) or None
         Seconds from row to row, whether the zone of the times is known (1) or not (0), and first time of each
         episode in seconds since 1970; sent by sites that know the times of their rows.
@@ -73,6 +86,14 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     input_matrix: ArrayOrNone = wire("numbers p q", "how the inputs act on the unit's states", default=None)
     off_subspace: ArrayOrNone = wire("numbers T", "distance of measurements from what states show", default=None)
     unpredicted: ArrayOrNone = wire("covariance p p", "what the past leaves unpredicted of the states", default=None)
+    rest: float | None = wire(
+        "number", "mean rest of the log-density of units that another round would help", default=None, least=-np.inf
+    )
+    gain_alone: float | None = wire(
+        "number", "log-density of the measurements given the unit's own past", default=None, least=-np.inf
+    )
+    alone: bool | None = wire("flag", "whether the unit's own past predicts its measurements", default=None)
+    open_order: bool | None = wire("flag", "whether inputs of others may add states", default=None)
     clock: ArrayOrNone = wire(
         "numbers c", "seconds from row to row, 1 for a known zone, start of each episode", default=None
     )
@@ -146,6 +167,7 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
                 raise PacketError(f"Array 'index' names pattern {k} of {len(self.patterns)}.")
         if sum(self.lengths) != len(self.z) or min(self.lengths, default=0) < 1:
             raise PacketError(f"Array 'lengths' is {self.lengths}, which does not cut {len(self.z)} rows.")
+        check_clock(self.clock, self.grid, self.lengths, self.OP)
 
 
 class Acknowledgement(Message, op="done"):
@@ -195,20 +217,26 @@ class StateReply(Message, op="reply", answer=Acknowledgement, first="cross_term 
     ----------
     cross_term : ndarray of shape (n_samples, n_states)
         Influence of the other units, ``sum_n A_mn E[h_n[t-1] | messages up to t-1] + B_mn u_n[t-1]``, inputs
-        less their mean, and what an unannounced shift of the unit's level adds. In a packet it is rounded to
-        halves of each column's standard deviation, whatever the precision of the other series: a unit
-        learns a regression from it, which takes that for 2 % of noise.
+        less their mean, and what an unannounced shift of the unit's level adds; summed over the lags of a
+        plant that has several. In a packet it is rounded to halves of each column's standard deviation, whatever
+        the precision of the other series: a unit learns a regression from it, which takes that for 2 % of noise.
     predicted : ndarray of shape (n_samples, n_states) or None
         The server's one-step-ahead prediction of the unit's states.
-    transition, process_cov : ndarray of shape (n_states, n_states)
-        The unit's diagonal blocks as the server estimated them.
-    input_matrix : ndarray of shape (n_states, n_inputs) or None
-        How the unit's own inputs act on its states; None for a unit without inputs.
+    transition : ndarray of shape (n_states, p * n_states)
+        The unit's diagonal blocks of lags 1 to p side by side, as the server estimated them; one where the
+        plant has one lag.
+    process_cov : ndarray of shape (n_states, n_states)
+        The same of the process noise.
+    input_matrix : ndarray of shape (n_states, q * n_inputs) or None
+        How the unit's own inputs act on its states one row later or, side by side, after 0, 1, ..., q - 1 rows;
+        None for a unit without inputs.
     input_level : ndarray of shape (n_states,) or None
         Mean influence of the other units' inputs, ``sum_n B_mn mean(u_n)``; None for a plant without inputs.
     noise_share : ndarray of shape (1,) or None
         How much of what its past leaves unpredicted the unit is to take for sensor noise in messages from now
-        on; None for a unit that did not ask.
+        on; below zero, how much of the noise that it supposed is none. None for a unit that did not ask.
+    alone : bool or None
+        Whether the unit's own past predicts its measurements better than the plant does.
 
     Examples
     --------
@@ -222,15 +250,19 @@ class StateReply(Message, op="reply", answer=Acknowledgement, first="cross_term 
     NEW_ROUND = False
 
     cross_term: np.ndarray = wire("stepped T p", "influence of the other units in 4 bits a number")
-    transition: np.ndarray = wire("numbers p p", "the unit's own dynamics")
+    transition: np.ndarray = wire("numbers p a", "the unit's own dynamics, lag by lag")
     process_cov: np.ndarray = wire("covariance p p", "the unit's own process noise")
     predicted: ArrayOrNone = wire("series T p", "prediction of the unit's states", default=None)
-    input_matrix: ArrayOrNone = wire("numbers p q", "how the unit's inputs act on its states", default=None)
+    input_matrix: ArrayOrNone = wire("numbers p b", "how the unit's inputs act on its states", default=None)
     input_level: ArrayOrNone = wire("numbers p", "mean influence of the other units' inputs", default=None)
     noise_share: ArrayOrNone = wire("numbers 1", "part of the unpredicted to take for noise", default=None)
+    alone: bool | None = wire("flag", "whether the unit's own past predicts it better", default=None)
 
     def _check(self, packet):
-        if self.noise_share is not None and not 0 <= self.noise_share[0] <= 1:
+        n_states, n_columns = self.transition.shape
+        if n_columns < 1 or n_columns % n_states:
+            raise PacketError(f"Array 'transition' has {n_columns} columns, no blocks of {n_states} states.")
+        if self.noise_share is not None and not -1 < self.noise_share[0] <= 1:
             raise PacketError(f"Array 'noise_share' is {self.noise_share[0]}, which is no share.")
 
 

@@ -5,6 +5,7 @@ Weights of networks never cross.
 
 import numpy as np
 
+from .clock import check_clock
 from .packet import PacketError
 from .schema import ArrayOrNone, Message, wire
 from .states import Acknowledgement
@@ -87,6 +88,7 @@ class LocalModel(Message, op="local-model"):
     def _check(self, packet):
         if (self.input_matrix is None) != (self.input_table is None):
             raise PacketError(f"Packet {self.OP!r} lacks one of the arrays 'input_matrix' and 'input_table'.")
+        check_clock(self.clock, self.grid, self.lengths, self.OP)
 
 
 class AugmentedMessage(Message, op="augmented", first="filtered augmented predicted inputs constant"):

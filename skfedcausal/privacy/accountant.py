@@ -13,7 +13,9 @@ import pandas as pd
 
 from .calibration import check_promise, composed_epsilon
 from .errors import PrivacyBudgetError
+from .voids import reasons, same_clients
 
+_ADVICE = "Use less epsilon per release, or release less often."
 _SLACK = 1e-12  # relative, for rounding in the root finder
 
 
@@ -94,6 +96,13 @@ class Charge:
     time : str
     release : str
         What it pays for, where an account has to know that.
+    record : str
+        Names of the columns that it released, by their numbers: the same under another name are the same client.
+    sampler : str
+        What drew the noise.
+    void : str
+        What makes the release promise nothing: of "data" (bound from the record), "seed", "radius", "delta" and
+        "account" (earlier charges are gone).
 
     Examples
     --------
@@ -115,6 +124,9 @@ class Charge:
     period: int = 0
     time: str = ""
     release: str = ""
+    record: str = ""
+    sampler: str = ""
+    void: str = ""
 
     def __post_init__(self):
         if not (self.mu >= 0 and self.epsilon >= 0 and self.count >= 0):
@@ -206,6 +218,7 @@ class PrivacyAccountant:
         self.epsilon = epsilon
         self.delta = delta
         self.scope = None
+        self.is_trial = False  # of releases that nobody gets, and whose noise may be repeated
         self.period = 0
         self._charges = []
         self._releases = {}
@@ -278,15 +291,16 @@ class PrivacyAccountant:
         self._charges.append(charge)
 
     def _check_budget(self, charges, scope):
+        same = same_clients([*self._charges, *charges])
         for client in dict.fromkeys(charge.client for charge in charges):
-            before = self.charges_of([client])
-            after = self._total([*before, *(c for c in charges if c.client == client)], self.delta, scope)
+            before = _of_client(self._charges, same, client)
+            after = self._total([*before, *_of_client(charges, same, client)], self.delta, scope)
             if after[0] > self.epsilon * (1 + _SLACK):
                 spent = self._total(before, self.delta, scope)[0]
                 raise PrivacyBudgetError(
                     f"This release would bring the client {client!r} to epsilon = {after[0]:.4g} at delta = "
                     f"{self.delta:.3g}; the budget is {self.epsilon:.4g}, of which {spent:.4g} is spent. "
-                    "Nothing was released. Use less epsilon per release, or release less often."
+                    f"Nothing was released. {reasons(charges) or _ADVICE}"
                 )
 
     def new_period(self):
@@ -346,11 +360,9 @@ class PrivacyAccountant:
 
     def _spent(self, charges, scope, delta=None, clients=None):
         delta = (self.delta or 0.0) if delta is None else delta
-        own: dict[str, list] = {name: [] for name in clients or ()}
-        for charge in charges:
-            if clients is None or charge.client in own:
-                own.setdefault(charge.client, []).append(charge)
-        totals = {name: self._total(part, delta, scope) for name, part in own.items()}
+        same = same_clients(charges)
+        names = dict.fromkeys(charge.client for charge in charges) if clients is None else clients
+        totals = {name: self._total(_of_client(charges, same, name), delta, scope) for name in names}
         per_client = {name: {"epsilon": eps, "mu": mu} for name, (eps, mu) in totals.items()}
         epsilon, mu = max(totals.values(), default=(0.0, 0.0))
         unit = "none" if scope is None else scope.unit
@@ -367,16 +379,39 @@ class PrivacyAccountant:
         -------
         list of Charge
         """
-        return [charge for charge in self._charges if charge.client in clients]
+        same = same_clients(self._charges)
+        names = {same.get(client, client): client for client in reversed(list(clients))}
+        return [
+            charge if charge.client in clients else replace(charge, client=names[same[charge.client]])
+            for charge in self._charges
+            if same[charge.client] in names
+        ]
 
-    @staticmethod
-    def _total(charges, delta, scope):
+    def total_with(self, charges, client, delta, scope):
+        """Epsilon of one client's charges together with others about the same numbers.
+
+        Parameters
+        ----------
+        charges : list of Charge
+            Of other accounts.
+        client : str
+        delta : float
+        scope : Scope
+
+        Returns
+        -------
+        float
+        """
+        return self._total([*self.charges_of([client]), *charges], delta, scope)[0]
+
+    def _total(self, charges, delta, scope):
         """Epsilon and mu of one client's charges: of its most expensive period where time steps count."""
         parts: dict[int, list] = {}
         together = scope is None or scope.unit == "client"
         for charge in charges:
             parts.setdefault(0 if together else charge.period, []).append(charge)
-        return max((_composed(part, delta) for part in parts.values()), default=(0.0, 0.0))
+        epsilon, mu = max((_composed(part, delta) for part in parts.values()), default=(0.0, 0.0))
+        return (np.inf, mu) if not self.is_trial and any(charge.void for charge in charges) else (epsilon, mu)
 
     @property
     def table(self):
@@ -460,6 +495,11 @@ class PrivacyAccountant:
     def forget(self):
         """Drop the remembered records, not the charges: asking for them again will cost again."""
         self._releases = {}
+
+
+def _of_client(charges, same, client):
+    """Charges of a client, and of others about the same numbers."""
+    return [charge for charge in charges if same[charge.client] == same.get(client, client)]
 
 
 def _composed(charges, delta):

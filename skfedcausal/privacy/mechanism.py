@@ -9,9 +9,11 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from .accountant import Charge, PrivacyAccountant, Scope
+from .elsewhere import note, together
 from .errors import warn_release
 from .noise import UnitNoise, clipped, generator, grid_of, normal_noise, on_grid, pieces
-from .promise import record_statement
+from .promise import record_statement, sampled
+from .voids import chosen_sampler, identity, voids
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,7 @@ class Plan(NamedTuple):
     noise: Any
     charge: Charge
     key: bytes = b""  # under which the account remembers the release; empty for one it does not
+    void: str = ""  # what makes the promise void
 
     @property
     def leaks(self):
@@ -49,7 +52,7 @@ class Plan(NamedTuple):
     @property
     def paid(self):
         """The charge that the account takes."""
-        charge = replace(self.charge, release=self.key.hex())
+        charge = replace(self.charge, release=self.key.hex(), void=self.void)
         return replace(charge, mu=np.inf, bound="data") if self.leaks else charge
 
 
@@ -179,7 +182,12 @@ class PrivacyMechanism(BaseEstimator, ABC):
         -------
         ndarray of that shape
         """
-        return normal_noise(shape, std, rng, self.sampler)
+        return normal_noise(shape, std, rng, self.drawn_by)
+
+    @property
+    def drawn_by(self):
+        """The sampler of its noise: "opendp" draws exactly, "float-grid" in floating point, rounded to a grid."""
+        return chosen_sampler(self.sampler, self.random_state)
 
     def charge_of(self, name, noise, n_samples):
         """Cost of releasing a record with this noise; exact for Gaussian noise.
@@ -350,8 +358,11 @@ class PrivacyMechanism(BaseEstimator, ABC):
         self._check_noise(name, noise, Y.shape[1])
         kind, bounds = type(self).__qualname__, noise.bounds
         ball = noise.std, bounds.clip, bounds.center, bounds.scale
-        key = self.account.key_of(name, self.scope, kind, self.sampler, *ball, tuple(lengths), Y)
-        return Plan(noise, self.charge_of(name, noise, len(Y)), key)
+        key = self.account.key_of(name, self.scope, kind, self.drawn_by, *ball, tuple(lengths), Y)
+        charge = replace(self.charge_of(name, noise, len(Y)), record=identity(self.account, Y))
+        if type(self).draw is PrivacyMechanism.draw:
+            charge = replace(charge, sampler=self.drawn_by)
+        return Plan(noise, charge, key, voids(self, noise, len(Y), Y))
 
     def _check_noise(self, name, noise, n_columns):
         """Refuse what `noise_of` of a subclass should not give."""
@@ -374,6 +385,8 @@ class PrivacyMechanism(BaseEstimator, ABC):
             account.charge([plan.paid for plan in new.values()], self.scope)
             serial = len(account)
         for name, plan in new.items():
+            if plan.charge.record:
+                note(account, name, records[name])
             rng = generator(self.random_state, name, serial)
             room = account.room(plan.key, records[name].shape) if plan.key else None
             releases[name] = Release(self.noised(records[name], plan.noise, rng, room), plan.noise)
@@ -413,6 +426,27 @@ class PrivacyMechanism(BaseEstimator, ABC):
         -------
         str
         """
+        more = sampled(self.account.charges_of(names)) + together(self.account, names, spent.delta, self.scope)
+        return self.promised(spent, names, n_samples, left) + more
+
+    def promised(self, spent, names, n_samples, left="everything"):
+        """The statement without how the noise was drawn, which sites do not tell.
+
+        Parameters
+        ----------
+        spent : PrivacySpent
+            What was spent on the units.
+        names : list of str
+            Units.
+        n_samples : int
+            Time steps of the record.
+        left : str
+            What of all that left the units the promise is about.
+
+        Returns
+        -------
+        str
+        """
         whole = self.account.spent(spent.delta, names, times=self.scope.count(n_samples)).epsilon
         charges, bounds = self.account.charges_of(names), (self.clip_norm, self.event_radius)
         return record_statement(self.scope, spent, whole, charges, n_samples, *bounds, left)
@@ -431,7 +465,9 @@ class PrivacyMechanism(BaseEstimator, ABC):
         """
         own = self.get_params(deep=False)
         other = {"epsilon": epsilon, "mu": None, "accountant": PrivacyAccountant(), "random_state": seed}
-        return type(self)(**own | {key: value for key, value in other.items() if key in own})
+        twin = type(self)(**own | {key: value for key, value in other.items() if key in own})
+        twin.account.is_trial = True
+        return twin
 
     # -- one account for this mechanism and its copies ---------------------------------------------
 
@@ -496,4 +532,4 @@ class NoisedStream:
         mechanism, noise = self._mechanism, self._noise[name]
         rows = mechanism.scope.window or n_rows  # a window may go on in the next batch
         charge = replace(mechanism.charge_of(name, noise, rows), channel="stream")
-        return Plan(noise, charge)
+        return Plan(noise, charge, void=voids(mechanism, noise, n_rows))

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from .voids import reasons
+
 NOT_PRIVATE = (
     "Not differentially private: no noise was added. The messages are data-minimising, they hold states and "
     "no raw measurements, but what can be concluded from them has no bound."
@@ -14,6 +16,14 @@ _PUBLIC = (
     "names, number of columns and rows, which values are missing, inputs, matrices given to the units' "
     "clients, settings chosen by looking at the data"
 )
+_SAMPLED = {
+    "opendp": "The noise is an exact discrete Gaussian (sampler 'opendp').",
+    "float-grid": (
+        "The noise was drawn in floating point by the generator PCG64 and rounded to a grid (sampler 'float-grid'), "
+        "which is no proof against whoever knows nearly all rows; sampler='opendp' is exact."
+    ),
+}
+_ACCOUNTS = "Releases of the same data by other accounts add to it."
 _NOT_COVERED = f"Not covered: {_PUBLIC}, and what shows of a unit's raw record without a message (warnings, timing)."
 
 
@@ -23,12 +33,8 @@ def record_statement(scope, spent, whole, charges, n_samples, clip_norm=None, ev
     `whole_epsilon` is that of all protected units of a record together at ``spent.delta``, `charges` are
     those behind `spent`, `left` says what of all that left the units the promise is about.
     """
-    leaks = dict.fromkeys(charge.client for charge in charges if charge.bound != "public")
-    if leaks:
-        return (
-            f"NOT PRIVATE: clip_norm was taken from the data of {', '.join(leaks)}, so the noise bounds "
-            "nothing. Give a public clip_norm."
-        )
+    if void := void_statement(charges):
+        return void
     steps = {"event": "one time step", "window": f"{scope.window} consecutive time steps"}
     changed = "having other values" if scope.relation == "replace" else "being replaced by `center`"
     most = n_releases(charges)
@@ -41,8 +47,26 @@ def record_statement(scope, spent, whole, charges, n_samples, clip_norm=None, ev
         f"{steps.get(scope.unit, 'all time steps')} {changed}, {_bound(clip_norm, event_radius)}, changes "
         f"the distribution of {left} that left the units and of everything computed from it by at most "
         f"{_loss(spent)}. Exact composition of {releases} per unit. Protects against the server and the "
-        f"other units together.{more} {_NOT_COVERED}"
+        f"other units together.{more} {_ACCOUNTS} {_NOT_COVERED}"
     )
+
+
+def void_statement(charges):
+    """Why releases promise nothing; empty where they do."""
+    why = reasons(charges)
+    return f"NOT PRIVATE: {why}" if why else ""
+
+
+def with_voids(charges, promise):
+    """A promise, or why it does not hold and what it would be."""
+    void = void_statement(charges)
+    return f"{void} Without that it would be: {promise}" if void else promise
+
+
+def sampled(charges):
+    """How the noise was drawn, as far as that is known."""
+    samplers = dict.fromkeys(charge.sampler for charge in charges if charge.sampler)
+    return "".join(f" {_SAMPLED[sampler]}" for sampler in samplers if sampler in _SAMPLED)
 
 
 def _bound(clip_norm, event_radius):
@@ -64,7 +88,8 @@ def n_releases(charges):
 
 def paper_statement(mechanism, spent, names):
     """Statement of the papers about their protocol, and what is known of it."""
-    rounds = n_releases(mechanism.account.charges_of(names))
+    charges = mechanism.account.charges_of(names)
+    why, rounds = reasons(charges), n_releases(charges)
     return (
         "NO GUARANTEE (protocol='paper', for comparison): every state that left a unit has the papers' "
         f"noise for epsilon = {mechanism.epsilon:.4g}, delta = {mechanism.delta:.3g}, calibrated for one "
@@ -73,6 +98,7 @@ def paper_statement(mechanism, spent, names):
         f"having other values at one time step changes the distribution of all messages by at most epsilon = "
         f"{spent.epsilon:.4g} at delta = {spent.delta:.3g} (mu = {spent.mu:.4g}) if the corrections theta "
         "were public. They are trained on the raw record, and what they reveal has no known bound."
+        + (f" Besides, {why}" if why else "")
     )
 
 

@@ -10,7 +10,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from .accountant import Charge, PrivacyAccountant, Scope
 from .errors import warn_seeded, warn_weak_epsilon
 from .mechanism import Plan, PrivacyMechanism
-from .promise import response_statement
+from .promise import response_statement, with_voids
+from .voids import voids
 
 N_CATEGORIES = 4  # values of a pair of flags
 
@@ -144,7 +145,7 @@ class RandomizedResponse(PrivacyMechanism):
 
     def _plan(self, name, flags, lengths, noise=None):
         epsilon = self.noise_of(name, flags) if noise is None else noise
-        return Plan(epsilon, self.charge_of(name, epsilon, len(flags)))
+        return Plan(epsilon, self.charge_of(name, epsilon, len(flags)), void=voids(self, epsilon, len(flags)))
 
     def _warn(self, records, plans, learning):
         if self.random_state is not None:
@@ -191,7 +192,7 @@ class RandomizedResponse(PrivacyMechanism):
 
     def statement(self, spent, names, n_samples, left="everything"):
         """The promise in words: unit, bound, composition, what is not covered."""
-        return response_statement(self, spent)
+        return with_voids(self.account.charges_of(names), response_statement(self, spent))
 
 
 def _pairs(name, flags):

@@ -3,7 +3,7 @@
 import os
 import sys
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from .mechanism import Release
 from .noise import Bounds, UnitNoise
 
 _CHARGED, _RELEASED = "charged", "released"
+_NAMED = 32  # digits of a release that name its file
 
 
 class SiteAccount(PrivacyAccountant):
@@ -42,6 +43,10 @@ class SiteAccount(PrivacyAccountant):
 
     Processes that share the folder take turns.
 
+    A noised record that lies in the folder without its charge says that the account was cut back, or that an
+    older copy was put in its place. What was spent is not known then: every statement begins with NOT PRIVATE,
+    and epsilon is infinite, which a budget refuses.
+
     Examples
     --------
     >>> import tempfile
@@ -63,6 +68,7 @@ class SiteAccount(PrivacyAccountant):
     def __init__(self, folder, epsilon=None, delta=None):
         super().__init__(epsilon, delta)
         self.folder = Path(folder)
+        self.ledger = None  # gives the head of the site's ledger, which every charge then holds
         self._in_turn = False
         self._catch_up()
 
@@ -82,18 +88,26 @@ class SiteAccount(PrivacyAccountant):
                 self._unused.discard(entry["release"])
                 self._noise[entry["release"]] = _noise_from(entry["noise"])
         self.period = max([self.period, *(charge.period for charge in self._charges)])
+        paid = {charge.release[:_NAMED] for charge in self._charges}
+        self._is_cut = any(path.stem not in paid for path in self.folder.glob("*.npy"))
+        self._charges = [self._marked(charge) for charge in self._charges]
+
+    def _marked(self, charge):
+        """A charge, void where others are missing."""
+        return replace(charge, void=f"{charge.void} account".strip()) if self._is_cut else charge
 
     def charge(self, charges, scope, *, repeated=False):
         """Spend as every accountant does, but once for every release; see the notes on crashes."""
         with self.turn():
-            owed = [charge for charge in charges if charge.release not in self._unused]
+            owed = [self._marked(charge) for charge in charges if charge.release not in self._unused]
             if owed:
                 super().charge(owed, scope)
 
     def _take(self, charge, scope, repeated):
         if not (self.folder / "secret").exists():
             write_whole(self.folder / "secret", self._key)
-        self._chain.append({"event": _CHARGED, "scope": asdict(scope), "charge": asdict(charge)})
+        seen = {} if self.ledger is None else {"ledger": self.ledger()}
+        self._chain.append({"event": _CHARGED, "scope": asdict(scope), "charge": asdict(charge), **seen})
         self._keep(charge)
 
     def _keep(self, charge):
@@ -128,7 +142,7 @@ class SiteAccount(PrivacyAccountant):
             path.unlink()
 
     def _path(self, key, suffix=""):
-        return self.folder / f"{key.hex()[:32]}.npy{suffix}"
+        return self.folder / f"{key.hex()[:_NAMED]}.npy{suffix}"
 
     @contextmanager
     def turn(self):

@@ -3,10 +3,12 @@
 import numpy as np
 
 from ..displays import LinkMatrixDisplay, TransferFunctionDisplay
+from ..statespace.matrices import companion, spectral_radius
 from .page import Page, add_departures, listed_in_words
 
 _MOST_ROWS = 60
 _COLUMNS = ("cause", "effect", "kind", "strength", "stderr", "p_adjusted", "verdict")
+_DELAYS = ("delay", "delay_low", "delay_high")
 
 
 def plant_page(estimator, title="Which unit drives which"):
@@ -16,7 +18,8 @@ def plant_page(estimator, title="Which unit drives which"):
     figure = LinkMatrixDisplay.from_links(links[links["kind"] == "state"], names).figure_
     page.heading("Links").picture(figure, "Strength of every link; ● influence, ? cannot tell")
     ranked = links.sort_values(["p_adjusted", "strength"], ascending=[True, False], kind="stable")
-    page.table(ranked[[c for c in _COLUMNS if c in ranked]].head(_MOST_ROWS))
+    later = len(estimator.lag_transitions_) > 1
+    page.table(ranked[[c for c in _COLUMNS + _DELAYS * later if c in ranked]].head(_MOST_ROWS))
     if len(ranked) > _MOST_ROWS:
         page.text(f"The {len(ranked) - _MOST_ROWS} pairs with the weakest evidence are left out.")
     page.text(
@@ -24,6 +27,11 @@ def plant_page(estimator, title="Which unit drives which"):
         "(Frobenius norm of the block). p_adjusted: chance of evidence as strong without a link, corrected for the "
         "number of pairs."
     )
+    if later:
+        page.text(
+            "Delay: the first time step in which the cause acts, and the ends of the steps that hold it with 90 %. "
+            "Strength is then the norm of the blocks of all steps together."
+        )
     if hasattr(estimator, "transfer_function"):
         figure = TransferFunctionDisplay.from_transfer_function(estimator.transfer_function()).figure_
         caption = "Poles and zeros; singular values from inputs to sensors over frequency"
@@ -46,10 +54,13 @@ def _answer(links, names):
 
 
 def _method(estimator):
-    radius = float(np.max(np.abs(np.linalg.eigvals(estimator.transition_))))
+    lags = estimator.lag_transitions_
+    radius = float(spectral_radius(companion(np.hstack(list(lags)), len(lags))))
     states = ", ".join(f"{k}: {s.stop - s.start}" for k, s in estimator.state_slices_.items())
     yield f"Every unit was described by a few states of its own ({states});"
     yield f"a {type(estimator.server_).__name__} learned from messages how these states drive each other."
+    if len(lags) > 1:
+        yield f"Units act on each other over up to {len(lags)} time steps: one was not enough for this record."
     yield f"The slowest mode of the plant keeps {radius:.1%} of itself from one step to the next."
 
 

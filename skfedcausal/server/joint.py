@@ -79,6 +79,11 @@ class JointRecord:
         )
         return cls(names, parts, starts, inputs, unpredicted)
 
+    @property
+    def most_lags(self):
+        """Lags that moments can be had for; None for as many as there are rows."""
+        return None
+
     # -- inputs and steps ------------------------------------------------------------------------
 
     @cached_property
@@ -117,6 +122,10 @@ class JointRecord:
     @cached_property
     def z(self):
         """Information vectors of the plant, shape (n_samples, n_states)."""
+        return self.stacked()
+
+    def stacked(self):
+        """The same, formed anew: a filter may write its states over them."""
         return side_by_side([part.z for part in self.parts])
 
     @cached_property
@@ -175,14 +184,17 @@ class JointRecord:
         return replace(self, parts=tuple(parts))
 
     def with_noise_share(self, share):
-        """The same record with more sensor noise in the units that leave its share open."""
+        """The same record with more sensor noise in units that leave its share open, with less below zero.
+
+        The share goes from what a unit supposes to all that its past leaves unpredicted, to nothing at -1.
+        """
         if share == 0.0 or not self.has_choice:
             return self
         parts = list(self.parts)
         for k, (part, unpredicted) in enumerate(zip(self.parts, self.unpredicted, strict=True)):
             if unpredicted is not None:
                 N = np.linalg.inv(part.patterns[0])
-                J = np.linalg.inv((1 - share) * N + share * unpredicted)
+                J = np.linalg.inv((1 - abs(share)) * N + max(share, 0.0) * unpredicted)
                 J = (J + J.T) / 2
                 parts[k] = Information(part.z @ (N @ J), J[None])
         return replace(self, parts=tuple(parts))
@@ -308,26 +320,16 @@ class Scores:
 
     def moments(self, n_lags):
         """Lag covariances of the transitions, a :class:`TransitionMoments`."""
-        known, needed = len(self.sums), n_lags + 2
+        moments = TransitionMoments.from_sums(self.lag_sums(n_lags + 2), self.series, self._record.starts)
+        return moments.without_last_bits(self._scale)
+
+    def lag_sums(self, needed):
+        """Sums of products of rows at the first `needed` lags, (needed, c, c)."""
+        known = len(self.sums)
         if needed > known:
             new = lag_covariances(self.series, range(known, needed), self._record.starts, self.present)
             self.sums = np.concatenate([self.sums, new])
-        moments = TransitionMoments.from_sums(self.sums[:needed], self.series, self._record.starts)
-        return moments.without_last_bits(self._scale)
-
-    def lagged_moments(self, n_lags, n_plant_lags, n_dropped):
-        """The same of rows ``[s[t]; s[t-1]; ...]`` of complete records, for plants of several lags.
-
-        The first `n_dropped` rows of every episode are left out, the same for plants that are compared.
-        """
-        pieces = []
-        for start, stop in episodes(self._record.starts, self._record.n_samples):
-            rows = [self.series[start + n_dropped - lag : stop - lag] for lag in range(n_plant_lags)]
-            pieces.append(np.hstack(rows))
-        series, starts = np.concatenate(pieces), (0, *accumulate(map(len, pieces[:-1])))
-        sums = lag_covariances(series, range(n_lags + 2), starts)
-        moments = TransitionMoments.from_sums(sums, series, starts)
-        return moments.without_last_bits(np.tile(self._scale, n_plant_lags))
+        return self.sums[:needed]
 
 
 def _unit_scores(part, out):

@@ -1,8 +1,10 @@
 """The default server: maximum likelihood of the coupled plant from one message per unit."""
 
 import warnings
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,28 +12,31 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..message.states import EffectReply
 from ..statespace.geweke import geweke_measures
-from ..statespace.inputs import FeedbackGains, input_response, response_covariances
 from ..statespace.matrices import few_threads
+from .effects import effects, gains_of
 from .estimation.covariance import COVARIANCES
 from .estimation.estimate import Settings, estimate_plant, screen_plant
 from .estimation.input_checks import check_independent, controlled_units, excitation_table, feedback_table
 from .estimation.noise_share import choose_filter, choose_noise_share
+from .estimation.scoring import Budget
 from .joint import JointRecord
+from .lagged.misfit import LEVEL as MISFIT_LEVEL
+from .lagged.misfit import filled_record, is_mostly_there, misfit_p_values, misfit_table
+from .lagged.timing import SAMPLED, refuse_at_once, words_by_input
 from .links.benefit import Benefit, split_messages
 from .links.intervals import intervals_table, measure_intervals, pair_of, spectrum_table
-from .links.lags import best_order, check_lags, lagged_table, order_table
 from .links.resampling import bootstrap_table, stability_table
 from .links.tables import correlation_table, links_table
 from .links.tests import check_method, tests_table
-from .plant import ServerLearner
-from .prediction import OperatingPoint
+from .plant import ServerLearner, smoothed_replies
+from .prediction import OperatingPoint, smooth_plant
 
 # a plant drifts if T (1 - |eigenvalue|) is below this (three of four random walks without
 # measurement noise are, by the distribution of Dickey and Fuller's coefficient), in long and short records
 _DRIFT = 8.0
 _SLOW = 0.98
+_ONE_LAG, _FILTER = 0.4, 0.2  # shares of what is left of a budget: of the plant of one lag, of its filter
 _USER = 6  # frames from a warning to whoever called `fit` of an estimator
 
 
@@ -52,8 +57,8 @@ class LikelihoodServer(ServerLearner):
         re-estimating them, and how their inputs act on themselves where they know it. The units then send
         them along.
     sparsity : {"fdr", None}, default="fdr"
-        "fdr" searches for links with false discovery control and estimates only those; None estimates
-        every block (plain maximum likelihood, no selection, no shrinkage).
+        "fdr" searches for links and for noise that units share with false discovery control and estimates
+        only those; None estimates every block of both (plain maximum likelihood, no selection, no shrinkage).
     alpha : float, default=0.05
         False discovery rate of the search and level of the verdicts.
     shrink : bool, default=True
@@ -63,6 +68,11 @@ class LikelihoodServer(ServerLearner):
         "auto" looks for shifts of the operating point within an episode that nobody announced, which would
         otherwise be taken for links, and gives every unit that shifted a term of its own; None takes every
         unit's level as constant.
+    sampled : {"auto", "after", "before"} or dict, default="auto"
+        When inputs are set: "before" the row they are recorded in is measured, so that they may act in it, or
+        "after". A dict has a word, or one for each input, by unit. "auto" is "before" only where the record
+        says that an input acts at once and that no measurement acts on it: safe under feedback. "before"
+        makes the plant one of several lags, and is refused where only one can be learned.
     likelihood : {"whittle", "time-domain"}, default="whittle"
         For complete records: "whittle" is fast, "time-domain" exact also at the ends of the record.
     covariance : {"information", "sandwich", "hac"}, default="information"
@@ -77,15 +87,22 @@ class LikelihoodServer(ServerLearner):
         Share of every episode, its last part, on which `fit` also measures what every unit gains from joining
         (`benefit_`): the plant, and every unit alone, are learned once more from the rest. For plants
         without inputs. None does not measure it.
-    n_rounds : int, default=1
+    n_rounds : int or "auto", default="auto"
         Rounds of messages. In every round after the first the units get their smoothed states back,
         re-estimate their sensors (loadings, noise, level) at home and send their message again: together
-        with the server's fit this is expectation maximisation of the whole model, nothing pooled.
+        with the server's fit this is expectation maximisation of the whole model, nothing pooled. "auto" asks
+        the units of which an autoregression of their own measurements is likelier than their model, as long
+        as the likelihood of the record gains from another round, at most 30 times. It is one round over links
+        that go one way, for plants with inputs, with measurements missing, and under privacy.
     horizon : int, default=50
         Steps ahead up to which forecasts under the recorded inputs choose how much counts as sensor noise in
         units with as many states as sensors, whose measurements alone do not tell; at most a tenth of the
         longest episode. 1 leaves it as small as the units suppose. Plants with inputs and complete records
         only.
+    max_time : float, default=25.0
+        Seconds of work that a fit may take, two fifths of them for the plant of one lag, counted in operations so
+        that what is learned does not depend on the load; a clock stops it after four times as long. The best
+        plant so far is kept, with a warning.
     max_iter : int, default=300
         Iterations of the final climb.
     tol : float, default=1e-10
@@ -100,14 +117,29 @@ class LikelihoodServer(ServerLearner):
         Time steps of the record.
     state_slices_ : dict of str to slice
         States of each unit.
+    alone_ : tuple of str
+        Units whose measurements an autoregression of their own predicts better, by BIC, than the plant does.
+        They are predicted by it, and no verdict is given about links to them.
     transition_ : ndarray of shape (n, n)
         Transition matrix, off-diagonal blocks shrunk if asked.
     unshrunk_transition_ : ndarray of shape (n, n)
         Maximum-likelihood estimate on the selected links.
     process_cov_ : ndarray of shape (n, n)
-        Process covariance, block-diagonal but for the pairs in `correlations_`.
+        Process covariance, block-diagonal but for the pairs in `correlations_`, which are all without a search.
     input_, unshrunk_input_ : ndarray of shape (n, k)
         Input matrix, like the transition matrices; no columns for a plant without inputs.
+    lag_transitions_ : ndarray of shape (p, n, n)
+        Transition matrices of lags 1 to p, the first of which is `transition_`; of one lag where that is
+        enough.
+    lag_inputs_ : ndarray of shape (q, n, k)
+        Input matrices of lags 1 to q, the first of which is `input_`.
+    input_at_once_ : ndarray of shape (n, k)
+        What inputs do in the row they are recorded in, zero for a plant of one lag.
+    misfit_ : DataFrame
+        Score tests of later lags of every channel given its first: ``cause, effect, kind, p_value,
+        p_adjusted`` (Bonferroni over all of them). Empty where one lag is kept without a test: records of
+        less than 250 rows in a row, units seen in too few rows, `covariance` or `likelihood` other than the
+        default ones, `fix_local`.
     input_slices_ : dict of str to slice
         Inputs of each unit among the columns of `input_`.
     input_level_ : ndarray of shape (k,)
@@ -116,7 +148,7 @@ class LikelihoodServer(ServerLearner):
         Units whose inputs depend on measurements.
     coefficients_ : Coefficients or None
         ``[A | B]`` in standardised states with the covariance of its free elements; None for a plant without
-        inputs.
+        inputs or of several lags.
     excitation_ : DataFrame or None
         One row per input: its standard deviation, order of persistent excitation and the share of its
         variance that is its own; None for a plant without inputs.
@@ -137,9 +169,13 @@ class LikelihoodServer(ServerLearner):
         `process_cov_` is the most likely one for it and the coefficients as they are.
     links_ : DataFrame
         One row per ordered pair of units, of kind "state" and, where the cause has inputs, "input".
+        ``delay`` is the first lag in rows that acts, the most probable one, ``delay_low`` and ``delay_high``
+        are the ends of a set of 90 % of the probability; NaN where there is no link. With several lags
+        ``strength`` is the norm of the blocks of all lags, ``statistic`` twice the log evidence,
+        ``p_adjusted`` Holm's.
     correlations_ : DataFrame
         Pairs of units whose process noise is correlated: a cause they share, or influence within one
-        sampling period, that the data cannot give a direction.
+        sampling period, that the data cannot give a direction. With ``sparsity=None`` all pairs.
     level_shifts_ : DataFrame
         One row per shift that was found: ``unit``, row ``start`` at which it began, ``size`` of what it adds
         to the state equation in standard deviations of the process noise, ``statistic`` and ``p_value`` of
@@ -147,6 +183,8 @@ class LikelihoodServer(ServerLearner):
     benefit_ : DataFrame or None
         One row per unit: ``gain, stderr, rows, neighbour, neighbour_gain, neighbour_stderr`` on held-out
         rows, see :meth:`FederatedGrangerEstimator.benefit`. None unless `held_out` is given.
+    n_rounds_ : int
+        Rounds of messages that the plant was learned from.
     n_iter_ : int
     converged_ : bool
     gradient_norm_ : float
@@ -195,12 +233,14 @@ class LikelihoodServer(ServerLearner):
     alpha: float = 0.05
     shrink: bool = True
     level_shifts: str | None = "auto"
+    sampled: str | Mapping = "auto"
     likelihood: str = "whittle"
     covariance: str = "information"
     margin: float = 0.1
     held_out: float | None = None
-    n_rounds: int = 1
+    n_rounds: Any = "auto"  # or a number
     horizon: int = 50
+    max_time: float = 25.0
     max_iter: int = 300
     tol: float = 1e-10
 
@@ -210,22 +250,38 @@ class LikelihoodServer(ServerLearner):
         "alpha": [Interval(Real, 0, 1, closed="neither")],
         "shrink": ["boolean"],
         "level_shifts": [StrOptions({"auto"}), None],
+        "sampled": [StrOptions(set(SAMPLED)), dict],
         "likelihood": [StrOptions({"whittle", "time-domain"})],
         "covariance": [StrOptions(set(COVARIANCES))],
         "margin": [Interval(Real, 0, None, closed="neither")],
         "held_out": [Interval(Real, 0, 1, closed="neither"), None],
-        "n_rounds": [Interval(Integral, 1, None, closed="left")],
+        "n_rounds": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "horizon": [Interval(Integral, 1, None, closed="left")],
+        "max_time": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="neither")],
     }
 
     tests_links = True
+    knows_curvature = True  # whether effects depend on the inputs that are changed
+    relays_inputs = True
+    frees_lags = True  # whether plants of several lags are learned where the record asks for them
+    work_left = 0.0  # seconds of `max_time` that the fit left
+
+    @property
+    def acts_at_once(self):
+        """Whether some input acts in the row it is recorded in."""
+        return self._lagged is not None and bool(self._lagged.dynamics.B[0].any())
 
     @property
     def needs_local_model(self):
         """Whether the units have to send their own transition matrix."""
         return self.fix_local
+
+    @property
+    def needs_replies(self):
+        """Whether a fit needs more than the first message of each unit; not where it may do without."""
+        return self.n_rounds != "auto" and self.n_rounds > 1
 
     def __getstate__(self):
         return {**super().__getstate__(), "_run": None}  # no series of the record it was fitted to
@@ -264,32 +320,61 @@ class LikelihoodServer(ServerLearner):
         if record.u is not None:
             u = record.standard_known.series
             check_independent(u.T @ u / len(u))
-        settings = self._settings(record.names, messages)
+        self._learn(record, messages)
+        self.benefit_ = None
+        with few_threads(record.partition.n_states):
+            self._leave_alone(messages)
+            if self.held_out is not None:
+                self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
+        return self
+
+    def _learn(self, record, messages=None):
+        """Learn the plant of a joint record, of which there may be no messages but sums."""
+        budget = self._next_budget()
+        settings = self._settings(record.names, messages)._replace(budget=budget.part(_ONE_LAG))
         self.noise_share_ = self.filter_noise_share_ = None
         with few_threads(record.partition.n_states):
             if self.horizon > 1 and record.has_choice and record.u is not None:
                 self.noise_share_, estimate = choose_noise_share(record, settings, self.horizon)
             else:
-                estimate = estimate_plant(record, settings)
-            filtered = self._keep(record, estimate, settings)
-            filtered.forget_scores()
+                estimate = self._first_estimate(record, messages, settings)
+            filtered = self._keep(record, estimate, settings._replace(budget=budget.part(_FILTER)))
             self._diagnose_inputs(filtered)
             if self.has_feedback_:
                 noisy = record.with_noise_share(self.noise_share_ or 0.0)
-                estimate = estimate_plant(noisy, settings._replace(feedback=True))
-                self._keep(record, estimate, settings)
+                again = settings._replace(feedback=True, budget=budget.part(_ONE_LAG))
+                estimate = estimate_plant(noisy, again)
+                self._keep(record, estimate, settings._replace(budget=budget.part(_FILTER)))
                 self._run = None
-            self._warn()
+            self._warn(settings.budget)
             self._keep_links(estimate)
-            self.benefit_ = None
-            if self.held_out is not None:
-                self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
-        return self
+            self._raw = record
+            self._free_lags(filtered, estimate, settings._replace(budget=budget.part(_ONE_LAG)), budget)
+            self._curvature = self._learn_curvature(estimate.plant)
+            self._raw, self.work_left = None, budget.left
+            filtered.forget_scores()
 
-    def _settings(self, names, messages):
-        """How a plant of these messages is estimated."""
+    def _next_budget(self):
+        """The work of this round: an equal part of what is left for all of them."""
+        whole, n_left = self.__dict__.pop("_whole", (Budget(self.max_time), 1))
+        if n_left < 2:
+            return whole
+        self._whole = whole, n_left - 1
+        return whole.part(1 / n_left)
+
+    def _first_estimate(self, record, messages, settings):
+        """Estimate of a plant of one lag; that of the rounds, if they ended with the same messages."""
+        (known, estimate), self._of_rounds = getattr(self, "_of_rounds", (None, None)), (None, None)
+        is_known = estimate is not None and known is messages
+        return estimate if is_known else estimate_plant(record, settings)
+
+    def _settings(self, names, messages=None):
+        """How a plant of these messages is estimated, or of a record that none were kept of."""
         local: list[tuple | None] = []
         for name in names:
+            if messages is None:
+                local.append(None)
+                continue
             A, Q, B = (getattr(messages[name], x) for x in ("transition", "process_cov", "input_matrix"))
             is_known = A is not None and Q is not None
             if self.fix_local and not is_known:
@@ -303,7 +388,8 @@ class LikelihoodServer(ServerLearner):
         if self.noise_share_ is not None:
             self.filter_noise_share_, estimate = choose_filter(record, estimate, settings)
             record = record.with_noise_share(self.filter_noise_share_)
-        partition = self.partition_ = record.partition
+        partition, self._lagged = record.partition, None
+        self.partition_ = partition
         self.names_, self.n_samples_ = record.names, record.n_samples
         self.state_slices_ = dict(zip(record.names, partition.slices, strict=True))
         self.transition_, self.unshrunk_transition_ = estimate.shrunk_A, estimate.A
@@ -329,17 +415,24 @@ class LikelihoodServer(ServerLearner):
         self.controlled_units_, self._run = (), None
         if record.partition.n_inputs:
             self.excitation_ = excitation_table(record, self.coefficients_.regressors)
+            self._look_for_feedback(record)
+
+    def _look_for_feedback(self, record):
+        """Test whether inputs depend on what the plant does not expect of the measurements."""
+        if record.partition.n_inputs:
             run = self._run = self._filter(self._operating_point.placed(record))
             self.feedback_ = feedback_table(record, run.updates)
             self.controlled_units_ = controlled_units(self.feedback_, self.names_)
             self.has_feedback_ = bool(self.controlled_units_)
 
-    def _warn(self):
+    def _warn(self, budget):
         """Say when the climb ended early, and which units cannot be told from random walks."""
-        if not self.converged_:
+        if budget.is_spent or budget.was_short:
+            self._warn_of_budget(budget, "The search for links")
+        elif not self.converged_:
             warnings.warn(
                 f"The likelihood did not converge: after {self.n_iter_} iterations its gradient per time "
-                f"step has length {self.gradient_norm_:.2e} (tol={self.tol:.0e}). Raise max_iter, give "
+                f"step has length {self.gradient_norm_:.2e} (tol={self.tol:.0e}). Raise max_iter or max_time, give "
                 "fewer states or more data; the links are tested at the point reached.",
                 ConvergenceWarning,
                 stacklevel=_USER,
@@ -368,7 +461,174 @@ class LikelihoodServer(ServerLearner):
             inputs = links_table(self.names_, family, blocks, **levels, kind="input")
             self.links_ = pd.concat([self.links_, inputs], ignore_index=True)
 
+    def _free_lags(self, record, estimate, settings, budget):
+        """Test whether one lag is enough, and learn a plant of several lags if it is not."""
+        self.lag_transitions_, self.lag_inputs_ = self.transition_[None], self.input_[None]
+        self.input_at_once_ = np.zeros_like(self.input_)
+        self.misfit_ = misfit_table(self.names_, None)
+        at_once = bool(self.partition_.n_inputs and self.sampled != "auto" and "before" in self._words())
+        if self.covariance != "information" or self.likelihood != "whittle" or self.fix_local:
+            if at_once:
+                refuse_at_once(self.names_, self.sampled, "with this `covariance`, `likelihood` or `fix_local`")
+            return
+        if record.most_lags is not None:  # sums of a few lags tell no more than one
+            return
+        if not record.is_constant:
+            estimate = self._filled(record, settings)
+        elif self.noise_share_ and not estimate.plant.has_clear_scores:  # too little is left of them to test anything
+            estimate = estimate_plant(self._raw, settings)
+        found = None if estimate is None else misfit_p_values(estimate.plant, estimate.scoring)
+        self.misfit_ = misfit_table(self.names_, found)
+        # what fills gaps is an estimate itself, so that more is asked of a record with gaps
+        level = MISFIT_LEVEL if record.is_constant else MISFIT_LEVEL / 5
+        is_enough = found is None or not self.misfit_["p_adjusted"].min() <= level
+        if at_once and (estimate is None or not estimate.plant.determined.all()):
+            where = "where the sensors of a unit do not determine its states in most rows"
+            refuse_at_once(self.names_, self.sampled, where)
+        if not self.frees_lags or (is_enough and not (at_once or self._acts_at_once(estimate))):
+            return
+        from .lagged.learning import Search  # for records that ask for it
+
+        words = tuple(self._words())
+        kept = self._raw, record, estimate, self._operating_point
+        search = Search(*kept, settings, budget, words, self.noise_share_)
+        lagged = search.learned()
+        if search.share is not None:
+            self.noise_share_ = self.filter_noise_share_ = search.share
+            self.information_ = self._raw.with_noise_share(search.share).mean_information()
+        if budget.is_spent:
+            self._warn_of_budget(budget, "The search for a plant of several lags")
+        if lagged is not None and (lagged.converged or search.is_likelier(lagged, super()._filter)):
+            self._keep_lags(record, lagged)
+
+    def _leave_alone(self, messages):
+        """Leave units to themselves whose own past predicts their measurements better than the plant does."""
+        self.alone_: tuple[str, ...] = ()
+        self._tails = None
+        gains = {name: message.gain_alone for name, message in messages.items() if message.gain_alone is not None}
+        if not gains:
+            return
+        run = self._filter(self._record(messages))
+        found = dict(zip(self.names_, run.unit_log_densities().mean(axis=0), strict=True))
+        self.alone_ = tuple(name for name in self.names_ if name in gains and gains[name] > found[name])
+        self.links_.loc[self.links_["effect"].isin(self.alone_), "verdict"] = "cannot tell"
+
+    def _alone_states(self, units):
+        """States of units that are predicted on their own."""
+        slices = [self.state_slices_[name] for name in units]
+        return np.concatenate([np.zeros(0, dtype=int), *(np.arange(s.start, s.stop) for s in slices)])
+
+    def _warn_of_budget(self, budget, what):
+        """Say that the work was ended, and whether another run may end elsewhere."""
+        clock = " It was the clock that stopped it: another run may end elsewhere." * budget.stopped_by_clock
+        warnings.warn(
+            f"{what} was ended after {budget.max_time:.3g} s of work (max_time={self.max_time:.3g} in all): this is "
+            f"the best plant so far. Raise max_time, or give fewer units or states.{clock}",
+            ConvergenceWarning,
+            stacklevel=_USER + 1,
+        )
+
+    def _words(self):
+        """What is said of the timing of every input."""
+        sizes = [rows.stop - rows.start for rows in self.partition_.input_slices]
+        return words_by_input(self.sampled, self.names_, sizes)
+
+    def _acts_at_once(self, estimate):
+        """Whether some input acts in the row it is recorded in."""
+        if estimate is None or not self.partition_.n_inputs or not estimate.plant.determined.all():
+            return False
+        from .lagged.stage import timing_of
+
+        return bool((timing_of(estimate.plant, self._words())[0] == 0).any())
+
+    def _filled(self, record, settings):
+        """Estimate from a record whose gaps are filled as the plant expects; None without a full picture."""
+        if not is_mostly_there(record):
+            return None
+        drive = self._drive(self.unshrunk_transition_, self.unshrunk_input_)
+        placed = self._operating_point.placed(record)
+        states, _ = smooth_plant(self.unshrunk_transition_, self.process_cov_, placed, drive)
+        return estimate_plant(filled_record(record, states), settings)
+
+    def _learn_curvature(self, plant):
+        """What inputs do beyond what is linear; None for plants without inputs or whose states are not all seen."""
+        if not self.partition_.n_inputs:
+            return None
+        if self._lagged is not None:
+            return self._lagged.curvature
+        if not plant.is_complete:
+            return None
+        from .lagged.stage import curvature_of_one_lag
+
+        return curvature_of_one_lag(plant, self.transition_, self.input_, self.process_cov_)
+
+    def _keep_lags(self, record, lagged):
+        """Keep a plant of several lags: its first ones where those of one lag were."""
+        from .lagged.tables import lagged_links_table
+
+        self._lagged, dynamics = lagged, lagged.dynamics
+        self.coefficients_ = None
+        self.transition_ = self.unshrunk_transition_ = dynamics.A[0]
+        self.process_cov_, self._run = dynamics.Q, None
+        self.input_ = self.unshrunk_input_ = dynamics.B[1]
+        self.lag_transitions_, self.lag_inputs_, self.input_at_once_ = dynamics.A, dynamics.B[1:], dynamics.B[0]
+        self._operating_point = self._operating_point.moved(record, lagged.steps, lagged.new_levels)
+        if lagged.shrunk_by < 1:
+            warnings.warn(
+                "The plant of several lags that fits the record best is at the border of stability; its "
+                f"poles were brought in by a factor {lagged.shrunk_by:.6f}. Long free runs hang on it.",
+                UserWarning,
+                stacklevel=_USER,
+            )
+        self._look_for_feedback(record)
+        levels = {"alpha": self.alpha, "margin": self.margin}
+        geweke = dynamics.geweke(self.information_, self.partition_)
+        self.links_ = lagged_links_table(self.names_, self.partition_, lagged, geweke, **levels)
+
+    # -- rounds ----------------------------------------------------------------------------------
+
+    def _first_request(self):
+        request = super()._first_request()
+        return replace(request, refine=True) if self.n_rounds == "auto" else request
+
+    def _rounds(self, came):
+        """Learn from the first answers that came and from those of further rounds; the messages that were used."""
+        if self.n_rounds != "auto":
+            self._whole = Budget(self.max_time), self.n_rounds
+            messages = yield from super()._rounds(came)
+            self.n_rounds_ = self.n_rounds
+            return messages
+        self._validate_params()
+        messages, n_rounds = dict(came), 1
+        if any(message.rest is not None for message in messages.values()):
+            from .rounds import further_rounds  # for units whose own models leave something
+
+            settings, whole = self._settings(tuple(messages), messages), Budget(self.max_time)
+            settings, self._whole = settings._replace(budget=whole.part(_ONE_LAG)), (whole, 1)
+            messages, came, n_rounds, estimate = yield from further_rounds(came, settings, whole)
+            self._of_rounds = messages if n_rounds == 1 else None, estimate
+        messages = self._learned_from(messages, came)
+        self.n_rounds_ = n_rounds
+        return messages
+
     # -- the plant over a record -----------------------------------------------------------------
+
+    def filter(self, messages):
+        """Filter of the whole plant over a record; units that say so are predicted on their own.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
+
+        Returns
+        -------
+        PlantFilter
+        """
+        run = super().filter(messages)
+        alone = tuple(name for name in self.names_ if messages[name].alone)
+        tails = self._tails if alone == self.alone_ else None  # those given the units on their own
+        return run.told(self._alone_states(alone), tails)
 
     def _record(self, messages):
         """Record of the units of `fit`, with their inputs and shifts."""
@@ -383,15 +643,39 @@ class LikelihoodServer(ServerLearner):
     def _filter(self, record):
         """Filter over a record, for the record of `fit` the one that it has been through, once."""
         run, self._run = self._run, None
-        return run if run is not None and run.is_about(record) else super()._filter(record)
+        if run is not None and run.is_about(record):
+            return run
+        if self._lagged is not None:
+            return self._lagged.dynamics.filter(record, self._operating_point)
+        return super()._filter(record)
 
     def smoothed(self, messages):
         """Each unit's own states given all units' messages, under the plant before shrinkage."""
         return self._smoothed(messages, self.unshrunk_transition_, self.unshrunk_input_)
 
+    def _smoothed(self, messages, A, B, **settings):
+        if self._lagged is None:
+            return super()._smoothed(messages, A, B, **settings)
+        found = self._lagged.dynamics.smooth(self._record(messages), self._operating_point, **settings)
+        return smoothed_replies(self.state_slices_, *found)
+
+    def _cross_terms(self, record, foreign, run):
+        self._tails = run.told(self._alone_states(self.alone_), None).heavy_tails()
+        if self._lagged is None:
+            return super()._cross_terms(record, foreign, run)
+        from .lagged.answers import cross_terms
+
+        return cross_terms(self._lagged.dynamics, record.partition, run, self._operating_point)
+
     def replies(self, messages):
         """Reply to each unit: its own part of the plant and the other units' influence on its states."""
         replies = super().replies(messages)
+        if self._lagged is not None:
+            from .lagged.answers import with_all_lags
+
+            replies = with_all_lags(self._lagged.dynamics, self.partition_, replies, self.input_level_)
+        for name in self.alone_:
+            replies[name] = replace(replies[name], alone=True)
         if self.filter_noise_share_ is None:
             return replies
         share = np.array([self.filter_noise_share_])
@@ -412,7 +696,7 @@ class LikelihoodServer(ServerLearner):
         """
         self.laws_ = dict(laws)
 
-    def effects(self, change, *, held=None):
+    def effects(self, change, *, held=None, before=None):
         """Effect of a change of inputs on the states of every unit.
 
         Parameters
@@ -421,6 +705,8 @@ class LikelihoodServer(ServerLearner):
             Change of all inputs at each step.
         held : ndarray of bool, shape (k,), default=None
             Inputs that no controller moves; the known controllers of the others respond. None holds all.
+        before : ndarray of shape (n_before + n_steps, k), default=None
+            Inputs less `input_level_` to which the change is made, rows before it first. None: their level.
 
         Returns
         -------
@@ -428,45 +714,35 @@ class LikelihoodServer(ServerLearner):
             Row j is the effect one step after row j of `change`. The effect uses `transition_` and `input_`;
             its covariance is that of the estimate before shrinkage, given the selected links and laws. What
             links that were not selected add to the effect is added as a standard error too: the data speak
-            for their absence, and a band must not contradict that.
+            for their absence, and a band must not contradict that. Where a run of the record under its
+            inputs misses what quadratic forms of states and inputs explain, these move the effect, and the
+            error that they leave is part of the covariance.
         """
-        c = self.coefficients_
-        gains = None if held is None else self._gains(held)
-        effect = input_response(self.transition_, self.input_, change, gains).effect
-        # without the small posterior means of links that were not selected
-        estimates = (self.transition_, self.unshrunk_transition_), (self.input_, self.unshrunk_input_)
-        A, B = (np.where(unshrunk == 0, 0.0, shrunk) for shrunk, unshrunk in estimates)
-        doubtful = effect - input_response(A, B, change, gains).effect
-        A, B = np.hsplit(c.matrix, [self.partition_.n_states])
-        if gains is not None:
-            gains = gains.scaled(c.state_scale, c.input_scale)
-        unshrunk = input_response(A, B, change / c.input_scale, gains)
-        blocks = self.partition_.slices
-        covariances = response_covariances(unshrunk, c.rows, c.cols, c.covariance, blocks)
-        replies = {}
-        for (name, rows), V in zip(self.state_slices_.items(), covariances, strict=True):
-            S, d = c.state_scale[rows, rows], doubtful[:, rows]
-            V = S @ V @ S.T + d[:, :, None] * d[:, None, :]
-            replies[name] = EffectReply(np.ascontiguousarray(effect[:, rows]), V)
-        return replies
+        gains = None if held is None else gains_of(self.laws_, self.state_slices_, self.input_slices_, held)
+        if self._lagged is not None:
+            from .lagged.answers import effects as effects_over_lags
 
-    def _gains(self, held):
-        """Laws of all controllers as matrices of the plant, without the inputs that are held."""
-        n, k = self.input_.shape
-        present, previous, persistence = np.zeros((k, n)), np.zeros((k, n)), np.zeros((k, k))
-        for name, law in self.laws_.items():
-            states, inputs = self.state_slices_[name], self.input_slices_[name]
-            present[inputs, states], previous[inputs, states] = law.present, law.previous
-            persistence[inputs, inputs] = law.persistence
-        for matrix in (present, previous, persistence):
-            matrix[held] = 0.0
-        return FeedbackGains(present, previous, persistence)
+            return effects_over_lags(self._lagged, self.state_slices_, change, gains, before)
+        plant = self.transition_, self.input_
+        unshrunk = self.unshrunk_transition_, self.unshrunk_input_
+        replies = effects(plant, unshrunk, self.coefficients_, self.state_slices_, change, gains)
+        if self._curvature is None:
+            return replies
+        from .lagged.answers import with_curvature
+
+        return with_curvature(replies, self._curvature, self.state_slices_, change, before)
 
     # -- links: functions in `links` take the settings, estimators' methods say what they are -----
 
     def link_intervals(self, level=0.95, *, geweke=False):
         """Intervals of the strength of each link between states, and the rows needed to decide it."""
         pairs, levels = self.partition_.pairs, {"level": level, "alpha": self.alpha, "margin": self.margin}
+        if self._lagged is not None:
+            from .lagged.tables import lagged_intervals_table
+
+            measure = self.links_.loc[self.links_["kind"] == "state", "geweke"].to_numpy() if geweke else None
+            plant = self.names_, self.partition_, self._lagged, self.n_samples_
+            return lagged_intervals_table(*plant, measure, **levels)
         table = intervals_table(self.names_, pairs, self._blocks, self.n_samples_, **levels)
         if geweke:
             effect, cause = pairs.T
@@ -479,6 +755,14 @@ class LikelihoodServer(ServerLearner):
         """Geweke's measure of the influence of one unit on another over frequency."""
         plant = self.unshrunk_transition_, self.process_cov_, self.information_
         pair = pair_of(self.names_, cause, effect)
+        if self._lagged is not None:
+            if settings.get("level") is not None:
+                raise ValueError(
+                    "Intervals of a spectrum are computed for plants of one lag; this one has several. Ask "
+                    "without a level."
+                )
+            dynamics = self._lagged.dynamics
+            plant = dynamics.transition, dynamics.process_cov, dynamics.padded_matrix(self.information_)
         return spectrum_table(plant, self._parameters, self.partition_, pair, **settings)
 
     def benefit(self, messages, *, held_out=0.3):
@@ -492,37 +776,37 @@ class LikelihoodServer(ServerLearner):
 
         return Benefit(learn(head), lambda name: learn({name: head[name]}), tail)
 
+    def _refuse_lags(self, question, instead):
+        """Refuse what is known of plants of one lag only."""
+        if self._lagged is not None:
+            raise ValueError(
+                f"{question} draws transitions of one row to the next, and this plant has {len(self.lag_transitions_)} "
+                f"lags (see `misfit_`): the answer would be that of another plant. Instead, {instead}."
+            )
+
     def test_links(self, messages, method="lr"):
         """Test each link between states given the others, by one of the three classical tests."""
         check_method(method, self.covariance)
         plant = clone(self).set_params(held_out=None).fit(messages)
+        if plant._lagged is not None:
+            from .lagged.tables import lagged_tests_table
+
+            return lagged_tests_table(plant.names_, plant.partition_, plant._lagged, method)
         return tests_table(plant._record(messages), self._settings(plant.names_, messages), method)
-
-    def lag_orders(self, messages, max_lags=5, *, held_out=0.3):
-        """Comparison of plants with different numbers of lags on a record."""
-        settings = self._settings(self.names_, messages)
-        head, tail = (self._record(part) for part in split_messages(messages, held_out))
-        return order_table(self._record(messages), head, tail, max_lags, settings)
-
-    def lagged_links(self, messages, n_lags="aic", *, max_lags=5, by="pair"):
-        """Links that act after several time steps, and their delays."""
-        check_lags(n_lags, by)
-        if isinstance(n_lags, str):
-            n_lags = best_order(self.lag_orders(messages, max_lags), n_lags)
-        settings = self._settings(self.names_, messages)
-        return lagged_table(self._record(messages), n_lags, by, settings, self.margin)
 
     def bootstrap_links(self, messages, **settings):
         """Scatter of the estimates of links over resampled records, to check their standard errors."""
+        self._refuse_lags("bootstrap_links", "link_intervals() has the intervals of all lags")
         record = self._record(messages)
         return bootstrap_table(record, self._settings(self.names_, messages), **settings)
 
     def stable_links(self, messages, **settings):
         """Links that the search finds in most halves of a record: stability selection."""
+        self._refuse_lags("stable_links", "fit parts of the record and compare their links")
         return stability_table(self._record(messages), self.alpha, **settings)
 
     def screen(self, messages):
-        """Test every pair once at the uncoupled plant, the fast first step of :meth:`fit`.
+        """Test every pair once at the uncoupled plant of one lag, the fast first step of :meth:`fit`.
 
         Score tests that take no other links into account, so an indirect influence may show. Geweke's
         measure, which needs the whole plant, is missing (NaN).
@@ -547,6 +831,9 @@ class LikelihoodServer(ServerLearner):
         ['unit0', 'unit2']
         """
         self._validate_params()
-        record = JointRecord.from_messages(messages)
+        return self._screened(JointRecord.from_messages(messages))
+
+    def _screened(self, record):
+        """Table of the tests of a joint record at the uncoupled plant."""
         blocks = screen_plant(record)
         return links_table(record.names, record.partition, blocks, alpha=self.alpha, margin=self.margin)

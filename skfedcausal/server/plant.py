@@ -1,7 +1,8 @@
 """What a server is: it learns a plant from messages, and the rounds in which it asks for them."""
 
 from abc import ABC, abstractmethod
-from typing import Any
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -45,6 +46,9 @@ class ServerLearner(BaseEstimator, ABC):
         Whether units have to send their own transition matrix and process covariance.
     needs_replies : bool
         Whether a fit needs more than the first message of every unit, all that a one-way link gives.
+    dealer : str or None
+        Client that hands out masks, for a server that learns from secure sums and can be asked nothing about
+        rows; None unless set.
     tests_links : bool
         Whether a fit leaves a table `links_` behind, with the `unshrunk_transition_` that it is about and the
         `information_` of the measurements, ndarrays of shape (n, n).
@@ -80,14 +84,21 @@ class ServerLearner(BaseEstimator, ABC):
     """
 
     n_rounds: int = 1
+    dealer: str | None = None
     tests_links: bool = False
     controlled_units_: tuple[str, ...] = ()
     excitation_: dict | None = None
     feedback_: Any = None
+    relays_inputs: ClassVar[bool] = False  # whether units that choose their order are told inputs of others
 
     @property
     def needs_local_model(self):
         """Whether units have to send their own transition matrix and process covariance."""
+        return False
+
+    @property
+    def acts_at_once(self):
+        """Whether some input acts in the row that it is recorded in."""
         return False
 
     @property
@@ -130,13 +141,16 @@ class ServerLearner(BaseEstimator, ABC):
         ValueError
             If a unit has no reply.
         """
-        request = FitRequest(local_model=self.needs_local_model)
+        request = self._first_request()
+        if inputs and self.relays_inputs:
+            request = replace(request, orders=True)
         first: dict[str, Message] = dict.fromkeys(names, request)
-        messages = dict((yield Ask(first, StateMessage)))
-        self.fit(messages)
-        for _ in range(1, self.n_rounds):
-            messages = messages | (yield Ask(self.smoothed(messages), StateMessage))
-            self.fit(messages)
+        came = yield Ask(first, StateMessage)
+        if any(message.open_order for message in came.values()):
+            from .orders import with_inputs_of_others  # for plants with inputs
+
+            came = yield from with_inputs_of_others(came, self.needs_local_model)
+        messages = yield from self._rounds(came)
         if self.controlled_units_:
             laws = yield Ask(dict.fromkeys(self.controlled_units_, LawRequest()), FeedbackLaw)
             self.take_laws(laws)
@@ -150,6 +164,25 @@ class ServerLearner(BaseEstimator, ABC):
             missing = sorted(messages.keys() - replies.keys())
             raise ValueError(f"`replies` of {type(self).__name__} leaves out {missing}; tell every unit.")
         yield Ask(replies, Acknowledgement, needed=0)
+
+    def _first_request(self):
+        return FitRequest(local_model=self.needs_local_model)
+
+    def _rounds(self, came):
+        """Learn from the first answers that came and from those of further rounds; the messages that were used."""
+        messages = self._learned_from(dict(came), came)
+        for _ in range(1, self.n_rounds):
+            came = yield Ask(self.smoothed(messages), StateMessage)
+            messages = self._learned_from({**messages, **came}, came, messages)
+        return messages
+
+    def _learned_from(self, messages, came, earlier=None):
+        """Fit to messages as :func:`learned_from` does; what else rests on them has to be learned, too."""
+        if getattr(came, "rule", None) is None:
+            return learned_from(self.fit, messages, came)
+        from .leave_out import checked
+
+        return learned_from(checked(self, came), messages, came, came.earlier if earlier is None else earlier)
 
     # -- the plant over a record ---------------------------------------------------------------------
 
@@ -216,9 +249,7 @@ class ServerLearner(BaseEstimator, ABC):
         if partition.n_inputs:
             own = partition.mask(partition.pairs[:0], True, of_inputs=True)
             foreign = np.where(own, 0.0, B)
-        off_diagonal = np.where(partition.block_diagonal, 0.0, self.transition_)
-        run = self._filter(record)
-        cross_terms = run.carried_to_units(off_diagonal, self._drive(self.transition_, foreign))
+        cross_terms = self._cross_terms(record, foreign, self._filter(record))
         level = foreign @ self.input_level_ if partition.n_inputs else None
         replies = {}
         for k, (name, rows) in enumerate(self.state_slices_.items()):
@@ -231,6 +262,12 @@ class ServerLearner(BaseEstimator, ABC):
                 input_level=None if level is None else level[rows],
             )
         return replies
+
+    def _cross_terms(self, record, foreign, run):
+        """What others do to every unit's states, with inputs through a matrix (n, k)."""
+        off_diagonal = np.where(record.partition.block_diagonal, 0.0, self.transition_)
+        drive = self._drive(self.transition_, foreign)
+        return run.carried_to_units(off_diagonal, drive)
 
     def _check_learned(self, messages):
         """Refuse what `fit` of a subclass should not leave behind."""
@@ -273,13 +310,25 @@ class ServerLearner(BaseEstimator, ABC):
         return PlantFilter(self.transition_, self.process_cov_, record, drive)
 
     def _smoothed(self, messages, A, B, **settings):
-        record, drive = self._record(messages), self._drive(A, B)
-        return smoothed_replies(self.state_slices_, A, self.process_cov_, record, drive, **settings)
+        states, covariances = smooth_plant(A, self.process_cov_, self._record(messages), self._drive(A, B), **settings)
+        return smoothed_replies(self.state_slices_, states, covariances)
 
 
-def smoothed_replies(state_slices, A, Q, record, drive, **settings):
+def learned_from(fit, messages, came, earlier=None):
+    """Fit to messages, without those of a unit with which it fails where the answers that came have a rule for that.
+
+    The messages that were used: `earlier` ones of units whose newest one is left out.
+    """
+    if getattr(came, "rule", None) is None:
+        fit(messages)
+        return messages
+    from .leave_out import fit_rest
+
+    return fit_rest(fit, messages, came, {} if earlier is None else earlier)
+
+
+def smoothed_replies(state_slices, states, covariances):
     """Each unit's own states given a whole record, as a `SmoothedReply` by name."""
-    states, covariances = smooth_plant(A, Q, record, drive, **settings)
     return {
         name: SmoothedReply(np.ascontiguousarray(states[:, rows]), covariance)
         for (name, rows), covariance in zip(state_slices.items(), covariances, strict=True)

@@ -5,8 +5,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import solve_triangular
 
-from ..statespace.episodes import PIECE, column_mean, side_by_side
+from ..statespace.episodes import PIECE, column_mean, episode_lengths, episodes, side_by_side
 from ..statespace.inputs import input_term
 from ..statespace.kalman import (
     CovarianceSchedule,
@@ -17,9 +18,12 @@ from ..statespace.kalman import (
     log_likelihood_terms,
     predicted_states,
 )
+from ..statespace.matrices import are_heavy
 from ..statespace.riccati import filtered_covariance, stationary_covariance
 from ..statespace.smoother import smooth
 
+_TAIL_ROWS = 3000  # that tails of innovations are learned from
+_YOUNG = 100  # rows of an episode from which on covariances are near enough to settled ones
 _SAME_RECORD = 0.01  # difference of sums below which records are the same; those of others differ by one
 
 
@@ -33,6 +37,7 @@ class PlantFilter:
         self._A, self._Q, self._record = A, Q, record
         self.inputs = np.zeros((record.n_samples, 0)) if drive is None else drive.inputs(record)
         self._drive = drive
+        self._alone, self._tails = np.zeros(0, dtype=int), None
         self._P0 = self._first_covariance()
         if drive is not None:
             self._P0 = self._P0 + drive.spread
@@ -52,7 +57,7 @@ class PlantFilter:
         """``E[h_t | messages up to t]``, shape (n_samples, n)."""
         if not self._record.is_constant:
             return self._with_gaps[0]
-        z = side_by_side([part.z for part in self._record.parts])
+        z = self._record.stacked()
         return filtered_states(self._schedule, (z, None), out=z, **self._driven)
 
     @cached_property
@@ -99,7 +104,8 @@ class PlantFilter:
 
     @cached_property
     def _schedule(self):
-        return covariance_schedule(self._A, self._Q, self._record.mean_information(), self._P0)
+        longest = max(episode_lengths(self._record.starts, self._record.n_samples))
+        return covariance_schedule(self._A, self._Q, self._record.mean_information(), self._P0, max_steps=longest)
 
     def carried(self, matrix, drive=None):
         """What the row before makes of the states, ``matrix @ E[h_(t-1) | messages up to t - 1]``.
@@ -128,22 +134,26 @@ class PlantFilter:
 
         Shape (n_samples, n_units), less the terms free of the states.
         """
-        record, slices = self._record, self._record.partition.slices
+        return self._log_densities(self._record.partition.slices)
+
+    def _log_densities(self, slices):
+        """The same for slices or arrays of states."""
+        record = self._record
         terms = np.empty((len(record.z), len(slices)))
         if not record.is_constant:
             for part in self._parts_with_gaps():
                 for m, own in enumerate(slices):
                     # before and after the unit's own measurement alone
-                    J, P = part.covariances.J[:, own, own], part.covariances.predicted[:, own, own]
+                    J, P = (_block(x, own) for x in (part.covariances.J, part.covariances.predicted))
                     filtered = np.linalg.solve(np.eye(J.shape[1]) + P @ J, P)
                     covariances = part.covariances._replace(J=J, predicted=P, filtered=filtered)
                     z, means = record.z[part.rows, own], part.predicted[:, own]
                     terms[part.rows, m] = log_density_terms(covariances, z, means)
             return terms
         for m, own in enumerate(slices):
-            P, J = self._schedule.predicted[:, own, own], record.parts[m].patterns[0]
+            P, J = _block(self._schedule.predicted, own), _block(record.mean_information(), own)
             filtered = np.array([filtered_covariance(step, J) for step in P])
-            schedule = CovarianceSchedule(self._A[own, own], J, P, filtered)
+            schedule = CovarianceSchedule(_block(self._A, own), J, P, filtered)
             own_series = record.z[:, own], 0.0, self.predicted[:, own]
             terms[:, m] = log_likelihood_terms(schedule, *own_series, record.starts)
         return terms
@@ -155,8 +165,63 @@ class PlantFilter:
         if const is None:
             raise ValueError("Likelihood values need messages with their constants (const=True).")
         if not record.is_constant:
-            return const + self._with_gaps[2]
-        return log_likelihood_terms(self._schedule, record.z, const, self.predicted, record.starts)
+            found = const + self._with_gaps[2]
+        else:
+            found = log_likelihood_terms(self._schedule, record.z, const, self.predicted, record.starts)
+        if len(self._alone):  # their constants say it all
+            found -= self._log_densities([self._alone])[:, 0]
+        if self._tails is not None and record.is_constant:
+            rows, starts = np.arange(record.n_samples), np.asarray(record.starts)
+            ages = rows - starts[np.searchsorted(starts, rows, side="right") - 1]
+            steps = np.minimum(ages, self._schedule.n_transient)
+            found += self._tails.gain(self._white(rows, self.predicted, steps))
+        return found
+
+    def told(self, alone, tails):
+        """The same filter; states of units that are predicted on their own, and the tails of the others'."""
+        self._alone, self._tails = alone, tails
+        return self
+
+    def heavy_tails(self):
+        """Tails of the innovations, None where they may be Gaussian or rows differ in what is measured."""
+        record = self._record
+        if not (record.is_constant and record.determined.all()):
+            return None
+        n_transient, late = min(self._schedule.n_transient, _YOUNG), []
+        for start, stop in episodes(record.starts, record.n_samples):
+            late.append(np.arange(start + max(min(n_transient, (stop - start) // 2), 1), stop)[-_TAIL_ROWS:])
+        rows = np.concatenate(late)[-_TAIL_ROWS:]
+        before = self.filtered[rows - 1] @ self._A.T
+        if self._drive is not None:
+            before += self._exogenous[rows]
+        white = self._white(rows, before, np.full(len(rows), self._schedule.n_transient))
+        if not are_heavy(white):
+            return None
+        from ..statespace.tails import Tails  # for noise that is not Gaussian
+
+        return Tails.learned(white)
+
+    def _white(self, rows, predicted, steps):
+        """Innovations of rows given the past and units on their own, with unit covariance, (n_rows, n).
+
+        `steps` are those of the schedule that have their covariances.
+        """
+        record, n = self._record, self._record.partition.n_states
+        others = np.setdiff1d(np.arange(n), self._alone)
+        order = np.concatenate([self._alone, others])
+        J, P = record.mean_information()[:n, :n], self._schedule.predicted[:, :n, :n]
+        z = side_by_side([part.z[rows] for part in record.parts])
+        innovations = (z - predicted[:, :n] @ J)[:, order]
+        white = np.empty_like(innovations)
+        for step in np.unique(steps):
+            L = np.linalg.cholesky(_block(J @ P[step] @ J + J, order))
+            white[steps == step] = solve_triangular(L, innovations[steps == step].T, lower=True).T
+        return white[:, len(self._alone) :]
+
+
+def _block(matrices, own):
+    """Blocks of matrices (..., n, n), of a slice or an array of states."""
+    return matrices[..., own, own] if isinstance(own, slice) else matrices[..., own[:, None], own]
 
 
 @dataclass(frozen=True)
@@ -220,6 +285,13 @@ class OperatingPoint(NamedTuple):
         held = np.hstack([np.zeros_like(B), self.new_levels])
         return InputDrive(np.hstack([B, steps]), self.known_level, self.spread, held)
 
+    def moved(self, record, steps, new_levels):
+        """The operating point with other shifts of the record that was fitted."""
+        placed = record.at_steps(steps)
+        level = column_mean(placed.known) if placed.partition.n_known else np.zeros(0)
+        sums = record.fingerprint() if steps else None
+        return self._replace(known_level=level, steps=steps, new_levels=new_levels, sums=sums)
+
     def placed(self, record):
         """The record with the shifts where they were found, if it is the one of the fit.
 
@@ -237,6 +309,11 @@ def smooth_plant(A, Q, record, drive=None, *, intercept=True):
 
     The covariance of a unit that has the same sensors in every row is one for all of them, averaged.
     """
+    return smooth_record(A, Q, record, drive, intercept=intercept)[:2]
+
+
+def smooth_record(A, Q, record, drive=None, *, intercept=True):
+    """The same, and the log-likelihood of the record without the constants of its measurements."""
     J = record.mean_information() if record.is_constant else None
     settings = {"J": J, "starts": record.starts, "keep": record.partition.slices, "intercept": intercept}
     if drive is not None:
@@ -247,4 +324,4 @@ def smooth_plant(A, Q, record, drive=None, *, intercept=True):
         covariance.mean(axis=0, keepdims=True) if part.is_constant else covariance
         for part, covariance in zip(record.parts, smoothed.covariances, strict=True)
     ]
-    return smoothed.states, covariances
+    return smoothed.states, covariances, smoothed.value

@@ -151,8 +151,8 @@ class RegressorServer(MomentServer):
         if not self.trains_corrections:
             yield from super().dialogue(names, inputs)
             return
-        messages = dict((yield Ask(dict.fromkeys(names, FitRequest()), StateMessage)))
-        self.fit(messages)
+        came = yield Ask(dict.fromkeys(names, FitRequest()), StateMessage)
+        messages = self._learned_from(dict(came), came)
         yield from self.corrections(messages)
         yield Ask(dict.fromkeys(messages, NetworksTrained()), Acknowledgement, needed=len(messages))
 

@@ -13,20 +13,22 @@ from ..estimators.counterfactual import FederatedCounterfactualEstimator
 from ..estimators.detector import FederatedRCADetector
 from ..estimators.granger import FederatedGrangerEstimator
 from ..federation.atomic import file_name, write_whole
-from ..federation.envelope import read_key
+from ..federation.envelope import MAX_FRAME, read_key
 from ..federation.files import FileTransport
 from ..federation.lost import LostUnits
+from ..federation.signatures import read_key_pair
 from ..message.states import WIRE_DTYPES
 from ..server.gradient.server import GradientServer
 from ..server.likelihood import LikelihoodServer
-from .settings import SettingsError, converted, read_section, read_settings_file
+from ..server.secure_sums import SecureSumsServer
+from .settings import SettingsError, check_numbers, converted, csv_bytes, read_section, read_settings_file
 
 ESTIMATORS = {
     "granger": FederatedGrangerEstimator,
     "counterfactual": FederatedCounterfactualEstimator,
     "root_cause": FederatedRCADetector,
 }
-LEARNERS = {"likelihood": LikelihoodServer, "gradient": GradientServer}
+LEARNERS = {"likelihood": LikelihoodServer, "gradient": GradientServer, "secure_sums": SecureSumsServer}
 
 
 @dataclass(frozen=True)
@@ -39,8 +41,10 @@ class ServerSettings:
     out: Path = Path("results")
     folder: Path | None = None
     keys: Path | None = None
+    key: Path | None = None
     wire_dtype: str = "float64"
     timeout: float = 600.0
+    max_frame: int = MAX_FRAME
     quorum: int | float | None = None
     stale: Literal["hold", "skip"] = "hold"
     one_way: bool = False
@@ -64,7 +68,15 @@ class ServerSettings:
             raise SettingsError("[[question]] needs estimator = 'counterfactual': what if is about inputs.")
         if self.watch and self.estimator != "root_cause":
             raise SettingsError("watch needs estimator = 'root_cause'.")
-        _ = self.lost_units  # says what is wrong
+        check_numbers(self, {"timeout": (0, False), "wait": (0, True), "max_frame": (1, True)})
+        _ = file_name(self.run), self.lost_units  # say what is wrong
+        names = self.units
+        if not names or not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
+            raise SettingsError(f"units = {list(names)!r}; give the names of the units, each once.")
+        if len({name.casefold() for name in names}) < len(names):
+            raise SettingsError(
+                f"units = {list(names)!r} differ in case only; on some file systems that is one folder."
+            )
 
     @property
     def lost_units(self):
@@ -85,10 +97,20 @@ class ServerSettings:
         """Files between this machine and the sites."""
         if self.folder is None or self.keys is None:
             raise SettingsError("[server] needs `folder` (of the exchange) and `keys` (of the sites).")
-        keys = {name: read_key(self.keys / f"{file_name(name)}.key") for name in self.units}
-        settings = {"one_way": self.one_way, "timeout": self.timeout}
+        names = self.units
+        if self.learner.get("kind") == "secure_sums":
+            names = (*names, self.learner.get("dealer", SecureSumsServer.dealer))
+        keys = {name: self._key_of(name) for name in names}
+        settings = {"one_way": self.one_way, "timeout": self.timeout, "max_frame": self.max_frame}
         journal = self.out / "journal" if self.resume else None
-        return FileTransport(self.folder, self.units, self.run, keys, journal=journal, **settings)
+        return FileTransport(self.folder, names, self.run, keys, journal=journal, **settings)
+
+    def _key_of(self, name):
+        """The key shared with a site, or the server's own with the public one of the site."""
+        path = self.keys / file_name(name)
+        if self.key is None:
+            return read_key(path.with_name(f"{path.name}.key"))
+        return read_key_pair(self.key, path.with_name(f"{path.name}.pub"))
 
     def learn(self, transport, tell=lambda line: None):
         """Fit over a transport, ask the questions, monitor, close the run, write the results; the summary.
@@ -111,7 +133,7 @@ class ServerSettings:
         """Incidents in all batches; the table on disk is brought up to date with every one."""
         path = self.results / "incidents.csv"
         for number, changed in enumerate(estimator.follow_sites(wait=self.wait), start=1):
-            write_whole(path, estimator.site_incidents_.to_csv(index=False).encode())
+            write_whole(path, csv_bytes(estimator.site_incidents_, index=False), shared=True)
             tell(f"{self.run}: batch {number}, {len(changed)} incidents new or revised")
         return estimator.site_incidents_
 
@@ -119,9 +141,9 @@ class ServerSettings:
         """Write what was learned: tables as CSV, matrices as one NPZ, a summary as JSON."""
         out = self.results
         out.mkdir(parents=True, exist_ok=True)
-        np.savez(out / "plant.npz", **_known(estimator, "transition", "process_cov", "input"))
+        np.savez(out / "plant.npz", **_matrices(estimator))
         for k, effect in enumerate(effects):
-            effect.to_csv(out / f"effect{k}_states.csv")
+            write_whole(out / f"effect{k}_states.csv", csv_bytes(effect), shared=True)
         more = {**more, **_known(estimator, "thresholds", "false_alarms")}
         tables, links = {"lost_units": estimator.lost_units_}, []
         if incidents is not None:
@@ -133,7 +155,7 @@ class ServerSettings:
             shown = shown[shown["verdict"] == "influence"] if "verdict" in shown else shown
             links = shown[["cause", "effect", "strength"]].to_dict("records")
         for name, table in tables.items():
-            table.to_csv(out / f"{name}.csv", index=False)
+            write_whole(out / f"{name}.csv", csv_bytes(table, index=False), shared=True)
         sums = estimator.communication_
         summary = {
             "run": self.run,
@@ -146,7 +168,7 @@ class ServerSettings:
             "written": time.time(),
             **more,
         }
-        write_whole(out / "summary.json", json.dumps(summary, indent=1, default=float).encode())
+        write_whole(out / "summary.json", json.dumps(summary, indent=1, default=float).encode(), shared=True)
         return summary
 
     @property
@@ -163,6 +185,14 @@ class ServerSettings:
     def from_args(cls, args):
         """Settings as :meth:`to_args` gave them."""
         return cls(**converted(cls, args))
+
+
+def _matrices(estimator):
+    """Matrices of the plant, of its later lags too where it has any."""
+    names = ["transition", "process_cov", "input"]
+    if len(estimator.lag_transitions_) > 1 or np.any(getattr(estimator, "input_at_once_", 0.0)):
+        names += ["lag_transitions", "lag_inputs", "input_at_once"]
+    return _known(estimator, *names)
 
 
 def _known(estimator, *names):

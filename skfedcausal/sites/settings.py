@@ -1,5 +1,6 @@
 """Settings files: a section is read by the class of its settings, whose fields say keys, types, defaults."""
 
+import math
 import tomllib
 from dataclasses import MISSING, fields
 from pathlib import Path
@@ -9,7 +10,9 @@ from ..client.site_record import SettingsError
 from ..containers.layout import listed
 
 _IN_TOML = {Path: (str,), tuple: (list,), float: (int, float)}  # other types are what they are
-_TABLES = ("client", "privacy", "learner", "detector", "questions")  # sections of their own
+# sections of their own
+_TABLES = ("client", "privacy", "policy", "secure_sums", "learner", "detector", "questions")
+_FORMULA = tuple("=+-@\t\r")  # what a cell begins with that a spreadsheet computes
 
 
 def read_settings_file(path):
@@ -59,3 +62,25 @@ def converted(declared, values, folder=Path()):
 def _types(each):
     """Types that the annotation of a field allows."""
     return (str,) if get_origin(each.type) is Literal else get_args(each.type) or (each.type,)
+
+
+def check_numbers(settings, least):
+    """Refuse numbers below the least that makes sense, and those that are none; None is no number."""
+    for name, (floor, allowed) in least.items():
+        value = getattr(settings, name)
+        if value is not None and not (math.isfinite(value) and (value >= floor if allowed else value > floor)):
+            raise SettingsError(f"{name} = {value!r}; give a number {'from' if allowed else 'above'} {floor:g}.")
+
+
+def csv_bytes(table, **how):
+    """A table as CSV, in which no text is a formula to a program that opens it."""
+    words = table.select_dtypes(exclude="number").columns
+    safe = table.assign(**{name: table[name].map(_no_formula) for name in words if isinstance(name, str)})
+    safe = safe.rename(columns=_no_formula)
+    if how.get("index", True):
+        safe = safe.rename(index=_no_formula)
+    return safe.to_csv(**how).encode()
+
+
+def _no_formula(value):
+    return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA else value

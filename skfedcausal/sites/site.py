@@ -6,16 +6,22 @@ from pathlib import Path
 import pandas as pd
 
 from ..client.kalman import KalmanClient
-from ..client.site_privacy import PromisingWorker, SitePrivacy, SitePromises
+from ..client.site_privacy import PromisingWorker, SitePrivacy, SitePromises, account_lines, check_account
 from ..client.site_record import SiteBatches, SiteRecord
 from ..containers.layout import listed
-from ..federation.atomic import file_name
-from ..federation.envelope import read_key
+from ..federation.atomic import file_name, write_whole
+from ..federation.envelope import MAX_FRAME, read_key
 from ..federation.gate import Gate
+from ..federation.policy import SitePolicy
+from ..federation.signatures import read_key_pair
 from ..message.requests import FitRequest, WatchRequest
+from ..message.secure import SecureSumsRequest
 from ..message.states import WIRE_DTYPES, EffectReply
 from ..message.watching import VerdictReply
-from .settings import SettingsError, read_section, read_settings_file
+from .secure import DealerSettings, SiteSums
+from .settings import SettingsError, check_numbers, csv_bytes, read_section, read_settings_file
+
+SECURE_LAGS = 13  # that a server asks for unless it is told otherwise, for dry runs
 
 
 @dataclass(frozen=True)
@@ -34,43 +40,82 @@ class SiteSettings:
     bad: tuple = ()
     anyway: bool = False
     inputs: tuple = ()
+    basis: str | dict = "linear"
+    sampled: str | dict = "after"
     lengths: tuple | None = None
     folder: Path | None = None
     key: Path | None = None
+    server_key: Path | None = None
     run: str | None = None
     one_way: bool = False
     wire_dtype: str = "float64"
     max_bytes: int | None = None
+    max_frame: int = MAX_FRAME
     timeout: float | None = None
     watch: bool = False
     watched: Path | None = None
     wait: float = 0.0
     client: dict = field(default_factory=dict)
     privacy: SitePrivacy | None = None
+    policy: SitePolicy = field(default_factory=SitePolicy)
+    secure_sums: SiteSums | None = None
 
     def __post_init__(self):
+        file_name(self.name)  # says what is wrong
+        check_numbers(self, {"max_bytes": (1, True), "max_frame": (1, True), "timeout": (0, False), "wait": (0, True)})
+        if self.secure_sums is not None and (self.privacy or self.one_way or self.watch or self.watched or self.inputs):
+            raise SettingsError(
+                "[secure_sums] goes with complete records and a way back: leave out [privacy], `one_way`, `watch`, "
+                "`watched` and `inputs`, or leave out [secure_sums]."
+            )
         if self.wire_dtype not in WIRE_DTYPES:
             raise SettingsError(f"wire_dtype={self.wire_dtype!r}; choose {listed(WIRE_DTYPES)}.")
 
     @property
+    def is_monitored(self):
+        """Whether the site lets itself be monitored."""
+        return self.watch or self.watched is not None
+
+    @property
+    def door(self):
+        """The policy at the site's door: what its sections say together."""
+        policy = self.policy.for_run(self.run)
+        if self.secure_sums is not None:
+            policy = replace(policy, operations=(*policy.operations, "secure_sums"))
+        return policy.and_watching() if self.is_monitored else policy
+
+    @property
     def request(self):
         """Request that a one-way site makes of itself, and that a dry run answers."""
-        monitor = self.watch or self.watched is not None
-        return FitRequest(monitor=monitor).to_packet(1, self.wire_dtype)
+        if self.secure_sums is not None:
+            return SecureSumsRequest(SECURE_LAGS).to_packet(1)
+        return FitRequest(monitor=self.is_monitored).to_packet(1, self.wire_dtype)
 
     def watch_request(self, number):
         """Request that a one-way site makes of itself about a batch of its monitored record."""
         return WatchRequest(number).to_packet(1, self.wire_dtype)
 
+    def record(self):
+        """The site's record with its inputs as they are sent."""
+        record = SiteRecord.read(self)
+        if self.basis == "linear" and self.sampled == "after":
+            return record
+        from .inputs import with_sent_inputs  # of few sites
+
+        return with_sent_inputs(record, self)
+
     def gate(self, name=None, *, key=None):
         """The site's gate, with its record behind it."""
         if name is not None and name != self.name:
             raise SettingsError(f"The settings are those of {self.name!r}, but this site is {name!r}.")
-        record = SiteRecord.read(self)
+        record = self.record()
         columns, fingerprint, noise = record.columns, record.fingerprint, "none"
         if self.privacy is None:
             worker = self.worker(record, batches=self.batches(columns))
+            if self.secure_sums is not None:
+                worker = self.secure_sums.around(worker, self.home)
         else:  # nothing that answers ever sees the records themselves
+            check_account(self.home)
             promises = SitePromises(self.privacy, self.name, self.home, record)
             noise, batches = self.privacy.in_words, self.batches(columns, promises.released)
             if self.watched is not None and not self.watched.is_dir():
@@ -83,8 +128,16 @@ class SiteSettings:
             elif packet.op == VerdictReply.OP:
                 self._write_answer("incidents", _incidents(state["verdict"]), index=False)
 
-        settings = {"max_bytes": self.max_bytes, "fingerprint": fingerprint, "after": after, "noise": noise}
-        return Gate(self.name, worker, self.home, key=key, **settings)
+        settings = {
+            "max_bytes": self.max_bytes,
+            "max_frame": self.max_frame,
+            "fingerprint": fingerprint,
+            "after": after,
+            "noise": noise,
+        }
+        if self.privacy is not None:
+            settings["account"] = lambda: account_lines(self.home)[-1]
+        return Gate(self.name, worker, self.home, key=key, policy=self.door, **settings)
 
     def worker(self, record, noise=None, batches=None):
         """The unit's worker on its record, to which noise of the given variance was added."""
@@ -92,8 +145,7 @@ class SiteSettings:
             client = KalmanClient(**self.client)
         except TypeError as error:
             raise SettingsError(f"[client]: {error}") from None
-        monitor = self.watch or self.watched is not None
-        return record.worker(self.name, client, noise=noise, monitored=batches, monitor=monitor)
+        return record.worker(self.name, client, noise=noise, monitored=batches, monitor=self.is_monitored)
 
     def batches(self, columns, released=None):
         """Batches of the record that is to be monitored, None if there is none."""
@@ -102,21 +154,25 @@ class SiteSettings:
     def _write_answer(self, kind, table, index):
         """Write what only the site may read, one file per answer."""
         folder = self.home / "answers"
-        folder.mkdir(parents=True, exist_ok=True)
-        table.to_csv(folder / f"{kind}{len(list(folder.glob(f'{kind}*.csv')))}.csv", index=index)
+        number = len(list(folder.glob(f"{kind}*.csv")))
+        write_whole(folder / f"{kind}{number}.csv", csv_bytes(table, index=index))
 
     def read_key(self):
-        """The key in its file."""
+        """The key in its file, or the site's own with the public one of the server."""
         if self.key is None:
             raise SettingsError("[site] names no `key`: give the file of the key shared with the server.")
-        return read_key(self.key)
+        return read_key(self.key) if self.server_key is None else read_key_pair(self.key, self.server_key)
 
 
 def read_site_settings(path):
-    """Settings of a site from a TOML file with a section ``[site]``."""
+    """Settings of a site from a TOML file with a section ``[site]``, or of the dealer of secure sums."""
     everything = read_settings_file(path)
+    if "dealer" in everything:
+        return read_section(everything, path, "dealer", DealerSettings, home="home-dealer")
     privacy = read_section(everything, path, "privacy", SitePrivacy) if "privacy" in everything else None
-    more = {"client": everything.get("client", {}), "privacy": privacy}
+    policy = read_section(everything, path, "policy", SitePolicy) if "policy" in everything else SitePolicy()
+    sums = read_section(everything, path, "secure_sums", SiteSums) if "secure_sums" in everything else None
+    more = {"client": everything.get("client", {}), "privacy": privacy, "policy": policy, "secure_sums": sums}
     settings = read_section(everything, path, "site", SiteSettings, **more)
     if "home" in everything["site"]:
         return settings

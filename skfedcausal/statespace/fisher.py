@@ -94,7 +94,7 @@ class InformationColumns:
     """
 
     def __init__(self, info, free):
-        self.info, self._free, self._n_lagged = info, free, info.H.shape[-2]
+        self.info, self._free = info, free
         # a product Re(x y) over frequencies is one real product if one factor has its sign flipped
         self._W_left, self._V_left = _by_column(info.W, -1.0), _by_column(info.V, -1.0)
         self._U_left = _by_column(info.U, -1.0)
@@ -111,10 +111,10 @@ class InformationColumns:
         if self._all_transition is not None:
             return self._all_transition[:, rows]
         kept = slice(None) if not self.is_large else rows
-        free, split, n_lagged = self._free, self._free.n_transition, self._n_lagged
+        free, split, n = self._free, self._free.n_transition, len(self._U_left)
         W_right, U_right = self._W_right[..., kept], self._U_right[..., kept]
         columns = np.empty((free.n_elements, W_right.shape[2], self._W_left.shape[2]))
-        of_states = free.cols < n_lagged
+        of_states = free.cols < n
         for chosen, terms in ((of_states, 2), (~of_states, 1)):  # W is zero in the rows of the inputs
             i, j = free.rows[chosen], free.cols[chosen]
             _products(
@@ -123,12 +123,12 @@ class InformationColumns:
                 columns[:split],
                 np.flatnonzero(chosen),
             )
-        columns[split:, :, n_lagged:] = 0.0
-        W_left = self._W_left[..., :n_lagged]
+        columns[split:, :, n:] = 0.0
+        W_left = self._W_left[..., :n]
         _products(
             ((U_right, free.second), (U_right, free.first)),
             ((W_left, free.first), (W_left, free.second)),
-            columns[split:, :, :n_lagged],
+            columns[split:, :, :n],
         )
         columns[split:] *= free.half_on_diagonal[:, None, None]
         if self.is_large:

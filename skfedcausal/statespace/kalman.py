@@ -9,7 +9,7 @@ absent unit) covariances are followed row by row: a step costs a few products of
 number of sensors, and singular information matrices need no special care.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg.lapack import dgesv
@@ -137,8 +137,8 @@ class Covariances(NamedTuple):
     J: np.ndarray  # (n_rows, n, n)
     predicted: np.ndarray  # (n_rows, n, n)
     filtered: np.ndarray  # (n_rows, n, n)
-    carried: np.ndarray  # (n_rows, n, n)
-    step: np.ndarray  # (n_rows, n, n)
+    carried: Any  # (n_rows, n, n), None of plants of several lags
+    step: Any  # likewise
 
 
 def covariance_rows(A, Q, J, start):

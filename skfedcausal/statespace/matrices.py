@@ -6,6 +6,7 @@ from functools import cache
 import numpy as np
 from threadpoolctl import ThreadpoolController
 
+_FEW_ROWS, _KURTOSIS = 250, 8.0  # that kurtosis is judged by at least; standard errors that are far
 _MANY = 256  # columns of matrices from which more than one thread pays
 _controller = cache(ThreadpoolController)  # looking for libraries takes as long as a small fit
 
@@ -35,13 +36,10 @@ def cap_radius(A, radius):
     return A * scale[..., None, None]
 
 
-def companion(A, n_lags=1):
+def companion(A, n_lags):
     """Transition matrix of the states of several lags side by side, from ``[A_1 | A_2 | ...]``."""
     n = len(A)
-    own = A[:, : n * n_lags]
-    if n_lags == 1:
-        return own
-    return np.vstack([own, np.eye(n * (n_lags - 1), n * n_lags)])
+    return np.vstack([A, np.eye(n * (n_lags - 1), n * n_lags)])
 
 
 def floor_eigenvalues(S, floor):
@@ -178,3 +176,12 @@ def are_covariances(matrices):
     except np.linalg.LinAlgError:
         return False
     return True
+
+
+def are_heavy(white):
+    """Whether the kurtosis of a column of independent rows is far beyond that of Gaussian ones."""
+    if len(white) < _FEW_ROWS:
+        return False
+    squares = white**2
+    kurtosis = (squares**2).mean(axis=0) / squares.mean(axis=0) ** 2
+    return bool((kurtosis > 3 + _KURTOSIS * np.sqrt(24 / len(white))).any())

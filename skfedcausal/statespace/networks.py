@@ -21,11 +21,16 @@ def _selu_slope(z):
     return _SELU_SCALE * np.where(z > 0, 1.0, _SELU_ALPHA * np.exp(np.minimum(z, 0.0)))
 
 
+def _logistic_slope(z):
+    s = expit(z)
+    return s * (1 - s)
+
+
 #: Activation and its derivative by name.
 ACTIVATIONS: dict[str, tuple[Callable, Callable]] = {
     "tanh": (np.tanh, lambda z: 1 - np.tanh(z) ** 2),
     "selu": (_selu, _selu_slope),
-    "logistic": (expit, lambda z: expit(z) * (1 - expit(z))),
+    "logistic": (expit, _logistic_slope),
     "relu": (lambda z: np.maximum(z, 0.0), lambda z: (z > 0).astype(float)),
     "identity": (lambda z: z, np.ones_like),
 }

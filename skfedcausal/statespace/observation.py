@@ -6,7 +6,7 @@ The log-density of a unit's measurements given its state is
 
 so the pair (z, J) is a sufficient statistic: every filter, smoother and likelihood downstream uses only
 these, and a sensor that is missing at time t changes only z and J at time t. Where only the loadings C are
-known, :func:`sensor_noise` gives the noise R of the sensors.
+known, :func:`sensor_noise` gives the noise R of the sensors; where they are not, :func:`factor_analysis` both.
 """
 
 from dataclasses import dataclass, replace
@@ -238,21 +238,73 @@ def sensor_noise(G, C, floor, max_steps=_MAX_STEPS):
     rest = np.eye(d) - basis @ basis.T
     left_over = np.einsum("ij,jk,ki->i", rest, G, rest) * d / (d - p)
     theta = np.clip(np.log(np.maximum(left_over, np.finfo(float).tiny)), low, high)
-    value, score, fisher = _profile(theta, G, C)
+    found = _least(theta, lambda theta: _profile(theta, G, C), (low, high), max_steps, _TOLERANCE)
+    return NoiseFit(np.exp(found.theta), found.converged, found.n_steps)
+
+
+class FactorFit(NamedTuple):
+    """Loadings, noise variances, and how far S is from what they give: a likelihood ratio per row."""
+
+    C: np.ndarray  # (n_sensors, n_factors), S^-1 orthogonal
+    R: np.ndarray  # (n_sensors,)
+    misfit: float  # 2 (max. log-likelihood of any covariance - that of this one) / n_rows
+
+
+def factor_analysis(S, n_factors, floor):
+    """Maximum likelihood over C and R >= floor of a covariance ``S = C C' + diag(R)`` of Gaussian rows.
+
+    Given R the best C is made of the leading eigenvectors of ``R^-1/2 S R^-1/2``; what the others leave is
+    minimised over log R with an approximate second derivative [1]_.
+
+    .. [1] Joreskog (1967), Some contributions to maximum likelihood factor analysis, Psychometrika 32(4);
+           Clarke (1970), British Journal of Mathematical and Statistical Psychology 23(1).
+    """
+    low, high = np.log(floor), np.log(np.maximum(np.diag(S), floor))
+    theta = np.clip(-np.log(np.diag(np.linalg.pinv(S, hermitian=True))), low, high)
+    found = _least(theta, lambda theta: _left_by_factors(theta, S, n_factors), (low, high), 50, 1e-4)
+    root = np.exp(found.theta / 2)
+    vectors = np.linalg.eigh(S / np.outer(root, root))[1][:, ::-1]
+    return FactorFit(vectors[:, :n_factors] * root[:, None], np.exp(found.theta), float(found.value))
+
+
+def degrees_of_freedom(n_sensors, n_factors):
+    """Of the likelihood ratio between any covariance and a factor model, zero where that fits any."""
+    return max(((n_sensors - n_factors) ** 2 - n_sensors - n_factors) // 2, 0)
+
+
+class _Least(NamedTuple):
+    theta: np.ndarray
+    value: float
+    converged: bool
+    n_steps: int
+
+
+def _least(theta, profile, bounds, max_steps, tolerance):
+    """Minimum over log variances of a function that comes with its score (uphill) and information."""
+    value, score, fisher = profile(theta)
     damping = 1e-3
     for n_steps in range(1, max_steps + 1):
-        step = _scoring_step(theta, score, fisher, damping, low, high)
-        if np.abs(step).max(initial=0.0) < _TOLERANCE:
-            return NoiseFit(np.exp(theta), True, n_steps)
-        trial = _profile(theta + step, G, C)
+        step = _scoring_step(theta, score, fisher, damping, *bounds)
+        if np.abs(step).max(initial=0.0) < tolerance:
+            return _Least(theta, value, True, n_steps)
+        trial = profile(theta + step)
         if trial[0] <= value:
             theta, (value, score, fisher) = theta + step, trial
             damping = max(damping / 10, 1e-12)
         elif damping < _MAX_DAMPING:
             damping *= 10
         else:  # no step of any length lowers the value any more: rounding is in the way
-            return NoiseFit(np.exp(theta), True, n_steps)
-    return NoiseFit(np.exp(theta), False, max_steps)
+            return _Least(theta, value, True, n_steps)
+    return _Least(theta, value, False, max_steps)
+
+
+def _left_by_factors(theta, S, n_factors):
+    """The misfit with the best loadings, its derivative downhill by log R and a positive second one."""
+    root = np.exp(theta / 2)
+    values, vectors = np.linalg.eigh(S / np.outer(root, root))
+    n_rest = len(S) - n_factors
+    rest, left = np.maximum(values[:n_rest], np.finfo(float).tiny), vectors[:, :n_rest]
+    return (rest - np.log(rest) - 1).sum(), left**2 @ (rest - 1), (left @ left.T) ** 2
 
 
 def _profile(theta, G, C):

@@ -1,10 +1,9 @@
 """Which states and inputs belong to which unit; blocks of the plant matrices and their information by pairs.
 
 The matrix of coefficients is ``[A | B]``: the transition matrix of the plant with the input matrix appended,
-shape (n_states, n_regressors). Without inputs it is A. A plant of several lags has ``[A_1 | A_2 | ...]`` in
-the place of A. Steps (shifts of a level at known times) have columns behind those of the inputs. Elements of
-a block (effect m, cause n) are ordered row by row; blocks of unequal size are padded to the size of the
-largest.
+shape (n_states, n_regressors). Without inputs it is A. Steps (shifts of a level at known times) have columns
+behind those of the inputs. Elements of a block (effect m, cause n) are ordered row by row; blocks of unequal
+size are padded to the size of the largest.
 """
 
 from functools import cached_property
@@ -26,16 +25,15 @@ class Partition:
     """Division of the plant's states and inputs into units; itself the family of off-diagonal blocks of A.
 
     `sizes` and `input_sizes` are the numbers of states and of inputs of each unit, in the order of the plant
-    matrices; `n_lags` earlier states act on a state.
+    matrices.
     """
 
-    def __init__(self, sizes, input_sizes=(), n_steps=0, n_lags=1):
+    def __init__(self, sizes, input_sizes=(), n_steps=0):
         self.sizes, self.input_sizes = tuple(sizes), tuple(input_sizes) or (0,) * len(sizes)
-        self.n_steps, self.n_lags = n_steps, n_lags
+        self.n_steps = n_steps
         self.n_units, self.n_states, self.n_inputs = len(sizes), int(sum(sizes)), int(sum(input_sizes))
         self.n_known = self.n_inputs + n_steps  # regressors that are no states
-        self.n_lagged = self.n_states * n_lags  # columns of ``[A_1 | A_2 | ...]``
-        self.n_regressors = self.n_lagged + self.n_known
+        self.n_regressors = self.n_states + self.n_known
         self.n_elements = self.n_states * self.n_regressors  # of ``[A | B]``
         self.slices = _slices(sizes)
         self.input_slices = _slices(self.input_sizes)
@@ -52,13 +50,12 @@ class Partition:
         number = np.empty((self.n_units, self.n_units), dtype=int)
         number[effect, cause] = np.arange(len(effect))
         self.reverse_pairs = number[cause, effect]  # number of the pair (n, m) of each pair (m, n)
-        self.pair_dof = sizes[effect] * sizes[cause] * n_lags
+        self.pair_dof = sizes[effect] * sizes[cause]
         self.n_input_pairs = int(np.count_nonzero(np.asarray(self.input_sizes)[cause]))
         rows, cols = self.padded[effect][:, :, None], self.padded[cause][:, None, :]
-        real, index = (rows < n) & (cols < n), rows * self.n_regressors + cols
-        lags = [np.where(real, index + lag * n, self.n_elements) for lag in range(n_lags)]
-        self.pair_elements = np.stack(lags, axis=1).reshape(len(effect), len(place) ** 2 * n_lags)
-        self.without_inputs = self if self.n_regressors == n else Partition(self.sizes)  # states of one lag
+        index = np.where((rows < n) & (cols < n), rows * self.n_regressors + cols, self.n_elements)
+        self.pair_elements = index.reshape(len(effect), len(place) ** 2)
+        self.without_inputs = self if self.n_regressors == n else Partition(self.sizes)
 
     @cached_property
     def input_pairs(self):
@@ -68,7 +65,7 @@ class Partition:
         effect, cause = pairs.T
         place = np.arange(max(k.max(), 1))
         starts = np.array([inputs.start for inputs in self.input_slices])
-        cols = np.where(place < k[cause][:, None], self.n_lagged + starts[cause][:, None] + place, -1)
+        cols = np.where(place < k[cause][:, None], self.n_states + starts[cause][:, None] + place, -1)
         rows, cols = self.padded[effect][:, :, None], cols[:, None, :]
         real = (rows < self.n_states) & (cols >= 0)
         index = np.where(real, rows * self.n_regressors + cols, self.n_elements)
@@ -80,7 +77,7 @@ class Partition:
         """Pairs (unit, step), step by step, with the unit's elements of that column."""
         step, unit = np.divmod(np.arange(self.n_steps * self.n_units), self.n_units)
         rows = self.padded[unit]
-        index = rows * self.n_regressors + (self.n_lagged + self.n_inputs + step)[:, None]
+        index = rows * self.n_regressors + (self.n_states + self.n_inputs + step)[:, None]
         index = np.where(rows < self.n_states, index, self.n_elements)
         return PairFamily(np.column_stack([unit, step]), index, np.asarray(self.sizes)[unit], self.n_elements)
 
@@ -132,7 +129,7 @@ def coefficient_pair_information(info, partition, family):
     `family` is the partition, its `input_pairs` or its `step_pairs`. Padded elements get a unit on the
     diagonal, so that they change no solve and no statistic.
     """
-    if family is not partition or partition.n_lags > 1:
+    if family is not partition:
         return _elementwise_information(info, partition, family)
     n = partition.n_states
     U, V = (diagonal_blocks(x, partition) for x in (info.U, info.V[..., :n, :n]))
@@ -141,15 +138,12 @@ def coefficient_pair_information(info, partition, family):
 
 
 def _elementwise_information(info, partition, family):
-    """Information of blocks given by their elements."""
+    """Information of blocks of known regressors, whose rows of W are zero, given by their elements."""
     padded = family.pair_elements == family.n_elements
     rows, cols = np.divmod(np.where(padded, 0, family.pair_elements), partition.n_regressors)
     matrices = np.empty((*padded.shape, padded.shape[1]))
     for x, (i, j) in enumerate(zip(rows, cols, strict=True)):
         products = info.V[:, j[:, None], j] * info.U[:, i, i[:, None]]
-        if family is partition:  # inputs are known: their rows of W are zero
-            W = info.W[:, j[:, None], i]
-            products += W * np.swapaxes(W, 1, 2)
         matrices[x] = products.real.mean(axis=0)
     matrices[padded[:, :, None] | padded[:, None, :]] = 0.0
     pair, element = np.nonzero(padded)

@@ -13,6 +13,7 @@ error to the next step. A level of the states in each episode is estimated by ma
 intercept is asked for.
 """
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -40,11 +41,12 @@ _SETTLED = 1e-14
 class Smoothed:
     """Log-likelihood, its derivatives, levels of the episodes, and states if they are kept.
 
-    `covariances` are those of chosen blocks of the states, (n_samples, p, p) each.
+    `covariances` are those of chosen blocks of the states, (n_samples, p, p) each; `n_steps` is the number of
+    rows whose covariances had to be computed.
     """
 
     def __init__(self, n_samples, n, inputs, keep):
-        self.value, self.levels = 0.0, []
+        self.value, self.levels, self.n_steps = 0.0, [], n_samples
         self.grad_A, self.grad_Q, self.grad_P0 = np.zeros((3, n, n))
         self.grad_B = np.zeros((n, 0 if inputs is None else inputs.shape[1]))
         self.keeps, self._blocks = keep is not None, tuple(keep or ())
@@ -89,20 +91,26 @@ def smooth_constant(A, Q, P0, z, J, *, starts=(0,), exogenous=None, inputs=None,
     longest = max(stop - start for start, stop in episodes(starts, len(z)))
     schedule = covariance_schedule(A, Q, J, P0, max_steps=longest)
     found = Smoothed(len(z), len(A), inputs, keep)
+    levels, steps = None, _transient_steps(schedule, longest)
+    found.n_steps = len(steps)
+    if intercept:
+        levels = _Levels(schedule, longest)
+        found.n_steps += len(levels.response)
     for start, stop in episodes(starts, len(z)):
         rows = slice(start, stop)
         known = None if exogenous is None else exogenous[rows]
         filtered = filtered_states(schedule, (z[rows], None), exogenous=known)
         predicted = predicted_states(A, filtered, exogenous=known)
         level = np.zeros(len(A))
-        if intercept:
-            response = _level_response(schedule, stop - start)
-            level = _level(schedule, z[rows] - predicted @ J, response)
+        if levels is not None:
+            response = levels.response[: stop - start]
+            level = levels.of(z[rows] - predicted @ J, is_only=len(starts) == 1)
             settled = np.minimum(np.arange(stop - start), len(response) - 1)
             predicted += (response @ level)[settled]
         total = predicted + level
         found.value += float(log_likelihood_terms(schedule, z[rows], 0.0, total).sum())
-        back = _backward(schedule, z[rows] - total @ J)
+        found.n_steps += min(schedule.n_transient, stop - start)
+        back = _backward(schedule, z[rows] - total @ J, steps)
         smoothed = predicted + back.pushed
         own_inputs = None if inputs is None else inputs[rows][:-1]
         found.add(back.scores[1:], smoothed[:-1], back.N_carried, back.N_sum, own_inputs)
@@ -130,6 +138,34 @@ def _level_response(schedule, n_samples):
     return np.array(response)
 
 
+class _Levels:
+    """Levels of episodes: what the rows of one say is the same in all of them, as far as they go."""
+
+    def __init__(self, schedule, longest):
+        self._schedule, self.response = schedule, _level_response(schedule, longest)
+
+    @cached_property
+    def _of_rows(self):
+        """Weights of every row's innovation, (k, n, n), and sums of the normal matrices up to each row."""
+        J, k = self._schedule.J, len(self.response)
+        JPf = J @ np.array([self._schedule.at(t)[1] for t in range(k)])
+        H = self.response + np.eye(len(J))
+        weights = np.swapaxes(H, 1, 2) @ (np.eye(len(J)) - JPf)
+        return weights, np.cumsum(weights @ J @ H, axis=0)
+
+    def of(self, residual, is_only):
+        """Maximum-likelihood level from the information innovations of an episode without one."""
+        if is_only:  # nothing to share
+            return _level(self._schedule, residual, self.response)
+        weights, sums = self._of_rows
+        k, n_samples = min(len(weights), len(residual)), len(residual)
+        normal, right = sums[k - 1], np.einsum("tij,tj->i", weights[:k], residual[:k])
+        if k < n_samples:  # from where all rows are alike
+            normal = normal + (n_samples - k) * (sums[k - 1] - sums[k - 2] if k > 1 else sums[0])
+            right = right + weights[-1] @ residual[k:].sum(axis=0)
+        return _solved(normal, right)
+
+
 def _level(schedule, residual, response):
     """Maximum-likelihood level from the information innovations of the record without one."""
     J, (n_samples, n) = schedule.J, residual.shape
@@ -143,6 +179,13 @@ def _level(schedule, residual, response):
         H = response[min(t, settled - 1)] + np.eye(n)
         normal += count * (H.T @ (J - J @ Pf @ J) @ H)
         right += H.T @ (rest - J @ (Pf @ rest))
+    return _solved(normal, right)
+
+
+def _solved(normal, right):
+    """Least-squares solution of normal equations; NaN, as the likelihood is then, where they overflowed."""
+    if not np.isfinite(normal).all():
+        return np.full(len(right), np.nan)
     return np.linalg.lstsq(normal, right, rcond=1e-12)[0]
 
 
@@ -157,7 +200,16 @@ class _Back(NamedTuple):
     N_carried: np.ndarray  # the same of ``N A Pf``
 
 
-def _backward(schedule, residual):
+def _transient_steps(schedule, longest):
+    """What a step back through each row needs before covariances settle: P, Pf, A Pf, A - A Pf J, J - J Pf J."""
+    A, J, steps = schedule.A, schedule.J, []
+    for t in range(min(schedule.n_transient, longest)):
+        P, Pf = schedule.at(t)
+        steps.append((P, Pf, A @ Pf, A - A @ Pf @ J, J - J @ Pf @ J))
+    return steps
+
+
+def _backward(schedule, residual, steps):
     """Scores by a recurrence from the end of an episode to where covariances had settled, then row by row."""
     A, J = schedule.A, schedule.J
     n_samples, n = residual.shape
@@ -183,13 +235,12 @@ def _backward(schedule, residual):
             break
     N_carried = N_sum @ (A @ Pf)
     for t in range(first - 1, -1, -1):
-        P, Pf = schedule.at(t)
+        P, Pf, APf, L, gain = steps[t]
         if t < n_samples - 1:
             N_sum = N_sum + N
-            N_carried = N_carried + N @ (A @ Pf)
-        L = A - A @ Pf @ J
+            N_carried = N_carried + N @ APf
         r = residual[t] - J @ (Pf @ residual[t]) + L.T @ r
-        N = J - J @ Pf @ J + L.T @ N @ L
+        N = gain + L.T @ N @ L
         scores[t], pushed[t] = r, P @ r
         before.append((N + N.T) / 2)
     return _Back(scores, pushed, before, N, N_sum, N_carried)
@@ -201,6 +252,9 @@ def _spread(schedule, before, n_samples):
     tail = len(before) - first  # distinct N of the settled rows, from the end
     covariances = np.empty((n_samples, *before[0].shape))
     for t in range(n_samples):
+        if first < t <= n_samples - tail:  # N and P are those of the row before
+            covariances[t] = covariances[t - 1]
+            continue
         N = before[tail + first - 1 - t] if t < first else before[min(n_samples - 1 - t, tail - 1)]
         P, _ = schedule.at(t)
         covariances[t] = P - P @ N @ P

@@ -4,9 +4,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .deadline import check_time
 from .fisher import Evaluation, SpectralInformation
 from .inputs import DrivenSpectrum
-from .matrices import companion, hermitian
+from .matrices import hermitian
 from .partition import diagonal_blocks
 from .riccati import adjoint_lyapunov
 from .smoother import smooth
@@ -26,16 +27,15 @@ class TimeDomainLikelihood:
 
     Every episode starts from the stationary distribution; a constant level of the states in each episode
     is profiled out. Inputs may depend on measurements up to their own time step: each factor of the
-    likelihood is a density given the past, inputs included. A plant of several lags, ``[A_1 | A_2 | ...]``,
-    is one of the states of all lags side by side, of which sensors see the first; without inputs then.
+    likelihood is a density given the past, inputs included.
     """
 
-    def __init__(
-        self, z, matrices, regimes, starts, n_frequencies, *, is_constant=False, inputs=None, levels=True, n_lags=1
-    ):
-        self.n_samples, self.n_lags, self._n = len(z), n_lags, z.shape[1]
+    budget = None  # of the search that evaluates it
+
+    def __init__(self, z, matrices, regimes, starts, n_frequencies, *, is_constant=False, inputs=None, levels=True):
+        self.n_samples = len(z)
         self._z, self._matrices, self._regimes = z, matrices, regimes
-        self._n_frequencies = n_frequencies
+        self._n_frequencies, self._n_steps = n_frequencies, len(z)
         self._inputs = KnownInputs() if inputs is None else inputs
         self._settings = {
             "J": regimes[0][1] if is_constant else None,
@@ -44,45 +44,36 @@ class TimeDomainLikelihood:
             "spread": self._inputs.spread,
             "intercept": levels,
         }
-        if n_lags > 1:
-            unseen = (0, self._n * (n_lags - 1))
-            self._z = np.pad(z, [(0, 0), unseen])
 
-            def padded(rows):
-                return np.pad(matrices(rows), [(0, 0), unseen, unseen])
-
-            self._matrices = padded
-            self._settings["J"] = np.pad(regimes[0][1], [unseen, unseen]) if is_constant else None
+    @property
+    def work(self):
+        """Operations of the last evaluation, about: of rows one after the other it is calls that count."""
+        n = self._z.shape[1]
+        return self._n_steps * (1e5 + 12 * n**3) + self.n_samples * 300 * n
 
     def evaluate(self, A, Q):
         """Value and gradients per time step at (A, Q), A with the columns of B appended."""
-        A, Q = self._companion(A, Q)
+        check_time()
         P0, found = smooth(A, Q, self._z, self._matrices, **self._settings)
+        self._n_steps = found.n_steps
         own = A[:, : len(Q)]
         through_start = adjoint_lyapunov(own, found.grad_P0)
         grad_A = np.hstack([found.grad_A + 2 * through_start @ own @ P0, found.grad_B])
         grad_Q = found.grad_Q + through_start
-        T, n = self.n_samples, self._n
-        return Evaluation(found.value / T, (grad_A / T)[:n], ((grad_Q + grad_Q.T) / (2 * T))[:n, :n])
+        T = self.n_samples
+        return Evaluation(found.value / T, grad_A / T, (grad_Q + grad_Q.T) / (2 * T))
 
     def smoothed(self, A, Q, blocks):
         """States given the whole record and covariances of chosen blocks of them."""
-        A, Q = self._companion(A, Q)
         _, found = smooth(A, Q, self._z, self._matrices, keep=blocks, **self._settings)
-        return found.states[:, : self._n], found.covariances
-
-    def _companion(self, A, Q):
-        """The plant of the states of all lags."""
-        if self.n_lags == 1:
-            return A, Q
-        return companion(A, self.n_lags), np.pad(Q, (0, self._n * (self.n_lags - 1)))
+        return found.states, found.covariances
 
     def information(self, A, Q):
         """Expected information, each regime taken as if it lasted for ever."""
         return SpectralInformation(*self._factors(A, Q))
 
     def unit_information(self, A, Q, partition):
-        """The diagonal blocks of :meth:`information`, of the first lag: (n_units, n_frequencies, p, p)."""
+        """The diagonal blocks of :meth:`information`, (n_units, n_frequencies, p, p)."""
         n = len(Q)
         U, H, S = self._factors(A, Q)
         S = None if S is None else diagonal_blocks(S[..., :n, :n], partition)
@@ -92,11 +83,10 @@ class TimeDomainLikelihood:
     def _factors(self, A, Q):
         """U, H and S of the information, regimes one after the other."""
         n = len(Q)
-        A, B = A[:, : n * self.n_lags], A[:, n * self.n_lags :]
-        frequencies = midpoints(frequencies_of_states(companion(A, self.n_lags), self._n_frequencies))
+        A, B = A[:, :n], A[:, n:]
+        frequencies = midpoints(frequencies_of_states(A, self._n_frequencies))
         rotation = np.exp(1j * frequencies)[:, None, None]
-        Z, delays = transfer(A, rotation, self.n_lags)
-        inverse = np.linalg.inv(Z)
+        inverse = np.linalg.inv(transfer(A, rotation))
         H = inverse @ Q
         states = H @ hermitian(inverse)
         driven = DrivenSpectrum(self._inputs.moments, n, frequencies).at(A, B) if B.shape[1] else None
@@ -107,5 +97,4 @@ class TimeDomainLikelihood:
             U.append(weight * hermitian(inverse) @ middle @ inverse)
             if driven is not None:
                 spectra.append(weight * driven)  # its products with U have the weight once more
-        H = np.concatenate([H, *(delay * H for delay in delays)], axis=-2)
         return np.concatenate(U), np.concatenate([H] * len(U)), np.concatenate(spectra) if spectra else None

@@ -22,9 +22,10 @@ References
 
 import numpy as np
 
+from .deadline import check_time
 from .fisher import Evaluation, SpectralInformation
 from .inputs import DrivenSpectrum
-from .matrices import companion, hermitian
+from .matrices import hermitian
 from .partition import diagonal_blocks
 
 _PIECE = 2**18  # complex numbers in the matrices of the frequencies that are taken together
@@ -50,28 +51,23 @@ def frequencies_of_states(A, least, most=400, aliased=0.01):
     return most
 
 
-def transfer(A, rotation, n_lags=1):
-    """``Z = exp(i w) I - A_1 - exp(-i w) A_2 - ...`` at some frequencies, and ``exp(-i w l)`` of later lags."""
+def transfer(A, rotation):
+    """``Z = exp(i w) I - A`` at some frequencies."""
     n = A.shape[-2]
-    delays = [rotation ** (-lag) for lag in range(1, n_lags)]
-    acts = A[..., None, :, :n]
-    for lag, delay in enumerate(delays, 1):
-        acts = acts + delay * A[..., None, :, lag * n : (lag + 1) * n]
-    return rotation * np.eye(n) - acts, delays
+    return rotation * np.eye(n) - A[..., None, :, :n]
 
 
 class WhittleLikelihood:
     """Whittle likelihood as a function of (A, Q), given lag covariances of the scores.
 
     `moments` are those of the centred scores' transitions, with inputs beside them if there are any; `N`
-    (..., n, n) is the covariance of the scores around the states. For a plant of several lags they are those
-    of ``[s[t]; s[t-1]; ...; s[t-n_lags+1]]``, A is ``[A_1 | A_2 | ...]``, without inputs, and ``Z = exp(i w)
-    I - A E`` with ``E = [I; exp(-i w) I; ...]``.
+    (..., n, n) is the covariance of the scores around the states.
     """
 
-    def __init__(self, moments, N, n_lags=1):
-        self.N, self.n_lags = N, n_lags
-        self.n_samples = moments.n_transitions
+    budget = None  # of the search that evaluates it
+
+    def __init__(self, moments, N):
+        self.N, self.n_samples = N, moments.n_transitions
         n = N.shape[-1]
         self.n_covariances = len(moments.late) - 1
         self._n_frequencies = max(self.n_covariances, 1)
@@ -80,8 +76,13 @@ class WhittleLikelihood:
         late, cross, early = moments.spectra(frequencies)
         self._late, self._cross, self._early = late[..., :n, :n], cross[..., :n, :], early
         self._back = np.ascontiguousarray(hermitian(self._cross))
-        self._inputs = moments.early if early.shape[-1] > n * n_lags else None
+        self._inputs = moments.early if early.shape[-1] > n else None
         self._driven = {}  # by number of frequencies
+
+    @property
+    def work(self):
+        """Operations of an evaluation, about, and what its calls cost."""
+        return 2e5 + 6 * self._n_frequencies * self.N.shape[-1] ** 3
 
     def evaluate(self, A, Q):
         """Value and gradients at (A, Q), A with the columns of B appended where there are inputs."""
@@ -89,6 +90,7 @@ class WhittleLikelihood:
         value = grad_A = grad_E = np.zeros(())
         at_once = max(_PIECE // n**2, 1) if self.N.ndim == 2 else self._n_frequencies
         for first in range(0, self._n_frequencies, at_once):
+            check_time()
             of_piece = self._sums(A, Q, slice(first, first + at_once))
             value, grad_A, grad_E = value + of_piece[0], grad_A + of_piece[1], grad_E + of_piece[2]
         grad_Q = 0.5 * (grad_E / self._n_frequencies)
@@ -99,7 +101,7 @@ class WhittleLikelihood:
         """Sums over a slice of frequencies of log-determinant and trace, their gradient in A, and of E."""
         n = Q.shape[-1]
         late, cross, back, early = (x[..., chosen, :, :] for x in (self._late, self._cross, self._back, self._early))
-        Z, delays = transfer(A, self._rotation[chosen], self.n_lags)
+        Z = transfer(A, self._rotation[chosen])
         ZN = Z @ self.N[..., None, :, :]
         Phi = Q[..., None, :, :] + ZN @ hermitian(Z)
         logdet = np.linalg.slogdet(Phi)[1]
@@ -111,17 +113,14 @@ class WhittleLikelihood:
         trace = np.trace(XM, axis1=-2, axis2=-1).real
         E = XM @ X - X
         grad_A = (X @ early).real.sum(axis=-3)
-        through_Z = E @ ZN
-        grad_A[..., :n] -= through_Z.real.sum(axis=-3)
-        for lag, delay in enumerate(delays, 1):
-            grad_A[..., lag * n : (lag + 1) * n] -= (delay * np.conj(through_Z)).real.sum(axis=-3)
+        grad_A[..., :n] -= (E @ ZN).real.sum(axis=-3)
         return (logdet + trace).sum(axis=-1), grad_A, E.real.sum(axis=-3)
 
-    def information(self, A, Q):
-        """Expected information at (A, Q), a :class:`SpectralInformation`."""
-        rotation, S = self._of_states(A, Q.shape[-1])
-        U, H, delays = self._inverse_and_filter(A, Q, self.N, rotation)
-        return SpectralInformation(U, np.concatenate([H, *(delay * H for delay in delays)], axis=-2), S)
+    def information(self, A, Q, n_later=0):
+        """Expected information at (A, Q), a :class:`SpectralInformation`, fine enough for more lags."""
+        rotation, S = self._of_states(A, Q.shape[-1], n_later)
+        U, H = self._inverse_and_filter(A, Q, self.N, rotation)
+        return SpectralInformation(U, H, S)
 
     def unit_information(self, A, Q, partition):
         """The diagonal blocks of :meth:`information` at a plant whose units are not coupled."""
@@ -131,17 +130,15 @@ class WhittleLikelihood:
         for size, units in partition.groups.items():
             rows = partition.padded[units, :size]
             own = rows[:, :, None], rows[:, None, :]
-            lags = [A[own[0], own[1] + lag * n] for lag in range(self.n_lags)]
-            U[units, :, :size, :size], H[units, :, :size, :size], _ = self._inverse_and_filter(
-                np.concatenate(lags, axis=-1), Q[own], self.N[own], rotation
+            U[units, :, :size, :size], H[units, :, :size, :size] = self._inverse_and_filter(
+                A[own], Q[own], self.N[own], rotation
             )
         return SpectralInformation(U, H, None if S is None else diagonal_blocks(S[..., :n, :n], partition))
 
-    def _of_states(self, A, n):
+    def _of_states(self, A, n, n_later=0):
         """``exp(i w)`` at as many frequencies as the states need, and what inputs make of the regressors."""
-        A, B = A[..., : n * self.n_lags], A[..., n * self.n_lags :]
-        states = A if self.n_lags == 1 else companion(A, self.n_lags)
-        frequencies = midpoints(frequencies_of_states(states, self._n_frequencies))
+        A, B = A[..., :n], A[..., n:]
+        frequencies = midpoints(frequencies_of_states(A, self._n_frequencies) + n_later)
         rotation = np.exp(1j * frequencies)[:, None, None]
         if self._inputs is None:
             return rotation, None
@@ -150,10 +147,10 @@ class WhittleLikelihood:
         return rotation, self._driven[len(frequencies)].at(A, B)
 
     def _inverse_and_filter(self, A, Q, N, rotation):
-        """``Phi^-1`` and ``Z^-1 Q``, shape (..., n_frequencies, n, n), and the delays of later lags."""
-        (Z, delays), Q = transfer(A, rotation, self.n_lags), Q[..., None, :, :]
+        """``Phi^-1`` and ``Z^-1 Q``, shape (..., n_frequencies, n, n)."""
+        Z, Q = transfer(A, rotation), Q[..., None, :, :]
         Phi = Q + Z @ N[..., None, :, :] @ hermitian(Z)
-        return np.linalg.inv(Phi), np.linalg.solve(Z, np.broadcast_to(Q, Z.shape)), delays
+        return np.linalg.inv(Phi), np.linalg.solve(Z, np.broadcast_to(Q, Z.shape))
 
 
 def _real_times(A, x):

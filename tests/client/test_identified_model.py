@@ -6,6 +6,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 from scipy.linalg import subspace_angles
+from statsmodels.tsa.api import VAR
 
 from skfedcausal import KalmanClient
 from skfedcausal.client.identification import METHODS
@@ -307,10 +308,10 @@ def test_a_unit_in_which_nothing_moves_is_refused():
 # --- what is refused --------------------------------------------------------------------------------
 
 
-def test_more_states_than_columns_are_refused():
+def test_more_states_than_lags_of_the_columns_are_refused():
     Y, _ = make_unit(0, 100, n_sensors=3)
-    with pytest.raises(ValueError, match=r"n_states=4 for the unit, which has 3 columns.*Use at most 3"):
-        fit(Y, n_states=4)
+    with pytest.raises(ValueError, match=r"n_states=16 for the unit, which has 3 columns.*Use at most 15"):
+        fit(Y, n_states=16)
 
 
 @pytest.mark.parametrize(("n_samples", "n_states"), [(4, 2), (4, "auto"), (6, 4), (2, 1)])
@@ -342,3 +343,16 @@ def test_products_that_are_no_covariance_still_give_a_model():
     Y[rng.random(Y.shape) < 0.1] = np.nan
     client = KalmanClient(n_states=3).fit(Y)  # failed on these numbers
     assert np.isfinite(client.message(Y).z).all()
+
+
+# --- the dynamics -----------------------------------------------------------------------------------
+
+
+def test_the_autoregression_of_states_is_that_of_statsmodels():
+    """From lag covariances, so that only the ends of the record differ: a product of two deviations a row."""
+    rng = np.random.default_rng(0)
+    A, Y = np.array([[0.7, 0.2], [-0.3, 0.5]]), np.zeros((2000, 2))
+    for t in range(1, 2000):
+        Y[t] = A @ Y[t - 1] + rng.standard_normal(2)
+    client = KalmanClient(C=np.eye(2), R=1e-9 * np.eye(2)).fit(Y)
+    assert_allclose(client.transition_, VAR(Y).fit(1, trend="c").coefs[0], rtol=0, atol=3**2 / 2000)

@@ -23,11 +23,13 @@ from skfedcausal.federation import (
     FileSite,
     FileTransport,
     InProcessTransport,
+    LedgerError,
     Packet,
 )
 from skfedcausal.federation.chain import Chain, read_ledger
 from skfedcausal.federation.framed import FramedTransport
-from skfedcausal.message import PrivacyPromise
+from skfedcausal.federation.repair import repair_ledger
+from skfedcausal.message import FitRequest, PrivacyPromise
 from skfedcausal.message.packet import PacketError
 from skfedcausal.privacy import PrivacyBudgetError, SiteAccount, epsilon_from_mu, mu_from_epsilon
 from skfedcausal.sites.settings import SettingsError
@@ -66,6 +68,7 @@ def write(folder, name, more="", client="n_states = 2", **privacy):
     (folder / f"{name}.toml").write_text(
         f'[site]\nname = "{name}"\ndata = "{name}.npy"\nkey = "{name}.key"\nfolder = "exchange"\n{more}\n'
         f"[client]\n{client}\n[privacy]\n{table}\n"
+        '[policy]\noperations = ["refine", "train"]\nrounds = 100\n'
     )
 
 
@@ -408,3 +411,34 @@ def test_a_site_with_a_bad_promise_is_lost_by_name(plant):
     workers = {name: kinds[name](name, X[name], None, (0,), (), KalmanClient()) for name in UNITS}
     with pytest.raises(ClientError, match="kiln"):
         FederatedGrangerEstimator().fit_sites(InProcessTransport(workers))
+
+
+def test_an_account_that_was_cut_back_is_noticed_before_noise_is_drawn(plant):
+    """The ledger of the site holds the last line of the account; an older copy of it lacks that line."""
+    path = plant / "home-mill" / "privacy" / "account.jsonl"
+    open_gate(plant, "mill").volunteer("march", FitRequest().to_packet(1))
+    whole = path.read_bytes()
+    path.write_bytes(whole.splitlines(keepends=True)[0])
+    with pytest.raises(LedgerError, match=r"account.jsonl: the ledger beside it names a line that is not there"):
+        open_gate(plant, "mill")
+    path.unlink()
+    with pytest.raises(LedgerError, match="not there"):
+        open_gate(plant, "mill")
+    path.write_bytes(whole)
+    assert open_gate(plant, "mill").ledger.entries()[-1]["account"] == account(plant)._chain.head
+
+
+def test_a_ledger_that_was_cut_back_is_noticed_by_the_account(plant):
+    """A charge holds the last line of the ledger; an older ledger, or none, lacks that line."""
+    open_gate(plant, "mill").volunteer("march", FitRequest().to_packet(1))
+    account(plant).forget()
+    open_gate(plant, "mill")  # another charge, after the first packet
+    path = plant / "home-mill" / "ledger.jsonl"
+    whole = path.read_bytes()
+    assert [entry.get("ledger") for entry in account(plant)._chain.entries()][2] == read_ledger(path)[-1]["hash"]
+    path.unlink()
+    with pytest.raises(LedgerError, match=r"ledger.jsonl: the account of privacy names a line that is not there"):
+        open_gate(plant, "mill")
+    path.write_bytes(whole.replace(b'"round": 1', b'"round": 2'))
+    repair_ledger(path)  # says which lines were lost
+    open_gate(plant, "mill")

@@ -10,12 +10,20 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector
+from skfedcausal import (
+    FederatedCounterfactualEstimator,
+    FederatedGrangerEstimator,
+    FederatedRCADetector,
+    LikelihoodServer,
+)
 from skfedcausal.__main__ import main
 from skfedcausal.client import site_record
-from skfedcausal.client.site_record import SiteRecord
+from skfedcausal.client.site_record import SettingsError, SiteRecord
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation import FileSite
+from skfedcausal.federation import FileSite, InProcessTransport
+from skfedcausal.federation.locks import only_one
+from skfedcausal.federation.transport import Site
+from skfedcausal.sites.settings import csv_bytes
 from skfedcausal.sites.site import read_site_settings
 
 UNITS = ("mill", "kiln")
@@ -149,6 +157,165 @@ def test_settings_that_cannot_be_used_are_explained(plant, more, reason, capsys)
     assert reason in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        ('[policy]\noperation = ["refine"]\n', "unknown keys 'operation'"),
+        ('[policy]\noperations = ["refnie"]\n', "operations=['refnie'] of the policy are not known"),
+        ("[policy]\nrounds = 0\n", "rounds=0 of the policy"),
+        ('[policy]\nrounds = "all"\n', "`rounds` is 'all'"),
+        ("max_bytes = -1\n", "max_bytes = -1"),
+        ("timeout = nan\n", "timeout = nan"),
+        ("wait = -3\n", "wait = -3"),
+    ],
+)
+def test_a_policy_and_numbers_that_cannot_be_meant_are_explained(plant, more, reason, capsys):
+    site(plant, "mill", more)
+    assert main(["plan", str(plant / "mill.toml")]) == 1
+    assert reason in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("timeout = 60", "timeout = -1", "timeout = -1"),
+        ("timeout = 60", "timeout = nan", "timeout = nan"),
+        ("['mill', 'kiln']", "[1, 2]", "units = [1, 2]"),
+        ("['mill', 'kiln']", '["mill", "mill"]', "each once"),
+        ("['mill', 'kiln']", "[]", "units = []"),
+        ("['mill', 'kiln']", '["mill", "Mill"]', "differ in case only"),
+        ("timeout = 60", "max_frame = 0", "max_frame = 0"),
+        ('"march"', '"con"', "'con' cannot name"),
+        ('"march"', f'"{300 * "m"}"', "A name of 300 bytes"),
+    ],
+)
+def test_units_and_times_that_cannot_be_meant_are_explained(plant, old, new, reason, capsys):
+    path = plant / "server.toml"
+    path.write_text(path.read_text().replace(old, new))
+    assert main(["plan", str(path)]) == 1
+    assert reason in capsys.readouterr().err
+
+
+# --- the policy -----------------------------------------------------------------------------------
+
+
+def test_plan_shows_the_policy_and_the_worst_case(plant, capsys):
+    assert main(["plan", str(plant / "mill.toml"), "--json"]) == 0
+    plan = told(capsys)
+    assert plan["policy"] == "operations fit; 1 rounds; the first run"
+    assert (plan["worst_case"]["rank"], plan["worst_case"]["n_sensors"], plan["worst_case"]["exact"]) == (2, 8, False)
+    site(plant, "mill", 'run = "march"\n[policy]\noperations = ["refine"]\nrounds = 4\ntotal_bytes = 99999\n')
+    assert main(["plan", str(plant / "mill.toml")]) == 0
+    text = capsys.readouterr().out
+    assert "operations refine; 4 rounds; runs march; total_bytes 99999" in text
+    assert "8 of 8 projections of every row: EXACT." in text
+    assert "Never" not in text
+    site(plant, "mill", 'one_way = true\nrun = "march"\n[policy]\noperations = ["refine"]\nrounds = 4\n')
+    assert main(["plan", str(plant / "mill.toml"), "--json"]) == 0
+    assert told(capsys)["worst_case"]["rank"] == 2  # nobody asks
+
+
+def test_a_question_beyond_the_policy_fails_with_what_would_allow_it(plant, capsys):
+    sites = [read_site_settings(plant / f"{name}.toml") for name in UNITS]
+    gates = [settings.gate(key=settings.read_key()) for settings in sites]
+    threads = [threading.Thread(target=FileSite(gate, plant / "exchange").serve, daemon=True) for gate in gates]
+    for thread in threads:
+        thread.start()
+    server(plant, "[learner]\nn_rounds = 2\n")
+    assert main(["serve", str(plant / "server.toml")]) == 1
+    error = capsys.readouterr().err
+    for name in UNITS:
+        assert f"Client '{name}' gave no answer: refused by its policy, 'refine'" in error
+    assert '`operations` of its [policy] does not name it; the site would allow it with "refine" there' in error
+    server(plant)
+    (plant / "server.toml").write_text((plant / "server.toml").read_text().replace('"march"', '"april"'))
+    assert main(["serve", str(plant / "server.toml")]) == 1
+    assert "`runs` of its [policy] does not name this run" in capsys.readouterr().err
+    for gate in gates:
+        gate.closed = True
+
+
+# --- one process, private files, repair -----------------------------------------------------------
+
+
+def test_a_second_process_of_a_site_leaves_and_the_first_goes_on(plant, capsys):
+    with only_one(plant / "home-mill" / "lock", "the site"):
+        assert main(["run", str(plant / "mill.toml"), "--timeout", "1"]) == 1
+    assert "Another process is running site 'mill'" in capsys.readouterr().err
+    assert main(["run", str(plant / "mill.toml"), "--timeout", "0.1"]) == 1
+    assert "No question came" in capsys.readouterr().err
+
+
+def test_what_a_site_and_its_server_keep_is_private(plant):
+    for name in UNITS:
+        site(plant, name, 'one_way = true\nrun = "march"\n')
+        (plant / f"home-{name}").mkdir(mode=0o755)
+        (plant / f"home-{name}" / "old.txt").write_text("of an earlier version")
+        assert main(["run", str(plant / f"{name}.toml"), "--json"]) == 0
+    server(plant, "one_way = true\n")
+    assert main(["serve", str(plant / "server.toml"), "--json"]) == 0
+    for folder in (plant / "home-mill", plant / "home-kiln", plant / "results" / "journal"):
+        for path in (folder, *folder.rglob("*")):
+            assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_a_broken_ledger_is_repaired_and_the_site_goes_on(plant, capsys):
+    site(plant, "mill", 'one_way = true\nrun = "march"\n')
+    assert main(["repair", str(plant / "mill.toml")]) == 1
+    assert "There is no ledger" in capsys.readouterr().err
+    assert main(["run", str(plant / "mill.toml")]) == 0
+    path = plant / "home-mill" / "ledger.jsonl"
+    path.write_text(path.read_text().replace('"round": 1', '"round": 2'))
+    assert main(["run", str(plant / "mill.toml")]) == 1
+    assert "repair" in capsys.readouterr().err
+    assert main(["repair", str(plant / "mill.toml")]) == 0
+    text = capsys.readouterr().out
+    assert "0 lines are intact" in text
+    assert "1 lines (line 1: was changed after it was written)" in text
+    assert main(["run", str(plant / "mill.toml")]) == 0
+    assert main(["verify", str(plant / "mill.toml")]) == 0
+
+
+def test_an_export_that_was_put_right_comes_back_by_the_same_commands(plant, capsys):
+    """One row less in one of two exports: nobody can say who is right. Then the row is there, and the run ends."""
+    whole = (plant / "kiln.csv").read_text()
+    (plant / "kiln.csv").write_text(whole[: whole.rstrip().rfind("\n") + 1])
+    server(plant, "quorum = 1\n")
+    assert run_with_sites(plant) == 1
+    error = capsys.readouterr().err
+    assert "'kiln' sent 299 rows" in error
+    assert "'mill' sent 300 rows" in error
+    (plant / "kiln.csv").write_text(whole)
+    assert run_with_sites(plant) == 0
+    there = np.load(plant / "results" / "march" / "plant.npz")["transition"]
+    assert_array_equal(there, FederatedGrangerEstimator().fit(X).transition_)
+    assert main(["verify", str(plant / "kiln.toml")]) == 0
+    capsys.readouterr()
+    assert main(["plan", str(plant / "kiln.toml"), "--json"]) == 0
+    assert told(capsys)["worst_case"]["rank"] == 4  # two forms of the record were asked about
+
+
+def run_with_sites(plant):
+    """Exit code of a server while the sites run."""
+    stop, threads = [], []
+    for name in UNITS:
+        settings = read_site_settings(plant / f"{name}.toml")
+        serve = FileSite(settings.gate(key=settings.read_key()), settings.folder).serve
+        threads.append(threading.Thread(target=serve, kwargs={"stop": lambda: stop}, daemon=True))
+        threads[-1].start()
+    code = main(["serve", str(plant / "server.toml"), "--json"])
+    stop.append(True)
+    for thread in threads:
+        thread.join(10)
+    return code
+
+
+def test_no_table_holds_a_formula(tmp_path):
+    table = pd.DataFrame({"cause": ["=HYPERLINK(1)", "mill"], "strength": [-1.5, 2.0], "-unit": ["@SUM", "+1"]})
+    text = csv_bytes(table, index=False).decode()
+    assert text.splitlines() == ["cause,strength,'-unit", "'=HYPERLINK(1),-1.5,'@SUM", "mill,2.0,'+1"]
+
+
 def test_a_time_column_that_was_not_named_is_explained(plant, capsys):
     site(plant, "mill")
     text = (plant / "mill.toml").read_text().replace('time = "time"\n', "")
@@ -247,3 +414,68 @@ def test_a_long_table_is_read_some_rows_at_a_time(plant, monkeypatch):
     assert_array_equal(record.inputs, frame[["valve"]])
     assert isinstance(record.outputs, np.memmap)
     assert not record.outputs.flags.writeable
+
+
+def _with_inputs(plant, name="mill"):
+    frame = pd.read_csv(plant / f"{name}.csv")
+    rng = np.random.default_rng(0)
+    frame["valve"], frame["load"], frame["stuck"] = rng.standard_normal(300), rng.random(300), 1.0
+    frame.to_csv(plant / f"{name}.csv", index=False)
+    return frame
+
+
+def test_a_site_sends_columns_of_its_inputs_and_those_of_the_next_row(plant):
+    frame = _with_inputs(plant)
+    more = 'inputs = ["valve", "stuck", "load"]\nlengths = [100, 200]\n'
+    site(plant, "mill", more + 'basis = {valve = "spline"}\nsampled = {load = "before"}\n')
+    settings = read_site_settings(plant / "mill.toml")
+    record = settings.record()
+    u = frame["valve"].to_numpy()
+    bends = np.quantile(u, [0.25, 0.5, 0.75])
+    assert_array_equal(record.inputs[:, 0], u)
+    assert_array_equal(record.inputs[:, 1:4], np.maximum(u[:, None] - bends, 0.0))
+    load = frame["load"].to_numpy()
+    assert_array_equal(record.inputs[:, 4], [*load[1:100], load[99], *load[101:], load[-1]])
+    assert record.inputs.shape == (300, 5)
+    assert record.fingerprint != SiteRecord.read(settings).fingerprint
+    site(plant, "mill", more)
+    assert_array_equal(read_site_settings(plant / "mill.toml").record().inputs, frame[["valve", "load"]])
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ('basis = {load = "spline"}', "`basis` names 'load'; the `inputs` are 'valve'"),
+        ('basis = "cubic"', "`basis` is 'cubic'; choose 'linear', 'spline'"),
+        ('sampled = {valve = "now"}', "`sampled` is 'now'; choose 'after', 'before'"),
+        ("sampled = 3", "`sampled` is 3, of the wrong kind"),
+    ],
+)
+def test_settings_of_inputs_that_cannot_be_meant(plant, more, said):
+    _with_inputs(plant)
+    site(plant, "mill", f'inputs = ["valve"]\n{more}\n')
+    with pytest.raises(SettingsError, match=said):
+        read_site_settings(plant / "mill.toml").record()
+
+
+def test_what_sites_send_is_what_a_fit_in_one_process_sends(plant):
+    """The same basis and timing said at the site and to the estimator: one plant."""
+    frame = _with_inputs(plant)
+    site(
+        plant, "mill", 'inputs = ["valve", "load", "stuck"]\nbasis = {valve = "spline"}\nsampled = {load = "before"}\n'
+    )
+    sites = {name: read_site_settings(plant / f"{name}.toml").gate() for name in UNITS}
+    workers = {name: Site(gate.worker) for name, gate in sites.items()}
+    settings = {"server": LikelihoodServer(max_time=5.0, level_shifts=None)}
+    told = FederatedCounterfactualEstimator(**settings).fit_sites(InProcessTransport(workers))
+    sensors = {name: pd.read_csv(plant / f"{name}.csv").drop(columns=["time"]) for name in UNITS}
+    sensors["mill"] = sensors["mill"].drop(columns=["stuck"])
+    plain = FederatedCounterfactualEstimator(
+        input_columns=["mill__valve", "mill__load"],
+        basis={"mill__valve": "spline"},
+        sampled={"mill__load": "before"},
+        **settings,
+    ).fit(sensors)
+    assert_array_equal(told.server_.transition_, plain.server_.transition_)
+    assert_array_equal(told.server_.input_, plain.server_.input_)
+    assert len(frame.columns) > 3

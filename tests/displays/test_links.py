@@ -81,3 +81,10 @@ def test_links_of_inputs_do_not_overwrite_those_of_states():
     for link in est.links_[est.links_["kind"] == "state"].itertuples():
         place = est.client_names_.index(link.effect), est.client_names_.index(link.cause)
         assert display.strength[place] == link.strength
+
+
+def test_graph_says_when_a_link_acts_later_than_in_the_next_row():
+    columns = {"cause": ["a", "b"], "effect": ["b", "c"], "strength": [0.3, 0.4], "verdict": "influence"}
+    links = pd.DataFrame(columns | {"delay": [6.0, 1.0]})
+    texts = [text.get_text() for text in LinkGraphDisplay.from_links(links, ["a", "b", "c"]).ax_.texts]
+    assert [text for text in texts if "later" in text] == ["6 rows later"]

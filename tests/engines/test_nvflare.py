@@ -63,6 +63,7 @@ class Federation:
             width = X[name].shape[1]
             text = f'[site]\nname = "{name}"\ndata = "{self.folder}/{name}.npy"\nhome = "{self.home(name)}"\n'
             text += f'inputs = ["x{width}"]\n' if with_inputs else ""
+            text += '[policy]\noperations = ["train"]\nrounds = 100\nruns = ["*"]\n'
             (self.kits[name] / "local" / "skfedcausal.toml").write_text(text)
 
     def home(self, name):
@@ -190,7 +191,7 @@ def test_nothing_after_the_release_needs_the_raw_record(federation):
         np.save(federation.folder / f"private-{name}.npy", X[name])
         (federation.kits[name] / "local" / "skfedcausal.toml").write_text(
             f"[site]\nname = '{name}'\ndata = '{homes[name]}.npy'\nhome = '{homes[name]}'\n"
-            f"[privacy]\n{privacy}unit = 'event'\nbudget = 8.0\n"
+            f"[privacy]\n{privacy}unit = 'event'\nbudget = 8.0\n[policy]\nruns = ['*']\n"
         )
     for run in ("private", "again"):  # another process reads the release
         if run == "again":

@@ -18,7 +18,8 @@ from skfedcausal import (
 )
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation import ClientError, FileSite, FileTransport, Gate, InProcessTransport
+from skfedcausal.federation import ClientError, FileSite, FileTransport, Gate, InProcessTransport, SitePolicy
+from skfedcausal.federation.policy import OPERATIONS
 from skfedcausal.federation.transport import Site
 from skfedcausal.message import Acknowledgement
 
@@ -48,8 +49,6 @@ KINDS = {
             "score_samples": {},
             "test_links": {"method": "score"},
             "benefit": {},
-            "lag_orders": {"max_lags": 2},
-            "lagged_links": {"n_lags": 2},
             "bootstrap_links": RESAMPLED,
             "stable_links": RESAMPLED,
         },
@@ -116,6 +115,13 @@ def sites_of(kind, wrap=Site):
     }
 
 
+def policy_of(kind):
+    """Policy that allows the questions to a kind of estimator, by their names."""
+    asked = {question.split()[0] for question in KINDS[kind][3]}
+    learning = {"granger with gaps": ("refine", 3), "trained": ("train", 20)}.get(kind, ("fit", 1))
+    return SitePolicy(operations=(*sorted(asked & OPERATIONS.keys()), learning[0]), rounds=learning[1])
+
+
 class ByFiles:
     """Sites in threads, files between them and the server."""
 
@@ -125,7 +131,7 @@ class ByFiles:
         self.transport = FileTransport(folder / "exchange", list(workers), "run", keys, timeout=60.0)
         self._threads = []
         for name, worker in workers.items():
-            gate = Gate(name, worker, folder / "home" / name, key=keys[name])
+            gate = Gate(name, worker, folder / "home" / name, key=keys[name], policy=policy_of(kind))
             site = FileSite(gate, folder / "exchange")
             self._threads.append(threading.Thread(target=site.serve, daemon=True))
             self._threads[-1].start()

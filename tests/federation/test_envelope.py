@@ -156,11 +156,22 @@ def test_an_outside_that_is_no_address_is_refused_although_it_is_signed(header):
 def test_a_key_has_sixteen_bytes_or_more(tmp_path, n_bytes, taken):
     path = tmp_path / "mill.key"
     path.write_text("a5" * n_bytes)
+    path.chmod(0o600)
     if taken:
         assert read_key(path) == b"\xa5" * n_bytes
     else:
         with pytest.raises(ValueError, match="expected at least 16 bytes"):
             read_key(path)
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o644, 0o640, 0o604])
+def test_a_key_that_others_can_read_is_refused(tmp_path, mode):
+    path = write_key(tmp_path / "mill.key")
+    path.chmod(mode)
+    with pytest.raises(ValueError, match=f"mode {mode:o}.*chmod 600"):
+        read_key(path)
+    path.chmod(0o400)
+    assert len(read_key(path)) == 32
 
 
 # --- fuzz -----------------------------------------------------------------------------------------

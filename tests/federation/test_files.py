@@ -26,6 +26,7 @@ from skfedcausal.federation import (
     LostUnits,
     LostUnitWarning,
     Packet,
+    SitePolicy,
     verify_ledger,
 )
 from skfedcausal.federation.atomic import file_name
@@ -47,11 +48,12 @@ class Sites:
         self.folder, self.home, self.run, self.keys = tmp_path / "exchange", tmp_path / "home", run, keys
         self.record, self.inputs = record, dict(zip(record, inputs or (), strict=False))
         self.stop, self.threads, self.gates = False, [], {}
-        self.client = KalmanClient()
+        self.client, self.policy = KalmanClient(), SitePolicy()
 
     def gate(self, name, **settings):
         U = self.inputs.get(name)
         worker = UnitWorker(name, self.record[name], U, (0,), None, self.client)
+        settings = {"policy": self.policy} | settings
         return Gate(name, worker, self.home / file_name(name), key=self.keys[name], **settings)
 
     def start(self, *names, **settings):
@@ -87,18 +89,20 @@ def sites(tmp_path):
 
 # --- the same numbers -----------------------------------------------------------------------------
 
+TRAINED = SitePolicy(operations=("train",), rounds=100)
 SERVERS = {
-    "likelihood": LikelihoodServer(),
-    "likelihood, two rounds": LikelihoodServer(n_rounds=2),
-    "gradient, series": GradientServer(max_iter=5, tol=0.0),
-    "gradient, moments": GradientServer(exchange="moments", max_iter=5, tol=0.0),
-    "gradient, stationary": GradientServer(solve="stationary"),
+    "likelihood": (LikelihoodServer(), SitePolicy()),
+    "likelihood, two rounds": (LikelihoodServer(n_rounds=2), SitePolicy(operations=("refine",), rounds=2)),
+    "gradient, series": (GradientServer(max_iter=5, tol=0.0), TRAINED),
+    "gradient, moments": (GradientServer(exchange="moments", max_iter=5, tol=0.0), TRAINED),
+    "gradient, stationary": (GradientServer(solve="stationary"), TRAINED),
 }
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-@pytest.mark.parametrize("server", SERVERS.values(), ids=SERVERS.keys())
-def test_sites_behind_files_learn_the_identical_plant(sites, server):
+@pytest.mark.parametrize(("server", "policy"), SERVERS.values(), ids=SERVERS.keys())
+def test_sites_behind_files_learn_the_identical_plant(sites, server, policy):
+    sites.policy = policy
     here = FederatedGrangerEstimator(server=server).fit(X)
     sites.start()
     transport = sites.transport()
@@ -123,6 +127,7 @@ def test_counterfactuals_are_identical_at_the_sites(tmp_path):
     here = FederatedCounterfactualEstimator().fit(DRIVEN, inputs=DRIVEN_TRUTH.inputs)
     effect, std = here.counterfactual("unit0", 0.0, 1.0, horizon=5, return_std=True)
     with Sites(tmp_path, DRIVEN, DRIVEN_TRUTH.inputs) as sites:
+        sites.policy = SitePolicy(operations=("counterfactual",))
         sites.start()
         there = FederatedCounterfactualEstimator().fit_sites(sites.transport())
         assert there.counterfactual("unit0", 0.0, 1.0, horizon=5).equals(effect)
@@ -142,6 +147,7 @@ def test_gradient_training_with_inputs_is_identical_at_the_sites(tmp_path, excha
     here = FederatedCounterfactualEstimator(server=server).fit(DRIVEN, inputs=DRIVEN_TRUTH.inputs)
     effect = here.counterfactual("unit0", 0.0, 1.0, horizon=3)
     with Sites(tmp_path, DRIVEN, DRIVEN_TRUTH.inputs) as sites:
+        sites.policy = SitePolicy(operations=("train", "counterfactual"), rounds=100)
         sites.start()
         there = FederatedCounterfactualEstimator(server=server).fit_sites(sites.transport())
         assert there.counterfactual("unit0", 0.0, 1.0, horizon=3).equals(effect)
@@ -367,6 +373,7 @@ def test_a_site_that_was_killed_goes_on_where_it_was(sites):
         return exchange(out, timeout=timeout)
 
     transport.exchange = killing_exchange
+    sites.policy = TRAINED
     sites.start()
     there = FederatedGrangerEstimator(server=server).fit_sites(transport)
     here = FederatedGrangerEstimator(server=server).fit(X)
@@ -377,6 +384,7 @@ def test_a_site_that_was_killed_goes_on_where_it_was(sites):
 
 def test_a_server_that_was_killed_goes_on_where_it_was(sites, tmp_path):
     server = GradientServer(max_iter=8, tol=0.0)
+    sites.policy = TRAINED
     sites.start()
     transport = sites.transport(journal=tmp_path / "journal")
     exchange = transport.exchange

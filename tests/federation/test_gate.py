@@ -10,7 +10,7 @@ from skfedcausal.federation.framed import FramedTransport
 from skfedcausal.federation.gate import Gate
 from skfedcausal.federation.site_ledger import ByteLimitError
 from skfedcausal.message import Acknowledgement, Close, NothingYet
-from skfedcausal.message.packet import Packet, PacketError
+from skfedcausal.message.packet import Failure, Packet, PacketError
 
 KEY = b"k" * 32
 NOTHING = NothingYet().to_packet()
@@ -147,7 +147,7 @@ def test_an_exception_says_its_kind_only_and_leaves_all_as_it_was(tmp_path, op, 
 
 
 def size_of(packet, sequence=1):
-    return len(Envelope("march", "mill", "up", sequence).seal(packet.encode(), KEY))
+    return len(Envelope("march", "mill", "up", sequence, head="0" * 64).seal(packet.encode(), KEY))
 
 
 def test_an_answer_beyond_the_limit_is_refused_by_its_name_if_that_may_leave(tmp_path):
@@ -219,6 +219,25 @@ def test_a_run_is_about_one_record(tmp_path):
     assert "begun on another record of 'mill'" in other.ledger.entries()[-1]["reason"]
 
 
+def test_a_record_that_was_put_right_is_answered_about_once_more_if_the_server_asks_anew(tmp_path):
+    answered(gate(tmp_path, fingerprint="a"), 1)
+    repaired = gate(tmp_path, fingerprint="b")
+    assert answered(repaired, 1, "another") is None  # the first question is asked anew, or none
+    assert answered(repaired, 1).scalars["n"] == 1
+    assert answered(repaired, 2).scalars["n"] == 2
+    lines = [entry["event"] for entry in repaired.ledger.entries()][2:]
+    assert lines == ["refused", "begun again", "taken", "sent"]  # the same bytes are counted once
+    assert answered(gate(tmp_path, fingerprint="b"), 3).scalars["n"] == 3
+    assert answered(gate(tmp_path, fingerprint="c"), 1) is None
+
+
+def test_a_record_is_put_right_once_in_a_run(tmp_path):
+    """Else whoever holds the key gets a further projection with every restart on a record that grows."""
+    for fingerprint, expected in (("a", 1), ("b", 1), ("b", 1)):
+        assert answered(gate(tmp_path, fingerprint=fingerprint), 1).scalars["n"] == expected
+    assert answered(gate(tmp_path, fingerprint="c"), 1) is None
+
+
 @pytest.mark.parametrize("record", ["second", None])
 def test_a_run_goes_on_only_with_what_its_answers_were_about(tmp_path, record):
     site = gate(tmp_path, Counter("first"))
@@ -243,3 +262,57 @@ def test_a_transport_and_a_gate_understand_each_other(tmp_path):
     assert site.closed
     account = site.ledger.verify()
     assert (account["bytes_up"], account["bytes_down"]) == (transport.bytes_up, transport.bytes_down)
+
+
+# --- heads of ledgers ---------------------------------------------------------------------------------------
+
+
+class Direct(FramedTransport):
+    """Envelopes handed to one gate in this process."""
+
+    def _carry(self, frames, timeout):
+        came = {name: self.site.answer(frame) for name, frame in frames.items()}
+        return {name: Failure("timeout") if frame is None else frame for name, frame in came.items()}
+
+
+def test_heads_ride_on_every_answer_and_come_back_countersigned(tmp_path):
+    transport = Direct(["mill"], "march", {"mill": KEY})
+    transport.site, seen = gate(tmp_path), []
+    for _ in range(3):
+        transport.exchange({"mill": Packet("ask", 1)})
+        seen.append(transport.heads["mill"])
+    taken = [entry for entry in transport.site.ledger.entries() if entry["event"] == "taken"]
+    assert seen == [entry["hash"] for entry in taken]
+    assert [entry.get("countersigned") for entry in taken] == [None, *seen[:2]]
+    assert all(len(entry["signature"]) == 64 for entry in taken[1:])
+
+
+def test_a_ledger_that_was_put_back_from_a_copy_is_noticed(tmp_path):
+    transport = Direct(["mill"], "march", {"mill": KEY})
+    transport.site = gate(tmp_path)
+    transport.exchange({"mill": Packet("ask", 1)})
+    copy = transport.site.ledger.path.read_bytes()
+    transport.exchange({"mill": Packet("ask", 1)})
+    transport.site.ledger.path.write_bytes(copy)
+    transport.site = gate(tmp_path)
+    assert transport.exchange({"mill": Packet("ask", 1)})["mill"] == Failure("timeout")
+    assert "lines were cut off" in transport.site.ledger.entries()[-1]["reason"]
+
+
+def test_a_name_that_no_file_can_have_is_refused(tmp_path):
+    site = gate(tmp_path)
+    assert answered(site, 1, run=300 * "m") is None
+    assert "A name of 300 bytes" in site.ledger.entries()[-1]["reason"]
+    assert answered(site, 1).scalars["n"] == 1
+
+
+def test_nothing_yet_counts_as_often_as_it_leaves_and_against_the_limit(tmp_path):
+    transport = Direct(["mill"], "march", {"mill": KEY})
+    transport.site = gate(tmp_path, max_bytes=2000)
+    for _ in range(5):
+        transport.exchange({"mill": Packet("wait", 1)})
+    account = transport.site.ledger.verify()
+    assert (account["bytes_up"], account["bytes_down"]) == (transport.bytes_up, transport.bytes_down)
+    for _ in range(20):
+        transport.exchange({"mill": Packet("wait", 1)})
+    assert transport.site.ledger.verify()["bytes_up"] <= 2000

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skfedcausal import FederatedGrangerEstimator, GradientServer, LikelihoodServer
+from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, GradientServer, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import (
     ClientError,
@@ -147,3 +147,24 @@ def test_a_rule_that_cannot_be_meant_is_refused(wrong):
 @pytest.mark.parametrize(("quorum", "needed"), [(1, 1), (3, 3), (0.5, 2), (0.75, 3), (1.0, 4)])
 def test_a_share_is_rounded_up(quorum, needed):
     assert LostUnits(quorum).needed(4) == needed
+
+
+@pytest.mark.parametrize("lost", ["unit0", "unit2"])
+@pytest.mark.parametrize("basis", ["linear", "spline"])
+def test_questions_about_inputs_go_on_without_those_of_a_lost_unit(lost, basis):
+    record, truth = make_granger_plant(3, n_samples=400, n_inputs=1, random_state=3)
+    inputs = dict(zip(record, truth.inputs, strict=True))
+    inputs[lost, "unit1"] = inputs.pop(lost)  # it is the one that sends what acts on both
+    losses = {"before": [(lost, 1, "fit")]}
+    settings = {"basis": basis, "lost_units": RULE, "transport": lambda sites: Unreliable(sites, **losses)}
+    with pytest.warns(LostUnitWarning, match=lost):
+        est = FederatedCounterfactualEstimator(**settings).fit(record, inputs=inputs)
+    others = {name: record[name] for name in record if name != lost}
+    known = {name: inputs[name] for name in others}
+    alone = FederatedCounterfactualEstimator(basis=basis).fit(others, inputs=known)
+    assert est.shared_inputs_ == {}
+    effects = [one.counterfactual("unit1", 0.0, 1.0, horizon=3) for one in (est, alone)]
+    assert_array_equal(*effects)
+    do = {"unit1__u0": 0.5}
+    whole, rest = est.whatif(record, do, inputs=inputs), alone.whatif(others, do, inputs=known)
+    assert_array_equal(whole["effect"], rest["effect"])

@@ -2,12 +2,16 @@
 
 import hashlib
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
+from skfedcausal.federation.chain import Chain
+from skfedcausal.federation.repair import repair_ledger
 from skfedcausal.federation.site_ledger import ByteLimitError, LedgerError, SiteLedger, verify_ledger
-from skfedcausal.message.packet import Packet
+from skfedcausal.message.packet import Packet, PacketError
 from skfedcausal.message.schema import KINDS, RIDERS
 
 STATES = Packet("states", 1, {"z": np.zeros((5, 2), "<f2")}, {"dtype": "float16"})
@@ -214,3 +218,81 @@ def test_the_limit_is_reached_by_the_last_byte_of_a_run_and_counts_what_leaves_o
     account = ledger.verify()
     assert (account["entries"], account["refused"]) == (7, 3)
     assert (account["bytes_up"], account["bytes_down"]) == (20, 1000)
+
+
+# --- before the first line, after the last ----------------------------------------------------------
+
+
+def test_a_ledger_without_lines_is_verified_and_shown(tmp_path):
+    ledger = SiteLedger(tmp_path / "ledger.jsonl")
+    assert ledger.verify() == {"entries": 0, "bytes_up": 0, "bytes_down": 0, "refused": 0, "head": "0" * 64}
+    ledger.to_html(tmp_path / "page.html")
+    assert "Nothing." in (tmp_path / "page.html").read_text()
+
+
+def test_a_ledger_that_was_written_anew_lacks_what_the_server_has_seen(tmp_path):
+    """One packet taken out, the lines numbered and hashed again: the server's countersignature is about it."""
+    ledger = SiteLedger(tmp_path / "ledger.jsonl")
+    for sequence in range(1, 4):
+        ledger.record("march", "mill", "down", Packet("fit", 1), b"asked" * sequence, sequence, seen=ledger.head)
+        ledger.record("march", "mill", "up", STATES, b"answered" * sequence, sequence)
+    left = [entry for entry in ledger.entries() if entry["number"] != 2]
+    ledger.path.unlink()
+    forged = Chain(ledger.path)
+    for entry in left:
+        forged.append({k: v for k, v in entry.items() if k not in ("number", "time", "previous", "hash")})
+    with pytest.raises(LedgerError, match="countersigned a line before it that is not there"):
+        verify_ledger(ledger.path)
+
+
+def test_a_server_that_saw_more_than_there_is_gets_no_answer(ledger):
+    head = ledger.head
+    ledger.path.write_text("".join(line + "\n" for line in ledger.path.read_text().splitlines()[:6]))
+    again = SiteLedger(ledger.path)
+    again.check_seen(again.head)
+    with pytest.raises(PacketError, match="lines were cut off"):
+        again.check_seen(head)
+
+
+@pytest.mark.parametrize("tamper", TAMPERING.values(), ids=TAMPERING.keys())
+def test_a_broken_ledger_is_repaired_and_says_what_is_lost(ledger, tamper):
+    lines, head = ledger.path.read_text().splitlines(), ledger.head
+    ledger.path.write_text("\n".join(tamper(lines)) + "\n")
+    data = ledger.path.read_bytes()
+    told = repair_ledger(ledger.path)
+    assert told["kept"] + told["lost"] == len(data.splitlines())
+    assert (ledger.path.parent / told["broken"]).read_bytes() == data
+    again = SiteLedger(ledger.path, max_bytes=8 * 15 - 1)
+    assert again.verify()["entries"] == told["kept"] + 1
+    again.check_seen(head)
+    if "taken out" not in str(tamper):
+        with pytest.raises(ByteLimitError):  # what had left still counts
+            again.record("march", "mill", "up", STATES, b"x" * 60, 9)
+    with pytest.raises(LedgerError, match="is intact"):
+        repair_ledger(ledger.path)
+
+
+@pytest.mark.slow
+def test_two_processes_that_write_one_ledger_do_not_break_it(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    command = (
+        "import sys; from skfedcausal.federation.chain import Chain; chain = Chain(sys.argv[1])\n"
+        "for k in range(50): chain.append({'event': 'refused', 'n': k})"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", command, str(path)]) for _ in range(2)]
+    assert [writer.wait(60) for writer in writers] == [0, 0]
+    assert verify_ledger(path)["entries"] == 100
+
+
+def test_a_line_that_finds_no_room_leaves_the_ledger_whole(ledger, monkeypatch):
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
+
+    before = ledger.path.read_bytes()
+    monkeypatch.setattr("skfedcausal.federation.chain.os.fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        ledger.refuse("march", "mill", "junk")
+    monkeypatch.undo()
+    assert ledger.path.read_bytes() == before
+    ledger.refuse("march", "mill", "junk")
+    assert verify_ledger(ledger.path)["entries"] == 11

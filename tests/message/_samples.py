@@ -9,6 +9,7 @@ from skfedcausal.message import (
     BlockRow,
     Close,
     CorrectionMoments,
+    CorrectionsRequest,
     EffectReply,
     FactualRequest,
     Failed,
@@ -17,21 +18,28 @@ from skfedcausal.message import (
     FlagMessage,
     FlagsRequest,
     GradientReply,
+    InputsOfOthers,
     LawRequest,
     LocalModel,
     LossAnswer,
     LossRequest,
+    MaskCorrections,
+    MaskedProducts,
+    MaskedSeries,
     Measurements,
     NetworkPlan,
     NetworksTrained,
     NoGradient,
     NothingYet,
+    OrderAnswer,
     PredictedMessage,
     PredictedStates,
     PredictionReply,
     PredictRequest,
     PrivacyPromise,
+    ProductsRequest,
     RecordRequest,
+    SecureSumsRequest,
     SmoothedReply,
     StateMessage,
     StateReply,
@@ -41,6 +49,7 @@ from skfedcausal.message import (
     VerdictReply,
     WatchRequest,
 )
+from skfedcausal.statespace.ring import fraction_bits, lagged_products, to_ring
 
 
 def numbers(*shape):
@@ -49,6 +58,18 @@ def numbers(*shape):
     return (np.arange(size) * 7 % (size + 3) - size / 2).reshape(shape) / 8
 
 
+def ring(*shape):
+    """Elements of the ring modulo 2^64, large ones too."""
+    return (np.arange(np.prod(shape), dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)).reshape(shape)
+
+
+def octets(*shape):
+    """Bytes."""
+    return (np.arange(np.prod(shape)) * 7 % 256).astype(np.uint8).reshape(shape)
+
+
+SQUARES = np.array([[1.0, -1.0], [1.0, 1.0], [1.0, 1.0], [-1.0, 1.0]])
+OWN_SUMS = lagged_products(*[to_ring(SQUARES, fraction_bits(4))] * 2, lags=2, starts=(0, 1))
 EYE = np.eye(2)
 J = np.diag([4.0, 16.0])
 CROSS = np.array([[1.0, -2.0], [-1.0, 2.0]])  # mean 0, standard deviations 1 and 2, in two rows
@@ -102,6 +123,8 @@ SAMPLES = [
     FitRequest(const=True, local_model=True),
     RecordRequest(),
     RecordRequest(const=True, until=7, local_model=True),
+    InputsOfOthers(numbers(3, 2)),
+    OrderAnswer(True),
     LawRequest(),
     TrainRequest(True, False, 0.125, 7, True),
     WatchRequest(3),
@@ -115,6 +138,12 @@ SAMPLES = [
     FlagsRequest(99.5),
     LossRequest(numbers(3, 2)),
     LossAnswer(0.5, 0.25),
+    SecureSumsRequest(13),
+    MaskedSeries(ring(4, 2), OWN_SUMS, np.array([0.5, 2.0]), J, (1, 3), octets(32)),
+    ProductsRequest(ring(4, 3), np.array([1, 2]), octets(2, 32), ("mill", "Füllstand")),
+    MaskedProducts(ring(3, 3, 2), ring(3, 2, 3)),
+    CorrectionsRequest(np.array([2, 1]), octets(2, 32), (1, 3), ("mill", "kiln"), 2),
+    MaskCorrections(ring(3, 3, 3)),
     NothingYet(),
     NetworksTrained(),
     Close(),

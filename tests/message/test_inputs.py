@@ -52,6 +52,13 @@ def test_replies_with_inputs():
     np.testing.assert_array_equal(came.input_level, reply.input_level)
 
 
+def test_replies_of_several_lags():
+    reply = StateReply(Z, np.ones((2, 6)), np.eye(2), input_matrix=np.ones((2, 12)))
+    came = sent(reply)
+    np.testing.assert_array_equal(came.transition, reply.transition)
+    np.testing.assert_array_equal(came.input_matrix, reply.input_matrix)
+
+
 def test_effects_and_laws():
     effect = EffectReply(Z[:4], np.tile(np.diag([1.0, 2.0]), (4, 1, 1)))
     came = sent(effect)

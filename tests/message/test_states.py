@@ -242,7 +242,9 @@ REFUSED = {  # what came, the array that is changed, its new value, what the err
     "reply: more rows than numbers": (REPLY, "length", np.array([2**62]), r"'cross_term' .*rows of 2"),
     "reply: numbers for no place": (REPLY, "cross_term_beyond", np.array([99]), "'cross_term' .*beyond"),
     "reply: no transition": (REPLY, "transition", None, "lacks the array 'transition'"),
-    "reply: transition too large": (REPLY, "transition", np.eye(3), r"'transition'.*expected \(2, 2\)"),
+    "reply: transition too large": (REPLY, "transition", np.eye(3), r"'transition'.*expected \(2, 3\)"),
+    "reply: half a lag": (REPLY, "transition", np.ones((2, 3)), "3 columns, no blocks of 2 states"),
+    "reply: no lag": (REPLY, "transition", np.ones((2, 0)), "0 columns, no blocks of 2 states"),
     "reply: prediction too short": (REPLY, "predicted", np.ones((N - 1, P)), r"'predicted'.*\(39, 2\)"),
 }
 
@@ -430,14 +432,14 @@ def test_a_message_about_no_row_is_refused():
         StateMessage.from_packet(indexed.to_packet())
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_a_share_of_noise_is_between_nothing_and_all(share):
+@pytest.mark.parametrize("share", [np.nextafter(-1.0, 0.0), -0.9999, 0.0, 0.5, 1.0])
+def test_a_share_of_noise_is_between_none_of_the_own_and_all(share):
     reply = replace(state_reply(), noise_share=np.array([share]))
     assert_array_equal(through_bytes(reply).noise_share, [share])
 
 
-@pytest.mark.parametrize("share", [-1e-300, -1.0, np.nextafter(1.0, 2.0), 1.5, 2.0])
-def test_less_than_nothing_and_more_than_all_is_no_share(share):
+@pytest.mark.parametrize("share", [-1.0, -1.5, np.nextafter(1.0, 2.0), 1.5, 2.0])
+def test_none_of_the_own_and_more_than_all_is_no_share(share):
     reply = replace(state_reply(), noise_share=np.array([share]))
     with pytest.raises(PacketError, match=r"'noise_share' is .*, which is no share"):
         through_bytes(reply)
@@ -475,3 +477,15 @@ def test_how_inputs_act_is_told_with_the_rest_of_the_model_only():
     assert told.inputs is inputs
     assert told.input_matrix is None
     assert without.with_inputs(None, matrix) is without
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_a_sensor_alone_sees_one_direction_after_rounding_too(dtype):
+    """Half a bit in a thousand of information would be infinitely precise numbers of what nobody has seen."""
+    c = np.random.default_rng(0).standard_normal((40, 1, 3))
+    patterns = 1e3 * np.swapaxes(c, 1, 2) @ c
+    message = StateMessage(np.ones((40, 3)), patterns, np.arange(40), (40,))
+    came = StateMessage.from_packet(message.to_packet(dtype=dtype)).patterns
+    values = np.linalg.eigvalsh(came)
+    assert np.all(np.abs(values[:, :2]) < 1e-12 * values[:, 2:])
+    assert_allclose(came, patterns, rtol=0, atol=2**-19 * np.abs(patterns).max())

@@ -243,7 +243,7 @@ def plant_in_noise(seed, epsilon, n_samples=5000):
 
 
 def test_noise_that_may_hide_states_leaves_every_link_undecided():
-    """The second states of units are not found; as common causes they would make for false links."""
+    """The second states of units are not found; they may act as common causes."""
     X, _, privacy = plant_in_noise(5, 1.0)
     with pytest.warns(UtilityWarning, match="every link is undecided"):
         estimator = FederatedGrangerEstimator(privacy=privacy).fit(X)
@@ -252,11 +252,12 @@ def test_noise_that_may_hide_states_leaves_every_link_undecided():
     assert (estimator.links_["p_adjusted"] == 1).all()
     assert (estimator.links_["verdict"] == "cannot tell").all()
     assert (estimator.test_links(X, "score")["p_fdr"] == 1).all()
-    assert (estimator.server_.links_["p_value"] < 0.05).sum() > 6  # what the tests would have said
+    assert (estimator.server_.links_["p_value"] < 1e-3).any()  # what the tests would have said
     assert estimator.links_["statistic"].equals(estimator.server_.links_["statistic"])
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:The plant of several lags that fits:UserWarning")  # of one plant
 @pytest.mark.parametrize("epsilon", [1.0, 3.0])
 def test_tests_of_what_is_no_link_keep_their_size_beside_strong_links(epsilon):
     """Share of 5 %-rejections among the pairs without a link, binomial error 0.02 (6 pairs in 20 plants)."""

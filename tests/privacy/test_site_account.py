@@ -152,3 +152,25 @@ def test_whoever_has_the_turn_keeps_it(tmp_path, kept):
         account.charge([Charge("mill", "measurement", mu=0.5, release="aa")], SCOPE)
     with account.turn():
         assert len(account) == 1
+
+
+@pytest.mark.parametrize("lines", [0, 2, 4])
+def test_an_account_that_was_cut_back_promises_nothing(tmp_path, lines):
+    """Three records were released, the account knows of fewer: their files lie beside it."""
+    for k in range(3):
+        gaussian(tmp_path).release({"mill": Y + k}, (N,))
+    path = tmp_path / "account.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(b"".join(whole.splitlines(keepends=True)[:lines]))
+    with pytest.raises(PrivacyBudgetError, match="account of mill was cut back"):
+        gaussian(tmp_path).release({"mill": Y + 3}, (N,))
+    mechanism = GaussianMechanism(mu=1.0, delta=1e-6, clip_norm=3.0, accountant=SiteAccount(tmp_path))
+    mechanism.release({"mill": Y + 3}, (N,))
+    spent = mechanism.account.spent(1e-6)
+    assert np.isinf(spent.epsilon)
+    assert mechanism.statement(spent, ["mill"], N).startswith("NOT PRIVATE: the account of mill was cut back")
+    path.write_bytes(whole)
+    (tmp_path / f"{mechanism.account.charges_of(['mill'])[-1].release[:32]}.npy").unlink()
+    put_back = SiteAccount(tmp_path).spent(1e-6)
+    assert_allclose(put_back.mu, np.sqrt(3), rtol=1e-12)
+    assert np.isfinite(put_back.epsilon)

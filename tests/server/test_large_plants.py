@@ -86,3 +86,28 @@ def test_a_plant_too_large_for_the_machine_is_refused_with_the_memory_it_needs(m
     monkeypatch.setattr(scoring_module, "_memory", lambda: 1024.0)
     with pytest.raises(MemoryError, match=r"information matrix needs .* GiB .* this machine has"):
         scored((2, 2, 2))
+
+
+def test_a_plant_may_take_all_of_the_memory(monkeypatch):
+    """Its information matrix, the factor, the inverse and a copy, of 8 bytes an element."""
+    n_elements = scored((2, 2, 2)).structure.free.n_elements
+    needed = 4 * 8 * n_elements**2
+    monkeypatch.setattr(scoring_module, "_SMALL", 0)
+    monkeypatch.setattr(scoring_module, "_memory", lambda: needed)
+    scored((2, 2, 2))
+    monkeypatch.setattr(scoring_module, "_memory", lambda: needed - 1)
+    with pytest.raises(MemoryError):
+        scored((2, 2, 2))
+    monkeypatch.setattr(scoring_module, "_SMALL", needed)  # so little is not asked for
+    scored((2, 2, 2))
+
+
+def test_estimates_are_kept_unless_pairs_of_a_large_plant_are_screened(request):
+    small = scored((2, 2, 2))
+    link_estimates(small, screen=0.05)
+    assert list(small.estimates) == ["state"]
+    request.getfixturevalue("large")
+    large = scored((2, 2, 2))
+    link_estimates(large, screen=0.05)
+    assert not large.estimates
+    assert link_estimates(large) is large.estimates["state"]

@@ -26,7 +26,7 @@ from skfedcausal.server.plant import Acknowledgement, FitRequest, LawRequest, Se
 from ..test_counterfactual import controlled_plant
 
 LINK_QUESTIONS = (
-    "test_links", "bootstrap_links", "stable_links", "lagged_links", "lag_orders", "link_intervals",
+    "test_links", "bootstrap_links", "stable_links", "link_intervals",
     "spectrum", "benefit", "screen", "effects", "take_laws",
 )  # fmt: skip
 
@@ -163,7 +163,7 @@ def test_controlled_units_are_asked_for_their_laws():
 
 def test_units_are_asked_for_their_own_models_where_these_are_needed(learned):
     messages, _ = learned
-    for server in (LikelihoodServer(), LikelihoodServer(fix_local=True)):
+    for server in (LikelihoodServer(n_rounds=1), LikelihoodServer(n_rounds=1, fix_local=True)):
         ask = next(server.dialogue(tuple(messages)))
         assert ask.answer is StateMessage
         assert ask.requests == dict.fromkeys(messages, FitRequest(local_model=server.needs_local_model))

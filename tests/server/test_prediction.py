@@ -114,3 +114,12 @@ def test_units_in_another_order_give_the_same_states_in_that_order():
     turned = PlantFilter(A, Q, record)
     assert_within(turned.filtered, run.filtered[:, order], error_of(coupled, Y))
     assert_within(turned.log_likelihood(), run.log_likelihood(), len(Y) * error_of(coupled, Y) * 10)
+
+
+def test_covariances_are_kept_of_as_many_rows_as_there_are():
+    """States that are hardly measured take longer to settle than any record."""
+    coupled = coupled_plant(2, (2, 1), links=[(1, 0)], strength=0.1, radius=0.999)
+    record = coupled.record(coupled.simulate(40, 1, STARTS), STARTS)
+    record = replace(record, parts=tuple(replace(part, patterns=1e-7 * part.patterns) for part in record.parts))
+    run = PlantFilter(coupled.plant.A, coupled.plant.Q, record)
+    assert run._schedule.n_transient == 31

@@ -10,6 +10,7 @@ from skfedcausal.statespace.episodes import (
     column_mean,
     episodes,
     lag_covariances,
+    lagged_rows,
     remove_episode_means,
     side_by_side,
 )
@@ -231,3 +232,34 @@ def test_means_do_not_depend_on_where_the_rows_lie(width):
     table = np.random.default_rng(0).standard_normal((501, width + 3))
     part = table[:, 2 : 2 + width]
     np.testing.assert_array_equal(column_mean(part), column_mean(np.ascontiguousarray(part)))
+
+
+@EPISODES
+def test_weighted_moments_are_those_of_transitions_each_with_the_weight_of_the_earlier_one(starts):
+    s, weights = series(), np.random.default_rng(1).random(T) + 0.5
+    found = TransitionMoments.weighted(s, weights, N_LAGS, starts)
+    first = transition_pairs(starts, T, 0)
+    total = sum(weights[t] for t, _ in first)
+    assert found.n_transitions == pytest.approx(total)
+    before = np.vstack([np.zeros((1, 2)), s[:-1]])
+    w, w_before = weights[:, None] * s, weights[:, None] * before
+    for lag in range(N_LAGS + 1):
+        pairs = transition_pairs(starts, T, lag)
+        for part, late, early in (
+            ("late", s, w),
+            ("cross", s, w_before),
+            ("early", before, w_before),
+            ("back", before, w),
+        ):
+            expected = products(late, early, pairs) / max(total, 1.0)
+            assert_within(getattr(found, part)[lag], expected, rounding(s))
+
+
+@pytest.mark.parametrize("starts", [(0,), (0, 2, 3, 9)])
+def test_lagged_rows_are_those_of_the_same_episode(starts):
+    Y, n_lags = series(n_samples=12), 4
+    Z = lagged_rows(Y, n_lags, starts)
+    for rows in episode_slices(starts, 12):
+        for t in range(rows.start, rows.stop):
+            before = [Y[t - lag] if t - lag >= rows.start else np.zeros(2) for lag in range(1, n_lags + 1)]
+            np.testing.assert_array_equal(Z[t], np.concatenate(before))

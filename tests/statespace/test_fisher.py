@@ -90,6 +90,39 @@ def test_columns_do_not_depend_on_how_many_are_formed_at_a_time(width, monkeypat
 
 
 @MASKS
+@pytest.mark.parametrize("columns_at_once", [1, 2, 5, 64])
+def test_columns_too_large_to_keep_are_formed_for_some_rows_or_some_elements(shares, columns_at_once, monkeypatch):
+    n = 5
+    info, free = spectral_information(*matrices(n)), masked(n, *shares)
+    row_bytes = free.n_elements * n * 8
+    monkeypatch.setattr(fisher, "_COLUMNS", columns_at_once)
+    monkeypatch.setattr(fisher, "_KEPT", n * row_bytes)
+    kept = InformationColumns(info, free)
+    of_A, of_Q = kept.transition(), kept.covariance()
+    monkeypatch.setattr(fisher, "_KEPT", 4 * row_bytes)  # of two rows and what is made of them
+    large = InformationColumns(info, free)
+    assert (kept.is_large, large.is_large) == (False, True)
+    assert (kept.rows_at_once, large.rows_at_once) == (n, 2)
+    error = rounding(4 * N_FREQUENCIES * n) * max(np.abs(of_A).max(), np.abs(of_Q).max())
+    for rows in (slice(0, 2), slice(2, 5), slice(None)):
+        assert_within(large.transition(rows), of_A[:, rows], error)
+        assert_within(large.covariance(rows), of_Q[:, rows], error)
+        assert_within(kept.transition(rows), of_A[:, rows], error)
+        assert_within(kept.covariance(rows), of_Q[:, rows], error)
+    first, second = np.array([0, 1, 2, 2]), np.array([0, 0, 2, 1])
+    assert_within(large.transition_at(first, second), of_A[:, first, second], error)
+    assert_within(large.covariance_at(first, second), of_Q[:, first, second], error)
+    assert_within(large.square(), kept.square(), error)
+    numbers = []
+    for chosen, piece in large.pieces():
+        numbers.extend(range(free.n_elements)[chosen])
+        assert len(range(free.n_elements)[chosen]) <= columns_at_once
+        assert_within(piece.transition(), of_A[chosen], error)
+        assert_within(piece.covariance(), of_Q[chosen], error)
+    assert numbers == list(range(free.n_elements))
+
+
+@MASKS
 def test_free_elements_are_gathered_where_they_were_scattered(shares):
     free = masked(4, *shares)
     vector = np.random.default_rng(0).normal(size=free.n_transition + len(free.first))

@@ -5,7 +5,7 @@ import pytest
 from scipy.linalg import block_diag, solve_discrete_lyapunov
 from statsmodels.tsa.statespace.kalman_filter import KalmanFilter
 
-from skfedcausal.statespace.geweke import geweke_measures
+from skfedcausal.statespace.geweke import geweke_measures, loadings_of
 from skfedcausal.statespace.partition import Partition
 
 from ._reference import Plant, assert_within, random_covariance, random_transition, rounding
@@ -148,3 +148,11 @@ def test_measures_are_not_negative_and_a_unit_has_none_on_itself():
         measures = geweke_measures(model.A, model.Q, model.J, Partition((1, 2, 1)))
         assert measures.min() >= 0
         np.testing.assert_array_equal(np.diag(measures), 0)
+
+
+def test_loadings_carry_the_information_of_each_unit_in_as_many_rows_as_it_has_directions():
+    """Directions count from 1e-13 of the unit's largest on."""
+    J = block_diag(np.diag([1.1e-13, 1.0]), np.diag([0.9e-13, 1.0]), np.zeros((1, 1)))
+    loadings = loadings_of(J, Partition((2, 2, 1)))
+    assert [len(C) for C in loadings] == [2, 1, 0]
+    np.testing.assert_allclose(sum(C.T @ C for C in loadings), J, rtol=1e-12, atol=1e-13)

@@ -104,3 +104,12 @@ def test_measure_of_an_observed_autoregression_is_that_of_statsmodels_var():
     plant = fitted.coefs[0], fitted.sigma_u, np.eye(3) * 1e9, Partition((1, 1, 1))
     # the sampling error of the difference of two log-variances of nested fits, 20 terms of order 1 / n
     assert geweke_measures(*plant)[0, 1] == pytest.approx(expected, abs=3 * np.sqrt(4 * expected / n) + 20 / n)
+
+
+def test_by_default_frequencies_are_doubled_from_64_until_the_roots_of_the_measure_stay():
+    flat = np.array([[0.0, 0.5], [0.0, 0.0]]), np.eye(2), np.eye(2), Partition((1, 1))
+    assert len(geweke_spectrum(*flat, 0, 1).frequency) == 128  # the same everywhere: doubled once
+    radius = 0.99  # what is left of a pole falls as radius ** (2 n)
+    slow = np.array([[radius, 0.5], [0.0, radius]]), np.eye(2), 1e-4 * np.eye(2), Partition((1, 1))
+    n_frequencies = len(geweke_spectrum(*slow, 0, 1).frequency)
+    assert n_frequencies in 64 * 2 ** np.arange(2, 8)

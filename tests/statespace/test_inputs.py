@@ -5,6 +5,7 @@ import pytest
 from scipy.linalg import solve_discrete_lyapunov
 
 from skfedcausal.statespace.episodes import TransitionMoments, lag_covariances, remove_episode_means
+from skfedcausal.statespace.fisher import FreeElements, InformationColumns
 from skfedcausal.statespace.inputs import (
     DrivenSpectrum,
     FeedbackGains,
@@ -13,6 +14,7 @@ from skfedcausal.statespace.inputs import (
     response_covariances,
 )
 from skfedcausal.statespace.observation import information
+from skfedcausal.statespace.partition import Partition, coefficient_pair_information
 from skfedcausal.statespace.timedomain import KnownInputs, TimeDomainLikelihood
 from skfedcausal.statespace.whittle import WhittleLikelihood, midpoints
 
@@ -68,6 +70,25 @@ def test_the_two_exact_smoothers_agree_and_whittle_differs_by_edges_only():
     a, b = (x.evaluate(THETA, Q).grad_A for x in (whittle, steady))
     scale = np.sqrt(np.diag(np.einsum("fii->i", whittle.information(THETA, Q).V.real)))
     assert np.abs(a - b).max() < 20 / steady.n_samples * max(1, scale.max())
+
+
+@pytest.mark.parametrize(
+    "partition",
+    [Partition((1, 2), (1, 1)), Partition((2, 1), (2, 0)), Partition((1, 2), n_steps=2)],
+    ids=["alike", "one", "steps"],
+)
+def test_information_of_blocks_of_inputs_and_steps_is_that_of_their_elements(partition):
+    """Padded elements have an information of one that has nothing to do with anything."""
+    info = next(likelihoods()).information(THETA, Q)
+    every = FreeElements.from_masks(np.ones(THETA.shape), np.zeros((N, N)))
+    matrix = InformationColumns(info, every).square()
+    for family in (partition, partition.input_pairs, partition.step_pairs):
+        found = coefficient_pair_information(info, partition, family)
+        for block, elements in zip(found, family.pair_elements, strict=True):
+            real = elements < family.n_elements
+            expected = np.eye(len(elements))
+            expected[np.ix_(real, real)] = matrix[np.ix_(elements[real], elements[real])]
+            np.testing.assert_allclose(block, expected, rtol=1e-10, atol=1e-10 * np.abs(matrix).max())
 
 
 def test_inputs_of_a_row_act_on_the_next_row_and_never_on_another_episode():

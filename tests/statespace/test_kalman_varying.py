@@ -226,3 +226,14 @@ def test_the_data_may_be_absent_altogether():
     np.testing.assert_array_equal(kept.states, 0)
     error = rounding(2) * np.abs(plant.P0).max()
     assert_within(kept.covariances[0][-1], plant.P0, 10 * error)
+
+
+@pytest.mark.parametrize("n", [1, 8, 50])
+def test_chunks_hold_six_matrices_a_row_in_a_quarter_of_a_gibibyte(n):
+    longest, bytes_of_row = kalman.chunks(5, 10**7, n)[0], 6 * 8 * n**2
+    assert longest.start == 5
+    assert (longest.stop - 5) * bytes_of_row <= 2**28 < (longest.stop - 4) * bytes_of_row
+
+
+def test_chunks_have_64_rows_at_least():
+    assert kalman.chunks(0, 100, 2000) == [slice(0, 64), slice(64, 100)]

@@ -5,6 +5,7 @@ import pytest
 from threadpoolctl import threadpool_info
 
 from skfedcausal.statespace.matrices import (
+    absolute_values,
     cap_radius,
     covariance_root,
     eigen_root,
@@ -38,6 +39,17 @@ def test_each_matrix_of_a_stack_may_have_its_floor():
     S = np.zeros((2, 3, 2, 2))
     floor = np.arange(6.0).reshape(2, 3)
     np.testing.assert_array_equal(floor_eigenvalues(S, floor), floor[..., None, None] * np.eye(2))
+
+
+def test_absolute_values_are_at_least_a_part_of_each_matrixs_own_largest():
+    values = np.array([[-3.0, 1e-4, 2.0], [0.05, -200.0, 0.1], [1.0, 2.0, 3.0]])
+    vectors = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3, 3)))[0]
+    stack = (vectors * values[:, None]) @ vectors.swapaxes(1, 2)
+    expected = np.array([[3.0, 3e-3, 2.0], [0.2, 200.0, 0.2], [1.0, 2.0, 3.0]])
+    found = absolute_values(stack, 1e-3)
+    np.testing.assert_allclose(found, (vectors * expected[:, None]) @ vectors.swapaxes(1, 2), atol=1e-11)
+    np.testing.assert_array_equal(found[2], stack[2])
+    np.testing.assert_allclose(np.diag(absolute_values(np.diag([0.0, 2.0]))), [2e-9, 2.0])
 
 
 @pytest.mark.parametrize("p", [1, 2, 5])

@@ -129,7 +129,7 @@ def test_states_are_determined_when_sensors_of_different_times_see_them_together
 @pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
 @pytest.mark.parametrize(
     ("eigenvalues", "regular"),
-    [([1, 1], True), ([1, 1e-11], True), ([1, 1e-13], False), ([1, 0], False), ([1, -1], False)],
+    [([1, 1], True), ([1, 1.1e-12], True), ([1, 0.9e-12], False), ([1, 0], False), ([1, -1], False)],
 )
 def test_regular_means_positive_definite_with_a_bounded_condition_in_any_units(eigenvalues, regular, scale):
     J = scale * np.diag(np.array(eigenvalues, dtype=float))
@@ -182,6 +182,45 @@ def test_statistic_is_recovered_from_a_filter_with_its_own_gain_at_each_step(gap
     assert_within(info.z, expected.z, error)
 
 
+def filtered_by(prior_cov, posterior_cov):
+    states = np.zeros((3, len(prior_cov)))
+    return information_from_filter(states, np.asarray(prior_cov), states, np.asarray(posterior_cov))
+
+
+@pytest.mark.parametrize("which", ["predicted", "filtered"])
+def test_states_known_to_the_last_bit_cannot_be_read_from_a_filter(which):
+    good, flat = np.eye(2), np.diag([1.0, 0.9 * EPS])
+    covariances = (flat, good) if which == "predicted" else (good, flat)
+    with pytest.raises(ValueError, match=f"covariance of the {which} states is not positive definite"):
+        filtered_by(*covariances)
+    with pytest.raises(ValueError, match="is not positive definite"):  # one row of several
+        filtered_by(*(np.array([good, x, good]) for x in covariances))
+    fine = np.diag([1.0, 1.1 * EPS])
+    assert np.abs(filtered_by(fine, fine).patterns).max() == 0
+
+
+@pytest.mark.parametrize("stacked", [False, True])
+def test_directions_that_a_measurement_does_not_see_are_taken_out_of_what_it_says(stacked):
+    """One sensor along ``seen``; what rounding puts into another direction of z is no information."""
+    seen, unseen = np.array([0.48, 0.6, 0.64]), np.array([0.64, 0.0, -0.48])
+    after = np.linalg.inv(np.eye(3) + np.outer(seen, seen))
+    prior, posterior = np.zeros((4, 3)), after @ (2.0 * seen + 1e-13 * unseen) * np.ones((4, 1))
+    before, after = (np.tile(x, (4, 1, 1)) if stacked else x for x in (np.eye(3), after))
+    info = information_from_filter(prior, before, posterior, after)
+    np.testing.assert_allclose(info.patterns, [np.outer(seen, seen)], atol=8 * EPS)
+    np.testing.assert_allclose(info.z, np.tile(2.0 * seen, (4, 1)), rtol=1e-12)
+    assert np.abs(info.z @ unseen).max() < 4e-15
+
+
+@pytest.mark.parametrize("unit", [1.0, 1e3, 1e-3])
+def test_a_filter_that_is_less_certain_after_a_measurement_is_refused_beyond_a_millionth(unit):
+    before, after = np.eye(2) * unit, np.diag([0.5, 1 / (1 - 2 * 1.2e-6)]) * unit  # precision 2 at most
+    with pytest.raises(ValueError, match="larger than the predicted one"):
+        filtered_by(before, after)
+    rounded = np.diag([0.5, 1 / (1 - 2 * 0.8e-6)]) * unit
+    np.testing.assert_allclose(filtered_by(before, rounded).patterns[0] * unit, np.diag([1.0, 0.0]), atol=1e-12)
+
+
 def test_a_statistic_holds_what_it_was_given():
     z, patterns, index = np.zeros((3, 2)), np.array([np.eye(2), np.zeros((2, 2))]), np.array([0, 1, 1])
     info = Information(z, patterns, index)
@@ -197,3 +236,17 @@ def test_every_row_has_the_pattern_of_the_row_that_shows_it_first():
     for k, rows in enumerate(rows_of_patterns(index, len(first))):
         np.testing.assert_array_equal(rows, np.flatnonzero(index == k))
         assert rows[0] == first[k]
+
+
+@pytest.mark.parametrize("unit", [1e-10, 1.0, 1e10])
+def test_what_a_filter_made_of_measurements_has_the_same_patterns_in_any_units_of_the_states(unit):
+    plant = random_plant(0, N_STATES, N_SENSORS)
+    Y = simulate(plant, T, 1)
+    Y[::2, 0] = np.nan
+    run = statsmodels_moments(plant, Y)
+    moments = run.predicted, run.predicted_cov, run.filtered, run.filtered_cov
+    plain = information_from_filter(*moments)
+    scaled = information_from_filter(*(x * unit ** (x.ndim - 1) for x in moments))
+    assert len(plain.patterns) == len(scaled.patterns) == 2
+    np.testing.assert_allclose(scaled.matrices() * unit**2, plain.matrices(), rtol=1e-6, atol=1e-9)
+    np.testing.assert_allclose(scaled.z * unit, plain.z, rtol=1e-6, atol=1e-9)

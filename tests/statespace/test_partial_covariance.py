@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from skfedcausal.statespace import partial_covariance as partial_covariance_module
 from skfedcausal.statespace.partial_covariance import expected_cells, partial_covariance
 
 
@@ -78,3 +79,25 @@ def test_missing_cells_get_their_conditional_mean():
         gain = np.linalg.solve(covariance[np.ix_(seen, seen)], covariance[np.ix_(seen, ~seen)])
         np.testing.assert_allclose(row[~seen], y[seen] @ gain, rtol=1e-12)
         np.testing.assert_array_equal(row[seen], y[seen])
+
+
+def test_the_iteration_ends_where_it_stands_still(monkeypatch):
+    """Complete rows give their moments in the first step, and the same again in the second."""
+    rounds, step = [], partial_covariance_module._expected_products
+
+    def counted(*arguments):
+        rounds.append(1)
+        return step(*arguments)
+
+    monkeypatch.setattr(partial_covariance_module, "_expected_products", counted)
+    partial_covariance(np.random.default_rng(0).standard_normal((50, 4)), np.eye(4))
+    assert len(rounds) == 2
+    rounds.clear()
+    partial_covariance(nearly_dependent(), np.eye(6), tol=0.0)
+    assert len(rounds) == 50 * len(np.unique(np.isnan(nearly_dependent()), axis=0))
+
+
+def test_the_start_has_eigenvalues_of_a_thousandth_of_the_largest_at_least():
+    """Without a single cell of one column its variance stays that of the start."""
+    Y = np.random.default_rng(0).standard_normal((200, 2)) * [1.0, np.nan]
+    assert partial_covariance(Y, np.diag([2.0, -1.0]))[1, 1] == pytest.approx(2e-3)

@@ -113,6 +113,23 @@ def test_an_unstable_mode_that_no_noise_excites_has_no_filter(stacked):
         predicted_covariance(*(x[None] if stacked else x for x in (A, J, Q)))
 
 
+@pytest.mark.parametrize("pole", [1.0, -1.0, 1.5])
+def test_a_mode_that_stays_or_grows_has_no_steady_state_even_at_rest(pole):
+    A, Q = np.array([[pole]]), np.zeros((1, 1))
+    with pytest.raises(NotStationaryError, match=f"is {abs(pole):.4g}, it must be below 1"):
+        stationary_covariance(A, Q)
+    with pytest.raises(NotStationaryError):
+        predicted_covariance(A, np.zeros((1, 1)), Q)
+
+
+def test_a_stable_plant_at_rest_may_swell_before_it_settles():
+    """Powers of the matrix are ``k 2**(1 - k) 1e30`` off the diagonal; nothing starts the second state."""
+    A, Q = np.array([[0.5, 1e30], [0.0, 0.5]]), np.diag([1.0, 0.0])
+    expected = np.diag([1 / (1 - 0.25), 0.0])
+    np.testing.assert_allclose(stationary_covariance(A, Q), expected, rtol=1e-12)
+    np.testing.assert_allclose(predicted_covariance(A, np.zeros((2, 2)), Q), expected, rtol=1e-12)
+
+
 @pytest.mark.parametrize("radius_", [0.3, 0.8, 0.99, 1 - 1e-6])
 @pytest.mark.parametrize("n", [1, 2, 5, 12])
 def test_stationary_covariance_solves_the_lyapunov_equation(n, radius_):
@@ -249,3 +266,11 @@ def test_spectral_radius_of_each_matrix_in_a_stack():
     turn = np.array([[0.0, -0.5], [0.5, 0.0]])  # eigenvalues +-0.5 i
     assert spectral_radius(turn) == pytest.approx(0.5, rel=4 * EPS)
     np.testing.assert_allclose(spectral_radius(np.array([turn, np.diag([-0.9, 0.1])])), [0.5, 0.9], rtol=4 * EPS)
+
+
+@pytest.mark.parametrize("name", ["A", "J", "Q"])
+def test_matrices_with_a_number_that_is_none_are_refused_by_name(name):
+    matrices = {"A": 0.5 * np.eye(2), "J": np.eye(2), "Q": np.eye(2)}
+    matrices[name][1, 0] = np.nan
+    with pytest.raises(ValueError, match=f"^{name} has values that are not finite"):
+        predicted_covariance(**matrices)

@@ -6,6 +6,7 @@ from numpy.testing import assert_array_equal
 
 from skfedcausal.statespace.matrices import (
     are_covariances,
+    packed_products,
     packed_triangles,
     power_of_two,
     scaled_columns,
@@ -43,10 +44,31 @@ def test_whitening_is_undone_and_drops_what_is_not_seen():
     assert (rounded == 0).all(axis=0).sum() == 1
 
 
+def test_whitening_costs_every_direction_the_same_share_of_its_noise_in_any_units():
+    """In half precision, of states of units a thousand million times apart."""
+    rng = np.random.default_rng(0)
+    units, C = np.array([2.0**30, 1.0, 2.0**-30]), rng.normal(size=(5, 3))
+    z = rng.normal(size=(50, 5)) @ C
+    plain = whitened_columns(z, C.T @ C, "float16")
+    other = whitened_columns(z * units, C.T @ C * np.outer(units, units), "float16")
+    assert_array_equal(plain[0], other[0])
+    assert_array_equal(plain[1] * units, other[1])
+    rounded, unscale = plain
+    white = np.linalg.solve(np.linalg.cholesky(C.T @ C), (rounded @ unscale - z).T)
+    # half precision has 11 bits; white numbers of five standard deviations at most
+    assert np.abs(white).max() < 5 * 2.0**-11
+
+
 def test_triangles_are_unpacked_as_they_were_packed():
     roots = np.random.default_rng(0).normal(size=(4, 3, 3))
     matrices = roots + roots.swapaxes(1, 2)
     assert_array_equal(unpacked_triangles(packed_triangles(matrices), 3), matrices)
+    units = np.array([2.0, 3.0, 5.0])
+    assert_array_equal(packed_products(units), packed_triangles(np.outer(units, units)[None])[0])
+
+
+def test_numbers_beyond_those_of_doubles_are_no_covariances():
+    assert not are_covariances(np.array([[[1e-300, 1e300], [1e300, 1e-300]]]))
 
 
 @pytest.mark.parametrize("units", [np.ones(3), np.array([1e-100, 1.0, 1e100])], ids=["alike", "far apart"])
@@ -78,3 +100,20 @@ def test_sums_that_differ_by_rounding_become_the_same_number():
     assert_array_equal(without_last_bits(one, scale), without_last_bits(other, scale))
     error = np.abs(without_last_bits(one, scale) - one) / np.outer(scale, scale)
     assert error.max() <= 2.0**-31
+
+
+@pytest.mark.parametrize(("share", "is_rounding"), [(0.9e-6, True), (1.1e-6, False)])
+def test_a_millionth_of_the_variances_may_be_rounding(share, is_rounding):
+    indefinite = np.eye(2)
+    indefinite[[0, 1], [1, 0]] = 1 + 2 * share  # two variances of one, an eigenvalue of minus two shares
+    assert are_covariances(indefinite[None]) is is_rounding
+    asymmetric = np.eye(2)
+    asymmetric[0, 1] = share
+    assert are_covariances(asymmetric[None]) is is_rounding
+
+
+def test_covariances_keep_thirty_bits_below_the_product_of_their_scales():
+    kept = 2.0**-30
+    S = np.array([[3.4 * kept, 1 + 1.6 * kept], [4 + 6.4 * kept, 16 - 7.6 * kept]])
+    expected = [[3 * kept, 1], [4 + 8 * kept, 16]]  # in units of 1, 4, 4 and 16 times 2^-30
+    assert_array_equal(without_last_bits(S, np.array([1.0, 4.0])), expected)

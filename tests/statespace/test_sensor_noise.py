@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 from scipy.optimize import approx_fprime, minimize
 
-from skfedcausal.statespace.observation import _profile, sensor_noise
+from skfedcausal.statespace.observation import _profile, _scoring_step, sensor_noise
 
 
 def sample(seed, d, p, *, signal=1.0, n_samples=2000):
@@ -52,6 +52,19 @@ def test_the_information_is_the_expected_curvature():
     assert_allclose(score, 0, atol=1e-12)
     curvature = approx_fprime(theta, lambda x: -_profile(x, G, C)[1], 1e-6)
     assert_allclose(curvature, fisher, atol=1e-5)
+
+
+def test_variances_at_a_bound_stay_if_the_score_points_outwards_and_leave_if_inwards():
+    fisher = np.full((5, 5), 0.2) + np.diag([1.0, 2.0, 3.0, 4.0, 5.0])
+    low, high, damping = -1.0, np.ones(5), 0.1
+    theta, score = np.array([-1.0, -1.0, 1.0, 1.0, 0.0]), np.array([-0.1, 0.2, 0.3, -0.4, 0.5])
+    step = _scoring_step(theta, score, fisher, damping, low, high)
+    free = [1, 3, 4]
+    H = fisher[np.ix_(free, free)]
+    assert_allclose(step[free], np.linalg.solve(H + damping * np.diag(np.diag(H)), score[free]), rtol=1e-9)
+    assert_allclose(step[[0, 2]], 0)
+    held = _scoring_step(theta[[0, 2]], score[[0, 2]], fisher[:2, :2], damping, low, high[:2])
+    assert_allclose(held, 0)
 
 
 @pytest.mark.parametrize("signal", [1.0, 10.0, 100.0])

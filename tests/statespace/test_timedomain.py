@@ -154,3 +154,16 @@ def test_the_exact_score_has_the_expected_information_as_its_covariance():
     # ends of the record (a few rows of 400) and the profiled level add about 0.02
     covariance = whitened @ whitened.T / n_records
     assert_within(covariance, np.eye(len(expected)), 4.5 * np.sqrt(2 / n_records) + 0.02)
+
+
+def test_of_complete_records_the_settled_covariances_give_the_same():
+    plant = random_plant(0, 2, 3)
+    info = information(simulate(plant, 24, 1), plant.C, plant.R)
+    settings = info.z, info.matrices, [(1.0, plant.J)], STARTS, 8
+    steady, varying = (
+        TimeDomainLikelihood(*settings, is_constant=constant).evaluate(0.5 * plant.A, plant.Q)
+        for constant in (True, False)
+    )
+    assert steady.value == pytest.approx(varying.value, rel=1e-10)
+    np.testing.assert_allclose(steady.grad_A, varying.grad_A, atol=1e-9)
+    np.testing.assert_allclose(steady.grad_Q, varying.grad_Q, atol=1e-9)

@@ -1,5 +1,7 @@
 """Units on their own: the maximum of the Whittle likelihood, found from errors-in-variables moments."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.linalg import solve_discrete_lyapunov
@@ -7,7 +9,7 @@ from scipy.optimize import minimize
 
 from skfedcausal.statespace.episodes import TransitionMoments, lag_covariances
 from skfedcausal.statespace.matrices import symmetric_basis
-from skfedcausal.statespace.units import fit_units, moment_start, unit_information
+from skfedcausal.statespace.units import _line_search, fit_units, moment_start, unit_information
 from skfedcausal.statespace.whittle import WhittleLikelihood
 
 from ._reference import (
@@ -200,3 +202,16 @@ def test_errors_of_the_fit_are_those_of_the_information():
     # chi-squared with 7 degrees of freedom: the mean of 60 has a standard error of sqrt(14 / 60) = 0.48,
     # terms of higher order are about 7 / sqrt(T) = 0.16
     assert squares.mean() == pytest.approx(7, abs=4 * np.sqrt(14 / n_units) + 0.16)
+
+
+@pytest.mark.parametrize("p", [1, 2])
+def test_a_step_takes_no_variance_below_a_fiftieth_of_the_mean_one(p):
+    Q = 5.0 * np.eye(p)[None]
+
+    class Rising:
+        def evaluate(self, A, Q):
+            return SimpleNamespace(value=np.ones(1))
+
+    step = np.diag([-20.0, 0.0][:p])[None]
+    found = _line_search(Rising(), SimpleNamespace(value=np.zeros(1)), 0 * Q, Q, 0 * Q, step)[1]
+    np.testing.assert_allclose(found[0], np.diag([5.0 / 50, 5.0][:p]), rtol=1e-12)

@@ -14,7 +14,7 @@ from skfedcausal.statespace.kalman import (
 )
 from skfedcausal.statespace.observation import Information
 from skfedcausal.statespace.timedomain import TimeDomainLikelihood
-from skfedcausal.statespace.whittle import WhittleLikelihood
+from skfedcausal.statespace.whittle import WhittleLikelihood, frequencies_of_states
 
 from ._reference import (
     EndlessRecord,
@@ -280,3 +280,9 @@ def test_information_resolves_the_peaks_of_slow_states(radius):
     coarse, fine = ((info.V * info.U).real.mean(axis=0) for info in (few, many))
     # one in a hundred of the covariance may come back from a distance, on either side
     np.testing.assert_allclose(coarse, fine, atol=2e-2 * np.abs(fine).max())
+
+
+@pytest.mark.parametrize(("pole", "n_frequencies"), [(0.3, 2), (0.46, 4), (0.6, 7), (0.7, 7), (0.8, 11), (0.99, 12)])
+def test_midpoints_grow_by_a_half_and_one_until_a_hundredth_comes_back(pole, n_frequencies):
+    """2, 4, 7, 11, at most 12: the first n of which ``pole ** (2 n)`` is a hundredth or less."""
+    assert frequencies_of_states(np.array([[pole]]), 2, most=12) == n_frequencies

@@ -142,7 +142,7 @@ def grouped_columns(scoring, family, pairs, of):
         at = elements[pairs[chosen]]
         at = np.where(at == family.n_elements, begin * width, at).ravel() - begin * width
         block = take(slice(begin, end))
-        yield pairs[chosen], np.take(block.reshape(len(block), -1), at, axis=1, mode="clip")
+        yield pairs[chosen], np.take(block.reshape(len(block), (end - begin) * width), at, axis=1, mode="clip")
 
 
 def _inverses(information):
@@ -161,11 +161,10 @@ def _inverses(information):
 def uncoupled_estimates(objective, partition, point, *, correlations=True):
     """One-step estimates of all links and correlations at the uncoupled plant; None for unwanted ones.
 
-    Of the first lag. Everything decouples there: the only cross information is between the two directions of
-    a pair and the correlation of their noise. Of a link the opposite direction is profiled out, noise taken
-    as independent, of a correlation both directions.
+    Everything decouples there: the only cross information is between the two directions of a pair and the
+    correlation of their noise. Of a link the opposite direction is profiled out, noise taken as independent,
+    of a correlation both directions.
     """
-    partition = partition.without_inputs if partition.n_lags > 1 else partition
     info = objective.unit_information(point.A, point.Q, partition)
     if partition.n_steps and not partition.n_inputs:
         info = SpectralInformation(info.U, info.H)  # what steps make of states says nothing beside themselves
@@ -186,7 +185,12 @@ def _profiled(joint, score, nuisance_score, block, nuisance):
     """Estimate and covariance (for one time step) of a block with nuisance elements profiled out."""
     cross = joint[:, block, nuisance]
     right = np.concatenate([np.swapaxes(cross, 1, 2), nuisance_score[..., None]], axis=-1)
-    solved = np.linalg.solve(joint[:, nuisance, nuisance], right)
-    covariance = np.linalg.inv(joint[:, block, block] - cross @ solved[..., :-1])
+    try:
+        solved = np.linalg.solve(joint[:, nuisance, nuisance], right)
+        covariance = known = np.linalg.inv(joint[:, block, block] - cross @ solved[..., :-1])
+    except np.linalg.LinAlgError:  # sensors that say nothing of some direction of the states
+        solved = _inverses(joint[:, nuisance, nuisance])[1] @ right
+        left = joint[:, block, block] - cross @ solved[..., :-1]
+        covariance, known = _inverses((left + np.swapaxes(left, 1, 2)) / 2)
     residual = score - np.einsum("xij,xj->xi", cross, solved[..., -1])
-    return np.einsum("xij,xj->xi", covariance, residual), covariance
+    return np.einsum("xij,xj->xi", known, residual), covariance

@@ -44,6 +44,7 @@ from .scoring import positive_factor
 COVARIANCES = ("information", "sandwich", "hac")
 _LEVEL = 0.05  # family-wise, at which Hotelling's statistic and chi-squared reject alike
 _ROWS = 20_000  # that are simulated at least
+_ROW_WORK = 2e4  # operations of any of them
 _SEED = 0  # an integral over records has one value: the same at every call
 
 
@@ -56,8 +57,8 @@ def assessed_blocks(plant, scoring, blocks, covariance):
     if covariance != "information":
         n_lags = lags_of(covariance, plant.n_samples)
         source = Sandwich(scoring, plant.contributions(scoring.point), blocks, n_lags)
-    elif not plant.has_all_lags:
-        source = ExactInformation(scoring, plant, blocks)
+    elif not plant.has_all_lags and (n_records := simulated_records(plant, scoring.structure)):
+        source = ExactInformation(scoring, plant, blocks, n_records)
     if source is not None:
         blocks = {kind: source.blocks(kind, each) for kind, each in blocks.items()}
     roots = unit_state_roots(plant, scoring.point)
@@ -200,9 +201,8 @@ class ExactInformation:
     Sums are of products of the gradients of time steps, which are martingale differences.
     """
 
-    def __init__(self, scoring, plant, blocks):
+    def __init__(self, scoring, plant, blocks, n_records):
         rng, point = np.random.default_rng(_SEED), scoring.point
-        n_records = int(np.ceil(_ROWS / plant.n_samples))
         drawn = (plant.contributions(point, plant.simulated(point, rng)) for _ in range(n_records))
         self._scoring, self._steps = scoring, n_records * plant.n_samples
         self._products = ScoreProducts(scoring.structure, chain.from_iterable(drawn), blocks)
@@ -239,14 +239,24 @@ class ExactInformation:
         return BlockEstimates(estimate, covariance, blocks.dof)
 
 
-def unit_state_roots(plant, point, likelihood=None):
+def simulated_records(plant, structure):
+    """How many records are simulated for the information; none if those that can be afforded are too few for it."""
+    wanted, n_free = int(np.ceil(_ROWS / plant.n_samples)), structure.free.n_elements
+    if plant.budget is None:
+        return wanted
+    work = _ROW_WORK + 16 * structure.partition.n_states**3 + 0.15 * n_free**2
+    number = plant.budget.times(plant.n_samples * work, wanted)
+    return number if number == wanted or number * plant.n_samples > 4 * n_free else 0
+
+
+def unit_state_roots(plant, point):
     """Roots of the covariance that the states of every unit have over the record, in standardised states.
 
     The blocks ``R_effect^-1 A R_cause`` are then those of states of unit variance. None for complete records.
     """
     if plant.has_constant_information:
         return None
-    covariances = plant.state_covariances(point, likelihood)
+    covariances = plant.state_covariances(point)
     # a model that was given says itself what unit variance is
     return [
         symmetric_root(covariance) if determined else np.eye(len(covariance))
@@ -274,6 +284,4 @@ def unit_state_turns(family, roots, causes=True):
     left = np.linalg.inv(padded)[effect]
     width = p if causes else e // p
     right = padded[cause] if causes else np.broadcast_to(np.eye(width), (len(cause), width, width))
-    one = np.einsum("xij,xlk->xikjl", left, right).reshape(len(cause), p * width, p * width)
-    n_lags = e // (p * width)
-    return np.einsum("ab,xij->xaibj", np.eye(n_lags), one).reshape(len(cause), e, e)
+    return np.einsum("xij,xlk->xikjl", left, right).reshape(len(cause), e, e)

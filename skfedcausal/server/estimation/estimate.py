@@ -10,7 +10,7 @@
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -20,11 +20,14 @@ from .covariance import assessed_blocks
 from .evidence import BlockEstimates, shrunk_transition
 from .level_shifts import LevelShifts, find_level_shifts
 from .prior import Prior, WithPrior
-from .scoring import Goal, Point, Scoring, Structure, ascend
+from .scoring import Goal, Point, Scoring, Structure, ascend, is_spent, spend
 from .search import is_degenerate, is_singular, search_structure
 from .standardised import StandardisedPlant
 
+_SEARCH = 0.6  # share of a budget that the search for links takes at most; the rest is for the climb
+_ALL = 0.9  # share of a budget for plants that keep one lag
 _GOALS = {"near": 10.0, "tol": 0.1}
+UNITS_WORK = 5e7  # operations of a unit's own model and its tests, about
 _DEGENERATE_GOALS = {"near": 0.1, "tol": 0.1}  # first-order corrections do not reach far there
 
 
@@ -46,6 +49,7 @@ class Settings(NamedTuple):
     covariance: str = "information"
     max_iter: int = 300
     tol: float = 1e-10
+    budget: Any = None  # of work, a `Budget`, or None
 
 
 class FittedParameters(NamedTuple):
@@ -97,6 +101,8 @@ class PlantEstimate:
     levels: np.ndarray  # what the steps add to the state equation, (n, n_steps)
     shifts: LevelShifts
     climb: Climb
+    plant: StandardisedPlant  # the record it was learned from
+    scoring: Scoring  # at the maximum
 
 
 def estimate_plant(record, settings):
@@ -104,17 +110,25 @@ def estimate_plant(record, settings):
 
     Level shifts are looked for in records without steps; those the plant can do without are taken out.
     """
-    plant = StandardisedPlant(record, settings.local, settings.fix_local)
+    plant, budget = StandardisedPlant(record, settings.local, settings.fix_local), settings.budget
     steps = record.steps
     if settings.level_shifts is not None and not steps:
         steps = find_level_shifts(plant.unit_records(), record.determined.sum())
     while True:
         if steps != plant.steps:
             plant = StandardisedPlant(record.at_steps(steps), settings.local, settings.fix_local)
+        plant.budget = budget
+        if budget is not None and _keeps_one_lag(plant, record):
+            budget.widen(_ALL)
         estimate = _assessed(plant, maximise(plant, settings), settings)
         steps = estimate.shifts.certain
-        if steps == plant.steps:
+        if steps == plant.steps or (budget is not None and budget.is_spent):
             return estimate
+
+
+def _keeps_one_lag(plant, record):
+    """Whether nobody will ask for the lags of a plant, whatever noise is supposed."""
+    return record.u is None and record.is_constant and not plant.has_clear_scores
 
 
 class Maximum(NamedTuple):
@@ -131,17 +145,27 @@ def maximise(plant, settings, may_lengthen=True):
     Starts anew with a prior where the likelihood rises towards the boundary, and with as many lags as the end
     needs where the climb failed.
     """
+    whole = plant.budget
+    if whole is not None:
+        plant.budget = whole.part(_SEARCH)
     likelihood, point = uncoupled_plant(plant)
+    spend(likelihood, UNITS_WORK * len(plant.names))
     tests = uncoupled_estimates(likelihood, plant.partition, point)
     climb = {"gain_tol": plant.n_samples * settings.tol**2, "max_iter": settings.max_iter}
-    has_prior = is_degenerate(point, tests[1], plant.partition, settings.alpha)
+    alpha = None if settings.sparsity is None else settings.alpha
+    has_prior = is_degenerate(point, tests[1], plant.partition, alpha)
     objective, search = _learn_structure(plant, likelihood, point, tests, has_prior, settings)
+    if whole is not None:
+        whole.was_short |= plant.budget.is_spent
+    plant.budget = objective.budget = whole
     ascent = ascend(objective, search.scoring, **climb)
-    if not has_prior and is_singular(ascent.point.Q):
+    if not has_prior and is_singular(ascent.point.Q) and not is_spent(objective):
         has_prior = True
+        likelihood.budget = plant.budget
         objective, search = _learn_structure(plant, likelihood, point, tests, has_prior, settings)
         ascent = ascend(objective, search.scoring, **climb)
-    if may_lengthen and not ascent.converged and plant.lengthen(ascent.point.A, ascent.point.Q):
+    is_stopped = ascent.converged or is_spent(objective)
+    if may_lengthen and not is_stopped and plant.lengthen(ascent.point.A, ascent.point.Q):
         return maximise(plant, settings, may_lengthen=False)
     scoring = search.scoring
     if ascent.point is not scoring.point:
@@ -184,7 +208,8 @@ def _learn_structure(plant, likelihood, point, tests, has_prior, settings):
     search = search_structure(objective, structure, point, alpha=alpha, finish=aim, tests=tests, **goals)
     needs_prior = prior is None and is_singular(search.scoring.point.Q)  # the caller starts anew with one
     if is_start and not needs_prior:
-        objective = plant.time_domain() if prior is None else WithPrior(plant.time_domain(), prior)
+        objective = plant.budgeted(plant.time_domain())
+        objective = objective if prior is None else WithPrior(objective, prior)
         found = search.scoring
         point = Point.at(objective, found.point.A, found.point.Q)
         search = search_structure(objective, found.structure, point, alpha=alpha, **goals)
@@ -238,6 +263,8 @@ def _assessed(plant, maximum, settings):
         levels,
         LevelShifts.of(plant.names, plant.steps, levels, Q, scoring),
         maximum.climb,
+        plant,
+        scoring,
     )
 
 

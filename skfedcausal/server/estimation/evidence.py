@@ -82,7 +82,10 @@ class BlockEstimates:
     @property
     def statistic(self):
         """Wald statistic of every block, shape (n_pairs,)."""
-        solved = np.linalg.solve(self.covariance, self.estimate[..., None])[..., 0]
+        try:
+            solved = np.linalg.solve(self.covariance, self.estimate[..., None])[..., 0]
+        except np.linalg.LinAlgError:  # a sandwich of too few rows with weight
+            solved = (np.linalg.pinv(self.covariance, hermitian=True) @ self.estimate[..., None])[..., 0]
         return np.einsum("xi,xi->x", self.estimate, solved)
 
     @property
@@ -243,7 +246,8 @@ def shrunk_transition(objective, scoring, blocks):
     allowed = max(structure.free.n_transition, 10) / objective.n_samples
     for _ in range(30):
         trial = point.A + share * (shrunk - point.A)
-        if spectral_radius(trial[:, : len(point.Q)]) < MAX_RADIUS:
+        # a climb that was given up may end where there is no posterior
+        if np.isfinite(trial).all() and spectral_radius(trial[:, : len(point.Q)]) < MAX_RADIUS:
             value = objective.evaluate(trial, point.Q).value
             if value >= point.evaluation.value - allowed:
                 return trial

@@ -24,7 +24,9 @@ _MAX_ORDER = 20
 _WINDOWS = 5000  # stretches of an input that are looked at, evenly spread
 _EXCITED = 1e-6  # share of an input's variance that steps before it must leave unexplained
 _SAME = 1e-10  # share of an input's variance below which the other inputs determine it
-_N_LAGS = 5
+_N_LAGS = 5  # rows between an input and a measurement that are tested
+_MAX_PAST = 20  # rows of their own past that inputs are freed of
+_ROWS_PER_LAG = 4  # and at least so many rows of the record for each of them and each input
 _LEVEL = 1e-3  # below which a test of no feedback rejects
 _RANK = 1e-9
 
@@ -37,7 +39,8 @@ class InputsNotSeparableError(ValueError):
         names = [f"number {k}" for k in self.inputs] if names is None else names
         super().__init__(
             f"The inputs {', '.join(names)} are linear combinations of each other: no record of this kind can tell "
-            "their effects apart. Leave out what is redundant, or add time steps in which they moved separately."
+            "their effects apart. Leave out what is redundant, or add time steps in which they moved separately. An "
+            "input that acts on several units is given once: inputs={(unit, other): U}."
         )
 
 
@@ -64,11 +67,7 @@ def excitation_table(record, regressors):
 def _persistent_order(u, longest, starts):
     """Number of steps of an input that do not determine each other, by elimination."""
     thin = max(len(u) // _WINDOWS, 1)
-    windows = [
-        sliding_window_view(u[start:stop], longest)[::thin]
-        for start, stop in episodes(starts, len(u))
-        if stop - start >= longest
-    ]
+    windows = [sliding_window_view(u[start:stop], longest)[::thin] for start, stop in episodes(starts, len(u))]
     gram = sum(w.T @ w for w in map(np.ascontiguousarray, windows))
     rest = gram / gram[0, 0]
     for order in range(longest):
@@ -79,11 +78,17 @@ def _persistent_order(u, longest, starts):
 
 
 def feedback_table(record, updates):
-    """Tests of no feedback from a unit's measurements to a unit's inputs.
+    """Tests of every pair of a unit's measurements and a unit's inputs: feedback, same row, misfit.
 
     What a measurement adds to the filter, ``E[h_t | to t] - E[h_t | to t - 1]``, is white and independent of
     inputs that do not look at the measurements. The inputs are freed of their own linear past first (Granger
-    causality from innovations to inputs [1]_); lags 0 to 4 are tested together.
+    causality from innovations to inputs [1]_), of so many rows that what a plant of the wrong dynamics leaves
+    of earlier inputs in the updates is in there. Then
+
+    - updates correlated with what is new in *later* inputs (1 to 4 rows): feedback;
+    - with what is new in the inputs of the same row: feedback within the row, or inputs that act at once;
+    - with what was new in *earlier* inputs (1 to 5 rows): the plant's dynamics do not fit, whoever sets the
+      inputs.
 
     .. [1] Caines, Chan (1975), Feedback between stationary stochastic processes, IEEE Transactions on
            Automatic Control 20(4).
@@ -99,40 +104,54 @@ def feedback_table(record, updates):
                 continue
             (left, left_rank), (right, right_rank) = own[n], seen[m]
             blocks = cross[:, inputs, states]
-            statistic = record.n_samples * sum(np.trace(left @ C @ right @ C.T) for C in blocks)
-            p_value = stats.chi2.sf(statistic, len(blocks) * left_rank * right_rank)
-            rows.append((record.names[m], record.names[n], statistic, p_value))
-    table = pd.DataFrame(rows, columns=["measured", "controlled", "statistic", "p_value"])
-    return table.assign(p_adjusted=np.minimum(table["p_value"] * len(table), 1.0))
+            by_lag = record.n_samples * np.array([np.trace(left @ C @ right @ C.T) for C in blocks])
+            row = [record.names[m], record.names[n]]
+            for lags in (slice(_N_LAGS + 1, None), slice(_N_LAGS, _N_LAGS + 1), slice(_N_LAGS)):
+                freedom = len(by_lag[lags]) * left_rank * right_rank
+                row += [by_lag[lags].sum(), stats.chi2.sf(by_lag[lags].sum(), freedom)]
+            rows.append(row)
+    kinds = ("", "same_row_", "misfit_")
+    columns = [f"{kind}{name}" for kind in kinds for name in ("statistic", "p_value")]
+    table = pd.DataFrame(rows, columns=["measured", "controlled", *columns])
+    adjusted = np.minimum(table["p_value"] * len(table), 1.0)
+    table.insert(4, "p_adjusted", adjusted)
+    return table
 
 
 def _sums(record, updates):
-    """Products of the inputs, freed of their own past, with the updates, and of either with itself."""
+    """Products of the inputs, freed of their own past, with the updates, and of either with itself.
+
+    The first index of the former is how many rows the input comes later, from -`_N_LAGS` on.
+    """
     u, partition = record.standard_known.series, record.partition
     coefficients = _own_past(u, record.starts)
     n, k = partition.n_states, partition.n_inputs
-    cross, inputs_squared, updates_squared = np.zeros((_N_LAGS, k, n)), np.zeros((k, k)), np.zeros((n, n))
+    lags = range(-_N_LAGS, _N_LAGS)
+    cross, inputs_squared, updates_squared = np.zeros((len(lags), k, n)), np.zeros((k, k)), np.zeros((n, n))
     for start, stop in episodes(record.starts, len(u)):
         for first in range(start, stop, PIECE):
             last = min(first + PIECE, stop)
             early = updates(first, last)
-            late = _without_own_past(u[start:stop], coefficients, first - start, last - start + _N_LAGS - 1)
-            n_late = min(len(late), last - first)
-            there = late[:n_late]
+            ahead = min(first - start, _N_LAGS)  # rows before this piece
+            rest = _without_own_past(u[start:stop], coefficients, first - start - ahead, last - start + _N_LAGS - 1)
+            there = rest[ahead : ahead + last - first]
             add_product(inputs_squared, there, there)
             add_product(updates_squared, early, early)
-            for lag in range(_N_LAGS):
-                both = min(len(late) - lag, last - first)
+            for lag in lags:
+                begin = max(-lag - ahead, 0)  # the first update that has an input so far back
+                both = min(len(rest) - ahead - lag, last - first) - begin
                 if both > 0:
-                    add_product(cross[lag], late[lag : lag + both], early[:both])
+                    late = rest[ahead + lag + begin :][:both]
+                    add_product(cross[lag + _N_LAGS], late, early[begin : begin + both])
     return cross, symmetric(inputs_squared), symmetric(updates_squared)
 
 
 def _own_past(u, starts):
     """Coefficients of a long autoregression of the inputs, one matrix per lag."""
-    G = lag_covariances(u, range(_N_LAGS + 1), starts)
-    past, cross = block_toeplitz(G[:_N_LAGS]), np.hstack(list(G[1:]))
-    return np.linalg.lstsq(past, cross.T, rcond=1e-10)[0].reshape(_N_LAGS, *G[0].shape)
+    n_lags = int(np.clip(len(u) // (_ROWS_PER_LAG * u.shape[1]), _N_LAGS, _MAX_PAST))
+    G = lag_covariances(u, range(n_lags + 1), starts)
+    past, cross = block_toeplitz(G[:n_lags]), np.hstack(list(G[1:]))
+    return np.linalg.lstsq(past, cross.T, rcond=1e-10)[0].reshape(n_lags, *G[0].shape)
 
 
 def _without_own_past(u, coefficients, first, last):

@@ -188,8 +188,7 @@ class UnitRecord:
         """
         best = (None, 0.0)
         for start, stop in episodes(sorted({*self.starts, *onsets}), len(self.scores)):
-            if stop - start >= 2 * SHORTEST:
-                best = max(best, self._split(start, stop), key=lambda split: split[1])
+            best = max(best, self._split(start, stop), key=lambda split: split[1])
         if best[0] is None:
             return best
         long_run = self._long_run_covariance([*onsets, best[0]])
@@ -253,7 +252,7 @@ class UnitRecord:
                 ends = rows[:n_lags], rows[-n_lags:]
                 recentre_lag_sums(sums, range(n_lags), total / len(rows), total, len(rows), *ends)
         else:
-            sums = lag_covariances(remove_episode_means(self.scores, starts), range(3), starts, self.present)
+            sums = lag_covariances(remove_episode_means(self.scores, starts), range(_SUMS), starts, self.present)
         moments = TransitionMoments.from_sums(sums, np.zeros_like(self.scores), starts)
         A, Q = moment_start(moments, self.N)
         gain = np.linalg.inv(np.eye(len(A)) - A)

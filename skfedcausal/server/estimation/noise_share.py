@@ -13,8 +13,8 @@ import numpy as np
 
 from ...statespace.episodes import episode_lengths, episodes
 from ..prediction import InputDrive, PlantFilter
-from .estimate import estimate_plant
-from .scoring import Point, Scoring, ascend
+from .estimate import UNITS_WORK, estimate_plant
+from .scoring import Point, Scoring, ascend, spend
 from .standardised import StandardisedPlant
 
 SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 2.0, 5.0, 20.0)  # of what the past leaves unpredicted
@@ -26,7 +26,7 @@ _MAX_ORIGINS = 2000  # time steps that forecasts start from, evenly spread
 
 def choose_noise_share(record, settings, horizon):
     """Share of noise whose plant forecasts its own record best, the smallest of those that are as good."""
-    return _best_of(SHARES, record, partial(estimate_plant, settings=settings), horizon)
+    return _best_of(SHARES, record, partial(estimate_plant, settings=settings), horizon, settings.budget)
 
 
 def choose_filter(record, estimate, settings):
@@ -41,17 +41,20 @@ def choose_filter(record, estimate, settings):
     def relearned(noisy):
         return replace(estimate, Q=process_covariance(noisy, estimate, settings))
 
-    return _best_of(FILTERED, record, relearned, 1)
+    return _best_of(FILTERED, record, relearned, 1, settings.budget)
 
 
-def _best_of(shares, record, learn, horizon):
-    """The first share whose plant forecasts as well as the best, and the plant."""
+def _best_of(shares, record, learn, horizon, budget):
+    """The first share whose plant forecasts as well as the best, and the plant; of those the budget allows."""
     plants, errors = [], []
     for share in shares:
         noisy = record.with_noise_share(share)
         plants.append(learn(noisy))
         errors.append(forecast_error(noisy, plants[-1], horizon))
         if share > 1 and errors[-1] > min(errors):  # still more noise takes longest
+            break
+        if budget is not None and budget.is_spent:
+            shares = shares[: len(plants)]
             break
     best = int(np.argmax(np.array(errors) <= (1 + _TOLERANCE) * min(errors)))
     return shares[best], plants[best]
@@ -64,7 +67,9 @@ def process_covariance(record, estimate, settings):
     """
     plant = StandardisedPlant(record.at_steps(estimate.steps), settings.local, settings.fix_local)
     Q = plant.uncoupled[1]  # sets the number of lags of the likelihood
+    plant.budget = settings.budget
     objective = plant.first_likelihood()
+    spend(objective, UNITS_WORK * len(plant.names))
     A = plant.scaled(np.hstack([estimate.shrunk_A, estimate.shrunk_B, estimate.levels]))
     known = ("linked", "driven", "shifted", "free_dynamics", "own_inputs")
     masks = {name: np.zeros_like(getattr(estimate.structure, name)) for name in known}

@@ -86,8 +86,13 @@ class WithPrior:
 
     def __init__(self, likelihood, prior):
         self._likelihood, self.prior = likelihood, prior
-        self.n_samples = likelihood.n_samples
+        self.n_samples, self.budget = likelihood.n_samples, getattr(likelihood, "budget", None)
         self.information, self.unit_information = likelihood.information, likelihood.unit_information
+
+    @property
+    def work(self):
+        """Operations of an evaluation, about."""
+        return self._likelihood.work
 
     def evaluate(self, A, Q):
         """Value and gradients per time step at (A, Q)."""

@@ -4,6 +4,7 @@ import math
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
+from time import perf_counter
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,7 @@ from scipy.linalg.blas import dtrsm
 from scipy.linalg.lapack import dpotri
 
 from ...statespace.fisher import Evaluation, FreeElements, InformationColumns
-from ...statespace.matrices import cap_radius, companion, spectral_radius
+from ...statespace.matrices import cap_radius, spectral_radius
 
 MAX_RADIUS = 1 - 1e-6
 _CORRELATION_FLOOR = 1e-6  # smallest eigenvalue of the correlations of process noise
@@ -22,6 +23,8 @@ _INDEFINITE = 1e-6  # relative ridge that cures no rounding but a negative eigen
 _DIFFERENCE = 1e-5  # step of numerical derivatives, in standardised units
 _ROUNDING = 1e-12  # relative differences of log-likelihoods that may be rounding errors
 _FAST = 0.1  # share of what a step found that it may leave where the climb goes on because it is fast
+_RATE = 2e9  # operations a second of the machine that the costs were measured on
+_CLOCK = 4.0  # times the budget after which the clock stops what the count did not
 _ROUNDING_GAIN = 1e-9  # log-likelihood that a step may promise when rounding keeps it from rising
 
 
@@ -67,7 +70,7 @@ class Structure:
     def transition_mask(self):
         """Free elements of the coefficients ``[A | B]``."""
         partition = self.partition
-        transition = np.tile(partition.mask(partition.pairs[self.linked], self.free_dynamics), partition.n_lags)
+        transition = partition.mask(partition.pairs[self.linked], self.free_dynamics)
         if not partition.n_known:
             return transition
         driven = partition.input_pairs.pairs[self.driven]
@@ -111,6 +114,7 @@ class Scoring:
         self.n_samples, self._objective = objective.n_samples, objective
         self.estimates = {}
         _check_memory(structure)
+        spend(objective, 0.5 * structure.free.n_elements**3)
         free, evaluation = structure.free, point.evaluation
         self._columns: InformationColumns | None = None
         if observed:
@@ -252,28 +256,26 @@ def _metric(matrix):
         return positive_factor((vectors * values) @ vectors.T)
 
 
-def is_valid(A, Q, n_lags=1):
+def is_valid(A, Q):
     """Whether the plant is stable and its noise covariance is safely positive definite."""
     variances = np.diag(Q)
     if not (np.isfinite(A).all() and np.isfinite(Q).all() and variances.min() > 0):
         return False
     scale = np.sqrt(variances)
     smallest = np.linalg.eigvalsh(Q / np.outer(scale, scale))[0]
-    return bool(smallest > _CORRELATION_FLOOR and spectral_radius(companion(A, n_lags)) < MAX_RADIUS)
+    return bool(smallest > _CORRELATION_FLOOR and spectral_radius(A[:, : len(Q)]) < MAX_RADIUS)
 
 
 def made_valid(A, Q, partition, radius=0.99):
     """The plant with its off-diagonal blocks made smaller until it is safely valid."""
-    n_lags, n = partition.n_lags, len(Q)
-    diagonal, B = partition.block_diagonal, A[:, n * n_lags :]
-    A = A[:, : n * n_lags]
+    n, diagonal = len(Q), partition.block_diagonal
+    A, B = A[:, :n], A[:, n:]
     for share in (1.0, 0.5, 0.25, 0.125, 0.0):
         weight = np.where(diagonal, 1.0, share)
-        trial = np.tile(weight, n_lags) * A
-        if is_valid(trial, weight * Q, n_lags) and (share == 0 or spectral_radius(companion(trial, n_lags)) < radius):
+        trial = weight * A
+        if is_valid(trial, weight * Q) and (share == 0 or spectral_radius(trial) < radius):
             return np.hstack([trial, B]), weight * Q
-    first, later = np.where(diagonal, A[:, :n], 0.0), np.zeros_like(A[:, n:])
-    return np.hstack([cap_radius(first, radius), later, B]), np.where(diagonal, Q, 0.0)
+    return np.hstack([cap_radius(np.where(diagonal, A, 0.0), radius), B]), np.where(diagonal, Q, 0.0)
 
 
 class Goal(NamedTuple):
@@ -307,6 +309,8 @@ def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
     slope = scoring.whitened(scoring.gradient)
     curvature, before, n_further = InverseCurvature(), np.inf, 0
     for n_iter in range(max_iter):
+        if is_spent(objective):
+            return Ascent(point, _promised(scoring, slope), n_iter, False, n_further)
         direction = curvature @ slope
         gain = scoring.n_samples * float(slope @ direction)
         if gain <= gain_tol:
@@ -328,6 +332,87 @@ def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
     return Ascent(point, gain, max_iter, False)
 
 
+class Budget:
+    """Seconds of work, counted in operations: what is learned does not depend on the machine's load."""
+
+    was_short = False  # for a search, which had a part of it
+
+    def __init__(self, max_time, whole=None):
+        self.max_time, self._whole = max_time, whole
+        self._left, self._stop = max_time * _RATE, perf_counter() + _CLOCK * max_time
+        self._is_late = False
+
+    def part(self, share):
+        """A budget for the next part of the work, a share of what is left; what it does not take stays."""
+        return Budget(share * self.left, self)
+
+    def widen(self, share):
+        """Take a larger share of what the whole has left."""
+        if self._whole is not None:
+            self._left = max(self._left, share * self._whole._left)
+            self.max_time = max(self.max_time, self._left / _RATE)
+
+    def spend(self, n_operations):
+        """Take some operations off."""
+        self._left -= n_operations
+        if self._whole is not None:
+            self._whole.spend(n_operations)
+        else:
+            self._is_late |= perf_counter() > self._stop
+
+    def affords(self, n_operations):
+        """Whether so much work is left; what cannot be begun ends the rest."""
+        if n_operations > self._left:
+            self.spend(max(self._left, 0.0))
+            return False
+        return True
+
+    def times(self, n_operations, wanted):
+        """How often some work is done that was wanted so many times: once at least.
+
+        It is taken off the whole budget, and off this part only where the whole does not suffice.
+        """
+        whole = self if self._whole is None else self._whole
+        number = int(np.clip(whole._left // n_operations, 1, wanted))
+        if number == wanted:
+            whole.spend(n_operations * number)
+        else:
+            self.spend(max(whole._left, 0.0))
+        return number
+
+    @property
+    def left(self):
+        """Seconds of work that are left."""
+        return max(self._left, 0.0) / _RATE
+
+    @property
+    def stopped_by_clock(self):
+        """Whether the work as a whole took far longer than it was counted as."""
+        return self._is_late if self._whole is None else self._whole.stopped_by_clock
+
+    @property
+    def is_spent(self):
+        """Whether there is nothing left."""
+        return self._left <= 0 or self.stopped_by_clock
+
+
+def spend(objective, n_operations=None):
+    """Count work on a likelihood, that of an evaluation unless said otherwise, where somebody counts."""
+    if getattr(objective, "budget", None) is not None:
+        objective.budget.spend(objective.work if n_operations is None else n_operations)
+
+
+def is_spent(objective):
+    """Whether no work is left for a likelihood."""
+    budget = getattr(objective, "budget", None)
+    return budget is not None and budget.is_spent
+
+
+def _promised(scoring, slope):
+    """Gain in log-likelihood that a scoring step promises."""
+    return scoring.n_samples * float(slope @ slope)
+
+
 def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
     """Longest halved step that leads to a valid plant and a sufficient rise (Armijo).
 
@@ -337,8 +422,9 @@ def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
     length = 1.0
     for _ in range(n_halvings):
         A, Q = scoring.matrices(x + length * step)
-        if is_valid(A, Q, scoring.structure.partition.n_lags):
+        if is_valid(A, Q):
             found = objective.evaluate(A, Q)
+            spend(objective)
             rise = found.value - value
             if rise >= 1e-4 * length * slope:
                 return Point(A, Q, found), length

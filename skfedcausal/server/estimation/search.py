@@ -10,7 +10,7 @@ import numpy as np
 from ...statespace.matrices import spectral_radius
 from .block_tests import correlation_estimates, link_estimates, uncoupled_estimates
 from .evidence import benjamini_hochberg, unordered_benjamini_hochberg
-from .scoring import Point, Scoring, ascend, is_valid, made_valid
+from .scoring import Point, Scoring, ascend, is_spent, is_valid, made_valid
 
 _MAX_ADDITIONS = 3  # new links per effect and round
 _MAX_ROUNDS = 60
@@ -37,10 +37,12 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
 
     `near` is the gain in log-likelihood below which a point is close enough to the maximum to change the
     structure. A settled search ends at gains below `tol`, and goes on to the goal `finish` while that is fast.
-    With ``alpha=None`` every block is free.
+    With ``alpha=None`` every block is free, of the process noise too: a part of it that units share would
+    otherwise be taken for links.
     """
     if alpha is None:
-        structure = structure.with_masks(linked=np.ones(len(structure.partition.pairs), dtype=bool))
+        every = np.ones(len(structure.partition.pairs), dtype=bool)
+        structure = structure.with_masks(linked=every, correlated=every)
         ascent = ascend(objective, Scoring(objective, structure, point), gain_tol=tol)
         return StructureSearch(Scoring(objective, structure, ascent.point), ascent.converged)
     if not (structure.linked.any() or structure.correlated.any()):
@@ -49,6 +51,8 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
     left, n_further = np.inf, 0
     for n_rounds in range(1, _MAX_ROUNDS + 1):
         scoring = Scoring(objective, structure, point)
+        if is_spent(objective):
+            return StructureSearch(scoring, False, n_further)
         # where the likelihood bends more than the expected information says, a scoring step promises more
         # than the ascent, which has felt the bend, knows to be left
         left = min(scoring.gain, left)
@@ -71,8 +75,11 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
 
 
 def is_degenerate(point, correlations, partition, alpha):
-    """Whether the uncoupled plant shows correlated or nearly singular process noise, or a unit root."""
-    correlated = unordered_benjamini_hochberg(correlations.p_value, alpha, partition).any()
+    """Whether the uncoupled plant shows correlated or nearly singular process noise, or a unit root.
+
+    Correlations with ``alpha=None`` say nothing: those of all units are estimated.
+    """
+    correlated = alpha is not None and unordered_benjamini_hochberg(correlations.p_value, alpha, partition).any()
     radius = spectral_radius(point.A[:, : len(point.Q)])
     return bool(correlated or is_singular(point.Q) or radius > _UNIT_ROOT)
 
@@ -90,8 +97,7 @@ def _first_structure(objective, structure, point, alpha, near, tests):
     if correlated.any():  # they disturb the tests of the links, so they come first
         structure = structure.with_masks(correlated=correlated)
         point = ascend(objective, Scoring(objective, structure, point), gain_tol=near).point
-    if correlated.any() or partition.n_known or partition.n_lags > 1:
-        # nothing decouples any more, or not all is tested
+    if correlated.any() or partition.n_known:  # nothing decouples any more, or not all is tested
         scoring = Scoring(objective, structure, point)
         if scoring.gain > near:  # units whose inputs are under feedback may not have settled
             point = ascend(objective, scoring, gain_tol=near).point
@@ -103,7 +109,7 @@ def _first_structure(objective, structure, point, alpha, near, tests):
         structure = structure.with_masks(driven=driven)
         A = A.copy()
         idle = partition.mask(partition.input_pairs.pairs[~driven], of_inputs=True)
-        A[:, partition.n_lagged :][:, : partition.n_inputs][idle] = 0.0
+        A[:, partition.n_states :][:, : partition.n_inputs][idle] = 0.0
     linked = _capped(benjamini_hochberg(links.p_value, alpha), links.p_value, partition)
     if linked.any():
         flat = np.append(A.ravel(), 0.0)
@@ -202,12 +208,11 @@ def dropped(objective, scoring, proposed, max_steps=8):
 
 def _partly_dropped(objective, scoring, proposed):
     """The largest share of the way to a plant without the dropped blocks that is valid, and the plant."""
-    A, Q, structure = scoring.point.A, scoring.point.Q, scoring.structure
+    A, Q = scoring.point.A, scoring.point.Q
     goals = scoring.without(proposed), _zeroed(scoring, proposed)
     for share in (1.0, 0.5, 0.25, 0.1):
         trials = [(A + share * (to_A - A), Q + share * (to_Q - Q)) for to_A, to_Q in goals]
-        n_lags = structure.partition.n_lags
-        points = [Point.at(objective, *trial) for trial in trials if is_valid(*trial, n_lags)]
+        points = [Point.at(objective, *trial) for trial in trials if is_valid(*trial)]
         if points:
             return share, max(points, key=lambda point: point.evaluation.value)
     return 0.0, None

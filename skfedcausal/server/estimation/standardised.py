@@ -7,7 +7,7 @@ import numpy as np
 
 from ...statespace.contributions import score_contributions
 from ...statespace.inputs import input_term
-from ...statespace.matrices import companion, floor_eigenvalues, spectral_radius, symmetric_root
+from ...statespace.matrices import floor_eigenvalues, spectral_radius, symmetric_root
 from ...statespace.riccati import predicted_covariance, stationary_covariance
 from ...statespace.simulation import simulated_information, simulated_states
 from ...statespace.timedomain import KnownInputs, TimeDomainLikelihood
@@ -38,6 +38,8 @@ class StandardisedPlant:
     lags, and neglects the edges of the record, which count where a state's noise is about sqrt(T) times its
     variance.
     """
+
+    budget = None  # of the searches for a plant
 
     def __init__(self, record, local=None, fix_local=False):
         self.partition, self.n_samples, self.steps = record.partition, record.n_samples, record.steps
@@ -71,7 +73,9 @@ class StandardisedPlant:
         self._is_slow = np.diagonal(self._shares, axis1=1, axis2=2).min(axis=0) < _LEAST_SHARE
         is_clear = np.linalg.eigvalsh(self.score_noise)[-1] < np.sqrt(self.n_samples) / _EDGE_SHARE
         self.has_clear_scores = bool(self.determined.all() and self.has_all_lags and is_clear)
-        self._n_lags, self._units, self._moments = _MIN_LAGS, {}, None
+        self._most_lags = _MAX_LAGS if record.most_lags is None else record.most_lags
+        self._n_lags, self._units, self._moments = min(_MIN_LAGS, self._most_lags), {}, None
+        self.n_remembered = 0  # most lags that a filter was found to need
 
     # -- scales ----------------------------------------------------------------------------------
 
@@ -121,6 +125,8 @@ class StandardisedPlant:
 
     def lengthen(self, A, Q):
         """Take as many lags as the filter of the plant (A, Q) needs; whether that is more than before."""
+        if not self.determined.all():  # there are no scores of all states
+            return False
         needed = self._lags_for(_filter_memory(A, Q, np.linalg.inv(self.score_noise)))
         if needed <= self._n_lags:
             return False
@@ -130,7 +136,8 @@ class StandardisedPlant:
 
     def _lags_for(self, memory):
         needed = int(np.ceil(np.log(_TRUNCATION) / np.log(max(memory, 1e-6))))
-        return min(needed, _MAX_LAGS, max(self.n_samples // _ROWS_PER_LAG, 1))
+        self.n_remembered = max(self.n_remembered, needed)
+        return min(needed, self._most_lags, max(self.n_samples // _ROWS_PER_LAG, 1))
 
     def _fit_units(self, n_lags):
         """The units' own models from so many lags, (A, Q), and what their filters remember."""
@@ -172,12 +179,12 @@ class StandardisedPlant:
 
     def _slow_start(self, unit, n_lags):
         """Where a unit starts that reports at some lags only."""
-        rows = self.partition.slices[unit]
-        scores, present = self._scores.of_unit(unit)
-        period = 1 + np.argmax(self._shares[1:, unit, unit] >= _LEAST_SHARE)
-        scores = scores @ self._Sinv[rows, rows].T
-        N = self.score_noise[rows, rows]
-        return slow_start(scores, present[:, 0], N, self._record.starts, int(period), n_lags)
+        rows, (scores, present) = self.partition.slices[unit], self._scores.of_unit(unit)
+        counts = np.bincount(np.diff(np.flatnonzero(present[:, 0])), minlength=2)  # of distances between reports
+        counts = counts[1 : max(self.n_samples // _MIN_LAGS, 2)]  # with a dozen reports at least
+        period = 1 + int(np.argmax(counts >= _LEAST_SHARE * counts.sum()))
+        scores, N = scores @ self._Sinv[rows, rows].T, self.score_noise[rows, rows]
+        return slow_start(scores, present[:, 0], N, self._record.starts, period, n_lags)
 
     def unit_records(self):
         """Every unit on its own, one after the other, a `UnitRecord` each.
@@ -203,35 +210,24 @@ class StandardisedPlant:
 
     def first_likelihood(self):
         """The likelihood to start with: that of the scores where it can stand for the exact one."""
-        return self.whittle() if self.has_clear_scores else self.time_domain()
+        return self.budgeted(self.whittle() if self.has_clear_scores else self.time_domain())
+
+    def budgeted(self, likelihood):
+        """A likelihood whose evaluations are counted."""
+        likelihood.budget = self.budget
+        return likelihood
 
     def whittle(self):
         """Whittle likelihood of the scores, with the lags that :attr:`uncoupled` found necessary."""
         return WhittleLikelihood(self.moments(self._n_lags), self.score_noise)
 
+    def lag_sums(self, n_lags):
+        """``sum_t x[t+l] x[t]'`` of :meth:`standard_series` for l from 0 to n_lags."""
+        return self._left @ self._scores.lag_sums(n_lags + 1) @ self._left.T
+
     def standard_series(self):
         """Scores, inputs and steps of unit variance, first rows of episodes, lags of their likelihood."""
         return self._scores.series @ self._left.T, self._record.starts, self._n_lags
-
-    def lagged_likelihood(self, n_plant_lags, n_dropped, n_lags=None):
-        """Likelihood for a plant of several lags without inputs, see :meth:`Scores.lagged_moments`.
-
-        Whittle's of the scores of complete records, the exact one of the information series of others.
-        """
-        n_lags = self._n_lags + n_plant_lags - 1 if n_lags is None else n_lags
-        if not self.is_complete:
-            record = self.standard_record
-            series = record.z, record.matrices, self._regimes, record.starts
-            return TimeDomainLikelihood(*series, n_lags, n_lags=n_plant_lags)
-        moments = self._scores.lagged_moments(n_lags, n_plant_lags, n_dropped)
-        left = np.kron(np.eye(n_plant_lags), self._Sinv)
-        return WhittleLikelihood(moments.transformed(left), self.score_noise, n_plant_lags)
-
-    def lags_of_filter(self, A, Q, n_plant_lags):
-        """Lags that the filter of a plant of several lags remembers."""
-        unseen = [(0, len(Q) * (n_plant_lags - 1))] * 2
-        J, noise = np.pad(np.linalg.inv(self.score_noise), unseen), np.pad(Q, unseen)
-        return self._lags_for(_filter_memory(companion(A, n_plant_lags), noise, J))
 
     @cached_property
     def standard_record(self):
@@ -292,11 +288,10 @@ class StandardisedPlant:
         # a driven state of unknown past has at most the variance of the record, which is one
         return KnownInputs(self._scores.known, spread=np.eye(self.partition.n_states))
 
-    def state_covariances(self, point, likelihood=None):
+    def state_covariances(self, point):
         """Covariance of each unit's states around their levels, as a fitted plant sees them in the record."""
         partition = self.partition
-        likelihood = self.time_domain() if likelihood is None else likelihood
-        states, covariances = likelihood.smoothed(point.A, point.Q, partition.slices)
+        states, covariances = self.time_domain().smoothed(point.A, point.Q, partition.slices)
         if partition.n_steps:
             steps = self._scores.known[:, partition.n_inputs :]
             states = states - steps @ np.linalg.lstsq(steps, states, rcond=None)[0]

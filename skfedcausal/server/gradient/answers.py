@@ -76,6 +76,7 @@ def untested_links(plant, A, B, Q, information):
     table = pd.DataFrame(rows, columns=["cause", "effect", "kind", "strength", "geweke"])
     table = table.astype({"cause": object, "effect": object, "kind": object, "strength": float, "geweke": float})
     nothing = {"stderr": np.inf, "statistic": 0.0, "p_value": 1.0, "p_adjusted": 1.0, "verdict": "cannot tell"}
+    nothing |= dict.fromkeys(("delay", "delay_low", "delay_high"), np.nan)
     return table.assign(**nothing)[list(COLUMNS)]
 
 

@@ -23,7 +23,7 @@ from ...statespace.inputs import input_response
 from ...statespace.matrices import spectral_radius
 from ..joint import JointRecord
 from ..plant import smoothed_replies
-from ..prediction import InputDrive
+from ..prediction import InputDrive, smooth_plant
 from . import rounds
 from .answers import ServerPrediction, untested_links
 from .state import Plant, Training
@@ -445,8 +445,8 @@ class GradientServer(BaseEstimator):
         dict of str to SmoothedReply
         """
         record, drive = self._record(messages), self._drive(self.input_)
-        plant = self.transition_, self.process_cov_
-        return smoothed_replies(self.state_slices_, *plant, record, drive, intercept=False)
+        smoothed = smooth_plant(self.transition_, self.process_cov_, record, drive, intercept=False)
+        return smoothed_replies(self.state_slices_, *smoothed)
 
     def _record(self, messages):
         return JointRecord.from_messages(messages, names=self.names_)

@@ -59,7 +59,7 @@ def mean_with_error(values):
     if not n:
         return np.nan, np.nan
     centred = values - values.mean()
-    n_lags = min(int(np.cbrt(n)), n - 1)
+    n_lags = int(np.cbrt(n))
     total = centred @ centred
     for k in range(1, n_lags + 1):
         total += 2 * (1 - k / (n_lags + 1)) * (centred[k:] @ centred[:-k])
@@ -73,7 +73,10 @@ class Benefit:
         self.names = plant.names_
         record = plant._record(tail)
         self._present = [part.patterns.any(axis=(1, 2))[part.pattern_of] for part in record.parts]
-        self._together = connected(plant.unshrunk_transition_, plant.process_cov_, plant.partition_)
+        acts = np.abs(plant.lag_transitions_).sum(axis=0)
+        if len(plant.lag_transitions_) == 1:
+            acts = plant.unshrunk_transition_
+        self._together = connected(acts, plant.process_cov_, plant.partition_)
         everything = plant._filter(record).unit_log_densities()
         n_samples, n_units = everything.shape
         self._from_all = np.zeros((n_samples, n_units))

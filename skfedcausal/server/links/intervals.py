@@ -73,7 +73,11 @@ def strength_intervals(blocks, level=0.95):
     along = np.where(real, along, 0.0) ** 2
     squared = along.sum(axis=1)
     variance = (along * values).sum(axis=1) / np.maximum(squared, 1e-300)
-    mean, spread = values.sum(axis=1), 2 * (values**2).sum(axis=1)
+    return intervals_from_moments(squared, values.sum(axis=1), 2 * (values**2).sum(axis=1), variance, level)
+
+
+def intervals_from_moments(squared, mean, spread, variance, level):
+    """The same from the squared norms, the traces, twice those of the squares, and the variances along."""
     alpha = 1 - level
 
     def tails(s):
@@ -105,13 +109,18 @@ def deciding_rows(blocks, n_rows, alpha, margin):
     So many that a test at level `alpha` finds an influence of strength `margin`, in the direction that is
     known worst, with probability 0.8; then nearly as often an absent one is told from it.
     """
-    needed = {
-        int(dof): brentq(lambda d, k=dof: ncx2.sf(chi2.isf(alpha, k), k, d) - _POWER, 1e-6, 1e4)
-        for dof in np.unique(blocks.dof)
-    }
     values = blocks.spectra[0]
     worst = values[np.arange(len(values)), blocks.dof - 1]
-    return np.ceil(n_rows * worst * np.array([needed[int(k)] for k in blocks.dof]) / margin**2)
+    return rows_to_decide(worst, blocks.dof, n_rows, alpha, margin)
+
+
+def rows_to_decide(worst, dofs, n_rows, alpha, margin):
+    """The same from the largest variance and the degrees of freedom of every pair."""
+    needed = {
+        int(dof): brentq(lambda d, k=dof: ncx2.sf(chi2.isf(alpha, k), k, d) - _POWER, 1e-6, 1e4)
+        for dof in np.unique(dofs)
+    }
+    return np.ceil(n_rows * worst * np.array([needed[int(k)] for k in dofs]) / margin**2)
 
 
 def _of_states(parameters, information, partition):

@@ -34,7 +34,7 @@ class Resampling:
     def __init__(self, plant, point, block_length=None):
         if not plant.determined.all():
             raise ValueError("Resampling needs sensors that determine each unit's states; take covariance='sandwich'.")
-        self._point, self._noise = point, plant.score_noise
+        self._plant, self._point, self._noise = plant, point, plant.score_noise
         self._series, self._starts, self._n_lags = plant.standard_series()
         if block_length is None:
             radius = float(spectral_radius(point.A[:, : len(point.Q)]))
@@ -42,7 +42,7 @@ class Resampling:
             block_length = int(np.ceil(max(_MEMORIES * forgotten, np.cbrt(len(self._series)))))
         self._blocks = _blocks(self._starts, len(self._series), block_length)
         self.n_blocks = len(self._blocks)
-        self._gappy = None if plant.is_complete else (plant, plant.standard_record.centred())
+        self._centred = None if plant.is_complete else plant.standard_record.centred()
         self.information = plant.standard_record.mean_information()
 
     def require_blocks(self):
@@ -66,8 +66,8 @@ class Resampling:
 
     def parametric(self, rng):
         """Of a record simulated from the plant, with the inputs as they were."""
-        if self._gappy is not None:
-            return self._gappy[0].time_domain(self._gappy[0].simulated(self._point, rng))
+        if self._centred is not None:
+            return self._plant.time_domain(self._plant.simulated(self._point, rng))
         A, Q = self._point.A, self._point.Q
         n, series = len(Q), self._series.copy()
         known = input_term(A[:, n:], series[:, n:], self._starts)
@@ -77,17 +77,17 @@ class Resampling:
 
     def _weighted(self, counts):
         """Likelihood of the blocks, each as many times as `counts` says; the exact one if there are gaps."""
-        if self._gappy is None:
+        if self._centred is None:
             return self._likelihood(self._series, np.repeat(counts, [b.stop - b.start for b in self._blocks]))
-        plant, centred = self._gappy
         drawn = [block for block, n in zip(self._blocks, counts, strict=True) for _ in range(int(n))]
         rows = np.concatenate([np.arange(block.start, block.stop) for block in drawn])
         starts = (0, *np.cumsum([block.stop - block.start for block in drawn])[:-1].tolist())
         parts = tuple(
             replace(part, z=part.z[rows], index=None if part.is_constant else part.index[rows], const=None)
-            for part in centred.parts
+            for part in self._centred.parts
         )
-        return plant.time_domain(replace(centred, parts=parts, starts=starts), rows=rows, levels=False)
+        record = replace(self._centred, parts=parts, starts=starts)
+        return self._plant.time_domain(record, rows=rows, levels=False)
 
     def _likelihood(self, series, weights):
         moments = TransitionMoments.weighted(series, weights, self._n_lags, self._starts)

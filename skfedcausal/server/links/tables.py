@@ -6,13 +6,15 @@ from scipy.special import chdtri, chndtr
 
 from ..estimation.evidence import adjusted_p_values
 
-COLUMNS = ("cause", "effect", "kind", "strength", "stderr", "statistic", "p_value", "p_adjusted", "geweke", "verdict")
+_TESTED = ("strength", "stderr", "statistic", "p_value", "p_adjusted", "geweke", "verdict")
+COLUMNS = ("cause", "effect", "kind", *_TESTED, "delay", "delay_low", "delay_high")
 
 
 def links_table(names, family, blocks, geweke=None, *, alpha, margin, kind="state"):
     """Table of all pairs of a family; Geweke's measure (n_units, n_units) is NaN if it is not given."""
     effect, cause = family.pairs.T
     p_adjusted = adjusted_p_values(blocks) if len(effect) else np.zeros(0)
+    delay = np.where(p_adjusted <= alpha, 1.0, np.nan)  # the only lag there is
     return pd.DataFrame(
         named_pairs(names, family.pairs)
         | {
@@ -24,6 +26,9 @@ def links_table(names, family, blocks, geweke=None, *, alpha, margin, kind="stat
             "p_adjusted": p_adjusted,
             "geweke": np.full(len(effect), np.nan) if geweke is None else geweke[effect, cause],
             "verdict": verdicts(blocks, p_adjusted, alpha, margin),
+            "delay": delay,
+            "delay_low": delay,
+            "delay_high": delay,
         }
     )
 

@@ -59,24 +59,36 @@ class RootCauseServer:
         record = JointRecord.from_messages(messages, names=plant.names_)
         self.names, self.slices = record.names, record.partition.slices
         rows = NominalRows.of(plant, messages, record, self._rng)
-        self.model = InnovationModel(plant.transition_, plant.process_cov_, rows.J)
         self._outside_dims = np.round(rows.distance.mean(axis=0))
         self._dims = np.array([b.stop - b.start for b in self.slices]) + self._outside_dims
-        regressor = getattr(plant, "regressor", None)
-        self._monitor, own, given = PlantMonitor.learn(self.model, rows, self.slices, regressor)
+        own, given, held_out, causes = self._learn_models(plant, rows)
         self._usual = np.concatenate(given).mean(axis=0)
         self._onset_rule = OnsetRule.learn(given, self._usual, self.prior, self._monitor.energy.shared())
         surprise = [np.log1p(a / self._dims) for a in own]
         self._level = np.concatenate(surprise).mean(axis=0)
-        held_out = list(held_out_models(rows, getattr(plant, "support_", None)))
         scaled, predicted = self.model.filtered(rows.x @ self.model.J, starts=rows.starts)
         surprise = [s - self._level for s in surprise]
         held = [u @ self.model.held for _, u in held_out]
         self.levels = AlarmLevels(self.statistics, self.model, self.slices)
         self.levels.learn(scaled, rows.starts, surprise, held, self.run_length, self._rng)
         self._learn_posterior(rows, given, held_out, predicted)
-        self._causes = direct_causes(self.model.A, np.atleast_2d(np.cov(rows.x.T)), self.slices)
+        self._causes = causes
         return self
+
+    def _learn_models(self, plant, rows):
+        """Set the models that innovations are of; held-out surprises, held-out models and direct causes."""
+        if len(getattr(plant, "lag_transitions_", ())) > 1:
+            from .lagged import LaggedModel, LaggedMonitor, dynamics_of, held_out_plants  # for such plants only
+
+            self.model = LaggedModel.of(dynamics_of(plant), rows.J)
+            folds = list(held_out_plants(plant, rows, self.slices))
+            self._monitor, own, given = LaggedMonitor.learned(self.model, rows, self.slices, folds)
+            return own, given, [(fold.model, fold.scaled) for fold in folds], self.model.causes(self.slices)
+        self.model = InnovationModel(plant.transition_, plant.process_cov_, rows.J)
+        regressor = getattr(plant, "regressor", None)
+        self._monitor, own, given = PlantMonitor.learn(self.model, rows, self.slices, regressor)
+        held_out = list(held_out_models(rows, getattr(plant, "support_", None)))
+        return own, given, held_out, direct_causes(self.model.A, np.atleast_2d(np.cov(rows.x.T)), self.slices)
 
     def _learn_posterior(self, rows, given, held_out, predicted):
         """Set the posterior by how far nominal windows stray."""

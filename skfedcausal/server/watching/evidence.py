@@ -30,7 +30,7 @@ from ...statespace.matrices import floor_eigenvalues
 from ...statespace.observation import is_regular
 
 _SETTLED = 1e-10
-_FLOOR = 0.01  # share of each state's variance added to the innovation covariance
+FLOOR = 0.01  # share of each state's variance added to the innovation covariance
 _LEAST_INFORMATION = 1e-3  # share of the nominal one from which on a unit counts as there
 _BEFORE, _AFTER = 2, 10  # rows around the alarm in which a jump may begin
 _MARGIN = math.log(2)  # beyond the largest nominal surprise, and beyond all other units
@@ -147,7 +147,7 @@ class PlantMonitor:
             learned = ScaledMap(clone(regressor).fit(past, present), mean, scale)
         innovations = [e * scale for e in errors]
         e = np.concatenate(innovations)
-        energy = ConditionalEnergy(e.T @ e / len(e) + _FLOOR * np.diag(scale**2), slices)
+        energy = ConditionalEnergy(e.T @ e / len(e) + FLOOR * np.diag(scale**2), slices)
         pairs = list(zip(innovations, rows.held_out(rows.distance), strict=True))
         own, given = ([judged(e) + g for e, g in pairs] for judged in (energy.own, energy.given_others))
         usual = RowBelief(mean, np.cov(rows.x.T, bias=True).reshape(len(mean), -1))
@@ -155,9 +155,7 @@ class PlantMonitor:
 
     def rows(self, record, off_subspace, state):
         """Innovations of consecutive rows of one episode, and the state after them."""
-        nominal = record.is_constant and all(
-            _same(part.patterns[0], J) for part, J in zip(record.parts, self._blocks, strict=True)
-        )
+        nominal = self.is_nominal(record)
         scaled, predicted, mean, covariance = self._kalman(record, nominal, state)
         if nominal and (state.row is None or state.row.covariance is None):
             x, present = record.z @ self._noise, np.ones(off_subspace.shape, dtype=bool)
@@ -171,6 +169,12 @@ class PlantMonitor:
             off_subspace = np.where(present, off_subspace, 0.0)
         found = Innovations(scaled, predicted, own + off_subspace, given + off_subspace, x, present)
         return found, MonitorState(mean, covariance, row)
+
+    def is_nominal(self, record):
+        """Whether every row is measured as nominal ones are."""
+        return record.is_constant and all(
+            _same(part.patterns[0], J) for part, J in zip(record.parts, self._blocks, strict=True)
+        )
 
     def _kalman(self, record, nominal, state):
         """Scaled innovations, predicted states, and mean and covariance of the states after the last row."""
@@ -216,6 +220,12 @@ class PlantMonitor:
 
     def _surprises(self, record, row):
         """States, which units determine theirs, both surprises and the last row's belief, of rows with gaps."""
+        x, present, patterns, pattern_of = self.measured(record)
+        own, given, belief = surprises_with_gaps(self.regression, self.energy, self.usual, x, patterns, pattern_of, row)
+        return x, present, own, given, belief
+
+    def measured(self, record):
+        """States as measured, zero for absent units, which units are there, and the patterns of rows with gaps."""
         x, patterns_of = np.zeros_like(record.z), []
         for part, b, nominal in zip(record.parts, self.slices, self._blocks, strict=True):
             index = part.pattern_of
@@ -227,10 +237,7 @@ class PlantMonitor:
         pattern_of = np.column_stack(patterns_of)
         keys, index = np.unique(pattern_of, axis=0, return_inverse=True)
         patterns = [self._row_pattern(record, key) for key in keys]
-        own, given, belief = surprises_with_gaps(
-            self.regression, self.energy, self.usual, x, patterns, index.reshape(-1), row
-        )
-        return x, pattern_of >= 0, own, given, belief
+        return x, pattern_of >= 0, patterns, index.reshape(-1)
 
     def _row_pattern(self, record, key):
         """Pattern of rows from the pattern of each unit's message, -1 for an absent unit.

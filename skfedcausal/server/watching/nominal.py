@@ -13,10 +13,10 @@ import numpy as np
 from scipy.stats import chi2
 
 from ...statespace.detection.energy import block_sums
-from ...statespace.detection.shift import InnovationModel, likelihood_ratios, step_information, step_scores
+from ...statespace.detection.shift import InnovationModel, likelihood_ratios, step_scores
 from ...statespace.em import expectation_maximisation
 from ...statespace.episodes import TransitionMoments, episodes, lag_covariances
-from ...statespace.matrices import eigen_root, floor_eigenvalues
+from ...statespace.matrices import companion, eigen_root, floor_eigenvalues
 from ...statespace.simulation import simulated_information, simulated_states
 from ...statespace.units import moment_start
 from .thresholds import alarm_runs
@@ -30,6 +30,7 @@ _MIN_ROWS = 4
 _TAIL = 0.05  # share of nominal windows beyond the quantile that ratios are compared at
 _HELD_OUT_STEPS = 10  # of expectation maximisation, for plants that see only a part of the record
 _REWEIGHTINGS = 3
+_ALIKE = 1e-6  # ratio of units of measurement that one rank of all states bears
 
 
 class NominalRows(NamedTuple):
@@ -187,7 +188,10 @@ def draw_states(plant, messages, record, rng):
     A simulated plant shows by how much smoothed states miss the true ones (Durbin & Koopman 2002, A simple
     and efficient simulation smoother for state space time series analysis).
     """
-    simulated = simulated_states(plant.transition_, plant.process_cov_, record.starts, record.n_samples, rng)
+    lags, Q = getattr(plant, "lag_transitions_", plant.transition_[None]), plant.process_cov_
+    n, size = len(Q), len(Q) * len(lags)
+    A, Q = companion(np.hstack(list(lags)), len(lags)), np.pad(Q, (0, size - n))
+    simulated = simulated_states(A, Q, record.starts, record.n_samples, rng)[:, :n]
     rest = {}
     for name, part, b in zip(record.names, record.parts, record.partition.slices, strict=True):
         seen = simulated_information(part.patterns, part.pattern_of, simulated[:, b], rng)
@@ -205,7 +209,7 @@ def held_out_models(rows, support):
     In-sample innovations are whiter and better centred than those of new data, and thresholds set on
     them too low.
     """
-    N = np.linalg.pinv(rows.J, hermitian=True)
+    N = _noise_of(rows.J)
     for k, (start, stop) in enumerate(rows.folds):
         parts = [rows.x[i:j] for m, (i, j) in enumerate(rows.folds) if m != k]
         series, starts = np.concatenate(parts), (0, *np.cumsum([len(p) for p in parts])[:-1].tolist())
@@ -216,6 +220,14 @@ def held_out_models(rows, support):
         A, Q = expectation_maximisation(series, N, A, (Q + Q.T) / 2, starts, _HELD_OUT_STEPS, support)
         model = InnovationModel(A, Q, rows.J)
         yield model, model.filtered((rows.x[start:stop] - level) @ rows.J)[0][1:]
+
+
+def _noise_of(J):
+    """Noise of states that information J sees, of units of measurement however different."""
+    scale = np.sqrt(np.diag(J))
+    if scale.min() > _ALIKE * scale.max():
+        return np.linalg.pinv(J, hermitian=True)
+    return np.linalg.inv(J / np.outer(scale, scale)) / np.outer(scale, scale)
 
 
 def inverse_root(covariance, ridge=1e-9):
@@ -246,7 +258,7 @@ def usual_windows(held_out, slices, horizon, least):
     """
     squares, ratios = [], []
     for model, scaled in held_out:
-        information = step_information(model.carry, model.weight, horizon)[-1:]
+        information = model.step_information(horizon)[-1:]
         for first in range(0, len(scaled) - horizon + 1, horizon // 2):
             window = scaled[first : first + horizon]
             squares.append(((window @ model.whitening) ** 2).mean())

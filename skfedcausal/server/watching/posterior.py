@@ -14,7 +14,6 @@ from ...statespace.detection.shift import (
     Signatures,
     bias_information,
     step_and_bias_scores,
-    step_information,
     sums_to_end,
 )
 
@@ -129,7 +128,8 @@ def explained(answers):
 def deciding(answers):
     """The answer that names the root: of those that explain everything, or else of all, the most evident.
 
-    A steady fault that leaves nothing unexplained needs no other explanation, however large a fault of any form.
+    A steady fault that leaves nothing unexplained needs no other explanation, even where that of a fault of any
+    form has more evidence.
     """
     return max(explained(answers) or answers, key=lambda answer: answer.evidence)
 
@@ -299,7 +299,7 @@ class RootPosterior:
     def _prepare(self, n_rows):
         """Signatures of all candidates for windows of up to `n_rows` rows."""
         states = [np.r_[tuple(self.slices[m] for m in roots)] for roots in self._sets]
-        information = step_information(self.model.carry, self.model.weight, n_rows)
+        information = self.model.step_information(n_rows)
         self._process = Signatures.prepare(information, states)
         bias = bias_information(self.model, n_rows)
         self._sensor = Signatures.prepare(bias, states[: len(self.slices)])

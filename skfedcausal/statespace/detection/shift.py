@@ -82,6 +82,10 @@ class InnovationModel:
         """``r_t = u_t + F' r_(t+1)`` with nothing after the last row, shape (..., n_samples, n)."""
         return self._backwards.run((u[..., ::-1, :], None))[..., ::-1, :]
 
+    def step_information(self, n_steps):
+        """Covariance of the step scores for windows of 1, ..., n_steps rows, shape (n_steps, n, n)."""
+        return _information(_responses(self.carry, n_steps, len(self.weight)), self.weight)
+
     @cached_property
     def held(self):
         """Shift of the mean innovation, once settled, per unit of a fault that stays: ``(I - F)^-1``."""
@@ -102,7 +106,7 @@ def step_scores(model, u):
 
     Row tau is ``sum_(t >= tau) G_(t - tau)' u_t`` with ``G_k = I + F + ... + F^k``.
     """
-    return sums_to_end(model.smoothing_scores(u))
+    return sums_to_end(model.smoothing_scores(u))[..., : u.shape[-1]]
 
 
 def sums_to_end(series):
@@ -134,14 +138,15 @@ def step_and_bias_scores(model, u):
     """
     r = model.smoothing_scores(u)
     step = sums_to_end(r)
-    return step, sums_to_end(u) - (step - r) @ model.gain
+    return step[..., : u.shape[-1]], sums_to_end(u) - (step - r) @ model.gain
 
 
 def bias_information(model, n_steps):
     """Covariance of the bias scores for windows of 1, ..., n_steps rows, shape (n_steps, n, n)."""
-    error, responses = np.zeros_like(model.A), np.empty((n_steps, *model.A.shape))
+    n, error = len(model.weight), np.zeros_like(model.gain)
+    responses = np.empty((n_steps, n, n))
     for k in range(n_steps):
-        responses[k] = np.eye(len(error)) + error
+        responses[k] = np.eye(n) + error[:n]
         error = model.carry @ error - model.gain
     return _information(responses, model.weight)
 
@@ -232,9 +237,12 @@ def best_onset(model, u, shortest):
     return int(rows[likelihood_ratios(b, M).argmax()])
 
 
-def _responses(F, n_steps):
-    """``G_k = I + F + ... + F^k`` for k = 0, ..., n_steps - 1."""
-    G, responses = np.zeros_like(F), np.empty((n_steps, *F.shape))
+def _responses(F, n_steps, n=None):
+    """``G_k = I + F + ... + F^k`` for k = 0, ..., n_steps - 1, of the first n states to themselves."""
+    n = len(F) if n is None else n
+    at_once = np.eye(len(F), n)
+    G, responses = np.zeros_like(at_once), np.empty((n_steps, n, n))
     for k in range(n_steps):
-        G = responses[k] = np.eye(len(F)) + F @ G
+        G = at_once + F @ G
+        responses[k] = G[:n]
     return responses

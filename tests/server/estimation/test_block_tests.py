@@ -212,3 +212,16 @@ def null_draws():
 @pytest.mark.parametrize("name", ["uncoupled links", "uncoupled correlations", "score links", "Wald links"])
 def test_without_coupling_p_values_are_uniform(name, null_draws):
     assert uniform(null_draws[name], dependent=2)  # the two directions of a pair
+
+
+def test_steps_of_levels_say_nothing_about_links_between_units():
+    coupled = coupled_plant(0, (1, 2))
+    plant = StandardisedPlant(coupled.record(coupled.simulate(300, 1)).at_steps((100, 200)))
+    A, Q = plant.uncoupled
+    likelihood, size = plant.whittle(), np.where(np.arange(5) < 3, 1.0, 0.0)
+    found = [
+        uncoupled_estimates(likelihood, plant.partition, Point.at(likelihood, A * size + step * (1 - size), Q))
+        for step in (0.0, 3.0)
+    ]
+    for blocks, others in zip(*found, strict=True):
+        np.testing.assert_allclose(blocks.covariance, others.covariance, rtol=1e-10)

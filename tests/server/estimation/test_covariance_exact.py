@@ -1,5 +1,7 @@
 """Information from simulated records: the expected one where that is known, right where clocks differ."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.linalg import solve_discrete_lyapunov
@@ -7,10 +9,19 @@ from scipy.linalg import solve_discrete_lyapunov
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.block_tests import link_estimates
-from skfedcausal.server.estimation.covariance import ExactInformation
+from skfedcausal.server.estimation.covariance import ExactInformation, ScoreProducts, simulated_records
 from skfedcausal.server.estimation.estimate import Settings, fitted_likelihood
+from skfedcausal.server.estimation.scoring import Budget
+from skfedcausal.statespace.contributions import Contributions
+from skfedcausal.statespace.partition import Partition
+
+from .._reference import structure_of
 
 GOAL = {"max_iter": 200, "tol": 1e-8}
+
+
+def _records(plant, scoring):
+    return simulated_records(plant, scoring.structure)
 
 
 def thinned(X, periods):
@@ -39,7 +50,7 @@ def test_of_complete_records_it_is_the_expected_information(sparsity):
     X, truth = make_granger_plant(3, n_samples=2000, n_states=[2, 1, 2], links=[(0, 1)], random_state=0)
     scoring, plant = fitted(X, truth, sparsity)
     usual = link_estimates(scoring)
-    exact = ExactInformation(scoring, plant, {"state": usual})
+    exact = ExactInformation(scoring, plant, {"state": usual}, _records(plant, scoring))
     found = exact.blocks("state", usual)
     error = 4 * np.sqrt(8 / 20_000)
     np.testing.assert_allclose(np.diag(exact.covariance()), np.diag(scoring.covariance), rtol=error)
@@ -52,7 +63,7 @@ def test_it_is_the_same_at_every_call_and_knows_inputs():
     X, truth = make_granger_plant(2, n_samples=1000, n_inputs=1, input_links=[(0, 1)], random_state=0)
     scoring, plant = fitted(X, truth, inputs=truth.inputs)
     usual = {kind: link_estimates(scoring, kind) for kind in ("state", "input")}
-    both = [ExactInformation(scoring, plant, usual) for _ in range(2)]
+    both = [ExactInformation(scoring, plant, usual, _records(plant, scoring)) for _ in range(2)]
     np.testing.assert_array_equal(both[0].covariance(), both[1].covariance())
     found = both[0].blocks("input", usual["input"])
     np.testing.assert_allclose(found.stderr, usual["input"].stderr, rtol=4 * np.sqrt(8 / 20_000) + 4 / np.sqrt(1000))
@@ -107,7 +118,7 @@ def test_of_units_of_different_clocks_it_is_that_of_the_joint_gaussian():
         *(16 + lower[i, j] for i, j in zip(free.first, free.second, strict=True)),
     ]
     usual = link_estimates(scoring)
-    found = ExactInformation(scoring, plant, {"state": usual}).blocks("state", usual)
+    found = ExactInformation(scoring, plant, {"state": usual}, _records(plant, scoring)).blocks("state", usual)
     averaged = []
     for pair, elements in enumerate(partition.pair_elements):
         assert not scoring.structure.linked[pair]
@@ -132,3 +143,35 @@ def test_links_of_units_of_different_clocks_keep_their_level():
         p_values.extend(FederatedGrangerEstimator(clients).fit(X).links_["p_value"])
     share = np.mean(np.array(p_values) < 0.05)
     assert share < 0.05 + 3 * np.sqrt(0.05 * 0.95 / len(p_values))
+
+
+@pytest.mark.parametrize(("n_samples", "n_records"), [(20_000, 1), (19_999, 2), (9_999, 3), (50_000, 1)])
+def test_twenty_thousand_rows_are_simulated_at_least(n_samples, n_records):
+    """The information is the mean product of gradients over all of their rows."""
+    drawn, gradients = [], np.random.default_rng(0).standard_normal((2, 40, 2, 2))
+    plant = SimpleNamespace(
+        budget=None,
+        n_samples=n_samples,
+        simulated=lambda point, rng: drawn.append(rng.random()),
+        contributions=lambda point, record: [Contributions(slice(0, 40), *gradients)],
+    )
+    structure = structure_of(Partition((1, 1)))
+    scoring = SimpleNamespace(structure=structure, point=None, n_samples=10, add_prior=lambda matrix: None)
+    covariance = ExactInformation(scoring, plant, {}, _records(plant, scoring)).covariance()
+    assert len(drawn) == n_records
+    assert len(set(drawn)) == n_records  # one generator for all
+    inside = ScoreProducts(structure, [Contributions(slice(0, 40), *gradients)], {}).inside
+    np.testing.assert_allclose(covariance, np.linalg.inv(inside) * n_samples / 10, rtol=1e-9)
+
+
+def test_a_budget_that_affords_too_few_rows_leaves_the_usual_information():
+    """400 rows at a time: all that are wanted, those that are paid for, none that would be singular."""
+    structure = structure_of(Partition((1, 1)))
+    plant = SimpleNamespace(budget=Budget(1e3), n_samples=400)
+    assert simulated_records(plant, structure) == 50
+    assert not plant.budget.is_spent
+    plant.budget = Budget(10 * 400 * 2.1e4 / 2e9)  # of two billion operations a second
+    assert simulated_records(plant, structure) == 10
+    assert plant.budget.is_spent
+    plant.n_samples, plant.budget = 4, Budget(1e-9)
+    assert simulated_records(plant, structure) == 0

@@ -1,5 +1,7 @@
 """Covariances by the sandwich: the information's under Gaussian noise, right where that is not."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import statsmodels.api as sm
@@ -8,8 +10,18 @@ from scipy import stats
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation import covariance as module
-from skfedcausal.server.estimation.covariance import _hotelling, _summed, effective_rows, lags_of
+from skfedcausal.server.estimation.covariance import (
+    Sandwich,
+    ScoreProducts,
+    _hotelling,
+    _summed,
+    effective_rows,
+    lags_of,
+)
 from skfedcausal.statespace.contributions import Contributions
+from skfedcausal.statespace.partition import Partition
+
+from .._reference import structure_of
 
 
 def messages_of(X, loadings=None):
@@ -47,7 +59,13 @@ def measured_var(rng, n_samples):
 @pytest.mark.parametrize("covariance", ["sandwich", "hac"])
 def test_of_a_measured_var_it_is_that_of_least_squares(covariance, monkeypatch):
     """Against the heteroscedasticity-consistent covariances of statsmodels, which suppose large samples."""
-    monkeypatch.setattr(module, "_hotelling", lambda rows, dof, level: np.ones(len(rows)))
+    levels = []
+
+    def hotelling(rows, dof, level):
+        levels.append(level)
+        return np.ones(len(rows))
+
+    monkeypatch.setattr(module, "_hotelling", hotelling)
     h = measured_var(np.random.default_rng(0), 4000)
     unit = {"C": np.eye(1), "R": 1e-8 * np.eye(1), "Q": np.eye(1)}
     messages = {
@@ -65,6 +83,7 @@ def test_of_a_measured_var_it_is_that_of_least_squares(covariance, monkeypatch):
             scale = h[:, cause].std() / h[:, effect].std()
             # ends of the record, and noise whose variance is an estimate in one and 1e-8 off in the other
             assert link["stderr"] == pytest.approx(fit.bse[cause] * scale, rel=0.01)
+    np.testing.assert_allclose(levels, 0.05 / 6)  # of every pair, 0.05 of all
 
 
 def test_blocks_in_and_outside_the_model_have_the_same_covariance_in_large_records():
@@ -143,3 +162,42 @@ def test_inflated_covariances_reject_as_hotelling_does():
     factor = _hotelling(np.array([n_rows - 1]), np.array([d]), level)
     share = np.mean(statistic / factor > stats.chi2.isf(level, d))
     assert share == pytest.approx(level, abs=4 * np.sqrt(level / len(x)))
+
+
+@pytest.mark.parametrize("n_lags", [None, 2])
+def test_products_of_gradients_are_those_of_time_steps_or_of_sums_over_neighbouring_ones(n_lags):
+    """Of free elements with themselves, of all elements of A with these, and of the elements of each pair."""
+    rng, partition = np.random.default_rng(0), Partition((2, 1))
+    structure = structure_of(partition, linked=[(0, 1)])
+    grad_A, grad_Q = rng.standard_normal((2, 30, 3, 3))
+    grad_Q = grad_Q + np.swapaxes(grad_Q, 1, 2)
+    pieces = [Contributions(rows, grad_A[rows], grad_Q[rows]) for rows in (slice(0, 17), slice(17, 30))]
+    metric = np.array([np.diag([1.0, 2.0, 3.0, 4.0])] * 2)
+    blocks = {"state": SimpleNamespace(covariance=metric)}
+    given = {} if n_lags is None else {"n_lags": n_lags}
+    found = ScoreProducts(structure, pieces, blocks, weighed=True, **given)
+    if n_lags:
+        padding = np.zeros((n_lags, 3, 3))
+        grad_A, grad_Q = (np.concatenate([padding, x, padding]) for x in (grad_A, grad_Q))
+        grad_A, grad_Q = (sum(x[k : len(x) - n_lags + k] for k in range(n_lags + 1)) for x in (grad_A, grad_Q))
+        grad_A, grad_Q = (x / np.sqrt(n_lags + 1) for x in (grad_A, grad_Q))
+    gradients = np.array([structure.free.gradient(a, q) for a, q in zip(grad_A, grad_Q, strict=True)])
+    flat = np.hstack([grad_A.reshape(len(grad_A), 9), np.zeros((len(grad_A), 1))])
+    np.testing.assert_allclose(found.inside, gradients.T @ gradients)
+    np.testing.assert_allclose(found.mixed, flat.T @ gradients, atol=1e-12)
+    for pair, elements in enumerate(partition.pair_elements):
+        own = flat[:, elements]
+        np.testing.assert_allclose(found.own["state"][pair], own.T @ own, atol=1e-12)
+        squared = own**2 @ np.array([1.0, 2.0, 3.0, 4.0])
+        np.testing.assert_allclose(found.sizes["state"][pair], [squared.sum(), (squared**2).sum()])
+    assert not ScoreProducts(structure, pieces, blocks, **given).sizes["state"].any()
+
+
+def test_a_sandwich_takes_time_steps_as_uncorrelated_unless_told():
+    contributions = [Contributions(slice(0, 9), *np.random.default_rng(0).standard_normal((2, 9, 3, 3)))]
+    structure, solved = structure_of(Partition((2, 1))), SimpleNamespace(n_samples=9, solved=lambda x: x)
+    scoring = SimpleNamespace(structure=structure, **vars(solved))
+    alone, together = (Sandwich(scoring, contributions, {}, *n_lags).covariance() for n_lags in ((), (1,)))
+    inside = ScoreProducts(structure, contributions, {}).inside
+    np.testing.assert_allclose(alone, inside / 81)
+    assert np.abs(together - alone).max() > 1e-3

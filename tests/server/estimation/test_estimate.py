@@ -5,10 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from skfedcausal import KalmanClient
+from skfedcausal import KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.estimation.estimate import Settings, estimate_plant, screen_plant
-from skfedcausal.server.estimation.scoring import Point, Scoring, ascend, is_valid
+from skfedcausal.server.estimation.estimate import Settings, estimate_plant, fitted_likelihood, screen_plant
+from skfedcausal.server.estimation.scoring import Point, Scoring, ascend, is_valid, observed_information
 from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.statespace.observation import Information, information
@@ -30,19 +30,30 @@ def example(missing=0.0, n_samples=600, **options):
     return coupled, with_gaps(Y, 3, missing) if missing else Y
 
 
+def test_settings_are_those_of_a_server_unless_told():
+    parameters = LikelihoodServer().get_params(deep=False)
+    assert Settings() == Settings(**{name: value for name, value in parameters.items() if name in Settings._fields})
+
+
 def test_dense_estimate_with_gaps_is_where_the_joint_gaussian_is_flat():
-    """The derivatives of the density of all measurements vanish, by differences."""
+    """The derivatives of the density of all measurements vanish, by differences, by the shared noise too."""
     coupled, Y = example(missing=0.15, n_samples=40)
     estimate = estimate_plant(coupled.record(Y), Settings(sparsity=None, **GOAL))
     assert estimate.climb.converged
     assert not estimate.climb.has_prior
 
-    def density(A):
+    def of_dynamics(A):
         return np.array(coupled.with_dynamics(A, estimate.Q).log_density(Y))
 
-    slope, error = derivatives(density, estimate.A)
-    # a derivative below 1e-9 per row in standardised states, 40 rows, states of other scales
-    assert np.abs(slope).max() <= error + 40 * 1e-9 * 100
+    def of_shared_noise(shared):
+        Q = estimate.Q.copy()
+        Q[:2, 2:], Q[2:, :2] = shared, shared.T
+        return np.array(coupled.with_dynamics(estimate.A, Q).log_density(Y))
+
+    for density, at in ((of_dynamics, estimate.A), (of_shared_noise, estimate.Q[:2, 2:])):
+        slope, error = derivatives(density, at)
+        # a derivative below 1e-9 per row in standardised states, 40 rows, states of other scales
+        assert np.abs(slope).max() <= error + 40 * 1e-9 * 100
 
 
 @pytest.mark.parametrize("sparsity", ["fdr", None])
@@ -87,6 +98,15 @@ def test_fixed_local_blocks_are_exactly_the_units_own(sparsity, missing):
     for (A, _), rows in zip(models, coupled.partition.slices, strict=True):
         np.testing.assert_allclose(estimate.A[rows, rows], A, rtol=0, atol=1e-12)
         np.testing.assert_allclose(estimate.shrunk_A[rows, rows], A, rtol=0, atol=1e-12)
+
+
+def test_under_feedback_errors_are_those_of_the_curvature_of_the_likelihood_at_its_top():
+    coupled, Y = example(n_samples=300)
+    record, settings = coupled.record(Y), Settings(sparsity=None, feedback=True, **GOAL)
+    top = fitted_likelihood(record, settings)[1]
+    curvature = observed_information(top.objective, top.scoring.structure.free, top.scoring.point)
+    covariance = estimate_plant(record, settings).parameters.covariance
+    np.testing.assert_allclose(covariance, np.linalg.inv(top.objective.n_samples * curvature), rtol=1e-8)
 
 
 def test_shrinkage_moves_off_diagonal_blocks_only_towards_zero():

@@ -1,5 +1,7 @@
 """Multiplicity control and tails against statsmodels, scipy and simulation."""
 
+import pickle
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -184,3 +186,19 @@ def test_family_wise_error_rate_is_the_level():
     for level in (0.05, 0.2):
         error = np.sqrt(level * (1 - level) / len(draws))
         assert abs(np.mean(draws < level) - level) <= 4 * error
+
+
+def test_what_follows_from_estimates_does_not_travel_with_them():
+    blocks = BlockEstimates(np.ones((2, 1)), np.ones((2, 1, 1)), np.ones(2, dtype=int))
+    blocks.spectra  # keeps what it found
+    copy = pickle.loads(pickle.dumps(blocks))
+    assert set(vars(copy)) == {"estimate", "covariance", "dof"}
+    np.testing.assert_array_equal(copy.spectra[0], blocks.spectra[0])
+
+
+def test_beyond_one_expected_pair_adjusted_values_only_keep_the_order():
+    """Two pairs of which three in four empty ones show as much: one and a half are expected."""
+    partition = Partition((1, 1))
+    size = np.full((2, 1), 0.1 * np.sqrt(stats.chi2.isf(0.75, 1)))
+    adjusted = adjusted_p_values(BlockEstimates.padded(size, np.full((2, 1, 1), 0.01), partition))
+    np.testing.assert_allclose(adjusted, 1 - np.exp(-1) / 1.5, rtol=0.03)  # the saddlepoint's error

@@ -1,5 +1,7 @@
 """Empirical-Bayes shrinkage against Bayes' formula."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import integrate, stats
@@ -102,7 +104,7 @@ def test_share_and_slab_maximise_the_marginal_likelihood(n_links):
 def test_the_slab_never_falls_below_its_floor():
     blocks, _ = blocks_of(2, 0)
     result = shrink(blocks)
-    assert result.slab >= _MIN_SLAB
+    assert result.slab == pytest.approx(0.03)  # in states of unit variance
     assert result.share < 0.2
     assert np.linalg.norm(result.posterior_mean) < 0.5 * np.linalg.norm(blocks.estimate)
 
@@ -195,3 +197,31 @@ def test_the_shrunk_plant_is_stable():
     value = objective.evaluate(A, scoring.point.Q).value
     allowed = max(scoring.structure.free.n_transition, 10)
     assert 60 * (scoring.point.evaluation.value - value) <= allowed
+
+
+@pytest.mark.parametrize("n_halvings", [0, 2])
+def test_a_shrunk_plant_is_half_as_far_away_until_its_likelihood_is_nearly_the_largest(n_halvings):
+    objective, scoring = at_the_truth([(1, 0), (2, 1)], [(1, 0), (2, 1)], strength=0.1)
+    blocks = {"state": link_estimates(scoring)}
+    whole = shrunk_transition(objective, scoring, blocks) - scoring.point.A
+    values = [-np.inf] * n_halvings + [scoring.point.evaluation.value]
+    judged = SimpleNamespace(n_samples=2000, evaluate=lambda A, Q: SimpleNamespace(value=values.pop(0)))
+    found = shrunk_transition(judged, scoring, blocks) - scoring.point.A
+    assert np.abs(whole).max() > 1e-3
+    np.testing.assert_allclose(found, whole / 2**n_halvings, atol=1e-12)
+
+
+@pytest.mark.parametrize("more", [-1e-6, 1e-6])
+def test_a_shrunk_plant_may_cost_as_much_likelihood_as_it_has_free_coefficients(more):
+    _, scoring = at_the_truth([(1, 0), (2, 1)], [(1, 0), (2, 1)], strength=0.1)
+    blocks, trials = {"state": link_estimates(scoring)}, []
+    allowed = scoring.structure.free.n_transition / 2000
+    assert scoring.structure.free.n_transition > 10
+
+    def evaluate(A, Q):
+        trials.append(A)
+        loss = (1 + more) * allowed if len(trials) == 1 else 0.0
+        return SimpleNamespace(value=scoring.point.evaluation.value - loss)
+
+    shrunk_transition(SimpleNamespace(n_samples=2000, evaluate=evaluate), scoring, blocks)
+    assert len(trials) == (1 if more < 0 else 2)

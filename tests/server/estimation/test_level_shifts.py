@@ -1,8 +1,10 @@
 """Level shifts that nobody announced: found where they are, nowhere else, and not taken for links."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from skfedcausal import (
     FederatedCounterfactualEstimator,
@@ -11,19 +13,25 @@ from skfedcausal import (
     LikelihoodServer,
 )
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.estimation import level_shifts
 from skfedcausal.server.estimation.block_tests import link_estimates
 from skfedcausal.server.estimation.level_shifts import (
     SHORTEST,
+    LevelShifts,
     UnitRecord,
+    _by_innovations,
     _by_likelihood,
+    _next_onsets,
     find_level_shifts,
     shift_threshold,
+    unit_onsets,
 )
 from skfedcausal.server.estimation.scoring import Point, Scoring, ascend
 from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord, step_series
 from skfedcausal.statespace.detection.shift import InnovationModel, best_onset
 from skfedcausal.statespace.episodes import remove_episode_means
+from skfedcausal.statespace.partition import Partition
 
 AT = 700
 
@@ -62,9 +70,11 @@ def test_a_shift_is_found_where_it_was_and_is_not_taken_for_a_link(size):
     assert shifts["size"][0] == pytest.approx(np.sqrt(2) * size, rel=0.25)
 
 
-def test_shifts_are_taken_for_links_where_nobody_looks_for_them():
+def test_shifts_are_taken_for_dynamics_where_nobody_looks_for_them():
     without = estimator(level_shifts=None).fit(shifted(3.0)[0])
-    assert linked(without) == {("unit0", "unit1"), ("unit1", "unit0")}
+    # later lags explain the shift as states that move slowly, and leave the link that there is
+    assert ("unit0", "unit1") in linked(without)
+    assert len(without.server_.lag_transitions_) > 1
     assert without.server_.level_shifts_.empty
 
 
@@ -228,7 +238,8 @@ def test_likelihood_ratios_of_a_step_anywhere_have_their_law():
 def test_the_best_split_is_that_of_all_rows(n_rows, known):
     """Split of the sum of squares between the two sides of every row, each around its own mean."""
     rng = np.random.default_rng(n_rows)
-    scores = remove_episode_means(rng.normal(size=(n_rows, 2)) + (np.arange(n_rows) >= 7 * n_rows // 9)[:, None], (0,))
+    step = (np.arange(n_rows) >= 7 * n_rows // 9)[:, None]
+    scores = remove_episode_means([30.0, 1.0] * rng.normal(size=(n_rows, 2)) + step, (0,))
     unit = UnitRecord(scores, None, np.eye(2), np.zeros((n_rows, 0)), (0,), 12)
     white = scores @ np.linalg.cholesky(np.linalg.inv(scores.T @ scores / n_rows))
     best, largest = None, 0.0
@@ -238,6 +249,8 @@ def test_the_best_split_is_that_of_all_rows(n_rows, known):
         total, n = white[start:stop].sum(axis=0), (rows - start)[:, None]
         levels = (before**2 / n + (total - before) ** 2 / (stop - start - n)).sum(axis=1)
         gain = levels - total @ total / (stop - start)
+        if stop - start < 8192:  # of longer stretches a few rows are looked at first
+            assert unit._split(start, stop)[1] == pytest.approx(gain.max())
         if gain.max() > largest:
             best, largest = rows[gain.argmax()], gain.max()
     assert unit.best_split(known)[0] == best
@@ -297,3 +310,214 @@ def test_onsets_in_records_with_gaps_never_meet():
     assert onset - AT >= SHORTEST
     onset, _ = _by_likelihood(unit, AT - SHORTEST, [AT], unit.fit([AT - SHORTEST, AT]))
     assert AT - onset >= SHORTEST
+
+
+# --- which rows count, with units that say what they would find -------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("found", "expected"),
+    [
+        ([[(100, 30.0)], [(125, 20.0)]], (100,)),  # within 25 rows units shift together
+        ([[(100, 30.0)], [(126, 20.0)]], (100, 126)),
+        ([[(100, 15.0)], [(125, 30.0)]], (100,)),  # at the earliest onset that is half as clear
+        ([[(100, 14.9)], [(125, 30.0)]], (125,)),
+        ([[(80, 29.0)], [(100, 30.0)], [(125, 31.0)]], (100,)),  # of what lies around the clearest
+        ([[(300, 30.0), (500, 50.0)], []], (300, 500)),
+        ([[], []], ()),
+    ],
+)
+def test_units_that_shift_within_25_rows_shift_together_at_the_first_clear_onset(found, expected, monkeypatch):
+    thresholds = []
+
+    def onsets(unit, threshold):
+        thresholds.append(threshold)
+        return unit.found
+
+    monkeypatch.setattr(level_shifts, "unit_onsets", onsets)
+    units = [SimpleNamespace(scores=np.zeros((1000, 2)), N=np.eye(2), found=each) for each in found]
+    assert find_level_shifts(units, 7) == expected
+    assert thresholds == [shift_threshold(1000, 7, 2)] * len(units)
+
+
+def model(pole, value=0.0):
+    """A fitted unit of one state and one input."""
+    return SimpleNamespace(A=np.array([[[pole, 9.0]]]), Q=np.ones((1, 1, 1)), value=np.array([value]))
+
+
+def supply(monkeypatch, pole, *steps):
+    """Onsets that are found one after the other, the last ones again and again."""
+    steps = list(steps)
+
+    def following(unit, known, fit, threshold):
+        more = steps.pop(0) if len(steps) > 1 else steps[0]
+        return [row + len(known) for row in more], model(pole), 60.0
+
+    monkeypatch.setattr(level_shifts, "_next_onsets", following)
+
+
+def test_a_unit_shifts_five_times_at_most_and_two_at_once_share_their_ratio(monkeypatch):
+    supply(monkeypatch, 0.5, [100])
+    assert unit_onsets(SimpleNamespace(scores=np.zeros((1000, 1))), 10.0) == [(100 + k, 60.0) for k in range(5)]
+    supply(monkeypatch, 0.5, [100, 200], [])
+    assert unit_onsets(SimpleNamespace(scores=np.zeros((1000, 1))), 10.0) == [(100, 30.0), (200, 30.0)]
+    supply(monkeypatch, 1.0, [])
+    assert unit_onsets(SimpleNamespace(scores=np.zeros((1000, 1))), 10.0) == []
+
+
+@pytest.mark.parametrize(("n_onsets", "least"), [(1, 40), (2, 60), (3, 80)])
+def test_a_unit_that_may_be_a_random_walk_does_not_shift(n_onsets, least, monkeypatch):
+    """Rows times the distance from a unit root, at least 40 with one step, half as much more for each further."""
+    unit = SimpleNamespace(scores=np.zeros((1000, 1)))
+    for slowness, kept in ((least + 0.1, n_onsets), (least - 0.1, 0)):
+        supply(monkeypatch, 1 - slowness / 1000, [100 * k for k in range(n_onsets)], [])
+        assert len(unit_onsets(unit, 10.0)) == kept
+
+
+class Splits:
+    """A unit of 100 rows whose splits, likelihoods per row and misfit are given."""
+
+    def __init__(self, splits, values, misfit=1.0, present=None):
+        self.splits, self.values, self.fitted = list(splits), values, []
+        self.scores, self.present, self.starts = np.zeros((100, 1)), present, (0,)
+        self.misfit = lambda onsets, fit: misfit
+
+    def best_split(self, onsets):
+        return self.splits.pop(0)
+
+    def fit(self, onsets):
+        self.fitted.append(len(onsets))
+        return model(0.5, self.values[len(onsets)])
+
+
+@pytest.mark.parametrize(
+    ("splits", "values", "misfit", "onsets", "ratio"),
+    [
+        ([(50, 5.0)], [0.0, 0.05], 1.0, [50], 10.0),  # twice a hundred rows times 0.05 is the threshold
+        ([(50, 5.0), (60, 5.0)], [0.0, 0.0499, 0.0999], 1.0, [], 0.0),
+        ([(50, 5.0), (60, 0.0)], [0.0, 0.0499, 0.1], 1.0, [50, 60], 20.0),  # two have to gain twice as much
+        ([(50, 4.9), (60, 5.0)], [0.0, 9.0, 0.1], 1.0, [50, 60], 20.0),  # the first alone promised too little
+        ([(50, 4.9), (60, 4.9)], [0.0, 9.0, 9.0], 1.0, [], 0.0),
+        ([(50, 5.0)], [0.0, 0.1], 2.0, [50], 10.0),
+        ([(50, 5.0), (None, 0.0)], [0.0, 0.1], 2.1, [], 0.0),
+        ([(None, 0.0)], [0.0], 1.0, [], 0.0),
+    ],
+)
+@pytest.mark.parametrize("present", [None, np.ones((100, 1))])
+def test_one_more_onset_or_two_have_to_gain_the_threshold_each(
+    splits, values, misfit, onsets, ratio, present, monkeypatch
+):
+    for name in ("_by_innovations", "_by_likelihood"):
+        monkeypatch.setattr(level_shifts, name, lambda unit, onset, others, fit: (onset, fit))
+    unit = Splits(splits, values, misfit, present)
+    found, fit, gained = _next_onsets(unit, [], None, 10.0)
+    assert found == onsets
+    assert gained == pytest.approx(ratio)
+    assert (fit is None) == (not unit.fitted)
+
+
+@pytest.mark.parametrize(
+    ("drift", "others", "rises", "expected"),
+    [(1, [], True, 53), (1, [], False, 50), (0, [], True, 50), (1, [70], True, 50), (1, [71], True, 51)],
+)
+def test_an_onset_moves_three_times_as_long_as_the_likelihood_rises_and_keeps_its_distance(
+    drift, others, rises, expected
+):
+    unit = SimpleNamespace(
+        moved=lambda onset, others, fit: onset + drift,
+        fit=lambda onsets: model(0.5, float(onsets[-1]) if rises else 50.0),
+    )
+    onset, fit = _by_innovations(unit, 50, others, model(0.5, 50.0))
+    assert onset == expected
+    assert fit.value[0] == expected
+
+
+@pytest.mark.parametrize(("top", "expected"), [(57, 57), (44, 44), (5, 20), (95, 70), (50, 50)])
+def test_with_gaps_an_onset_climbs_in_jumps_of_four_two_and_one_rows_within_its_stretch(top, expected):
+    """The next step is at row 90, the record begins at 0: 20 rows from either."""
+    unit = SimpleNamespace(
+        starts=(0,), scores=np.zeros((200, 1)), fit=lambda onsets: model(0.5, -abs(float(onsets[-1]) - top))
+    )
+    onset, fit = _by_likelihood(unit, 50, [90], model(0.5, -abs(50.0 - top)))
+    assert onset == expected
+    assert fit.value[0] == -abs(expected - top)
+
+
+def test_shifts_are_certain_where_one_unit_is_at_the_level_of_all_rows_and_units(monkeypatch):
+    """A thousandth over 100 rows and 2 units is 5e-6."""
+    shifted = np.array([True, True, True, False, True, True])
+    p_value = np.array([6e-6, 5e-6, 6e-6, 0.0, 0.5, 1e-9])
+    tests = SimpleNamespace(statistic=np.arange(6.0), p_value=p_value)
+    monkeypatch.setattr(level_shifts, "link_estimates", lambda scoring, kind: tests)
+    partition = Partition((1, 2), n_steps=3)
+    structure = SimpleNamespace(partition=partition, shifted=shifted)
+    levels, Q = np.array([[1.0, 2.0, 3.0], [1.0, 0.0, 2.0], [0.0, 1.0, 0.0]]), np.diag([4.0, 1.0, 1.0])
+    scoring = SimpleNamespace(structure=structure, n_samples=100)
+    shifts = LevelShifts.of(("a", "b"), (30, 10, 20), levels, Q, scoring)
+    assert shifts.certain == (30, 20)
+    assert shifts.table["start"].tolist() == [10, 20, 20, 30, 30]
+    assert shifts.table["unit"].tolist() == ["a", "a", "b", "a", "b"]
+    assert shifts.table["statistic"].tolist() == [2.0, 4.0, 5.0, 0.0, 1.0]
+    np.testing.assert_allclose(shifts.table["size"], [1.0, 1.5, 2.0, 0.5, 1.0])
+
+
+def test_misfit_is_the_power_of_innovations_at_low_frequencies_and_one_for_white_ones():
+    """Innovations that alternate have none there; those that swing slowly have all of it at one frequency."""
+    n, noise = 400, np.random.default_rng(0).normal(size=(400, 1))
+    fit = model(0.5)
+    for series, expected in ((noise, None), ((-1.0) ** np.arange(n)[:, None] + 1e-3 * noise, 1.0)):
+        unit = UnitRecord(series, None, np.eye(1), np.zeros((n, 0)), (0,), 12)
+        unit._innovations = lambda A, Q, onsets, u=series: (None, u)
+        u = series - series.mean(axis=0)
+        t = np.arange(n)
+        power = [abs((u[:, 0] * np.exp(-2j * np.pi * k * t / n)).sum()) ** 2 / (u**2).sum() for k in range(1, 17)]
+        # the mean of the logarithm of a unit exponential variable is minus Euler's constant
+        formula = max(np.exp(np.mean(np.log(power)) + np.euler_gamma), 1.0)
+        assert unit.misfit([], fit) == pytest.approx(formula if expected is None else expected, rel=1e-9)
+
+
+def test_where_measurements_are_missing_the_model_is_trusted():
+    unit = UnitRecord(
+        np.zeros((100, 1)) + np.eye(100)[:, :1], np.ones((100, 1)), np.eye(1), np.zeros((100, 0)), (0,), 12
+    )
+    assert unit.misfit([], model(0.5)) == 1.0
+
+
+@pytest.mark.parametrize(("length", "found"), [(2 * SHORTEST - 1, False), (2 * SHORTEST, True)])
+def test_stretches_are_split_if_both_parts_are_long_enough(length, found):
+    """Of the last stretch of a record, whose first one has no shift."""
+    rng, n_rows = np.random.default_rng(0), 40 + length
+    scores = 1e-3 * rng.normal(size=(n_rows, 1))
+    scores[40 + SHORTEST :] += 1.0
+    unit = UnitRecord(scores, None, np.eye(1), np.zeros((n_rows, 0)), (0, 40), 12)
+    assert (unit.best_split([])[0] == 40 + SHORTEST) is found
+
+
+@pytest.mark.parametrize("noise", [0.1, 4.0])
+def test_ratio_of_a_split_is_that_of_scores_as_correlated_as_they_are(noise):
+    """States ``x = 0.8 x + w`` have 25 times the variance of w in the long run, what is measured the noise as well."""
+    rng, n_rows = np.random.default_rng(1), 20000
+    x = np.zeros((n_rows, 1))
+    for t in range(1, n_rows):
+        x[t] = 0.8 * x[t - 1] + rng.normal()
+    scores = remove_episode_means(x + np.sqrt(noise) * rng.normal(size=x.shape), (0,))
+    unit = UnitRecord(scores, None, noise * np.eye(1), np.zeros((n_rows, 0)), (0,), 12)
+    # moments of so many rows, whose error the gain of 5 makes several times larger
+    assert unit._long_run_covariance([])[0, 0] == pytest.approx(25 + noise, rel=0.2)
+    _, ratio = unit.best_split([])
+    _, white = unit._split(0, n_rows)
+    assert ratio == pytest.approx(white * scores.var() / (25 + noise), rel=0.25)
+
+
+@pytest.mark.parametrize("p", [1, 3])
+def test_a_misfit_is_the_power_of_innovations_at_the_sixteen_lowest_frequencies(p):
+    """Their geometric mean over that of white noise, for means of p series ``exp(digamma(p)) / p``."""
+    rng, n_rows = np.random.default_rng(0), 1000
+    scores = remove_episode_means(np.cumsum(rng.normal(size=(n_rows, p)), axis=0), (0,))
+    unit = UnitRecord(scores, None, np.eye(p), np.zeros((n_rows, 0)), (0,), 12)
+    u = scores / scores.std(axis=0)
+    unit._innovations = lambda A, Q, onsets: (None, u)
+    cycles = np.exp(-2j * np.pi * np.outer(np.arange(1, 17), np.arange(n_rows)) / n_rows)
+    power = (np.abs(cycles @ u) ** 2 / n_rows).mean(axis=1)
+    expected = np.exp(np.log(power).mean()) * p / np.exp(special.digamma(p))
+    assert unit.misfit([], unit.fit([])) == pytest.approx(expected)

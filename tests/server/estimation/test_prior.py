@@ -134,3 +134,25 @@ def test_with_prior_adds_the_two():
         np.testing.assert_array_equal(getattr(both, name), expected)
     assert backed.n_samples == N_SAMPLES
     assert backed.prior is prior
+
+
+def test_states_of_driven_plants_vary_at_most_as_much_as_the_record():
+    """Own models of variance 4 / 3, 2 / 3 and 1 / 200: one at most, a hundredth at least."""
+    A, Q = np.diag([0.5, 0.5, 0.0]), np.diag([1.0, 0.5, 0.005])
+    coefficients = np.hstack([A, np.ones((3, 1))])
+    prior = Prior.for_units(coefficients, Q, Partition((2, 1), (1, 0)), N_SAMPLES)
+    np.testing.assert_allclose(prior.states, np.diag([1.0, 2 / 3, 0.01]), atol=1e-12)
+    np.testing.assert_allclose(prior.covariance, np.diag([1.0, 0.5, 0.01]), atol=1e-12)
+    assert Prior.for_units(A, Q, PARTITION, N_SAMPLES).states is None
+
+
+def test_inputs_have_no_prior():
+    prior, A, Q = example()
+    plain, driven = prior.evaluate(A, Q), prior.evaluate(np.hstack([A, np.ones((3, 2))]), Q)
+    assert driven.value == plain.value
+    np.testing.assert_array_equal(driven.grad_A, np.hstack([plain.grad_A, np.zeros((3, 2))]))
+    free = FreeElements.from_masks(np.ones((3, 5)), np.ones((3, 3)))
+    matrix = np.zeros((free.n_elements, free.n_elements))
+    prior.add_information(matrix, free, Q)
+    expected = np.hstack([prior.coupling, np.zeros((3, 2))]) / N_SAMPLES  # of couplings of unit variance
+    np.testing.assert_allclose(np.diag(matrix)[: free.n_transition], expected.ravel())

@@ -10,13 +10,14 @@ from skfedcausal.server.estimation.scoring import (
     InverseCurvature,
     Point,
     Scoring,
+    _metric,
     ascend,
     is_valid,
     made_valid,
     observed_information,
     positive_factor,
 )
-from skfedcausal.statespace.fisher import Evaluation
+from skfedcausal.statespace.fisher import Evaluation, FreeElements
 from skfedcausal.statespace.partition import Partition
 from skfedcausal.statespace.timedomain import TimeDomainLikelihood
 
@@ -70,6 +71,27 @@ def test_the_curvature_of_nearly_certain_states_is_taken_without_leaving_the_cov
     structure = structure_of(coupled.partition, linked=[(1, 0)])
     point = Point.at(objective, coupled.plant.A, np.diag([1e-7, 1.0]))
     assert np.isfinite(observed_information(objective, structure.free, point)).all()
+
+
+class Quadratic:
+    """Minus half the weighted squares of all elements."""
+
+    def __init__(self, of_A, of_Q):
+        self.of_A, self.of_Q = of_A, of_Q
+
+    def evaluate(self, A, Q):
+        value = -0.5 * ((self.of_A * A**2).sum() + (self.of_Q * Q**2).sum())
+        return Evaluation(value, -self.of_A * A, -self.of_Q * Q)
+
+
+def test_the_curvature_of_a_quadratic_is_its_weights_and_twice_those_of_both_sides_of_a_covariance():
+    of_Q = np.array([[1.0, 2.0, 3.0], [2.0, 4.0, 5.0], [3.0, 5.0, 6.0]])
+    objective = Quadratic(np.arange(1.0, 10).reshape(3, 3), of_Q)
+    free = FreeElements.from_masks(np.array([[1, 0, 1], [0, 1, 0], [0, 0, 0]]), np.ones((3, 3)))
+    point = Point.at(objective, np.ones((3, 3)), np.eye(3) + 0.1)
+    found = observed_information(objective, free, point)
+    expected = [1, 3, 5, *np.where(free.first == free.second, 1, 2) * of_Q[free.first, free.second]]
+    np.testing.assert_allclose(found, np.diag(expected), atol=1e-8)
 
 
 def test_the_climb_never_leads_down_and_ends_where_the_gradient_vanishes():
@@ -280,6 +302,18 @@ def test_an_information_that_no_ridge_makes_definite_is_an_error():
         positive_factor(np.array([[1.0, 5.0], [5.0, 1.0]]))
 
 
+def test_the_metric_of_an_indefinite_information_has_absolute_eigenvalues_above_a_millionth():
+    vectors = np.linalg.qr(np.random.default_rng(0).normal(size=(4, 4)))[0]
+
+    def matrix(values):
+        return (vectors * values) @ vectors.T
+
+    lower = np.tril(_metric(matrix([-2.0, 3.0, 1e-9, 1.0]))[0])
+    np.testing.assert_allclose(lower @ lower.T, matrix([2.0, 3.0, 3e-6, 1.0]), atol=1e-10)
+    lower = np.tril(_metric(matrix([2.0, 3.0, 1e-9, 1.0]))[0])  # definite as it is
+    np.testing.assert_allclose(lower @ lower.T, matrix([2.0, 3.0, 1e-9, 1.0]), atol=1e-11)
+
+
 # --- valid plants -----------------------------------------------------------------------------------
 
 
@@ -322,6 +356,31 @@ def test_made_valid_only_takes_from_the_coupling(coupling, correlation):
         np.testing.assert_array_equal(new_Q, Q)
 
 
+@pytest.mark.parametrize("coupling", [0.3, 0.6, 1.5, 3.0, 30.0])
+def test_couplings_are_halved_until_the_plant_is_stable_enough(coupling):
+    """The largest pole is 0.6 more than the coupling."""
+    partition = Partition((1, 1), (1, 0))
+    A = np.zeros((2, 3))
+    A[:, :2] += coupling * (1 - np.eye(2)) + 0.6 * np.eye(2)
+    A[:, -1] = 7.0  # inputs stay
+    new_A, new_Q = made_valid(A, np.eye(2) + 0.5, partition)
+    expected = A.copy()
+    poles = [coupling * s + 0.6 for s in (1.0, 0.5, 0.25, 0.125, 0.0)]
+    share = next(s for s, pole in zip((1.0, 0.5, 0.25, 0.125, 0.0), poles, strict=True) if pole < 0.99)
+    expected[:, :2] = np.where(np.eye(2), A[:, :2], share * A[:, :2])
+    np.testing.assert_allclose(new_A, expected)
+    np.testing.assert_allclose(new_Q, [[1.5, 0.5 * share], [0.5 * share, 1.5]])
+
+
+def test_where_units_alone_are_unstable_correlations_go_and_inputs_stay():
+    partition = Partition((1, 1), (1, 0))
+    A = np.array([[1.2, 0.3, 5.0], [0.3, 0.5, 6.0]])
+    new_A, new_Q = made_valid(A, np.eye(2) + 0.5, partition)
+    np.testing.assert_allclose(new_A[:, :2], np.diag([0.99, 0.5 * 0.99 / 1.2]))
+    np.testing.assert_array_equal(new_A[:, 2:], [[5.0], [6.0]])
+    np.testing.assert_array_equal(new_Q, 1.5 * np.eye(2))
+
+
 def test_made_valid_calms_units_that_are_unstable_alone():
     new_A, _ = made_valid(np.diag([1.2, 0.5]), np.eye(2), Partition((1, 1)))
     assert radius(new_A) == pytest.approx(0.99)
@@ -356,3 +415,19 @@ def test_inverse_curvature_ignores_steps_along_which_the_curvature_is_wrong():
     curvature = InverseCurvature()
     curvature.learn(np.array([1.0, 0.0]), np.array([-1.0, 0.0]))
     assert not curvature.pairs
+
+
+def test_a_climb_that_finds_nothing_higher_ends_at_once():
+    """No step along the gradient is left to try, however small."""
+    coupled, trials = coupled_plant(0, (1, 1)), []
+    objective, point = endless(coupled, at=(0.5 * coupled.plant.A, coupled.plant.Q))
+    start = Scoring(objective, structure_of(coupled.partition), point)
+
+    class Falling:
+        def evaluate(self, A, Q):
+            trials.append(A)
+            return point.evaluation._replace(value=point.evaluation.value - 1.0)
+
+    found = ascend(Falling(), start, gain_tol=1e-6)
+    assert (found.point, found.n_iter, found.converged) == (point, 0, False)
+    assert len(trials) == 25

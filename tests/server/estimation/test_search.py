@@ -1,13 +1,16 @@
 """The link search against an exhaustive one over all structures of three units."""
 
+from dataclasses import replace
 from itertools import combinations
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from skfedcausal.server.estimation import search
 from skfedcausal.server.estimation.block_tests import link_estimates, uncoupled_estimates
 from skfedcausal.server.estimation.evidence import benjamini_hochberg, unordered_benjamini_hochberg
-from skfedcausal.server.estimation.scoring import Goal, Point, Scoring, ascend, is_valid
+from skfedcausal.server.estimation.scoring import Goal, Point, Scoring, Structure, ascend, is_valid
 from skfedcausal.server.estimation.search import (
     _capped,
     _proposal,
@@ -119,6 +122,7 @@ def test_a_search_continued_from_its_answer_stays_there():
     first = search_structure(objective, structure, point)
     again = search_structure(objective, first.scoring.structure, first.scoring.point)
     assert again.settled
+    assert again.n_further == 0
     assert again.scoring.structure.key == first.scoring.structure.key
 
 
@@ -173,11 +177,52 @@ def test_correlations_are_chosen_for_both_orders_at_once():
     assert {pair for pair, on in zip(pairs, chosen, strict=True) if on} == {(0, 2), (2, 0)}
 
 
+YES, NO, PERHAPS = 1e-9, 0.9, 0.04  # p-values; the last one is rejected together with a smaller one
+
+
+@pytest.mark.parametrize(
+    ("inside", "tests", "expected"),
+    [
+        # what comes in one family leaves all later ones as they are, but for correlations without effect
+        ("10 11 1 11", {"state": (YES, YES), "input": (NO, NO), "step": (NO, NO)}, "11 11 1 11"),
+        ("10 11 1 11", {"state": (YES, YES), "input": (NO, NO), "noise": NO}, "11 11 0 11"),
+        ("11 11 1 11", {"state": (YES, NO), "input": (NO, YES), "step": (NO, YES)}, "10 01 1 01"),
+        ("11 01 1 11", {"state": (NO, NO), "input": (YES, YES), "step": (NO, NO)}, "00 11 1 11"),
+        ("11 01 1 11", {"state": (NO, YES), "input": (NO, YES), "step": (0.01, 0.011)}, "01 01 1 10"),
+        ("00 00 0 10", {"step": (YES, YES), "noise": YES}, "00 00 1 10"),
+        ("00 00 1 00", {"noise": NO}, "00 00 0 00"),
+        ("11 00 1 00", {"state": (PERHAPS, YES), "noise": 0.05}, "11 00 1 00"),
+        ("11 00 1 00", {"state": (PERHAPS, NO), "noise": 0.05}, "00 00 1 00"),
+        ("11 00 1 00", {"state": (PERHAPS, NO), "noise": 0.051}, "00 00 0 00"),
+    ],
+)
+def test_families_of_blocks_are_tested_in_turn_until_one_of_them_adds_something(inside, tests, expected, monkeypatch):
+    """Two links, two inputs on the other unit, noise of both units, two units at one step."""
+    partition = Partition((1, 1), (1, 1), n_steps=1)
+    none = {"state": (NO, NO), "input": (NO, NO), "step": (NO, NO), "noise": YES}
+
+    def estimates(scoring, kind="state", **settings):
+        return SimpleNamespace(p_value=np.array((none | tests)[kind]))
+
+    def of_noise(scoring, **settings):
+        return SimpleNamespace(p_value=np.full(2, (none | tests)["noise"]))
+
+    monkeypatch.setattr(search, "link_estimates", estimates)
+    monkeypatch.setattr(search, "correlation_estimates", of_noise)
+    linked, driven, correlated, shifted = (np.array([c == "1" for c in word]) for word in inside.split())
+    masks = {"linked": linked, "driven": driven, "correlated": np.repeat(correlated, 2), "shifted": shifted}
+    found = _proposal(SimpleNamespace(structure=Structure(partition, **masks)), 0.05)
+    words = (found.linked, found.driven, found.correlated[:1], found.shifted)
+    assert " ".join("".join(str(int(x)) for x in word) for word in words) == expected
+
+
 @pytest.mark.parametrize(
     ("Q", "near"),
     [
         (np.eye(2), False),
         (np.diag([1.0, 1e-4]), True),
+        (np.diag([1.0, 1.1e-3]), False),
+        (np.diag([1.0, 0.9e-3]), True),
         (np.array([[1, 0.9995], [0.9995, 1]]), True),
     ],
 )
@@ -247,3 +292,43 @@ def test_blocks_are_dropped_even_where_every_step_is_invalid():
     mask = partition.block_diagonal
     np.testing.assert_array_equal(safe.A, np.where(mask, scoring.point.A, 0))
     np.testing.assert_array_equal(safe.Q, np.where(mask, scoring.point.Q, 0))
+
+
+def test_a_search_with_nowhere_to_climb_has_not_settled(monkeypatch):
+    objective, structure, point = started(LINKS["one"])
+    linked = structure.with_masks(linked=np.ones(6, dtype=bool))
+    monkeypatch.setattr(search, "_next_point", lambda objective, scoring, *_: (scoring.point, np.inf, 0))
+    found = search_structure(objective, linked, point, near=0.0)
+    assert not found.settled
+    assert found.scoring.point is point
+
+
+def test_noise_of_a_single_pair_that_is_correlated_enters_before_any_link():
+    objective, structure, point = started(LINKS["none"])
+    links, correlations = uncoupled_estimates(objective, structure.partition, point)
+    pairs = structure.partition.pairs.tolist()
+    together = np.array([sorted(pair) == [0, 1] for pair in pairs])
+    size = np.where(together, 1.0, 0.0)[:, None]
+    tests = links, replace(correlations, estimate=size, covariance=np.full((6, 1, 1), 1e-4))
+    first, _ = search._first_structure(objective, structure, point, 0.05, 10.0, tests)
+    np.testing.assert_array_equal(first.correlated, together)
+
+
+def test_what_is_left_after_links_were_dropped_is_not_known():
+    objective, structure, point = started(LINKS["one"])
+    linked = structure.with_masks(linked=np.ones(6, dtype=bool))
+    _, left, n_further = search._next_point(objective, Scoring(objective, linked, point), structure, 1.0, None)
+    assert (left, n_further) == (np.inf, 0)
+
+
+def test_a_search_ends_after_sixty_rounds(monkeypatch):
+    objective, structure, point = started(LINKS["one"])
+    linked, rounds = structure.with_masks(linked=np.ones(6, dtype=bool)), []
+
+    def next_point(objective, scoring, *_):
+        rounds.append(Point(*scoring.point))
+        return rounds[-1], np.inf, 0
+
+    monkeypatch.setattr(search, "_next_point", next_point)
+    found = search_structure(objective, linked, point, near=0.0)
+    assert (len(rounds), found.settled) == (60, False)

@@ -130,10 +130,25 @@ def test_every_episode_is_split_at_its_own_end():
     np.testing.assert_array_equal(tail["unit0"].z, np.delete(message.z, rows, axis=0))
 
 
-@pytest.mark.parametrize("held_out", [0, 1, -0.1, 1e-9])
-def test_what_cannot_be_held_out_is_refused(plant, chain, held_out):
-    with pytest.raises(ValueError, match="held_out"):
+def message_of(*lengths):
+    X, _ = make_granger_plant(1, n_samples=sum(lengths), random_state=0)
+    message = KalmanClient(n_states=1).fit(X["unit0"]).message(X["unit0"])
+    return {"unit0": replace(message, lengths=lengths)}
+
+
+@pytest.mark.parametrize("held_out", [0, 1, -0.1])
+def test_what_is_no_share_is_refused(plant, chain, held_out):
+    with pytest.raises(ValueError, match="share between 0 and 1"):
         plant.benefit(chain, held_out=held_out)
+
+
+def test_every_episode_keeps_a_row_in_either_part():
+    for held_out in (0.24, 0.76):  # less than half of the two rows, or more than three halves
+        with pytest.raises(ValueError, match=rf"\(20, 2\) time steps cannot be split with held_out={held_out}"):
+            split_messages(message_of(20, 2), held_out)
+    for held_out in (0.26, 0.74):
+        head, tail = split_messages(message_of(20, 2), held_out)
+        assert head["unit0"].lengths[1] == tail["unit0"].lengths[1] == 1
 
 
 def test_errors_of_means_are_those_of_statsmodels():
@@ -145,3 +160,11 @@ def test_errors_of_means_are_those_of_statsmodels():
     mean, stderr = mean_with_error(values)
     assert mean == pytest.approx(fit.params[0], rel=1e-9)
     assert stderr == pytest.approx(fit.bse[0], rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"), [([], (np.nan, np.nan)), ([3.0], (3.0, 0.0)), ([1.0, 3.0], (2.0, 0.5))]
+)
+def test_means_of_very_few_values_have_errors(values, expected):
+    """Of 1 and 3: squares 1 + 1, and the product -1 at lag 1 with weight 1/2, twice; the root of 1 over 2 rows."""
+    np.testing.assert_allclose(mean_with_error(np.array(values)), expected)

@@ -1,9 +1,12 @@
 """Resampled records: moments of weighted transitions, standard errors, stable links."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
 from joblib import parallel_config
+from scipy.optimize import brentq
 
 from skfedcausal import (
     FederatedCounterfactualEstimator,
@@ -12,8 +15,12 @@ from skfedcausal import (
     LikelihoodServer,
 )
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.links.resampling import _blocks, root_intervals
+from skfedcausal.server.estimation.block_tests import link_estimates
+from skfedcausal.server.estimation.scoring import Point, Scoring
+from skfedcausal.server.links.resampling import Resampling, _blocks, _refitted, root_intervals
 from skfedcausal.statespace.episodes import TransitionMoments, lag_covariances
+
+from .._reference import coupled_plant, endless, structure_of
 
 
 def test_weights_of_one_give_the_moments_of_the_record_and_those_of_parts_add_up():
@@ -146,3 +153,70 @@ def test_intervals_on_the_scale_of_roots():
     np.testing.assert_allclose(low[:2], [(0.2 - 0.05 * 1.959964) ** 2, 0.0], atol=1e-6)
     np.testing.assert_allclose(high[:2], [(0.2 + 0.05 * 1.959964) ** 2, (0.01 + 0.05 * 1.959964) ** 2], atol=1e-6)
     assert np.isnan([low[2], high[2]]).all()
+
+
+def resampling_of(radius, n_samples, block_length=None):
+    """Of a complete record of one state with the given pole."""
+    plant = SimpleNamespace(
+        determined=np.ones(1, dtype=bool),
+        score_noise=np.eye(1),
+        is_complete=True,
+        standard_series=lambda: (np.zeros((n_samples, 1)), (0,), 12),
+        standard_record=SimpleNamespace(mean_information=lambda: np.eye(1)),
+    )
+    point = SimpleNamespace(A=np.array([[radius]]), Q=np.eye(1))
+    found = Resampling(plant, point, block_length)
+    found._weighted = lambda counts: counts
+    return found
+
+
+@pytest.mark.parametrize(
+    ("radius", "length"), [(0.0, 10), (np.exp(-1 / 2), 10), (np.exp(-1 / 5), 20), (np.exp(-0.16), 25)]
+)
+def test_blocks_hold_four_memories_of_the_slowest_states_and_a_cube_root_of_rows_at_least(radius, length):
+    """Of a thousand rows ten; states that forget by a factor of e in 5 or 6.25 rows ask for 20 and 25."""
+    blocks = resampling_of(radius * (1 - 1e-12), 1000)._blocks
+    assert {block.stop - block.start for block in blocks} == {length}
+    assert resampling_of(radius, 1000, 50).n_blocks == 20
+
+
+def test_draws_have_as_many_blocks_as_there_are_and_halves_share_them():
+    record, rng = resampling_of(0.5, 110, 10), np.random.default_rng(0)
+    assert record.n_blocks == 11
+    for _ in range(20):
+        counts = record.blocks(rng)
+        assert (len(counts), counts.sum()) == (11, 11)
+        one, other = record.halves(rng)
+        assert one.sum() == 5
+        np.testing.assert_array_equal(one + other, 1)
+    drawn = sum(record.blocks(rng) for _ in range(4000)) / 4000
+    np.testing.assert_allclose(drawn, 1, atol=5 / np.sqrt(4000))  # of variance 10 / 11
+
+
+def test_ten_blocks_are_enough_to_draw_from():
+    resampling_of(0.5, 100, 10).require_blocks()
+    with pytest.raises(ValueError, match="9 blocks to draw from, at least 10 are needed"):
+        resampling_of(0.5, 90, 10).require_blocks()
+
+
+@pytest.mark.parametrize(("left", "climbs"), [(0.9e-4, False), (1.1e-4, True)])
+def test_a_refit_ends_where_a_step_promises_less_than_a_ten_thousandth(left, climbs):
+    """From a place next to the maximum at which a scoring step promises as much log-likelihood."""
+    coupled = coupled_plant(0, (1, 1), links=[(1, 0)])
+    structure = structure_of(coupled.partition, linked=[(1, 0)])
+    objective, top = endless(coupled)
+    direction = Scoring(objective, structure, top).covariance @ np.ones(structure.free.n_elements)
+
+    def point(size):
+        A, Q = structure.free.scatter(size * direction, top.A.shape)
+        return Point.at(objective, top.A + A, top.Q + Q)
+
+    def promised(size):
+        return Scoring(objective, structure, point(size)).gain
+
+    size = brentq(lambda size: promised(size) - left, 0.0, 10.0)
+    start = point(size)
+    estimates, _, converged = _refitted(lambda rng: objective, structure, start, np.eye(2), None)
+    stayed = link_estimates(Scoring(objective, structure, start)).estimate
+    assert converged
+    assert (not np.array_equal(estimates["state"], stayed)) is climbs

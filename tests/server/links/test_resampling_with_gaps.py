@@ -103,3 +103,18 @@ def test_inputs_go_with_their_rows():
     driven = table[table["kind"] == "input"]
     np.testing.assert_allclose(driven["bootstrap_stderr"], driven["stderr"], rtol=SCATTER)
     assert driven.loc[driven["p_value"] < 1e-3, "cause"].tolist() == ["unit0"]
+
+
+def test_links_of_inputs_are_resampled_in_states_of_unit_variance():
+    """Of units of two states, with one input each: blocks of two elements."""
+    X, truth = make_granger_plant(
+        2, n_samples=300, n_states=2, n_sensors=5, n_inputs=1, links=[(0, 1)], input_links=[(0, 1)], random_state=0
+    )
+    X["unit1"][200:230] = np.nan
+    clients = [KalmanClient(C=C) for C in truth.observation]
+    est = FederatedCounterfactualEstimator(clients).fit(X, inputs=truth.inputs)
+    table = est.bootstrap_links(X, inputs=truth.inputs, n_resamples=20, block_length=25, random_state=0)
+    assert table["kind"].tolist() == est.links_["kind"].tolist()
+    columns = ["strength", "stderr", "p_value"]
+    pd.testing.assert_frame_equal(table[columns], est.links_[columns], rtol=1e-3)
+    np.testing.assert_allclose(table["bootstrap_stderr"], table["stderr"], rtol=4 / np.sqrt(2 * 20))

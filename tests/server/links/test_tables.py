@@ -15,6 +15,8 @@ from .._reference import structure_of
 
 NAMES = ("boiler", "mill", "silo")
 
+DELAYS = ["delay", "delay_low", "delay_high"]
+
 
 def blocks_of(sizes=(2, 1, 2), shift=0.0, noise=0.05, seed=0):
     partition = Partition(sizes)
@@ -38,7 +40,7 @@ def test_one_row_per_ordered_pair_with_the_documented_columns():
     table = table_of(*blocks_of()[:2])
     assert tuple(table.columns) == COLUMNS
     documented = "cause effect kind strength stderr statistic p_value p_adjusted geweke verdict"
-    assert documented.split() == list(COLUMNS)
+    assert [*documented.split(), *DELAYS] == list(COLUMNS)
     assert [(row.effect, row.cause) for row in table.itertuples()] == [
         ("boiler", "mill"),
         ("boiler", "silo"),
@@ -67,7 +69,7 @@ def test_p_values_are_numbers_between_zero_and_one(shift):
     table = table_of(*blocks_of(shift=shift)[:2])
     for column in ("p_value", "p_adjusted"):
         assert table[column].between(0, 1).all()
-    assert table.drop(columns="geweke").notna().all(axis=None)
+    assert table.drop(columns=["geweke", *DELAYS]).notna().all(axis=None)
 
 
 def test_one_unit_has_an_empty_table():
@@ -134,6 +136,14 @@ def test_no_influence_is_an_equivalence_test_of_the_margin():
     np.testing.assert_array_equal(said, chance <= 0.05)
     assert said.any()
     assert not said.all()
+
+
+@pytest.mark.parametrize(("errors", "verdict"), [(1.94, "cannot tell"), (1.98, "no influence")])
+def test_an_estimate_of_zero_decides_only_where_its_interval_lies_within_the_margin(errors, verdict):
+    """The 95 % interval of one element is 1.96 standard errors to either side."""
+    margin = 0.1
+    said = verdicts(scalar_blocks([0.0] * 6, [margin / errors] * 6), np.ones(6), 0.05, margin)
+    assert set(said) == {verdict}
 
 
 def test_larger_margins_and_levels_allow_more_verdicts():

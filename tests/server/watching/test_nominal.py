@@ -12,6 +12,7 @@ from skfedcausal.server.likelihood import LikelihoodServer
 from skfedcausal.server.watching.nominal import (
     NominalRows,
     OffSubspace,
+    _noise_of,
     attended_rows,
     complete_distance,
     complete_states,
@@ -479,3 +480,11 @@ def test_expectation_never_falls_below_a_hundredth_of_the_mean():
     at_origin = 1 / model.relative(np.zeros((1, 2)), np.ones((1, 1)))[0, 0]
     scale = (g[:, 0] / (0.01 * g.mean() + 30 * x[:, 0] ** 2)).mean()
     assert at_origin == pytest.approx(0.01 * g.mean() * scale, rel=0.05)
+
+
+def test_units_of_measurement_that_differ_beyond_digits_hold_no_rank_back():
+    J = np.diag([1e-16, 1.0, 1e14])
+    J[1, 2] = J[2, 1] = 0.5e7
+    assert_allclose(_noise_of(J) @ J, np.eye(3), rtol=0, atol=1e-6)
+    few = np.diag([1.0, 2.0])
+    assert_array_equal(_noise_of(few), np.linalg.pinv(few, hermitian=True))

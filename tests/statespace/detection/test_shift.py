@@ -167,3 +167,19 @@ def test_best_onset_is_that_of_least_squares_on_signatures(plant, radius):
             gains.append(y @ D @ np.linalg.lstsq(D, y, rcond=None)[0])
         allowed = range(shortest, n_rows - shortest + 1)
         assert best_onset(model, u, shortest) == max(allowed, key=gains.__getitem__)
+
+
+def test_candidates_of_one_number_of_states_have_windows_as_long_as_any(plant):
+    model = InnovationModel(plant[0], plant[1], plant[2].T @ np.linalg.solve(plant[3], plant[2]))
+    candidates = [np.array([0]), np.array([2])]
+    assert Signatures.prepare(step_information(model.carry, model.weight, T), candidates).n_rows == T
+
+
+def test_scaled_innovations_are_white_in_as_many_directions_as_are_seen():
+    """A direction is seen from 1e-12 of the largest on."""
+    A, Q = np.zeros((3, 3)), np.eye(3)  # predictions vary by one, innovations j in z by j**2 / (1 + j)
+    for unit in (1.0, 1e-3):
+        seen = [InnovationModel(A, Q / unit, unit * np.diag([1.0, 1.0, j])).whitening for j in (1e-13, 1e-11)]
+        assert [W.shape for W in seen] == [(3, 2), (3, 3)]
+    model = InnovationModel(0.5 * np.eye(3), Q, np.diag([1.0, 2.0, 0.5]))
+    assert_allclose(model.whitening.T @ model.weight @ model.whitening, np.eye(3), atol=1e-12)

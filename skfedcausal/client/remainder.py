@@ -1,0 +1,219 @@
+"""What a unit's message leaves of its measurements, predicted at home from the unit's own past.
+
+The message about a row is as good as the least-squares states s of that row; a factor model takes the other
+D - P combinations r of the measurements for independent sensor noise. Valves that follow their controller,
+columns that nearly determine each other and sensors with a memory of their own are not that. As
+
+    p(y | past of all units) = p(s | past of all units) p(r | s, past of all units),
+
+a unit may replace the second factor by what it knows better, ``r[t] = B [s[t], y[t-1], ..., y[t-p], u[t-1],
+..., u[t-p]] + e[t]`` with a full covariance of e: still a density of y, and no other message.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import null_space, solve
+
+from ..statespace.episodes import episodes
+from ..statespace.matrices import floor_eigenvalues
+
+_MOST_LAGS = 2
+FLOOR = 1e-8  # share of a column's variance that is left unpredicted at least
+_RIDGE = 1e-9  # share of a regressor's sum of squares added to it: columns may determine each other
+_LOG_2PI = np.log(2 * np.pi)
+
+
+@dataclass(frozen=True)
+class OwnPast:
+    """Sums of products of scaled rows ``[y, u]`` with themselves and the rows before them, at home only."""
+
+    products: np.ndarray  # ((n_lags + 1) n_columns, the same), lag by lag
+    n_lags: int
+    n_rows: int  # that have so many before them
+    scale: np.ndarray
+    input_scale: np.ndarray
+    input_mean: np.ndarray | None = None
+
+    @classmethod
+    def from_sums(cls, sums, ends, starts, n_samples, scales):
+        """From lag sums ``sum_t x[t] x[t-k]'`` of a complete record.
+
+        `ends(first, last)` gives rows of it, `scales` the last three fields.
+        """
+        n_lags, c = min(_MOST_LAGS, len(sums) - 1), sums.shape[-1]
+        products, n_rows = np.empty((n_lags + 1, c, n_lags + 1, c)), 0
+        for i in range(n_lags + 1):
+            for j in range(i, n_lags + 1):
+                products[i, :, j] = sums[j - i]
+        for start, stop in episodes(starts, n_samples):
+            n_rows += max(stop - start - n_lags, 0)
+            head = ends(start, min(start + n_lags, stop))
+            tail_first = max(stop - 2 * n_lags, start)
+            tail = ends(tail_first, stop)
+            for i in range(n_lags + 1):
+                for j in range(i, n_lags + 1):
+                    k, early = j - i, head[: n_lags - i]
+                    products[i, :, j] -= early[k:].T @ early[: max(len(early) - k, 0)]
+                    first = max(stop - i, start + n_lags - i, start + k) - tail_first
+                    products[i, :, j] -= tail[first:].T @ tail[first - k : len(tail) - k]
+        for i in range(n_lags + 1):
+            for j in range(i):
+                products[i, :, j] = products[j, :, i].T
+        size = (n_lags + 1) * c
+        return cls(products.reshape(size, size), n_lags, n_rows, *scales)
+
+    @property
+    def n_columns(self):
+        """Measurements and inputs of a row."""
+        return len(self.products) // (self.n_lags + 1)
+
+    def scaled(self, Y, U, mean):
+        """Rows ``[y, u]`` as they enter the products."""
+        rows = [(Y - mean) / self.scale]
+        if len(self.input_scale):
+            rows.append((U - self.input_mean) / self.input_scale)
+        return np.hstack(rows)
+
+    def evidence(self):
+        """Log-likelihood of the best autoregression of the measurements per row, by BIC, less its penalty."""
+        return max(self.evidences(), default=-np.inf)
+
+    def evidences(self):
+        """The same by number of lags."""
+        d, found = len(self.scale), []
+        for n_lags in range(1, self.n_lags + 1):
+            B, S = self.autoregression(n_lags)
+            value = -0.5 * (d * (_LOG_2PI + 1) + np.linalg.slogdet(S)[1]) - np.log(self.scale).sum()
+            found.append(value - bic_penalty(B.size + d * (d + 1) / 2, self.n_rows))
+        return found
+
+    def autoregression(self, n_lags):
+        """Coefficients of the measurements on the rows before them, and the covariance of what is left."""
+        d = len(self.scale)
+        return self.regression(np.zeros((0, d)), np.eye(d), n_lags)
+
+    def regression(self, G, K, n_lags):
+        """Coefficients of ``K y`` on ``G y`` and the rows before, and the covariance of what is left."""
+        (p, d), c, products = G.shape, self.n_columns, self.products
+        n_past = n_lags * c
+        past = slice(c, c + n_past)
+        X = np.empty((p + n_past, p + n_past))
+        X[:p, :p] = G @ products[:d, :d] @ G.T
+        X[:p, p:] = G @ products[:d, past]
+        X[p:, :p] = X[:p, p:].T
+        X[p:, p:] = products[past, past]
+        X[np.diag_indices(len(X))] *= 1 + _RIDGE
+        X[np.diag_indices(len(X))] += self.n_rows * np.finfo(float).eps  # inputs that never move
+        cross = np.hstack([K @ products[:d, :d] @ G.T, K @ products[:d, past]])
+        size = np.sqrt(np.diag(X))
+        B = solve(X / np.outer(size, size), (cross / size).T, assume_a="pos").T / size
+        S = (K @ products[:d, :d] @ K.T - B @ cross.T - cross @ B.T + B @ X @ B.T) / self.n_rows
+        return B, floor_eigenvalues(S, FLOOR)
+
+
+@dataclass(frozen=True)
+class Remainder:
+    """``r[t] = B [s[t], past rows] + e[t]`` in scaled columns, where ``[s; r] = [G; K] y``."""
+
+    to_states: np.ndarray  # G, (n_states, n_sensors)
+    complement: np.ndarray  # K, (n_sensors - n_states, n_sensors)
+    coefficients: np.ndarray  # B
+    noise: np.ndarray  # covariance of e
+    n_lags: int
+    own_past: OwnPast
+    mean: np.ndarray
+    information: np.ndarray  # of the states in a row
+    tails: Any = None  # of e
+
+    @classmethod
+    def learned(cls, own_past, C, R, mean):
+        """The number of lags that most improves on independent sensor noise by BIC; None where none does."""
+        scale, n = own_past.scale, own_past.n_rows
+        C, R = C / scale[:, None], R / scale**2
+        d, p = C.shape
+        J = C.T @ (C / R[:, None])
+        G = solve(J, (C / R[:, None]).T, assume_a="pos")
+        K = null_space(G).T
+        present = own_past.products[:d, :d]
+        states = G @ present @ G.T
+        best = -0.5 * (n * (d * _LOG_2PI + np.log(R).sum()) + (np.diag(present) / R).sum())
+        best += 0.5 * (np.vdot(J, states) + n * (p * _LOG_2PI - np.linalg.slogdet(J)[1]))
+        found, volume = None, np.linalg.slogdet(np.vstack([G, K]))[1]
+        for n_lags in range(own_past.n_lags + 1):
+            B, S = own_past.regression(G, K, n_lags)
+            gain = n * (volume - 0.5 * (len(K) * (_LOG_2PI + 1) + np.linalg.slogdet(S)[1]))
+            gain -= 0.5 * np.log(n) * (B.size + len(K) * (len(K) + 1) / 2)
+            if gain > best:
+                best, found = gain, cls(G, K, B, S, n_lags, own_past, mean, J)
+        return found
+
+    def const(self, Y, U, starts, const):
+        """What a message about measurements adds to their log-density, shape (n_samples,).
+
+        `const` is what the factor model gives: it stays where a measurement or one before it is missing.
+        """
+        white, s, L, known = self._white(Y, U, starts)
+        T = np.vstack([self.to_states, self.complement])
+        volume = np.linalg.slogdet(T)[1] - np.log(self.own_past.scale).sum()
+        found = const.copy()
+        found[known] = (
+            volume
+            - 0.5 * ((white**2).sum(axis=0) + len(L) * _LOG_2PI)
+            - np.log(np.diag(L)).sum()
+            - 0.5 * (np.einsum("ti,ij,tj->t", s, self.information, s) + len(self.information) * _LOG_2PI)
+            + 0.5 * np.linalg.slogdet(self.information)[1]
+        )
+        if self.tails is not None:
+            found[known] += self.tails.gain(white.T)
+        return found
+
+    def errors(self, Y, U, starts):
+        """Standardised e of the rows with all of their past."""
+        return self._white(Y, U, starts)[0].T
+
+    def _white(self, Y, U, starts):
+        """Standardised e, the states, the factor of the covariance of e, the rows with all of their past."""
+        rest, known = self._rest(Y, U, starts)
+        scaled = (Y[known] - self.mean) / self.own_past.scale
+        s = scaled @ self.to_states.T
+        errors = scaled @ self.complement.T - rest(s)
+        L = np.linalg.cholesky(self.noise)
+        return np.linalg.solve(L, errors.T), s, L, known
+
+    def expected(self, states, Y, U, starts, expected):
+        """Measurements of predicted states, given the rows before each.
+
+        `expected` is what the factor model gives: it stays where a measurement before a row is missing.
+        """
+        rest, known = self._rest(Y, U, starts, present=False)
+        both = np.hstack([states[known], rest(states[known])])
+        T = np.vstack([self.to_states, self.complement])
+        found = expected.copy()
+        found[known] = np.linalg.solve(T, both.T).T * self.own_past.scale + self.mean
+        return found
+
+    def _rest(self, Y, U, starts, present=True):
+        """Expected r of the rows with all of their past, as a function of their states; the rows."""
+        n, x = len(Y), self.own_past.scaled(Y, U, self.mean)
+        complete = np.isfinite(x).all(axis=1)
+        known = complete.copy() if present else np.ones(n, dtype=bool)
+        for start in starts:
+            known[start : start + self.n_lags] = False
+        for lag in range(1, self.n_lags + 1):
+            known[lag:] &= complete[:-lag]
+        at = np.flatnonzero(known)
+        p = len(self.to_states)
+        by_past = rows_before(x, at, self.n_lags) @ self.coefficients[:, p:].T
+        return lambda states: states @ self.coefficients[:, :p].T + by_past, at
+
+
+def bic_penalty(n_free, n_rows):
+    """What free numbers have to gain per row."""
+    return 0.5 * n_free * np.log(n_rows) / n_rows
+
+
+def rows_before(x, at, n_lags):
+    """The rows before some rows side by side, the last one first."""
+    return np.hstack([x[at - lag] for lag in range(1, n_lags + 1)] or [np.zeros((len(at), 0))])

@@ -1,0 +1,246 @@
+"""A unit's side of secure sums: all that leaves is masked, and one answer for a record."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import numpy as np
+
+from ..containers import episode_starts
+from ..federation.atomic import write_whole
+from ..federation.transport import Site
+from ..message.packet import PacketError
+from ..message.requests import FitRequest
+from ..message.secure import MaskedProducts, MaskedSeries, ProductsRequest, SecureSumsRequest
+from ..message.states import StateMessage
+from ..secure.dealer import Dealer
+from ..secure.masks import product_masks, record_tag, series_mask
+from ..secure.protocol import masked_products
+from ..secure.series import faded_scores
+from ..statespace.observation import is_regular
+from ..statespace.partition import Partition
+from ..statespace.ring import fraction_bits, lagged_products, to_ring
+
+
+class SumsAccount:
+    """What a unit answered, on disk, so that it answers once whatever is started again or asked.
+
+    Parameters
+    ----------
+    path : str or Path
+        JSON file that nobody else writes.
+    most : int, default=1
+        Sums that may be answered in all. Two answers over nearly the same rows can be subtracted, and what is
+        left are products of the few rows in which they differ; two about the same rows with series of others
+        that differ add up to twice as many equations. Allow another one for other rows only.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from skfedcausal.secure import SumsAccount
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     account = SumsAccount(f"{folder}/sums.json")
+    ...     [account.allows("may", "a"), account.allows("may", "a"), account.allows("may", "b"), account.allows("june")]
+    [True, True, False, False]
+    """
+
+    def __init__(self, path, most=1):
+        self.path, self.most = Path(path), most
+
+    def allows(self, tag, asked=None):
+        """Whether this may be answered; it is noted before anything leaves.
+
+        Parameters
+        ----------
+        tag : str
+            Of the record, its lags and episodes.
+        asked : str, default=None
+            Digest of what the others sent; None before there is any.
+
+        Returns
+        -------
+        bool
+        """
+        known = json.loads(self.path.read_text()) if self.path.exists() else []
+        begun, entry = [tag, None], [tag, asked]
+        if entry in known or (asked is None and tag in [one for one, _ in known]):
+            return True
+        if begun in known:
+            known.remove(begun)
+        elif len(known) >= self.most:
+            return False
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(self.path, json.dumps([*known, entry]).encode())
+        return True
+
+
+class SumsWorker:
+    """A unit that takes part in secure sums and answers nothing else.
+
+    Parameters
+    ----------
+    worker : UnitWorker
+        Of the unit; its messages stay here.
+    key : bytes
+        That the unit shares with the dealer, at least 16 bytes.
+    most : float, default=0.5
+        Largest number of equations about one of its series, as a share of the rows, that the server and all other
+        units together could set up from the sums: ``(2 L + 1) P`` linear ones for lags up to L and P series of
+        the others, ``(L + 1) p`` quadratic ones from its own p. More is refused.
+    account : SumsAccount, default=None
+        None keeps what was answered in the state of the run only.
+
+    See Also
+    --------
+    skfedcausal.secure.SecureSumsServer : What is learned from sums.
+
+    Examples
+    --------
+    >>> from skfedcausal import KalmanClient
+    >>> from skfedcausal.client.worker import UnitWorker
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.message import MaskedSeries, SecureSumsRequest
+    >>> from skfedcausal.secure import SumsWorker
+    >>> X, _ = make_granger_plant(1, random_state=0)
+    >>> worker = SumsWorker(UnitWorker("unit0", X["unit0"], None, (0,), None, KalmanClient()), b"0" * 32)
+    >>> answer, state = worker.handle(SecureSumsRequest(13).to_packet(1), {})
+    >>> MaskedSeries.from_packet(answer).masked.shape
+    (2000, 2)
+    """
+
+    def __init__(self, worker, key, *, most=0.5, account=None):
+        if len(key) < 16:
+            raise ValueError(
+                f"The key that unit {worker.name!r} shares with the dealer has {len(key)} bytes, under 16."
+            )
+        self._worker, self._key, self._most, self._account = worker, bytes(key), most, account
+
+    @property
+    def n_columns(self):
+        """Measurements and inputs of a row."""
+        return self._worker.n_columns
+
+    def handle(self, packet, state):
+        """Answer one packet.
+
+        Parameters
+        ----------
+        packet : Packet
+        state : dict
+
+        Returns
+        -------
+        answer : Packet
+        state : dict
+
+        Raises
+        ------
+        PacketError
+            If it is another question, or the unit does not answer it: it has answered, or the sums would tell too much.
+        """
+        if packet.op == SecureSumsRequest.OP:
+            message, state = self._series(SecureSumsRequest.from_packet(packet), state, packet.round)
+        elif packet.op == ProductsRequest.OP:
+            message, state = self._products(ProductsRequest.from_packet(packet), state)
+        else:
+            raise self._error(
+                f"takes part in secure sums only and does not answer {packet.op!r}. Its site would have to allow that."
+            )
+        return message.to_packet(packet.round), state
+
+    def _series(self, request, state, round):
+        """The unit's states under a mask, with what they are worth."""
+        own, inner = self._worker.handle(FitRequest().to_packet(round), {})
+        series, message = self._scores(StateMessage.from_packet(own))
+        lengths, starts = message.lengths, self._worker.starts
+        self._check_equations(len(series), request.lags, series.shape[1])
+        scale = np.sqrt(np.square(series).mean(axis=0))
+        if not (scale > 0).all():
+            raise self._error("has a state that never changes, of which there are no sums; give it fewer states.")
+        ring = to_ring(series / scale, fraction_bits(len(series)))
+        tag = record_tag(self._key, ring, request.lags, lengths)
+        before = state.get("sums", {}).get("tag", tag)
+        if tag != before or not (self._account is None or self._account.allows(tag.hex())):
+            raise self._error("has answered secure sums about this record, and answers once; see SumsAccount.")
+        mask = series_mask(self._key, tag, lengths, ring.shape[1])
+        sums = {"asked": None, **state.get("sums", {}), "tag": tag, "lags": request.lags, "lengths": lengths}
+        answer = MaskedSeries(
+            ring - mask,
+            lagged_products(ring, ring, request.lags, starts),
+            scale,
+            message.patterns[0],
+            lengths,
+            np.frombuffer(tag, dtype=np.uint8),
+        )
+        return answer, {**inner, "sums": {**sums, "n_states": ring.shape[1]}}
+
+    def _scores(self, message):
+        """Faded scores of the unit's message and the message, which has to be of one information throughout."""
+        if message.inputs is not None:
+            raise self._error("has inputs, with which there are no secure sums; leave them out or fit openly.")
+        if message.index is not None:
+            raise self._error(
+                "has missing measurements, with which sums over rows do not suffice; fill them or fit openly."
+            )
+        if not is_regular(message.patterns[0]):
+            raise self._error("has sensors that do not determine its states; give it fewer states.")
+        try:
+            return faded_scores(message.z, message.patterns[0], self._worker.starts), message
+        except ValueError as error:
+            raise self._error(f"cannot take part. {error}") from None
+
+    def _products(self, request, state):
+        """Sums of products of the mask with what the others sent, under masks of their own."""
+        known = state.get("sums")
+        if known is None:
+            raise self._error(f"got {request.OP!r} before it was asked for its states.")
+        lengths, lags, tag, n_states = (known[name] for name in ("lengths", "lags", "tag", "n_states"))
+        self._check_others(request, known)
+        asked = _digest(request)
+        again = known["asked"] in (None, asked)
+        if not (again and (self._account is None or self._account.allows(tag.hex(), asked))):
+            raise self._error("has multiplied with other series of the others before, and answers once.")
+        mask = series_mask(self._key, tag, lengths, n_states)
+        slices, masks = Partition(request.sizes.tolist()).slices, []
+        for other, other_tag, n_other in zip(request.names, request.tags, request.sizes.tolist(), strict=True):
+            tags = tag, other_tag.tobytes()
+            masks.append(product_masks(self._key, tags, other, lengths, lags, n_states, n_other))
+        products = masked_products(mask, request.masked, slices, masks, lags, episode_starts(lengths))
+        return MaskedProducts(*products), {**state, "sums": {**known, "asked": asked}}
+
+    def _check_others(self, request, known):
+        """Refuse series that do not fit, and so many that sums with them would tell too much."""
+        n_rows, n_others = request.masked.shape
+        if n_rows != sum(known["lengths"]) or self._worker.name in request.names:
+            raise self._error(f"got {n_rows} rows of {list(request.names)} for its {sum(known['lengths'])} rows.")
+        self._check_equations(n_rows, known["lags"], known["n_states"], n_others)
+
+    def _check_equations(self, n_rows, lags, n_states, n_others=0):
+        """Refuse where sums with the others' series, and of its own, would tell too much of each of its series."""
+        equations = (2 * lags + 1) * n_others + (lags + 1) * n_states
+        if equations > self._most * n_rows:
+            raise self._error(
+                f"was asked for {equations} sums about each series of {n_rows} rows, over its limit of {self._most:g} "
+                "of them: ask for fewer lags or fewer units, or give a longer record. The site's `most` would allow it."
+            )
+
+    def _error(self, problem):
+        return PacketError(f"Unit {self._worker.name!r} {problem}")
+
+
+def _digest(request):
+    """Digest of all that a request for products holds."""
+    source = hashlib.sha256(json.dumps(request.names).encode())
+    for array in (request.sizes, request.tags, request.masked):
+        source.update(np.ascontiguousarray(array).tobytes())
+    return source.hexdigest()
+
+
+def with_dealer(sites, dealer):
+    """Sites in this process that take part in secure sums from now on, with a dealer of their own beside them."""
+    if dealer in sites:
+        raise ValueError(f"A unit is called {dealer!r} like the dealer; give the server another name for it: dealer=.")
+    masks = Dealer.with_new_keys(sites)
+    for name, site in sites.items():
+        site.worker = SumsWorker(site.worker, masks.keys[name])
+    return {**sites, dealer: Site(masks)}

@@ -1,0 +1,216 @@
+"""From the inputs that users write down to the columns that units send: bases and timing.
+
+An input may act on the plant through a curve: its unit sends columns f_1(u), f_2(u), ... in its place, and
+every question is about u. An input that was set before the row it stands in was measured acts on that row: it
+is sent a row ahead, so that the plant's next row is its own, whatever lags and whichever server that plant has.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from itertools import compress
+from types import MappingProxyType
+
+import numpy as np
+
+from ..containers.layout import SEPARATOR, listed
+from ..server.lagged.timing import SAMPLED
+from ..statespace.episodes import episodes
+from ._inputs import PlantInputs
+
+BASES = ("linear", "spline")
+_KNOTS = (0.25, 0.5, 0.75)  # quantiles at which a spline may bend
+_INDEPENDENT = 1e-6  # share of a column's variance that the columns before it have to leave
+
+
+def by_input(choice, names, what, allowed):
+    """A choice for each input from one for all, or from a dict by input (or by unit) with a default."""
+    if not isinstance(choice, Mapping):
+        choices = [choice] * len(names)
+    else:
+        owners = [name.split(SEPARATOR)[0] for name in names]
+        units = list(dict.fromkeys(owners))
+        unknown = [key for key in choice if key not in (*names, *units)]
+        if unknown:
+            raise ValueError(
+                f"`{what}` names {listed(unknown)}; inputs are {listed(names)}, of the units {listed(units)}."
+            )
+        choices = [choice.get(name, choice.get(owner, allowed[0])) for name, owner in zip(names, owners, strict=True)]
+    for name, one in zip(names, choices, strict=True):
+        if not (isinstance(one, str) and one in allowed) and not (what == "basis" and callable(one)):
+            options = ", ".join(map(repr, allowed)) + (" or a function" if what == "basis" else "")
+            raise ValueError(f"Got {what}={one!r} for input {name!r}; choose {options}.")
+    return choices
+
+
+def early_inputs(data, sampled):
+    """Names of the inputs that were set before the row they stand in was measured."""
+    names = [name for own in data.layout.inputs for name in own]
+    words = by_input(sampled, names, "sampled", SAMPLED)
+    return {name for name, word in zip(names, words, strict=True) if word == "before"}
+
+
+@dataclass(frozen=True)
+class Spline:
+    """A piecewise linear curve that may bend at some values: columns u, (u - k_1)+, (u - k_2)+, ..."""
+
+    knots: tuple[float, ...]
+
+    def __call__(self, u):
+        return np.column_stack([u, *(np.maximum(u - knot, 0.0) for knot in self.knots)])
+
+
+def quartile_spline(u):
+    """The spline that bends at the quartiles of a series."""
+    return Spline(tuple(float(k) for k in np.unique(np.quantile(u, _KNOTS))))
+
+
+def columns_of(function, u, name):
+    """Columns of a basis that determine each other not."""
+    columns = _columns(function, u, name)
+    return columns[:, _independent(columns, name)]
+
+
+@dataclass(frozen=True)
+class InputMap:
+    """Columns sent in place of each input, and inputs that are sent a row ahead."""
+
+    functions: tuple  # None for an input as it is
+    kept: tuple  # columns of each function that are sent
+    early: np.ndarray  # (n_inputs,) of bool
+    words: tuple[str, ...]
+
+    @classmethod
+    def learn(cls, data, known, basis, sampled, levels=MappingProxyType({})):
+        """The map of a record; inputs of `levels` have a column for each but the first."""
+        words = by_input(sampled, known.names, "sampled", SAMPLED)
+        functions, kept = [], []
+        choices = by_input(basis, known.names, "basis", BASES)
+        inputs = zip(choices, known.names, _series(data).T, known.active, strict=True)
+        for choice, name, u, moves in inputs:
+            function = choice if callable(choice) else None
+            if choice == "spline":
+                function = quartile_spline(u)
+            if name in levels:
+                if isinstance(basis, Mapping) and name in basis:
+                    raise ValueError(
+                        f"`basis` is given for input {name!r}, which has levels ({listed(levels[name].names)}) and a "
+                        "column for each of them. Leave it out there."
+                    )
+                function = levels[name]
+            function = function if moves else None
+            functions.append(function)
+            kept.append([0] if function is None else _independent(_columns(function, u, name), name))
+        early = np.array([word == "before" for word in words], dtype=bool)
+        return cls(tuple(functions), tuple(kept), early, tuple(words))
+
+    @classmethod
+    def plain(cls, n_inputs):
+        """Inputs as they are."""
+        return cls((None,) * n_inputs, ([0],) * n_inputs, np.zeros(n_inputs, dtype=bool), ("auto",) * n_inputs)
+
+    def only(self, chosen):
+        """The map of some of the inputs, chosen by a mask."""
+        functions, kept, words = (tuple(compress(part, chosen)) for part in (self.functions, self.kept, self.words))
+        return InputMap(functions, kept, self.early[chosen], words)
+
+    @property
+    def is_plain(self):
+        """Whether units send their inputs as they are."""
+        return not self.early.any() and all(function is None for function in self.functions)
+
+    @property
+    def owners(self):
+        """Position of the input behind each column that is sent."""
+        return np.repeat(np.arange(len(self.kept)), [len(own) for own in self.kept])
+
+    def known(self, inputs):
+        """What is known of the columns that are sent, as of inputs."""
+        at = self.owners
+        names = [
+            f"{name}[{function.names[1:][own[k]]}]"
+            if hasattr(function, "levels")
+            else name
+            if len(own) == 1
+            else f"{name}[{k}]"
+            for name, function, own in zip(inputs.names, self.functions, self.kept, strict=True)
+            for k in range(len(own))
+        ]
+        units = tuple(inputs.units[k] for k in at)
+        of_levels = np.array([hasattr(function, "levels") for function in self.functions], dtype=bool)[at]
+        low, high = np.where(of_levels, 0.0, inputs.low[at]), np.where(of_levels, 1.0, inputs.high[at])
+        return PlantInputs(units, tuple(names), inputs.active[at], low, high)
+
+    def values(self, series):
+        """Columns that stand for inputs of shape (n_samples, n_inputs), in the same rows."""
+        return np.hstack(
+            [
+                series[:, [k]] if function is None else _columns(function, series[:, k], k)[:, own]
+                for k, (function, own) in enumerate(zip(self.functions, self.kept, strict=True))
+            ]
+        )
+
+    def sent(self, data, inputs):
+        """The record with inputs as they are sent; None for units that have none."""
+        columns = self.in_time(self.values(_series(data)), data.starts)
+        active, units = inputs.active[self.owners], np.array([inputs.units[k] for k in self.owners])
+        parts = [np.ascontiguousarray(columns[:, active & (units == name)]) for name in data.names]
+        return replace(data, inputs=tuple(part if part.shape[1] else None for part in parts))
+
+    def in_time(self, columns, starts):
+        """Columns of a record in the rows they are sent in; the last value of an episode has no row to act on."""
+        moved, columns = self.early[self.owners], columns.copy()
+        for start, stop in episodes(starts, len(columns)):
+            rows = columns[start:stop]
+            rows[:-1, moved] = rows[1:, moved]
+        return columns
+
+    def asked(self, change, *, holds):
+        """A change of columns from the row before it on, so that its effect in its own row is answered.
+
+        With `holds` the last row goes on. The last row that is answered is beyond the change.
+        """
+        moved = self.early[self.owners]
+        last = change[-1:] if holds else np.zeros_like(change[-1:])
+        whole = np.vstack([np.zeros_like(change[:1]), change, last])
+        whole[:-1, moved] = whole[1:, moved]
+        return whole
+
+
+def _series(data):
+    """All inputs side by side."""
+    own = [U for U in data.inputs if U is not None]
+    return np.hstack(own).astype(float) if own else np.zeros((data.n_samples, 0))
+
+
+def _columns(function, u, name):
+    """Columns of a basis, checked."""
+    try:
+        with np.errstate(all="ignore"):  # what is not finite is refused
+            columns = np.asarray(function(u), dtype=float)
+    except Exception as error:
+        error.add_note(f"This came from the basis of input {name!r}, which is called with an array of its values.")
+        raise
+    columns = columns[:, None] if columns.ndim == 1 else columns
+    if columns.ndim != 2 or len(columns) != len(u) or not np.isfinite(columns).all():
+        raise ValueError(
+            f"The basis of input {name!r} gave an array of shape {columns.shape} for {len(u)} values, or "
+            "numbers that are not finite; give one row per value."
+        )
+    return columns
+
+
+def _independent(columns, name):
+    """Positions of columns that those before them do not determine."""
+    centred = columns - columns.mean(axis=0)
+    kept: list[int] = []
+    for k, column in enumerate(centred.T):
+        known = centred[:, kept]
+        rest = column - known @ np.linalg.lstsq(known, column, rcond=None)[0] if kept else column
+        if rest @ rest > _INDEPENDENT * (column @ column):
+            kept.append(k)
+    if not kept:
+        raise ValueError(
+            f"The basis of input {name!r} gave columns that never move, though the input does. Give functions that "
+            "change over its values."
+        )
+    return kept

@@ -1,0 +1,221 @@
+"""What units' messages say, judged one by one before anything joint is computed from them."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..message.requests import FitRequest, RecordRequest, WatchRequest
+from ..message.states import SmoothedReply, StateMessage
+from ..message.training import LocalModel
+from ..statespace.matrices import spectral_radius
+
+# of the variance of information vectors in directions of which the precision says that noise alone is 1
+_LEAST, _MOST = 1e-3, 1e16
+_NULL = 1e-12  # eigenvalue, relative to the largest, of a direction that no sensor sees
+_BESIDE = 1e-6  # share of the variance that rounding may leave in such directions
+_ONE_ROW = 1 - 1e-6  # share of all variation that no single row of an honest record holds
+_DENSEST = 1e7  # logarithm of a density of ten thousand sensors that is at the end of all numbers
+FASTEST = 2.0  # growth of states in one row: thirty decades in a hundred
+_FEW_ROWS = 20  # in which a series may stand still, or move once
+
+
+@dataclass
+class Expected:
+    """What is known of messages before they come: None, or no entry, where nothing is."""
+
+    n_states: dict[str, int] = field(default_factory=dict)
+    n_inputs: dict[str, int] = field(default_factory=dict)
+    lengths: tuple[int, ...] = ()
+    wishes: FitRequest | None = None  # of the fit, which hold for its later rounds
+
+    def hear(self, requests):
+        """What the first round of a fit asks for."""
+        fits = [request for request in requests.values() if isinstance(request, FitRequest)]
+        if fits:
+            self.wishes = fits[-1]
+
+    def learn(self, messages):
+        """Later messages of a fit have the sizes of the first."""
+        for name, message in messages.items():
+            self.n_states.setdefault(name, _n_states(message))
+            self.n_inputs.setdefault(name, _n_inputs(message))
+        self.lengths = tuple(next(iter(messages.values())).lengths) if messages else ()
+
+    def forget(self, names):
+        """The next messages of these units may have more states."""
+        for name in names:
+            self.n_states.pop(name, None)
+
+
+def unusable(messages, requests, expected, rule):
+    """Problems of messages that no plant can be learned from, by unit."""
+    if not messages or not isinstance(next(iter(messages.values())), StateMessage | LocalModel):
+        return {}
+    expected.hear(requests)
+    problems = {}
+    for name, message in messages.items():
+        problem = _sizes(name, message, expected, rule.max_states) or _said(message, requests[name], expected.wishes)
+        if problem is not None:
+            problems[name] = problem
+    rest = {name: message for name, message in messages.items() if name not in problems}
+    problems |= _not_as_asked(rest, requests)
+    rest = {name: message for name, message in rest.items() if name not in problems}
+    if _opens(requests) and any(message.clock is not None for message in rest.values()):
+        return problems  # rows are put beside each other by their times
+    return problems | _lengths(rest, expected.lengths if _of_same_rows(requests) else ())
+
+
+def _said(message, request, wishes):
+    """What is wrong with what a message says, or None."""
+    if isinstance(message, StateMessage):
+        return _unasked(message, request, wishes) or implausible(message, request)
+    return _no_model(message)
+
+
+def _opens(requests):
+    """Whether the messages are the first of a fit."""
+    return all(request.OPENS for request in requests.values())
+
+
+def _not_as_asked(messages, requests):
+    """Units that were asked for certain rows and sent others."""
+    problems = {}
+    for name, message in messages.items():
+        wanted, came = getattr(requests[name], "lengths", None), tuple(map(int, message.lengths))
+        if wanted is not None and came != tuple(map(int, wanted)):
+            problems[name] = f"sent {_rows(came)}, asked for {_rows(tuple(map(int, wanted)))}."
+    return problems
+
+
+def _of_same_rows(requests):
+    """Whether the messages are about all the rows that are known."""
+    return all(isinstance(one, RecordRequest) and one.until is None for one in requests.values())
+
+
+def _n_states(message):
+    return message.n_states if isinstance(message, LocalModel) else message.z.shape[1]
+
+
+def _n_inputs(message):
+    if isinstance(message, LocalModel):
+        return message.n_inputs
+    return 0 if message.inputs is None else message.inputs.shape[1]
+
+
+def _sizes(name, message, expected, max_states):
+    p, q = _n_states(message), _n_inputs(message)
+    if p > max_states:
+        return f"has {p} states; LostUnits(max_states={max_states}) takes no more. Give max_states={p} to take them."
+    known = expected.n_states.get(name, p), expected.n_inputs.get(name, q)
+    if (p, q) != known:
+        return f"sent {p} states and {q} inputs, expected {known[0]} and {known[1]}."
+    if isinstance(message, StateMessage) and len(message.patterns) > len(message.z):
+        return f"sent {len(message.patterns)} information matrices for {len(message.z)} rows."
+    return None
+
+
+def _no_model(message):
+    """Why a unit's own model cannot be that of a record, or None."""
+    radius = float(np.max(spectral_radius(message.transition)))
+    if not radius <= FASTEST:
+        return f"sent a model that grows {radius:.3g} times with every row, expected {FASTEST:g} times at most."
+    if not np.linalg.eigvalsh(message.process_cov)[0] > 0:
+        return "sent a model whose states have directions without process noise."
+    return None if message.information.any() else "says that it sees none of its states."
+
+
+def _lengths(messages, known):
+    """Units whose episodes are not those that are known, or that most of the units have."""
+    lengths = {name: tuple(map(int, message.lengths)) for name, message in messages.items()}
+    if len(set(lengths.values())) < 2 and (not known or set(lengths.values()) <= {known}):
+        return {}
+    expected = known
+    if not known:
+        (expected, most), *others = Counter(lengths.values()).most_common()
+        if others[0][1] == most:
+            expected = ()  # nobody can say who is right
+    return {
+        name: f"sent {_rows(own)}, {'the others ' + _rows(expected) if expected else 'which others have not'}."
+        for name, own in lengths.items()
+        if own != expected
+    }
+
+
+def _rows(lengths):
+    if len(lengths) == 1:
+        return f"{lengths[0]} rows"
+    return f"{sum(lengths)} rows in {len(lengths)} episodes"
+
+
+def _unasked(message, request, wishes):
+    """Parts of a message that nobody asked for, and a density that no number of sensors has."""
+    if message.const is not None and message.const.max() > _DENSEST:
+        return "sent the rest of a density that no sensors have."
+    request = wishes if isinstance(request, SmoothedReply) and wishes is not None else request
+    parts = {"const": message.const is not None and not getattr(request, "const", True)}
+    if message.transition is not None and not getattr(request, "local_model", True):
+        parts["transition"] = message.information.determines_states  # the server needs a start where not
+    if isinstance(request, FitRequest):
+        parts["off_subspace"] = message.off_subspace is not None and not request.monitor
+    sent = [name for name, is_unasked in parts.items() if is_unasked]
+    return f"sent {', '.join(sent)} without being asked." if sent else None
+
+
+def implausible(message, request):
+    """Why a message's series cannot come from measurements of the precision that it names, or None.
+
+    Information vectors are ``z = J x + e`` with noise of covariance J, so in directions in which J is one they vary by
+    one at least, and nowhere else. A unit may be absent from a record it is asked about, but not from one to learn
+    from; and in a batch that is watched everything may happen that a fault does.
+    """
+    learning = isinstance(request, FitRequest | SmoothedReply)
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        J, z = message.information.mean_information, message.z
+        unit = np.sqrt(np.maximum(np.diag(J), 0.0))
+        if not (np.isfinite(J).all() and np.isfinite(unit).all()):
+            return "sent a precision that is beyond all numbers."
+        seen = unit > 0
+        if z[:, ~seen].any():
+            return "sent a series about states that its precision says it does not see."
+        if not seen.any():
+            return "says that it sees none of its states." if learning else None
+        z, unit = z[:, seen] / unit[seen], unit[seen]
+        values, vectors = np.linalg.eigh(J[np.ix_(seen, seen)] / np.outer(unit, unit))
+        moved = z - z.mean(axis=0)
+        power = np.einsum("ji,jk,ki->i", vectors, moved.T @ moved, vectors) / len(z)
+        regular = values > _NULL * values[-1]
+        if not np.isfinite(power).all():
+            return "sent a series that is beyond all numbers."
+        if power[~regular].sum() > _BESIDE * power.sum():
+            return "sent a series that moves where its precision says that no sensor sees anything (conditioning)."
+        ratio = float((power[regular] / values[regular]).max())
+        has_to_move = len(z) >= _FEW_ROWS and not isinstance(request, WatchRequest)
+        return _out_of_proportion(ratio, has_to_move) or (_in_one_row(moved) if learning else None)
+
+
+def oddity(messages):
+    """How far the size of every unit's series, relative to its precision, is from that of the unit in the middle."""
+    sizes = {}
+    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+        for name, message in messages.items():
+            precision = np.diag(message.information.mean_information)
+            sizes[name] = float(np.log(np.nanmax(message.z.var(axis=0) / precision, initial=np.finfo(float).tiny)))
+    middle = float(np.median([*sizes.values()]))
+    return {name: abs(np.nan_to_num(size - middle, nan=np.inf)) for name, size in sizes.items()}
+
+
+def _out_of_proportion(ratio, has_to_move):
+    """What a series' variance, relative to the noise in it, says against it."""
+    if has_to_move and ratio < _LEAST:
+        return (
+            "sent a series that is constant, or moves by less than the noise that its precision implies "
+            f"(variance {ratio:.2g} of that noise, expected 1 at least)."
+        )
+    return f"sent a series of a variance {ratio:.2g} times that of its noise." if ratio > _MOST else None
+
+
+def _in_one_row(moved):
+    rows = np.einsum("ti,ti->t", moved, moved)
+    is_one = len(rows) >= _FEW_ROWS and rows.max() > _ONE_ROW * rows.sum()
+    return "sent a series that moves in one row only." if is_one else None

@@ -1,0 +1,362 @@
+"""What a site lets whoever holds its key ask, and what could be learned by asking all of it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from numbers import Integral
+
+from ..message.schema import KINDS
+
+ANY = "*"
+_FIT = ("fit", "reply", "ask law", "verdict", "close")  # of a fit in one round; the last two only tell the site
+_RECORD = ("message",)
+_TRAINING = ("train", "plan", "gradient", "blocks", "finish")
+_NETWORKS = ("network-plan", "gradient", "no-gradient", "networks trained")
+_EFFECTS = ("effect",)
+
+# names that users know, and the operations of packets that they need
+OPERATIONS: dict[str, tuple[str, ...]] = {
+    "fit": _FIT,
+    "train": _TRAINING,
+    "network-plan": _NETWORKS,
+    **dict.fromkeys(
+        (
+            *("transform", "score", "score_samples", "test_links", "benefit"),
+            *("bootstrap_links", "stable_links", "incidents", "predict_root_cause", "attribute"),
+            *("changed_links", "partial_fit"),
+        ),
+        _RECORD,
+    ),
+    "predict": ("message", "predict", "prediction"),
+    "forecast": ("message", "prediction"),
+    "losses": ("message", "loss"),
+    "flags": ("flag",),
+    **dict.fromkeys(("counterfactual", "transfer_function", "impact", "reach"), _EFFECTS),
+    "aggregate_counterfactual": ("aggregate",),
+    "whatif": ("message", "factual", "effect"),
+    "watch": ("watch",),
+    "inputs": ("inputs", "message"),
+    "secure_sums": ("secure_sums", "secure_products"),  # masked: the unit itself limits what they tell
+}
+
+_NEW_MODELS = frozenset(("refine", "inputs", *_TRAINING, *_NETWORKS)) - {"finish", "networks trained"}
+_BY_THE_MODEL = frozenset(("message", "predict", "loss", "flag"))  # answers by the model as it is then
+_DISTANCES = frozenset(("message", "flag"))
+_STATES = ("z", "filtered", "augmented", "predicted")  # series of states in answers
+
+
+class PolicyError(RuntimeError):
+    """What a site's policy does not allow; nothing was computed or sent.
+
+    `rule` is the key of ``[policy]`` that would allow it.
+    """
+
+    def __init__(self, site, rule, op, text):
+        super().__init__(f"The policy of site {site!r} refused {op!r}: {text}")
+        self.rule = rule
+
+
+def allowing(rule, op):
+    """How a site would allow an operation that a rule of its policy refused."""
+    return {
+        "operations": f'`operations` of its [policy] does not name it; the site would allow it with "{op}" there',
+        "rounds": "all `rounds` of its [policy] are used up; the site would allow it with more of them",
+        "runs": "`runs` of its [policy] does not name this run; the site would allow it with the run's name there, "
+        "or as `run` in [site]",
+        "total_bytes": "it would leave the site with more than `total_bytes` of its [policy]; the site would allow "
+        "it with a higher limit",
+        "rows": "the answer has more than `rows` of its [policy]; the site would allow it with a higher limit",
+        "states": "the answer has more than `states` of its [policy]; the site would allow it with a higher limit",
+    }[rule]
+
+
+RULES = ("operations", "rounds", "runs", "total_bytes", "rows", "states")
+
+
+@dataclass(frozen=True)
+class SitePolicy:
+    """What a site answers to whoever holds its key; by default one fit in one round of one run.
+
+    Attributes
+    ----------
+    operations : tuple of str
+        What is answered besides a fit in one round: names of queries ("predict", "whatif", "test_links"), of
+        training ("train", "network-plan"), of further rounds ("refine"), of monitoring ("watch"), or of single
+        messages. ``"*"`` answers everything. Messages that this library does not declare are none of the
+        policy's business: a worker of your own that knows them decides.
+    rounds : int or None
+        Rounds of learning in one run: questions that make the unit identify, refine or train its model. None
+        sets no limit, and only then does a server that goes on for as long as rounds help ask for "refine".
+    runs : tuple of str
+        Names of the runs that are answered. If empty the first run that the site answers is its only one;
+        ``"*"`` answers every run.
+    total_bytes : int or None
+        Most bytes that may leave in all runs together, envelopes included.
+    rows : int or None
+        Most rows that one answer may be about.
+    states : int or None
+        Most states that an answer may have.
+
+    See Also
+    --------
+    Gate : Holds a unit to it.
+
+    Notes
+    -----
+    Every operation that makes the unit read its record with a model that the server had a hand in ("refine",
+    training, "message" after a reply) gives the holder of the key further projections of the same rows. As
+    many as there are sensors, and the record follows from them exactly; :meth:`worst_case` counts them.
+
+    Examples
+    --------
+    >>> from skfedcausal.federation import SitePolicy
+    >>> SitePolicy().worst_case(n_states=2, n_sensors=8).rank
+    2
+    >>> SitePolicy(operations=("refine",), rounds=4).worst_case(n_states=2, n_sensors=8).exact
+    True
+    """
+
+    operations: tuple = ("fit",)
+    rounds: int | None = 1
+    runs: tuple = ()
+    total_bytes: int | None = None
+    rows: int | None = None
+    states: int | None = None
+
+    def __post_init__(self):
+        for name in ("operations", "runs"):
+            value = getattr(self, name)
+            if isinstance(value, str) or not all(isinstance(one, str) for one in value):
+                raise ValueError(f"{name}={value!r} of the policy; give a list of names.")
+            object.__setattr__(self, name, tuple(value))
+        unknown = [name for name in self.operations if name not in (ANY, *OPERATIONS, *KINDS)]
+        if unknown:
+            raise ValueError(f"operations={unknown!r} of the policy are not known; known are {sorted(OPERATIONS)}.")
+        for name in ("rounds", "total_bytes", "rows", "states"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, Integral) or isinstance(value, bool) or value < 1):
+                raise ValueError(f"{name}={value!r} of the policy; give a number from 1.")
+
+    @classmethod
+    def unlimited(cls):
+        """Policy that allows everything: whoever asks can learn the whole record.
+
+        Returns
+        -------
+        SitePolicy
+        """
+        return cls(operations=(ANY,), rounds=None, runs=(ANY,))
+
+    def for_run(self, run):
+        """The policy of a site whose settings name its run.
+
+        Parameters
+        ----------
+        run : str or None
+
+        Returns
+        -------
+        SitePolicy
+        """
+        return self if run is None or self.runs else replace(self, runs=(run,))
+
+    def and_watching(self):
+        """The policy of a site that names a record to be monitored.
+
+        Returns
+        -------
+        SitePolicy
+        """
+        return replace(self, operations=(*self.operations, "watch"))
+
+    @property
+    def allowed(self):
+        """Operations of packets that are answered, a frozenset; None where all are."""
+        if ANY in self.operations:
+            return None
+        names = ("fit", *self.operations)
+        return frozenset(op for name in names for op in (name, *OPERATIONS.get(name, ())))
+
+    def narrowed(self, packet):
+        """A question as the unit gets to see it: without offers of more rounds than are allowed.
+
+        Parameters
+        ----------
+        packet : Packet
+
+        Returns
+        -------
+        Packet
+        """
+        if packet.op != "fit":
+            return packet
+        allowed, refused = self.allowed, []
+        if self.rounds is not None or (allowed is not None and "refine" not in allowed):
+            refused.append("refine")
+        if allowed is not None and not {"inputs", "message"} <= allowed:
+            refused.append("orders")
+        scalars = {name: value for name, value in packet.scalars.items() if name not in refused}
+        return packet if len(scalars) == len(packet.scalars) else replace(packet, scalars=scalars)
+
+    def in_words(self):
+        """The policy as the ledger has it.
+
+        Returns
+        -------
+        str
+        """
+        limits = [f"{name} {getattr(self, name)}" for name in RULES[3:] if getattr(self, name) is not None]
+        rounds = "any number of" if self.rounds is None else self.rounds
+        runs = f"runs {', '.join(self.runs)}" if self.runs else "the first run"
+        return "; ".join([f"operations {', '.join(self.operations)}", f"{rounds} rounds", runs, *limits])
+
+    # -- at the door -----------------------------------------------------------------------------
+
+    def check_run(self, site, packet, run, first):
+        """Refuse a question of a run that is not to be answered.
+
+        Parameters
+        ----------
+        site : str
+        packet : Packet
+        run : str
+            Of the question.
+        first : str or None
+            The first run that the site answered.
+
+        Raises
+        ------
+        PolicyError
+        """
+        named = ANY in self.runs or run in self.runs
+        if packet.op in KINDS and not (named or (not self.runs and first in (None, run))):
+            self._refuse(site, "runs", packet.op)
+
+    def check_question(self, site, packet, answered: Mapping[str, int]):
+        """Refuse a question that is not to be answered.
+
+        Parameters
+        ----------
+        site : str
+        packet : Packet
+        answered : mapping of str to int
+            How many questions of every operation were answered in this run.
+
+        Raises
+        ------
+        PolicyError
+        """
+        op, allowed = packet.op, self.allowed
+        if op not in KINDS or (op == "effect" and packet.scalars.get("keep") is True):  # it stays at the site
+            return
+        if allowed is not None and op not in allowed:
+            self._refuse(site, "operations", op)
+        if allowed is not None and op == "fit" and packet.scalars.get("const") and "message" not in allowed:
+            self._refuse(site, "operations", "message")  # constants tell how far every row is from the model
+        if self.rounds is None:
+            return
+        rounds = sum(number for one, number in answered.items() if _is_round(one))
+        replies = answered.get(op, 0) if op in ("reply", "finish", "networks trained") else 0
+        if (_is_round(op) and rounds >= self.rounds) or replies >= self.rounds:
+            self._refuse(site, "rounds", op)
+
+    def check_answer(self, site, question, answer):
+        """Refuse to send an answer that is about too much.
+
+        Parameters
+        ----------
+        site : str
+        question, answer : Packet
+
+        Raises
+        ------
+        PolicyError
+        """
+        arrays = answer.arrays
+        rows = max((len(value) for value in arrays.values() if value.ndim), default=0)
+        states = max((arrays[name].shape[1] for name in _STATES if name in arrays and arrays[name].ndim > 1), default=0)
+        for rule, number in (("rows", rows), ("states", states)):
+            most = getattr(self, rule)
+            if most is not None and number > most:
+                self._refuse(site, rule, question.op)
+
+    def _refuse(self, site, rule, op):
+        raise PolicyError(site, rule, op, f"{allowing(rule, op)}.")
+
+    # -- the worst case --------------------------------------------------------------------------
+
+    def worst_case(self, n_states, n_sensors, *, monitored=False, n_records=1):
+        """The most that the holder of the key can learn of a row, whatever it asks and in whatever order.
+
+        Parameters
+        ----------
+        n_states : int
+            The most states that a message of the unit has.
+        n_sensors : int
+        monitored : bool, default=False
+            Whether messages may also tell what the states do not show.
+        n_records : int, default=1
+            Forms of the record that are asked about: one more for each time that it was put right in a run.
+
+        Returns
+        -------
+        WorstCase
+        """
+        ops = self.allowed
+        several = ANY in self.runs or self.rounds is None
+        rounds = float("inf") if several else max(len(self.runs), 1) * (self.rounds or 1)
+        models = min(rounds, 2.0 if monitored else 1.0)  # the same fit twice says the same
+        if ops is None or ops & _NEW_MODELS:
+            models = rounds
+        if ops is None or ops & _BY_THE_MODEL:
+            models += rounds  # a reply changes what the unit's model makes of the record
+        rank = n_sensors if ops is None or "factual" in ops else int(min(n_sensors, models * n_states * n_records))
+        distances = models * n_records if monitored or ops is None or ops & _DISTANCES else 0
+        return WorstCase(rank, n_sensors, rank + distances >= n_sensors)
+
+
+def _is_round(op):
+    """Whether answering makes the unit learn once more."""
+    return op == "fit" or (op in _NEW_MODELS and KINDS[op].NEW_ROUND)
+
+
+@dataclass(frozen=True)
+class WorstCase:
+    """What could be learned of a record by asking all that a policy allows.
+
+    Attributes
+    ----------
+    rank : int
+        Independent projections of every row.
+    n_sensors : int
+    exact : bool
+        Whether the rows follow from what is known.
+
+    Examples
+    --------
+    >>> from skfedcausal.federation import SitePolicy
+    >>> SitePolicy().worst_case(2, 8).in_words().partition(".")[0]
+    '2 of 8 projections of every row'
+    """
+
+    rank: int
+    n_sensors: int
+    exact: bool
+
+    def in_words(self):
+        """The worst case in words.
+
+        Returns
+        -------
+        str
+        """
+        known = f"{self.rank} of {self.n_sensors} projections of every row"
+        if self.exact:
+            return (
+                f"{known}: EXACT. Whoever holds the key and knows {self.n_sensors + 1} rows from elsewhere can compute "
+                "every other row of the record to rounding; without them, all of it up to a mixing of the sensors."
+            )
+        return (
+            f"{known}. The rest of a row cannot be computed, but it can be guessed: with the sensors' loadings known, "
+            "between 19 and 98 % of a sensor's variance (8 sensors, 2 states); with loadings unknown and 10 rows "
+            "known from elsewhere, a median of 75 % of the variance of the other rows, with 50 rows 82 %."
+        )

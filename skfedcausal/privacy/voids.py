@@ -1,0 +1,109 @@
+"""What makes a promise of differential privacy void, and which numbers of two records are the same."""
+
+import importlib.util
+from dataclasses import replace
+
+import numpy as np
+
+from .noise import pieces
+
+_STEP = 1e-3  # of the spread of a column: noise for smaller changes leaves three digits of every measurement
+_ROWS = 2**14  # that are looked at
+_REASONS = {
+    "data": "clip_norm was taken from the data of {}, so the noise bounds nothing. Give a public clip_norm.",
+    "seed": "the noise of {} is seeded: whoever knows random_state can subtract it. Use random_state=None.",
+    "radius": (
+        "event_radius is below the resolution of the measurements of {}: nothing that can happen changes them by so "
+        "little, and the noise leaves them readable. Give the largest change of an event, in units of `scale`."
+    ),
+    "delta": (
+        "delta is above one over the protected units of {}: publishing one of them at random would pass. Give a "
+        "smaller delta."
+    ),
+    "account": (
+        "the account of {} was cut back, or is an older copy: noised records lie beside it whose charges are gone. Put "
+        "the whole account back, for its charges count."
+    ),
+}
+
+
+def voids(mechanism, noise, n_samples, Y=None):
+    """What voids a release of a record, as words."""
+    bounds, delta = getattr(noise, "bounds", None), getattr(mechanism, "delta", None)
+    found = {
+        "data": bounds is not None and not bounds.public,
+        "seed": mechanism.random_state is not None,
+        "radius": bounds is not None and Y is not None and mechanism.event_radius is not None and _too_fine(Y, bounds),
+        "delta": delta is not None and delta * mechanism.scope.count(n_samples) > 1,
+    }
+    return " ".join(name for name, is_void in found.items() if is_void)
+
+
+def reasons(charges):
+    """Why charges hold no promise, in words; empty where they do."""
+    units: dict[str, list[str]] = {}
+    for charge in charges:
+        for void in {*charge.void.split(), *({"data"} if charge.bound == "data" else ())}:
+            if charge.client not in units.setdefault(void, []):
+                units[void].append(charge.client)
+    return " ".join(_REASONS[void].format(", ".join(units[void])) for void in _REASONS if void in units)
+
+
+def as_paid(mechanism, charge, n_samples):
+    """A charge for noise inside training, with what voids it."""
+    return replace(charge, void=voids(mechanism, None, n_samples))
+
+
+def _too_fine(Y, bounds):
+    """Whether no column of a record has values that differ by as little as is protected."""
+    steps = [_resolution(column) for column in ((Y[:: -(-len(Y) // _ROWS)] - bounds.center) / bounds.scale).T]
+    return bounds.radius < min((step for step in steps if step > 0), default=0.0)
+
+
+def _resolution(column):
+    """Typical distance of neighbouring values, and at least a thousandth of the spread; zero of a constant."""
+    values = np.unique(column[np.isfinite(column)])
+    if len(values) < 2:
+        return 0.0
+    return max(float(np.median(np.diff(values))), _STEP * float(np.nanstd(column)))
+
+
+def identity(account, Y):
+    """Names of a record's columns that move, by their numbers; they say nothing without the account."""
+    return " ".join(sorted({account.key_of("numbers", column).hex()[:32] for column in moving_columns(Y)}))
+
+
+def moving_columns(Y):
+    """The columns of a record that are not the same number throughout, one after the other."""
+    for k in range(Y.shape[1]):
+        if any(_moves(Y[rows, k], Y[0, k]) for rows in pieces(len(Y))):
+            yield np.ascontiguousarray(Y[:, k])
+
+
+def _moves(values, first):
+    return bool((values != first).any() and np.isfinite(values).any())
+
+
+def same_clients(charges):
+    """One name for all clients that the same numbers were released about, by client."""
+    owner: dict[str, str] = {}
+    name: dict[str, str] = {}
+
+    def root(client):
+        while name.setdefault(client, client) != client:
+            client = name[client]
+        return client
+
+    for charge in charges:
+        own = root(charge.client)
+        for numbers in charge.record.split():
+            name[root(owner.setdefault(numbers, own))] = own = root(charge.client)
+    return {client: root(client) for client in name}
+
+
+def chosen_sampler(sampler, random_state):
+    """The sampler that "auto" stands for: the exact one where it is installed and nothing is to be repeated."""
+    if sampler != "auto":
+        return sampler
+    exact = random_state is None and importlib.util.find_spec("opendp") is not None
+    return "opendp" if exact else "float-grid"

@@ -1,0 +1,109 @@
+"""The dealer of secure sums: it knows all masks and sees no series."""
+
+import secrets
+from itertools import accumulate
+
+import numpy as np
+
+from ..message.packet import PacketError
+from ..message.secure import CorrectionsRequest, MaskCorrections
+from ..statespace.partition import Partition
+from .masks import product_masks, series_mask
+from .protocol import mask_corrections
+
+_MOST = 2**28  # numbers that one answer may need
+
+
+class Dealer:
+    """Answers the server's question what masks add to sums of products; a worker without data.
+
+    It runs where neither the server nor a unit has access: whoever has its keys and what one of them
+    received has the rows of all units.
+
+    Parameters
+    ----------
+    keys : dict of str to bytes
+        The key that each unit shares with the dealer, 32 random bytes, see
+        :func:`~skfedcausal.federation.write_key`.
+
+    See Also
+    --------
+    skfedcausal.secure.SecureSumsServer : Learns a plant from sums.
+    skfedcausal.secure.SumsWorker : The unit's side.
+
+    Notes
+    -----
+    The same question gets the same answer. One about other sizes, episodes or lags than those that a unit
+    answered gives numbers that fit to nothing: masks depend on a tag of what they mask.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import CorrectionsRequest
+    >>> from skfedcausal.secure import Dealer
+    >>> dealer = Dealer.with_new_keys(["mill", "kiln"])
+    >>> tags = np.zeros((2, 32), dtype=np.uint8)
+    >>> request = CorrectionsRequest(np.array([1, 2]), tags, (40,), ("mill", "kiln"), 1)
+    >>> dealer.handle(request.to_packet(), {})[0].arrays["corrections"].shape
+    (2, 3, 3)
+    """
+
+    def __init__(self, keys):
+        self.keys = {name: bytes(key) for name, key in keys.items()}
+
+    @classmethod
+    def with_new_keys(cls, names):
+        """A dealer of units with keys that were just drawn.
+
+        Parameters
+        ----------
+        names : iterable of str
+
+        Returns
+        -------
+        Dealer
+        """
+        return cls({name: secrets.token_bytes(32) for name in names})
+
+    def handle(self, packet, state):
+        """Answer one packet.
+
+        Parameters
+        ----------
+        packet : Packet
+        state : dict
+
+        Returns
+        -------
+        answer : Packet
+        state : dict
+
+        Raises
+        ------
+        PacketError
+            If it is another question, or about units whose keys the dealer does not have.
+        """
+        if packet.op != CorrectionsRequest.OP:
+            raise PacketError(f"The dealer has nothing but masks and does not know the operation {packet.op!r}.")
+        request = CorrectionsRequest.from_packet(packet)
+        unknown = [name for name in request.names if name not in self.keys]
+        if unknown:
+            raise PacketError(f"The dealer shares no key with {unknown}; it has keys of {sorted(self.keys)}.")
+        return MaskCorrections(self._corrections(request)).to_packet(packet.round), state
+
+    def _corrections(self, request):
+        """Products of the masks of all pairs less the masks of these units' own sums."""
+        sizes, lengths, lags = request.sizes.tolist(), request.lengths, request.lags
+        if sum(lengths) * sum(sizes) > _MOST or (lags + 1) * sum(sizes) ** 2 > _MOST:
+            raise PacketError(f"The dealer makes at most {_MOST} masks at once; ask for fewer rows, lags or units.")
+        tags = [tag.tobytes() for tag in request.tags]
+        units = list(zip(request.names, tags, sizes, strict=True))
+        series = [series_mask(self.keys[name], tag, lengths, size) for name, tag, size in units]
+        masks = {}
+        for k, (name, tag, size) in enumerate(units):
+            for j, (other, other_tag, n_other) in enumerate(units):
+                if j != k:
+                    both = tag, other_tag
+                    masks[k, j] = product_masks(self.keys[name], both, other, lengths, lags, size, n_other)
+        starts = (0, *accumulate(lengths[:-1]))
+        return mask_corrections(np.concatenate(series, axis=1), Partition(sizes).slices, masks, lags, starts)

@@ -1,0 +1,37 @@
+"""The protocol of secure sums with masks that are given: what a unit, the dealer and the server compute.
+
+Series lie side by side, ``slices`` say which columns are whose. A pair of masks ``(behind, ahead)`` covers what
+one unit says about one other: products of the other's later rows with its own mask, and of its own mask's later
+rows with the other's.
+"""
+
+from ..statespace.ring import lagged_products
+
+
+def masked_products(mask, others, slices, masks, lags, starts=(0,)):
+    """A unit's products of its mask with the masked series of all others, under one pair of masks for each."""
+    behind, ahead = lagged_products(others, mask, lags, starts), lagged_products(mask, others, lags, starts)
+    for rows, (over_behind, over_ahead) in zip(slices, masks, strict=True):
+        behind[:, rows] += over_behind
+        ahead[:, :, rows] += over_ahead
+    return behind, ahead
+
+
+def mask_corrections(series_masks, slices, masks, lags, starts=(0,)):
+    """The dealer's products of all masks, less the masks of the units' products by (unit, other)."""
+    corrections = lagged_products(series_masks, series_masks, lags, starts)
+    for own in slices:
+        corrections[:, own, own] = 0
+    for (unit, other), (behind, ahead) in masks.items():
+        corrections[:, slices[other], slices[unit]] -= behind
+        corrections[:, slices[unit], slices[other]] -= ahead
+    return corrections
+
+
+def opened_products(masked, slices, products, corrections, lags, starts=(0,)):
+    """The server's sums of products of all series; `products` are (behind, ahead) by (unit, other)."""
+    total = lagged_products(masked, masked, lags, starts) + corrections
+    for (unit, other), (behind, ahead) in products.items():
+        total[:, slices[other], slices[unit]] += behind
+        total[:, slices[unit], slices[other]] += ahead
+    return total

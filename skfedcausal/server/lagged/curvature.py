@@ -1,0 +1,213 @@
+"""What inputs do beyond what a linear plant says: the second order of their effects, and how sure it is.
+
+A plant ``h[t] = f(h[t-1], u[t-1])`` that is not linear answers its inputs, to second order, as if quadratic forms of
+its linear run and of the inputs drove it as well. Their coefficients are learned from what a run under the
+inputs alone misses of the record, with a prior whose variance comes from the evidence: nothing is left of
+them where nothing is missed.
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import solve_toeplitz
+from scipy.signal import lfilter, oaconvolve
+
+from ...statespace.episodes import episodes
+from .dynamics import LaggedDynamics
+
+_MOST_STATES = 400  # with their lags
+_COMPONENTS, _MANY, _FEW_COMPONENTS = 10, 16, 4  # of the signals whose products drive, of plants of many states
+_MOST_ROWS = 4  # of a unit through which products act on a state
+_MEMORY = 500  # rows that a product acts for, at most
+_FORGOTTEN = 1e-10  # share of the energy of an answer that may come later
+_SETTLES, _FORGETS = 0.25, 200  # share of an episode, and rows, after which its unknown past is forgotten
+_LONGEST = 10_000  # rows to learn from, at most
+_FEWEST = 100  # at least, beyond the past that is forgotten
+_NOISE_ORDER = 10  # of the autoregression that whitens what is missed
+_PASSES = 3  # of which the later ones know what the quadratic forms explain
+_SHARES = 10.0 ** np.arange(-7, 1, 0.25)  # of the variance of what is missed that the forms may have
+_LIKELIER = np.log(100.0)  # by which they have to be likelier than none to move an effect
+_HISTORY = 1000  # rows before a change that matter, at most
+_JITTER = 1e-6
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """What products of signals do to one state: regressors of unit variance, and their posterior."""
+
+    responses: np.ndarray  # (n_lags, r), of the state to what drives the rows of its unit
+    scale: np.ndarray  # (r f,)
+    mean: np.ndarray
+    root: np.ndarray  # (r f, e): root @ root' is the covariance
+    gain: float  # log evidence over that of none
+    moves: bool = False  # whether those of its unit are credible enough to move an effect
+
+    def regressors(self, products):
+        """What `products` (n_samples, f) do through each row, shape (n_samples, r f)."""
+        driven = [oaconvolve(products, h[: len(products), None], axes=0)[: len(products)] for h in self.responses.T]
+        return np.hstack(driven) / self.scale
+
+
+@dataclass(frozen=True, eq=False)
+class Curvature:
+    """Second-order terms of the answer of a plant to its inputs."""
+
+    dynamics: LaggedDynamics
+    level: np.ndarray  # of the signals, run and inputs side by side
+    axes: np.ndarray  # onto components of unit variance
+    low: np.ndarray  # range of the components in the record; they are held at its ends beyond
+    high: np.ndarray
+    centre: np.ndarray  # mean of the products in the record
+    forms: tuple[Form, ...]  # by state
+
+    def products(self, run, u):
+        """Products of the components of a run (n_samples, n) and its inputs, less their mean in the record."""
+        return _products(np.clip((np.hstack([run, u]) - self.level) @ self.axes, self.low, self.high)) - self.centre
+
+    def moments(self, change, effect, before=None):
+        """What to add to an `effect` (n_steps, n) of a change of inputs, and the variance of what is left.
+
+        `before` are the inputs less their level that the change is made to, with rows before it if there are
+        any, at their level if not given. A term that is added may be wrong by as much as it is: the orders
+        after the second are not known.
+        """
+        n_steps, k = change.shape
+        known = np.zeros((0, k)) if before is None else before[-(n_steps + _HISTORY) :]
+        u = np.vstack([np.zeros((max(n_steps - len(known), 0), k)), known])
+        run, u = self.dynamics.response(u)[-n_steps:], u[-n_steps:]
+        moved = self.products(run + effect, u + change) - self.products(run, u)
+        shift, variance = np.zeros_like(effect), np.zeros_like(effect)
+        for i, form in enumerate(self.forms):
+            if form.root.shape[1]:
+                G = form.regressors(moved)
+                expected = G @ form.mean
+                variance[:, i] = expected**2 + np.square(G @ form.root).sum(axis=1)
+                shift[:, i] = form.moves * expected
+        return shift, variance
+
+
+def learned_curvature(dynamics, slices, scores, u, starts):
+    """The :class:`Curvature` of a record of scores (n_samples, n) and inputs, both less their levels.
+
+    None for plants without inputs, with too many states, or seen in too few rows.
+    """
+    if not u.shape[1] or dynamics.n_states * dynamics.n_lags > _MOST_STATES:
+        return None
+    parts = [part for part in _runs(dynamics, scores, u, starts) if part.late < len(part.run)]
+    signals = [np.hstack([part.run, part.u]) for part in parts]
+    if sum(len(part.run) - part.late for part in parts) < _FEWEST:
+        return None
+    axes = _components(np.concatenate(signals), _FEW_COMPONENTS if dynamics.n_states > _MANY else _COMPONENTS)
+    level = np.concatenate(signals).mean(axis=0)
+    components = [(x - level) @ axes for x in signals]
+    everything = np.concatenate(components)
+    products = [_products(x) for x in components]
+    centre = np.concatenate(products).mean(axis=0)
+    products, forms = [x - centre for x in products], []
+    answers = _impulse_responses(dynamics.A, min(_MEMORY, max(len(p.run) for p in parts)))
+    for rows in slices:
+        own = [
+            _learned(answers[:, i, rows], products, [p.missed[:, i] for p in parts], [p.late for p in parts])
+            for i in range(rows.start, rows.stop)
+        ]
+        moves = sum(form.gain for form in own) > _LIKELIER
+        forms += [replace(form, moves=moves) for form in own]
+    return Curvature(dynamics, level, axes, everything.min(axis=0), everything.max(axis=0), centre, tuple(forms))
+
+
+@dataclass(frozen=True)
+class _Run:
+    run: np.ndarray
+    u: np.ndarray
+    missed: np.ndarray
+    late: int
+
+
+def _runs(dynamics, scores, u, starts):
+    """Runs of every episode under its inputs alone, up to as many rows as are learned from."""
+    found, left = [], _LONGEST
+    for start, stop in episodes(starts, len(scores)):
+        stop = min(stop, start + left)
+        if stop - start > 1:
+            run = dynamics.response(u[start : stop - 1])
+            late = min(int(_SETTLES * len(run)), _FORGETS)
+            found.append(_Run(run, u[start : stop - 1], scores[start + 1 : stop] - run, late))
+            left -= stop - start
+    return found
+
+
+def _components(signals, n_components):
+    """Axes (c, m) onto the principal components of standardised signals, of unit variance."""
+    scale = signals.std(axis=0)
+    inverse = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > _JITTER * scale.max())
+    values, axes = np.linalg.eigh(inverse[:, None] * np.cov(signals.T) * inverse)
+    kept = values > _JITTER * values[-1]
+    axes = inverse[:, None] * axes[:, kept] / np.sqrt(values[kept])
+    return axes[:, ::-1][:, :n_components]
+
+
+def _products(v):
+    """Products of all pairs of columns."""
+    i, j = np.triu_indices(v.shape[1])
+    return v[:, i] * v[:, j]
+
+
+def _impulse_responses(A, n_lags):
+    """Answers of states to what drives each of them, shape (n_lags, n, n)."""
+    answers = np.zeros((n_lags, *A.shape[1:]))
+    answers[0] = np.eye(A.shape[1])
+    for t in range(1, n_lags):
+        for k in range(min(t, len(A))):
+            answers[t] += A[k] @ answers[t - 1 - k]
+    return answers
+
+
+def _learned(answers, products, missed, lates):
+    """The :class:`Form` of one state, from what runs of episodes missed; `answers` are (n_lags, p)."""
+    energy = np.square(answers).sum(axis=0)
+    through = np.sort(np.argsort(-energy, kind="stable")[: min(_MOST_ROWS, np.count_nonzero(energy))])
+    left = np.cumsum(np.square(answers[::-1, through]), axis=0)[::-1] > _FORGOTTEN * energy[through]
+    bare = Form(answers[left.any(axis=1)][:, through], np.ones(1), np.zeros(0), np.zeros((0, 0)), 0.0)
+    G = [bare.regressors(x)[late:] for x, late in zip(products, lates, strict=True)]
+    y = [x[late:] for x, late in zip(missed, lates, strict=True)]
+    level, centre = np.concatenate(y).mean(), np.concatenate(G).mean(axis=0)
+    scale = np.concatenate(G).std(axis=0)
+    scale = np.where(scale > _JITTER * scale.max(), scale, np.inf)
+    y, G = [x - level for x in y], [(x - centre) / scale for x in G]
+    mean, root, gain = np.zeros(len(scale)), np.zeros((len(scale), 0)), 0.0
+    if np.concatenate(y).any():
+        for _ in range(_PASSES):
+            rest = [a - b @ mean for a, b in zip(y, G, strict=True)]
+            mean, root, gain = _posterior(y, G, rest)
+    return Form(bare.responses, scale, mean, root, gain)
+
+
+def _posterior(y, G, noise):
+    """Mean, root of the covariance and log evidence of coefficients, under the noise that `noise` shows."""
+    whitener = _whitener(noise)
+    order = len(whitener) - 1
+    yw, Gw, rest = (
+        np.concatenate([lfilter(whitener, 1.0, x, axis=0)[order:] for x in series]) for series in (y, G, noise)
+    )
+    variance = rest.var()
+    d, V = np.linalg.eigh(Gw.T @ Gw / variance)
+    d, z = np.maximum(d, 0.0), V.T @ (Gw.T @ yw) / variance
+    best = (0.0, 0.0)
+    for prior in _SHARES * np.concatenate(y).var() / len(z):
+        value = 0.5 * float(np.sum(prior * z**2 / (1 + prior * d) - np.log1p(prior * d)))
+        best = max(best, (value, prior))
+    gain, prior = best
+    if prior == 0.0:
+        return np.zeros(len(z)), np.zeros((len(z), 0)), 0.0
+    return V @ (prior * z / (1 + prior * d)), V * np.sqrt(prior / (1 + prior * d)), gain
+
+
+def _whitener(series):
+    """Coefficients ``[1, -a_1, -a_2, ...]`` that make an autoregression white."""
+    order = min(_NOISE_ORDER, *(len(x) // 2 for x in series))
+    n_rows = sum(map(len, series))
+    moments = np.array([sum(x[k:] @ x[: len(x) - k] for x in series) / n_rows for k in range(order + 1)])
+    moments[0] *= 1 + _JITTER
+    if not order or not moments[0] > 0:
+        return np.ones(1)
+    return np.concatenate([[1.0], -solve_toeplitz(moments[:-1], moments[1:])])

@@ -1,0 +1,58 @@
+"""When a link acts first: the probability of every dead time, and a set of likely ones."""
+
+import numpy as np
+
+from ...statespace.lagged.kernels import CHANNEL_SCALES, channel_evidence
+from .misfit import lag_bases
+
+_DECAYS = (0.02, 0.3, 0.65, 0.88)  # of the kernels that begin at the first lag that acts
+_PROBABILITY = 0.9
+
+
+def first_lag_probabilities(S, q, n_lags):
+    """Probability of each lag to be the first that acts, from a channel's efficient information and score.
+
+    The evidence of kernels that begin at that lag, averaged over their decays and scales; beforehand all lags
+    are as likely.
+    """
+    n_vectors = len(q) // n_lags
+    evidence = np.empty(n_lags)
+    for first in range(n_lags):
+        values = []
+        for basis in lag_bases(n_lags - first, _DECAYS):
+            root = np.zeros((n_lags, basis.shape[1]))
+            root[first:] = basis
+            values.append(channel_evidence(S, q, root, n_vectors))
+        every = np.concatenate(values)
+        evidence[first] = np.logaddexp.reduce(every) - np.log(len(every))
+    probability = np.exp(evidence - evidence.max())
+    return probability / probability.sum()
+
+
+def likely_lags(probability, lags):
+    """The most probable first lag, and the ends of the smallest set that holds 90 % of the probability."""
+    order = np.argsort(-probability, kind="stable")
+    n_kept = int(np.searchsorted(np.cumsum(probability[order]), _PROBABILITY)) + 1
+    kept = np.asarray(lags)[order[:n_kept]]
+    return float(lags[order[0]]), float(kept.min()), float(kept.max())
+
+
+def channel_posterior(S, q, n_lags, prior=None):
+    """Mean and covariance of a channel's coefficients, twice its log evidence.
+
+    Under its own prior root (n_lags, k), or under the test kernel and scale of the largest evidence.
+    """
+    n_vectors, best = len(q) // n_lags, 0.0
+    if prior is None:
+        best = -np.inf
+        for basis in lag_bases(n_lags):
+            values = channel_evidence(S, q, basis, n_vectors)
+            if values.max() > best:
+                best, prior = values.max(), np.sqrt(CHANNEL_SCALES[values.argmax()]) * basis
+    R = np.kron(np.eye(n_vectors), prior)
+    M = R.T @ S @ R
+    M[np.diag_indices(len(M))] += 1.0
+    right = np.linalg.solve(M, R.T)
+    white = R.T @ q
+    evidence = white @ (right @ q) - np.linalg.slogdet(M)[1]
+    return R @ (right @ q), R @ right, evidence

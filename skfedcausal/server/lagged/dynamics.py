@@ -1,0 +1,257 @@
+"""A plant of several lags as a plant of one: lags beside the states, past inputs beside the inputs.
+
+Everything that runs a plant over a record, filter, smoother and responses, is written for one lag. The
+state ``[h[t]; ...; h[t-p+1]]`` and the inputs ``[u[t+1]; u[t]; ...]`` make a plant of several lags one of
+those; this is the only place that knows how.
+"""
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+import numpy as np
+
+from ...statespace.episodes import episodes
+from ...statespace.geweke import geweke_measures
+from ...statespace.inputs import input_response
+from ...statespace.matrices import companion
+from ..prediction import InputDrive, PlantFilter, smooth_plant
+from .gaps import filtered_with_gaps
+
+
+@dataclass(frozen=True, eq=False)
+class LaggedDynamics:
+    """``h[t] = sum_k A_k h[t-k] + sum_k B_k u[t-k] + w[t]`` in the units' own states and inputs."""
+
+    A: np.ndarray  # (p, n, n), lags 1 to p
+    B: np.ndarray  # (q + 1, n, k), lags 0 to q
+    Q: np.ndarray  # (n, n)
+
+    @property
+    def n_states(self):
+        """States without their lags."""
+        return self.A.shape[1]
+
+    @property
+    def n_lags(self):
+        """Lags of the states."""
+        return len(self.A)
+
+    @cached_property
+    def top(self):
+        """``[A_1 | A_2 | ...]``, shape (n, n p)."""
+        return np.hstack(list(self.A))
+
+    @cached_property
+    def transition(self):
+        """Of the states with their lags, shape (n p, n p)."""
+        return companion(self.top, self.n_lags)
+
+    @cached_property
+    def process_cov(self):
+        """The same for the noise, zero but for the first lag."""
+        return self.padded_matrix(self.Q)
+
+    def padded_matrix(self, x):
+        """Matrices (..., n, n) as those of the states with their lags."""
+        size = self.n_states * self.n_lags
+        padded = np.zeros((*x.shape[:-2], size, size))
+        padded[..., : self.n_states, : self.n_states] = x
+        return padded
+
+    def padded_rows(self, x):
+        """Matrices (n, ...) with rows of zeros for the lags."""
+        return np.concatenate([x, np.zeros((self.n_states * (self.n_lags - 1), *x.shape[1:]))])
+
+    @cached_property
+    def input_matrix(self):
+        """``[B_0 | B_1 | ...]`` on the inputs of :meth:`stacked`, shape (n, k (q + 1))."""
+        return np.hstack(list(self.B))
+
+    def stacked(self, u, starts=(0,)):
+        """Inputs ``[u[t+1]; u[t]; ...; u[t-q+1]]`` of each row, zero (their level) beyond an episode."""
+        n_lags, k = len(self.B) - 1, u.shape[1]
+        out = np.zeros((len(u), (n_lags + 1) * k))
+        for start, stop in episodes(starts, len(u)):
+            rows = u[start:stop]
+            for lag in range(-1, min(n_lags, len(rows))):
+                early, late = max(lag, 0), len(rows) + min(lag, 0)
+                cols = slice((lag + 1) * k, (lag + 2) * k)
+                out[start + early : start + (late if lag < 0 else len(rows)), cols] = rows[
+                    max(-lag, 0) : len(rows) - early
+                ]
+        return out
+
+    # -- over a record ---------------------------------------------------------------------------
+
+    def filter(self, record, point):
+        """Filter over a record around an operating point, a `LaggedFilter`."""
+        return LaggedFilter(self, record, self.drive(point))
+
+    def drive(self, point, *, foreign=None):
+        """How inputs and shifts act, a `LaggedDrive`, or None; through a matrix (n, k (q + 1)) if given."""
+        if not (self.B.shape[2] or point.steps):
+            return None
+        B = self.input_matrix if foreign is None else foreign
+        held = self.top.reshape(self.n_states, self.n_lags, self.n_states).sum(axis=1)
+        steps = point.new_levels - held @ point.new_levels
+        first = np.hstack([np.zeros_like(B), point.new_levels])
+        spread = np.kron(np.ones((self.n_lags, self.n_lags)), point.spread)
+        matrix, first = self.padded_rows(np.hstack([B, steps])), np.tile(first, (self.n_lags, 1))
+        return LaggedDrive(matrix, point.known_level, spread, first, dynamics=self)
+
+    def smooth(self, record, point, *, intercept=True):
+        """States given a whole record (n_samples, n), and covariances of each unit's states."""
+        plant = self.transition, self.process_cov, PaddedRecord(self, record), self.drive(point)
+        states, covariances = smooth_plant(*plant, intercept=intercept)
+        return states[:, : self.n_states], covariances
+
+    def geweke(self, J, partition):
+        """Geweke's measure of every pair of units, (n_units, n_units), for measurements of information J."""
+        matrices = self.transition, self.process_cov, self.padded_matrix(J)
+        return geweke_measures(*matrices, partition.without_inputs)
+
+    # -- answers ---------------------------------------------------------------------------------
+
+    def response(self, change, gains=None):
+        """Effect on the states one step later of a change (n_steps, k) of inputs, shape (n_steps, n).
+
+        With `gains` the controllers respond: past inputs are then states too.
+        """
+        change = np.vstack([change, np.zeros((1, change.shape[1]))])  # what follows the last row is not known
+        if gains is None:
+            effect = input_response(self.transition, self.padded_rows(self.input_matrix), self.stacked(change))
+            return effect.effect[:-1, : self.n_states]
+        return self._with_loops(change, gains)[:-1]
+
+    def _with_loops(self, change, gains):
+        """The same step by step: ``du[t] = change[t] + K0 dh[t] + K1 dh[t-1] + F du[t-1]``."""
+        if self.B[0].any():
+            raise ValueError(
+                "An input that acts in the row it is measured in cannot follow the measurements of that row. "
+                "Ask with loops='hold', or say sampled='after' for the inputs of controllers."
+            )
+        n_steps, n = len(change), self.n_states
+        h, u = np.zeros((n_steps + 1, n)), np.zeros_like(change)
+        for t in range(n_steps):  # h[t] is the effect at the row of change[t]
+            before = h[t - 1] if t else np.zeros(n)
+            u[t] = change[t] + gains.present @ h[t] + gains.previous @ before
+            if t:
+                u[t] += gains.persistence @ u[t - 1]
+            for k in range(1, min(self.n_lags, t + 1) + 1):
+                h[t + 1] += self.A[k - 1] @ h[t + 1 - k]
+            for k in range(1, min(len(self.B) - 1, t + 1) + 1):
+                h[t + 1] += self.B[k] @ u[t + 1 - k]
+        return h[1:]
+
+
+@dataclass(frozen=True)
+class LaggedDrive(InputDrive):
+    """How the inputs of several lags and the steps of a record act on the states with their lags."""
+
+    dynamics: LaggedDynamics = field(kw_only=True)
+
+    def inputs(self, record):
+        """Inputs of all lags and steps less their level."""
+        known = record.known - self.level
+        k = self.dynamics.B.shape[2]
+        return np.hstack([self.dynamics.stacked(known[:, :k], record.starts), known[:, k:]])
+
+
+class PaddedRecord:
+    """A record of the states with their lags, which are not measured."""
+
+    def __init__(self, dynamics, record):
+        self._dynamics, self.bare = dynamics, record
+
+    def __getattr__(self, name):
+        return getattr(self.bare, name)
+
+    def mean_information(self):
+        """Mean information of a row."""
+        return self._dynamics.padded_matrix(self.bare.mean_information())
+
+    def matrices(self, rows=slice(None)):
+        """Information matrices of a slice of rows."""
+        return self._dynamics.padded_matrix(self.bare.matrices(rows))
+
+    def stacked(self):
+        """Information vectors, formed anew."""
+        z = np.zeros((self.bare.n_samples, len(self._dynamics.transition)))
+        z[:, : self._dynamics.n_states] = self.bare.z
+        return z
+
+    @cached_property
+    def z(self):
+        """Information vectors."""
+        return self.stacked()
+
+
+class LaggedFilter:
+    """Kalman filter of a plant of several lags: the answers of a :class:`PlantFilter` about its states."""
+
+    def __init__(self, dynamics, record, drive):
+        self._n, self._record, self._dynamics, self._drive = dynamics.n_states, record, dynamics, drive
+        self._whole = _Whole(dynamics, record, drive)
+        self.inputs = self._whole.inputs
+
+    def is_about(self, record):
+        """Whether it ran over the same messages."""
+        return self._whole.is_about(record)
+
+    @property
+    def filtered(self):
+        """``E[h_t | messages up to t]``, shape (n_samples, n)."""
+        return np.ascontiguousarray(self._whole.filtered[:, : self._n])
+
+    @property
+    def predicted(self):
+        """``E[h_t | messages up to t - 1]``, shape (n_samples, n)."""
+        return np.ascontiguousarray(self._whole.predicted[:, : self._n])
+
+    def hindsight(self):
+        """States given the messages of as many rows after theirs as the plant has lags, less one."""
+        whole, n, n_lags = self._whole.filtered, self._n, self._dynamics.n_lags
+        blocks = whole.reshape(len(whole), n_lags, n)
+        states = np.empty((len(whole), n))
+        for start, stop in episodes(self._record.starts, len(whole)):
+            late = np.minimum(np.arange(start, stop) + n_lags - 1, stop - 1)
+            states[start:stop] = blocks[late, late - np.arange(start, stop)]
+        return states
+
+    def updates(self, start, stop):
+        """Filtered less predicted states of rows of one episode."""
+        return self._whole.updates(start, stop)[:, : self._n]
+
+    def carried_to_units(self, matrix, drive=None):
+        """What earlier rows make of the states, by unit, through a matrix (n, n p)."""
+        own = None if drive is None else replace(drive, B=drive.B[: self._n])
+        return self._whole.carried_to_units(matrix, own)
+
+    def unit_log_densities(self):
+        """Log-density of each unit's own measurements at each step given the past of all units."""
+        return self._whole.unit_log_densities()
+
+    def heavy_tails(self):
+        """Tails of the innovations, None where they may be Gaussian."""
+        return self._whole.heavy_tails()
+
+    def told(self, alone, tails):
+        """The same filter; states of units that are predicted on their own, and the tails of the others'."""
+        self._whole.told(alone, tails)
+        return self
+
+    def log_likelihood(self):
+        """Log-density of all measurements at each step given the past, shape (n_samples,)."""
+        return self._whole.log_likelihood()
+
+
+class _Whole(PlantFilter):
+    """The filter of the states with their lags."""
+
+    def __init__(self, dynamics, record, drive):
+        self._dynamics = dynamics
+        super().__init__(dynamics.transition, dynamics.process_cov, PaddedRecord(dynamics, record), drive)
+
+    def _parts_with_gaps(self):
+        settings = {"starts": self._record.starts, "exogenous": self._exogenous}
+        return filtered_with_gaps(self._dynamics, self._P0, self._record.bare, **settings)

@@ -1,0 +1,334 @@
+"""Whether a record asks for more lags than the one it was fitted with: tests of all lags at once.
+
+No lag is chosen, so nothing has to be corrected for.
+"""
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pandas as pd
+from scipy.special import chdtrc
+
+from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
+from ...statespace.matrices import hermitian
+from ...statespace.whittle import midpoints
+from ..estimation.evidence import weighted_chi2_logsf
+
+LEVEL = 0.05  # family-wise, below which a plant of several lags is learned and compared
+_LAGS = 20
+_ROWS_PER_LAG = 50
+_LEAST_SEEN = 0.75  # share of rows in which a unit's states have to be seen
+_FEWEST_LAGS = 5  # that are worth a test
+_DECAYS = (0.1, 0.8)  # of the kernels that weigh later lags
+_TINY = 1e-300
+_NO_NOISE = 0.01  # share of the process noise up to which sensor noise is none
+_NOISE_ERROR = 0.1  # relative standard error of sensor noise that is estimated at home
+_UNKNOWN = 1e-8
+_AT_MOST = 0.9  # p value of a lag, where many are combined
+_TESTED = (0.02, 0.3, 0.7, 0.93)  # decays of the kernels of the tests
+_EXPLAINED = 0.97  # share of a kernel's variance that its basis holds
+
+
+def misfit_p_values(plant, scoring):
+    """P values of later lags of every unit (effect) and unit, then unit's inputs, (n_units, n_sources).
+
+    NaN where there is nothing to test; None for records that do not tell lags apart.
+    """
+    partition, longest = plant.partition, max(np.diff([*plant._record.starts, plant.n_samples]))
+    n_lags = int(min(_LAGS, longest // _ROWS_PER_LAG))
+    if n_lags < _FEWEST_LAGS or not plant.is_complete or not plant.has_clear_scores:
+        return None
+    series, starts, memory = plant.standard_series()
+    sums = LagSums.of(series, starts, n_lags, memory + n_lags, plant.lag_sums(2 * n_lags + memory))
+    likelihood = LaggedLikelihood(sums, plant.score_noise)
+    point, n = scoring.point, partition.n_states
+    coefficients = np.zeros((n_lags + 1, *point.A.shape))
+    coefficients[1] = point.A
+    found = likelihood.evaluate(coefficients, point.Q)
+    info = plant.whittle().information(point.A, point.Q, n_lags)
+    test = MisfitTest(info, found.grad, likelihood.n_rows, OpenNoise(plant.score_noise, point, found))
+    in_plant, bases = scoring.structure.transition_mask, lag_bases(n_lags - 1, _DECAYS)
+    sources = [[(k, rows) for k, rows in enumerate(partition.slices)], []]
+    for k, rows in enumerate(partition.input_slices):
+        if rows.stop > rows.start:
+            sources[1].append((partition.n_units + k, slice(n + rows.start, n + rows.stop)))
+    p_values = np.full((partition.n_units, 2 * partition.n_units), np.nan)
+    for unit, rows in enumerate(partition.slices):
+        inside = np.flatnonzero(in_plant[rows.start])
+        for family in sources:
+            for group in _of_equal_size(family):
+                channels = np.array([range(cols.start, cols.stop) for _, cols in group])
+                found = test.p_values(rows, inside, channels, bases)
+                p_values[unit, [k for k, _ in group]] = found
+    return p_values
+
+
+def is_mostly_there(record):
+    """Whether every unit's states are seen in most rows: what is filled says nothing of lags."""
+    shares = [part.determined_rows.mean() for part in record.parts]
+    return bool(record.determined.all() and min(shares) >= _LEAST_SEEN)
+
+
+def filled_record(record, states):
+    """The record as if every row were seen as the best one, the rest as expected of states (n_samples, n)."""
+    parts = []
+    for part, rows in zip(record.parts, record.partition.slices, strict=True):
+        if part.is_constant:
+            parts.append(part)
+            continue
+        usual = part.patterns[np.trace(part.patterns, axis1=1, axis2=2).argmax()]
+        lacking = np.einsum("tij,tj->ti", (usual - part.patterns)[part.pattern_of], states[:, rows])
+        parts.append(replace(part, z=part.z + lacking, patterns=usual[None], index=None, const=None))
+    return replace(record, parts=tuple(parts))
+
+
+def misfit_table(names, p_values):
+    """One row per channel: ``cause, effect, kind, p_value, p_adjusted``, the last for all of them."""
+    if p_values is None:
+        return pd.DataFrame(columns=["cause", "effect", "kind", "p_value", "p_adjusted"])
+    effect, source = np.nonzero(np.isfinite(p_values))
+    is_input, cause = np.divmod(source, len(names))
+    names, p = np.asarray(names, dtype=object), p_values[effect, source]
+    columns = {"cause": names[cause], "effect": names[effect]}
+    columns["kind"] = np.where(is_input, "input", "state").astype(object)
+    return pd.DataFrame(columns | {"p_value": p, "p_adjusted": np.minimum(p * len(p), 1.0)})
+
+
+def _of_equal_size(family):
+    groups: dict = {}
+    for k, cols in family:
+        groups.setdefault(cols.stop - cols.start, []).append((k, cols))
+    return groups.values()
+
+
+@cache
+def lag_bases(n_lags, decays=_TESTED):
+    """Bases of kernels that tests weigh lags by, (n_lags, k) each."""
+    bases = []
+    lag = np.arange(n_lags)
+    for decay in decays:
+        values, axes = np.linalg.eigh(decay ** np.maximum.outer(lag, lag).astype(float))
+        values, axes = values[::-1], axes[:, ::-1]
+        k = int(np.searchsorted(np.cumsum(values) / values.sum(), _EXPLAINED)) + 1
+        bases.append(axes[:, :k] * np.sqrt(values[:k]))
+    return bases
+
+
+def kernel_p_values(S, q, n_lags, bases, *, of_each_lag=False):
+    """P values of channels of no effect, from scores (m, e) and informations (m, e, e) efficient for them.
+
+    For each basis R of a kernel ``q' R R' q`` is a weighted sum of chi-squares under no effect, with the
+    eigenvalues of ``R' S R``. Cauchy's rule combines the kernels' p values; with `of_each_lag` those of every
+    single lag, all that a link with a dead time may have, carry half of the weight, early ones more of it.
+    """
+    n_channels, e = q.shape
+    n_vectors = e // n_lags
+    p_values = np.empty((len(bases), n_channels))
+    for k, R in enumerate(bases):
+        z = (q.reshape(n_channels, n_vectors, n_lags) @ R).reshape(n_channels, -1)
+        C = S.reshape(n_channels, n_vectors, n_lags, n_vectors, n_lags)
+        C = np.einsum("xvlum,lk->xvkum", C, R, optimize=True)
+        C = np.einsum("xvkum,mj->xvkuj", C, R, optimize=True).reshape(n_channels, z.shape[1], z.shape[1])
+        weights = np.linalg.eigvalsh((C + np.swapaxes(C, 1, 2)) / 2)
+        weights = np.maximum(weights, 1e-12 * weights[:, -1:] + _TINY)
+        p_values[k] = np.exp(weighted_chi2_logsf(np.square(z).sum(axis=1)[:, None], weights)[:, 0])
+    if not of_each_lag:
+        return combined(p_values)
+    single = _single_lag_p_values(S, q, n_lags)
+    early = 1 / np.arange(2, n_lags + 2)
+    shares = np.concatenate([np.full(len(bases), 1 / len(bases)), early / early.sum()])
+    # one lag that does exactly nothing says nothing of the others
+    return combined(np.minimum(np.concatenate([p_values, single]), _AT_MOST), shares)
+
+
+def _single_lag_p_values(S, q, n_lags):
+    """The same for the coefficients of one lag each, (n_lags, m)."""
+    n_channels, n_vectors = len(q), q.shape[1] // n_lags
+    squares = np.square(q.reshape(n_channels, n_vectors, n_lags)).sum(axis=1)
+    C = np.einsum("xvlul->xlvu", S.reshape(n_channels, n_vectors, n_lags, n_vectors, n_lags))
+    weights = np.linalg.eigvalsh((C + np.swapaxes(C, 2, 3)) / 2)
+    weights = np.maximum(weights, 1e-12 * weights[..., -1:] + _TINY).reshape(-1, n_vectors)
+    if n_vectors == 1:
+        return chdtrc(1, squares / weights.reshape(squares.shape)).T
+    return np.exp(weighted_chi2_logsf(squares.reshape(-1, 1), weights)[:, 0]).reshape(n_channels, n_lags).T
+
+
+def combined(p_values, shares=None):
+    """Cauchy combination of dependent p values along the first axis (Liu and Xie, 2020), by equal shares or others."""
+    p_values = np.clip(p_values, _TINY, 1 - 1e-12)
+    small = p_values < 1e-12
+    t = np.where(small, 1 / (np.pi * p_values), np.tan((0.5 - np.where(small, 0.5, p_values)) * np.pi))
+    t = np.average(t, axis=0, weights=shares)
+    # 1/2 - arctan(t)/pi loses its digits where it is small
+    return np.clip(np.where(t > 1e6, 1 / (np.pi * np.maximum(t, 1)), 0.5 - np.arctan(t) / np.pi), _TINY, 1.0)
+
+
+class OpenNoise:
+    """Sensor noise of units as what their own models found, which is no more than an estimate.
+
+    Too much or too little of it looks like later lags, so that the test of these allows for a little of both.
+    """
+
+    def __init__(self, N, point, found):
+        self.grads, self._N, self._Q, self._A = (found.grad_Q, found.grad_N), N, point.Q, point.A
+
+    def is_open(self, rows):
+        """Whether a unit's sensor noise matters beside its process noise."""
+        return np.trace(self._N[rows, rows]) > _NO_NOISE * np.trace(self._Q[rows, rows])
+
+    def precision(self, rows):
+        """What the unit's own model knows of the elements of its sensor noise."""
+        variance = self._N[rows, rows].diagonal()
+        pairs = _symmetric_pairs(len(variance))
+        return np.array([1 / (_NOISE_ERROR**2 * variance[a] * variance[b]) for a, b in pairs])
+
+    def filter(self, rows, frequencies):
+        """``Z`` of the unit alone."""
+        return np.eye(rows.stop - rows.start) - np.exp(-1j * frequencies)[:, None, None] * self._A[rows, rows]
+
+
+class MisfitTest:
+    """Whether lags after the first act, at the maximum of a plant of one lag: score tests of its channels.
+
+    `info` is the expected information of that plant per row, a `SpectralInformation`, `grad` (n_lags + 1, n, c)
+    the gradient of the likelihood of several lags there. Every channel, in the plant or not, is tested given
+    its own first lag, the unit's other channels in the plant, its process noise and, with an
+    :class:`OpenNoise`, its sensor noise.
+    """
+
+    def __init__(self, info, grad, n_rows, noise=None):
+        self._info, self._score, self._n_rows, self._noise = info, grad * n_rows, n_rows, noise
+        self.n_lags = len(grad) - 1
+        self._frequencies = midpoints(len(info.U))
+        ahead = np.outer(np.arange(-self.n_lags, 2 * self.n_lags), self._frequencies)
+        self._turn = np.cos(ahead), np.sin(ahead)
+
+    def _moments(self, products, first, stop):
+        """``T mean_w Re exp(iwk) x`` for k from `first` to `stop`, products (f, ...)."""
+        rows = slice(first + self.n_lags, stop + self.n_lags)
+        flat = products.reshape(len(products), -1)
+        cos, sin = (turn[rows] for turn in self._turn)
+        found = cos @ np.ascontiguousarray(flat.real) - sin @ np.ascontiguousarray(flat.imag)
+        return (self._n_rows / len(products) * found).reshape(stop - first, *products.shape[1:])
+
+    def _against_first(self, rows, inside, cols):
+        """Information of first lags of columns `inside` and of the noise with all lags of others.
+
+        Of shape (n_nuisance, n_rows, n_cols, n_lags).
+        """
+        U, W, V = self._info.U[:, rows, rows], self._info.W[..., rows], self._info.V
+        products = np.einsum("fji,fac->fiajc", U, V[:, inside[:, None], cols])
+        of_first = self._moments(products, 0, self.n_lags)  # E x_a[t-1] x_c[t-l] at lag l - 1
+        own = np.einsum("faj,fci->fiajc", W[:, inside], W[:, cols])
+        of_first += self._moments(own, 1 - self.n_lags, 1)[::-1]
+        of_noise = []
+        for Z in self._noise_filters(rows):
+            left, right = W[:, cols] @ Z, hermitian(Z) @ U
+            for a, b in _symmetric_pairs(U.shape[1]):
+                share = left[..., a, None] * right[:, None, b] + left[..., b, None] * right[:, None, a]
+                share = np.swapaxes(share, 1, 2) * (0.5 if a == b else 1.0)
+                of_noise.append(self._moments(share, 1 - self.n_lags, 1)[::-1])
+        p = U.shape[1]
+        of_first = np.moveaxis(of_first, 0, -1).reshape(p * len(inside), p, len(cols), self.n_lags)
+        return np.concatenate([of_first, np.moveaxis(np.array(of_noise), 1, -1)])
+
+    def _noise_filters(self, rows):
+        """What noise passes on its way into the residuals: process noise nothing, sensor noise Z."""
+        p = rows.stop - rows.start
+        filters = [np.broadcast_to(np.eye(p), (len(self._frequencies), p, p))]
+        if self._noise is not None and self._noise.is_open(rows):
+            filters.append(self._noise.filter(rows, self._frequencies))
+        return filters
+
+    def _noise_score(self, rows):
+        """Score of a unit's noise; that of process noise alone is zero at its maximum."""
+        pairs = _symmetric_pairs(rows.stop - rows.start)
+        if len(self._noise_filters(rows)) == 1:
+            return np.zeros(len(pairs))
+        grads = [grad[rows, rows] * self._n_rows for grad in self._noise.grads]
+        return np.array([grad[a, b] * (1.0 if a == b else 2.0) for grad in grads for a, b in pairs])
+
+    def _of_noise(self, rows):
+        """Information of a unit's noise with itself."""
+        U = self._info.U[:, rows, rows]
+        p, directions = U.shape[1], []
+        for Z in self._noise_filters(rows):
+            for a, b in _symmetric_pairs(p):
+                d = np.zeros((p, p))
+                d[a, b] = d[b, a] = 1.0
+                directions.append(U @ Z @ d @ hermitian(Z))
+        x = np.array(directions)
+        return 0.5 * self._n_rows * np.einsum("xfij,yfji->xy", x, x).real / len(U)
+
+    def _of_channels(self, rows, cols):
+        """Information of all lags of some columns with each other, (m, e, e) for columns (m, k).
+
+        Elements in the order row, column, lag.
+        """
+        U, W, V = self._info.U[:, rows, rows], self._info.W[..., rows], self._info.V
+        products = np.einsum("fji,fxac->fxiajc", U, V[:, cols[:, :, None], cols[:, None]])
+        toeplitz = self._moments(products, 1 - self.n_lags, self.n_lags)
+        own = np.einsum("fxaj,fxci->fxiajc", W[:, cols], W[:, cols])
+        lag = np.arange(self.n_lags)
+        found = toeplitz[lag - lag[:, None] + self.n_lags - 1]  # (k, l, x, i, a, j, c)
+        hankel = self._moments(np.conj(own), 0, 2 * self.n_lags - 1)
+        found = found + hankel[lag + lag[:, None]]
+        found = np.transpose(found, (2, 3, 4, 0, 5, 6, 1))
+        m, size = len(cols), U.shape[1] * cols.shape[1] * self.n_lags
+        return found.reshape(m, size, size)
+
+    def p_values(self, rows, inside, channels, bases):
+        """P values of channels (m, k) of columns in a unit's rows; those `inside` (a,) are in the plant."""
+        p, cols = rows.stop - rows.start, channels.ravel()
+        against = self._against_first(rows, inside, cols)
+        noise_score = self._noise_score(rows)
+        nuisance = np.zeros((len(against),) * 2)
+        n_first = len(against) - len(noise_score)
+        place = self._against_first(rows, inside, inside)
+        nuisance[:, :n_first] = place[..., 0].reshape(len(against), n_first)
+        nuisance[:n_first, n_first:] = nuisance[n_first:, :n_first].T
+        nuisance[n_first:, n_first:] = self._of_noise(rows)
+        if len(noise_score) > p * (p + 1) // 2:
+            known = np.arange(len(nuisance) - len(noise_score) // 2, len(nuisance))
+            nuisance[known, known] += self._noise.precision(rows)
+        q_first = np.concatenate([self._score[1, rows][:, inside].ravel(), noise_score])
+        (m, k), n_lags = channels.shape, self.n_lags
+        against = against.reshape(len(against), p, m, k, n_lags).transpose(2, 0, 1, 3, 4)
+        against = against.reshape(m, len(nuisance), p * k * n_lags)
+        solved = _solved(nuisance, np.concatenate([*against, q_first[:, None]], axis=1))
+        S = self._of_channels(rows, channels)
+        explained = solved[:, :-1].reshape(len(nuisance), m, -1).transpose(1, 0, 2)
+        S = S - np.swapaxes(against, 1, 2) @ explained
+        q = self._score[1:, rows][..., channels].transpose(2, 1, 3, 0).reshape(m, -1)
+        q = q - np.swapaxes(against, 1, 2) @ solved[:, -1]
+        S, q = self._after_first(S, q)
+        return kernel_p_values(S, q, n_lags - 1, bases)
+
+    def _after_first(self, S, q):
+        """Efficient information and score of later lags given the channel's own first one."""
+        first = np.arange(0, q.shape[1], self.n_lags)
+        later = np.setdiff1d(np.arange(q.shape[1]), first)
+        own = S[:, first[:, None], first]
+        # in a channel of the plant nothing is left of its first lag, which the others have explained
+        values, axes = np.linalg.eigh(own)
+        least = 1e-8 * self._n_rows
+        inverse = np.where(values > least, 1 / np.maximum(values, least), 0.0)
+        cross = S[:, later[:, None], first]
+        turned = cross @ axes
+        S_later = S[:, later[:, None], later] - (turned * inverse[:, None]) @ np.swapaxes(turned, 1, 2)
+        along = np.einsum("xji,xj->xi", axes, q[:, first]) * inverse
+        return S_later, q[:, later] - np.einsum("xij,xj->xi", turned, along)
+
+
+def _symmetric_pairs(p):
+    return [(a, b) for a in range(p) for b in range(a + 1)]
+
+
+def _solved(information, right):
+    """``information^-1 right``, without directions that a record tells nothing of."""
+    scale = 1 / np.sqrt(information.diagonal())
+    values, axes = np.linalg.eigh(scale[:, None] * information * scale)
+    known = values > _UNKNOWN
+    axes = scale[:, None] * axes[:, known]
+    return axes @ ((axes.T @ right) / values[known, None])

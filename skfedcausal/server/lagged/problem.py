@@ -1,0 +1,231 @@
+"""What a plant of several lags is learned from, and the climb to the top of its likelihood."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from ...statespace.lagged.information import RowInformation
+from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, Channel, posterior, rescaled, swept
+from ...statespace.lagged.likelihood import LaggedLikelihood
+from ...statespace.matrices import floor_eigenvalues, symmetric_basis
+from ...statespace.partition import Partition
+from ..estimation.scoring import Budget
+
+_LEAST_STEP = 0.02
+_Q_FLOOR = 0.1  # share of the smallest eigenvalue of a unit's process noise that a step leaves
+_SETTLED = 0.5  # log-likelihood that a last step promises
+_KEEPS = 0.5  # share of the step promised that the likelihood may miss
+
+
+@dataclass
+class LaggedProblem:
+    """A record's likelihood and spectrum, and which coefficients there may be: lags of states and inputs."""
+
+    likelihood: LaggedLikelihood
+    periodogram: np.ndarray
+    partition: Partition
+    state_lags: np.ndarray  # 1..p
+    input_lags: list  # of each input, its lags
+    budget: Budget
+
+    def channels(self, unit, linked, driven):
+        """Channels of a unit's rows: of itself, of the units linked to it and of the inputs driving it."""
+        p = self.partition.sizes[unit]
+        sources = [unit, *(n for n in np.flatnonzero(linked[unit]) if n != unit)]
+        found = []
+        for n in sources:
+            own = self.partition.slices[n]
+            cols = tuple(range(own.start, own.stop))
+            found.append(Channel(("unit", int(n)), cols, self.state_lags, p * len(cols)))
+        for k in np.flatnonzero(driven[unit]):
+            col = self.partition.n_states + int(k)
+            found.append(Channel(("input", int(k)), (col,), self.input_lags[k], p))
+        return found
+
+    def spent(self, n_coordinates=0):
+        """Count the work of one evaluation, or of the algebra of some coordinates."""
+        if n_coordinates:
+            self.budget.spend(0.5 * n_coordinates**3)
+        else:
+            n, c = self.likelihood.n, self.likelihood.c
+            self.budget.spend(self.likelihood.n_fft * 0.8 * (12 * n**3 + 4 * n * n * c + 2 * n * c * c))
+
+
+class Rows(NamedTuple):
+    """Quadratic of one unit's rows at a point, in the order of their channels: channel, row, column, lag."""
+
+    channels: list
+    columns: list  # pairs (col, lags)
+    order: np.ndarray  # position in (row, column, lag) of each coefficient
+    G: np.ndarray
+    b: np.ndarray  # G theta + score
+    theta: np.ndarray
+    score: np.ndarray
+
+
+@dataclass
+class Fitted:
+    """A plant of several lags on the way to the top, in standardised states and inputs."""
+
+    coefficients: np.ndarray  # (n_lags + 1, n, c)
+    Q: np.ndarray
+    priors: dict = field(default_factory=dict)  # (unit, source) -> (scale, decay)
+    posteriors: list = field(default_factory=list)  # by unit: (Rows, Posterior)
+    value: float = -np.inf  # log-likelihood
+    converged: bool = False
+
+    @property
+    def criterion(self):
+        """Log-likelihood less the effective number of coefficients."""
+        return self.value - self.n_effective
+
+    @cached_property
+    def n_effective(self):
+        """Effective number of coefficients."""
+        return sum(np.einsum("ij,ij->", found.root, rows.G @ found.root) for rows, found in self.posteriors)
+
+
+def layout(channels, n_rows):
+    """Columns with lags of some channels, and the order that puts channels before rows."""
+    columns = [(col, channel.lags) for channel in channels for col in channel.cols]
+    ends = np.cumsum([0] + [len(lags) for _, lags in columns])
+    order, column = [], 0
+    for channel in channels:
+        for i in range(n_rows):
+            for k in range(column, column + len(channel.cols)):
+                order.append(i * ends[-1] + np.arange(ends[k], ends[k + 1]))
+        column += len(channel.cols)
+    return columns, np.concatenate(order)
+
+
+def gathered(array, rows, columns):
+    """Elements of an array (lag, n, c) by row, column and lag, flat."""
+    return np.concatenate([array[lags, i, col] for i in range(rows.start, rows.stop) for col, lags in columns])
+
+
+def scattered(values, array, rows, columns):
+    """The inverse of :func:`gathered`, into `array`."""
+    at = 0
+    for i in range(rows.start, rows.stop):
+        for col, lags in columns:
+            array[lags, i, col] = values[at : at + len(lags)]
+            at += len(lags)
+
+
+def rows_at(problem, info, point, coefficients, unit, channels):
+    """The :class:`Rows` of a unit at a point."""
+    rows = problem.partition.slices[unit]
+    columns, order = layout(channels, rows.stop - rows.start)
+    G = info.of_rows(rows, columns)[np.ix_(order, order)]
+    theta = gathered(coefficients, rows, columns)[order]
+    score = gathered(point.grad, rows, columns)[order] * problem.likelihood.n_rows
+    return Rows(channels, columns, order, G, G @ theta + score, theta, score)
+
+
+def climb(problem, fitted, masks, n_steps=10, n_sweeps=3):
+    """Towards the maximum of the likelihood under the prior, whose scales come from the evidence."""
+    likelihood, fresh, swept_times = problem.likelihood, not fitted.priors, 0
+    linked, driven = masks
+    is_good, settled, best = not fresh, False, None
+    for n_step in range(n_steps):
+        if problem.budget.is_spent:
+            break
+        point = likelihood.evaluate(fitted.coefficients, fitted.Q)
+        info = RowInformation(likelihood, fitted.coefficients, fitted.Q, problem.periodogram)
+        problem.spent()
+        sweeps = is_good and swept_times < n_sweeps and (n_step % 2 == 1 or settled)
+        swept_times += sweeps
+        proposal, found, priors = np.zeros_like(fitted.coefficients), [], dict(fitted.priors)
+        slope = bend = 0.0
+        for unit, own in enumerate(problem.partition.slices):
+            channels = problem.channels(unit, linked, driven)
+            rows = rows_at(problem, info, point, fitted.coefficients, unit, channels)
+            after = _unit_step(problem, rows, unit, priors, sweeps, fresh and swept_times <= 1)
+            change = after.mean - rows.theta
+            slope, bend = slope + rows.score @ change, bend + change @ rows.G @ change
+            values = np.empty_like(after.mean)
+            values[rows.order] = after.mean
+            scattered(values, proposal, own, rows.columns)
+            found.append((rows, after))
+        base = likelihood.n_rows * point.value
+        step, value = _search_line(problem, fitted, proposal, base, slope, bend)
+        if step is None:
+            if not is_good:
+                break
+            is_good = False
+            continue
+        is_good = step >= 0.5
+        gain = slope - 0.5 * bend
+        coefficients = fitted.coefficients + step * (proposal - fitted.coefficients)
+        Q, value = _noise_step(problem, coefficients, fitted.Q)
+        fitted = Fitted(coefficients, Q, priors, found, value)
+        if best is None or fitted.criterion > best.criterion:
+            best = fitted
+        settled = step == 1.0 and abs(gain) < _SETTLED * len(problem.partition.slices)
+        if settled and not sweeps and swept_times >= min(n_sweeps, 2):
+            fitted.converged = True
+            break
+    # scales and kernels may wander where noise and states can hardly be told apart
+    if best is None or fitted.criterion >= best.criterion - _SETTLED * len(problem.partition.slices):
+        return fitted
+    return best
+
+
+def _unit_step(problem, rows, unit, priors, sweeps, coarse):
+    """Posterior of a unit's coefficients, its priors updated in place."""
+    keys = [(unit, channel.source) for channel in rows.channels]
+    known = [priors.get(key, (FIRST_SCALE, FIRST)) for key in keys]
+    scales, decays = np.array([k[0] for k in known]), np.array([k[1] for k in known])
+    problem.spent(len(rows.theta))
+    if sweeps:
+        problem.spent(2 * len(rows.theta))
+        scales, decays = swept(rows.G, rows.b, rows.channels, scales, decays, coarse=coarse)
+    found = posterior(rows.G, rows.b, rows.channels, scales, decays)
+    if not sweeps and any(key in priors for key in keys):
+        for _ in range(2):
+            scales = rescaled(found, rows.channels, scales, decays)
+            found = posterior(rows.G, rows.b, rows.channels, scales, decays)
+    priors.update({key: (c, int(d)) for key, c, d in zip(keys, scales, decays, strict=True)})
+    return found
+
+
+def _search_line(problem, fitted, proposal, base, slope, bend):
+    """The longest halved step that keeps what the quadratic promises of the likelihood of the data.
+
+    Penalised values cannot be compared: under new scales the old point may be all but impossible.
+    """
+    step = 1.0
+    while step >= _LEAST_STEP:
+        trial = fitted.coefficients + step * (proposal - fitted.coefficients)
+        promised = step * slope - 0.5 * step**2 * bend
+        if not (problem.likelihood.N.any() and problem.likelihood.winds(trial)):
+            value = problem.likelihood.n_rows * problem.likelihood.evaluate(trial, fitted.Q, gradient=False)
+            problem.spent()
+            if value >= base + promised - max(1.0, _KEEPS * abs(promised)):
+                return step, value
+        step /= 2
+    return None, base
+
+
+def _noise_step(problem, coefficients, Q):
+    """One scoring step of every unit's process covariance; the covariance and the log-likelihood there."""
+    likelihood = problem.likelihood
+    point = likelihood.evaluate(coefficients, Q)
+    problem.spent()
+    stepped = Q.copy()
+    for own in problem.partition.slices:
+        basis = symmetric_basis(own.stop - own.start)
+        products = [point.inverse[:, own, own] @ d for d in basis]
+        weighted = [likelihood.weights[:, None, None] * x for x in products]
+        information = [[0.5 * np.einsum("fij,fji->", x, y).real for y in products] for x in weighted]
+        gradient = np.einsum("kij,ij->k", basis, point.grad_Q[own, own])
+        change = np.tensordot(np.linalg.solve(np.array(information), gradient), basis, 1)
+        floor = _Q_FLOOR * np.linalg.eigvalsh(Q[own, own])[0]
+        stepped[own, own] = floor_eigenvalues(Q[own, own] + change, floor)
+    value = likelihood.evaluate(coefficients, stepped, gradient=False)
+    problem.spent()
+    if value < point.value:  # the quadratic does not reach that far
+        stepped, value = Q, point.value
+    return stepped, likelihood.n_rows * value

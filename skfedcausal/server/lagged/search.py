@@ -1,0 +1,192 @@
+"""Which units and inputs act on a unit, by tests over all lags, and the search that adds and drops."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ...statespace.lagged.information import RowInformation
+from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, efficient_given, prior_root
+from ..estimation.evidence import benjamini_hochberg
+from .misfit import kernel_p_values, lag_bases
+from .problem import climb, gathered, rows_at
+
+_MAX_ADDITIONS = 3  # to a unit in one round
+_MAX_ROUNDS = 12
+
+
+class Channels(NamedTuple):
+    """Tests of everything that may act on a unit: p values, efficient scores and informations by source."""
+
+    p_values: np.ndarray  # (n_units, n_sources): units first, then the units whose inputs may act
+    scores: dict  # (unit, source) -> (S, q)
+
+
+class Sources:
+    """Units, and units with inputs, that may act on others, and their columns of `[s; u]`."""
+
+    def __init__(self, problem):
+        partition = problem.partition
+        self.n_units, n = partition.n_units, partition.n_states
+        self.columns = [list(range(rows.start, rows.stop)) for rows in partition.slices]
+        self.with_inputs = [k for k, rows in enumerate(partition.input_slices) if rows.stop > rows.start]
+        for k in self.with_inputs:
+            rows = partition.input_slices[k]
+            self.columns.append([n + col for col in range(rows.start, rows.stop)])
+        self.lags = [[problem.state_lags] * len(cols) for cols in self.columns[: self.n_units]]
+        for cols in self.columns[self.n_units :]:
+            self.lags.append([problem.input_lags[col - n] for col in cols])
+        self._n_inputs, self._input_slices = partition.n_inputs, partition.input_slices
+        # a unit's own states, and its own inputs, always act on it
+        self.own = np.zeros((self.n_units, len(self.columns)), dtype=bool)
+        for m in range(self.n_units):
+            self.own[m, m] = True
+            if m in self.with_inputs:
+                self.own[m, self.n_units + self.with_inputs.index(m)] = True
+
+    def masks(self, active):
+        """Links (n_units, n_units) and driven units (n_units, n_inputs) of the sources that act."""
+        driven = np.zeros((self.n_units, self._n_inputs), dtype=bool)
+        for k, unit in enumerate(self.with_inputs):
+            driven[:, self._input_slices[unit]] = active[:, [self.n_units + k]]
+        return active[:, : self.n_units], driven
+
+
+def tested(problem, fitted, sources, active):
+    """Every source of every unit tested given the others that act, :class:`Channels`."""
+    likelihood = problem.likelihood
+    point = likelihood.evaluate(fitted.coefficients, fitted.Q)
+    info = RowInformation(likelihood, fitted.coefficients, fitted.Q, problem.periodogram)
+    linked, driven = sources.masks(active)
+    p_values, scores = np.ones(active.shape), {}
+    for unit in range(sources.n_units):
+        channels = problem.channels(unit, linked, driven)
+        rows = rows_at(problem, info, point, fitted.coefficients, unit, channels)
+        found = _inside(problem, fitted, unit, rows, sources, active)
+        found |= _outside(problem, fitted, unit, rows, info, point, sources, active)
+        problem.spent(2 * len(rows.theta))
+        for group in _alike(found):
+            S, q = (np.array([found[k][i] for k in group]) for i in range(2))
+            n_lags = found[group[0]][2]
+            p = kernel_p_values(S, q, n_lags, lag_bases(n_lags), of_each_lag=True)
+            p_values[unit, group] = p
+        scores.update({(unit, k): found[k] for k in found})
+    return Channels(p_values, scores)
+
+
+def _alike(found):
+    """Sources in groups of the same numbers of coefficients and lags."""
+    groups: dict = {}
+    for source, (_, q, n_lags) in found.items():
+        groups.setdefault((len(q), n_lags), []).append(source)
+    return groups.values()
+
+
+def _prior(fitted, unit, channels):
+    known = [fitted.priors.get((unit, channel.source), (FIRST_SCALE, FIRST)) for channel in channels]
+    return np.array([c for c, _ in known]), np.array([d for _, d in known])
+
+
+def _inside(problem, fitted, unit, rows, sources, active):
+    """Efficient information and score of the sources that act on a unit, given one another."""
+    scales, decays = _prior(fitted, unit, rows.channels)
+    ends = np.cumsum([0] + [channel.size for channel in rows.channels])
+    found = {}
+    for source in np.flatnonzero(active[unit] & ~sources.own[unit]):
+        cols = set(sources.columns[source])
+        chosen = [k for k, channel in enumerate(rows.channels) if cols.issuperset(channel.cols)]
+        own = np.zeros(len(rows.theta), dtype=bool)
+        for k in chosen:
+            own[ends[k] : ends[k + 1]] = True
+        rest = [k for k in range(len(rows.channels)) if k not in chosen]
+        R, _ = prior_root([rows.channels[k] for k in rest], scales[rest], decays[rest])
+        inner, cross = rows.G[~own][:, ~own], rows.G[~own][:, own]
+        S, q = efficient_given(inner, cross, rows.G[own][:, own], rows.b[~own], rows.b[own], R)
+        found[int(source)] = S, q, len(rows.channels[chosen[0]].lags)
+    return found
+
+
+def _outside(problem, fitted, unit, rows, info, point, sources, active):
+    """The same of the sources that do not act on it, given those that do."""
+    own_rows = problem.partition.slices[unit]
+    p = own_rows.stop - own_rows.start
+    R, _ = prior_root(rows.channels, *_prior(fitted, unit, rows.channels))
+    found = {}
+    for source in np.flatnonzero(~active[unit] & ~sources.own[unit]):
+        columns = list(zip(sources.columns[source], sources.lags[source], strict=True))
+        # against the own rows' coefficients: (rows, columns, lags) of both, the first in channel order
+        between = info.between(own_rows, rows.columns, columns)
+        size = between.shape[3] * p
+        cross = between.reshape(-1, size)[rows.order]
+        own = info.between(own_rows, columns, columns).reshape(size, size)
+        score = gathered(point.grad, own_rows, columns) * problem.likelihood.n_rows
+        S, q = _given(rows.G, cross, own, score, rows, R)
+        if np.linalg.eigvalsh(S)[0] <= 0:  # far from the maximum
+            G, cross, own = _floored(info, own_rows, rows, columns)
+            S, q = _given(G, cross, own, score, rows, R)
+        found[int(source)] = S, q, len(columns[0][1])
+    return found
+
+
+def _given(G, cross, own, score, rows, R):
+    """Efficient information and score of coefficients given those of the rows with the prior root R."""
+    # the score of what is outside, less what a posterior of the inside other than the point explains
+    S, q = efficient_given(G, cross, own, rows.b, score + cross.T @ rows.theta, R)
+    return (S + S.T) / 2, q
+
+
+def _floored(info, own_rows, rows, columns):
+    """Informations of a unit's rows and of further columns, positive together."""
+    p, n_inside = own_rows.stop - own_rows.start, sum(len(lags) for _, lags in rows.columns)
+    G = info.of_rows(own_rows, [*rows.columns, *columns])
+    at = np.arange(len(G)).reshape(p, -1)
+    inside, outside = at[:, :n_inside].ravel()[rows.order], at[:, n_inside:].ravel()
+    return G[np.ix_(inside, inside)], G[np.ix_(inside, outside)], G[np.ix_(outside, outside)]
+
+
+def search(problem, fitted, sources, alpha, active=None):
+    """Add and drop sources until their set repeats; the plant, the sources that act, their tests."""
+    active = sources.own.copy() if active is None else active | sources.own
+    fitted = climb(problem, fitted, sources.masks(active))
+    seen: list[np.ndarray] = []
+    for _ in range(_MAX_ROUNDS):
+        tests = tested(problem, fitted, sources, active)
+        proposed = _proposed(tests.p_values, active, sources, alpha, is_noisy=problem.likelihood.N.any())
+        if any((proposed == earlier).all() for earlier in [*seen, active]) or problem.budget.is_spent:
+            break
+        seen.append(active)
+        fitted = _without(problem, fitted, sources, active & ~proposed)
+        active = proposed
+        fitted = climb(problem, fitted, sources.masks(active), n_steps=6, n_sweeps=2)
+    fitted = climb(problem, fitted, sources.masks(active), n_steps=6, n_sweeps=2)
+    return fitted, active
+
+
+def _proposed(p_values, active, sources, alpha, *, is_noisy):
+    """Sources that false discovery control keeps, with a few more to each unit than there were.
+
+    Behind noisy sensors every unit tells of what moves another, also the units that this one moves: only the
+    most significant is added at a time, and nothing that its own effect may explain.
+    """
+    proposed = sources.own.copy()
+    for family in (slice(0, sources.n_units), slice(sources.n_units, None)):
+        free = ~sources.own[:, family]
+        p = p_values[:, family]
+        wanted = np.zeros_like(free)
+        wanted[free] = benjamini_hochberg(p[free], alpha)
+        new = wanted & ~active[:, family]
+        if is_noisy and family.start == 0:
+            new &= ~(new.T & (p > p.T))
+        for unit, row in enumerate(new):
+            among = np.flatnonzero(row)
+            row[among[np.argsort(p[unit, among], kind="stable")[1 if is_noisy else _MAX_ADDITIONS :]]] = False
+        proposed[:, family] |= wanted & active[:, family] | new
+    return proposed
+
+
+def _without(problem, fitted, sources, dropped):
+    """The plant without the coefficients of some sources."""
+    coefficients = fitted.coefficients.copy()
+    for unit, source in np.argwhere(dropped):
+        coefficients[:, problem.partition.slices[unit], sources.columns[source]] = 0.0
+    fitted.coefficients = coefficients
+    return fitted

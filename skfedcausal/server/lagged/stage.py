@@ -1,0 +1,323 @@
+"""The plant of several lags of a record: learned from its scores, tested, dated, in its own units."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ...statespace.episodes import episodes
+from ...statespace.lagged.information import averaged_periodogram
+from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, kernel_root
+from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
+from ...statespace.matrices import companion, spectral_radius
+from .curvature import learned_curvature
+from .delays import channel_posterior, first_lag_probabilities, likely_lags
+from .dynamics import LaggedDynamics
+from .noise import with_shared_noise
+from .problem import Fitted, LaggedProblem, scattered
+from .search import Sources, search, tested
+from .timing import first_lags
+from .white import unchanged, whitened
+
+_ROWS_PER_LAG, _ROWS_PER_INPUT_LAG = 50, 20  # time steps per lag at least, of plants with inputs
+_FEW_STATES, _FEW_INPUTS = 16, 5  # up to which a plant has many lags
+_STATE_LAGS, _INPUT_LAGS = (20, 10), (30, 12)  # of plants of few states and inputs, of others
+_MEMORY = 24  # lags of the filter at least
+_RADIUS = 0.9995  # of the plant at most
+_NO_LOSS = 0.05  # log-likelihood that lags which are left out may be worth
+_N_DRAWS = 100
+_CLIMB = 10.0  # operations of a climb over the cube of a unit's coefficients, about
+LIKELIER = np.log(100.0)  # by which several lags have to be likelier than one
+SHARES = (-0.9999, -0.9, -0.5, 0.0, 0.2, 0.6)  # of sensor noise where it is open, see `with_noise_share`
+
+
+@dataclass(eq=False)
+class LaggedEstimate:
+    """A plant of several lags with all that is to be said of it."""
+
+    dynamics: LaggedDynamics
+    steps: tuple[int, ...]  # rows at which levels shift
+    new_levels: np.ndarray  # of the states behind these shifts, (n, n_steps)
+    links: dict  # by kind "state" and "input", and column of the table of links
+    blocks: dict  # by kind, :class:`ChannelBlocks`
+    active: np.ndarray  # (n_units, n_sources)
+    draws: list  # of (A, B) from the posterior
+    log_likelihood: float
+    converged: bool
+    is_complete: bool  # whether the work was done within the budget
+    shrunk_by: float  # factor of the poles that keeps the plant stable, 1 if it was
+    curvature: object = None  # a :class:`~.curvature.Curvature`, for plants with inputs
+    timing: dict | None = None  # of inputs: shares and first lag
+    criterion: float = -np.inf  # log-likelihood less effective coefficients
+    n_effective: float = 0.0
+
+    @property
+    def rank(self):
+        """What decides between estimates of the same record: a climb that did not end may have run away."""
+        return self.converged, self.criterion
+
+
+def settled_scores(plant, record):
+    """Standardised scores and inputs of a record, the scores less their level before and after each shift."""
+    series, starts, _ = plant.standard_series()
+    n, k = plant.partition.n_states, plant.partition.n_inputs
+    series = series[:, : n + k].copy()
+    levels = np.zeros((n, len(plant.steps)))
+    for start, stop in episodes(starts, len(series)):
+        cuts = [start, *sorted({step for step in plant.steps if start < step < stop}), stop]
+        means = [series[a:b, :n].mean(axis=0) for a, b in zip(cuts[:-1], cuts[1:], strict=True)]
+        for a, b, mean in zip(cuts[:-1], cuts[1:], means, strict=True):
+            series[a:b, :n] -= mean
+        for number, step in enumerate(plant.steps):
+            if step in cuts[1:-1]:
+                at = cuts.index(step)
+                levels[:, number] = means[at] - means[at - 1]
+    return series, starts, levels
+
+
+def curvature_of(plant, dynamics):
+    """What inputs do beyond what is linear, a :class:`~.curvature.Curvature` or None."""
+    if not plant.partition.n_inputs:
+        return None
+    series, starts, _ = settled_scores(plant, plant._record)
+    n, k = plant.partition.n_states, plant.partition.n_inputs
+    scores, u = series[:, :n] @ plant.state_scale.T, series[:, n:] * plant.known_scale[:k]
+    return learned_curvature(dynamics, plant.partition.slices, scores, u, starts)
+
+
+def curvature_of_one_lag(plant, A, B, Q):
+    """The same for the plant of one lag."""
+    return curvature_of(plant, LaggedDynamics(A[None], np.stack([np.zeros_like(B), B]), Q))
+
+
+def timing_of(plant, words):
+    """First lag of every input, and the shares that say why."""
+    series, starts, _ = settled_scores(plant, plant._record)
+    return first_lags(words, series, starts, plant.partition.n_states)
+
+
+def most_lags(plant, first_lags):
+    """Lags that a record of so many rows, states and inputs can tell: of states, of each input."""
+    longest = int(max(np.diff([*plant._record.starts, plant.n_samples])))
+    few = plant.partition.n_states <= _FEW_STATES and plant.partition.n_inputs <= _FEW_INPUTS
+    of_states, of_inputs = (lags[0 if few else 1] for lags in (_STATE_LAGS, _INPUT_LAGS))
+    cap = max(longest // (_ROWS_PER_INPUT_LAG if len(first_lags) else _ROWS_PER_LAG), 1)
+    p, q = min(of_states, cap), min(of_inputs, cap)
+    return p, [np.arange(first, first + q) for first in first_lags]
+
+
+def learn_lags(estimate, settings, budget, words=()):
+    """The :class:`LaggedEstimate` of a record for whose estimate one lag was not enough.
+
+    None if it explains the record no better than its coefficients are many: the test of misfit erred. What is
+    said to act at once is not given up for that.
+    """
+    plant, scoring = estimate.plant, estimate.scoring
+    series, starts, levels = settled_scores(plant, plant._record)
+    first, timing = np.ones(0, dtype=int), {}
+    if words:
+        first, timing = first_lags(words, series, starts, plant.partition.n_states)
+    n_lags, input_lags = most_lags(plant, first)
+    longest = max([n_lags, *(int(lags[-1]) for lags in input_lags)])
+    memory = max(plant.standard_series()[2], _MEMORY) + longest
+    sums = LagSums.of(series, starts, longest, memory)
+    likelihood = LaggedLikelihood(sums, plant.score_noise)
+    spectrum = averaged_periodogram(series, starts)
+    problem = LaggedProblem(likelihood, spectrum, plant.partition, np.arange(1, n_lags + 1), input_lags, budget)
+    if settings.sparsity is None and not budget.affords(_dense_work(problem)):
+        return None
+    sources = Sources(problem)
+    fitted = started(problem, scoring.point.A, scoring.point.Q)
+    if settings.sparsity is None:
+        active = np.ones((sources.n_units, len(sources.columns)), dtype=bool)
+        fitted, active = search(problem, fitted, sources, 1.0, active)
+    else:
+        fitted, active = search(problem, fitted, sources, settings.alpha)
+    tests = tested(problem, fitted, sources, active)
+    fitted = with_shared_noise(problem, fitted, settings.alpha if settings.sparsity else None)
+    if "before" not in words and fitted.criterion <= _of_one_lag(problem, scoring) + LIKELIER:
+        return None
+    links = _links(problem, fitted, sources, active, tests, settings.alpha)
+    best = unchanged(problem, fitted)
+    if words:
+        other = whitened(problem, sums, fitted)
+        best = best if other is None or other.criterion < best.criterion else other
+    found = _assessed(plant, best, active, levels, links)
+    found.timing = timing
+    found.curvature = curvature_of(plant, found.dynamics)
+    # of the scores in the units' own states, so that records of other noise can be compared
+    size = likelihood.n_rows * float(np.linalg.slogdet(plant.state_scale)[1])
+    found.criterion, found.n_effective = best.criterion - size - levels.size, best.value - best.criterion
+    return found
+
+
+def _dense_work(problem):
+    """Operations of a climb with every channel free, about."""
+    partition = problem.partition
+    columns = partition.n_states * len(problem.state_lags) + sum(len(lags) for lags in problem.input_lags)
+    return sum(_CLIMB * (p * columns) ** 3 for p in partition.sizes)
+
+
+def _of_one_lag(problem, scoring):
+    """Log-likelihood of the plant of one lag, on the same rows, less the number of its coefficients."""
+    point, likelihood = scoring.point, problem.likelihood
+    coefficients = np.zeros((likelihood.n_lags + 1, likelihood.n, likelihood.c))
+    coefficients[1] = point.A[:, : likelihood.c]
+    value = likelihood.n_rows * likelihood.evaluate(coefficients, point.Q, gradient=False)
+    structure = scoring.structure
+    n_free = np.count_nonzero(structure.transition_mask[:, : likelihood.c])
+    return value - n_free
+
+
+def started(problem, A, Q):
+    """The plant of one lag (n, c) without links as a plant of several, to start from."""
+    n, own = len(Q), problem.partition.block_diagonal
+    coefficients = np.zeros((problem.likelihood.n_lags + 1, n, problem.likelihood.c))
+    coefficients[1, :, :n] = np.where(own, A[:, :n], 0.0)
+    return Fitted(coefficients, np.where(own, Q, 0.0))
+
+
+def _assessed(plant, best, active, levels, links):
+    """The :class:`LaggedEstimate` in the units' own states; `links` are their table's columns and blocks."""
+    problem, fitted = best.problem, best.fitted
+    n, S, Sinv = plant.partition.n_states, plant.state_scale, plant._Sinv
+    kept, share = _stable(_without_idle_lags(problem, fitted), n)
+    back, there = S @ np.linalg.inv(best.W), best.W @ Sinv
+    input_scale = plant.known_scale[: plant.partition.n_inputs]
+
+    def in_own_units(coefficients):
+        n_lags, q = kept
+        A = back @ coefficients[1 : n_lags + 1, :, :n] @ there
+        A = A * (share ** np.arange(1, n_lags + 1))[:, None, None]
+        return A, back @ coefficients[: q + 1, :, n:] / input_scale
+
+    A, B = in_own_units(fitted.coefficients)
+    return LaggedEstimate(
+        LaggedDynamics(A, B, back @ fitted.Q @ back.T),
+        plant.steps,
+        S @ levels,
+        links[0],
+        links[1],
+        active,
+        [in_own_units(x) for x in _draws(problem, fitted)] if problem.input_lags else [],
+        best.value,
+        fitted.converged,
+        not problem.budget.is_spent,
+        share,
+    )
+
+
+def _without_idle_lags(problem, fitted):
+    """How many lags of the states and inputs the plant needs; later ones are worth nothing together."""
+    likelihood, n = problem.likelihood, problem.likelihood.n
+    value = likelihood.n_rows * likelihood.evaluate(fitted.coefficients, fitted.Q, gradient=False)
+
+    def is_enough(p, q):
+        x = fitted.coefficients.copy()
+        x[p + 1 :, :, :n] = 0.0
+        x[q + 1 :, :, n:] = 0.0
+        return likelihood.n_rows * likelihood.evaluate(x, fitted.Q, gradient=False) >= value - _NO_LOSS
+
+    p, q = int(problem.state_lags[-1]), max((int(lags[-1]) for lags in problem.input_lags), default=1)
+    while p > 1 and is_enough(p - 1, q):
+        p -= 1
+    while q > 1 and is_enough(p, q - 1):
+        q -= 1
+    fitted.coefficients[p + 1 :, :, :n] = 0.0
+    fitted.coefficients[q + 1 :, :, n:] = 0.0
+    return (p, q), fitted.coefficients
+
+
+def _stable(found, n):
+    """The numbers of lags, and the factor by which the poles have to come in."""
+    (p, q), coefficients = found
+    radius = float(spectral_radius(companion(np.hstack(list(coefficients[1 : p + 1, :, :n])), p)))
+    return (p, q), min(1.0, _RADIUS / radius)
+
+
+def _draws(problem, fitted):
+    """Coefficients drawn from the posterior, unit by unit: the same ones at every call."""
+    rng = np.random.default_rng(0)
+    draws = [fitted.coefficients.copy() for _ in range(_N_DRAWS)]
+    p = max(np.flatnonzero(fitted.coefficients[..., : problem.likelihood.n].any(axis=(1, 2))), default=1)
+    q = max(np.flatnonzero(fitted.coefficients[..., problem.likelihood.n :].any(axis=(1, 2))), default=1)
+    for (rows, found), own in zip(fitted.posteriors, problem.partition.slices, strict=True):
+        noise = found.root @ rng.standard_normal((found.root.shape[1], _N_DRAWS))
+        for draw, values in zip(draws, noise.T, strict=True):
+            change, flat = np.zeros_like(draw), np.empty_like(values)
+            flat[rows.order] = values
+            scattered(flat, change, own, rows.columns)
+            draw += change
+    for draw in draws:
+        draw[p + 1 :, :, : problem.likelihood.n] = 0.0
+        draw[q + 1 :, :, problem.likelihood.n :] = 0.0
+    return draws
+
+
+@dataclass
+class ChannelBlocks:
+    """Posterior of channels, one a pair: norm of its coefficients, and moments of their spread."""
+
+    strength: np.ndarray
+    stderr: np.ndarray
+    squares: np.ndarray  # of the means
+    mean: np.ndarray  # trace of the covariance
+    spread: np.ndarray  # twice the sum of squares of the covariance
+    along: np.ndarray  # variance along the mean
+    worst: np.ndarray  # largest variance
+
+
+def _links(problem, fitted, sources, active, tests, alpha):
+    """Columns of the table of links and blocks, by kind."""
+    partition, links, blocks = problem.partition, {}, {}
+    families = {"state": partition.pairs}
+    if sources.with_inputs:
+        families["input"] = partition.input_pairs.pairs
+    for kind, pairs in families.items():
+        at = pairs[:, 1]
+        if kind == "input":
+            at = np.array([sources.n_units + sources.with_inputs.index(cause) for cause in at], dtype=int)
+        p = tests.p_values[pairs[:, 0], at]
+        adjusted = holm(p)
+        rows = [
+            _link(problem, fitted, sources, active, tests.scores[unit, source], unit, source, q <= alpha)
+            for unit, source, q in zip(pairs[:, 0], at, adjusted, strict=True)
+        ]
+        moments = np.array([row[0] for row in rows]).reshape(len(rows), 6).T
+        blocks[kind] = ChannelBlocks(np.sqrt(moments[0]), moments[1], moments[0], *moments[2:])
+        timing = np.array([row[2] for row in rows]).reshape(len(rows), 3)
+        links[kind] = {
+            "p_value": p,
+            "p_adjusted": adjusted,
+            "statistic": np.array([row[1] for row in rows]),
+            "delay": timing[:, 0],
+            "delay_low": timing[:, 1],
+            "delay_high": timing[:, 2],
+        }
+    return links, blocks
+
+
+def holm(p):
+    """P values adjusted for their number by Holm's rule."""
+    order = np.argsort(p, kind="stable")
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
+    return adjusted
+
+
+def _link(problem, fitted, sources, active, score, unit, source, is_there):
+    """Moments of a channel's posterior, twice its log evidence, and when it acts first."""
+    (S, q, n_lags), prior = score, None
+    if active[unit, source] and source < sources.n_units:
+        scale, decay = fitted.priors.get((unit, ("unit", int(source))), (FIRST_SCALE, FIRST))
+        prior = np.sqrt(scale) * kernel_root(n_lags, decay)
+    mean, V, evidence = channel_posterior(S, q, n_lags, prior)
+    squared, along = mean @ mean, mean @ V @ mean
+    along = along / max(squared, 1e-300)
+    moments = squared, np.sqrt(along), np.trace(V), 2 * np.square(V).sum(), along, np.linalg.norm(V, 2)
+    timing = (np.nan,) * 3
+    if is_there:
+        lags = problem.state_lags
+        if source >= sources.n_units:
+            lags = problem.input_lags[sources.columns[source][0] - problem.partition.n_states]
+        timing = likely_lags(first_lag_probabilities(S, q, n_lags), lags)
+    return moments, max(evidence, 0.0), timing

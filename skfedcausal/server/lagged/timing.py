@@ -1,0 +1,83 @@
+"""Whether an input acts in the row it is recorded in: it was set before the row was measured, or after."""
+
+import numpy as np
+from scipy import stats
+
+from ...statespace.episodes import episodes, lagged_rows
+
+SAMPLED = ("auto", "after", "before")
+_OWN_LAGS, _STATE_LAGS = 10, 5
+_LEVEL = 0.01
+
+
+def words_by_input(sampled, names, sizes):
+    """A word for every input, from one for all or a dict of unit -> word or words."""
+    if isinstance(sampled, str):
+        sampled = dict.fromkeys(names, sampled)
+    unknown = set(sampled) - set(names)
+    if unknown:
+        raise ValueError(f"`sampled` names units {sorted(unknown)}; the units are {', '.join(names)}.")
+    words = []
+    for name, size in zip(names, sizes, strict=True):
+        own = sampled.get(name, "auto")
+        own = [own] * size if isinstance(own, str) else list(own)
+        if len(own) != size or not set(own) <= set(SAMPLED):
+            raise ValueError(
+                f"Got sampled={own!r} for the {size} inputs of unit {name!r}; give one of 'auto', 'after', "
+                "'before', or one for each input."
+            )
+        words += own
+    return words
+
+
+def refuse_at_once(names, sampled, where):
+    """Say that an input cannot act in its own row as the plant has one lag."""
+    units = names if isinstance(sampled, str) else sorted(sampled)
+    raise ValueError(
+        f"`sampled` says that inputs of {', '.join(units)} were set before their row was measured and act in "
+        f"it, but {where} a plant keeps one lag and none acts at once. Move these columns up by one row: "
+        "FederatedCounterfactualEstimator(sampled=...) does so with records in this process."
+    )
+
+
+def first_lags(words, series, starts, n_states):
+    """First lag at which every input acts, and the table that says why.
+
+    "before" is 0, "after" 1. "auto" is 0 only where feedback cannot deceive it: where earlier measurements
+    say nothing of the input, and what its own past leaves of it says something of the row's measurements.
+    """
+    first = np.array([0 if word == "before" else 1 for word in words], dtype=int)
+    shares, p_values = _tests(series, starts, n_states)
+    for k, word in enumerate(words):
+        if word == "auto" and p_values[0][k] < _LEVEL <= p_values[1][k]:
+            first[k] = 0
+    return first, {"same_row_share": shares[0], "feedback_share": shares[1], "first_lag": first}
+
+
+def _tests(series, starts, n_states):
+    """Shares of same-row response and of feedback, and their p values, by input."""
+    s, u = series[:, :n_states], series[:, n_states:]
+    kept = np.concatenate([np.arange(a + _OWN_LAGS, b) for a, b in episodes(starts, len(s))])
+    own, seen = lagged_rows(u, _OWN_LAGS, starts)[kept], lagged_rows(s, _STATE_LAGS, starts)[kept]
+    s, u = s[kept], u[kept]
+    without, given = _residual(u, own), _residual(u, np.hstack([own, seen]))
+    rest = _residual(s, np.hstack([own, seen]))
+    n_rows, k = u.shape
+    shares, p_values = np.zeros((2, k)), np.ones((2, k))
+    dof = n_rows - own.shape[1] - seen.shape[1]
+    if dof < 1:
+        return shares, p_values
+    squares = np.square(without).sum(axis=0), np.maximum(np.square(given).sum(axis=0), 1e-12 * n_rows)
+    F = (squares[0] - squares[1]) / seen.shape[1] / (squares[1] / dof)
+    shares[1], p_values[1] = 1 - squares[1] / squares[0], stats.f.sf(F, seen.shape[1], dof)
+    for j in range(k):
+        others = np.delete(given, j, axis=1)
+        before, after = _residual(rest, others), _residual(rest, given)
+        ratio = np.square(before).sum(axis=0) / np.square(after).sum(axis=0)
+        shares[0, j] = 1 - 1 / ratio.max()
+        p_values[0, j] = min(1.0, n_states * stats.chi2.sf(n_rows * np.log(ratio.max()), 1))
+    return shares, p_values
+
+
+def _residual(y, x):
+    return y - x @ np.linalg.lstsq(x, y, rcond=None)[0] if x.shape[1] else y

@@ -1,0 +1,131 @@
+"""Further rounds of a fit: expectation maximisation of the whole model, the units' sensors included.
+
+In every round the server smooths the states with the plant it has, the units re-estimate loadings, noise and
+level from theirs and send their messages again, and the server climbs to the best plant of the same structure.
+Which units act on each other is looked for before the rounds and, with the last messages, after them.
+
+What the units maximise takes all that states leave of the measurements for sensor noise. They may know better,
+so rounds end when the density that they report no longer rises.
+"""
+
+import numpy as np
+
+from ..message.requests import Ask
+from ..message.states import StateMessage
+from ..statespace.matrices import cap_radius
+from .estimation.estimate import estimate_plant
+from .estimation.prior import Prior, WithPrior
+from .estimation.scoring import MAX_RADIUS, Point, Scoring, ascend
+from .estimation.standardised import StandardisedPlant
+from .joint import JointRecord
+from .plant import learned_from, smoothed_replies
+from .prediction import OperatingPoint, smooth_record
+
+_ROUNDS = 0.5  # share of a budget that is left after a first estimate
+_MOST_ROUNDS = 30  # with the first one
+_LEAST_GAIN = 0.3  # log-likelihood of the record that a round brings; a few times as much is then left
+_CLOSE = 0.1  # log-likelihood that a climb may leave before the last one
+_LAST_BIT = 2.0**-16  # of standardised plants between rounds, which would make more of rounding errors each time
+
+
+def further_rounds(came, settings, budget):
+    """A generator that asks for messages while the record gets likelier, of units that said they may be better.
+
+    It returns the last messages, the answers that came last, how many rounds there were and the estimate before
+    them, None where there are no further rounds: with inputs, with rows that some sensors miss. Nor are there any
+    for a plant whose climb did not end, which takes more work than there is for all. Others get a part of what is
+    left of the `budget`, for the last estimate has to come from it too.
+    """
+    first = _First(settings)
+    messages = learned_from(first.fit, dict(came), came)
+    estimate, number, value = first.estimate, 1, -np.inf
+    if estimate is None:
+        return messages, came, number, None
+    found, record, budget = _Plant.of(estimate), JointRecord.from_messages(messages), budget.part(_ROUNDS)
+    slices = dict(zip(record.names, record.partition.slices, strict=True))
+    asked = [name for name, message in messages.items() if message.rest is not None]
+    while number < _MOST_ROUNDS and estimate.climb.converged and not budget.is_spent:
+        states, covariances, log_likelihood = found.smoothed(record)
+        before, value = value, log_likelihood + _rest(messages) * record.n_samples
+        if value - before < _LEAST_GAIN:
+            break
+        replies = smoothed_replies(slices, states, covariances)
+        came, number = (yield Ask({name: replies[name] for name in asked}, StateMessage)), number + 1
+        climb = _Climb(found, estimate.steps, budget)
+        messages = learned_from(climb.fit, {**messages, **came}, came, messages)
+        found, record = climb.found, climb.record
+    return messages, came, number, estimate
+
+
+class _First:
+    """The estimate that rounds begin with, None where there are none."""
+
+    def __init__(self, settings):
+        self._settings, self.estimate = settings, None
+
+    def fit(self, messages):
+        record, self.estimate = JointRecord.from_messages(messages), None
+        if record.u is None and record.is_constant and record.determined.all():
+            self.estimate = estimate_plant(record, self._settings)
+
+
+class _Climb:
+    """From a plant to that of the messages of a further round."""
+
+    def __init__(self, start, steps, budget):
+        self._start, self._steps, self._budget = start, steps, budget
+
+    def fit(self, messages):
+        self.record = JointRecord.from_messages(messages).at_steps(self._steps)
+        self.found = self._start.climbed(self.record, self._budget)
+
+
+def _rest(messages):
+    """What the units' measurements say beyond their states, per row, as far as it may change."""
+    return sum(message.rest or 0.0 for message in messages.values())
+
+
+class _Plant:
+    """A plant of a fixed structure: coefficients of states and steps, and process noise, in raw states."""
+
+    def __init__(self, A, Q, structure, has_prior, scale):
+        self._A, self._Q, self._structure, self._has_prior, self._scale = A, Q, structure, has_prior, scale
+
+    @classmethod
+    def of(cls, estimate):
+        """The plant of an estimate."""
+        A = np.hstack([estimate.A, estimate.levels])
+        return cls(A, estimate.Q, estimate.structure, estimate.climb.has_prior, estimate.plant.state_scale)
+
+    def climbed(self, record, budget):
+        """The best plant of the same structure for another record."""
+        plant = StandardisedPlant(record)
+        plant.budget = budget
+        own_A, own_Q = plant.uncoupled  # sets the lags of the likelihood
+        objective = plant.first_likelihood()
+        if self._has_prior:
+            objective = WithPrior(objective, Prior.for_units(own_A, own_Q, plant.partition, plant.n_samples))
+        back = np.linalg.inv(plant.state_scale)
+        start = Point.at(objective, plant.scaled(self._A), back @ self._Q @ back.T)
+        point = ascend(objective, Scoring(objective, self._structure, start), gain_tol=_CLOSE).point
+        A, Q = _without_last_bits(point.A, point.Q)
+        return _Plant(
+            plant.unscaled(A), plant.unscaled_covariance(Q), self._structure, self._has_prior, plant.state_scale
+        )
+
+    def smoothed(self, record):
+        """States given a record, their covariances by unit, and its log-likelihood apart from constants."""
+        n = len(self._Q)
+        A, levels = np.hsplit(self._A, [n])
+        operating = OperatingPoint.of(record, A, record.steps, levels, self._scale)
+        drive = operating.drive(A, np.zeros((n, 0)))
+        return smooth_record(A, self._Q, operating.placed(record), drive)
+
+
+def _without_last_bits(A, Q):
+    """A plant rounded so that machines which add in another order go on from the same one."""
+    root = np.linalg.cholesky(Q)
+    root[np.diag_indices_from(root)] = np.maximum(np.diag(root), _LAST_BIT)
+    A, root = (np.rint(x / _LAST_BIT) * _LAST_BIT for x in (A, root))
+    n = len(Q)
+    return np.hstack([cap_radius(A[:, :n], MAX_RADIUS), A[:, n:]]), root @ root.T

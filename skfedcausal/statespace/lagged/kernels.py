@@ -1,0 +1,212 @@
+"""Prior of the coefficients of a channel over lags, and its scales from the marginal likelihood.
+
+The coefficients ``a_1, ..., a_l`` by which one state or input acts on another over l lags have the prior
+``N(0, c K)``. Of the kernels K the stable splines ``K_ij = d^max(i, j)`` [1]_ are smooth in the lag, the
+diagonal ones ``K_ii = d^i`` are not; all fall towards large lags, those of the smallest d so fast that one
+lag is left. A channel is what one unit, or one input, does to a unit: its coefficients share scale and
+kernel, which are those of the largest evidence. A scale of nothing is what takes a channel out.
+
+All is done on the quadratic ``-1/2 x'G x + b'x`` of a log-likelihood in coordinates ``x = sqrt(c) R y``, ``K
+= R R'``, in which the prior is the unit one and nothing is near singular.
+
+References
+----------
+.. [1] Pillonetto, Dinuzzo, Chen, De Nicolao, Ljung (2014), Kernel methods in system identification, machine
+   learning and function estimation: a survey, Automatica 50.
+"""
+
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+
+# one lag; then slower ones, and the diagonal kernels of resonances
+_SPLINES = (0.02, 0.15, 0.3, 0.5, 0.65, 0.75, 0.82, 0.88, 0.92, 0.95, 0.97, 0.985, 0.995)
+_DIAGONALS = (0.15, 0.3, 0.5, 0.7, 0.85, 0.93, 0.97)
+DECAYS = np.array(_SPLINES + _DIAGONALS)
+_COARSE = np.array([0, 2, 4, 6, 8, 10, 12, 14, 16, 18])
+_ALIKE = {k: int(np.abs(np.array(_SPLINES) - d).argmin()) for k, d in enumerate(_DIAGONALS, len(_SPLINES))}
+_ROUNDING = 1e-12
+_VANISHED = 1e-5  # share of the first lag's variance below which later lags are zero
+CHANNEL_SCALES = 10.0 ** np.arange(-7, 1.1, 0.25)
+FIRST = 2  # decay and scale to begin with
+FIRST_SCALE = 0.03
+NOTHING = 1e-6  # scales up to this take a channel out
+
+
+class Channel(NamedTuple):
+    """Coefficients of one unit's rows that share a prior: `n_vectors` vectors of `n_lags` lags, in a row."""
+
+    source: tuple[str, int]  # ("unit" or "input", number)
+    cols: tuple[int, ...]  # of `[s; u]`
+    lags: np.ndarray
+    n_vectors: int
+
+    @property
+    def size(self):
+        """Number of coefficients."""
+        return self.n_vectors * len(self.lags)
+
+
+@cache
+def kernel_root(n_lags, number):
+    """R with ``R R' = K`` for the kernel of a number over so many lags, without columns that vanish.
+
+    Numbers from the count of kernels on are those of the same kernels that begin one lag later, and so on.
+    """
+    dead, number = divmod(number, len(DECAYS))
+    if dead:
+        root = kernel_root(n_lags - dead, number)
+        return np.concatenate([np.zeros((dead, root.shape[1])), root])
+    decay = DECAYS[number]
+    n_kept = max(1, int((decay ** np.arange(n_lags) > _VANISHED).sum()))
+    variances = decay ** np.arange(n_kept)
+    if number >= len(_SPLINES):
+        return np.eye(n_lags, n_kept) * np.sqrt(variances)
+    # of the differences between neighbouring lags, the last of which goes down to zero
+    steps = np.sqrt(np.append(-np.diff(variances), variances[-1]))
+    return np.eye(n_lags, n_kept)[:, :n_kept] @ (np.triu(np.ones((n_kept, n_kept))) * steps)
+
+
+def prior_root(channels, scales, decays):
+    """Block-diagonal R of all channels, shape (n_coefficients, n_coordinates), and the end of each block."""
+    roots = [
+        np.sqrt(c) * kernel_root(len(channel.lags), d) for channel, c, d in zip(channels, scales, decays, strict=True)
+    ]
+    widths = [root.shape[1] * channel.n_vectors for root, channel in zip(roots, channels, strict=True)]
+    R = np.zeros((sum(channel.size for channel in channels), sum(widths)))
+    row = col = 0
+    for root, channel in zip(roots, channels, strict=True):
+        for _ in range(channel.n_vectors):
+            R[row : row + len(root), col : col + root.shape[1]] = root
+            row, col = row + len(root), col + root.shape[1]
+    return R, np.cumsum(widths)
+
+
+def prior_unit(M):
+    """The prior's one, with what rounding may take off a near singular information of this size."""
+    return 1.0 + _ROUNDING * M.diagonal().max(initial=0.0)
+
+
+class Posterior(NamedTuple):
+    """Of the coefficients of one unit's rows."""
+
+    mean: np.ndarray  # (n_coefficients,)
+    root: np.ndarray  # (n_coefficients, n_coordinates): L of the covariance L L'
+    log_evidence: float
+
+    @property
+    def covariance(self):
+        """Covariance of the coefficients."""
+        return self.root @ self.root.T
+
+
+def posterior(G, b, channels, scales, decays):
+    """The :class:`Posterior` under given priors."""
+    R, _ = prior_root(channels, scales, decays)
+    M = R.T @ G @ R
+    M[np.diag_indices(len(M))] += prior_unit(M)
+    L = np.linalg.cholesky(M)
+    root = solve_triangular(L, R.T, lower=True, check_finite=False).T
+    white = root.T @ b
+    return Posterior(root @ white, root, 0.5 * float(white @ white) - float(np.log(np.diag(L)).sum()))
+
+
+def rescaled(found, channels, scales, decays):
+    """Scales after one step of expectation maximisation with the kernels as they are."""
+    scales, start = scales.copy(), 0
+    for k, channel in enumerate(channels):
+        own = slice(start, start + channel.size)
+        root, dead = kernel_root(len(channel.lags), decays[k]), decays[k] // len(DECAYS)
+        rows = slice(dead, dead + root.shape[1])
+        # second moments of the coordinates of the prior
+        stacked = np.concatenate([found.mean[own, None], found.root[own]], axis=1)
+        stacked = stacked.reshape(channel.n_vectors, len(channel.lags), -1)[:, rows]
+        coordinates = np.linalg.solve(root[rows], stacked)
+        mean_square = np.square(coordinates).sum() / (channel.n_vectors * root.shape[1])
+        scales[k] = np.clip(mean_square, CHANNEL_SCALES[0], CHANNEL_SCALES[-1])
+        start += channel.size
+    return scales
+
+
+def efficient(G, b, channels, scales, decays, number):
+    """Information and score of one channel when the others are integrated out."""
+    starts = np.concatenate([[0], np.cumsum([channel.size for channel in channels])])
+    own = np.zeros(len(b), dtype=bool)
+    own[starts[number] : starts[number + 1]] = True
+    if own.all():
+        return G, b
+    others = [k for k in range(len(channels)) if k != number]
+    R, _ = prior_root([channels[k] for k in others], scales[others], decays[others])
+    return efficient_given(G[~own][:, ~own], G[~own][:, own], G[own][:, own], b[~own], b[own], R)
+
+
+def efficient_given(inner, cross, own, b_inner, b_own, R):
+    """The same from blocks: of nuisance coefficients with the prior root R, and of the wanted ones."""
+    M = R.T @ inner @ R
+    M[np.diag_indices(len(M))] += prior_unit(M)
+    turned = R.T @ cross
+    solved = cho_solve(cho_factor(M, lower=True, check_finite=False), np.column_stack([turned, R.T @ b_inner]))
+    return own - turned.T @ solved[:, :-1], b_own - turned.T @ solved[:, -1]
+
+
+def channel_evidence(S, q, root, n_vectors):
+    """Log evidence of a channel for every scale, for one kernel root (n_lags, k)."""
+    n_lags, k = root.shape
+    S = S.reshape(n_vectors, n_lags, n_vectors, n_lags)
+    C = np.tensordot(np.tensordot(S, root, (1, 0)), root, (2, 0))  # (v, v', k, k')
+    C = np.transpose(C, (0, 2, 1, 3)).reshape(n_vectors * k, n_vectors * k)
+    values, axes = np.linalg.eigh((C + C.T) / 2)
+    values = np.maximum(values, 0.0)
+    z = np.square((q.reshape(n_vectors, n_lags) @ root).ravel() @ axes)
+    spread = 1 + CHANNEL_SCALES[:, None] * values
+    return 0.5 * (CHANNEL_SCALES[:, None] * z / spread - np.log(spread)).sum(axis=1)
+
+
+def swept(G, b, channels, scales, decays, *, coarse=False):
+    """Scales and kernels, each channel's the best given the others', one channel after the other."""
+    scales, decays = scales.copy(), decays.copy()
+    for number, channel in enumerate(channels):
+        S, q = efficient(G, b, channels, scales, decays, number)
+        decays[number], scales[number] = _best_kernel(S, q, channel, int(decays[number]), coarse, number > 0)
+    return scales, decays
+
+
+def _best_kernel(S, q, channel, present, coarse, may_wait):
+    """Number and scale of the kernel of the largest evidence, found by steps to neighbours."""
+    tried: dict[int, tuple[float, float]] = {}
+    most = len(channel.lags) - 1 if may_wait else 0
+    penalty = np.log(most + 1.0)  # half of the prior is for no dead time, as much for all others
+
+    def evidence(k):
+        if k not in tried:
+            values = channel_evidence(S, q, kernel_root(len(channel.lags), k), channel.n_vectors)
+            tried[k] = values.max() - penalty * (k >= len(DECAYS)), CHANNEL_SCALES[values.argmax()]
+        return tried[k][0]
+
+    def climbed(k):
+        while True:
+            better = max([k, *_neighbours(k, most)], key=evidence)
+            if better == k:
+                return k
+            k = better
+
+    best = climbed(max([*(map(int, _COARSE) if coarse else ()), present, 0], key=evidence))
+    if most:
+        # where a single lag says most is where a channel with a dead time begins
+        best = max(best, climbed(max(range(0, (most + 1) * len(DECAYS), len(DECAYS)), key=evidence)), key=evidence)
+    return best, tried[best][1]
+
+
+def _neighbours(number, most):
+    """Kernels next to one: of its own kind, of the other, and that begin a lag earlier or later."""
+    dead, number = divmod(number, len(DECAYS))
+    n = len(_SPLINES)
+    if number < n:
+        other = n + int(np.abs(np.array(_DIAGONALS) - _SPLINES[number]).argmin())
+        found = [k for k in (number - 1, number + 1) if 0 <= k < n] + [other]
+    else:
+        found = [k for k in (number - 1, number + 1) if n <= k < len(DECAYS)] + [_ALIKE[number]]
+    found = [dead * len(DECAYS) + k for k in found]
+    return found + [k * len(DECAYS) + number for k in (dead - 1, dead + 1) if 0 <= k <= most]

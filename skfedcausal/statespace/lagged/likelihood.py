@@ -1,0 +1,264 @@
+"""Whittle likelihood of a plant of several lags seen through unit scores.
+
+The scores ``s = h + e`` of a plant ``h[t] = sum_k A_k h[t-k] + sum_k B_k u[t-k] + w[t]`` leave the
+residuals ``r[t] = s[t] - sum_k A_k s[t-k] - sum_k B_k u[t-k]``, a moving average with the spectrum ``Phi = Q
++ Z N Z^H``, ``Z = I - sum_k A_k exp(-i w k)``, ``N = Cov e``. With the Fourier sum I_r(w) of the lag
+covariances of r
+
+    log-likelihood / T = -1/2 mean_w [ log det Phi + tr Phi^-1 I_r ],
+
+as for one lag (:mod:`skfedcausal.statespace.whittle`), whose only poles are those of the filter. All sums
+over time are functions of the lag covariances of `[s; u]` and of a few rows at the ends of episodes, so that
+a value and its gradient cost the same whatever the length of the record.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.fft import next_fast_len
+
+from ..episodes import episodes, lag_covariances
+from ..matrices import hermitian
+
+
+class LagSums(NamedTuple):
+    """Sums over a record of `[s; u]`, states' scores first, for plants of up to `n_lags` lags.
+
+    The likelihood of rows from `n_lags` on of each episode needs of the rows only their lag sums, and those
+    within `n_lags + memory` rows of an episode's ends: `r[t] = sum_k Z_k x[t-k]`, formed as if the series
+    were zero outside the episode, is a convolution whose first and last rows are then taken off again.
+    """
+
+    sums: np.ndarray  # (n_lags + memory + 1, c, c): sum_t x[t+m] x[t]'
+    heads: np.ndarray  # (n_episodes, window, c): first rows, window = n_lags + memory
+    tails: np.ndarray  # (n_episodes, window, c): last rows
+    short: np.ndarray  # (n_short, rows, c): episodes too short to have both, zero behind their ends
+    lengths: np.ndarray  # (n_short,)
+    n_lags: int
+    memory: int
+    n_rows: int  # of the likelihood
+
+    @classmethod
+    def of(cls, series, starts, n_lags, memory, known=None, present=None):
+        """Of a series (T, c); `known` are its lag sums as far as somebody has them."""
+        window = n_lags + memory
+        bounds = np.array(episodes(starts, len(series)))
+        long = bounds[:, 1] - bounds[:, 0] >= 2 * window
+        needed = window + 1
+        if known is not None and long.all():
+            sums = known[:needed]
+            if len(sums) < needed:
+                more = lag_covariances(series, range(len(sums), needed), starts, present)
+                sums = np.concatenate([sums, more])
+        else:
+            sums = np.zeros((needed, series.shape[1], series.shape[1]))
+            for start, stop in bounds[long]:
+                there = None if present is None else present[start:stop]
+                sums += lag_covariances(series[start:stop], range(needed), (0,), there)
+        c = series.shape[1]
+        heads = [series[a : a + window] for a, _ in bounds[long]]
+        tails = [series[b - window : b] for _, b in bounds[long]]
+        kept = bounds[~long & (bounds[:, 1] - bounds[:, 0] > n_lags)]
+        short = np.zeros((len(kept), 2 * window, c))
+        for rows, (a, b) in zip(short, kept, strict=True):
+            rows[: b - a] = series[a:b]
+        lengths = kept[:, 1] - kept[:, 0] if len(kept) else np.zeros(0, dtype=int)
+        n_rows = int((bounds[long, 1] - bounds[long, 0] - n_lags).sum() + (lengths - n_lags).sum())
+        if n_rows <= 0:
+            raise ValueError(f"No episode is longer than the {n_lags} lags of the plant.")
+        shape = (-1, window, c)
+        first, last = (np.array(x).reshape(shape) for x in (heads, tails))
+        return cls(sums, first, last, short, lengths, n_lags, memory, n_rows)
+
+    def transformed(self, T):
+        """Those of the series ``T x``."""
+        rows = {name: getattr(self, name) @ T.T for name in ("heads", "tails", "short")}
+        return self._replace(sums=T @ self.sums @ T.T, **rows)
+
+
+class LaggedPoint(NamedTuple):
+    """Value per row and gradients of the likelihood at a plant, and what its information is made of."""
+
+    value: float
+    grad: np.ndarray  # (n_lags + 1, n, c) with respect to the coefficients of `[s; u]` by lag
+    grad_Q: np.ndarray  # (n, n)
+    inverse: np.ndarray  # (n_frequencies, n, n): Phi^-1
+    grad_N: np.ndarray  # (n, n)
+
+
+class LaggedLikelihood:
+    """Likelihood as a function of the coefficients (n_lags + 1, n, c) and Q (n, n), from `LagSums`."""
+
+    def __init__(self, sums, N):
+        self.N, self.n = N, len(N)
+        self.n_lags, self.memory, self.n_rows = sums.n_lags, sums.memory, sums.n_rows
+        self.c = sums.sums.shape[1]
+        p, L = self.n_lags, self.memory
+        # products of X (L lags either way), of Z (p) and of the covariances (L + p) do not overlap
+        self.n_fft = next_fast_len(max(2 * L + 3 * p + 1, 64), real=True)
+        half = self.n_fft // 2 + 1
+        self.weights = np.full(half, 2.0 / self.n_fft)
+        self.weights[0] = 1.0 / self.n_fft
+        if self.n_fft % 2 == 0:
+            self.weights[-1] = 1.0 / self.n_fft
+        circle = np.zeros((self.n_fft, self.c, self.c))
+        circle[: p + L + 1] = sums.sums
+        circle[-(p + L) :] = np.swapaxes(sums.sums[:0:-1], 1, 2)
+        self._spectrum = np.fft.rfft(circle, axis=0)
+        self._window = np.zeros(self.n_fft)
+        self._window[: L + 1] = 1.0
+        self._window[self.n_fft - L :] = 1.0
+        self._ends = [_Ends(rows, self, late) for rows, late in ((sums.heads, False), (sums.tails, True)) if len(rows)]
+        self._short = (sums.short, sums.lengths) if len(sums.short) else None
+
+    def residual_filter(self, coefficients, n_fft=None):
+        """``[Z | -B]`` at the frequencies, shape (n_frequencies, n, c)."""
+        z = -coefficients
+        z[0, :, : self.n] += np.eye(self.n)
+        return np.fft.rfft(z, n_fft or self.n_fft, axis=0)
+
+    def evaluate(self, coefficients, Q, gradient=True):
+        """Value and gradients at a plant, a :class:`LaggedPoint`; the value alone without gradient."""
+        n, n_rows = self.n, self.n_rows
+        F = self.residual_filter(coefficients)
+        Z = F[..., :n]
+        ZN = Z @ self.N
+        Phi = Q + ZN @ hermitian(Z)
+        logdet = np.linalg.slogdet(Phi)[1]
+        X = np.linalg.inv(Phi)
+        near = self._near(X)
+        crossed = F @ self._spectrum
+        I_r = crossed @ hermitian(F)
+        ends = [end.residuals(F) for end in self._ends]
+        for end in ends:
+            I_r -= end.products()
+        if self._short is not None:
+            short = _ShortResiduals(coefficients, *self._short, n, self.n_lags, self.n_fft)
+            I_r += short.products()
+        I_r = self._near(I_r) / n_rows
+        value = -0.5 * float(self.weights @ (logdet + np.einsum("fij,fji->f", X, I_r).real))
+        if not gradient:
+            return value
+        E = X @ I_r @ X - X
+        grad_Q = 0.5 * np.einsum("f,fij->ij", self.weights, E.real)
+        for end in ends:
+            crossed -= end.with_regressors()
+        if self._short is not None:
+            crossed += short.with_regressors()
+        grad = np.fft.irfft(near @ crossed, self.n_fft, axis=0)[: self.n_lags + 1]
+        for end in ends:
+            grad -= end.outside(near)
+        if self._short is not None:
+            grad -= short.outside(near)
+        grad /= n_rows
+        # mean_w of exp(iwk) E Z N
+        grad[:, :, :n] -= np.fft.irfft(E @ ZN, self.n_fft, axis=0)[: self.n_lags + 1]
+        grad_N = 0.5 * np.einsum("f,fij->ij", self.weights, (hermitian(Z) @ E @ Z).real)
+        return LaggedPoint(value, grad, (grad_Q + grad_Q.T) / 2, X, (grad_N + grad_N.T) / 2)
+
+    def _near(self, x):
+        """A spectrum without what it has beyond the lags that the likelihood remembers."""
+        lags = np.fft.irfft(x, self.n_fft, axis=0)
+        lags *= self._window[:, None, None]
+        return np.fft.rfft(lags, axis=0)
+
+    def winds(self, coefficients, n_fft=1024):
+        """Whether some root of the plant lies outside the circle: the phase of det Z winds."""
+        phase = np.unwrap(np.angle(np.linalg.slogdet(self.residual_filter(coefficients, n_fft)[..., : self.n])[0]))
+        return bool(abs(phase[-1] - phase[0]) > 1.0)
+
+
+class _Ends:
+    """Rows at the beginning or the end of episodes, by which a convolution over all rows errs."""
+
+    def __init__(self, rows, likelihood, late):
+        self.rows, self.late = rows, late
+        self.n_fft, self.p, self.L = likelihood.n_fft, likelihood.n_lags, likelihood.memory
+        self.n, self.window = likelihood.n, rows.shape[1]
+        self.spectrum = np.fft.rfft(rows, self.n_fft, axis=1)  # (episodes, f, c)
+
+    def residuals(self, F):
+        """The residuals of the rows inside the likelihood, and of the convolution outside."""
+        full = np.fft.irfft(np.einsum("fij,efj->efi", F, self.spectrum), self.n_fft, axis=1)
+        inside, outside = np.zeros_like(full), np.zeros_like(full)
+        if self.late:
+            inside[:, self.p : self.window] = full[:, self.p : self.window]
+            outside[:, self.window : self.window + self.p] = full[:, self.window : self.window + self.p]
+            excluded = slice(self.window, self.window + self.p)
+        else:
+            outside[:, : self.p] = full[:, : self.p]
+            inside[:, self.p : self.window] = full[:, self.p : self.window]
+            excluded = slice(0, self.p)
+        return _EndResiduals(inside, outside, excluded, self)
+
+
+class _EndResiduals:
+    def __init__(self, inside, outside, excluded, ends):
+        self._ends, self._excluded = ends, excluded
+        self.r, self.e = np.fft.rfft(inside, axis=1), np.fft.rfft(outside, axis=1)
+
+    def products(self):
+        """What the products of the convolution have too much."""
+        cross = _spectra(self.r, self.e)
+        return cross + hermitian(cross) + _spectra(self.e, self.e)
+
+    def with_regressors(self):
+        """Products of the residuals outside the likelihood with the regressors."""
+        return _spectra(self.e, self._ends.spectrum)
+
+    def outside(self, near):
+        """Products of the whitened residuals of rows outside the likelihood with the regressors, by lag."""
+        n_fft = self._ends.n_fft
+        y = np.fft.irfft(np.einsum("fij,efj->efi", near, self.r), n_fft, axis=1)
+        kept = np.zeros_like(y)
+        kept[:, self._excluded] = y[:, self._excluded]
+        products = _spectra(np.fft.rfft(kept, axis=1), self._ends.spectrum)
+        return np.fft.irfft(products, n_fft, axis=0)[: self._ends.p + 1]
+
+
+def _spectra(x, y):
+    """Sum over episodes of cross-spectra, shape (f, i, j)."""
+    return np.einsum("efi,efj->fij", x, np.conj(y))
+
+
+class _ShortResiduals:
+    """Residuals of short episodes, formed row by row."""
+
+    def __init__(self, coefficients, rows, lengths, n, p, n_fft):
+        self._p, self._n_fft = p, n_fft
+        size = next_fast_len(2 * (rows.shape[1] + p) + n_fft, real=True)
+        z = -coefficients
+        z[0, :, :n] += np.eye(n)
+        F = np.fft.rfft(z, size, axis=0)
+        self._x = np.fft.rfft(rows, size, axis=1)
+        r = np.fft.irfft(np.einsum("fij,efj->efi", F, self._x), size, axis=1)
+        t = np.arange(size)
+        self._inside = ((t >= p) & (t < lengths[:, None]))[..., None]
+        self._size = size
+        self._r = np.fft.rfft(np.where(self._inside, r, 0.0), axis=1)
+
+    def _by_lag(self, spectra, behind, ahead):
+        """Spectra on the grid of the likelihood of products at the lags from -behind to ahead."""
+        lags = np.fft.irfft(spectra, self._size, axis=0)
+        kept = np.zeros((self._n_fft, *lags.shape[1:]))
+        kept[: ahead + 1] = lags[: ahead + 1]
+        kept[self._n_fft - behind :] = lags[self._size - behind :]
+        return np.fft.rfft(kept, axis=0)
+
+    def products(self):
+        reach = (self._n_fft - 1) // 2
+        return self._by_lag(_spectra(self._r, self._r), reach, reach)
+
+    def with_regressors(self):
+        reach = (self._n_fft - 1 - self._p) // 2
+        return self._by_lag(_spectra(self._r, self._x), reach, reach + self._p)
+
+    def outside(self, near):
+        lags = np.fft.irfft(near, self._n_fft, axis=0)
+        half = self._n_fft // 2
+        longer = np.zeros((self._size, *lags.shape[1:]))
+        longer[: half + 1], longer[-(self._n_fft - half - 1) :] = lags[: half + 1], lags[half + 1 :]
+        y = np.fft.irfft(np.einsum("fij,efj->efi", np.fft.rfft(longer, axis=0), self._r), self._size, axis=1)
+        kept = np.where(self._inside, 0.0, y)
+        products = _spectra(np.fft.rfft(kept, axis=1), self._x)
+        return np.fft.irfft(products, self._size, axis=0)[: self._p + 1]

@@ -1,0 +1,74 @@
+"""Fixed-point numbers in the ring of whole numbers modulo 2^64, and sums of their products over rows.
+
+A series of unit mean square over T rows, rounded to f binary places, has a sum of squares below ``T (2^f +
+1/2)^2``, and so, by Cauchy and Schwarz, has every sum of products of two of them. Below 2^63 it is known from what
+is left of it modulo 2^64. Rounding changes each number by ``e = 2^-(f+1)`` at most, and a mean of products by
+``2 e + e^2`` at most.
+"""
+
+import math
+
+import numpy as np
+
+from .episodes import episodes
+
+_LARGEST = 2**63  # of a number with a sign
+_LEAST_BITS = 12
+_PIECE = 512  # rows whose products of digits are exact in double precision: 2 * 22 + 9 bits
+_LIMB = 22
+
+
+def fraction_bits(n_rows):
+    """Most binary places with which no sum of products over so many rows overflows."""
+    bits = (math.isqrt((_LARGEST - 1) // n_rows) - 1).bit_length() - 1
+    if bits < _LEAST_BITS:
+        raise ValueError(f"Secure sums over {n_rows} rows would have only {bits} binary places; give fewer rows.")
+    return bits
+
+
+def rounding_error(n_rows):
+    """Largest difference that rounding makes to a mean of products of series of unit mean square."""
+    step = 2.0 ** -(fraction_bits(n_rows) + 1)
+    return 2 * step + step**2
+
+
+def to_ring(series, bits):
+    """Numbers with so many binary places as elements of the ring; ValueError if their sums could overflow."""
+    rounded = np.rint(np.ldexp(series, bits))
+    largest = np.square(rounded).sum(axis=0).max(initial=0.0)
+    if not largest < _LARGEST * (1 - 1e-9):  # more than rounding in double precision
+        raise ValueError("A series is too large for secure sums; give series of unit mean square.")
+    return rounded.astype(np.int64).view(np.uint64)
+
+
+def from_ring(elements, bits):
+    """Sums of products of numbers with so many binary places each."""
+    return np.ldexp(elements.view(np.int64).astype(float), -2 * bits)
+
+
+def lagged_products(late, early, lags, starts=(0,)):
+    """``sum_t late[t+l] early[t]'`` for l = 0..lags in the ring, never across episodes, shape (lags + 1, p, q)."""
+    sums = np.zeros((lags + 1, late.shape[1], early.shape[1]), dtype=np.uint64)
+    ahead, behind = _limbs(late), _limbs(early)
+    for start, stop in episodes(starts, len(late)):
+        for lag in range(min(lags, stop - start - 1) + 1):
+            for first in range(start, stop - lag, _PIECE):
+                last = min(first + _PIECE, stop - lag)
+                sums[lag] += _product(ahead[:, first + lag : last + lag], behind[:, first:last])
+    return sums
+
+
+def _limbs(series):
+    """Digits of 22 bits of ring elements as real numbers, lowest first, shape (3, n_rows, p)."""
+    mask = np.uint64(2**_LIMB - 1)
+    return np.stack([((series >> np.uint64(_LIMB * k)) & mask).astype(float) for k in range(3)])
+
+
+def _product(left, right):
+    """``left' right`` modulo 2^64 from the digits of few enough rows: exact products of real matrices."""
+    total = np.zeros((left.shape[2], right.shape[2]), dtype=np.uint64)
+    for place in range(3):
+        for k in range(place + 1):
+            part = (left[k].T @ right[place - k]).astype(np.uint64)
+            total += part << np.uint64(_LIMB * place)
+    return total

@@ -1,0 +1,106 @@
+"""Secure sums between sites, dealer and server, each a process of its own with a settings file."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from skfedcausal import FederatedGrangerEstimator, KalmanClient
+from skfedcausal.__main__ import main
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.secure import SecureSumsServer
+
+UNITS = ("mill", "kiln", "fan")
+X, _ = make_granger_plant(3, names=UNITS, n_samples=400, n_states=1, links=[(0, 1)], random_state=0)
+
+
+def key(path):
+    path.parent.mkdir(exist_ok=True)
+    assert main(["key", str(path), "--json"]) == 0
+
+
+@pytest.fixture
+def plant(tmp_path):
+    for name in (*UNITS, "dealer"):
+        key(tmp_path / "server" / f"{name}.key")
+    for name in UNITS:
+        key(tmp_path / "dealer" / f"{name}.key")
+        np.save(tmp_path / f"{name}.npy", X[name])
+        (tmp_path / f"{name}.toml").write_text(
+            f'[site]\nname = "{name}"\ndata = "{name}.npy"\nkey = "server/{name}.key"\nfolder = "exchange"\n'
+            f'[client]\nn_states = 1\n[policy]\nruns = ["*"]\n[secure_sums]\nkey = "dealer/{name}.key"\n'
+        )
+    (tmp_path / "dealer.toml").write_text(
+        f'[dealer]\nunits = {list(UNITS)}\nunit_keys = "dealer"\nkey = "server/dealer.key"\nfolder = "exchange"\n'
+    )
+    server(tmp_path)
+    return tmp_path
+
+
+def server(folder, learner='kind = "secure_sums"', run="march"):
+    (folder / "server.toml").write_text(
+        f'[server]\nrun = "{run}"\nunits = {list(UNITS)}\nfolder = "exchange"\nkeys = "server"\ntimeout = 60\n'
+        f"[learner]\n{learner}\n"
+    )
+
+
+def processes(folder, names):
+    command = [sys.executable, "-m", "skfedcausal", "run"]
+    return [
+        subprocess.Popen(
+            [*command, str(folder / f"{name}.toml"), "--json", "--timeout", "60"], stdout=subprocess.DEVNULL
+        )
+        for name in names
+    ]
+
+
+@pytest.mark.slow
+def test_a_whole_run_and_no_second_one_with_other_lags(plant, capfd):
+    """Though the policies of the sites take every run."""
+    sites = processes(plant, (*UNITS, "dealer"))
+    assert main(["serve", str(plant / "server.toml"), "--json"]) == 0
+    summary = json.loads(capfd.readouterr().out.splitlines()[-1])
+    assert [process.wait(60) for process in sites] == [0] * 4
+    there = np.load(f"{summary['results']}/plant.npz")["transition"]
+    here = FederatedGrangerEstimator(KalmanClient(n_states=1), server=SecureSumsServer()).fit(X)
+    np.testing.assert_array_equal(there, here.transition_)
+    assert json.loads((plant / "home-mill" / "secure_sums.json").read_text())
+    for name in (*UNITS, "dealer"):
+        assert main(["verify", str(plant / f"{name}.toml")]) == 0
+    server(plant, 'kind = "secure_sums"\nn_lags = 14', run="april")
+    sites = processes(plant, (*UNITS, "dealer"))
+    assert main(["serve", str(plant / "server.toml"), "--json"]) == 1
+    assert "client-error" in capfd.readouterr().err
+    for process in sites:
+        process.kill()
+        process.wait()
+    assert "answers once" in (plant / "home-mill" / "errors.log").read_text()
+
+
+def test_plan_says_what_would_leave_and_writes_nothing(plant, capsys):
+    assert main(["plan", str(plant / "mill.toml"), "--json"]) == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["packet"] == "masked"
+    assert plan["fields"]["masked"]["shape"] == [400, 1]
+    assert main(["plan", str(plant / "dealer.toml"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["units"] == list(UNITS)
+    assert not list(plant.glob("home-*"))
+
+
+def test_the_ledger_of_a_dealer_is_checked_like_that_of_a_site(plant, capsys):
+    assert main(["verify", str(plant / "dealer.toml"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["ledger"].endswith("home-dealer/ledger.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("more", "match"),
+    [("one_way = true\n", "a way back"), ('watched = "x"\n', "a way back"), ("", "`most` above 0")],
+)
+def test_settings_that_do_not_go_together(plant, capsys, more, match):
+    path = plant / "mill.toml"
+    text = path.read_text().replace("[client]", f"{more}[client]")
+    path.write_text(text if more else text + "most = 2.0\n")
+    assert main(["plan", str(path)]) != 0
+    assert match in capsys.readouterr().err

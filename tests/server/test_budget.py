@@ -1,0 +1,68 @@
+"""Searches are given work to spend, and end with the best plant so far and a warning."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, KalmanClient, LikelihoodServer
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.estimation.scoring import Budget
+from skfedcausal.server.estimation.standardised import StandardisedPlant
+from skfedcausal.server.joint import JointRecord
+
+
+def held(n_samples=500):
+    """Every row twice, as a historian writes that samples and holds: slow to filter, a prior, doubtful noise."""
+    X, truth = make_granger_plant(2, links=[(0, 1)], n_samples=n_samples, n_sensors=3, n_inputs=1, random_state=0)
+    twice = {name: np.repeat(Y[::2], 2, axis=0) for name, Y in X.items()}
+    return twice, [np.repeat(U[::2], 2, axis=0) for U in truth.inputs]
+
+
+def test_a_search_for_one_lag_ends_with_a_warning_and_a_plant():
+    X, inputs = held()
+    server = LikelihoodServer(max_time=0.5)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = FederatedCounterfactualEstimator(server=server).fit(X, inputs=inputs)
+    words = [str(one.message) for one in told if issubclass(one.category, ConvergenceWarning)]
+    assert any(w.startswith("The search for links was ended after 0.2 s of work (max_time=0.5 in all)") for w in words)
+    assert np.isfinite(found.predict(X, inputs=inputs)).all()
+    assert found.links_["p_value"].between(0, 1).all()
+    assert np.abs(np.linalg.eigvals(found.transition_)).max() < 1
+
+
+def test_what_is_learned_does_not_depend_on_a_budget_that_lasts():
+    X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
+    plants = [FederatedGrangerEstimator(server=LikelihoodServer(max_time=t)).fit(X) for t in (25.0, 1000.0)]
+    np.testing.assert_array_equal(plants[0].transition_, plants[1].transition_)
+
+
+def test_a_part_takes_from_the_whole_what_it_spends_and_leaves_the_rest():
+    whole = Budget(10.0)
+    part = whole.part(0.4)
+    part.spend(3e9)
+    assert not part.is_spent
+    rest = whole.part(1.0)
+    assert rest.max_time == pytest.approx(8.5)
+    part.spend(6e9)
+    assert part.is_spent
+    assert not whole.is_spent
+    whole.spend(2e10)
+    assert whole.is_spent
+    assert whole.part(0.5).is_spent
+
+
+@pytest.mark.parametrize("gaps", [False, True])
+def test_work_counts_the_rows_that_are_filtered_one_by_one(gaps):
+    X, _ = make_granger_plant(2, n_samples=2000, random_state=0)
+    if gaps:
+        X["unit0"][::7, 0] = np.nan
+    record = JointRecord.from_messages({name: KalmanClient().fit(Y).message(Y) for name, Y in X.items()})
+    plant = StandardisedPlant(record)
+    objective = plant.time_domain()
+    objective.evaluate(*plant.uncoupled)
+    a_row = 1e5 + 12 * 4**3
+    assert (objective.work > 2000 * a_row) == gaps  # covariances of a complete record settle soon
+    assert objective.work < 2000 * (a_row + 300 * 4 + 1)

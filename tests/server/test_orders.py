@@ -1,0 +1,67 @@
+"""States that only the inputs of other units move are found once these are told."""
+
+import numpy as np
+import pytest
+
+from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
+
+
+def _plant(seed=0, n=4000, d=20, gain=0.3):
+    """Unit b has a state of pole 0.03 that hardly anything but a's input moves."""
+    rng = np.random.default_rng(seed)
+    Ca, Cb = rng.standard_normal((4, 1)), rng.standard_normal((d, 3))
+    u = np.repeat(rng.standard_normal(n // 2), 2)
+    poles, drive = np.array([0.8, 0.9, 0.6, 0.03]), np.array([1.0, 0.0, 0.0, gain])
+    size = np.array([0.5, 0.5, 0.5, 0.05])
+    h, rows = np.zeros(4), np.empty((n, 4 + d))
+    for t in range(n):
+        h = poles * h + drive * (u[t - 1] if t else 0.0) + size * rng.standard_normal(4)
+        rows[t] = np.concatenate([Ca @ h[:1], Cb @ h[1:]]) + 2.0 * rng.standard_normal(4 + d)
+    first = gain * Cb[:, 2]
+    return {"a": rows[:, :4], "b": rows[:, 4:]}, {"a": u[:, None]}, first
+
+
+class _Alone(LikelihoodServer):
+    relays_inputs = False
+
+
+def _error(plant, first):
+    effect = plant.counterfactual("a", 0.0, 1.0).filter(like="b__").to_numpy()[0]
+    return np.linalg.norm(effect - first) / np.linalg.norm(first)
+
+
+@pytest.fixture(scope="module")
+def record():
+    return _plant()
+
+
+def test_a_state_that_only_inputs_of_others_move_is_found(record):
+    X, inputs, first = record
+    alone = FederatedCounterfactualEstimator(server=_Alone()).fit(X, inputs=inputs)
+    plant = FederatedCounterfactualEstimator().fit(X, inputs=inputs)
+    assert alone.clients_["b"].n_states_ == 2
+    assert plant.clients_["b"].n_states_ == 3
+    assert _error(alone, first) > 0.8
+    assert _error(plant, first) < 0.3
+    assert plant.oracle_gap(X, inputs=inputs) < 1e-8
+    assert plant.predict(X, inputs=inputs).shape == (4000, 24)
+    told = plant.ledger_.table.query("op == 'inputs'")
+    assert told["client"].tolist() == ["b"]
+    assert told["bytes"].iloc[0] > 4000 * 4  # a series twice over, packed
+    assert plant.ledger_.table.query("op == 'order'")["packets"].tolist() == [1]
+
+
+def test_units_that_gain_nothing_keep_their_model():
+    X, inputs, _ = _plant(gain=0.0)
+    alone = FederatedCounterfactualEstimator(server=_Alone()).fit(X, inputs=inputs)
+    plant = FederatedCounterfactualEstimator().fit(X, inputs=inputs)
+    np.testing.assert_array_equal(plant.transition_, alone.transition_)
+    np.testing.assert_array_equal(plant.input_, alone.input_)
+    assert plant.ledger_.table.query("op == 'message'").empty
+
+
+def test_an_order_that_was_given_is_not_asked_about(record):
+    X, inputs, _ = record
+    plant = FederatedCounterfactualEstimator(KalmanClient(n_states=2)).fit(X, inputs=inputs)
+    assert plant.ledger_.table.query("op == 'inputs'").empty
+    assert plant.clients_["b"].n_states_ == 2
