@@ -102,8 +102,6 @@ class UnitWorker:
 
     def _fit(self, wishes, state, round):
         """Identify the unit's model and send what the measurements say about the states."""
-        if wishes.clock is not None and self.clock is not None:
-            return self._fit_common(wishes, state, round)
         if state.get("round") == round and state["previous"] is None:
             return self._told(self._message(state["client"], None, state, round))
         first = {**self._first_state(), "wishes": wishes, "dtype": state["dtype"]}
@@ -126,16 +124,13 @@ class UnitWorker:
             return answer
         return replace(answer[0], clock=self.clock.numbers, grid=self.clock.digest), answer[1]
 
-    def _fit_common(self, wishes, state, round):
-        """Fit to the rows that all units have; from there on every question is about these."""
-        grid = Clock.of_message(wishes)
-        rows = self.clock.rows(grid)
-        if len(rows) != sum(grid.lengths) or not 0 <= rows.min() <= rows.max() < len(self.outputs):
+    def _keep_common(self, told, state, round):
+        """Leave out rows that not all units have: from here on every question is about the others."""
+        grid = Clock.of_message(told)
+        rows = () if self.clock is None else self.clock.rows(grid)
+        if len(rows) != sum(grid.lengths):
             raise PacketError(f"Unit {self.name!r} was asked for rows that it does not have: {grid.in_words()}.")
-        unit = self._at(rows, grid)
-        state = {name: value for name, value in state.items() if name == "dtype"}
-        message, state = unit._fit(replace(wishes, clock=None, lengths=None), state, round)
-        return message, {**state, "rows": (rows, grid)}
+        return states.Acknowledgement(), {**state, "rows": (rows, grid)}
 
     def _at(self, rows, grid):
         """The unit with some of its rows."""
@@ -453,6 +448,7 @@ _ANSWERS = {
     requests.FitRequest.OP: UnitWorker._fit,
     states.SmoothedReply.OP: UnitWorker._refine,
     requests.RecordRequest.OP: UnitWorker._tell_of_record,
+    requests.CommonRows.OP: UnitWorker._keep_common,
     requests.LawRequest.OP: UnitWorker._tell_law,
     requests.InputsOfOthers.OP: UnitWorker._hear_inputs,
     requests.TrainRequest.OP: UnitWorker._begin_training,

@@ -59,8 +59,6 @@ def unusable(messages, requests, expected, rule):
         if problem is not None:
             problems[name] = problem
     rest = {name: message for name, message in messages.items() if name not in problems}
-    problems |= _not_as_asked(rest, requests)
-    rest = {name: message for name, message in rest.items() if name not in problems}
     if _opens(requests) and any(message.clock is not None for message in rest.values()):
         return problems  # rows are put beside each other by their times
     return problems | _lengths(rest, expected.lengths if _of_same_rows(requests) else ())
@@ -76,16 +74,6 @@ def _said(message, request, wishes):
 def _opens(requests):
     """Whether the messages are the first of a fit."""
     return all(request.OPENS for request in requests.values())
-
-
-def _not_as_asked(messages, requests):
-    """Units that were asked for certain rows and sent others."""
-    problems = {}
-    for name, message in messages.items():
-        wanted, came = getattr(requests[name], "lengths", None), tuple(map(int, message.lengths))
-        if wanted is not None and came != tuple(map(int, wanted)):
-            problems[name] = f"sent {_rows(came)}, asked for {_rows(tuple(map(int, wanted)))}."
-    return problems
 
 
 def _of_same_rows(requests):

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..message.packet import NOTHING, Failure, Packet, PacketError
 from ..message.promise import PrivacyPromise
-from ..message.requests import Acknowledgement, Ask, FitRequest, OrderAnswer
+from ..message.requests import Acknowledgement, Ask, CommonRows, FitRequest, OrderAnswer
 from ..message.schema import Message
 from ..message.states import StateMessage
 from ..message.training import LocalModel
@@ -135,30 +135,29 @@ class Exchange:
         self.attendance.dropped = set(self.names) - set(answers)
         if grid is not None:
             _LOG.info("Rows that all units have: %s", grid.in_words())
-            answers = self._cut(requests, answers, moved_from(answers, grid), grid, question)
+            answers = self._cut(answers, moved_from(answers, grid), grid, question)
             self._asked = packets | self._asked
         self.attendance.dropped = set(self.names) - set(answers)
         if question.answer is StateMessage:
             warn_of_clocks(answers)
         return answers
 
-    def _cut(self, requests, answers, moved, grid, question):
-        """The messages with those of `moved` units about the rows of the grid."""
+    def _cut(self, answers, moved, grid, question):
+        """The messages with those of `moved` units cut to the rows of the grid, which these units are told."""
         if question.answer is not StateMessage:
-            told = "; ".join(f"{name!r}: {clock.in_words()}" for name, clock in moved.items())
+            clocks = "; ".join(f"{name!r}: {clock.in_words()}" for name, clock in moved.items())
             raise ClientError(
-                f"Units have other rows, and training by gradients cannot leave any out ({told}; rows that all have: "
+                f"Units have other rows, and training by gradients cannot leave any out ({clocks}; rows that all have: "
                 f"{grid.in_words()}). Cut the records to the rows that all have, or use LikelihoodServer."
             )
-        if self.one_way:
-            cut = {name: answers[name].at(clock.rows(grid), grid.lengths) for name, clock in moved.items()}
-        else:
-            self.round += 1
-            wanted = {"clock": grid.numbers, "lengths": grid.lengths}
-            asked = {name: replace(requests[name], **wanted) for name in moved}
-            cut = self.ask(asked, question.answer, needed=question.needed)
-        there = answers.keys() - moved.keys() | cut.keys()
-        return Answers({name: cut.get(name, message) for name, message in answers.items() if name in there})
+        told = {name: CommonRows(grid.numbers, grid.lengths) for name in moved}
+        if not self.one_way:
+            there = self.ask(told, Acknowledgement, needed=question.needed)
+            moved = {name: clock for name, clock in moved.items() if name in there}
+        cut = {name: answers[name].at(clock.rows(grid), grid.lengths) for name, clock in moved.items()}
+        told_clock = {"clock": grid.numbers, "grid": grid.digest}
+        rest = {name: message for name, message in answers.items() if name not in told}
+        return Answers(rest | {name: replace(message, **told_clock) for name, message in cut.items()})
 
     def _accept(self, answers):
         """Take messages to learn from, some of which the server may find that it cannot use."""

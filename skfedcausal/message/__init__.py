@@ -5,6 +5,7 @@ from .requests import (
     AggregateRequest,
     Ask,
     Close,
+    CommonRows,
     FactualRequest,
     Failed,
     FitRequest,

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .clock import check_clock
 from .packet import NOTHING, PacketError
 from .schema import ArrayOrNone, Message, wire
 from .states import Acknowledgement, FeedbackLaw, Measurements, StateMessage
@@ -56,10 +57,6 @@ class FitRequest(Message, op="fit", answer=StateMessage, first="dtype"):
     orders : bool or None
         Whether to say if the unit, which chose its number of states from its own record, may find more where it is
         told the inputs of others; None, like False, for no.
-    clock : ndarray of shape (2 + n_episodes,) or None
-        Times that all units have in common, as of :class:`StateMessage`: the unit leaves out its other rows.
-    lengths : tuple of int
-        Rows of each episode of these.
 
     Examples
     --------
@@ -73,8 +70,6 @@ class FitRequest(Message, op="fit", answer=StateMessage, first="dtype"):
     monitor: bool | None = wire("flag", "whether to tell what states do not show", default=None)
     refine: bool | None = wire("flag", "whether to tell where another round may help", default=None)
     orders: bool | None = wire("flag", "whether to tell if inputs of others may add states", default=None)
-    clock: ArrayOrNone = wire("numbers c", "times that all units have: steps and starts of episodes", default=None)
-    lengths: tuple[int, ...] | None = wire("lengths e", "rows of each episode of these times", default=None)
     OPENS = True
 
 
@@ -137,6 +132,33 @@ class InputsOfOthers(Message, op="inputs", answer=OrderAnswer):
     """
 
     inputs: np.ndarray = wire("inputs T q", "inputs of all other units")
+
+
+class CommonRows(Message, op="rows", answer=Acknowledgement):
+    """Names the times that all units have: further questions are about these rows.
+
+    Attributes
+    ----------
+    clock : ndarray of shape (2 + n_episodes,)
+        Seconds from row to row, whether the zone is known and first time of each episode, as of :class:`StateMessage`.
+    lengths : tuple of int
+        Rows of each episode.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import CommonRows
+    >>> CommonRows(np.array([10.0, 1.0, 1.8e9]), (500,)).answer.__name__
+    'Acknowledgement'
+    """
+
+    NEW_ROUND = False
+
+    clock: np.ndarray = wire("numbers c", "seconds from row to row, 1 for a known zone, start of each episode")
+    lengths: tuple[int, ...] = wire("lengths e", "rows of each episode")
+
+    def _check(self, packet):
+        check_clock(self.clock, None, self.lengths, self.OP)
 
 
 class LawRequest(Message, op="ask law", answer=FeedbackLaw):

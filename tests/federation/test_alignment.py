@@ -1,20 +1,21 @@
 """Units are put beside each other by the times of their rows, over files and in one process, or named."""
 
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skfedcausal import FederatedGrangerEstimator
+from skfedcausal import FederatedGrangerEstimator, LikelihoodServer
 from skfedcausal.client.kalman import KalmanClient
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, FileSite, FileTransport, InProcessTransport, LostUnits
 from skfedcausal.federation.alignment import common_grid
 from skfedcausal.federation.envelope import read_key, write_key
+from skfedcausal.message import FitRequest, StateMessage
 from skfedcausal.message.clock import Clock
 from skfedcausal.sites.site import read_site_settings
 
@@ -60,10 +61,21 @@ def links(estimator):
     return set(zip(found["cause"], found["effect"], strict=True))
 
 
+def learned_from_rows(records, first, last):
+    """Plant of what the units tell of their whole records, cut to some of the rows of the longest."""
+    messages = {}
+    for name, frame in records.items():
+        worker = UnitWorker(name, frame.to_numpy(), None, (0,), tuple(frame), KalmanClient())
+        message = StateMessage.from_packet(worker.handle(FitRequest().to_packet(1), {})[0])
+        start = int(np.searchsorted(frame.index, TIMES[first]))
+        messages[name] = message.at(np.arange(start, start + last - first), (last - first,))
+    return LikelihoodServer(n_rounds=1).fit(messages)
+
+
 def test_a_site_ten_minutes_late_is_aligned_and_learns_what_the_common_rows_say():
-    late = FederatedGrangerEstimator().fit_sites(transport(frames(late=60, early=60)))
-    common = FederatedGrangerEstimator().fit({name: Y[60:1440] for name, Y in X.items()})
-    assert_array_equal(late.transition_, common.transition_)
+    records = frames(late=60, early=60)
+    late = FederatedGrangerEstimator().fit_sites(transport(records))
+    assert_array_equal(late.transition_, learned_from_rows(records, 60, 1440).transition_)
     assert links(late) == FOUND
     assert late.score_samples().shape == (1380,)  # later questions are about the same rows
 
@@ -80,7 +92,7 @@ def test_sites_with_the_same_rows_are_not_asked_again():
         (TIMES.tz_localize(None), "no zone"),
         (pd.date_range("2026-03-01", periods=1500, freq="30s", tz="UTC"), "every 30 s"),
         (TIMES + pd.Timedelta("4s"), "4 s beside"),
-        (TIMES + pd.Timedelta("300D"), "has no 10 rows"),
+        (TIMES + pd.Timedelta("300D"), "only 0 of 1500 rows"),
         (None, "tells no times"),
     ],
 )
@@ -170,6 +182,49 @@ def test_sites_over_files_one_ten_minutes_late_and_five_rows_short(tmp_path):
     files.close()
     for thread in threads:
         thread.join(timeout=20)
-    common = FederatedGrangerEstimator().fit({name: Y[60:1495] for name, Y in X.items()})
     assert links(plant) == FOUND
-    assert_allclose(plant.transition_, common.transition_, atol=1e-9)  # numbers went through text
+    assert_allclose(
+        plant.transition_, learned_from_rows(records, 60, 1495).transition_, atol=1e-9
+    )  # numbers went through text
+
+
+LIES = [
+    {"clock": [0.0, 1.0, 1.8e9]},
+    {"clock": [10.0, 0.5, 1.8e9]},
+    {"clock": [10.0, 1.0, 1e300]},
+    {"clock": [10.0, 1.0]},
+    {"clock": [10.0, 1.0, 1.8e9, 1.9e9]},
+    {"clock": [1e-300, 1.0, 1.8e9]},
+    {"clock": [10.0, 1.0, 1.8e9], "grid": [7]},
+    {"clock": [10.0, 1.0, 1.8e9 + 86400.0]},
+    {"clock": [10.0, 1.0, TIMES[0].timestamp() + 14500.0]},
+]
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("rule", [None, LostUnits(2)])
+def test_a_clock_that_cannot_be_meant_never_ends_a_fit_without_a_name(lie, rule):
+    class Liar(UnitWorker):
+        def handle(self, packet, state):
+            answer, state = super().handle(packet, state)
+            if answer.op == "states":
+                digest = answer.arrays["grid"]
+                if "grid" not in lie and len(lie["clock"]) == 3 and 1e-6 < lie["clock"][0] and lie["clock"][2] < 1e200:
+                    digest = Clock(lie["clock"][0], bool(lie["clock"][1]), (lie["clock"][2],), (1500,)).digest
+                told = {"clock": np.array(lie["clock"]), "grid": np.array(lie.get("grid", digest))}
+                answer = replace(answer, arrays={**answer.arrays, **told})
+            return answer, state
+
+    workers = {}
+    for name, frame in frames().items():
+        kind = Liar if name == "turbine" else UnitWorker
+        clock = Clock.of_index(frame.index, (len(frame),))
+        workers[name] = kind(name, frame.to_numpy(), None, (0,), tuple(frame), KalmanClient(), clock=clock)
+    estimator = FederatedGrangerEstimator(lost_units=rule)
+    if rule is None:
+        with pytest.raises(ClientError, match="'turbine'"):
+            estimator.fit_sites(InProcessTransport(workers))
+        return
+    with pytest.warns(UserWarning, match="'turbine'"):
+        estimator.fit_sites(InProcessTransport(workers))
+    assert estimator.client_names_ == ("boiler", "water")
