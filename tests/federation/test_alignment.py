@@ -209,7 +209,7 @@ def test_a_clock_that_cannot_be_meant_never_ends_a_fit_without_a_name(lie, rule)
             answer, state = super().handle(packet, state)
             if answer.op == "states":
                 digest = answer.arrays["grid"]
-                if "grid" not in lie and len(lie["clock"]) == 3 and 1e-6 < lie["clock"][0] and lie["clock"][2] < 1e200:
+                if "grid" not in lie and len(lie["clock"]) == 3 and lie["clock"][0] > 1e-6 and lie["clock"][2] < 1e200:
                     digest = Clock(lie["clock"][0], bool(lie["clock"][1]), (lie["clock"][2],), (1500,)).digest
                 told = {"clock": np.array(lie["clock"]), "grid": np.array(lie.get("grid", digest))}
                 answer = replace(answer, arrays={**answer.arrays, **told})
