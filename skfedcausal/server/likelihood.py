@@ -16,7 +16,7 @@ from ..statespace.geweke import geweke_measures
 from ..statespace.matrices import few_threads
 from .effects import effects, gains_of
 from .estimation.covariance import COVARIANCES
-from .estimation.estimate import Settings, estimate_plant, screen_plant
+from .estimation.estimate import Settings, estimate_plant, has_no_time, may_be_filled, screen_plant
 from .estimation.input_checks import check_independent, controlled_units, excitation_table, feedback_table
 from .estimation.noise_share import choose_filter, choose_noise_share
 from .estimation.scoring import Budget
@@ -332,12 +332,13 @@ class LikelihoodServer(ServerLearner):
         """Learn the plant of a joint record, of which there may be no messages but sums."""
         budget = self._next_budget()
         settings = self._settings(record.names, messages)._replace(budget=budget.part(_ONE_LAG))
-        self.noise_share_ = self.filter_noise_share_ = None
+        self.noise_share_ = self.filter_noise_share_ = self._gapless = None
+        self.filled_ = False
         with few_threads(record.partition.n_states):
             if self.horizon > 1 and record.has_choice and record.u is not None:
                 self.noise_share_, estimate = choose_noise_share(record, settings, self.horizon)
             else:
-                estimate = self._first_estimate(record, messages, settings)
+                estimate = self._estimate(record, messages, settings, budget)
             filtered = self._keep(record, estimate, settings._replace(budget=budget.part(_FILTER)))
             self._diagnose_inputs(filtered)
             if self.has_feedback_:
@@ -351,7 +352,7 @@ class LikelihoodServer(ServerLearner):
             self._raw = record
             self._free_lags(filtered, estimate, settings._replace(budget=budget.part(_ONE_LAG)), budget)
             self._curvature = self._learn_curvature(estimate.plant)
-            self._raw, self.work_left = None, budget.left
+            self._raw, self._gapless, self.work_left = None, None, budget.left
             filtered.forget_scores()
 
     def _next_budget(self):
@@ -365,8 +366,21 @@ class LikelihoodServer(ServerLearner):
     def _first_estimate(self, record, messages, settings):
         """Estimate of a plant of one lag; that of the rounds, if they ended with the same messages."""
         (known, estimate), self._of_rounds = getattr(self, "_of_rounds", (None, None)), (None, None)
-        is_known = estimate is not None and known is messages
-        return estimate if is_known else estimate_plant(record, settings)
+        if estimate is not None and known is messages:
+            return estimate
+        return None if has_no_time(record, settings) else estimate_plant(record, settings)
+
+    def _estimate(self, record, messages, settings, budget):
+        """Estimate of a plant of one lag: where there is no time for the exact likelihood, that of filled gaps."""
+        estimate = self._first_estimate(record, messages, settings)
+        self.filled_ = estimate is None or (settings.budget.is_spent and may_be_filled(record, settings))
+        if not self.filled_:
+            return estimate
+        from .estimation.filled import estimate_filled  # of long records with gaps
+
+        again = Budget(_ONE_LAG * self.max_time) if budget.is_spent else budget.part(_ONE_LAG)
+        estimate, self._gapless = estimate_filled(record, settings._replace(budget=again))
+        return estimate
 
     def _settings(self, names, messages=None):
         """How a plant of these messages is estimated, or of a record that none were kept of."""
@@ -398,7 +412,8 @@ class LikelihoodServer(ServerLearner):
         self.input_, self.unshrunk_input_ = estimate.shrunk_B, estimate.B
         self.input_level_ = record.input_level
         self.coefficients_, self._parameters = estimate.coefficients, estimate.parameters
-        is_exact = self.likelihood == "time-domain" or not (record.is_constant and record.determined.all())
+        is_gapless = record.is_constant or self.filled_
+        is_exact = self.likelihood == "time-domain" or not (is_gapless and record.determined.all())
         self.likelihood_ = "time-domain" if is_exact else "whittle"
         self.level_shifts_ = estimate.shifts.table
         scale = estimate.parameters.state_scale
@@ -427,7 +442,15 @@ class LikelihoodServer(ServerLearner):
 
     def _warn(self, budget):
         """Say when the climb ended early, and which units cannot be told from random walks."""
-        if budget.is_spent or budget.was_short:
+        if self.filled_:
+            warnings.warn(
+                f"The exact likelihood of {self.n_samples_} rows with gaps takes longer than max_time={self.max_time:g} "
+                "allows: the links were learned with the gaps filled in as the plant expects. Raise max_time for the "
+                "exact one.",
+                UserWarning,
+                stacklevel=_USER,
+            )
+        elif budget.is_spent or budget.was_short:
             self._warn_of_budget(budget, "The search for links")
         elif not self.converged_:
             warnings.warn(
@@ -473,7 +496,7 @@ class LikelihoodServer(ServerLearner):
             return
         if record.most_lags is not None:  # sums of a few lags tell no more than one
             return
-        if not record.is_constant:
+        if not (record.is_constant or self.filled_):
             estimate = self._filled(record, settings)
         elif self.noise_share_ and not estimate.plant.has_clear_scores:  # too little is left of them to test anything
             estimate = estimate_plant(self._raw, settings)
@@ -490,8 +513,8 @@ class LikelihoodServer(ServerLearner):
         from .lagged.learning import Search  # for records that ask for it
 
         words = tuple(self._words())
-        kept = self._raw, record, estimate, self._operating_point
-        search = Search(*kept, settings, budget, words, self.noise_share_)
+        gapless = self._gapless if self.filled_ else record
+        search = Search(self._raw, gapless, estimate, self._operating_point, settings, budget, words, self.noise_share_)
         lagged = search.learned()
         if search.share is not None:
             self.noise_share_ = self.filter_noise_share_ = search.share
