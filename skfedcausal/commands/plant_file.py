@@ -1,5 +1,6 @@
 """Shared by the commands on one's own file: options, reading, what is put right first, results."""
 
+import argparse
 import sys
 import warnings
 from pathlib import Path
@@ -9,7 +10,11 @@ import numpy as np
 from ..containers.layout import listed
 from ..historian.fixes import NAMES
 from ..historian.table import PlantTable
+from ..server.likelihood import LikelihoodServer
 from ._shared import FAILED, WRONG, parser
+from ._ticking import ticking
+
+_MAX_TIME = 15.0  # seconds of work, so that a table of 100 000 rows has its answer within a minute
 
 
 class FileError(ValueError):
@@ -47,12 +52,36 @@ def parser_for(command, description):
     return reader
 
 
+def add_max_time(reader):
+    """Let a command bound the time of its fit."""
+    reader.add_argument(
+        "--max-time",
+        type=_seconds,
+        default=_MAX_TIME,
+        metavar="SECONDS",
+        help="work that the fit may take; what it has by then is the answer, which says so (default: %(default)g)",
+    )
+
+
+def _seconds(text):
+    value = float(text)
+    if not 0 < value < np.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; give seconds above 0")
+    return value
+
+
+def server_of(options):
+    """The server of a fit under the time of the options."""
+    return LikelihoodServer(max_time=options.max_time)
+
+
 def run(reader, arguments, work):
     """Read the file, do the work, say what was written."""
     options, command = reader.parse_args(_with_all(arguments)), reader.prog.split()[-1]
     try:
         print(f"Reading {listed(options.file, 3, quoted=False)} ...", file=sys.stderr, flush=True)
-        plant = read_plant_file(options)
+        with ticking("reading"):
+            plant = read_plant_file(options)
         folder = Path(options.out or f"{Path(options.file[0].rpartition('=')[2]).stem}_{command}")
         folder.mkdir(parents=True, exist_ok=True)
         plant.check.findings.to_csv(folder / "check.csv", index=False)
@@ -62,7 +91,8 @@ def run(reader, arguments, work):
         for text in plant.fix_first:
             print(f"Note: not fixed: {text}", file=sys.stderr)
         print(f"Learning from {len(plant.frame)} rows of {len(plant.units)} units ...", file=sys.stderr, flush=True)
-        with warnings.catch_warnings(record=True) as caught:
+        at_most = getattr(options, "max_time", None)
+        with warnings.catch_warnings(record=True) as caught, ticking("learning", at_most):
             warnings.simplefilter("always")
             lines = work(moving(plant), folder, options)
     except (OSError, ValueError, ImportError) as error:

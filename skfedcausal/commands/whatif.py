@@ -4,7 +4,7 @@ import numpy as np
 
 from ..containers.layout import listed
 from ..estimators.counterfactual import FederatedCounterfactualEstimator
-from .plant_file import FileError, parser_for, run
+from .plant_file import FileError, add_max_time, parser_for, run, server_of
 
 
 def main(arguments):
@@ -20,6 +20,7 @@ def main(arguments):
         "(added); may be given several times",
     )
     parser.add_argument("--react", action="store_true", help="let the controllers of other units react")
+    add_max_time(parser)
     return run(parser, arguments, _whatif)
 
 
@@ -32,7 +33,7 @@ def _whatif(plant, folder, options):
         raise FileError(f"--inputs names {listed(unknown)}; the columns that move are {listed(plant.frame.columns)}.")
     change = dict(_change(text) for text in options.do)
     record = plant.frame, {"lengths": plant.lengths}
-    estimator = FederatedCounterfactualEstimator(input_columns=inputs, missing_inputs="hold")
+    estimator = FederatedCounterfactualEstimator(server=server_of(options), input_columns=inputs, missing_inputs="hold")
     estimator.fit(record[0], **record[1])
     answer = estimator.whatif(record[0], change, loops="react" if options.react else "hold", **record[1])
     answer.to_csv(folder / "whatif.csv", index=False)

@@ -36,6 +36,7 @@ from .prediction import OperatingPoint, smooth_plant
 # measurement noise are, by the distribution of Dickey and Fuller's coefficient), in long and short records
 _DRIFT = 8.0
 _SLOW = 0.98
+_SETTLED = 0.5  # standard errors to the maximum, from which on nothing is said of links
 _ONE_LAG, _FILTER = 0.4, 0.2  # shares of what is left of a budget: of the plant of one lag, of its filter
 _USER = 6  # frames from a warning to whoever called `fit` of an estimator
 
@@ -183,6 +184,9 @@ class LikelihoodServer(ServerLearner):
     benefit_ : DataFrame or None
         One row per unit: ``gain, stderr, rows, neighbour, neighbour_gain, neighbour_stderr`` on held-out
         rows, see :meth:`FederatedGrangerEstimator.benefit`. None unless `held_out` is given.
+    filled_ : bool
+        Whether gaps of the record were filled in with what the plant expects, because the exact likelihood of a
+        record with gaps would have taken longer than `max_time`.
     n_rounds_ : int
         Rounds of messages that the plant was learned from.
     n_iter_ : int
@@ -351,6 +355,7 @@ class LikelihoodServer(ServerLearner):
             self._keep_links(estimate)
             self._raw = record
             self._free_lags(filtered, estimate, settings._replace(budget=budget.part(_ONE_LAG)), budget)
+            self._qualify_links()
             self._curvature = self._learn_curvature(estimate.plant)
             self._raw, self._gapless, self.work_left = None, None, budget.left
             filtered.forget_scores()
@@ -444,8 +449,8 @@ class LikelihoodServer(ServerLearner):
         """Say when the climb ended early, and which units cannot be told from random walks."""
         if self.filled_:
             warnings.warn(
-                f"The exact likelihood of {self.n_samples_} rows with gaps takes longer than max_time={self.max_time:g} "
-                "allows: the links were learned with the gaps filled in as the plant expects. Raise max_time for the "
+                f"The exact likelihood of {self.n_samples_} rows with gaps takes longer than max_time={self.max_time:g}: "
+                "the links were learned with the gaps filled in as the plant expects. Raise max_time for the "
                 "exact one.",
                 UserWarning,
                 stacklevel=_USER,
@@ -456,7 +461,7 @@ class LikelihoodServer(ServerLearner):
             warnings.warn(
                 f"The likelihood did not converge: after {self.n_iter_} iterations its gradient per time "
                 f"step has length {self.gradient_norm_:.2e} (tol={self.tol:.0e}). Raise max_iter or max_time, give "
-                "fewer states or more data; the links are tested at the point reached.",
+                "fewer states or more data; far from the maximum the verdict on links is that nobody can tell.",
                 ConvergenceWarning,
                 stacklevel=_USER,
             )
@@ -465,10 +470,12 @@ class LikelihoodServer(ServerLearner):
         carriers = {int(np.abs(mode).argmax()) for mode in modes.T[slow]}
         slices = self.state_slices_.items()
         drifting = [name for name, rows in slices if carriers.intersection(range(rows.start, rows.stop))]
+        self._drifting = tuple(drifting)
         if drifting:
             warnings.warn(
                 f"Units whose states drift like a random walk within this record: {', '.join(drifting)}. "
-                "Units that drift on their own seem to influence each other. Give differences or detrended "
+                "Units that drift on their own seem to influence each other: nothing is said of links between them "
+                '("cannot tell"). Give differences or detrended '
                 "measurements, or a record that is long against the drift.",
                 UserWarning,
                 stacklevel=_USER,
@@ -483,6 +490,16 @@ class LikelihoodServer(ServerLearner):
             family, blocks = partition.input_pairs, estimate.blocks["input"]
             inputs = links_table(self.names_, family, blocks, **levels, kind="input")
             self.links_ = pd.concat([self.links_, inputs], ignore_index=True)
+
+    def _qualify_links(self):
+        """Leave open what rests on a plant that was not reached, and links of units that drift side by side."""
+        if self._lagged is not None:
+            is_settled = self._lagged.converged
+        else:  # the gradient is a distance to the maximum, in standard errors of one row
+            is_settled = self.converged_ or self.gradient_norm_ * np.sqrt(self.n_samples_) < _SETTLED
+        both = self.links_["cause"].isin(self._drifting) & self.links_["effect"].isin(self._drifting)
+        is_open = (both if is_settled else True) & (self.links_["kind"] == "state")
+        self.links_.loc[is_open, "verdict"] = "cannot tell"
 
     def _free_lags(self, record, estimate, settings, budget):
         """Test whether one lag is enough, and learn a plant of several lags if it is not."""

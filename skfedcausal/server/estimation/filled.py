@@ -41,7 +41,7 @@ def _expected(A, Q, record, states):
     right side gains ``(J - J_t) h``, which is the step that is repeated.
     """
     for _ in range(_PASSES):
-        before, (states, _) = states, smooth_plant(A, Q, filled_record(record, states))
+        before, (states, _) = states, smooth_plant(A, Q, filled_record(record, states), intercept=False)
         if np.sqrt(np.mean((states - before) ** 2)) < _SETTLED * np.sqrt(np.mean(states**2)):
             break
     return states
