@@ -449,9 +449,9 @@ class LikelihoodServer(ServerLearner):
         """Say when the climb ended early, and which units cannot be told from random walks."""
         if self.filled_:
             warnings.warn(
-                f"The exact likelihood of {self.n_samples_} rows with gaps takes longer than max_time={self.max_time:g}: "
-                "the links were learned with the gaps filled in as the plant expects. Raise max_time for the "
-                "exact one.",
+                f"The exact likelihood of {self.n_samples_} rows with gaps takes longer than "
+                f"max_time={self.max_time:g}: the links were learned with the gaps filled in as the plant expects. "
+                "Raise max_time for the exact one.",
                 UserWarning,
                 stacklevel=_USER,
             )
