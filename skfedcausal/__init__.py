@@ -14,7 +14,7 @@ from .containers.scaler import UnitScaler
 from .estimators.counterfactual import FederatedCounterfactualEstimator
 from .estimators.detector import FederatedRCADetector
 from .estimators.granger import FederatedGrangerEstimator
-from .historian import read_historian
+from .historian import PlantTable, read_historian
 from .networks import LSTMRegressor, SELURegressor
 from .privacy import (
     GaussianMechanism,
@@ -44,6 +44,7 @@ __all__ = [
     "LikelihoodServer",
     "LinearAugmenter",
     "MomentServer",
+    "PlantTable",
     "PrivacyAccountant",
     "PrivacyMechanism",
     "RandomizedResponse",

@@ -5,6 +5,7 @@ import sys
 
 from ._version import __version__
 from .commands import COMMANDS, run_command
+from .commands._shared import program
 
 
 def main(arguments=None):
@@ -20,7 +21,7 @@ def main(arguments=None):
 
 def _parser():
     parser = argparse.ArgumentParser(
-        prog="python -m skfedcausal",
+        prog=program(),
         description="Without a command: the demonstration.",
         epilog="commands:\n" + "\n".join(f"  {name:10}{text}" for name, (_, text) in COMMANDS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,

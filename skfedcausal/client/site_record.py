@@ -9,11 +9,12 @@ import pandas as pd
 
 from ..containers import check_lengths, constant_columns, episode_starts
 from ..containers.layout import SEPARATOR, listed
+from ..message.clock import Clock
 from .batches import Batch
 from .worker import UnitWorker
 
 _CHUNK = 2**14  # rows that are in memory at a time while a record is read
-_SUFFIXES = (".csv", ".npy")
+_SUFFIXES = (".csv", ".txt", ".parquet", ".npy")
 
 
 class SettingsError(ValueError):
@@ -30,6 +31,7 @@ class SiteRecord:
     columns: tuple
     fingerprint: str
     moving: tuple = ()  # columns of the inputs
+    clock: Clock | None = None  # times of the rows, None where they have none
 
     @property
     def shape(self):
@@ -48,8 +50,11 @@ class SiteRecord:
         if not path.exists():
             raise SettingsError(f"There is no file {path} with the record of {settings.name!r}.")
         if path.suffix not in _SUFFIXES:
-            raise SettingsError(f"{path}: records are .csv or .npy files.")
-        columns, rows = _read_csv(settings) if path.suffix == ".csv" else _read_npy(path)
+            raise SettingsError(f"{path}: records are .csv, .txt, .parquet or .npy files.")
+        if path.suffix == ".npy":
+            (columns, rows), lengths, clock = _read_npy(path), settings.lengths, None
+        else:
+            columns, rows, lengths, clock = _read_table(settings)
         unknown = [column for column in settings.inputs if column not in columns]
         if unknown:
             raise SettingsError(f"{path} has no column {listed(unknown)}; it has {listed(columns)}.")
@@ -61,14 +66,15 @@ class SiteRecord:
             which = [columns.index(column) for column in settings.inputs]
             outputs, inputs, moves = _split(_chunks(rows), own, which, path)
             moving = tuple(name for name, moved in zip(settings.inputs, moves, strict=True) if moved)
-        lengths = check_lengths(settings.lengths, len(outputs))
+        lengths = check_lengths(lengths, len(outputs))
         names = tuple(f"{settings.name}{SEPARATOR}{columns[k]}" for k in own)
-        return cls(outputs, inputs, lengths, names, _fingerprint(outputs, inputs), moving)
+        return cls(outputs, inputs, lengths, names, _fingerprint(outputs, inputs), moving, clock)
 
     def worker(self, name, client, **settings):
         """The unit's worker on this record."""
         starts = episode_starts(self.lengths)
-        return UnitWorker(name, self.outputs, self.inputs, starts, self.columns, client, **settings)
+        about = self.outputs, self.inputs, starts, self.columns, client
+        return UnitWorker(name, *about, clock=self.clock, **settings)
 
     def batch(self, name):
         """The record as a batch of a monitored one."""
@@ -123,7 +129,7 @@ class SiteBatches:
         record = SiteRecord.read(replace(self._settings, data=path, lengths=None))
         if record.inputs is not None:
             raise SettingsError("[site] `watched` and `inputs`: a detector has no inputs.")
-        named = path.suffix == self._settings.data.suffix == ".csv"  # arrays have no names
+        named = ".npy" not in (path.suffix, self._settings.data.suffix)  # arrays have no names
         if len(record.columns) != len(self._columns) or (named and record.columns != self._columns):
             raise SettingsError(f"{path} has the columns {listed(record.columns)}, the unit {listed(self._columns)}.")
         return record
@@ -138,23 +144,27 @@ def _read_npy(path):
     return columns, table if table.dtype == float and table.flags.c_contiguous else _chunks(table)
 
 
-def _read_csv(settings):
-    """Names of the columns of a table, and its rows some at a time."""
-    path, left_out = settings.data, [settings.time] if settings.time else []
-    columns = [str(name) for name in pd.read_csv(path, nrows=0) if name not in left_out]
+def _read_table(settings):
+    """Names of the columns of an export, its rows some at a time, the rows of each episode and their times."""
+    from ..historian.table import PlantTable  # the check of records is no part of a fit in process
 
-    def chunks():
-        with pd.read_csv(path, chunksize=_CHUNK) as parts:
-            for part in parts:
-                part = part.drop(columns=left_out)
-                words = [name for name in part if part[name].dtype.kind not in "fiub"]
-                if words:
-                    raise SettingsError(
-                        f"Columns {listed(words)} of {path} are no numbers. Is one the time? Name it with `time`."
-                    )
-                yield part.to_numpy(dtype=float)
-
-    return columns, chunks()
+    how = {name: getattr(settings, name) for name in ("time", "tz", "every", "fix", "drop", "dayfirst")}
+    try:
+        plant = PlantTable.read({settings.name: settings.data}, bad_values=settings.bad, **how)
+    except ValueError as error:
+        raise SettingsError(f"{settings.data}: {error}") from None
+    if plant.fix_first and not (settings.anyway or settings.fix):
+        raise SettingsError(
+            f"{settings.data}: fix first. {' '.join(plant.fix_first)} Give `fix = ['all']` in [site], or "
+            "`anyway = true`."
+        )
+    columns = [name.partition(SEPARATOR)[2] for name in plant.frame]
+    clock, lengths, times = None, plant.lengths, plant.frame.index
+    if settings.lengths is not None:
+        lengths = check_lengths(settings.lengths, len(plant.frame))
+    if isinstance(times, pd.DatetimeIndex):
+        clock = Clock.of_index(times, lengths)
+    return columns, _chunks(plant.frame.to_numpy()), lengths, clock
 
 
 def _chunks(rows):

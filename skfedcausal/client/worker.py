@@ -9,7 +9,9 @@ from sklearn import config_context
 from sklearn.base import clone
 
 from ..containers.layout import listed
+from ..containers.rows import episode_starts
 from ..message import requests, states
+from ..message.clock import Clock
 from ..message.packet import PacketError
 from ..message.schema import KINDS
 from ..message.training import BlockRow, GradientReply, NetworkPlan, NoGradient, TrainingEnd, TrainingPlan
@@ -67,6 +69,7 @@ class UnitWorker:
     index: Any = None  # of the rows, where they have one
     taken_off: np.ndarray | None = None  # seasons and the like
     measured: np.ndarray | None = None  # the record, where `outputs` are what seasons and the like leave of it
+    clock: Any = None  # Clock of the rows, None where they have no times
 
     @property
     def n_columns(self):
@@ -88,8 +91,9 @@ class UnitWorker:
         dtype = packet.scalars.get("dtype", "float64" if kind.OPENS else state.get("dtype", "float64"))
         if kind in _BEGINNINGS:
             state = {**state, "dtype": dtype}
+        unit = self if kind.OPENS or "rows" not in state else self._at(*state["rows"])
         try:
-            message, state = _ANSWERS[op](self.off_baseline(state), kind.from_packet(packet), state, packet.round)
+            message, state = _ANSWERS[op](unit.off_baseline(state), kind.from_packet(packet), state, packet.round)
         except PacketError as error:
             if repr(self.name) in str(error):
                 raise
@@ -111,7 +115,7 @@ class UnitWorker:
     def _fit(self, wishes, state, round):
         """Identify the unit's model and send what the measurements say about the states."""
         if state.get("round") == round and state["previous"] is None:
-            return self._message(state["client"], None, state, round)
+            return self._told(self._message(state["client"], None, state, round))
         first = {**self._first_state(), "wishes": wishes, "dtype": state["dtype"]}
         client = fitted_client(self.client, *self._about)
         return self.off_baseline({"client": client})._first_message(client, wishes, first, round)
@@ -125,10 +129,30 @@ class UnitWorker:
         if wishes.refine and self.noise is None and isinstance(client, UnitClient):
             first["alone"] = client.is_likelier_alone(self.outputs, self.inputs, self.starts)
             first["refines"] = first["alone"] and client.model.n_states < len(client.model.C)
-        message, state = self._message(client, None, first, round)
+        message, state = self._told(self._message(client, None, first, round))
         if wishes.orders and self._may_grow(client):
             message = replace(message, open_order=True)
         return message, state
+
+    def _told(self, answer):
+        """The first message with the times of its rows, where they are known."""
+        if self.clock is None:
+            return answer
+        return replace(answer[0], clock=self.clock.numbers, grid=self.clock.digest), answer[1]
+
+    def _keep_common(self, told, state, round):
+        """Leave out rows that not all units have: from here on every question is about the others."""
+        grid = Clock.of_message(told)
+        rows = () if self.clock is None else self.clock.rows(grid)
+        if len(rows) != sum(grid.lengths):
+            raise PacketError(f"Unit {self.name!r} was asked for rows that it does not have: {grid.in_words()}.")
+        return states.Acknowledgement(), {**state, "rows": (rows, grid)}
+
+    def _at(self, rows, grid):
+        """The unit with some of its rows."""
+        parts = {name: getattr(self, name) for name in ("outputs", "inputs", "home", "flags", "index", "taken_off", "measured")}
+        parts = {name: None if part is None else part[rows] for name, part in parts.items()}
+        return replace(self, starts=episode_starts(grid.lengths), clock=grid, **parts)
 
     def _may_grow(self, client):
         """Whether the unit may have more states than it found from its own record."""
@@ -241,6 +265,8 @@ class UnitWorker:
             augmenter.learn_features(answers.local_features(client, unit.outputs, unit.inputs, unit.starts))
         begun, message = training.begun(request, client.model, unit._series(client, augmenter), self.name, augmenter)
         state = {"client": client, "dtype": state["dtype"], "round": round, "training": begun, "previous": begun}
+        if self.clock is not None:
+            message = replace(message, clock=self.clock.numbers, grid=self.clock.digest)
         return self._noised(message, state), {**self._first_state(), **state}
 
     def _trained_features(self):
@@ -465,6 +491,7 @@ _ANSWERS = {
     requests.FitRequest.OP: UnitWorker._fit,
     states.SmoothedReply.OP: UnitWorker._refine,
     requests.RecordRequest.OP: UnitWorker._tell_of_record,
+    requests.CommonRows.OP: UnitWorker._keep_common,
     requests.LawRequest.OP: UnitWorker._tell_law,
     requests.InputsOfOthers.OP: UnitWorker._hear_inputs,
     requests.TrainRequest.OP: UnitWorker._begin_training,

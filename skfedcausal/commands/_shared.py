@@ -9,18 +9,23 @@ from ..federation.lost import ClientError
 from ..federation.site_ledger import ByteLimitError, LedgerError
 from ..message.packet import PacketError
 
-DONE, FAILED = 0, 1  # argparse leaves with 2 where a command was called wrongly
+DONE, FAILED, WRONG = 0, 1, 2  # argparse leaves with the last where a command was called wrongly
 ERRORS = (ClientError, PacketError, LedgerError, ByteLimitError, ValueError, OSError, RuntimeError)
 
 
 def parser(command, description, *, settings=True, json=True):
     """Parser of a command, with its settings file and the choice of JSON where it has them."""
-    reader = argparse.ArgumentParser(prog=f"python -m skfedcausal {command}", description=description)
+    reader = argparse.ArgumentParser(prog=f"{program()} {command}", description=description)
     if settings:
         reader.add_argument("settings", type=Path, help="settings file (TOML)")
     if json:
         add_json(reader)
     return reader
+
+
+def program():
+    """Name under which the command line was called."""
+    return "skfedcausal" if Path(sys.argv[0]).stem == "skfedcausal" else "python -m skfedcausal"
 
 
 def add_json(reader):

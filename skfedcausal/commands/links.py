@@ -1,18 +1,20 @@
 """``python -m skfedcausal links plant.csv``: which unit drives which."""
 
 from ..estimators.granger import FederatedGrangerEstimator
-from .plant_file import parser_for, run
+from .plant_file import add_max_time, parser_for, run, server_of
 
 
 def main(arguments):
     """Fit, and write a table, a picture and the report."""
-    return run(parser_for("links", "Learn which unit of your plant drives which."), arguments, _links)
+    parser = parser_for("links", "Learn which unit of your plant drives which.")
+    add_max_time(parser)
+    return run(parser, arguments, _links)
 
 
-def _links(table, folder, options):
+def _links(plant, folder, options):
     from ..displays import LinkMatrixDisplay  # matplotlib is optional
 
-    estimator = FederatedGrangerEstimator().fit(table)
+    estimator = FederatedGrangerEstimator(server=server_of(options)).fit(plant.frame, lengths=plant.lengths)
     links = estimator.links_.sort_values("p_adjusted", kind="stable")
     links.to_csv(folder / "links.csv", index=False)
     LinkMatrixDisplay.from_estimator(estimator).figure_.savefig(folder / "links.png", dpi=120)

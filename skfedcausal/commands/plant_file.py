@@ -1,19 +1,20 @@
-"""Shared by the commands on one's own file: options, reading, results."""
+"""Shared by the commands on one's own file: options, reading, what is put right first, results."""
 
-import json
+import argparse
 import sys
 import warnings
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
-from ..containers.layout import SEPARATOR, listed
-from ..historian.forms import TIME_NAMES, Dialect, tag_series
-from ..quality import check_plant
-from ._shared import parser
+from ..containers.layout import listed
+from ..historian.fixes import NAMES
+from ..historian.table import PlantTable
+from ..server.likelihood import LikelihoodServer
+from ._shared import FAILED, WRONG, parser
+from ._ticking import ticking
 
-_SEPARATORS = (SEPARATOR, "/", ".", ":", "_", "-")
+_MAX_TIME = 15.0  # seconds of work, so that a table of 100 000 rows has its answer within a minute
 
 
 class FileError(ValueError):
@@ -23,83 +24,133 @@ class FileError(ValueError):
 def parser_for(command, description):
     """Parser with the options that all commands on a file have."""
     reader = parser(command, description, settings=False, json=False)
-    reader.add_argument("file", help="CSV file: rows are time steps, columns are tags, NaN or empty where missing")
+    reader.add_argument("file", nargs="+", help="CSV or Parquet file, wide or long; several: one per unit, UNIT=FILE")
     reader.add_argument(
+        "--units",
         "--clients",
         default="prefix",
-        help="'prefix': a column's unit is what stands before the first '__', '/', '.', ':', '_' or '-' that "
-        'all columns have; or a JSON file {"unit": ["column", ...]}',
+        metavar="PATTERN",
+        help="which unit a column belongs to: 'prefix' (what stands before the first separator), a pattern such as "
+        "'{unit}[:/._-]{tag}', a regular expression with a group 'unit', or a JSON file {\"unit\": [\"column\", ...]} "
+        "of names and globs; capitals do not matter, other columns are left out",
     )
+    reader.add_argument(
+        "--fix",
+        metavar="WHAT",
+        default="",
+        help=f"put right what the check finds: all, or some of {', '.join(NAMES)} with commas between",
+    )
+    reader.add_argument("--anyway", action="store_true", help="go on although something has to be fixed first")
+    reader.add_argument(
+        "--drop", action="append", default=[], metavar="COLUMN", help="leave a column out (* and ? hold)"
+    )
+    reader.add_argument("--bad", action="append", default=[], metavar="MARK", help="a text or number that is no value")
+    reader.add_argument("--dayfirst", action="store_true", default=None, help="03/04/2026 is the third of April")
     reader.add_argument("--every", help="step of the table, for example 10s; default: that of the file")
-    reader.add_argument("--tz", help="zone of local times, for example Europe/Berlin")
+    reader.add_argument("--tz", help="zone of the plant's clock, for example Europe/Berlin")
     reader.add_argument("--out", help="folder for the results; default: the file's name and the command")
     return reader
 
 
+def add_max_time(reader):
+    """Let a command bound the time of its fit."""
+    reader.add_argument(
+        "--max-time",
+        type=_seconds,
+        default=_MAX_TIME,
+        metavar="SECONDS",
+        help="work that the fit may take; what it has by then is the answer, which says so (default: %(default)g)",
+    )
+
+
+def _seconds(text):
+    value = float(text)
+    if not 0 < value < np.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time; give seconds above 0")
+    return value
+
+
+def server_of(options):
+    """The server of a fit under the time of the options."""
+    return LikelihoodServer(max_time=options.max_time)
+
+
 def run(reader, arguments, work):
     """Read the file, do the work, say what was written."""
-    options, command = reader.parse_args(arguments), reader.prog.split()[-1]
+    options, command = reader.parse_args(_with_all(arguments)), reader.prog.split()[-1]
     try:
-        table = read_plant_file(options.file, options.clients, options.every, options.tz)
-        folder = Path(options.out or f"{Path(options.file).stem}_{command}")
+        print(f"Reading {listed(options.file, 3, quoted=False)} ...", file=sys.stderr, flush=True)
+        with ticking("reading"):
+            plant = read_plant_file(options)
+        folder = Path(options.out or f"{Path(options.file[0].rpartition('=')[2]).stem}_{command}")
         folder.mkdir(parents=True, exist_ok=True)
-        check = check_plant(table)
-        check.findings.to_csv(folder / "check.csv", index=False)
-        print(check)
-        with warnings.catch_warnings(record=True) as caught:
+        plant.check.findings.to_csv(folder / "check.csv", index=False)
+        print("\n".join([repr(plant).partition("\n")[0], *plant.said, "", repr(plant.check)]), flush=True)
+        if plant.fix_first and not (options.fix or options.anyway):
+            return _stopped(reader, plant)
+        for text in plant.fix_first:
+            print(f"Note: not fixed: {text}", file=sys.stderr)
+        print(f"Learning from {len(plant.frame)} rows of {len(plant.units)} units ...", file=sys.stderr, flush=True)
+        at_most = getattr(options, "max_time", None)
+        with warnings.catch_warnings(record=True) as caught, ticking("learning", at_most):
             warnings.simplefilter("always")
-            lines = work(moving(table), folder, options)
-    except (OSError, ValueError) as error:
+            lines = work(moving(plant), folder, options)
+    except (OSError, ValueError, ImportError) as error:
         print(f"{reader.prog}: {error}", file=sys.stderr)
-        return 1
-    for warning in caught:
-        if issubclass(warning.category, UserWarning):
-            print(f"Note: {warning.message}", file=sys.stderr)
+        return FAILED
+    for text in dict.fromkeys(str(one.message) for one in caught if issubclass(one.category, UserWarning)):
+        print(f"Note: {text}", file=sys.stderr)
     written = ", ".join(sorted(path.name for path in folder.iterdir()))
     print("\n".join(["", *lines, f"Written to {folder.resolve()}: {written}"]))
     return 0
 
 
-def read_plant_file(path, clients="prefix", every=None, tz=None):
-    """Table with ``unit__tag`` columns from a CSV file."""
-    head = pd.read_csv(path, sep=None, engine="python", nrows=3)
-    if any(str(name).strip().lower() in TIME_NAMES for name in head.columns):
-        series = tag_series(path, Dialect(tz=tz), str(path))
-        table = pd.DataFrame(series)
-        if every is not None:
-            table = table.groupby(table.index.ceil(every)).last().asfreq(every)
-    else:
-        table = pd.read_csv(path, sep=None, engine="python")
-        if every is not None or tz is not None:
-            raise FileError(f"{path} has no column of times, so --every and --tz mean nothing.")
-    return table.rename(columns=unit_names(list(table.columns), clients))
+def _with_all(arguments):
+    """Words of the command line, in which --fix alone stands for all that can be fixed."""
+    arguments, full = list(arguments), []
+    for k, word in enumerate(arguments):
+        following = arguments[k + 1] if k + 1 < len(arguments) else ""
+        named = {part.strip() for part in following.split(",")} <= {"all", *NAMES}
+        full.append("--fix=all" if word == "--fix" and not named else word)
+    return full
 
 
-def unit_names(columns, clients):
-    """Name ``unit__tag`` of each column."""
-    if clients != "prefix":
-        units = json.loads(Path(clients).read_text(encoding="utf-8"))
-        owner = {column: unit for unit, own in units.items() for column in own}
-        left = [column for column in columns if column not in owner]
-        if left:
-            raise FileError(f"{clients} gives no unit to {listed(left)}.")
-        return {column: f"{owner[column]}{SEPARATOR}{column}" for column in columns}
-    for separator in _SEPARATORS:
-        parts = [str(column).partition(separator) for column in columns]
-        if all(all(part) for part in parts):
-            return {column: f"{unit}{SEPARATOR}{tag}" for column, (unit, _, tag) in zip(columns, parts, strict=True)}
-    raise FileError(
-        f"No unit in the columns {listed(columns, 6)}. Name them 'unit__tag' or list the owners: --clients units.json."
+def _stopped(reader, plant):
+    """Say what has to be put right before a fit; the exit code."""
+    print("\n".join([f"{reader.prog}: fix first:", *(f"  {text}" for text in plant.fix_first)]), file=sys.stderr)
+    print("Give --fix to put right what can be, each said, or --anyway to go on as it is.", file=sys.stderr)
+    return WRONG
+
+
+def read_plant_file(options):
+    """The plant in the files of the options."""
+    named = [text.partition("=") for text in options.file]
+    several = len(named) > 1 or bool(named[0][1] and not Path(options.file[0]).exists())
+    if several and not all(sign for _, sign, _ in named):
+        raise FileError(f"Got {len(named)} files; say which unit each one is: boiler=boiler.csv turbine=turbine.csv.")
+    return PlantTable.read(
+        {unit: path for unit, _, path in named} if several else options.file[0],
+        units=options.units,
+        tz=options.tz,
+        every=options.every,
+        fix=options.fix,
+        drop=options.drop,
+        bad_values=options.bad,
+        dayfirst=options.dayfirst,
     )
 
 
-def moving(table):
-    """The table without columns that never change, and without rows that have no values at either end."""
-    kept = [column for column in table if table[column].nunique() > 1]
-    left = [column for column in table if column not in kept]
+def moving(plant):
+    """The plant without columns that never change."""
+    kept = [column for column in plant.frame if plant.frame[column].nunique() > 1]
+    left = [column for column in plant.frame if column not in kept]
     if left:
         print(f"Left out because they never change: {listed(left, 8, quoted=False)}")
     if not kept:
         raise FileError("No column changes: there is nothing to learn.")
-    there = np.flatnonzero(table[kept].notna().any(axis=1))
-    return table[kept].iloc[there[0] : there[-1] + 1]
+    return plant.with_columns(kept)
+
+
+def changing(frame):
+    """Columns of a frame that have two values at least."""
+    return [column for column in frame if np.ptp(frame[column].dropna().to_numpy(), axis=None) > 0]

@@ -1,10 +1,9 @@
 """``python -m skfedcausal rca plant.csv --nominal 0.5``: incidents and where they began."""
 
-import numpy as np
 import pandas as pd
 
 from ..estimators.detector import FederatedRCADetector
-from .plant_file import FileError, parser_for, run
+from .plant_file import FileError, changing, parser_for, run
 
 _MOST_PAGES = 20
 
@@ -19,15 +18,19 @@ def main(arguments):
     return run(parser, arguments, _rca)
 
 
-def _rca(table, folder, options):
+def _rca(plant, folder, options):
     from ..displays import IncidentDisplay  # matplotlib is optional
 
-    nominal, rest = _split(table, options.nominal)
-    detector = FederatedRCADetector(false_alarm_rate=_budget(options.false_alarms)).fit(nominal)
-    incidents = detector.incidents(rest)
+    nominal, later = _split(plant, options.nominal)
+    detector = FederatedRCADetector(false_alarm_rate=_budget(options.false_alarms))
+    detector.fit(nominal.frame, lengths=nominal.lengths)
+    rest = later.frame
+    incidents = detector.incidents(rest, lengths=later.lengths)
     incidents.to_csv(folder / "incidents.csv", index=False)
     for k, (_, incident) in enumerate(incidents.head(_MOST_PAGES).iterrows(), start=1):
-        IncidentDisplay.from_detector(detector, rest, incident).figure_.savefig(folder / f"incident_{k}.png", dpi=120)
+        IncidentDisplay.from_detector(detector, rest, incident, lengths=later.lengths).figure_.savefig(
+            folder / f"incident_{k}.png", dpi=120
+        )
         detector.report(incident, folder / f"incident_{k}.html", X=rest)
     if incidents.empty:
         return ["No incident."]
@@ -38,8 +41,9 @@ def _rca(table, folder, options):
     return lines
 
 
-def _split(table, nominal):
+def _split(plant, nominal):
     """Nominal part and rest; columns that do not move in the nominal part are left out."""
+    table = plant.frame
     try:
         share = float(nominal)
     except ValueError:
@@ -53,9 +57,9 @@ def _split(table, nominal):
         rows = int(share * len(table))
     if not 0 < rows < len(table):
         raise FileError(f"--nominal {nominal} leaves {rows} of {len(table)} rows as normal; both parts need some.")
-    first = table.iloc[:rows]
-    kept = [column for column in table if np.ptp(first[column].dropna(), axis=None) > 0]
-    return first[kept], table[kept].iloc[rows:]
+    first, rest = plant.split(rows)
+    kept = changing(first.frame)
+    return first.with_columns(kept), rest.with_columns(kept)
 
 
 def _budget(text):

@@ -4,7 +4,7 @@ import numpy as np
 
 from ..containers.layout import listed
 from ..estimators.counterfactual import FederatedCounterfactualEstimator
-from .plant_file import FileError, parser_for, run
+from .plant_file import FileError, add_max_time, parser_for, run, server_of
 
 
 def main(arguments):
@@ -20,19 +20,22 @@ def main(arguments):
         "(added); may be given several times",
     )
     parser.add_argument("--react", action="store_true", help="let the controllers of other units react")
+    add_max_time(parser)
     return run(parser, arguments, _whatif)
 
 
-def _whatif(table, folder, options):
+def _whatif(plant, folder, options):
     from ..displays import EffectDisplay  # matplotlib is optional
 
     inputs = [name.strip() for name in options.inputs.split(",")]
-    unknown = [name for name in inputs if name not in table]
+    unknown = [name for name in inputs if name not in plant.frame]
     if unknown:
-        raise FileError(f"--inputs names {listed(unknown)}; the columns that move are {listed(table.columns)}.")
+        raise FileError(f"--inputs names {listed(unknown)}; the columns that move are {listed(plant.frame.columns)}.")
     change = dict(_change(text) for text in options.do)
-    estimator = FederatedCounterfactualEstimator(input_columns=inputs, missing_inputs="hold").fit(table)
-    answer = estimator.whatif(table, change, loops="react" if options.react else "hold")
+    record = plant.frame, {"lengths": plant.lengths}
+    estimator = FederatedCounterfactualEstimator(server=server_of(options), input_columns=inputs, missing_inputs="hold")
+    estimator.fit(record[0], **record[1])
+    answer = estimator.whatif(record[0], change, loops="react" if options.react else "hold", **record[1])
     answer.to_csv(folder / "whatif.csv", index=False)
     EffectDisplay.from_whatif(answer).figure_.savefig(folder / "whatif.png", dpi=120)
     estimator.report(folder / "report.html")

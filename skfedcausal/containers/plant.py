@@ -229,7 +229,7 @@ def read_plant(
     if inputs is not None and input_columns is not None:
         raise ValueError("Got both `inputs` and `input_columns`; give inputs either beside X or as columns inside X.")
     how = Reading(client_labels, input_columns, estimator, min_samples)
-    X = as_native(X)
+    X = X.to_episodes() if hasattr(X, "to_episodes") else as_native(X)  # a PlantTable knows where it is cut
     if isinstance(X, (list, tuple)):
         X = [as_native(part) for part in X]
         if _are_episodes(X):
@@ -371,7 +371,12 @@ def _is_collection(X):
     """Whether X is a collection of units rather than one table."""
     if issparse(X):  # refused by `read_table`; in old SciPy some formats are dicts
         return False
-    if not isinstance(X, (Mapping, list, tuple, pd.DataFrame, pd.Series, np.ndarray)):
+    if isinstance(X, pd.Series):
+        raise ValueError(
+            f"Got a Series of {len(X)} values as X, which is one column; a plant has several units. Give a frame with "
+            f"'client{SEPARATOR}sensor' columns, or a dict with a table per unit."
+        )
+    if not isinstance(X, (Mapping, list, tuple, pd.DataFrame, np.ndarray)):
         raise TypeError(
             f"Got X of type {type(X).__name__}; give a list or dict with one array per unit, a "
             f"frame with 'client{SEPARATOR}sensor' columns, or a 2-D array."

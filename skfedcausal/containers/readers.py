@@ -259,6 +259,7 @@ def _tables_in_order(tables, names, what, *, complete=True):
     if len(tables) != len(names):
         raise ValueError(
             f"Got {len(tables)} element(s) in {what}, expected {len(names)}; give one per unit: {listed(names)}."
+            + (" Cross-validation splits a list between units: use one table, stack_clients(X)." if what == "X" else "")
         )
     return list(tables)
 

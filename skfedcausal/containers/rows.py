@@ -75,17 +75,59 @@ def repeated_stretch(times):
     return again.min(), again.max()
 
 
+_SHUFFLED = 0.05  # share of the steps that go back where rows are in no order
+_HOUR = pd.Timedelta("1h")
+
+
+def times_back(times):
+    """How rows go back in time: None, "hour" (a clock was put back), "episodes" (one record below another) or
+    "no order"; and the rows at which they do."""
+    steps = np.diff(times.asi8)
+    back = np.flatnonzero(steps < 0) + 1
+    if not len(back):
+        return None, back
+    if len(back) > max(_SHUFFLED * len(steps), 1) and len(steps) > 2:
+        return "no order", back
+    usual = pd.Timedelta(np.median(steps[steps > 0]), unit=times.unit) if (steps > 0).any() else pd.Timedelta(0)
+    jumps = (times[back - 1] - times[back]) + usual
+    return ("hour" if (abs(jumps - _HOUR) <= usual).all() else "episodes"), back
+
+
+def episodes_text(times, back):
+    """Sentence on records that stand below each other, and the rows of each."""
+    lengths = np.diff([0, *back, len(times)]).tolist()
+    shown = ", ".join(map(str, lengths[:5])) + (", ..." if len(lengths) > 5 else "")
+    return f"{len(lengths)} records stand below each other, of {shown} rows: times go back at row {back[0]}."
+
+
 def repeated_text(times):
     """Sentence that names the repeated stretch of a record, None if there is none."""
     stretch = repeated_stretch(times)
     if stretch is None:
         return None
     first, last = stretch
+    kind, back = times_back(times)
+    if kind == "no order":
+        return f"Rows are in no order of time: {len(back)} of {len(times)} go back."
+    if kind == "episodes":
+        return episodes_text(times, back)
     step = pd.Series(times).diff().abs().median()
     day = f"{first.day} {first:%B %Y}"
     if first.date() == last.date():
         return f"{first:%H:%M} to {last + step:%H:%M} occurs twice on {day}."
     return f"Times from {first} to {last} occur twice or go back."
+
+
+_PUT_BACK = (
+    "Clocks put back in autumn do this: read exports with read_historian(..., tz=...), or give the index a "
+    "zone by tz_localize(..., ambiguous='infer')."
+)
+_REMEDIES = {
+    None: _PUT_BACK,
+    "hour": _PUT_BACK,
+    "episodes": "Say where each begins: lengths=[...], or read them by PlantTable.read(X, fix='episodes').",
+    "no order": "What was an effect is taken for a cause: sort them, X.sort_index().",
+}
 
 
 def check_times(index, lengths):
@@ -102,9 +144,7 @@ def check_times(index, lengths):
         text = repeated_text(times)
         if text is not None:
             warnings.warn(
-                f"{text} Rows are taken in the order they came; nothing was dropped. Clocks put back in "
-                "autumn do this: read exports with read_historian(..., tz=...), or give the index a zone by "
-                "tz_localize(..., ambiguous='infer').",
+                f"{text} Rows are taken in the order they came; nothing was dropped. {_REMEDIES[times_back(times)[0]]}",
                 stacklevel=5,
             )
 
@@ -133,6 +173,7 @@ def warn_of_gaps(index, starts):
     """Warn where rows of an episode are further apart than one sampling period."""
     period = sampling_period(index)
     if period is None:
+        _warn_of_missing_numbers(index, starts)
         return
     far = np.array(index[1:] - index[:-1] > 1.5 * period)
     far[[start - 1 for start in starts if start > 0]] = False
@@ -141,9 +182,27 @@ def warn_of_gaps(index, starts):
         more = f" and {len(gaps) - 1} times more" if len(gaps) > 1 else ""
         warnings.warn(
             f"X has no rows between {index[gaps[0]]} and {index[gaps[0] + 1]}{more}; its rows are taken as "
-            "one step apart. Give missing rows as NaN, or cut there by `lengths`.",
+            "one step apart. Give missing rows as NaN, or cut there by `lengths`"
+            f"{f'. {_SHUFFLE}' if len(gaps) > _MANY * len(index) else '; PlantTable.read(X) does both.'}",
             stacklevel=4,
         )
+
+
+_MANY = 0.05  # share of the rows after which some are missing, as cross-validation with shuffle leaves them
+_SHUFFLE = (
+    "Cross-validation with shuffle=True takes rows out of their order like that: split time series by "
+    "TimeSeriesSplit, or KFold without shuffle."
+)
+
+
+def _warn_of_missing_numbers(index, starts):
+    """Warn where numbers of rows that count up leave out many."""
+    if index is None or len(index) < 3 or index.dtype.kind not in "iu" or isinstance(index, pd.RangeIndex):
+        return
+    steps = np.delete(np.diff(index.to_numpy()), [start - 1 for start in starts if start > 0])
+    if len(steps) and (steps > 0).all() and (steps > 1).mean() > _MANY:
+        n = int((steps > 1).sum())
+        warnings.warn(f"X lacks rows in {n} places; its rows are taken as one step apart. {_SHUFFLE}", stacklevel=5)
 
 
 class StreamTimes:

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
+from functools import wraps
 from numbers import Integral
 from typing import Any
 
@@ -20,7 +21,9 @@ from ..client.kalman import KalmanClient
 from ..client.training_noise import TrainingNoise, training_noise
 from ..client.units import Units, known_units, new_units, released, units_alone, without_silent
 from ..containers import PlantLayout, episode_starts, read_plant
+from ..containers.copies import warn_of_copies
 from ..containers.layout import listed
+from ..containers.rows import warn_of_gaps
 from ..federation.exchange import Exchange
 from ..federation.ledger import Ledger
 from ..federation.lost import LostUnits, LostUnitWarning
@@ -58,6 +61,25 @@ class Asked:
         return episode_starts(self.lengths)
 
 
+def explained(cls):
+    """The class, whose constructor says of a parameter that it does not have where it belongs."""
+    init = cls.__init__
+
+    @wraps(init)
+    def checked(self, *args, **settings):
+        for name in settings.keys() - set(cls._get_param_names()):
+            owners = {"client": KalmanClient, "server": self._default_server}
+            parts = [(part, kind) for part, kind in owners.items() if name in kind._get_param_names()]
+            where = "; ".join(f"it is one of its {part}: {part}={kind.__name__}({name}=...)" for part, kind in parts)
+            known = f"it has {listed(cls._get_param_names(), 20)}"
+            raise TypeError(f"{type(self).__name__} has no parameter {name!r}: {where or known}.")
+        init(self, *args, **settings)
+
+    cls.__init__ = checked
+    return cls
+
+
+@explained
 @dataclass(repr=False, eq=False)
 class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     """Base of the federated estimators; use a subclass."""
@@ -99,6 +121,13 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         return tags
+
+    def __getattr__(self, name):
+        """Say of what `fit` learns that it is not there before."""
+        who = type(self).__name__
+        if name.endswith("_") and not name.startswith("_") and "layout_" not in vars(self):
+            raise NotFittedError(f"{who}.{name} is not known before a fit: call fit(X) first.")
+        raise AttributeError(f"{who!r} object has no attribute {name!r}")
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -369,7 +398,11 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 f"{type(self).__name__} has no inputs: make them sensors, or use FederatedCounterfactualEstimator."
             )
         labels = self._labels(X)
-        return read_plant(X, client_labels=labels, inputs=inputs, lengths=lengths, estimator=self, **settings)
+        plant = read_plant(X, client_labels=labels, inputs=inputs, lengths=lengths, estimator=self, **settings)
+        if plant.index is not None:
+            warn_of_gaps(plant.index, plant.starts)
+        warn_of_copies(plant)
+        return plant
 
     def _labels(self, X):
         """Which unit a column of a table belongs to."""

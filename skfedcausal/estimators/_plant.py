@@ -287,6 +287,11 @@ class PlantEstimator(FederatedEstimator):
         -------
         float
 
+        Raises
+        ------
+        ValueError
+            If the oracle learns another number of states, of a record that is not that of `fit`.
+
         Examples
         --------
         >>> from skfedcausal import FederatedGrangerEstimator
@@ -296,7 +301,13 @@ class PlantEstimator(FederatedEstimator):
         True
         """
         oracle = self.oracle(X, inputs=inputs, lengths=lengths)
-        pairs = zip(self._plant_matrices(), oracle._plant_matrices(), strict=True)
+        pairs = list(zip(self._plant_matrices(), oracle._plant_matrices(), strict=True))
+        (own, central), *_ = pairs
+        if len(own[0]) != len(central[0]):
+            raise ValueError(
+                f"Got a record from which the oracle learns {len(central[0])} states, and this estimator has "
+                f"{len(own[0])}: the oracle is fitted to the record of `fit`. Give that one."
+            )
         own, central = (
             np.hstack(matrices) for matrices in zip(*(_of_equal_lags(*pair) for pair in pairs), strict=True)
         )

@@ -19,6 +19,7 @@ from ..server.likelihood import LikelihoodServer
 from ..statespace.episodes import episodes
 from ..statespace.input_basis import BASES
 from ..transfer import TransferFunction
+from ._base import explained
 from ._input_map import InputMap, early_inputs
 from ._inputs import (
     PlantInputs,
@@ -37,6 +38,7 @@ from ._questions import PlantQuestions
 _LEVELS, _LOOPS = ("measurement", "state"), ("hold", "react")
 
 
+@explained
 @dataclass(repr=False, eq=False, kw_only=True)
 class FederatedCounterfactualEstimator(PlantQuestions, PlantEstimator):
     """Learns how the inputs of every unit act on every other, and answers what-if questions.

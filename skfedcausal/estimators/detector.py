@@ -27,7 +27,7 @@ from ..server.watching.flags import FlagWatch, needed_answers, roots_of_flags
 from ..server.watching.incidents import UNDECIDED, incident_row, incident_table, roots_per_step
 from ..server.watching.thresholds import steps_between_alarms, watch_budget
 from ..statespace.episodes import episodes
-from ._base import FederatedEstimator
+from ._base import FederatedEstimator, explained
 from ._progress import with_callbacks
 from ._promises import mechanisms, promise
 from ._streams import PlantStream, flag_array, flag_verdict, verdict_reply
@@ -35,6 +35,7 @@ from ._streams import PlantStream, flag_array, flag_verdict, verdict_reply
 _NOT_OF_THE_PROMISE = {"accountant", "random_state", "sampler"}
 
 
+@explained
 @dataclass(repr=False, eq=False, kw_only=True)
 class FederatedRCADetector(FederatedEstimator):
     """Tells when a plant is out of the ordinary and in which unit it started.
@@ -201,7 +202,6 @@ class FederatedRCADetector(FederatedEstimator):
             return self.plan(X, inputs=inputs, lengths=lengths)
         self._check_privacy()
         plant = self._read_new(X, inputs, lengths)
-        warn_of_gaps(plant.index, plant.starts)
         self._set_budget(plant.index)
         watch_budget(self._run_length, plant.n_samples)
         _prior(self.prior, plant.names)
@@ -443,6 +443,25 @@ class FederatedRCADetector(FederatedEstimator):
         ndarray of int of shape (n_samples,)
         """
         return np.where(self.predict_root_cause(X, inputs=inputs, lengths=lengths) == "", 1, -1)
+
+    def fit_predict(self, X, y=None, *, inputs=None, lengths=None):
+        """Fit to a record and say where it is nominal itself, as outlier detectors of scikit-learn do.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            Mostly nominal: thresholds are set on it.
+        y : None
+            Ignored.
+        inputs, lengths
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of int of shape (n_samples,)
+            As of :meth:`predict`.
+        """
+        return self.fit(X, inputs=inputs, lengths=lengths).predict(X, inputs=inputs, lengths=lengths)
 
     def attribute(self, X=None, *, start=0, end=None, inputs=None, lengths=None):
         """Root of whatever happened in a window the user names, whether there was an alarm or not.

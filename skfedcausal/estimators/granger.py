@@ -1,5 +1,6 @@
 """Federated Granger causality: which unit of a plant drives which."""
 
+import warnings
 from dataclasses import dataclass
 
 from sklearn.utils._param_validation import StrOptions
@@ -178,7 +179,14 @@ class FederatedGrangerEstimator(PlantEstimator):
                 "remedy='auto' may fit twice, and privacy would be spent twice; fit without a remedy, read `validity_` "
                 "and choose the settings yourself."
             )
-        self._fit_units(self._read_new(X, inputs, lengths))
+        plant = self._read_new(X, inputs, lengths)
+        if plant.n_units == 1:
+            warnings.warn(
+                f"X has one unit, {plant.names[0]!r}: there are no pairs, and links_ stays empty. Name columns "
+                "'client__sensor', or give `client_labels`.",
+                stacklevel=2,
+            )
+        self._fit_units(plant)
         self.remedies_: tuple[str, ...] = ()
         return self if self.remedy is None else self._remedied(X, lengths)
 

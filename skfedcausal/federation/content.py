@@ -59,6 +59,8 @@ def unusable(messages, requests, expected, rule):
         if problem is not None:
             problems[name] = problem
     rest = {name: message for name, message in messages.items() if name not in problems}
+    if _opens(requests) and any(message.clock is not None for message in rest.values()):
+        return problems  # rows are put beside each other by their times
     return problems | _lengths(rest, expected.lengths if _of_same_rows(requests) else ())
 
 
@@ -67,6 +69,11 @@ def _said(message, request, wishes):
     if isinstance(message, StateMessage):
         return _unasked(message, request, wishes) or implausible(message, request)
     return _no_model(message)
+
+
+def _opens(requests):
+    """Whether the messages are the first of a fit."""
+    return all(request.OPENS for request in requests.values())
 
 
 def _of_same_rows(requests):

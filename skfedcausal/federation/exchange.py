@@ -9,7 +9,7 @@ from typing import Any
 
 from ..message.packet import NOTHING, Failure, Packet, PacketError
 from ..message.promise import PrivacyPromise
-from ..message.requests import Acknowledgement, Ask, FitRequest, OrderAnswer
+from ..message.requests import Acknowledgement, Ask, CommonRows, FitRequest, OrderAnswer
 from ..message.schema import Message
 from ..message.states import StateMessage
 from ..message.training import LocalModel
@@ -111,11 +111,53 @@ class Exchange:
                 self.messages = {}
                 self.attendance.dropped = set(self.names) - set(answers)
             if question.answer in (StateMessage, LocalModel):
+                if request.OPENS and self._may_differ(answers):
+                    answers = self._on_common_rows(requests, answers, question)
                 self._accept(answers)
             try:
                 question = dialogue.send(answers)
             except StopIteration:
                 question = None
+
+    def _may_differ(self, answers):
+        """Whether units tell the times of their rows, or other numbers of them."""
+        told = any(each.clock is not None for each in answers.values())
+        return told or len({tuple(each.lengths) for each in answers.values()}) > 1
+
+    def _on_common_rows(self, requests, answers, question):
+        """First messages about the rows that all units have; who cannot be put beside the others is lost."""
+        from .alignment import common_grid, moved_from, warn_of_clocks  # of units that tell times
+
+        grid, problems = common_grid(answers)
+        packets = self._asked
+        self._without({name: packets[name] for name in problems}, problems, question.needed)
+        answers = Answers({name: message for name, message in answers.items() if name not in problems})
+        self.attendance.dropped = set(self.names) - set(answers)
+        if grid is not None:
+            _LOG.info("Rows that all units have: %s", grid.in_words())
+            answers = self._cut(answers, moved_from(answers, grid), grid, question)
+            self._asked = packets | self._asked
+        self.attendance.dropped = set(self.names) - set(answers)
+        if question.answer is StateMessage:
+            warn_of_clocks(answers)
+        return answers
+
+    def _cut(self, answers, moved, grid, question):
+        """The messages with those of `moved` units cut to the rows of the grid, which these units are told."""
+        if question.answer is not StateMessage:
+            clocks = "; ".join(f"{name!r}: {clock.in_words()}" for name, clock in moved.items())
+            raise ClientError(
+                f"Units have other rows, and training by gradients cannot leave any out ({clocks}; rows that all have: "
+                f"{grid.in_words()}). Cut the records to the rows that all have, or use LikelihoodServer."
+            )
+        told = {name: CommonRows(grid.numbers, grid.lengths) for name in moved}
+        if not self.one_way:
+            there = self.ask(told, Acknowledgement, needed=question.needed)
+            moved = {name: clock for name, clock in moved.items() if name in there}
+        cut = {name: answers[name].at(clock.rows(grid), grid.lengths) for name, clock in moved.items()}
+        told_clock = {"clock": grid.numbers, "grid": grid.digest}
+        rest = {name: message for name, message in answers.items() if name not in told}
+        return Answers(rest | {name: replace(message, **told_clock) for name, message in cut.items()})
 
     def _accept(self, answers):
         """Take messages to learn from, some of which the server may find that it cannot use."""

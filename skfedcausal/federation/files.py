@@ -130,7 +130,9 @@ class FileTransport(FramedTransport):
                 self._file(name, "inbox").unlink(missing_ok=True)
         if name in self._wrong:
             return self._refused(name, self._wrong[name])
-        return Failure("timeout", f"{'only part of a file' if os.path.lexists(path) else 'no file'} came to {path}")
+        if os.path.lexists(path):
+            return Failure("timeout", f"only part of a file came to {path}")
+        return Failure("timeout", f"no file came to {path}; does its site run, with the same key?")
 
     def _file(self, name, box):
         return self.folder / file_name(name) / box / _numbered(self.run, self._sequence)

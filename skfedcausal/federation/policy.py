@@ -7,7 +7,7 @@ from numbers import Integral
 from ..message.schema import KINDS
 
 ANY = "*"
-_FIT = ("fit", "reply", "ask law", "verdict", "close")  # of a fit in one round; the last two only tell the site
+_FIT = ("fit", "rows", "reply", "ask law", "verdict", "close")  # of a fit in one round; the last two only tell the site
 _RECORD = ("message",)
 _TRAINING = ("train", "plan", "gradient", "blocks", "finish")
 _NETWORKS = ("network-plan", "gradient", "no-gradient", "networks trained")

@@ -1,5 +1,6 @@
 """Exports of plant historians as one table on one clock."""
 
 from .read import read_historian
+from .table import PlantTable
 
-__all__ = ["read_historian"]
+__all__ = ["PlantTable", "read_historian"]

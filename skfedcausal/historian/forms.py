@@ -4,6 +4,7 @@ import csv
 import io
 import re
 import tomllib
+from fnmatch import fnmatchcase
 from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,12 +14,16 @@ import pandas as pd
 
 from ..containers.arrays import as_native
 from ..containers.layout import listed
+from ..optional import import_optional
 from .times import on_one_clock, parse_times
 
 _WORDS = tomllib.loads(files(__package__).joinpath("words.toml").read_text("utf-8"))
 TIME_NAMES, _BAD_TEXTS = _WORDS["columns"]["time"], frozenset(_WORDS["values"]["bad"])
+_SPELLINGS = [form(text) for text in _BAD_TEXTS for form in (str, str.upper, str.title, str.capitalize)] + [""]
 _JOINTS = ".", "_", " ", ":", "/", "-"  # between a tag and the word for its quality
 _DECIMAL_COMMA = re.compile(r"^[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+),\d+(?:[eE][+-]?\d+)?$")
+_SEPARATORS = ";\t|,"  # decimal commas look like the last
+_MOST_WORDS = 0.5  # share of the cells of a column that may be words; with more it is a text column
 # least code, mask, good and uncertain: the two highest of the 32 bits of OPC UA, of the eight of OPC DA
 _STANDARDS = (2**30, -(2**30), 0, 2**30), (192, 192, 192, 64)
 
@@ -28,32 +33,97 @@ class Dialect(NamedTuple):
 
     tz: str | None = None
     dayfirst: bool | None = None
-    bad_values: frozenset = frozenset()
+    bad_values: frozenset = frozenset()  # texts in lower case, and numbers
     good: Any = None
     keep_uncertain: bool = False
 
 
+class ExportTable(NamedTuple):
+    """An export as a table of floats in the order of its rows, and its columns without numbers."""
+
+    frame: pd.DataFrame
+    texts: tuple[str, ...] = ()
+
+
+def bad_marks(values):
+    """Marks of bad values as they are compared: numbers as such, texts in lower case."""
+    texts = [str(value).strip() for value in ([values] if isinstance(values, str) else values)]
+    return frozenset(text.lower() if np.isnan(number := _number(text)) else number for text in texts)
+
+
+def _number(text):
+    """The number that a text is, NaN where it is none."""
+    plain = text.replace(".", "").replace(",", ".") if _DECIMAL_COMMA.match(text) else text
+    return float(pd.to_numeric(plain, errors="coerce"))
+
+
 def tag_series(export, dialect, where):
     """Series of an export by tag: floats by time, NaN where not good, the last of equal times."""
-    table = _read_table(export, where)
-    names = {str(column).strip().lower(): column for column in table.columns}
-    times, table = _split_times(table, names, where)
-    times = parse_times(times, dialect.dayfirst, where)
-    roles = {role: _pick(names, words) for role, words in _WORDS["columns"].items()}
-    roles = {role: str(name).strip() for role, name in roles.items() if name is not None}
+    times, table, roles = _parts(export, dialect, where)
+    if times is None:
+        what = f"No time column in {where}: its columns are {listed(table.columns)}"
+        raise ValueError(f"{what}. Call it 'time', or put times in the index of a frame.")
     if {"tag", "value"} <= set(roles):
         return _long(table, times, roles, dialect, where)
-    return _wide(table, times, dialect, where)
+    frame = _wide(table, on_one_clock(times, None, dialect.tz, where), dialect, where).frame
+    return {tag: ordered(frame[tag]) for tag in frame}
+
+
+def export_table(export, dialect, where, drop=(), time=None):
+    """An export as a table in the order of its rows, whatever that is; rows have numbers where it has no times.
+
+    Columns whose names match a pattern in `drop` are left out, and those without numbers, which are named.
+    """
+    times, table, roles = _parts(export, dialect, where, time)
+    if {"tag", "value"} <= set(roles) and times is not None:
+        series = _long(table, times, roles, dialect, where)
+        return ExportTable(pd.DataFrame({tag: own for tag, own in series.items() if not _matches(tag, drop)}))
+    if times is not None:
+        times = on_one_clock(times, None, dialect.tz, where, strict=False)
+    wanted = [column for column in table.columns if not _matches(column, drop)]
+    found = _wide(table[wanted], times, dialect, where, skip_texts=True)
+    stamps = [column for column in found.texts if times is None and _are_times(table[column])]
+    if stamps:
+        raise ValueError(f"Column {listed(stamps)} of {where} is no number. Is it the time? Name it with `time`.")
+    return found
+
+
+def _are_times(column):
+    """Whether the first texts of a column are times."""
+    try:
+        pd.to_datetime(column.dropna().iloc[:3], format="mixed")
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def _matches(name, patterns):
+    return any(fnmatchcase(str(name).lower(), str(pattern).lower()) for pattern in patterns)
+
+
+def _parts(export, dialect, where, time=None):
+    """Times of an export, None where it has none, the table without them, and the roles of its columns."""
+    table = _read_table(export, where)
+    names = {str(column).strip().lower(): column for column in table.columns}
+    if time is not None and str(time).strip().lower() not in names:
+        raise ValueError(f"There is no column {time!r} in {where}: its columns are {listed(table.columns)}.")
+    times, table = _split_times(table, names, time)
+    times = None if times is None else parse_times(times, dialect.dayfirst, where)
+    roles = {role: _pick(names, words) for role, words in _WORDS["columns"].items()}
+    return times, table, {role: str(name).strip() for role, name in roles.items() if name is not None}
 
 
 # -- tables -------------------------------------------------------------------------------------
 
 
 def _read_table(export, where):
-    """Table of text, or the frame that was given."""
+    """Table as it is written, numbers where all cells of a column are, or the frame that was given."""
     native = as_native(export) if not isinstance(export, (str, Path)) else export
     if isinstance(native, pd.DataFrame):
         return native
+    if not hasattr(export, "read") and Path(export).suffix.lower() in (".parquet", ".pq"):
+        import_optional("pyarrow", "parquet", f"Reading {where}")
+        return pd.read_parquet(export)
     if hasattr(export, "read"):
         text = export.read()
     else:
@@ -64,31 +134,54 @@ def _read_table(export, where):
             text = raw.decode("cp1252")
     if not text.strip():
         raise ValueError(f"The export is empty: found in {where}.")
-    head = "\n".join(text.splitlines()[:5])
+    lines = [line for line in text[:1_000_000].splitlines()[:6] if line.strip()]
+    separator = _separator(lines)
+    fields = next(csv.reader(lines[:1], delimiter=separator))
+    as_text = {name: str for name in fields if _is_told(name)}
+    how = {"sep": separator, "decimal": "," if _has_commas(lines, separator) else ".", "dtype": as_text}
     try:
-        separator = csv.Sniffer().sniff(head, delimiters=",;\t|").delimiter
-    except csv.Error:
-        separator = max(",;\t|", key=head.count)
-    return pd.read_csv(io.StringIO(text), sep=separator, dtype=str, keep_default_na=False)
+        return pd.read_csv(io.StringIO(text), na_values=_SPELLINGS, keep_default_na=False, low_memory=False, **how)
+    except pd.errors.ParserError as error:
+        raise ValueError(f"Rows of {where} have different numbers of columns: {error}.") from None
+
+
+def _separator(lines):
+    """What stands between the columns: the character that all lines have equally often."""
+    for one in _SEPARATORS:
+        if lines[0].count(one) and len({line.count(one) for line in lines}) == 1:
+            return one
+    return max(_SEPARATORS, key=lines[0].count)
+
+
+def _has_commas(lines, separator):
+    """Whether numbers are written with decimal commas."""
+    cells = [cell.strip() for line in lines[1:] for cell in line.split(separator)]
+    return separator != "," and any(_DECIMAL_COMMA.match(cell) for cell in cells)
+
+
+def _is_told(name):
+    """Whether a column holds times, names or qualities, which are read as they are written."""
+    name = name.strip().lower()
+    plain = {word for role, words in _WORDS["columns"].items() if role != "value" for word in words}
+    ends = tuple(joint + word for word in _WORDS["columns"]["quality"] for joint in _JOINTS)
+    return name in plain or name == "date" or name.endswith(ends)
 
 
 def _pick(names, words):
     return next((names[word] for word in words if word in names), None)
 
 
-def _split_times(table, names, where):
-    """Times as they are written, and the table without them."""
-    column = _pick(names, TIME_NAMES)
-    if isinstance(table.index, pd.DatetimeIndex):
+def _split_times(table, names, time=None):
+    """Times as they are written, None where there are none, and the table without them."""
+    column = _pick(names, TIME_NAMES) if time is None else names[str(time).strip().lower()]
+    times = None
+    if time is None and isinstance(table.index, pd.DatetimeIndex):
         times = pd.Series(table.index, index=table.index)
-    elif "date" in names and "time" in names:
+    elif time is None and "date" in names and "time" in names:
         times = table[names["date"]].astype(str) + " " + table[names["time"]].astype(str)
         table = table.drop(columns=[names["date"], names["time"]])
     elif column is not None:
         times, table = table[column], table.drop(columns=column)
-    else:
-        what = f"No time column in {where}: its columns are {listed(table.columns)}"
-        raise ValueError(f"{what}. Call it 'time', or put times in the index of a frame.")
     return times, table.set_axis([str(column).strip() for column in table.columns], axis=1)
 
 
@@ -103,21 +196,33 @@ def _long(table, times, roles, dialect, where):
     return {tag: ordered(series[codes == k]) for k, tag in enumerate(found)}
 
 
-def _wide(table, times, dialect, where):
-    times = on_one_clock(times, None, dialect.tz, where)
+def _wide(table, times, dialect, where, skip_texts=False):
     columns = [column for column in table.columns if column and not column.startswith("Unnamed:")]
-    quality, series = _quality_columns(columns), {}
+    quality, values, texts = _quality_columns(columns), {}, []
     for tag in columns:
         if tag in quality.values():
             continue
         place = f"column {tag!r} of {where}"
-        values = _to_numbers(table[tag], dialect.bad_values, place)
+        if skip_texts and _is_text(table[tag], dialect.bad_values):
+            texts.append(tag)
+            continue
+        values[tag] = _to_numbers(table[tag], dialect.bad_values, place)
         if tag in quality:
-            values = np.where(is_good(table[quality[tag]], dialect, place), values, np.nan)
-        series[tag] = ordered(pd.Series(values, index=times))
-    if not series:
+            values[tag] = np.where(is_good(table[quality[tag]], dialect, place), values[tag], np.nan)
+    if not values:
         raise ValueError(f"No tags in {where}: there is a time column and nothing else.")
-    return series
+    return ExportTable(pd.DataFrame(values, index=times), tuple(texts))
+
+
+def _is_text(column, bad_values):
+    """Whether most of what stands in a column are words, and no marks of bad values."""
+    if pd.api.types.is_bool_dtype(column) or pd.api.types.is_numeric_dtype(column):
+        return False
+    texts = column.dropna().astype("string").str.strip()
+    texts = texts[~texts.str.lower().isin({"", *_BAD_TEXTS, *(m for m in bad_values if isinstance(m, str))})]
+    texts = texts.iloc[:: max(1, len(texts) // 1000)]
+    words = pd.to_numeric(texts, errors="coerce").isna() & ~texts.str.match(_DECIMAL_COMMA)
+    return bool(len(texts)) and bool(words.mean() > _MOST_WORDS)
 
 
 def _quality_columns(columns):
@@ -139,23 +244,39 @@ def ordered(series):
 
 def _to_numbers(values, bad_values, where):
     """Numbers or text as floats, NaN for texts that stand for no good value."""
+    fills = [mark for mark in bad_values if isinstance(mark, float)]
     if pd.api.types.is_bool_dtype(values) or pd.api.types.is_numeric_dtype(values):
-        numbers = values.to_numpy(dtype=float, na_value=np.nan)
-        return np.where(np.isinf(numbers), np.nan, numbers)
-    texts = values.astype("string").str.strip()
-    numbers = pd.to_numeric(texts, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
-    left = np.isnan(numbers) & (texts.fillna("") != "").to_numpy(dtype=bool)
-    commas = left & texts.str.match(_DECIMAL_COMMA).fillna(False).to_numpy(dtype=bool)
-    plain = texts[commas].str.replace(".", "", regex=False).str.replace(",", ".", regex=False)
-    numbers[commas] = plain.to_numpy(dtype=float)
+        return _without(values.to_numpy(dtype=float, na_value=np.nan), fills)
+    numbers, words = _floats(values.tolist())
     bad = _BAD_TEXTS | bad_values
-    unknown = [text for text in texts[left & ~commas].unique() if text.lower() not in bad]
+    unknown = [text for text in words if text.lower() not in bad]
     if unknown:
         raise ValueError(
             f"Got {unknown[0]!r} in {where}, which is neither a number nor a known mark of bad quality. Map "
             f"states to numbers, leave the column out, or name the marks: bad_values={unknown[:5]!r}."
         )
-    return np.where(np.isinf(numbers), np.nan, numbers)
+    return _without(numbers, fills)
+
+
+def _floats(cells):
+    """Cells as floats, NaN where there is none, and the texts that are none; much faster than column-wise."""
+    numbers = np.full(len(cells), np.nan)
+    words: dict[str, None] = {}
+    for k, cell in enumerate(cells):
+        text = cell.strip() if isinstance(cell, str) else cell
+        try:
+            if isinstance(text, str) and "," in text and _DECIMAL_COMMA.match(text):
+                text = text.replace(".", "").replace(",", ".")
+            numbers[k] = float(text)
+        except (TypeError, ValueError):
+            if isinstance(text, str) and text:
+                words.setdefault(text)
+    return numbers, list(words)
+
+
+def _without(numbers, fills):
+    """Numbers with NaN in place of infinite ones and of those that stand for no value."""
+    return np.where(np.isinf(numbers) | np.isin(numbers, fills), np.nan, numbers)
 
 
 def is_good(quality, dialect, where):

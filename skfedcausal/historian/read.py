@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from ..containers.layout import SEPARATOR, check_unit_names, listed
-from .forms import Dialect, ordered, tag_series
+from .forms import Dialect, bad_marks, ordered, tag_series
 
 _EXPORTS = "{'P1': 'boiler.csv', ...}"
 _log = logging.getLogger(__name__)
@@ -51,8 +51,9 @@ def read_historian(
     clock : dict of str to (str or Timedelta), default=None
         What to add to the times of a unit whose clock is off, for example ``{"P2": "-58s"}``; see
         :func:`~skfedcausal.check_plant`.
-    bad_values : collection of str, default=()
-        Texts that stand for a bad value besides the usual ones ("Bad", "I/O Timeout", "No Data", ...).
+    bad_values : collection of str or float, default=()
+        Texts and numbers that stand for a bad value besides the usual ones ("Bad", "I/O Timeout", "No Data",
+        ...), for example ``[-999.25]``.
     good : collection or callable, default=None
         Quality codes that are good. None recognises OPC DA (192), OPC UA (0 among large codes), per cent,
         0 or 1, and words.
@@ -120,7 +121,7 @@ def read_historian(
         if isinstance(value, Mapping) and not set(value) <= set(units):
             unknown = listed(sorted(set(value) - set(units)))
             raise ValueError(f"`{option}` names {unknown}, the units are {listed(units)}.")
-    bad_values = frozenset(str(text).strip().lower() for text in bad_values)
+    bad_values = bad_marks(bad_values)
     series: dict[str, pd.Series] = {}
     for unit, export in zip(units, exports.values(), strict=True):
         zone = tz.get(unit) if isinstance(tz, Mapping) else tz

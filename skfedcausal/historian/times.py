@@ -6,9 +6,14 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 import pandas as pd
 
-from ..containers.rows import repeated_text
+from ..containers.rows import repeated_text, times_back
 
 _EPOCH_UNITS = ((1e17, "ns"), (1e14, "us"), (1e11, "ms"), (0, "s"))  # by size, for dates after 1973
+_ZONE = "Pass tz=..., the zone of the clock that wrote it, such as tz='Europe/Berlin'"
+_REMEDIES = {
+    "episodes": "Read them as records of their own: PlantTable.read(..., fix='episodes'), or one file each",
+    "no order": "Some times occur twice in it; keep one row of each",
+}
 
 
 def parse_times(column, dayfirst, where):
@@ -25,11 +30,21 @@ def parse_times(column, dayfirst, where):
     offset = texts.str.contains(r"(?:Z|[+-]\d{2}:?\d{2})$", regex=True)
     codes, stamps = pd.factorize(texts)
     options = {"dayfirst": _day_first(texts, dayfirst, where), "utc": bool(offset.any())}
+    return pd.DatetimeIndex(_read_stamps(pd.Series(stamps), options, where))[codes]
+
+
+def _read_stamps(stamps, options, where):
+    """Times in one format, or where there are several each in its own, which takes much longer."""
     try:
-        times = pd.to_datetime(pd.Series(stamps), format="mixed", **options)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", UserWarning)  # no format could be inferred
+            return pd.to_datetime(stamps, **options)
+    except (ValueError, UserWarning):
+        pass  # read below, where the error is told
+    try:
+        return pd.to_datetime(stamps, format="mixed", **options)
     except ValueError as error:
         raise ValueError(f"Cannot read the times of {where}: {error}.") from None
-    return pd.DatetimeIndex(times)[codes]
 
 
 def _since_1970(numbers, where):
@@ -54,17 +69,20 @@ def _day_first(texts, dayfirst, where):
     raise ValueError(f"The dates of {where} can be read both ways: {texts.iloc[0]!r}. Pass dayfirst=.")
 
 
-def on_one_clock(times, tags, tz, where):
-    """Local times as UTC; times with a zone or without any known zone stay as they are."""
-    if times.tz is not None:
+def on_one_clock(times, tags, tz, where, strict=True):
+    """Local times as UTC; times with a zone or without any known zone stay as they are.
+
+    Not `strict`: times that go back where no zone is known stay as they are, too.
+    """
+    if times.tz is not None or (tz is None and not strict):
         return times
     if tz is None:
         for rows in _series(tags, len(times)):
             own = times[rows]
-            text = repeated_text(own[::-1] if _newest_first(own) else own)
-            if text is not None:
-                remedy = "Pass tz=..., the zone of the clock that wrote it, such as tz='Europe/Berlin'"
-                raise ValueError(f"{text} Found in {where}. {remedy}; nothing was dropped.")
+            own = own[::-1] if _newest_first(own) else own
+            kind, text = times_back(own)[0], repeated_text(own)
+            if text is not None and not (kind == "no order" and own.is_unique):  # those are sorted
+                raise ValueError(f"{text} Found in {where}. {_REMEDIES.get(kind, _ZONE)}; nothing was dropped.")
         return times
     try:
         zone = ZoneInfo(tz)

@@ -5,6 +5,7 @@ from .requests import (
     AggregateRequest,
     Ask,
     Close,
+    CommonRows,
     FactualRequest,
     Failed,
     FitRequest,
@@ -40,7 +41,7 @@ from .training import (
 from .watching import FlagMessage, VerdictReply
 
 __all__ = [
-    "Acknowledgement", "AggregateRequest", "Ask", "AugmentedMessage", "BlockRow", "Close",
+    "Acknowledgement", "AggregateRequest", "Ask", "AugmentedMessage", "BlockRow", "Close", "CommonRows",
     "CorrectionMoments", "CorrectionsRequest", "EffectReply", "FactualRequest", "Failed", "FeedbackLaw",
     "FitRequest", "FlagMessage", "FlagsRequest", "GradientReply", "InputsOfOthers", "LawRequest", "LocalModel",
     "LossAnswer", "LossRequest", "MaskCorrections", "MaskedProducts", "MaskedSeries", "Measurements",

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .clock import check_clock
 from .packet import NOTHING, PacketError
 from .schema import ArrayOrNone, Message, wire
 from .states import Acknowledgement, FeedbackLaw, Measurements, StateMessage
@@ -131,6 +132,33 @@ class InputsOfOthers(Message, op="inputs", answer=OrderAnswer):
     """
 
     inputs: np.ndarray = wire("inputs T q", "inputs of all other units")
+
+
+class CommonRows(Message, op="rows", answer=Acknowledgement):
+    """Names the times that all units have: further questions are about these rows.
+
+    Attributes
+    ----------
+    clock : ndarray of shape (2 + n_episodes,)
+        Seconds from row to row, whether the zone is known and first time of each episode, as of :class:`StateMessage`.
+    lengths : tuple of int
+        Rows of each episode.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import CommonRows
+    >>> CommonRows(np.array([10.0, 1.0, 1.8e9]), (500,)).answer.__name__
+    'Acknowledgement'
+    """
+
+    NEW_ROUND = False
+
+    clock: np.ndarray = wire("numbers c", "seconds from row to row, 1 for a known zone, start of each episode")
+    lengths: tuple[int, ...] = wire("lengths e", "rows of each episode")
+
+    def _check(self, packet):
+        check_clock(self.clock, None, self.lengths, self.OP)
 
 
 class LawRequest(Message, op="ask law", answer=FeedbackLaw):

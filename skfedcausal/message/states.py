@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..statespace.observation import Information
+from .clock import check_clock
 from .packet import PacketError
 from .schema import WIRE_DTYPES as WIRE_DTYPES
 from .schema import ArrayOrNone, Message, wire
@@ -52,6 +53,11 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     open_order : bool or None
         Whether the unit chose its number of states and may find more with the inputs of others; only when the server
         asks.
+    clock : ndarray of shape (2 + n_episodes,) or None
+        Seconds from row to row, whether the zone of the times is known (1) or not (0), and first time of each
+        episode in seconds since 1970; sent by sites that know the times of their rows.
+    grid : ndarray of int of shape (1,) or None
+        Digest of the times of all rows, sent with it.
 
     Examples
     --------
@@ -88,6 +94,10 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     )
     alone: bool | None = wire("flag", "whether the unit's own past predicts its measurements", default=None)
     open_order: bool | None = wire("flag", "whether inputs of others may add states", default=None)
+    clock: ArrayOrNone = wire(
+        "numbers c", "seconds from row to row, 1 for a known zone, start of each episode", default=None
+    )
+    grid: ArrayOrNone = wire("whole 1", "digest of the times of all rows", default=None)
 
     @property
     def J(self):
@@ -157,6 +167,7 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
                 raise PacketError(f"Array 'index' names pattern {k} of {len(self.patterns)}.")
         if sum(self.lengths) != len(self.z) or min(self.lengths, default=0) < 1:
             raise PacketError(f"Array 'lengths' is {self.lengths}, which does not cut {len(self.z)} rows.")
+        check_clock(self.clock, self.grid, self.lengths, self.OP)
 
 
 class Acknowledgement(Message, op="done"):

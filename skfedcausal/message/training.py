@@ -5,6 +5,7 @@ Weights of networks never cross.
 
 import numpy as np
 
+from .clock import check_clock
 from .packet import PacketError
 from .schema import ArrayOrNone, Message, wire
 from .states import Acknowledgement
@@ -40,6 +41,10 @@ class LocalModel(Message, op="local-model"):
         Filtered states, when they are to be relayed.
     inputs : ndarray of shape (n_samples, n_inputs) or None
         Likewise.
+    clock : ndarray of shape (2 + n_episodes,) or None
+        When its rows were taken, as of :class:`StateMessage`.
+    grid : ndarray of int of shape (1,) or None
+        Digest of it.
 
     Examples
     --------
@@ -65,6 +70,10 @@ class LocalModel(Message, op="local-model"):
     input_table: ArrayOrNone = wire("numbers 3 q", "level, mean and spread of each input", default=None)
     filtered: ArrayOrNone = wire("series T p", "filtered states to be relayed to others", default=None)
     inputs: ArrayOrNone = wire("series t r", "inputs to be relayed to others", default=None)
+    clock: ArrayOrNone = wire(
+        "numbers k", "seconds from row to row, 1 for a known zone, start of each episode", default=None
+    )
+    grid: ArrayOrNone = wire("whole 1", "digest of the times of all rows", default=None)
 
     @property
     def n_states(self):
@@ -79,6 +88,7 @@ class LocalModel(Message, op="local-model"):
     def _check(self, packet):
         if (self.input_matrix is None) != (self.input_table is None):
             raise PacketError(f"Packet {self.OP!r} lacks one of the arrays 'input_matrix' and 'input_table'.")
+        check_clock(self.clock, self.grid, self.lengths, self.OP)
 
 
 class AugmentedMessage(Message, op="augmented", first="filtered augmented predicted inputs constant"):

@@ -5,7 +5,8 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from ..containers.rows import repeated_stretch, repeated_text
+from ..containers.copies import copied_tags
+from ..containers.rows import repeated_stretch, repeated_text, times_back
 from .clocks import unit_series
 from .home import same_columns
 from .moves import common_spikes, moves_of
@@ -88,18 +89,24 @@ def check_plant(X, *, client_labels="from_columns", lengths=None, max_offset=Non
     >>> report.findings[["column", "kind", "start"]].to_string(index=False)
     '    column  kind               start\\nboiler__s1 stuck 2026-03-01 03:00:00'
     """
+    return checked(X, client_labels, lengths, max_offset)
+
+
+def checked(X, client_labels="from_columns", lengths=None, max_offset=None, clocks=True):
+    """The check, with the comparison of clocks or without it, which takes most of the time."""
     units, shared = read_units(X, client_labels, lengths)
     found: list[tuple] = []
     tables = []
     for k, unit in enumerate(units):
         if not shared or k == 0:
+            _check_order(unit, "all units" if shared else unit.name, found, lengths)
             _check_times(unit, "all units" if shared else unit.name, found)
         tables.append(_check_unit(unit, found))
     tags = pd.concat(tables, ignore_index=True)
     _check_moves(units, tags, found)
     if shared:
         _check_copies(units, found)
-    offsets = _check_clocks(units, shared, tags, found, max_offset)
+    offsets = _check_clocks(units, shared, tags, found, max_offset) if clocks else {}
     findings = pd.DataFrame(found, columns=list(COLUMNS))
     return PlantCheck(unit_table(units, findings, tags, offsets), findings, tags)
 
@@ -116,14 +123,24 @@ def _add(found, unit, what, value, *, label=None, column="", rows=None, ends=Non
 # -- times ----------------------------------------------------------------------------------------
 
 
-def _check_times(unit, label, found):
-    """Hours that occur twice or are left out, rows that are not there."""
+def _check_order(unit, label, found, lengths):
+    """Rows of an episode that go back in time or have that of another."""
     if unit.index is None:
         return
-    segment = repeated_stretch(unit.times)
-    if segment is not None:
-        seconds = (segment[1] - segment[0] + unit.step).total_seconds()
-        _add(found, unit, "repeated hour", seconds, label=label, ends=segment, sentence=repeated_text(unit.times))
+    starts = () if lengths is None else np.cumsum(np.asarray(lengths)[:-1])
+    for rows in np.split(np.arange(len(unit.times)), starts):
+        times = unit.times[rows]
+        segment = repeated_stretch(times)
+        if segment is not None:
+            seconds = (segment[1] - segment[0] + unit.step).total_seconds()
+            kind = {"no order": "rows in no order", "episodes": "episodes"}.get(times_back(times)[0], "repeated hour")
+            _add(found, unit, kind, seconds, label=label, ends=segment, sentence=repeated_text(times))
+
+
+def _check_times(unit, label, found):
+    """Hours that are left out, rows that are not there."""
+    if unit.index is None:
+        return
     lost = "gap: no rows" if label == "all units" else "outage: no rows"
     for row in unit.breaks[1:]:
         ends = unit.index[row - 1 : row + 1]
@@ -233,12 +250,17 @@ def _check_moves(units, tags, found):
 
 
 def _check_copies(units, found):
-    """Units whose columns are those of another, whatever they are called."""
+    """Units whose columns are those of another, whatever they are called, and tags of one unit that are of another."""
     seen: dict[bytes, str] = {}
+    copies = set()
     for unit in units:
         first = seen.setdefault(np.ascontiguousarray(unit.values).tobytes(), unit.name)
         if first != unit.name:
+            copies.add(unit.name)
             _add(found, unit, "same unit", 1.0, other=first)
+    by_name = {unit.name: unit for unit in units if unit.name not in copies}
+    for first, second, column, copy in copied_tags([(u.name, u.columns, u.values) for u in by_name.values()]):
+        _add(found, by_name[second], "same tag", 1.0, column=copy, other=column, owner=first)
 
 
 # -- clocks ---------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ class UnitRecord:
     times: pd.DatetimeIndex | None
     breaks: np.ndarray
 
-    @property
+    @cached_property
     def step(self):
         """Median distance of two rows, None where rows have no times."""
         if self.index is None or len(self.index) < 2:

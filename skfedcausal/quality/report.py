@@ -1,10 +1,12 @@
 """Tables of the findings of a check."""
 
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 
 import pandas as pd
+
+from ..containers.layout import listed
 
 COLUMNS = ("unit", "column", "kind", "start", "end", "value", "detail", "advice")
 KINDS = tomllib.loads(files(__package__).joinpath("kinds.toml").read_text("utf-8"))
@@ -53,11 +55,37 @@ class PlantCheck:
         """Whether nothing was found."""
         return self.findings.empty
 
+    @property
+    def fix_first(self):
+        """Sentences about what has to be put right before a fit, one for each kind of finding and unit."""
+        wrong = self.findings[self.findings["kind"].isin(_WRONG)]
+        said = []
+        for (kind, unit), own in wrong.groupby(["kind", "unit"], sort=False):
+            columns = list(dict.fromkeys(name for name in own["column"] if name))
+            what = f" ({listed(columns, 3)})" if columns else ""
+            said.append(f"{unit}: {kind}{what}: {own['detail'].iloc[0].rstrip('.')}. {own['advice'].iloc[0]}")
+        return tuple(said)
+
     def __repr__(self):
         return self.units.drop(columns="advice").to_string(index=False)
 
     def _repr_html_(self):
         return self.units.to_html(index=False)
+
+
+def with_findings(check, rows):
+    """The check with further findings about all units, which make each of them one to be put right first."""
+    if not rows:
+        return check
+    more = pd.DataFrame(rows, columns=list(COLUMNS))
+    words = ", ".join(more["detail"])
+    units = check.units.assign(
+        verdict="fix first",
+        findings=[words if own == "none" else f"{words}, {own}" for own in check.units["findings"]],
+        advice=[" ".join([*more["advice"], own]).strip() for own in check.units["advice"]],
+    )
+    findings = more if check.findings.empty else pd.concat([more, check.findings], ignore_index=True)
+    return replace(check, units=units, findings=findings)
 
 
 def unit_table(units, findings, tags, offsets):

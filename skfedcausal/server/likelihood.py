@@ -17,7 +17,7 @@ from ..statespace.geweke import geweke_measures
 from ..statespace.matrices import few_threads
 from .effects import effects, gains_of
 from .estimation.covariance import COVARIANCES
-from .estimation.estimate import Settings, estimate_plant, screen_plant
+from .estimation.estimate import Settings, estimate_plant, has_no_time, may_be_filled, screen_plant
 from .estimation.input_checks import check_independent, controlled_units, excitation_table, feedback_table
 from .estimation.noise_share import choose_filter, choose_noise_share
 from .estimation.scoring import Budget
@@ -38,6 +38,7 @@ from .validity.report import gated, report
 # measurement noise are, by the distribution of Dickey and Fuller's coefficient), in long and short records
 _DRIFT = 8.0
 _SLOW = 0.98
+_SETTLED = 0.5  # standard errors to the maximum, from which on nothing is said of links
 _ONE_LAG, _FILTER = 0.4, 0.2  # shares of what is left of a budget: of the plant of one lag, of its filter
 _USER = 6  # frames from a warning to whoever called `fit` of an estimator
 
@@ -185,6 +186,9 @@ class LikelihoodServer(ServerLearner):
     benefit_ : DataFrame or None
         One row per unit: ``gain, stderr, rows, neighbour, neighbour_gain, neighbour_stderr`` on held-out
         rows, see :meth:`FederatedGrangerEstimator.benefit`. None unless `held_out` is given.
+    filled_ : bool
+        Whether gaps of the record were filled in with what the plant expects, because the exact likelihood of a
+        record with gaps would have taken longer than `max_time`.
     n_rounds_ : int
         Rounds of messages that the plant was learned from.
     n_iter_ : int
@@ -348,12 +352,13 @@ class LikelihoodServer(ServerLearner):
         budget = self._next_budget()
         settings = self._settings(record.names, messages)._replace(budget=budget.part(_ONE_LAG))
         record = self._with_knowledge(record)
-        self.noise_share_ = self.filter_noise_share_ = None
+        self.noise_share_ = self.filter_noise_share_ = self._gapless = None
+        self.filled_ = False
         with few_threads(record.partition.n_states):
             if self.horizon > 1 and record.has_choice and record.u is not None:
                 self.noise_share_, estimate = choose_noise_share(record, settings, self.horizon)
             else:
-                estimate = self._first_estimate(record, messages, settings)
+                estimate = self._estimate(record, messages, settings, budget)
             filtered = self._keep(record, estimate, settings._replace(budget=budget.part(_FILTER)))
             self._diagnose_inputs(filtered)
             if self.has_feedback_:
@@ -366,8 +371,9 @@ class LikelihoodServer(ServerLearner):
             self._keep_links(estimate)
             self._raw = record
             self._free_lags(filtered, estimate, settings._replace(budget=budget.part(_ONE_LAG)), budget)
+            self._qualify_links()
             self._curvature = self._learn_curvature(estimate.plant)
-            self._raw, self.work_left = None, budget.left
+            self._raw, self._gapless, self.work_left = None, None, budget.left
             filtered.forget_scores()
 
     def _next_budget(self):
@@ -381,8 +387,21 @@ class LikelihoodServer(ServerLearner):
     def _first_estimate(self, record, messages, settings):
         """Estimate of a plant of one lag; that of the rounds, if they ended with the same messages."""
         (known, estimate), self._of_rounds = getattr(self, "_of_rounds", (None, None)), (None, None)
-        is_known = estimate is not None and known is messages
-        return estimate if is_known else estimate_plant(record, settings)
+        if estimate is not None and known is messages:
+            return estimate
+        return None if has_no_time(record, settings) else estimate_plant(record, settings)
+
+    def _estimate(self, record, messages, settings, budget):
+        """Estimate of a plant of one lag: where there is no time for the exact likelihood, that of filled gaps."""
+        estimate = self._first_estimate(record, messages, settings)
+        self.filled_ = estimate is None or (settings.budget.is_spent and may_be_filled(record, settings))
+        if not self.filled_:
+            return estimate
+        from .estimation.filled import estimate_filled  # of long records with gaps
+
+        again = Budget(_ONE_LAG * self.max_time) if budget.is_spent else budget.part(_ONE_LAG)
+        estimate, self._gapless = estimate_filled(record, settings._replace(budget=again))
+        return estimate
 
     def _settings(self, names, messages=None):
         """How a plant of these messages is estimated, or of a record that none were kept of."""
@@ -433,7 +452,8 @@ class LikelihoodServer(ServerLearner):
         self.input_, self.unshrunk_input_ = estimate.shrunk_B, estimate.B
         self.input_level_ = record.input_level
         self.coefficients_, self._parameters = estimate.coefficients, estimate.parameters
-        is_exact = self.likelihood == "time-domain" or not (record.is_constant and record.determined.all())
+        is_gapless = record.is_constant or self.filled_
+        is_exact = self.likelihood == "time-domain" or not (is_gapless and record.determined.all())
         self.likelihood_ = "time-domain" if is_exact else "whittle"
         self.level_shifts_ = estimate.shifts.table
         scale = estimate.parameters.state_scale
@@ -462,13 +482,21 @@ class LikelihoodServer(ServerLearner):
 
     def _warn(self, budget):
         """Say when the climb ended early, and which units cannot be told from random walks."""
-        if budget.is_spent or budget.was_short:
+        if self.filled_:
+            warnings.warn(
+                f"The exact likelihood of {self.n_samples_} rows with gaps takes longer than "
+                f"max_time={self.max_time:g}: the links were learned with the gaps filled in as the plant expects. "
+                "Raise max_time for the exact one.",
+                UserWarning,
+                stacklevel=_USER,
+            )
+        elif budget.is_spent or budget.was_short:
             self._warn_of_budget(budget, "The search for links")
         elif not self.converged_:
             warnings.warn(
                 f"The likelihood did not converge: after {self.n_iter_} iterations its gradient per time "
                 f"step has length {self.gradient_norm_:.2e} (tol={self.tol:.0e}). Raise max_iter or max_time, give "
-                "fewer states or more data; the links are tested at the point reached.",
+                "fewer states or more data; far from the maximum the verdict on links is that nobody can tell.",
                 ConvergenceWarning,
                 stacklevel=_USER,
             )
@@ -477,10 +505,12 @@ class LikelihoodServer(ServerLearner):
         carriers = {int(np.abs(mode).argmax()) for mode in modes.T[slow]}
         slices = self.state_slices_.items()
         drifting = [name for name, rows in slices if carriers.intersection(range(rows.start, rows.stop))]
+        self._drifting = tuple(drifting)
         if drifting:
             warnings.warn(
                 f"Units whose states drift like a random walk within this record: {', '.join(drifting)}. "
-                "Units that drift on their own seem to influence each other. Give differences or detrended "
+                "Units that drift on their own seem to influence each other: nothing is said of links between them "
+                '("cannot tell"). Give differences or detrended '
                 "measurements, or a record that is long against the drift.",
                 UserWarning,
                 stacklevel=_USER,
@@ -500,6 +530,18 @@ class LikelihoodServer(ServerLearner):
             self.links_ = pd.concat([self.links_, inputs], ignore_index=True)
         self.links_ = self._told(self.links_)
 
+    def _qualify_links(self):
+        """Leave open what rests on a plant that was not reached, and links of units that drift side by side."""
+        if self._lagged is not None:
+            is_settled = self._lagged.converged
+        else:  # the gradient is a distance to the maximum, in standard errors of one row
+            is_settled = self.converged_ or self.gradient_norm_ * np.sqrt(self.n_samples_) < _SETTLED
+        links = self.links_["kind"] == "state"
+        both = self.links_["cause"].isin(self._drifting) & self.links_["effect"].isin(self._drifting) & links
+        self.links_.loc[both, ["verdict", "because"]] = "cannot tell", "both units drift like random walks"
+        if not is_settled:
+            self.links_.loc[links, ["verdict", "because"]] = "cannot tell", "the search ended before the maximum"
+
     def _free_lags(self, record, estimate, settings, budget):
         """Test whether one lag is enough, and learn a plant of several lags if it is not."""
         self.lag_transitions_, self.lag_inputs_ = self.transition_[None], self.input_[None]
@@ -517,7 +559,7 @@ class LikelihoodServer(ServerLearner):
             if later:
                 refuse_delays("from sums of products")
             return
-        if not record.is_constant:
+        if not (record.is_constant or self.filled_):
             estimate = self._filled(record, settings)
         elif self.noise_share_ and not estimate.plant.has_clear_scores:  # too little is left of them to test anything
             estimate = estimate_plant(self._raw, settings)
@@ -536,8 +578,8 @@ class LikelihoodServer(ServerLearner):
         from .lagged.learning import Search  # for records that ask for it
 
         words = tuple(self._words())
-        kept = self._raw, record, estimate, self._operating_point
-        search = Search(*kept, settings, budget, words, self.noise_share_)
+        gapless = self._gapless if self.filled_ else record
+        search = Search(self._raw, gapless, estimate, self._operating_point, settings, budget, words, self.noise_share_)
         lagged = search.learned()
         if search.share is not None:
             self.noise_share_ = self.filter_noise_share_ = search.share
@@ -566,7 +608,7 @@ class LikelihoodServer(ServerLearner):
         record = self._record(messages)
         run = self._filter(record)
         self.validity_ = report(self, run, record)
-        self.links_ = gated(self.links_, self.validity_)
+        self.links_ = self._told(gated(self.links_, self.validity_))
         self._run = run  # the replies need it again
 
     def _alone_states(self, units):

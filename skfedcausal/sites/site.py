@@ -32,6 +32,13 @@ class SiteSettings:
     data: Path
     home: Path = Path("home")
     time: str | None = None
+    tz: str | None = None
+    every: str | None = None
+    dayfirst: bool | None = None
+    fix: tuple = ()
+    drop: tuple = ()
+    bad: tuple = ()
+    anyway: bool = False
     inputs: tuple = ()
     basis: str | dict = "linear"
     sampled: str | dict = "after"

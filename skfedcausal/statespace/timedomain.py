@@ -22,6 +22,12 @@ class KnownInputs(NamedTuple):
     spread: np.ndarray | None = None  # (n, n) or None
 
 
+def row_by_row(n_samples, n_states, n_steps=None):
+    """Operations of an evaluation that goes through so many steps, of all rows unless said otherwise."""
+    n_steps = n_samples if n_steps is None else n_steps
+    return n_steps * (1e5 + 12 * n_states**3) + n_samples * 300 * n_states
+
+
 class TimeDomainLikelihood:
     """Exact likelihood as a function of (A, Q), given the information series of all units.
 
@@ -48,8 +54,7 @@ class TimeDomainLikelihood:
     @property
     def work(self):
         """Operations of the last evaluation, about: of rows one after the other it is calls that count."""
-        n = self._z.shape[1]
-        return self._n_steps * (1e5 + 12 * n**3) + self.n_samples * 300 * n
+        return row_by_row(self.n_samples, self._z.shape[1], self._n_steps)
 
     def evaluate(self, A, Q):
         """Value and gradients per time step at (A, Q), A with the columns of B appended."""

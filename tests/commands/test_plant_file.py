@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from skfedcausal import PlantTable
 from skfedcausal.__main__ import main
-from skfedcausal.commands.plant_file import FileError, read_plant_file, unit_names
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.historian.naming import unit_names
 
 pytest.importorskip("matplotlib")
 
@@ -77,21 +78,62 @@ def test_what_cannot_be_done_is_said(plant_csv, tmp_path, capsys, words, match):
 
 
 def test_units_of_columns(tmp_path):
-    assert unit_names(["P1/F_1", "P2/F_2"], "prefix") == {"P1/F_1": "P1__F_1", "P2/F_2": "P2__F_2"}
-    assert unit_names(["P1_F.1", "P2_F"], "prefix")["P2_F"] == "P2__F"
+    assert unit_names(["P1/F_1", "P2/F_2"])[0] == {"P1/F_1": "P1__F_1", "P2/F_2": "P2__F_2"}
+    assert unit_names(["P1_F.1", "P2_F"])[0]["P2_F"] == "P2__F"
     owners = tmp_path / "units.json"
-    owners.write_text(json.dumps({"mill": ["F1"], "kiln": ["T1"]}))
-    assert unit_names(["F1", "T1"], str(owners)) == {"F1": "mill__F1", "T1": "kiln__T1"}
-    with pytest.raises(FileError, match="gives no unit to 'L9'"):
-        unit_names(["F1", "L9"], str(owners))
-    with pytest.raises(FileError, match="No unit in the columns 'F1'"):
-        unit_names(["F1", "T1"], "prefix")
+    owners.write_text(json.dumps({"mill": ["F1"], "kiln": ["T*"]}))
+    assert unit_names(["F1", "T1", "L9"], owners) == ({"F1": "mill__F1", "T1": "kiln__T1"}, ["L9"])
+    with pytest.raises(ValueError, match="No unit in the columns 'F1'"):
+        unit_names(["F1", "T1"])
+    with pytest.raises(ValueError, match="'kiln' names 'T7', and there is no such column"):
+        unit_names(["F1", "T1"], {"mill": "F1", "kiln": ["T7"]})
+
+
+MIXED = ["BOILER1:LT100", "BOILER1-TI102", "BOILER1/PIC103/PV", "COND.FT_105.PV", "cond_fic101"]
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    ["prefix", "{unit}[:/._-]{tag}", r"(?P<unit>[A-Za-z]+\d*)[:/._-](?P<tag>.+)", r"([a-z]+\d*)[-:/._]", "*[:/._-]*"],
+)
+def test_names_with_mixed_separators(pattern):
+    names, others = unit_names(MIXED, pattern)
+    assert [name.partition("__")[0].upper() for name in names.values()] == ["BOILER1"] * 3 + ["COND"] * 2
+    assert len({name.partition("__")[0] for name in names.values()}) == 2
+    assert not others
 
 
 def test_files_without_times(tmp_path):
     path = tmp_path / "plain.csv"
     path.write_text("a__x,b__x\n1,2\n,3\n")
-    table = read_plant_file(path)
-    np.testing.assert_array_equal(table, [[1, 2], [np.nan, 3]])
-    with pytest.raises(FileError, match="no column of times"):
-        read_plant_file(path, every="10s")
+    np.testing.assert_array_equal(PlantTable.read(path).frame, [[1, 2], [np.nan, 3]])
+    with pytest.raises(ValueError, match="no column of times"):
+        PlantTable.read(path, every="10s")
+
+
+def test_what_has_to_be_fixed_first_stops_a_command_with_code_2(plant_csv, tmp_path, capsys):
+    table = pd.read_csv(plant_csv)
+    table.loc[[30, 700, 1100, 1500], "boiler.s0"] = -999.25
+    table["Operator"] = "Meier"
+    table.insert(0, "x", table.pop("Operator"))
+    path = tmp_path / "bad.csv"
+    table.drop(index=[50, 51, 900]).to_csv(path, index=False, sep=";", decimal=",")
+    words = ["links", str(path), "--out", str(tmp_path / "out"), "--units", "{unit}.{tag}"]
+    assert main(words) == 2
+    error = capsys.readouterr().err
+    assert "fix first" in error
+    assert "-999.25" in error
+    assert "--anyway" in error
+    assert main([*words, "--fix"]) == 0
+    said = capsys.readouterr().out
+    assert "left out: 'x' holds no numbers" in said
+    assert "fill values: -999.25 in 4 cells of 1 tag set to missing ('boiler__s0')" in said
+    assert "grid: 3 missing rows" in said
+    assert ("boiler", "turbine") in set(
+        pd.read_csv(tmp_path / "out" / "links.csv")[["cause", "effect"]].itertuples(index=False)
+    )
+    assert main([*words, "--fix", "stuck,grid", "--anyway"]) == 0
+    assert "Note: not fixed: boiler: fill value" in capsys.readouterr().err
+    assert main([*words, "--bad", "-999.25"]) == 0
+    assert main([*words, "--fix=everything"]) == 1
+    assert "choose of 'fill values'" in capsys.readouterr().err

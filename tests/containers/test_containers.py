@@ -516,7 +516,7 @@ WRONG = {
     "1-D array": (TABLE[0], {}, ValueError, "Expected 2D array, got 1D array"),
     "1-D list": ([1.0, 2.0], {}, ValueError, "Expected 2D array, got 1D array"),
     "1-D unit": ({"a": A, "b": B[:, 0]}, {}, ValueError, "(?s)got 1D array.*Found in unit 'b'"),
-    "series": (flat_frame()["a__x0"], {}, ValueError, "Expected a 2-dimensional container"),
+    "series": (flat_frame()["a__x0"], {}, ValueError, "one column; a plant has several units"),
     "3-D array": (TABLE[None], {}, ValueError, "dim 3.*Found in X; put episodes below each other"),
     "3-D unit": ([A, B[None]], {}, ValueError, "dim 3.*unit 'client1'; put episodes"),
     "ragged": ([[1.0, 2.0], [3.0]], {}, ValueError, "inhomogeneous"),

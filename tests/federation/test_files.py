@@ -535,7 +535,7 @@ def test_a_question_without_an_answer_is_taken_back_and_none_is_put_over_a_one_w
     outbox.mkdir(parents=True)
     transport, answer = exchanged(tmp_path, one_way=one_way)
     path = outbox / "march-00000001.packet"
-    assert (answer.kind, answer.detail) == ("timeout", f"no file came to {path}")
+    assert (answer.kind, answer.detail) == ("timeout", f"no file came to {path}; does its site run, with the same key?")
     assert [one for one in (tmp_path / "exchange").rglob("*") if one.is_file()] == []
     assert (tmp_path / "exchange" / "raw mix%2F2" / "inbox").exists() is not one_way
     assert transport.one_way is one_way

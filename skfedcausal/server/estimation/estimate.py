@@ -15,18 +15,21 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...statespace.fisher import FreeElements
+from ...statespace.timedomain import row_by_row
 from .block_tests import correlation_estimates, link_estimates, uncoupled_estimates
 from .covariance import assessed_blocks
 from .evidence import BlockEstimates, shrunk_transition
 from .level_shifts import LevelShifts, find_level_shifts
 from .prior import Prior, WithPrior
-from .scoring import Goal, Point, Scoring, Structure, ascend, is_spent, spend
+from .scoring import RATE, Goal, Point, Scoring, Structure, ascend, is_spent, spend
 from .search import is_degenerate, is_singular, search_structure
 from .standardised import StandardisedPlant
 
 _SEARCH = 0.6  # share of a budget that the search for links takes at most; the rest is for the climb
 _ALL = 0.9  # share of a budget for plants that keep one lag
 _GOALS = {"near": 10.0, "tol": 0.1}
+_LEAST_SEEN = 0.9  # share of rows that show a unit's states, from which on gaps may be filled
+_LEAST_EVALUATIONS = 20  # of the exact likelihood, with fewer of which no links are found
 UNITS_WORK = 5e7  # operations of a unit's own model and its tests, about
 _DEGENERATE_GOALS = {"near": 0.1, "tol": 0.1}  # first-order corrections do not reach far there
 
@@ -35,7 +38,8 @@ class Settings(NamedTuple):
     """How a plant is estimated; see the parameters of `LikelihoodServer`.
 
     `local` are the units' own models (A, Q, B or None) or None, in the order of the record; with `feedback`
-    the covariance of coefficients is that of the likelihood's own curvature.
+    the covariance of coefficients is that of the likelihood's own curvature; `edges` says whether those of the record
+    count.
     """
 
     local: tuple | None = None
@@ -51,6 +55,7 @@ class Settings(NamedTuple):
     tol: float = 1e-10
     budget: Any = None  # of work, a `Budget`, or None
     known_links: Any = None  # a `LinkKnowledge`, or None
+    edges: bool = True
 
 
 class FittedParameters(NamedTuple):
@@ -111,13 +116,14 @@ def estimate_plant(record, settings):
 
     Level shifts are looked for in records without steps; those the plant can do without are taken out.
     """
-    plant, budget = StandardisedPlant(record, settings.local, settings.fix_local), settings.budget
+    about = settings.local, settings.fix_local, settings.edges
+    plant, budget = StandardisedPlant(record, *about), settings.budget
     steps = record.steps
     if settings.level_shifts is not None and not steps:
         steps = find_level_shifts(plant.unit_records(), record.determined.sum())
     while True:
         if steps != plant.steps:
-            plant = StandardisedPlant(record.at_steps(steps), settings.local, settings.fix_local)
+            plant = StandardisedPlant(record.at_steps(steps), *about)
         plant.budget = budget
         if budget is not None and _keeps_one_lag(plant, record):
             budget.widen(_ALL)
@@ -125,6 +131,22 @@ def estimate_plant(record, settings):
         steps = estimate.shifts.certain
         if steps == plant.steps or (budget is not None and budget.is_spent):
             return estimate
+
+
+def may_be_filled(record, settings):
+    """Whether the gaps of a record are so few that what the plant expects may stand in for them."""
+    is_plain = not settings.time_domain and not settings.fix_local and settings.covariance == "information"
+    if record.is_constant or record.u is not None or record.most_lags is not None or not is_plain:
+        return False
+    return bool(record.determined.all() and min(part.determined_rows.mean() for part in record.parts) >= _LEAST_SEEN)
+
+
+def has_no_time(record, settings):
+    """Whether a budget is too small for the exact likelihood of a record with gaps."""
+    if settings.budget is None or not may_be_filled(record, settings):
+        return False
+    seconds = row_by_row(record.n_samples, record.partition.n_states) / RATE
+    return _LEAST_EVALUATIONS * seconds > settings.budget.left
 
 
 def _keeps_one_lag(plant, record):

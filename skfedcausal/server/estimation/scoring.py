@@ -23,7 +23,7 @@ _INDEFINITE = 1e-6  # relative ridge that cures no rounding but a negative eigen
 _DIFFERENCE = 1e-5  # step of numerical derivatives, in standardised units
 _ROUNDING = 1e-12  # relative differences of log-likelihoods that may be rounding errors
 _FAST = 0.1  # share of what a step found that it may leave where the climb goes on because it is fast
-_RATE = 2e9  # operations a second of the machine that the costs were measured on
+RATE = 2e9  # operations a second of the machine that the costs were measured on
 _CLOCK = 4.0  # times the budget after which the clock stops what the count did not
 _ROUNDING_GAIN = 1e-9  # log-likelihood that a step may promise when rounding keeps it from rising
 
@@ -344,7 +344,7 @@ class Budget:
 
     def __init__(self, max_time, whole=None):
         self.max_time, self._whole = max_time, whole
-        self._left, self._stop = max_time * _RATE, perf_counter() + _CLOCK * max_time
+        self._left, self._stop = max_time * RATE, perf_counter() + _CLOCK * max_time
         self._is_late = False
 
     def part(self, share):
@@ -355,7 +355,7 @@ class Budget:
         """Take a larger share of what the whole has left."""
         if self._whole is not None:
             self._left = max(self._left, share * self._whole._left)
-            self.max_time = max(self.max_time, self._left / _RATE)
+            self.max_time = max(self.max_time, self._left / RATE)
 
     def spend(self, n_operations):
         """Take some operations off."""
@@ -388,7 +388,7 @@ class Budget:
     @property
     def left(self):
         """Seconds of work that are left."""
-        return max(self._left, 0.0) / _RATE
+        return max(self._left, 0.0) / RATE
 
     @property
     def stopped_by_clock(self):

@@ -36,12 +36,12 @@ class StandardisedPlant:
     `has_all_lags` says whether all units report often enough in neighbouring rows to know all lags, and
     `has_clear_scores` whether the Whittle likelihood of the scores can stand for the exact one: it needs all
     lags, and neglects the edges of the record, which count where a state's noise is about sqrt(T) times its
-    variance.
+    variance, unless `edges` says that they do not.
     """
 
     budget = None  # of the searches for a plant
 
-    def __init__(self, record, local=None, fix_local=False):
+    def __init__(self, record, local=None, fix_local=False, edges=True):
         self.partition, self.n_samples, self.steps = record.partition, record.n_samples, record.steps
         self.names = record.names
         self.has_constant_information, self.determined = record.is_constant, record.determined
@@ -72,7 +72,7 @@ class StandardisedPlant:
         # units that report at some lags only, such as every other row
         self._is_slow = np.diagonal(self._shares, axis1=1, axis2=2).min(axis=0) < _LEAST_SHARE
         is_clear = np.linalg.eigvalsh(self.score_noise)[-1] < np.sqrt(self.n_samples) / _EDGE_SHARE
-        self.has_clear_scores = bool(self.determined.all() and self.has_all_lags and is_clear)
+        self.has_clear_scores = bool(self.determined.all() and self.has_all_lags and (is_clear or not edges))
         self._most_lags = _MAX_LAGS if record.most_lags is None else record.most_lags
         self._n_lags, self._units, self._moments = min(_MIN_LAGS, self._most_lags), {}, None
         self.n_remembered = 0  # most lags that a filter was found to need

@@ -1,0 +1,146 @@
+"""Units brought onto the rows that all of them have, by their clocks; who cannot be is named with both clocks."""
+
+import warnings
+from collections import Counter
+from functools import reduce
+
+import numpy as np
+
+from ..message.clock import Clock
+
+_ZONES = 900.0  # seconds by whose multiples zones differ
+_MOST_LAGS = 720
+_REGULAR = 1e8  # condition up to which a row determines the states
+_FEWEST = 10  # rows in common that are worth a fit
+_LEAST_SHARE = 0.25  # of the usual rows, for which the others are cut to those of a unit
+
+
+def common_grid(messages):
+    """Grid that units have in common, None where all have the same rows, and problems by unit."""
+    clocks = {name: Clock.of_message(message) for name, message in messages.items()}
+    timed = {name: clock for name, clock in clocks.items() if clock is not None}
+    if not timed:
+        return None, _other_rows(messages)
+    reference = _most_usual(timed)
+    problems = {}
+    for name, clock in timed.items():
+        reason = _reason(clock, timed[reference]) or _too_short(clock, timed[reference])
+        if reason:
+            told = f"its clock: {clock.in_words()}; that of {reference!r}: {timed[reference].in_words()}"
+            problems[name] = f"cannot be put beside the others: {reason} ({told})."
+    aligned = {name: clock for name, clock in timed.items() if name not in problems}
+    grid = reduce(lambda grid, clock: grid and grid.common(clock), aligned.values())
+    if grid is None or sum(grid.lengths) < _FEWEST:
+        return None, problems | _apart(aligned, reference)
+    for name in messages:
+        if name not in timed and tuple(map(int, messages[name].lengths)) != grid.lengths:
+            problems[name] = (
+                f"tells no times for its {sum(map(int, messages[name].lengths))} rows, and the others have "
+                f"{grid.in_words()} in common: rows cannot be joined. Name the column of its times (`time`)."
+            )
+    moved = any(not clock.is_same(grid) for clock in aligned.values())
+    return (grid if moved else None), problems
+
+
+def warn_of_clocks(messages):
+    """Warn where what the states say about the units' clocks contradicts the times that were told."""
+    from ..quality.clocks import unit_series  # no part of a fit in process
+    from ..quality.offsets import pooled_offsets, unit_offsets
+
+    told = {name: Clock.of_message(message) for name, message in messages.items()}
+    if len(messages) < 2 or any(clock is None for clock in told.values()):
+        return
+    series = {name: unit_series(_scores(message)) for name, message in messages.items()}
+    n_lags = min(_MOST_LAGS, min(len(message.z) for message in messages.values()) // 4)
+    for name, offset in pooled_offsets(series, unit_offsets(series, n_lags), n_lags).items():
+        if offset is not None and offset.rows:
+            seconds = offset.rows * told[name].period
+            warnings.warn(
+                f"The clock of unit {name!r} seems to be about {seconds:+g} s off against that of "
+                f"{offset.against!r}, by when their states move: its times were told as {told[name].in_words()}. "
+                "Unless there is a dead time of that length between the two, links of this unit are lost: put its "
+                "clock or its zone right.",
+                stacklevel=2,
+            )
+
+
+def _scores(message):
+    """Least-squares estimates of a unit's states, NaN where a row does not determine them."""
+    J, z = message.J, message.z
+    if J.ndim == 2:
+        return np.linalg.solve(J, z.T).T if np.linalg.cond(J) < _REGULAR else np.full_like(z, np.nan)
+    scores, regular = np.full_like(z, np.nan), np.linalg.cond(J) < _REGULAR
+    scores[regular] = np.linalg.solve(J[regular], z[regular][..., None])[..., 0]
+    return scores
+
+
+def _most_usual(timed):
+    """Unit whose period, zone and grid most others have."""
+    kinds = Counter((round(clock.period, 6), clock.zoned) for clock in timed.values())
+    usual = kinds.most_common(1)[0][0]
+    grids = Counter(clock[2:] for clock in timed.values() if (round(clock.period, 6), clock.zoned) == usual)
+    best = grids.most_common(1)[0][0]
+    return next(name for name, clock in timed.items() if clock[2:] == best)
+
+
+def _reason(clock, other):
+    """Why rows of two clocks cannot be aligned, empty where they can."""
+    if not clock.same_period(other):
+        return f"a row every {clock.period:g} s and not every {other.period:g} s"
+    if clock.zoned != other.zoned:
+        lacking = "its times have no zone" if other.zoned else "times of the others have no zone"
+        return f"{lacking}; say it with `tz` in the settings of the site"
+    beside = clock.beside(other)
+    if beside:
+        return f"its rows lie {beside:.3g} s beside theirs"
+    shift, late = clock.starts[0] - other.starts[0], clock.ends[-1] - other.ends[-1]
+    if not clock.zoned and shift and shift % _ZONES == 0 and shift == late:
+        return (
+            f"its whole record lies {shift / 60:g} min from theirs, which is either so or another zone, and no zone "
+            "is known; say it with `tz` in the settings of each site"
+        )
+    return ""
+
+
+def _too_short(clock, other):
+    """Why the others are not cut to the rows of a clock, empty where they are."""
+    shared, usual = clock.common(other), sum(other.lengths)
+    rows = 0 if shared is None else sum(shared.lengths)
+    return "" if rows >= max(_FEWEST, _LEAST_SHARE * usual) else f"only {rows} of {usual} rows are at the same times"
+
+
+def moved_from(messages, grid):
+    """Clocks of the units that have other rows than those of a grid."""
+    clocks = {name: Clock.of_message(message) for name, message in messages.items()}
+    return {name: clock for name, clock in clocks.items() if clock is not None and not clock.is_same(grid)}
+
+
+def _apart(aligned, reference):
+    """Problems of units that have too few rows in common with the reference."""
+    problems = {}
+    for name, clock in aligned.items():
+        shared = clock.common(aligned[reference])
+        if name != reference and (shared is None or sum(shared.lengths) < _FEWEST):
+            problems[name] = (
+                f"has no {_FEWEST} rows at the times of {reference!r} (its clock: {clock.in_words()}; that of "
+                f"{reference!r}: {aligned[reference].in_words()})."
+            )
+    if not problems:  # only all together have too few
+        problems = dict.fromkeys(aligned, f"has no {_FEWEST} rows at times that all units have.")
+    return problems
+
+
+def _other_rows(messages):
+    """Problems of units without times whose rows are not those of most."""
+    lengths = {name: tuple(map(int, message.lengths)) for name, message in messages.items()}
+    usual = Counter(lengths.values()).most_common(1)[0][0]
+    remedy = "rows cannot be joined by number. Name the column of times (`time`) in the settings of the sites"
+    return {
+        name: f"has {_in_words(own)}, where others have {_in_words(usual)}: {remedy}."
+        for name, own in lengths.items()
+        if own != usual
+    }
+
+
+def _in_words(lengths):
+    return f"{sum(lengths)} rows" if len(lengths) == 1 else f"episodes of {', '.join(map(str, lengths))} rows"

@@ -1,0 +1,97 @@
+"""What a check found, put right: fill values, frozen tags, tags that two units have in common."""
+
+import numpy as np
+import pandas as pd
+
+from ..containers.layout import listed
+from ..quality.tags import Tag, filled
+
+# which fix puts a kind of finding right
+FIXES = {
+    "fill value": "fill values",
+    "stuck": "stuck",
+    "outage": "stuck",
+    "same tag": "duplicates",
+    "duplicate rows": "duplicates",
+    "rows in no order": "grid",
+    "repeated hour": "grid",
+    "episodes": "episodes",
+}
+NAMES = ("fill values", "stuck", "duplicates", "grid", "episodes")
+_MOST_FILLS = 5  # fill values of one tag
+
+
+def read_fixes(fix):
+    """Names of fixes from what the user gave."""
+    given = [part.strip() for part in fix.split(",")] if isinstance(fix, str) else list(fix or ())
+    if given == ["all"]:
+        return NAMES
+    unknown = [name for name in given if name and name not in NAMES]
+    if unknown:
+        raise ValueError(f"Got fix={listed(unknown)}; choose of {listed(NAMES)}, or 'all'.")
+    return tuple(name for name in given if name)
+
+
+def apply_fixes(frame, findings, fixes):
+    """The frame with findings put right, and what was done in words."""
+    said: list[str] = []
+    for name, put_right in (("fill values", _without_fills), ("stuck", _without_frozen), ("duplicates", _once)):
+        if name in fixes:
+            frame, told = put_right(frame, findings[findings["kind"].map(FIXES.get) == name])
+            said += [f"{name}: {told}"] if told else []
+    return frame.dropna(axis=1, how="all") if said else frame, said
+
+
+def _without_fills(frame, findings):
+    """NaN for values that stand for none, until there are no more."""
+    fixed: dict[str, np.ndarray] = {}
+    cells, values = 0, set[float]()
+    for column in dict.fromkeys(findings.loc[findings["kind"] == "fill value", "column"]):
+        series = frame[column].to_numpy(copy=True)
+        for _ in range(_MOST_FILLS):
+            fills = [value for value, _ in filled(Tag(series, np.zeros(1, dtype=int)))]
+            if not fills:
+                break
+            there = np.isin(series, fills)
+            series[there], cells, values = np.nan, cells + int(there.sum()), values | set(fills)
+        fixed[column] = series
+    if not cells:
+        return frame, ""
+    marks, names = listed([f"{value:g}" for value in sorted(values)], 6, quoted=False), listed(list(fixed), 4)
+    tags = f"{len(fixed)} tag" + "s" * (len(fixed) != 1)
+    return frame.assign(**fixed), f"{marks} in {cells} cells of {tags} set to missing ({names})"
+
+
+def _without_frozen(frame, findings):
+    """NaN where a tag or a whole unit repeats a value that it no longer measures."""
+    fixed = frame.copy()
+    told = []
+    for finding in findings.itertuples():
+        rows = _rows(frame.index, finding.start, finding.end)
+        if finding.kind == "stuck":
+            there = rows & (frame[finding.column].to_numpy() == finding.value)
+            fixed.loc[there, finding.column] = np.nan
+            told.append(f"{finding.column} from {finding.start} to {finding.end}")
+        elif "last values" in finding.detail:
+            own = [column for column in frame if column.startswith(f"{finding.unit}__")]
+            same = frame[own].to_numpy() == frame[own].to_numpy()[np.argmax(rows)]
+            fixed[own] = fixed[own].mask(rows[:, None] & same)
+            told.append(f"{finding.unit} from {finding.start} to {finding.end}")
+    return fixed, f"set to missing: {listed(told, 6, quoted=False)}" if told else ""
+
+
+def _rows(index, start, end):
+    """Mask of the rows from one to another, times or positions."""
+    if isinstance(index, pd.DatetimeIndex):
+        return np.asarray((index >= start) & (index <= end))
+    places = np.arange(len(index))
+    return (places >= start) & (places <= end)
+
+
+def _once(frame, findings):
+    """Without the tags that another unit has."""
+    copies = findings[findings["kind"] == "same tag"]
+    if copies.empty:
+        return frame, ""
+    told = [f"{one.column} ({one.detail})" for one in copies.itertuples()]
+    return frame.drop(columns=list(copies["column"])), f"left out {listed(told, 4, quoted=False)}"

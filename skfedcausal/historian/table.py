@@ -1,0 +1,308 @@
+"""A plant's record as one table: units, tags, clock, grid, zone, episodes and what is wrong with it."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from ..containers.layout import SEPARATOR, check_unit_names, listed, split_flat_names
+from ..quality.check import checked
+from ..quality.report import PlantCheck, with_findings
+from .fixes import FIXES, apply_fixes, read_fixes
+from .forms import Dialect, bad_marks, export_table
+from .grid import on_grid, usual_step
+from .naming import unit_names
+
+_PASSES = 3  # over the findings
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlantTable:
+    """Record of a plant as it is fitted: one table on one clock, checked, with what was done to it.
+
+    Estimators take it wherever they take a record; printing it shows what it is and what was done.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        Columns ``unit__tag``, one row per time step, NaN where there is no value. Times are those of the
+        plant's own zone where it is known.
+    lengths : tuple of int
+        Rows of each episode: the record is cut where rows are missing for longer than 100 steps.
+    check : PlantCheck
+        What is wrong with it, after all that was put right.
+    zone : str or None
+        Zone of the times, None where none is known.
+    said : tuple of str
+        What was done: columns left out, rows filled in, episodes cut, findings put right.
+    left_out : dict of str to str
+        Columns that were left out, and why.
+
+    See Also
+    --------
+    read_historian : The table alone.
+    skfedcausal.check_plant : What is wrong with a record.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> from skfedcausal import PlantTable
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, _ = make_granger_plant(2, names=["mill", "kiln"], container="frame", random_state=0)
+    >>> X.index = pd.date_range("2026-03-01", periods=len(X), freq="10s")
+    >>> X.loc[X.index[[7, 80, 900]], "mill__s0"] = -999.25
+    >>> plant = PlantTable.read(X.drop(X.index[500]), fix="fill values")
+    >>> plant
+    2 units, 16 tags, 2000 rows every 10 s from 2026-03-01 00:00:00 to 2026-03-01 05:33:10
+    grid: 1 missing rows are there without values, one row every 10 s
+    fill values: -999.25 in 3 cells of 1 tag set to missing ('mill__s0')
+    """
+
+    frame: pd.DataFrame
+    lengths: tuple[int, ...]
+    check: PlantCheck
+    zone: str | None = None
+    said: tuple[str, ...] = ()
+    left_out: Mapping[str, str] | None = None
+
+    @classmethod
+    def read(
+        cls,
+        source,
+        *,
+        units="prefix",
+        tz=None,
+        every=None,
+        fix=(),
+        time=None,
+        drop=(),
+        bad_values=(),
+        dayfirst=None,
+        clock=None,
+        good=None,
+        keep_uncertain=False,
+    ):
+        """Read a plant's record from files or frames, as historians export it.
+
+        Exports are wide or long, CSV (any separator, decimal commas) or Parquet, one for all units or some for
+        each. Rows that are missing are filled in without values, longer gaps end an episode, columns without
+        numbers are left out; `said` names all of it.
+
+        Parameters
+        ----------
+        source : path, file object, DataFrame, or dict of str to those
+            One record of all units, or one for each by its name; a list is one after the other.
+        units : str or dict, default="prefix"
+            Which unit a column of a single record belongs to. "prefix": what stands before the first
+            separator. A pattern: ``"{unit}[:/._-]{tag}"``, a glob or a regular expression with a group ``unit``.
+            A dict, or a JSON file, of names or globs by unit. Capitals do not matter.
+        tz : str, default=None
+            The plant's own zone, for example ``"Europe/Berlin"``.
+        every : str or Timedelta, default=None
+            Step of the table; None takes that of the record.
+        fix : str or collection of str, default=()
+            Findings to put right: "fill values", "stuck", "duplicates", "grid", "episodes", or "all".
+        time : str, default=None
+            Name of the column of times, where it is none of the usual ones.
+        drop : collection of str, default=()
+            Names of columns to leave out; ``*`` and ``?`` stand for other letters.
+        bad_values : collection of str or float, default=()
+            Texts and numbers that stand for a bad value besides the usual ones.
+        dayfirst, good, keep_uncertain, clock
+            As in :func:`read_historian`.
+
+        Returns
+        -------
+        PlantTable
+
+        Raises
+        ------
+        ValueError
+            If something cannot be read or told; the message says what to pass.
+
+        Examples
+        --------
+        >>> import io
+        >>> from skfedcausal import PlantTable
+        >>> rows = [f"01.03.2026 00:{k:02d};{k},5;{7 + k % 5},1;Meier" for k in range(60)]
+        >>> text = "\\n".join(["Zeit;P1:LT1;p2_FT2;Operator", *rows])
+        >>> plant = PlantTable.read(io.StringIO(text), units="{unit}[:_]{tag}")
+        >>> list(plant.frame), plant.left_out
+        (['P1__LT1', 'p2__FT2'], {'Operator': 'holds no numbers'})
+        """
+        fixes = read_fixes(fix)
+        if not isinstance(source, Mapping) and isinstance(source, pd.DataFrame):
+            source = [source]
+        dialect = Dialect(tz, dayfirst, bad_marks(bad_values), good, keep_uncertain)
+        table, left_out = _raw_table(
+            source, units, dialect, (tuple([drop] if isinstance(drop, str) else drop), time), clock
+        )
+        said = [f"left out: {name!r} {why}" for name, why in left_out.items()]
+        lengths, rows_found, step = (len(table),), (), every
+        if isinstance(table.index, pd.DatetimeIndex):
+            gridded = on_grid(table, every)
+            table, lengths, rows_found = gridded.frame, gridded.lengths, gridded.findings
+            said += gridded.said
+            if tz is not None and table.index.tz is not None:
+                table.index = table.index.tz_convert(tz)
+        elif step is not None or tz is not None:
+            raise ValueError("The record has no column of times, so a step (every) and a zone (tz) mean nothing.")
+        plant = cls(table, lengths, _checked(table, lengths, clocks=not fixes), _zone(table, tz), tuple(said), left_out)
+        return plant._fixed(fixes, rows_found)
+
+    def _fixed(self, fixes, rows_found):
+        """The table with findings put right: those about rows are when it is read, and need to be known."""
+        frame, check = self.frame, self.check
+        said: list[str] = []
+        for _ in range(_PASSES if fixes else 0):  # one defect may hide another
+            frame, more = apply_fixes(frame, check.findings, fixes)
+            if not more:
+                break
+            said, check = said + more, _checked(frame, self.lengths, clocks=False)
+        if fixes:
+            check = _checked(frame, self.lengths)
+        about_rows = [(finding, FIXES[finding[2]]) for finding in rows_found]
+        said += [f"{name}: {finding[-2]}" for finding, name in about_rows if name in fixes]
+        gone = {name: "has no values left" for name in self.frame if name not in frame}
+        return replace(
+            self,
+            frame=frame,
+            check=with_findings(check, [finding for finding, name in about_rows if name not in fixes]),
+            said=(*self.said, *said),
+            left_out={**(self.left_out or {}), **gone},
+        )
+
+    @property
+    def units(self):
+        """Names of the units, in order."""
+        return tuple(dict.fromkeys(split_flat_names(list(self.frame))))
+
+    @property
+    def step(self):
+        """Time from one row to the next, None where rows have no times."""
+        return usual_step(self.frame.index) if isinstance(self.frame.index, pd.DatetimeIndex) else None
+
+    @property
+    def fix_first(self):
+        """Sentences about what has to be put right before a fit, none where nothing has."""
+        return self.check.fix_first
+
+    def to_episodes(self):
+        """The frame of each episode, in order.
+
+        Returns
+        -------
+        list of DataFrame
+        """
+        if self.fix_first:
+            warnings.warn(f"Fix first: {' '.join(self.fix_first)}", stacklevel=4)
+        ends = np.cumsum(self.lengths)
+        return [self.frame.iloc[end - rows : end] for end, rows in zip(ends, self.lengths, strict=True)]
+
+    def with_columns(self, columns):
+        """The table with some of its columns, and without rows that have no values at either end.
+
+        Parameters
+        ----------
+        columns : list of str
+
+        Returns
+        -------
+        PlantTable
+        """
+        there = np.flatnonzero(self.frame[columns].notna().any(axis=1))
+        part = self.split(int(there[-1]) + 1)[0].split(int(there[0]))[1]
+        return replace(part, frame=part.frame[columns])
+
+    def split(self, row):
+        """The record before a row and from there on.
+
+        Parameters
+        ----------
+        row : int
+            Position of the first row of the second part.
+
+        Returns
+        -------
+        tuple of PlantTable
+        """
+        starts = np.cumsum([0, *self.lengths])
+        before = np.diff(np.clip(starts, 0, row))
+        after = np.diff(np.clip(starts, row, starts[-1]))
+        parts = (self.frame.iloc[:row], before), (self.frame.iloc[row:], after)
+        return tuple(replace(self, frame=frame, lengths=tuple(n for n in rows.tolist() if n)) for frame, rows in parts)
+
+    def __repr__(self):
+        times, rows = "", f"{len(self.frame)} rows"
+        if self.step is not None:
+            first, last = self.frame.index[0], self.frame.index[-1]
+            zone = f" ({self.zone})" if self.zone else ""
+            times = f" every {self.step.total_seconds():g} s from {first:%Y-%m-%d %H:%M:%S} to {last:%Y-%m-%d %H:%M:%S}"
+            times += zone
+        head = f"{len(self.units)} units, {self.frame.shape[1]} tags, {rows}{times}"
+        return "\n".join([head, *self.said, *self.fix_first])
+
+
+def _checked(frame, lengths, clocks=True):
+    """Check of a table."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # what they say is found
+        return checked(frame, lengths=lengths, clocks=clocks)
+
+
+def _zone(table, tz):
+    zone = getattr(table.index, "tz", None)
+    return None if zone is None else str(tz or zone)
+
+
+def _raw_table(source, units, dialect, about, clock):
+    """Table of all units in the order of the rows of the file, and the columns left out with the reasons."""
+    if isinstance(source, Mapping):
+        return _joined(source, dialect, about, clock)
+    if clock:
+        raise ValueError("clock= is for records of each unit, {unit: export}: one record has one clock.")
+    table, texts = _one_after_another(source, dialect, about, "the record")
+    names, others = unit_names(list(table), units)
+    left_out = dict.fromkeys(texts, "holds no numbers") | dict.fromkeys(others, "belongs to no unit")
+    return table[list(names)].rename(columns=names), left_out
+
+
+def _one_after_another(source, dialect, about, where):
+    """One export, or several below each other, as they are in time."""
+    several = isinstance(source, (list, tuple))
+    tables, texts = [], []
+    for k, one in enumerate(source if several else [source]):
+        place = str(one) if isinstance(one, (str, Path)) else f"{where}, part {k}" if several else where
+        table, words = export_table(one, dialect, place, *about)
+        tables.append(table)
+        texts += words
+    return (tables[0] if len(tables) == 1 else pd.concat(tables)), dict.fromkeys(texts)
+
+
+def _joined(exports, dialect, about, clock):
+    """Tables of all units side by side by their times."""
+    check_unit_names([str(unit) for unit in exports])
+    tables: dict[str, pd.DataFrame] = {}
+    left_out: dict[str, str] = {}
+    for unit, export in exports.items():
+        table, texts = _one_after_another(export, dialect, about, f"unit {unit!r}")
+        left_out |= {f"{unit}{SEPARATOR}{text}": "holds no numbers" for text in texts}
+        if clock and unit in clock:
+            table.index = table.index + pd.Timedelta(clock[unit])
+        tables[unit] = table.rename(columns=lambda tag, unit=unit: f"{unit}{SEPARATOR}{tag}")
+    timed = [unit for unit, table in tables.items() if isinstance(table.index, pd.DatetimeIndex)]
+    zoned = [unit for unit in timed if tables[unit].index.tz is not None]
+    if 0 < len(timed) < len(tables) or 0 < len(zoned) < len(timed):
+        missing = listed([unit for unit in tables if unit not in (zoned or timed)])
+        raise ValueError(f"The records of {missing} have no {'zone' if zoned else 'times'} and others do: pass tz=....")
+    if not timed and len({len(table) for table in tables.values()}) > 1:
+        raise ValueError("The records of the units have no times and different numbers of rows; give them times.")
+    if timed:
+        steps = {unit: usual_step(table.index) for unit, table in tables.items()}
+        widest = max(step for step in steps.values() if step is not None)
+        tables = {unit: on_grid(table, None if steps[unit] == widest else widest)[0] for unit, table in tables.items()}
+        tables = {unit: table[~table.index.duplicated(keep="last")] for unit, table in tables.items()}
+    return pd.concat(tables.values(), axis=1).sort_index(), left_out

@@ -1,0 +1,47 @@
+"""Plants of long records with gaps, learned from what the plant itself expects in the gaps.
+
+The exact likelihood of a record with gaps goes through it row by row, at every step of a search. Where there is no
+time for that, every row is taken as if it were seen as the best one, with what the states expected of the plant so
+far would have shown. States that were rarely missing are hardly changed by it.
+"""
+
+import numpy as np
+
+from ..lagged.misfit import filled_record
+from ..prediction import smooth_plant
+from .estimate import estimate_plant
+from .standardised import StandardisedPlant
+
+_PASSES = 6  # over the record, of each filling
+_SETTLED = 1e-3  # change of the states in a pass, of their standard deviation
+
+
+def estimate_filled(record, settings):
+    """Estimate from a record filled twice, and this record.
+
+    First as the units on their own expect, then as the plant does that this gives.
+    """
+    plant = StandardisedPlant(record, settings.local, settings.fix_local)
+    A, Q = plant.uncoupled
+    A, Q, centred = plant.unscaled(A), plant.unscaled_covariance(Q), record.centred()
+    states = np.zeros((record.n_samples, len(Q)))
+    estimate, filled, settings = None, centred, settings._replace(edges=False)
+    for _ in range(2):
+        states = _expected(A, Q, centred, states)
+        filled = filled_record(centred, states)
+        estimate = estimate_plant(filled, settings)
+        A, Q = estimate.A, estimate.Q
+    return estimate, filled
+
+
+def _expected(A, Q, record, states):
+    """States expected given a record with gaps, by passes over the record with the gaps filled.
+
+    They solve ``(P^-1 + J_t) h = z_t`` row by row, P the states' covariance: with the best rows' information J the
+    right side gains ``(J - J_t) h``, which is the step that is repeated.
+    """
+    for _ in range(_PASSES):
+        before, (states, _) = states, smooth_plant(A, Q, filled_record(record, states), intercept=False)
+        if np.sqrt(np.mean((states - before) ** 2)) < _SETTLED * np.sqrt(np.mean(states**2)):
+            break
+    return states

@@ -1,0 +1,196 @@
+"""What people do wrong in their first hours is answered with what came and what to do."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import KFold, cross_val_score
+
+from skfedcausal import (
+    FederatedCounterfactualEstimator,
+    FederatedGrangerEstimator,
+    FederatedRCADetector,
+    KalmanClient,
+    PlantTable,
+    check_plant,
+    read_historian,
+)
+from skfedcausal.datasets import make_granger_plant
+
+X, _ = make_granger_plant(3, n_samples=600, random_state=0)
+FRAME, _ = make_granger_plant(3, n_samples=600, random_state=0, container="frame")
+TIMES = pd.date_range("2026-03-01", periods=600, freq="10s")
+TIMED = FRAME.set_axis(TIMES)
+INPUTS, TRUTH = make_granger_plant(2, n_samples=600, n_inputs=1, random_state=0)
+STACKED = TIMED.set_axis(TIMES[:300].append(TIMES[:300]))
+SHUFFLED = TIMED.sample(frac=1.0, random_state=0)
+
+
+def granger(record=None, **settings):
+    return FederatedGrangerEstimator(**settings).fit(FRAME if record is None else record)
+
+
+def counterfactual():
+    return FederatedCounterfactualEstimator().fit(INPUTS, inputs=TRUTH.inputs)
+
+
+def detector(**settings):
+    return FederatedRCADetector(**{"false_alarm_rate": 0.02} | settings)
+
+
+REFUSED = {
+    "misspelt unit": (lambda: granger(client={"unit0": None, "unti1": None, "unit2": None}), "'unti1'.*'unit1'"),
+    "misspelt input": (lambda: granger_inputs(["unit0__v"]), "'unit0__v'.*column names"),
+    "misspelt setting": (lambda: granger(verbos=True), "no parameter 'verbos': it has 'augmenter'"),
+    "false alarms": (lambda: detector(false_alarm_rate="once a week").fit(FRAME), "once a week.*'1 per day'"),
+    "per week without times": (lambda: detector(false_alarm_rate="1 per week").fit(X), "DatetimeIndex"),
+    "window": (lambda: detector().fit(X).attribute(X, start=300, end=200), "no window of a record of 600 rows"),
+    "Bad in a cell": (lambda: granger(FRAME.astype(object).mask(FRAME.iloc[3, 0] == FRAME, "Bad")), "unit0__s0"),
+    "12 rows": (lambda: granger(FRAME[:4]), "at least"),
+    "constant unit": (lambda: granger(FRAME.assign(**{c: 1.0 for c in FRAME if c.startswith("unit0")})), "unit0"),
+    "duplicated column": (lambda: granger(pd.concat([FRAME, FRAME[["unit0__s0"]]], axis=1)), "'unit0__s0'"),
+    "missing unit in dict": (lambda: granger(X).predict({"unit0": X["unit0"]}), "missing 'unit1'"),
+    "time column left in": (lambda: granger(FRAME.assign(time=np.arange(600))), "time belongs in the index"),
+    "later frame lacks a column": (lambda: granger().predict(FRAME.drop(columns="unit0__s1")), "unit0__s1"),
+    "links_ before fit": (lambda: FederatedGrangerEstimator().links_, r"links_ is not known before a fit: call fit"),
+    "n_states": (lambda: FederatedGrangerEstimator(n_states=2), r"client=KalmanClient\(n_states=...\)"),
+    "max_iter": (lambda: FederatedGrangerEstimator(max_iter=2), r"server=LikelihoodServer\(max_iter=...\)"),
+    "Series": (lambda: granger(FRAME["unit0__s0"]), "Series of 600 values.*several units"),
+    "list in cross-validation": (lambda: granger(list(X.values())).score(list(X.values())[:1]), "stack_clients"),
+    "inputs of a wrong kind": (lambda: counterfactual().whatif(INPUTS, {"unit0__u0": 1.0}, inputs=5), "or a dict"),
+    "inputs of one unit": (lambda: FederatedCounterfactualEstimator().fit(INPUTS, inputs=[[1.0]]), "one per unit"),
+    "oracle of another record": (lambda: granger(X).oracle_gap({k: Y[:100] for k, Y in X.items()}), "record of `fit`"),
+    "rows backwards": (lambda: granger(TIMED[::-1]), "Sort them by time"),
+}
+
+
+def granger_inputs(columns):
+    return FederatedCounterfactualEstimator(input_columns=columns).fit(FRAME)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("mistake", REFUSED)
+def test_what_cannot_be_done_is_refused_with_what_to_do(mistake):
+    do, sentence = REFUSED[mistake]
+    with pytest.raises((TypeError, ValueError, AttributeError), match=f"(?s){sentence}"):
+        do()
+
+
+def test_a_setting_of_a_fitted_estimator_that_is_not_there_is_an_ordinary_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'nothing_'") as caught:
+        _ = granger(X).nothing_
+    assert not isinstance(caught.value, NotFittedError)
+    assert FederatedGrangerEstimator(client=KalmanClient(n_states=2)).client.n_states == 2
+
+
+GAP = TIMED.set_axis(TIMES[:300].append(TIMES[300:] + pd.Timedelta("4D")))
+
+
+def validated(record):
+    return cross_val_score(FederatedGrangerEstimator(), record, cv=KFold(3, shuffle=True, random_state=0))
+
+
+WARNED = {
+    "prefix with _": (lambda: granger(FRAME.rename(columns=lambda c: c.replace("__", "_"))), "client__sensor"),
+    "rows shuffled": (lambda: granger(SHUFFLED), "in no order of time.*X.sort_index"),
+    "records below each other": (lambda: granger(STACKED), "2 records stand .*of 300, 300 rows.*lengths"),
+    "gap of four days": (lambda: granger(GAP), "no rows between .* NaN"),
+    "KFold shuffled": (lambda: validated(FRAME), "shuffle=True"),
+    "KFold shuffled, times": (lambda: validated(TIMED), "shuffle=True"),
+    "same tag in two units": (lambda: granger(FRAME.assign(unit1__s0=FRAME["unit0__s0"])), "in common.*'unit1__s0'"),
+    "one unit only": (lambda: granger({"mill": X["unit0"]}), "one unit, 'mill': there are no pairs"),
+    "input far outside": (
+        lambda: counterfactual().counterfactual("unit0", 1000.0, 1001.0), "extrapolate",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", WARNED)
+def test_what_is_done_all_the_same_is_said(mistake):
+    do, sentence = WARNED[mistake]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        do()
+    said = " ".join(str(one.message) for one in caught)
+    assert pd.Series([said]).str.contains(f"(?s){sentence}").all(), said
+
+
+@pytest.mark.parametrize("mark", [-999.25, "-999.25", "-999,25"])
+def test_bad_values_that_are_numbers(mark):
+    record = TIMED.rename(columns=lambda name: name.replace("__", "."))
+    record.iloc[[5, 90], 0] = -999.25
+    table = read_historian({"plant": record}, bad_values=[mark])
+    assert table.iloc[:, 0].isna().sum() == 2
+    assert table.min().min() > -999
+
+
+def test_the_check_names_a_tag_of_two_units_and_orders_of_rows():
+    findings = check_plant(TIMED.assign(unit1__s0=TIMED["unit0__s0"])).findings
+    assert findings.loc[findings["kind"] == "same tag", "column"].tolist() == ["unit1__s0"]
+    for record, kind in ((SHUFFLED, "rows in no order"), (STACKED, "episodes")):
+        check = check_plant(record)
+        assert kind in set(check.findings["kind"])
+        assert "repeated hour" not in set(check.findings["kind"])
+        assert (check.units["verdict"] == "fix first").all()
+
+
+def test_fill_values_that_the_check_found_are_not_learned_from():
+    record = TIMED.copy()
+    record.iloc[[5, 90, 91, 400], 0] = -999.25
+    plant = PlantTable.read(record)
+    assert "-999.25" in plant.fix_first[0]
+    with pytest.warns(UserWarning, match="Fix first: unit0: fill value"):
+        FederatedGrangerEstimator().fit(plant)
+    fixed = PlantTable.read(record, fix="fill values")
+    assert not fixed.fix_first
+    assert fixed.frame.min().min() > -999
+    clean = TIMED.mask(record == -999.25)
+    np.testing.assert_array_equal(
+        FederatedGrangerEstimator().fit(fixed).transition_, FederatedGrangerEstimator().fit(clean).transition_
+    )
+
+
+def test_a_long_gap_ends_an_episode_and_short_ones_are_rows_without_values():
+    times = TIMES[:2].append(TIMES[2:] + pd.Timedelta("500D"))
+    plant = PlantTable.read(TIMED.set_axis(times).drop(index=times[[300, 301]]))
+    assert plant.lengths == (598,)
+    assert plant.frame.isna().all(axis=1).sum() == 2
+    assert any("2 rows" in text for text in plant.said)
+    both = PlantTable.read(TIMED.set_axis(TIMES[:200].append(TIMES[200:] + pd.Timedelta("4D"))))
+    assert both.lengths == (200, 400)
+    whole = FederatedGrangerEstimator().fit(FRAME, lengths=(200, 400))
+    np.testing.assert_array_equal(FederatedGrangerEstimator().fit(both).transition_, whole.transition_)
+
+
+def test_records_below_each_other_and_rows_in_no_order_are_put_right_on_request():
+    stacked = PlantTable.read(STACKED, fix="episodes")
+    assert stacked.lengths == (300, 300)
+    assert not stacked.fix_first
+    assert PlantTable.read(STACKED).fix_first
+    sorted_again = PlantTable.read(SHUFFLED, fix="grid")
+    pd.testing.assert_frame_equal(sorted_again.frame, TIMED, check_freq=False, check_index_type=False)
+    assert PlantTable.read(SHUFFLED).fix_first
+    twice = pd.concat([TIMED, TIMED[100:103]]).sort_index(kind="stable")
+    assert len(PlantTable.read(twice, fix="duplicates").frame) == 600
+    assert "3 rows" in PlantTable.read(twice).fix_first[0]
+
+
+def test_the_zone_of_the_plant_is_kept():
+    local = TIMES.tz_localize("UTC").tz_convert("Europe/Berlin").tz_localize(None)
+    plant = PlantTable.read(TIMED.set_axis(local), tz="Europe/Berlin")
+    assert plant.zone == "Europe/Berlin"
+    assert str(plant.frame.index[0]) == "2026-03-01 01:00:00+01:00"
+
+
+def test_a_detector_is_fitted_and_asked_at_once():
+    alarms = detector().fit_predict(X)
+    np.testing.assert_array_equal(alarms, detector().fit(X).predict(X))
+
+
+def test_predictions_keep_times_and_names_under_set_output():
+    estimator = granger(TIMED).set_output(transform="pandas")
+    for table, rows in ((estimator.predict(TIMED), TIMED), (estimator.forecast(TIMED, 590), TIMED[590:])):
+        assert list(table) == list(TIMED)
+        assert table.index.equals(rows.index)
