@@ -55,7 +55,7 @@ def test_a_changed_metric_is_found(monkeypatch):
     exact = losses.relative_error
     monkeypatch.setattr(losses, "relative_error", lambda A, truth: exact(A, truth) ** 2)
     found = _paper.check(*PLANTED)
-    assert len(found) == 2
+    assert len(found) == 3
     assert all("error of both blocks" in line for line in found)
 
 

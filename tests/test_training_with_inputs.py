@@ -150,7 +150,8 @@ class Forgetful:
         if next(iter(out.values())).op == "plan":
             for name in out:
                 site = self.state(name)
-                lost = replace(site["training"].series, filtered=None, measurements=None, inputs=None)
+                gone = dict.fromkeys(("filtered", "measurements", "seen", "inputs"))
+                lost = replace(site["training"].series, **gone)
                 site["training"] = replace(site["training"], series=lost, residuals=None)
         return answers
 

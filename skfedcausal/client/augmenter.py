@@ -219,6 +219,11 @@ class LinearAugmenter(Augmenter):
         Returns
         -------
         ndarray of shape (n_samples, n_columns)
+
+        Raises
+        ------
+        ValueError
+            If the transformer gives anything but one finite row per time step.
         """
         if self.features_ is None:
             return Y
