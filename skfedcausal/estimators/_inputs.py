@@ -211,7 +211,7 @@ def _following_the_row_before(server, known, words):
     if table is None or "same_row_p_value" not in table:
         return set()
     late = {unit for unit, word in zip(known.units, words, strict=True) if word != "before"}
-    rejected = table.loc[table["same_row_p_value"] * len(table) < _MISFIT_LEVEL, "controlled"]
+    rejected = table.loc[table["same_row_p_value"] * len(table) < _LOOP_LEVEL, "controlled"]
     return set(rejected) - late
 
 
@@ -233,6 +233,7 @@ def warn_of_misfit(server, at_once=()):
 
 
 _MISFIT_LEVEL = 1e-3  # for all pairs together
+_LOOP_LEVEL = 1e-9  # a transient at the start of a record may well reach the former, a loop leaves no doubt
 _MISFITS = {
     "same_row": "Inputs and measurements move together within a row: {}. Either an input was set before the "
     "row was measured and acts at once, which the plant does not have (say sampled='before' for it), or it "

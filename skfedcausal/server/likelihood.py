@@ -104,8 +104,8 @@ class LikelihoodServer(ServerLearner):
         only.
     max_time : float, default=25.0
         Seconds of work that a fit may take, two fifths of them for the plant of one lag, counted in operations so
-        that what is learned does not depend on the load; a clock stops it after four times as long. The best
-        plant so far is kept, with a warning.
+        that what is learned does not depend on the load; a clock of the processor stops it after four times as
+        long. The best plant so far is kept, with a warning.
     max_iter : int, default=300
         Iterations of the final climb.
     tol : float, default=1e-10

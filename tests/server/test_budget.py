@@ -8,6 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.estimation import scoring
 from skfedcausal.server.estimation.scoring import Budget
 from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord
@@ -66,3 +67,17 @@ def test_work_counts_the_rows_that_are_filtered_one_by_one(gaps):
     a_row = 1e5 + 12 * 4**3
     assert (objective.work > 2000 * a_row) == gaps  # covariances of a complete record settle soon
     assert objective.work < 2000 * (a_row + 300 * 4 + 1)
+
+
+def test_a_busy_machine_stops_nothing(monkeypatch):
+    seconds = {"perf_counter": 0.0, "process_time": 0.0}
+    for name in seconds:
+        monkeypatch.setattr(scoring, name, lambda name=name: seconds[name])
+    budget = Budget(1.0)
+    seconds["perf_counter"] = 100.0  # of which others had most, or a site that was waited for
+    seconds["process_time"] = 3.9
+    budget.part(0.5).spend(1.0)
+    assert not budget.stopped_by_clock
+    seconds["process_time"] = 4.1
+    budget.part(0.5).spend(1.0)
+    assert budget.stopped_by_clock

@@ -4,7 +4,7 @@ import math
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import NamedTuple
 
 import numpy as np
@@ -344,8 +344,8 @@ class Budget:
 
     def __init__(self, max_time, whole=None):
         self.max_time, self._whole = max_time, whole
-        self._left, self._stop = max_time * RATE, perf_counter() + _CLOCK * max_time
-        self._is_late = False
+        self._left, self._longest, self._is_late = max_time * RATE, _CLOCK * max_time, False
+        self._began = perf_counter(), process_time()
 
     def part(self, share):
         """A budget for the next part of the work, a share of what is left; what it does not take stays."""
@@ -363,7 +363,12 @@ class Budget:
         if self._whole is not None:
             self._whole.spend(n_operations)
         else:
-            self._is_late |= perf_counter() > self._stop
+            self._is_late |= self._taken() > self._longest
+
+    def _taken(self):
+        """Seconds so far: a busy machine, or a site that is waited for, is no work; nor are several threads more."""
+        wall, processor = self._began
+        return min(perf_counter() - wall, process_time() - processor)
 
     def affords(self, n_operations):
         """Whether so much work is left; what cannot be begun ends the rest."""
