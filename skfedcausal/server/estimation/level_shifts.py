@@ -102,8 +102,9 @@ def _earlier(unit, onset, others, fit):
 
 def _push(fit, n_steps):
     """Largest push of the last columns of a unit's model, in standard deviations of its process noise."""
-    B, Q = fit.A[0][:, -n_steps:], fit.Q[0]
-    return float(np.sqrt(np.einsum("ik,ik->k", B, np.linalg.solve(Q, B)).max()))
+    Q = fit.Q[0]
+    B = fit.A[0][:, len(Q) :][:, -n_steps:]
+    return float(np.sqrt(np.einsum("ik,ik->k", B, np.linalg.solve(Q, B)).max(initial=0.0)))
 
 
 def _next_onsets(unit, known, fit, threshold):
