@@ -375,7 +375,7 @@ def test_a_unit_that_may_be_a_random_walk_does_not_shift(n_onsets, least, monkey
 
 
 def test_a_hard_push_is_told_from_a_random_walk():
-    """A unit with a memory of 100 of 5000 rows that settles long after it was pushed: the onset is not its best split."""
+    """A unit with a memory of 100 of 5000 rows settles long after a push: the onset is not the best split."""
     rng = np.random.default_rng(4)
     x, w = np.zeros((5000, 1)), rng.standard_normal((5000, 1))
     w[2500:] += 2.0
