@@ -7,7 +7,7 @@ determine. A linear model with such columns in every equation is the model of th
 
 import hashlib
 from dataclasses import dataclass
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -213,17 +213,19 @@ def _seasons(wanted, record, others, known, by_episode, name):
         rest = _rest(record, others, by_episode, name)
         keep = [k for k in range(rest.shape[1]) if k not in known]
         return [Season(period, _overtones(period)) for period in found_periods(rest[:, keep], record.rows)]
-    given = _numbered(wanted) if isinstance(wanted, dict) else dict.fromkeys(np.atleast_1d(wanted).tolist())
+    given: dict[Any, Any] = (
+        _numbered(wanted) if isinstance(wanted, dict) else dict.fromkeys(np.atleast_1d(wanted).tolist())
+    )
     length = np.ptp(record.rows) + 1
     for period, overtones in given.items():
-        if not isinstance(period, Real) or not 2 <= period:
+        if not isinstance(period, (int, float)) or not period >= 2:
             raise ValueError(f"harmonics={wanted!r}: a period is a number of rows, at least 2; got {period!r}.")
         if period > length:
             raise ValueError(
                 f"harmonics: the period of {period:g} rows is longer than the record of {name}, {length:.0f} rows. "
                 "Give a longer record, or trend='smooth' instead."
             )
-        if overtones is not None and not (isinstance(overtones, Integral) and 1 <= overtones <= period / 2):
+        if overtones is not None and not (isinstance(overtones, int) and 1 <= overtones <= period / 2):
             raise ValueError(
                 f"harmonics: got {overtones!r} harmonics for the period of {period:g} rows; give a whole number from "
                 f"1 to {int(period / 2)}."
@@ -272,7 +274,7 @@ def _modes(wanted, record, name, columns):
 def _position(wanted, n_columns, name, columns):
     """Position of the column with the modes."""
     if isinstance(wanted, Integral):
-        if not 0 <= wanted < n_columns:
+        if not 0 <= int(wanted) < n_columns:
             raise ValueError(f"mode={wanted}: {name} has columns 0 to {n_columns - 1}.")
         return int(wanted)
     named = [] if columns is None else [str(column) for column in columns]

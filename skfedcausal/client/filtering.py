@@ -14,7 +14,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     baseline_ = None  # of a client that takes one off
 
     def _read(self, X, inputs, lengths):
-        """The model and checked arrays: measurements of its columns, inputs, first rows of episodes, what is taken off."""
+        """The model and checked arrays: measurements, inputs, first rows of episodes, what is taken off at home."""
         model, index = self.model, getattr(X, "index", None)
         checks = {"dtype": float, "ensure_all_finite": "allow-nan"}
         if hasattr(self, "_model"):

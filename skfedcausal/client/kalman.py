@@ -291,18 +291,17 @@ class KalmanClient(UnitClient):
     def _off_baseline(self, Y, active, index, starts, about):
         """Measurements less seasons, trend, modes and levels, where there are any, and which columns they leave."""
         options = {option: getattr(self, option) for option in ("harmonics", "trend", "mode", "levels")}
-        self.baseline_ = None
         if all(wanted is None for wanted in options.values()):
+            self.baseline_ = None
             return Y, active
         from .baseline import learned_baseline  # of clients that were asked for one
 
         name, columns, noise = about
-        self.baseline_ = learned_baseline(
-            Y, options, index=index, starts=starts, name=name, columns=columns, noised=noise is not None
-        )
+        settings = {"name": name, "columns": columns, "noised": noise is not None}
+        baseline = self.baseline_ = learned_baseline(Y, options, index=index, starts=starts, **settings)
         active = active.copy()
-        active[self.baseline_.known] = False
-        return Y - self.baseline_.of(Y, index, starts)[0], active
+        active[baseline.known] = False
+        return Y - baseline.of(Y, index, starts)[0], active
 
     @property
     def model(self):

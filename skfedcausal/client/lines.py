@@ -27,7 +27,7 @@ def found_periods(Y, rows):
     series = np.zeros((places.max() + 1, Y.shape[1]))
     series[places] = np.nan_to_num(Y - np.nanmean(Y, axis=0))
     series = series[:, series.std(axis=0) > 0]
-    periods = []
+    periods: list[float] = []
     while len(periods) < _MOST_PERIODS:
         period = _strongest(series)
         if period is None:

@@ -143,9 +143,9 @@ def warn_few_rows(n_samples, n_columns, n_states, name):
 def check_identifiable(Y, n_states, starts, name):
     """Refuse a record that is too short to tell anything about the states."""
     n_samples, d = Y.shape
-    if not np.isfinite(Y[-1].sum()) or not np.isfinite(Y.sum()):
-        _check_seen(Y, starts, name, min(d, 2) if n_states == "auto" else n_states)
     p = min(d, 2) if n_states == "auto" else n_states
+    if not np.isfinite(Y.sum()):
+        _check_seen(Y, name, p)
     if n_states != "auto" and n_states > MAX_LAGS * d:
         raise ValueError(
             f"n_states={n_states} for {name}, which has {d} columns that vary. Use at most {MAX_LAGS * d}: "
@@ -165,16 +165,13 @@ def check_identifiable(Y, n_states, starts, name):
         )
 
 
-def _check_seen(Y, starts, name, p):
-    """Refuse a unit that was seen in too few rows, or never in two that follow each other."""
-    seen = ~np.isnan(Y).all(axis=1)
-    follow = seen[1:] & seen[:-1]
-    follow[[start - 1 for start in starts if start > 0]] = False
-    if follow.sum() < p + 2:
+def _check_seen(Y, name, p):
+    """Refuse a unit that was seen in too few rows."""
+    n_seen = int((~np.isnan(Y)).any(axis=1).sum())
+    if n_seen < p + 3:
         raise ValueError(
-            f"{name} has values in {int(seen.sum())} of {len(Y)} rows, {int(follow.sum())} of them right after another "
-            f"one; identifying {p} states needs at least {p + 2} of those. Leave the unit out, or give rows in which "
-            "it was seen."
+            f"{name} has values in {n_seen} of {len(Y)} rows; identifying {p} states needs at least {p + 3}. Leave the "
+            "unit out, or give rows in which it was seen."
         )
 
 

@@ -61,8 +61,8 @@ def _onset(series, starts, known):
         best = max(best, best_split(series, start, stop))
     if best[0] == 0:
         return None
-    near = np.unique(np.linspace(best[1] - 200, best[1], 21).astype(int))  # it settles after the onset
-    near = [row for row in near if all(row - other >= _LAGS for other in (*starts, *known) if other <= best[1])]
+    before = np.unique(np.linspace(best[1] - 200, best[1], 21).astype(int)).tolist()  # it settles after the onset
+    near = [row for row in before if all(row - other >= _LAGS for other in (*starts, *known) if other <= best[1])]
     if not near:
         return None
     onset = max(near, key=lambda row: _clearness(series, row, starts, known))

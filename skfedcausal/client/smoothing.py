@@ -26,7 +26,9 @@ def own_run(model, Y, exogenous=None, starts=(0,), *, smooth=False):
     log-density that is left in the limit of an infinite prior variance.
     """
     n, p = len(Y), model.n_states
-    run = OwnRun(*np.zeros((3, n, p)), np.zeros((n if smooth else 0, p, p)), np.zeros(n))
+    run = OwnRun(
+        np.zeros((n, p)), np.zeros((n, p)), np.zeros((n, p)), np.zeros((n if smooth else 0, p, p)), np.zeros(n)
+    )
     R = np.diag(model.R) if model.R.ndim == 1 else model.R
     for start, stop in episodes(starts, n):
         rows = slice(start, stop)

@@ -1,4 +1,4 @@
-"""What a unit finds in its own record before it learns from it: sentences for warnings, of what `check_plant` looks for."""
+"""What a unit finds in its own record before it learns from it, of what `check_plant` looks for, in sentences."""
 
 import numpy as np
 

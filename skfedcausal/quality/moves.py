@@ -82,8 +82,11 @@ def _without_spikes(series):
     scale = np.median(np.abs(rest), axis=0) / 0.6745
     large = np.abs(rest) > _SPIKE * np.maximum(scale, 1e-12)
     rows = np.flatnonzero(large.any(axis=1))
-    usual = np.percentile(series, [0.5, 99.5], axis=0)
-    return rows, np.clip(series, *usual) if len(rows) else series
+    if not len(rows):
+        return rows, series
+    middle = np.median(series, axis=0)
+    width = 4.0 * np.median(np.abs(series - middle), axis=0) / 0.6745
+    return rows, np.clip(series, middle - width, middle + width)
 
 
 def _without_seasons(series, periods):

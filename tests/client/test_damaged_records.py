@@ -52,7 +52,7 @@ def test_one_unit_under_two_names(plant):
 def test_a_unit_seen_in_two_rows_is_refused_by_name(plant, estimator):
     seen = np.full_like(plant["unit0"], np.nan)
     seen[[10, 500]] = plant["unit0"][[10, 500]]
-    with pytest.raises(ValueError, match="unit 'unit0' has values in 2 of 1000 rows, 0 of them right after another"):
+    with pytest.raises(ValueError, match="unit 'unit0' has values in 2 of 1000 rows; identifying 2 states needs"):
         estimator.fit({**plant, "unit0": seen})
 
 

@@ -233,7 +233,9 @@ def test_setpoints_with_ramps_modes_and_smooth_curves_are_no_defects():
     X.iloc[200:700, X.columns.get_loc("unit1__mode")] = 2.0
     X["unit2__season"] = 50 + 5 * np.sin(2 * np.pi * np.arange(1500) / 20_000)
     X = X[sorted(X)]
-    assert check_plant(X).ok
+    findings = check_plant(X).findings
+    assert findings["unit"].tolist() == ["unit2"]  # the curve is no defect, but it moves
+    assert findings["kind"].isin(["trend", "level shift", "wandering"]).all()
 
 
 def test_lattice_of_a_tag():
@@ -289,3 +291,74 @@ def test_evidence_for_ties_of_all_units_together_keeps_its_level():
 @pytest.mark.parametrize(("delta", "words"), [("58s", "58 s"), ("150min", "2.5 h")])
 def test_time_differences_in_words(delta, words):
     assert duration(pd.Timedelta(delta)) == words
+
+
+# -- units that do not stay around one level ---------------------------------------------------------
+
+
+def _steady(n_samples=1500):
+    return make_granger_plant(3, n_samples=n_samples, random_state=3)[0]
+
+
+def _kinds(X):
+    report = check_plant(X)
+    return dict(zip(report.findings["unit"], report.findings["kind"], strict=True)), report
+
+
+def _moved(pattern, units=("unit0", "unit1", "unit2")):
+    return {name: Y + (pattern[:, None] * Y.std(axis=0) if name in units else 0) for name, Y in _steady().items()}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "kind"),
+    [
+        (1.5 * np.sin(2 * np.pi * np.arange(1500) / 24), "season"),
+        (1.5 * np.sin(2 * np.pi * np.arange(1500) / 144), "season"),
+        (np.linspace(0, 4, 1500), "trend"),
+        (np.where(np.arange(1500) < 700, 0.0, 3.0), "level shift"),
+        (4.0 * (np.searchsorted([90, 250, 310, 520, 680, 790, 1000, 1110, 1300], np.arange(1500)) % 2), "modes"),
+        (np.random.default_rng(5).standard_normal(1500).cumsum() * 0.1, "wander"),
+    ],
+)
+def test_what_moves_is_named(pattern, kind):
+    kinds, report = _kinds(_moved(pattern, ("unit1",)))
+    said = {"wander": ("wandering", "level shift", "trend")}.get(kind, (kind,))
+    assert kinds.pop("unit1") in said
+    assert kinds == {}
+    assert report.units.set_index("unit")["verdict"].to_dict() == {"unit0": "ok", "unit1": "moves", "unit2": "ok"}
+
+
+def test_the_advice_can_be_followed():
+    _, report = _kinds(_moved(1.5 * np.sin(2 * np.pi * np.arange(1500) / 24)))
+    assert report.findings["advice"].str.contains(r"KalmanClient\(harmonics=\[24.0\]\)", regex=True).all()
+
+
+def test_spikes_in_the_same_rows():
+    X, rng = _steady(), np.random.default_rng(0)
+    rows = rng.choice(1500, 12, replace=False)
+    for Y in X.values():
+        Y[rows] += 40 * Y.std(axis=0) * rng.choice([-1.0, 1.0], (12, 1))
+    kinds, _ = _kinds(X)
+    assert set(kinds.values()) == {"common spikes"}
+    alone = _steady()
+    alone["unit0"][rows] += 40 * alone["unit0"].std(axis=0)
+    assert _kinds(alone)[0] == {}
+
+
+def test_a_unit_and_a_sensor_that_are_there_twice():
+    X = _steady()
+    X["copy"] = X["unit0"].copy()
+    assert _kinds(X)[0] == {"copy": "same unit"}
+    X = _steady()
+    X["unit1"] = np.column_stack([X["unit1"], X["unit1"][:, 2]])
+    assert _kinds(X)[0] == {"unit1": "same sensor"}
+
+
+@pytest.mark.slow
+def test_units_that_stay_are_rarely_said_to_move():
+    # each of six kinds at 0.1 % per unit and only approximately so: 5 of 120 has a chance below 1 %
+    moved = 0
+    for seed in range(40):
+        X, _ = make_granger_plant(3, n_samples=1200, random_state=100 + seed)
+        moved += len(check_plant(X).findings)
+    assert moved < 5

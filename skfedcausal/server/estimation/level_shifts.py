@@ -39,6 +39,8 @@ _PROMISING = 0.5  # share of the threshold that a split has to promise to be loo
 # T (1 - radius) below which a unit with a step may be a random walk: 98 of 100 walks with their best step
 # are; half as much more for each further one
 _DRIFT = 40.0
+_LATE = (10, 20, 30, 40, 60, 80, 100, 130, 160, 200)  # rows after an onset at which a slow unit seems to shift
+_HARD_PUSH = 0.8  # that no best step of 180 walks of 1000 to 5000 rows reached; of those none was above 17 rows
 _FLOOR = 1e-9
 _PIECE = 1 << 13  # rows of a stretch of which each is looked at as the first of another level
 _SUMS = 3  # lagged products, from lag zero, of which the covariance in the long run is made
@@ -75,10 +77,34 @@ def unit_onsets(unit, threshold):
             break
         found += [(onset, ratio / len(more)) for onset in more]
     if fit is not None and found:  # a random walk cut into pieces looks a little less like one
-        slowness = len(unit.scores) * (1 - spectral_radius(fit.A[0][:, : len(fit.Q[0])]))
-        if slowness < _DRIFT * (1 + len(found)) / 2:
+        slowness = _slowness(unit, fit)
+        least = _DRIFT / 2 if _push(fit, len(found)) >= _HARD_PUSH else _DRIFT
+        if slowness < least * (1 + len(found)) / 2:
             return []
     return found
+
+
+def _slowness(unit, fit):
+    """Rows of a record over the rows that a unit remembers."""
+    return len(unit.scores) * (1 - spectral_radius(fit.A[0][:, : len(fit.Q[0])]))
+
+
+def _earlier(unit, onset, others, fit):
+    """The likeliest of some onsets up to one, with what a refinement takes beside it."""
+    start = max((first for first in (*unit.starts, *others) if first <= onset), default=0)
+    best = onset, fit
+    for rows in _LATE:
+        if onset - rows >= start + SHORTEST:
+            trial = unit.fit([*others, onset - rows])
+            best = max(best, (onset - rows, trial), key=lambda each: each[1].value[0])
+    return best[0], others, best[1]
+
+
+def _push(fit, n_steps):
+    """Largest push of the last columns of a unit's model, in standard deviations of its process noise."""
+    Q = fit.Q[0]
+    B = fit.A[0][:, len(Q) :][:, -n_steps:]
+    return float(np.sqrt(np.einsum("ik,ik->k", B, np.linalg.solve(Q, B)).max(initial=0.0)))
 
 
 def _next_onsets(unit, known, fit, threshold):
@@ -102,6 +128,8 @@ def _next_onsets(unit, known, fit, threshold):
         for k in range(n_more):
             others = onsets[:k] + onsets[k + 1 :]
             onsets[k], trial = refine(unit, onsets[k], [*known, *others], trial)
+            if _slowness(unit, trial) < _DRIFT:  # it settles for so long that the best split comes late
+                onsets[k], trial = refine(unit, *_earlier(unit, onsets[k], [*known, *others], trial))
         ratio = 2 * len(unit.scores) * float(trial.value[0] - fit.value[0])
         if ratio >= n_more * threshold:
             ratio /= unit.misfit([*known, *onsets], trial)

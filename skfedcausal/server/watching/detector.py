@@ -60,8 +60,8 @@ class RootCauseServer:
         same = record.copies()
         if same:
             raise ValueError(
-                f"Units {same[0][0]!r} and {same[0][1]!r} send the same states, so that no fault could be told to be in "
-                "one of them. Leave one out."
+                f"Units {same[0][0]!r} and {same[0][1]!r} send the same states, so that no fault could be told to be "
+                "in one of them. Leave one out."
             )
         self.names, self.slices = record.names, record.partition.slices
         rows = NominalRows.of(plant, messages, record, self._rng)

@@ -237,8 +237,8 @@ def inverse_root(covariance, ridge=1e-9):
         return np.linalg.cholesky(np.linalg.inv(C + ridge * np.trace(C) / len(C) * np.eye(len(C))))
     except np.linalg.LinAlgError:
         raise ValueError(
-            "States of the units determine each other, or hardly vary beside others: a detector cannot tell them apart. "
-            "Leave out units that are seen in few rows, copies of units, and sensors that are computed from others."
+            "States of units determine each other, or hardly vary beside others: a detector cannot tell them "
+            "apart. Leave out units seen in few rows, copies of units, and sensors that are computed from others."
         ) from None
 
 

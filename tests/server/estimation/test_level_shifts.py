@@ -342,7 +342,7 @@ def test_units_that_shift_within_25_rows_shift_together_at_the_first_clear_onset
 
 def model(pole, value=0.0):
     """A fitted unit of one state and one input."""
-    return SimpleNamespace(A=np.array([[[pole, 9.0]]]), Q=np.ones((1, 1, 1)), value=np.array([value]))
+    return SimpleNamespace(A=np.array([[[pole, 0.5]]]), Q=np.ones((1, 1, 1)), value=np.array([value]))
 
 
 def supply(monkeypatch, pole, *steps):
@@ -372,6 +372,23 @@ def test_a_unit_that_may_be_a_random_walk_does_not_shift(n_onsets, least, monkey
     for slowness, kept in ((least + 0.1, n_onsets), (least - 0.1, 0)):
         supply(monkeypatch, 1 - slowness / 1000, [100 * k for k in range(n_onsets)], [])
         assert len(unit_onsets(unit, 10.0)) == kept
+
+
+def test_a_hard_push_is_told_from_a_random_walk():
+    """A unit with a memory of 100 of 5000 rows settles long after a push: the onset is not the best split."""
+    rng = np.random.default_rng(4)
+    x, w = np.zeros((5000, 1)), rng.standard_normal((5000, 1))
+    w[2500:] += 2.0
+    for t in range(1, 5000):
+        x[t] = 0.99 * x[t - 1] + w[t]
+    y = x + 0.5 * rng.standard_normal(x.shape)
+    walk = w.cumsum(axis=0) - 2.0 * np.maximum(np.arange(5000) - 2499, 0)[:, None]
+    found = []
+    for scores in (y - y.mean(), walk - walk.mean()):
+        unit = UnitRecord(scores, None, np.array([[0.25]]), np.zeros((5000, 0)), (0,), 5)
+        found.append(unit_onsets(unit, shift_threshold(5000, 2, 1)))
+    assert abs(found[0][0][0] - 2500) <= 5
+    assert found[1] == []
 
 
 class Splits:
