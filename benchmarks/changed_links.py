@@ -75,7 +75,7 @@ class Plant:
         plan = [(parts[0][0], _WARM), *parts]
         h, t = np.zeros((total, n)), 0
         for lags, rows in plan:
-            for t in range(t, t + rows):  # noqa: B020, PLW2901
+            for t in range(t, t + rows):  # noqa: B020
                 past = sum(A @ h[t - k] for k, A in enumerate(lags, 1) if t >= k)
                 h[t] = past + self.rng.standard_normal(n)
             t += 1
@@ -151,21 +151,20 @@ def table4_rows(n_plants, size):
 
 def sensitivity_rows(n_plants):
     """Losses of pre-trained and of jointly trained clients, beside those of records that nothing changed in."""
-    cases = {"nothing changed": {}, **PERTURBATIONS, **{k: v for k, v in TOPOLOGIES.items() if v}}
+    cases = {
+        "nothing changed": {},
+        **PERTURBATIONS,
+        **{case: changes for case, changes in TOPOLOGIES.items() if changes},
+    }
     flagged = {case: {"pretrained": [], "joint": []} for case in cases}
     ratio = {case: [] for case in cases}
     for seed in range(n_plants):
-        X, _, truth = train_and_test(seed, size=SIZE)
+        (X, nominal, _), truth = _episodes(seed)
         fits = {variant: trained(X, truth, variant=variant, solve="stationary") for variant in ("pretrained", "joint")}
-        nominal = _blocks(train_and_test(seed, size=SIZE)[1])
         limits = {variant: np.quantile(_server_losses(fit, nominal), 0.95) for variant, fit in fits.items()}
         for case, changes in cases.items():
-            Y = _blocks(two_clients(seed + 1000, size=SIZE)[0]) if not changes else None
-            if Y is None:
-                Y = _blocks(train_and_test(seed, size=SIZE, **changes)[1])
-            else:  # another record of the same plant: the sensors are those of the seed
-                Y = _blocks(train_and_test(seed, size=SIZE, n_samples=5001)[1])
-            losses = {variant: _server_losses(fit, Y) for variant, fit in fits.items()}
+            test = _episodes(seed, **changes)[0][2]
+            losses = {variant: _server_losses(fit, test) for variant, fit in fits.items()}
             ratio[case].append(losses["pretrained"].mean() / losses["joint"].mean())
             for variant, values in losses.items():
                 flagged[case][variant].append((values > limits[variant]).mean())
@@ -179,12 +178,17 @@ def sensitivity_rows(n_plants):
     ]
 
 
-def _blocks(Y):
-    return [{name: y[k : k + _BLOCK] for name, y in Y.items()} for k in range(0, _N_BLOCKS * _BLOCK, _BLOCK)]
+def _episodes(seed, **changes):
+    """Three records of the paper's two clients, with other noise each; the plant's truth."""
+    X, truth = two_clients(seed, size=SIZE, episodes=3, **changes)
+    ends = np.cumsum([0, *truth.lengths])
+    return [{name: y[a:b] for name, y in X.items()} for a, b in zip(ends[:-1], ends[1:], strict=True)], truth
 
 
-def _server_losses(fit, blocks):
-    return np.array([fit.losses(Y).server.sum() for Y in blocks])
+def _server_losses(fit, Y):
+    """Server loss of every block of a record."""
+    starts = range(0, _N_BLOCKS * _BLOCK, _BLOCK)
+    return np.array([fit.losses({name: y[k : k + _BLOCK] for name, y in Y.items()}).server.sum() for k in starts])
 
 
 def main():

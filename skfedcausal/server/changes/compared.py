@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from ..joint import JointRecord
 from .hypotheses import FURTHER_LAGS, LEVEL, UnitResponses, unit_hypotheses
 from .innovations import unit_innovations
 from .plant import LearnedPlant
@@ -14,8 +15,8 @@ from .runs import changed_run, inputs_before
 from .sizes import Change, change_of_unit, dated_fit, link_change
 from .tests import VARIANCE, UnitTests, effective_tests, log_p_of_minimum, weighted_holm, window_starts
 
-COLUMNS = ("cause", "effect", "changed", "verdict", "p_value", "p_adjusted")
-COLUMNS += ("gain_before", "gain_after", "delay_before", "delay_after", "since")
+_TESTED = ("cause", "effect", "changed", "verdict", "p_value", "p_adjusted")
+COLUMNS = (*_TESTED, "gain_before", "gain_after", "delay_before", "delay_after", "since")
 LINK, GAP, OWN = "link", "gap", "own"
 _LEVELS = {LINK: 0.5, GAP: 0.3, OWN: 0.2}  # shares of the chance of a false report
 _CLEAR = np.log(1e-5)  # likelihood ratio that a change of coefficients has over one of the variance
@@ -79,7 +80,7 @@ class Comparison:
     """A record beside a plant; the units know the changes that were found."""
 
     plant: LearnedPlant
-    record: object  # JointRecord
+    record: JointRecord
     filter_of: Callable  # filter of the record by a plant with given coefficients (q, n, n)
     units: list = field(default_factory=list)
     n_tests: dict = field(default_factory=dict)  # by family: how many independent tests a minimum is of
@@ -89,7 +90,8 @@ class Comparison:
         """Of a record in which nothing is known to have changed."""
         self = cls(plant, record, filter_of)
         self.units = [UnitComparison(m, *rest) for m, rest in enumerate(self._tests())]
-        rng, drawn = np.random.default_rng(0), {LINK: [], GAP: [], OWN: []}
+        rng = np.random.default_rng(0)
+        drawn: dict[str, list] = {LINK: [], GAP: [], OWN: []}
         for unit in self.units:
             for cause, minima in unit.minima(unit.tests.null_draws(rng), exact=True).items():
                 drawn[_family(plant, unit.unit, cause)].append(minima)

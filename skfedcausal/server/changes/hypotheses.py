@@ -93,11 +93,11 @@ def unit_hypotheses(unit, responses, plant, inputs):
             cols = plant.partition.slices[cause]
             fixed += [responses.block(lag, cols) for lag in range(1, plant.n_lags + 1)]
             found += _of_link(unit, cause, responses, plant)
-    fixed = np.hstack([x.reshape(len(x), -1) for x in fixed])
-    fixed = fixed[:, fixed.any(axis=0)]
+    known = np.hstack([x.reshape(len(x), -1) for x in fixed])
+    known = known[:, known.any(axis=0)]
     for cause in plant.causes(unit):
         if not plant.is_linked(unit, cause):
-            found += _of_gap(unit, cause, responses, plant, fixed)
+            found += _of_gap(unit, cause, responses, plant, known)
     block = responses.block(1, own)
     found.append((unit, OWN, 0, block.reshape(len(block), -1), None))
     found.append((unit, LEVEL, 0, responses.level, None))

@@ -55,8 +55,8 @@ class LearnedPlant:
 
     def usual_strength(self, default):
         """The median strength of the plant's links."""
-        linked = [pair for pair in self.partition.pairs if self.is_linked(*pair)]
-        found = [self.strength(*pair, self.kernel(*pair)) for pair in linked]
+        linked = [(m, n) for m, n in self.partition.pairs if self.is_linked(m, n)]
+        found = [self.strength(m, n, self.kernel(m, n)) for m, n in linked]
         return float(np.median(found)) if found else default
 
     def of_strength(self, effect, cause, strength):

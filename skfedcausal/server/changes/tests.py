@@ -6,6 +6,7 @@ import numpy as np
 from scipy import special
 
 from .hypotheses import Hypothesis
+from .innovations import UnitInnovations
 
 N_DRAWS = 200
 _N_WINDOWS, _FEWEST_ROWS = 12, 50  # starts of a change that are tried, rows behind the last one
@@ -26,7 +27,7 @@ def window_starts(n_samples):
 class UnitTests:
     """White innovations of one unit, the hypotheses about its rows, and how much the plant's record weighs."""
 
-    innovations: object  # UnitInnovations
+    innovations: UnitInnovations
     groups: list
     starts: np.ndarray  # rows of the record
     n_learned: int
