@@ -7,6 +7,7 @@ import argparse
 from time import perf_counter
 
 import numpy as np
+from joblib import Parallel, delayed
 
 from skfedcausal import FederatedGrangerEstimator
 from skfedcausal.statespace.matrices import spectral_radius
@@ -19,6 +20,7 @@ ALPHA, LEARNED, BEFORE, AFTER = 0.05, 4000, 200, 400
 CHANGES = ("none", "weaker", "lost", "new", "delayed")
 _STATES, _SENSORS, _WARM = 2, 6, 100
 _BLOCK, _N_BLOCKS = 500, 10
+JOBS = Parallel(n_jobs=3)
 
 
 class Plant:
@@ -114,7 +116,7 @@ def outcomes(seed, n_units, strength):
 
 def detection_rows(n_plants, strength):
     """Shares by change over plants of six to ten units."""
-    runs = [outcomes(seed, 6 + seed % 5, strength) for seed in range(n_plants)]
+    runs = JOBS(delayed(outcomes)(seed, 6 + seed % 5, strength) for seed in range(n_plants))
     rows = []
     for what in CHANGES:
         of = {key: np.array([run[what][key] for run in runs], dtype=float) for key in runs[0][what]}
@@ -132,21 +134,26 @@ def detection_rows(n_plants, strength):
 def table4_rows(n_plants, size):
     """What `changed_links` says of every test record of the first paper's Table 4."""
     cases = PERTURBATIONS | TOPOLOGIES
-    said = {case: [] for case in cases}
-    for seed in range(n_plants):
-        X, _, truth = train_and_test(seed, size=size)
-        default = by_default(X, truth)
-        for case, changes in cases.items():
-            told = default.changed_links(train_and_test(seed, size=size, **changes)[1], alpha=ALPHA)
-            said[case].append(told.set_index(["cause", "effect"]))
+    runs = JOBS(delayed(table4_of)(seed, size, cases) for seed in range(n_plants))
     rows = []
-    for case, tables in said.items():
+    for case in cases:
+        tables = [run[case] for run in runs]
         row = {"test record": case}
         for pair in (("unit0", "unit1"), ("unit1", "unit0"), ("unit0", "unit0"), ("unit1", "unit1")):
             verdicts = [told.loc[pair, "verdict"] for told in tables]
             row[" -> ".join(pair)] = ", ".join(f"{verdicts.count(v)} {v}" for v in dict.fromkeys(verdicts))
         rows.append(row)
     return rows
+
+
+def table4_of(seed, size, cases):
+    """Tables of one plant's test records."""
+    X, _, truth = train_and_test(seed, size=size)
+    default, found = by_default(X, truth), {}
+    for case, changes in cases.items():
+        told = default.changed_links(train_and_test(seed, size=size, **changes)[1], alpha=ALPHA)
+        found[case] = told.set_index(["cause", "effect"])
+    return found
 
 
 def sensitivity_rows(n_plants):

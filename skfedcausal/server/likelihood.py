@@ -848,7 +848,7 @@ class LikelihoodServer(ServerLearner):
 
         record, lagged = self._record(messages), self._lagged
         A = self.unshrunk_transition_[None] if lagged is None else lagged.dynamics.A
-        estimates = None if lagged is not None else self._blocks.estimate
+        estimates = None if lagged is not None else self._blocks
         plant = LearnedPlant(A, self.partition_, self._parameters.state_scale, self.n_samples_, estimates)
         filter_of = partial(self._filter_of_lags, record)
         with few_threads(record.partition.n_states):

@@ -21,6 +21,7 @@ LINK, GAP, OWN = "link", "gap", "own"
 _LEVELS = {LINK: 0.5, GAP: 0.3, OWN: 0.2}  # shares of the chance of a false report
 _CLEAR = np.log(1e-5)  # likelihood ratio that a change of coefficients has over one of the variance
 _REFITS = 2  # of a changed link, by the filter that knows of the change
+_DRAWS, _DRAWS_OF_A_UNIT = 1000, (50, 200)  # of records under no change; rows of a family share them
 _EXPLAINED = 4  # changes of one unit's rows at most
 _SURE = 1.2816  # standard errors beyond the bound: nine of ten such changes would have shown
 _VISIBLE = 0.25  # strength of a new link that shows, of plants without links
@@ -60,9 +61,9 @@ class UnitComparison:
         else gains.
         """
         log_p = np.concatenate(self.tests.log_p_values(self.white), axis=1)
-        shown = self.tests.starts[np.argmin(log_p, axis=0)]
+        shown, cause_of = self.tests.starts[np.argmin(log_p, axis=0)], self.sources
         best = -_CLEAR, self.unit, self.tests.hypothesis(len(shown) - 1), int(shown[-1])
-        for number in np.flatnonzero(np.isin(self.sources[:-1], causes)):
+        for number in np.flatnonzero(np.isin(cause_of[:-1], causes)):
             hypothesis, p = self.tests.hypothesis(int(number)), self.tests.n_states
             Z = hypothesis.regressors
             n_coefficients = Z.shape[1]
@@ -70,8 +71,10 @@ class UnitComparison:
                 Z, n_coefficients = np.hstack([Z, self.responses.level]), n_coefficients + p
             found = dated_fit(Z, self.white, int(shown[number]), p)
             gain = found.gain - 0.5 * n_coefficients * np.log(len(Z) / p)
+            if cause_of[number] != self.unit:  # one of many that there might be
+                gain -= np.log(len(cause_of))
             if gain > best[0] or (self.unit not in causes and best[2].kind == VARIANCE):
-                best = gain, int(self.sources[number]), hypothesis, int(shown[number])
+                best = gain, int(cause_of[number]), hypothesis, int(shown[number])
         return best[1:]
 
 
@@ -90,10 +93,11 @@ class Comparison:
         """Of a record in which nothing is known to have changed."""
         self = cls(plant, record, filter_of)
         self.units = [UnitComparison(m, *rest) for m, rest in enumerate(self._tests())]
-        rng = np.random.default_rng(0)
+        rng, n_draws = np.random.default_rng(0), int(np.clip(_DRAWS // len(self.units), *_DRAWS_OF_A_UNIT))
         drawn: dict[str, list] = {LINK: [], GAP: [], OWN: []}
         for unit in self.units:
-            for cause, minima in unit.minima(unit.tests.null_draws(rng), exact=True).items():
+            draws = unit.tests.null_draws(rng, n_draws)
+            for cause, minima in unit.minima(draws, exact=True).items():
                 drawn[_family(plant, unit.unit, cause)].append(minima)
         self.n_tests = {family: effective_tests(found) for family, found in drawn.items() if found}
         self._judge()
