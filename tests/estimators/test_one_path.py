@@ -58,7 +58,14 @@ KINDS = {
         lambda: FederatedGrangerEstimator(server=LikelihoodServer(n_rounds=2)),
         GAPPY,
         False,
-        {"predict": {}, "forecast": {"start": 350}, "transform": {}, "score": {}, "test_links": {}, "changed_links": {}},
+        {
+            "predict": {},
+            "forecast": {"start": 350},
+            "transform": {},
+            "score": {},
+            "test_links": {},
+            "changed_links": {},
+        },
     ),
     "trained": (
         lambda: FederatedGrangerEstimator(server=GradientServer(max_iter=3, tol=0.0)),

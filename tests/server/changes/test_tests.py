@@ -54,7 +54,8 @@ def test_tails_too_small_for_a_number_go_on_falling():
     ratio = np.array([1.0, 10.0, 1e4, 1e5])
     tail = _log_tail(ratio, 2.0, 400.0)
     np.testing.assert_allclose(tail[:2], stats.f.logsf(ratio[:2], 2, 400))
-    assert (np.diff(tail) < 0).all() and np.isfinite(tail).all()
+    assert (np.diff(tail) < 0).all()
+    assert np.isfinite(tail).all()
 
 
 def test_starts_leave_rows_behind_them():
