@@ -7,6 +7,7 @@ import argparse
 from time import perf_counter
 
 import numpy as np
+from joblib import Parallel, delayed
 
 from skfedcausal import FederatedGrangerEstimator
 from skfedcausal.statespace.matrices import spectral_radius
@@ -19,6 +20,7 @@ ALPHA, LEARNED, BEFORE, AFTER = 0.05, 4000, 200, 400
 CHANGES = ("none", "weaker", "lost", "new", "delayed")
 _STATES, _SENSORS, _WARM = 2, 6, 100
 _BLOCK, _N_BLOCKS = 500, 10
+JOBS = Parallel(n_jobs=3)
 
 
 class Plant:
@@ -75,7 +77,7 @@ class Plant:
         plan = [(parts[0][0], _WARM), *parts]
         h, t = np.zeros((total, n)), 0
         for lags, rows in plan:
-            for t in range(t, t + rows):  # noqa: B020, PLW2901
+            for t in range(t, t + rows):  # noqa: B020
                 past = sum(A @ h[t - k] for k, A in enumerate(lags, 1) if t >= k)
                 h[t] = past + self.rng.standard_normal(n)
             t += 1
@@ -114,7 +116,7 @@ def outcomes(seed, n_units, strength):
 
 def detection_rows(n_plants, strength):
     """Shares by change over plants of six to ten units."""
-    runs = [outcomes(seed, 6 + seed % 5, strength) for seed in range(n_plants)]
+    runs = JOBS(delayed(outcomes)(seed, 6 + seed % 5, strength) for seed in range(n_plants))
     rows = []
     for what in CHANGES:
         of = {key: np.array([run[what][key] for run in runs], dtype=float) for key in runs[0][what]}
@@ -132,15 +134,10 @@ def detection_rows(n_plants, strength):
 def table4_rows(n_plants, size):
     """What `changed_links` says of every test record of the first paper's Table 4."""
     cases = PERTURBATIONS | TOPOLOGIES
-    said = {case: [] for case in cases}
-    for seed in range(n_plants):
-        X, _, truth = train_and_test(seed, size=size)
-        default = by_default(X, truth)
-        for case, changes in cases.items():
-            told = default.changed_links(train_and_test(seed, size=size, **changes)[1], alpha=ALPHA)
-            said[case].append(told.set_index(["cause", "effect"]))
+    runs = JOBS(delayed(table4_of)(seed, size, cases) for seed in range(n_plants))
     rows = []
-    for case, tables in said.items():
+    for case in cases:
+        tables = [run[case] for run in runs]
         row = {"test record": case}
         for pair in (("unit0", "unit1"), ("unit1", "unit0"), ("unit0", "unit0"), ("unit1", "unit1")):
             verdicts = [told.loc[pair, "verdict"] for told in tables]
@@ -149,23 +146,32 @@ def table4_rows(n_plants, size):
     return rows
 
 
+def table4_of(seed, size, cases):
+    """Tables of one plant's test records."""
+    X, _, truth = train_and_test(seed, size=size)
+    default, found = by_default(X, truth), {}
+    for case, changes in cases.items():
+        told = default.changed_links(train_and_test(seed, size=size, **changes)[1], alpha=ALPHA)
+        found[case] = told.set_index(["cause", "effect"])
+    return found
+
+
 def sensitivity_rows(n_plants):
     """Losses of pre-trained and of jointly trained clients, beside those of records that nothing changed in."""
-    cases = {"nothing changed": {}, **PERTURBATIONS, **{k: v for k, v in TOPOLOGIES.items() if v}}
+    cases = {
+        "nothing changed": {},
+        **PERTURBATIONS,
+        **{case: changes for case, changes in TOPOLOGIES.items() if changes},
+    }
     flagged = {case: {"pretrained": [], "joint": []} for case in cases}
     ratio = {case: [] for case in cases}
     for seed in range(n_plants):
-        X, _, truth = train_and_test(seed, size=SIZE)
+        (X, nominal, _), truth = _episodes(seed)
         fits = {variant: trained(X, truth, variant=variant, solve="stationary") for variant in ("pretrained", "joint")}
-        nominal = _blocks(train_and_test(seed, size=SIZE)[1])
         limits = {variant: np.quantile(_server_losses(fit, nominal), 0.95) for variant, fit in fits.items()}
         for case, changes in cases.items():
-            Y = _blocks(two_clients(seed + 1000, size=SIZE)[0]) if not changes else None
-            if Y is None:
-                Y = _blocks(train_and_test(seed, size=SIZE, **changes)[1])
-            else:  # another record of the same plant: the sensors are those of the seed
-                Y = _blocks(train_and_test(seed, size=SIZE, n_samples=5001)[1])
-            losses = {variant: _server_losses(fit, Y) for variant, fit in fits.items()}
+            test = _episodes(seed, **changes)[0][2]
+            losses = {variant: _server_losses(fit, test) for variant, fit in fits.items()}
             ratio[case].append(losses["pretrained"].mean() / losses["joint"].mean())
             for variant, values in losses.items():
                 flagged[case][variant].append((values > limits[variant]).mean())
@@ -179,12 +185,17 @@ def sensitivity_rows(n_plants):
     ]
 
 
-def _blocks(Y):
-    return [{name: y[k : k + _BLOCK] for name, y in Y.items()} for k in range(0, _N_BLOCKS * _BLOCK, _BLOCK)]
+def _episodes(seed, **changes):
+    """Three records of the paper's two clients, with other noise each; the plant's truth."""
+    X, truth = two_clients(seed, size=SIZE, episodes=3, **changes)
+    ends = np.cumsum([0, *truth.lengths])
+    return [{name: y[a:b] for name, y in X.items()} for a, b in zip(ends[:-1], ends[1:], strict=True)], truth
 
 
-def _server_losses(fit, blocks):
-    return np.array([fit.losses(Y).server.sum() for Y in blocks])
+def _server_losses(fit, Y):
+    """Server loss of every block of a record."""
+    starts = range(0, _N_BLOCKS * _BLOCK, _BLOCK)
+    return np.array([fit.losses({name: y[k : k + _BLOCK] for name, y in Y.items()}).server.sum() for k in starts])
 
 
 def main():
@@ -194,7 +205,7 @@ def main():
     parser.add_argument("--table4", type=int, default=10)
     options = parser.parse_args()
     sections = [
-        f"Plants of 6 to 10 units, two states and {_SENSORS} sensors each, one link a unit, learned from {LEARNED} rows. "
+        f"Plants of 6 to 10 units, two states, {_SENSORS} sensors each, one link a unit, learned from {LEARNED} rows. "
         f"New records have {BEFORE} rows as learned and {AFTER} after the change: the gain of a link halved (weaker), "
         "a link lost, a new one, one that acts three rows later (delayed). A false alarm is any other row of the "
         f"table that is said to have changed (alpha={ALPHA})."

@@ -9,15 +9,13 @@ import pandas as pd
 def level_of(alpha, false_alarm_rate, n_samples, index):
     """Chance of any false report about a record, from itself or from a budget of reports over time."""
     if false_alarm_rate is None:
-        if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 < alpha < 1:
+        if isinstance(alpha, bool) or not isinstance(alpha, Real) or not 0 < float(alpha) < 1:
             raise ValueError(f"Got alpha={alpha!r}; give the chance of any false report, between 0 and 1.")
         return float(alpha)
     from ..server.watching.thresholds import steps_between_alarms  # for watches
 
-    is_rate = isinstance(false_alarm_rate, str) or (
-        isinstance(false_alarm_rate, Real) and not isinstance(false_alarm_rate, bool) and 0 < false_alarm_rate < 1
-    )
-    if not is_rate:
+    is_number = isinstance(false_alarm_rate, Real) and not isinstance(false_alarm_rate, bool)
+    if not (isinstance(false_alarm_rate, str) or (is_number and 0 < float(false_alarm_rate) < 1)):
         raise ValueError(
             f"Got false_alarm_rate={false_alarm_rate!r}; give false reports per row, between 0 and 1, or for instance "
             "'1 per week'."

@@ -597,7 +597,8 @@ class PlantEstimator(FederatedEstimator):
             ``changed`` is whether ``p_adjusted`` (family-wise) is at most the level. ``verdict`` is "lost" (less than
             a quarter of its gain is left), "weaker", "stronger", "delayed" (acts at another lag), "new", "unchanged",
             or "cannot tell" where nothing was found and the record is too short or too noisy to have shown the loss
-            of the link, or a new one as strong as the plant's usual ones. ``gain_before`` and ``gain_after`` are strengths as in
+            of the link, or a new one as strong as the plant's usual ones.
+            ``gain_before`` and ``gain_after`` are strengths as in
             `links_`, ``delay_before`` and ``delay_after`` lags in rows. Of a unit's own row, gains are the size of
             what it does by itself, 1 in the record of the fit. ``since`` is the row the change dates from, by its
             label where X has an index.

@@ -58,7 +58,9 @@ class LinkKnowledge:
         """Estimates of blocks, surely zero where a link cannot act after one row."""
         out = ~self.at_one_lag[tuple(partition.pairs.T)]
         estimate = np.where(out[:, None], 0.0, blocks.estimate)
-        return replace(blocks, estimate=estimate, covariance=np.where(out[:, None, None], _NOTHING, 1.0) * blocks.covariance)
+        return replace(
+            blocks, estimate=estimate, covariance=np.where(out[:, None, None], _NOTHING, 1.0) * blocks.covariance
+        )
 
     def told(self, links, names):
         """The table of links with verdicts that the knowledge gives, nothing left of a forbidden one."""
@@ -151,8 +153,12 @@ def _lags(names, delays):
     found: dict[tuple, set] = {}
     for pair, lags in _pairs_with_lags(delays):
         lags = [lags] if isinstance(lags, Integral) else list(lags)
-        if not lags or not all(isinstance(lag, Integral) and not isinstance(lag, bool) and lag >= 1 for lag in lags):
-            raise ValueError(f"`delays` of {pair[0]} -> {pair[1]} are {lags!r}; give whole numbers of rows from one on.")
+        if not lags or not all(
+            isinstance(lag, Integral) and not isinstance(lag, bool) and int(lag) >= 1 for lag in lags
+        ):
+            raise ValueError(
+                f"`delays` of {pair[0]} -> {pair[1]} are {lags!r}; give whole numbers of rows from one on."
+            )
         found.setdefault(_place(list(names), pair, "delays"), set()).update(int(lag) for lag in lags)
     return {pair: tuple(sorted(lags)) for pair, lags in found.items()}
 
@@ -167,6 +173,6 @@ def _pairs_with_lags(delays):
     if hasattr(delays, "edges") and all("delay" in data for *_, data in delays.edges(data=True)):
         return list(zip(_pairs(delays, "delays"), [x["delay"] for *_, x in delays.edges(data=True)], strict=True))
     raise ValueError(
-        "`delays` has no delays; give {'unit0 -> unit1': 3}, a table with columns cause, effect and delay, or a DiGraph "
-        "whose edges have a delay."
+        "`delays` has no delays; give {'unit0 -> unit1': 3}, a table with columns cause, effect and delay, or a "
+        "DiGraph whose edges have a delay."
     )

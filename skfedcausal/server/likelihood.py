@@ -76,6 +76,14 @@ class LikelihoodServer(ServerLearner):
         "after". A dict has a word, or one for each input, by unit. "auto" is "before" only where the record
         says that an input acts at once and that no measurement acts on it: safe under feedback. "before"
         makes the plant one of several lags, and is refused where only one can be learned.
+    forbidden, required : str, list, DataFrame or networkx.DiGraph, optional
+        Links between states that there cannot be, and that there are: words such as ``"unit0 -> unit1"``, pairs
+        (cause, effect), a table with columns ``cause`` and ``effect``, or a graph. A forbidden link is zero in every
+        matrix and has the verdict "no influence"; a required one is never searched for nor dropped, and has the
+        verdict "influence", whatever its p-value is.
+    delays : dict, DataFrame or networkx.DiGraph, optional
+        Rows after which a link may act, ``{"unit0 -> unit1": 3}`` or several of them, a table or edges with a
+        ``delay``. At other lags it is zero; where one row is not among them a plant of several lags is learned.
     likelihood : {"whittle", "time-domain"}, default="whittle"
         For complete records: "whittle" is fast, "time-domain" exact also at the ends of the record.
     covariance : {"information", "sandwich", "hac"}, default="information"
@@ -899,7 +907,7 @@ class LikelihoodServer(ServerLearner):
 
         record, lagged = self._record(messages), self._lagged
         A = self.unshrunk_transition_[None] if lagged is None else lagged.dynamics.A
-        estimates = None if lagged is not None else self._blocks.estimate
+        estimates = None if lagged is not None else self._blocks
         plant = LearnedPlant(A, self.partition_, self._parameters.state_scale, self.n_samples_, estimates)
         filter_of = partial(self._filter_of_lags, record)
         with few_threads(record.partition.n_states):

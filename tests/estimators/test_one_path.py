@@ -51,13 +51,21 @@ KINDS = {
             "benefit": {},
             "bootstrap_links": RESAMPLED,
             "stable_links": RESAMPLED,
+            "changed_links": {},
         },
     ),
     "granger with gaps": (
         lambda: FederatedGrangerEstimator(server=LikelihoodServer(n_rounds=2)),
         GAPPY,
         False,
-        {"predict": {}, "forecast": {"start": 350}, "transform": {}, "score": {}, "test_links": {}},
+        {
+            "predict": {},
+            "forecast": {"start": 350},
+            "transform": {},
+            "score": {},
+            "test_links": {},
+            "changed_links": {},
+        },
     ),
     "trained": (
         lambda: FederatedGrangerEstimator(server=GradientServer(max_iter=3, tol=0.0)),

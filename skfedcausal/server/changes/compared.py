@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from ..joint import JointRecord
 from .hypotheses import FURTHER_LAGS, LEVEL, UnitResponses, unit_hypotheses
 from .innovations import unit_innovations
 from .plant import LearnedPlant
@@ -14,12 +15,13 @@ from .runs import changed_run, inputs_before
 from .sizes import Change, change_of_unit, dated_fit, link_change
 from .tests import VARIANCE, UnitTests, effective_tests, log_p_of_minimum, weighted_holm, window_starts
 
-COLUMNS = ("cause", "effect", "changed", "verdict", "p_value", "p_adjusted")
-COLUMNS += ("gain_before", "gain_after", "delay_before", "delay_after", "since")
+_TESTED = ("cause", "effect", "changed", "verdict", "p_value", "p_adjusted")
+COLUMNS = (*_TESTED, "gain_before", "gain_after", "delay_before", "delay_after", "since")
 LINK, GAP, OWN = "link", "gap", "own"
 _LEVELS = {LINK: 0.5, GAP: 0.3, OWN: 0.2}  # shares of the chance of a false report
 _CLEAR = np.log(1e-5)  # likelihood ratio that a change of coefficients has over one of the variance
 _REFITS = 2  # of a changed link, by the filter that knows of the change
+_DRAWS, _DRAWS_OF_A_UNIT = 1000, (50, 200)  # of records under no change; rows of a family share them
 _EXPLAINED = 4  # changes of one unit's rows at most
 _SURE = 1.2816  # standard errors beyond the bound: nine of ten such changes would have shown
 _VISIBLE = 0.25  # strength of a new link that shows, of plants without links
@@ -59,9 +61,9 @@ class UnitComparison:
         else gains.
         """
         log_p = np.concatenate(self.tests.log_p_values(self.white), axis=1)
-        shown = self.tests.starts[np.argmin(log_p, axis=0)]
+        shown, cause_of = self.tests.starts[np.argmin(log_p, axis=0)], self.sources
         best = -_CLEAR, self.unit, self.tests.hypothesis(len(shown) - 1), int(shown[-1])
-        for number in np.flatnonzero(np.isin(self.sources[:-1], causes)):
+        for number in np.flatnonzero(np.isin(cause_of[:-1], causes)):
             hypothesis, p = self.tests.hypothesis(int(number)), self.tests.n_states
             Z = hypothesis.regressors
             n_coefficients = Z.shape[1]
@@ -69,8 +71,10 @@ class UnitComparison:
                 Z, n_coefficients = np.hstack([Z, self.responses.level]), n_coefficients + p
             found = dated_fit(Z, self.white, int(shown[number]), p)
             gain = found.gain - 0.5 * n_coefficients * np.log(len(Z) / p)
+            if cause_of[number] != self.unit:  # one of many that there might be
+                gain -= np.log(len(cause_of))
             if gain > best[0] or (self.unit not in causes and best[2].kind == VARIANCE):
-                best = gain, int(self.sources[number]), hypothesis, int(shown[number])
+                best = gain, int(cause_of[number]), hypothesis, int(shown[number])
         return best[1:]
 
 
@@ -79,7 +83,7 @@ class Comparison:
     """A record beside a plant; the units know the changes that were found."""
 
     plant: LearnedPlant
-    record: object  # JointRecord
+    record: JointRecord
     filter_of: Callable  # filter of the record by a plant with given coefficients (q, n, n)
     units: list = field(default_factory=list)
     n_tests: dict = field(default_factory=dict)  # by family: how many independent tests a minimum is of
@@ -89,9 +93,11 @@ class Comparison:
         """Of a record in which nothing is known to have changed."""
         self = cls(plant, record, filter_of)
         self.units = [UnitComparison(m, *rest) for m, rest in enumerate(self._tests())]
-        rng, drawn = np.random.default_rng(0), {LINK: [], GAP: [], OWN: []}
+        rng, n_draws = np.random.default_rng(0), int(np.clip(_DRAWS // len(self.units), *_DRAWS_OF_A_UNIT))
+        drawn: dict[str, list] = {LINK: [], GAP: [], OWN: []}
         for unit in self.units:
-            for cause, minima in unit.minima(unit.tests.null_draws(rng), exact=True).items():
+            draws = unit.tests.null_draws(rng, n_draws)
+            for cause, minima in unit.minima(draws, exact=True).items():
                 drawn[_family(plant, unit.unit, cause)].append(minima)
         self.n_tests = {family: effective_tests(found) for family, found in drawn.items() if found}
         self._judge()

@@ -9,6 +9,7 @@ import numpy as np
 from ...statespace.episodes import episodes
 
 SCALED, MOVED, BLOCK, NEW, OWN, LEVEL, INPUT = "scaled", "moved", "block", "new", "own", "level", "input"
+_LESS_SURE = 3.0  # times the variance that a record like the new one leaves, beyond which an estimate is not used
 FURTHER_LAGS = 5  # beyond those of the plant that a link may move to
 
 
@@ -41,6 +42,9 @@ class UnitResponses:
     def __init__(self, innovations, states, n_lags):
         self._innovations, self.n_lags = innovations, n_lags
         self._errors = innovations.responses(_before(states, innovations.starts, 1))
+
+    def __len__(self):
+        return len(self._innovations.white)
 
     @property
     def n_rows(self):
@@ -93,11 +97,11 @@ def unit_hypotheses(unit, responses, plant, inputs):
             cols = plant.partition.slices[cause]
             fixed += [responses.block(lag, cols) for lag in range(1, plant.n_lags + 1)]
             found += _of_link(unit, cause, responses, plant)
-    fixed = np.hstack([x.reshape(len(x), -1) for x in fixed])
-    fixed = fixed[:, fixed.any(axis=0)]
+    known = np.hstack([x.reshape(len(x), -1) for x in fixed])
+    known = known[:, known.any(axis=0)]
     for cause in plant.causes(unit):
         if not plant.is_linked(unit, cause):
-            found += _of_gap(unit, cause, responses, plant, fixed)
+            found += _of_gap(unit, cause, responses, plant, known)
     block = responses.block(1, own)
     found.append((unit, OWN, 0, block.reshape(len(block), -1), None))
     found.append((unit, LEVEL, 0, responses.level, None))
@@ -120,13 +124,17 @@ def _of_link(unit, cause, responses, plant):
 
 def _of_gap(unit, cause, responses, plant, fixed):
     """A link where the plant has none, at every lag; the training record says what it is at the first."""
-    cols, estimate = plant.partition.slices[cause], plant.left_out(unit, cause)
+    cols, known = plant.partition.slices[cause], plant.left_out(unit, cause)
     for lag in range(1, responses.n_lags + 1):
         block = responses.block(lag, cols)
         block, told = block.reshape(len(block), -1), None
-        if lag == 1 and estimate is not None:
+        if lag == 1 and known is not None:
+            estimate, covariance = known
             rest = block - fixed @ np.linalg.lstsq(fixed, block, rcond=None)[0]
-            told = rest @ estimate
+            # gaps may have kept the record it is from from telling as much of every direction as this one
+            expected = rest.T @ rest * plant.n_samples / len(responses)
+            if np.linalg.eigvals(covariance @ expected).real.max() < _LESS_SURE:
+                told = rest @ estimate
         yield cause, NEW, lag, block, told
 
 

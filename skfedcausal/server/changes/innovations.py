@@ -36,7 +36,7 @@ class UnitInnovations:
         out = np.zeros((n_samples, p, p * k))
         out.reshape(n_samples, p, p, k)[:, np.arange(p), np.arange(p)] = series[:, None]
         for start, stop in episodes(self.starts, n_samples):
-            after = []
+            after: list[np.ndarray] = []
             for t in range(start, stop):
                 for F, error in zip(self.own, after, strict=False):
                     out[t] += F @ error

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +18,7 @@ class LearnedPlant:
     partition: Partition
     scale: np.ndarray  # (n, n), S with ``h = S h_standardised``
     n_samples: int  # rows it was learned from
-    estimates: np.ndarray | None = None  # (n_pairs, e) of blocks, standardised, padded; None of several lags
+    estimates: Any = None  # `BlockEstimates`, standardised; None of a plant of several lags
 
     @property
     def n_lags(self):
@@ -55,8 +56,8 @@ class LearnedPlant:
 
     def usual_strength(self, default):
         """The median strength of the plant's links."""
-        linked = [pair for pair in self.partition.pairs if self.is_linked(*pair)]
-        found = [self.strength(*pair, self.kernel(*pair)) for pair in linked]
+        linked = [(m, n) for m, n in self.partition.pairs if self.is_linked(m, n)]
+        found = [self.strength(m, n, self.kernel(m, n)) for m, n in linked]
         return float(np.median(found)) if found else default
 
     def of_strength(self, effect, cause, strength):
@@ -67,15 +68,19 @@ class LearnedPlant:
         return strength * sizes / np.sqrt(block.size)
 
     def left_out(self, effect, cause):
-        """What the record of the plant says of a block outside of it, flat, in the units' own states."""
+        """What the record of the plant says of a block outside of it, flat, in the units' own states: and how surely.
+
+        Estimate and covariance; None where there is no estimate.
+        """
         if self.estimates is None:
             return None
+        sizes = [self.partition.slices[m].stop - self.partition.slices[m].start for m in (effect, cause)]
+        width, number = self.partition.padded.shape[1], self._number[effect, cause]
+        kept = (np.arange(sizes[0])[:, None] * width + np.arange(sizes[1])).ravel()
         rows, cols = self.partition.slices[effect], self.partition.slices[cause]
-        width = self.partition.padded.shape[1]
-        block = self.estimates[self._number[effect, cause]].reshape(width, width)
-        block = block[: rows.stop - rows.start, : cols.stop - cols.start]
-        block = self.scale[rows, rows] @ np.linalg.solve(self.scale[cols, cols].T, block.T).T
-        return block.ravel()
+        own = np.kron(self.scale[rows, rows], np.linalg.inv(self.scale[cols, cols]).T)
+        covariance = self.estimates.covariance[number][np.ix_(kept, kept)]
+        return own @ self.estimates.estimate[number, kept], own @ covariance @ own.T
 
     @cached_property
     def _number(self):

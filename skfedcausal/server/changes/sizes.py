@@ -134,7 +134,14 @@ def named(plant, effect, cause, change):
     else:
         verdict = "lost" if share < _LOST else "weaker" if share < 1 else "stronger"
     delay = np.nan if verdict == "lost" else lag_after
-    return replace(change, verdict=verdict, gain_before=gain_before, gain_after=gain_after, delay_before=lag_before, delay_after=delay)
+    return replace(
+        change,
+        verdict=verdict,
+        gain_before=gain_before,
+        gain_after=gain_after,
+        delay_before=lag_before,
+        delay_after=delay,
+    )
 
 
 def change_of_unit(unit, Z, row):

@@ -6,8 +6,8 @@ import numpy as np
 from scipy import special
 
 from .hypotheses import Hypothesis
+from .innovations import UnitInnovations
 
-N_DRAWS = 200
 _N_WINDOWS, _FEWEST_ROWS = 12, 50  # starts of a change that are tried, rows behind the last one
 _ROWS_PER_COEFFICIENT = 5
 _TAIL = 0.01  # share of the draws that tell how many tests a minimum is of, at least so many of them
@@ -26,7 +26,7 @@ def window_starts(n_samples):
 class UnitTests:
     """White innovations of one unit, the hypotheses about its rows, and how much the plant's record weighs."""
 
-    innovations: object  # UnitInnovations
+    innovations: UnitInnovations
     groups: list
     starts: np.ndarray  # rows of the record
     n_learned: int
@@ -112,15 +112,15 @@ class UnitTests:
         z = (np.cbrt(mean) - 1 + error / 9) / np.sqrt(error / 9)  # Wilson and Hilferty
         return np.where(counts >= _FEWEST_ROWS, np.log(2) + special.log_ndtr(-np.abs(z)), 0.0)
 
-    def null_draws(self, rng):
+    def null_draws(self, rng, n_draws):
         """White innovations under no change: rows of the record drawn anew, of unit variance, (n_rows, n_draws)."""
         rows = np.flatnonzero(self.innovations.n_told > 0)
         white = self.innovations.white - self.innovations.white[rows].mean(axis=0)
-        drawn = np.zeros((*white.shape, N_DRAWS))
+        drawn = np.zeros((*white.shape, n_draws))
         size = np.sqrt(np.square(white[rows]).sum() / max(self.innovations.n_told.sum(), 1))
-        picked = rng.choice(rows, size=(len(rows), N_DRAWS))
+        picked = rng.choice(rows, size=(len(rows), n_draws))
         drawn[rows] = np.moveaxis(white[picked] / max(size, 1e-300), 1, 2)
-        return drawn.reshape(white.size, N_DRAWS)
+        return drawn.reshape(white.size, n_draws)
 
 
 def _log_tail(ratio, c, d):

@@ -26,6 +26,7 @@ _RADIUS = 0.9995  # of the plant at most
 _NO_LOSS = 0.05  # log-likelihood that lags which are left out may be worth
 _N_DRAWS = 100
 _CLIMB = 10.0  # operations of a climb over the cube of a unit's coefficients, about
+_NO_LINK = 0.0, 0.0, 1e-12, 2e-24, 1e-12, 1e-12  # moments of a channel that is surely zero
 LIKELIER = np.log(100.0)  # by which several lags have to be likelier than one
 SHARES = (-0.9999, -0.9, -0.5, 0.0, 0.2, 0.6)  # of sensor noise where it is open, see `with_noise_share`
 
@@ -311,7 +312,7 @@ def holm(p):
 def _link(problem, fitted, sources, active, score, unit, source, is_there):
     """Moments of a channel's posterior, twice its log evidence, and when it acts first."""
     if score is None:  # of a link that there cannot be
-        return (0.0,) * 6, 0.0, (np.nan,) * 3
+        return _NO_LINK, 0.0, (np.nan,) * 3
     (S, q, n_lags), prior = score, None
     if active[unit, source] and source < sources.n_units:
         scale, decay = fitted.priors.get((unit, ("unit", int(source))), (FIRST_SCALE, FIRST))

@@ -57,6 +57,7 @@ def pair_statistics(plant, maximum, method, covariance):
             statistic[pair] = 2 * scoring.n_samples * (gain if linked[pair] else -gain)
         else:
             statistic[pair] = estimated_links(plant, other, covariance).statistic[pair]
+    statistic[~scoring.structure.allowed] = 0.0
     return statistic
 
 

@@ -1,0 +1,93 @@
+"""Links that change are found, named and dated; nothing is reported of records in which nothing changed."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from benchmarks.changed_links import Plant
+from skfedcausal import FederatedGrangerEstimator, GradientServer
+
+COLUMNS = ["cause", "effect", "changed", "verdict", "p_value", "p_adjusted"]
+COLUMNS += ["gain_before", "gain_after", "delay_before", "delay_after", "since"]
+
+
+@pytest.fixture(scope="module")
+def learned():
+    plant = Plant(np.random.default_rng(4), 3, (0.4, 0.5))
+    return plant, FederatedGrangerEstimator().fit(plant.record((plant.A[None], 3000)))
+
+
+@pytest.mark.parametrize("what", ["weaker", "lost", "new", "delayed"])
+def test_a_change_is_named_and_dated(learned, what):
+    plant, est = learned
+    lags, pair = plant.changed(what)
+    table = est.changed_links(plant.record((plant.A[None], 200), (lags, 500)))
+    first = table.iloc[0]
+    assert (first["cause"], first["effect"], first["verdict"], first["changed"]) == (*pair, what, True)
+    assert table["changed"].sum() == 1
+    assert abs(first["since"] - 200) < 100
+    if what == "delayed":
+        assert (first["delay_before"], first["delay_after"]) == (1, 4)
+    elif what == "weaker":  # a tenth of its gain is about two standard errors
+        assert first["gain_after"] / first["gain_before"] == pytest.approx(0.5, abs=0.15)
+
+
+def test_nothing_changed(learned):
+    plant, est = learned
+    table = est.changed_links(plant.record((plant.A[None], 500)))
+    assert list(table.columns) == COLUMNS
+    assert len(table) == 9
+    assert not table["changed"].any()
+    assert table["since"].isna().all()
+    assert set(table["verdict"]) <= {"unchanged", "cannot tell"}
+
+
+def test_a_short_record_cannot_tell(learned):
+    plant, est = learned
+    table = est.changed_links(plant.record((plant.A[None], 50)))
+    assert (table.query("cause != effect")["verdict"] == "cannot tell").any()
+
+
+def test_noise_of_sensors_is_a_change_of_the_unit(learned):
+    plant, est = learned
+    Y = plant.record((plant.A[None], 400))
+    Y["unit1"] = Y["unit1"] + 3 * np.random.default_rng(0).standard_normal(Y["unit1"].shape)
+    first = est.changed_links(Y).iloc[0]
+    assert (first["cause"], first["effect"], first["verdict"]) == ("unit1", "unit1", "stronger")
+
+
+def test_a_level_is_a_change_of_the_unit(learned):
+    plant, est = learned
+    Y = plant.record((plant.A[None], 400))
+    Y["unit2"] = Y["unit2"].copy()
+    Y["unit2"][200:] += 3 * plant.C[2] @ np.ones(2)
+    changed = est.changed_links(Y).query("changed and cause == effect")
+    assert "unit2" in set(changed["effect"])
+
+
+def test_dates_are_labels_and_rates_are_budgets(learned):
+    plant, est = learned
+    lags, _ = plant.changed("lost")
+    Y = plant.record((plant.A[None], 200), (lags, 400))
+    frame = pd.concat({name: pd.DataFrame(y) for name, y in Y.items()}, axis=1)
+    frame.columns = [f"{unit}__s{k}" for unit, k in frame.columns]
+    frame.index = pd.date_range("2026-01-01", periods=600, freq="h")
+    told = est.changed_links(Y, false_alarm_rate=1 / 7200)
+    level = -np.expm1(-600 / 7200)
+    pd.testing.assert_frame_equal(told, est.changed_links(Y, alpha=level))
+    named = FederatedGrangerEstimator().fit(frame).changed_links(frame, false_alarm_rate="1 per year")
+    assert named["since"].dtype.kind == "M"
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [({"alpha": 2}, "alpha=2"), ({"false_alarm_rate": 3}, "rate=3"), ({"false_alarm_rate": "1 per day"}, "sampling")],
+)
+def test_levels_are_checked(learned, settings, words):
+    plant, est = learned
+    with pytest.raises(ValueError, match=words):
+        est.changed_links(plant.record((plant.A[None], 60)), **settings)
+
+
+def test_only_servers_that_test_links_are_asked():
+    assert not hasattr(FederatedGrangerEstimator(server=GradientServer()), "changed_links")

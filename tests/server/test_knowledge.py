@@ -1,0 +1,102 @@
+"""Knowledge of links in its three forms, contradictions, and answers that honour it."""
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+
+from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, LikelihoodServer
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.knowledge import read_knowledge
+
+NAMES = ("a", "b", "c")
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["a -> b", ["a->b"], [("a", "b")], pd.DataFrame({"cause": ["a"], "effect": ["b"]}), nx.DiGraph([("a", "b")])],
+)
+def test_forms_say_the_same(given):
+    for known in (read_knowledge(NAMES, forbidden=given).forbidden, read_knowledge(NAMES, required=given).required):
+        assert np.argwhere(known).tolist() == [[1, 0]]  # effect, cause
+
+
+def test_forms_of_delays_say_the_same():
+    graph = nx.DiGraph()
+    graph.add_edge("a", "b", delay=3)
+    table = pd.DataFrame({"cause": ["a"], "effect": ["b"], "delay": [3]})
+    for given in ({"a -> b": 3}, {("a", "b"): [3]}, table, graph):
+        assert read_knowledge(NAMES, delays=given).delays == {(1, 0): (3,)}
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"forbidden": "a -> b", "required": ["a -> b"]}, "a -> b.*required and forbidden"),
+        ({"forbidden": "a -> b", "delays": {"a -> b": 2}}, "a -> b.*forbidden, and given delays"),
+        ({"forbidden": "a -> d"}, "`forbidden` speaks of 'd'"),
+        ({"required": "a -> a"}, "a -> a"),
+        ({"required": 3}, "required=3"),
+        ({"required": "a"}, "'a' in `required`"),
+        ({"delays": {"a -> b": 0}}, "a -> b"),
+        ({"delays": [("a", "b")]}, "no delays"),
+        ({"required": nx.Graph([("a", "b")])}, "no directions"),
+        ({"forbidden": pd.DataFrame({"cause": ["a"]})}, "no column 'effect'"),
+    ],
+)
+def test_knowledge_that_cannot_be_read_names_the_pair(given, words):
+    with pytest.raises(ValueError, match=words):
+        read_knowledge(NAMES, **given)
+
+
+@pytest.fixture(scope="module")
+def plant():
+    return make_granger_plant(
+        3, n_samples=1500, links=[(0, 1), (1, 2)], link_strength=(0.3, 0.4), n_inputs=1, input_links=[], random_state=0
+    )
+
+
+def row(links, cause, effect):
+    return links.query("kind == 'state' and cause == @cause and effect == @effect").iloc[0]
+
+
+@pytest.mark.parametrize("delays", [None, {"unit1 -> unit2": [2, 3]}])
+def test_every_answer_honours_what_is_known(plant, delays):
+    X, truth = plant
+    inputs = dict(zip(X, truth.inputs, strict=True))
+    server = LikelihoodServer(forbidden=["unit0 -> unit1", "unit0 -> unit2"], required="unit2 -> unit0", delays=delays)
+    est = FederatedCounterfactualEstimator(server=server).fit(X, inputs=inputs)
+    unit = [est.state_slices_[f"unit{m}"] for m in range(3)]
+    assert not est.lag_transitions_[:, unit[1], unit[0]].any()
+    assert est.lag_transitions_[:, unit[0], unit[2]].any()
+    out, kept = row(est.links_, "unit0", "unit1"), row(est.links_, "unit2", "unit0")
+    assert (out["verdict"], out["p_value"], out["strength"]) == ("no influence", 1.0, 0.0)
+    assert kept["verdict"] == "influence"
+    if delays is not None:
+        acts = est.lag_transitions_[:, unit[2], unit[1]].any(axis=(1, 2))
+        assert set(np.flatnonzero(acts) + 1) <= {2, 3}
+    interval = est.link_intervals().query("cause == 'unit0' and effect == 'unit1'").iloc[0]
+    assert interval["high"] < 1e-3
+    if not est.server_.lag_inputs_[:, 2:, 0].any():  # no input of unit0 acts on others: its effect stays at home
+        effect = est.counterfactual("unit0", 0.0, 1.0, horizon=8, level="state")
+        reached = effect[[column for column in effect.columns if not column.startswith("unit0")]].to_numpy()
+        assert np.abs(reached).max() < 1e-12
+
+
+def test_a_delay_without_plants_of_several_lags_is_refused(plant):
+    X, _ = plant
+    server = LikelihoodServer(delays={"unit0 -> unit1": 3}, covariance="sandwich")
+    with pytest.raises(ValueError, match="leave out a link's first row"):
+        FederatedGrangerEstimator(server=server).fit(X)
+
+
+def test_tests_and_searches_honour_what_is_known(plant):
+    X, _ = plant
+    est = FederatedGrangerEstimator(server=LikelihoodServer(forbidden="unit0 -> unit1", required="unit2 -> unit0"))
+    est.fit(X)
+    if len(est.lag_transitions_) == 1:
+        shares = est.stable_links(X, n_resamples=3, random_state=0).set_index(["cause", "effect"])["share"]
+        assert shares["unit0", "unit1"] == 0
+        assert shares["unit2", "unit0"] == 1
+    tests = est.test_links(X, "score").set_index(["cause", "effect"])
+    assert tests.loc[("unit0", "unit1"), "p_holm"] == 1
