@@ -186,20 +186,21 @@ def driver_rows(found, record):
     whole = bands(np.hstack(found.scores), found.starts)
     noise = record.block_diagonal([np.linalg.inv(part.mean_information) for part in record.parts])
     rows = []
-    for first, second in sorted({tuple(sorted(pair)) for pair in (*found.linked, *found.correlated)}):
+    linked = {tuple(sorted(pair)) for pair in found.linked}
+    correlated = {tuple(sorted(pair)) for pair in found.correlated}
+    for first, second in sorted(linked | correlated if found.has_memory else correlated):
         places = [np.arange(found.slices[unit].start, found.slices[unit].stop) for unit in (first, second)]
         cols = np.concatenate(places)
         pair = whole.of(_without_others(whole.frequency, found.lags, cols))
         model = PairModel(pair, noise[np.ix_(cols, cols)], [len(own) for own in places], own=_OWN_LAGS)
         delays = [_known(found.delays.get(way)) for way in ((first, second), (second, first))]
         values = criteria(model, delays)
-        linked = min(values[name] for name in ("forward", "backward", "loop"))
-        is_linked = bool({(first, second), (second, first)} & found.linked)
+        by_links = min(values[name] for name in ("forward", "backward", "loop"))
         # without a link that was found, noise they share in a row is a driver as well
-        driver = values["driver"] if is_linked else min(values["driver"], values["none"])
-        passed = bool(linked <= driver)
+        driver = values["driver"] if (first, second) in linked else min(values["driver"], values["none"])
+        passed = bool(by_links <= driver)
         names = found.names[first], found.names[second]
-        rows.append(("no shared driver", *names, linked - driver, np.nan, passed, "" if passed else "measure it"))
+        rows.append(("no shared driver", *names, by_links - driver, np.nan, passed, "" if passed else "measure it"))
     return rows
 
 

@@ -23,6 +23,7 @@ class Evidence(NamedTuple):
     names: tuple
     units: list
     states: list
+    news: list  # filtered less predicted states
     scores: list | None
     starts: tuple
     lags: np.ndarray
@@ -32,7 +33,7 @@ class Evidence(NamedTuple):
     delays: dict  # of these
     correlated: set  # pairs of positions whose noise is
     robust: bool  # whether tests hold under any variance
-    bands: object = None
+    has_memory: bool  # whether one lag was not shown to be enough, as a driver with a memory asks for more
 
 
 def evidence(server, run, record):
@@ -59,9 +60,10 @@ def evidence(server, run, record):
         if p < LEVEL
     }
     return Evidence(
-        names, units, [filtered[:, rows] for rows in slices], scores, record.starts, server.lag_transitions_,
+        names, units, [filtered[:, rows] for rows in slices],
+        [filtered[:, rows] - predicted[:, rows] for rows in slices], scores, record.starts, server.lag_transitions_,
         server.process_cov_, slices, set(pairs), dict(zip(pairs, found["delay"], strict=True)), correlated,
-        server.covariance != "information",
+        server.covariance != "information", len(server.lag_transitions_) > 1 or server.misfit_.empty,
     )  # fmt: skip
 
 
@@ -87,7 +89,7 @@ def report(server, run, record):
         rows += _of_scores(found)
     if len(found.names) > 1:
         rows += [*_of_variance(found), *_of_rows(found), *_of_rows_held_out(found)]
-        if found.scores is not None and (found.linked or found.correlated):
+        if found.scores is not None and (found.correlated or (found.linked and found.has_memory)):
             from .drivers import driver_rows  # for plants with links
 
             rows += driver_rows(found, record)
@@ -104,8 +106,8 @@ def _row(found, check, cause, effect, result, level, remedy):
 def _of_innovations(found):
     m = len(found.units)
     n_lags = min(_MORE_LAGS, len(found.units[0]) // 20)
-    for lags, check in ((min(_LAGS, n_lags), "white"), (n_lags, "white over more lags")):
-        statistic, p = checks.whiteness(found.units, lags)
+    tests = checks.whiteness(found.units, min(_LAGS, n_lags), n_lags)
+    for check, (statistic, p) in zip(("white", "white over more lags"), tests, strict=True):
         for effect in range(m):
             for cause in range(m):
                 level = LEVEL / (2 * m * (m if cause != effect else 1))
@@ -174,7 +176,7 @@ def _of_rows_held_out(found):
     for cause, effect in sorted(found.linked):
         e, c = found.slices[effect], found.slices[cause]
         direct = checks.response(found.lags[:, e, c], found.starts, found.states[cause])
-        gain, error = checks.held_out_gain(_news(found, effect) + direct, direct)
+        gain, error = checks.held_out_gain(found.news[effect] + direct, direct)
         names = found.names[cause], found.names[effect]
         passed = bool(gain > 0)
         p = float(ndtr(-gain / error)) if error > 0 else np.nan
@@ -190,19 +192,8 @@ def _own_way(found, cause, effect, other):
     e, k, c = (found.slices[unit] for unit in (effect, other, cause))
     pull = found.noise[e, k] @ np.linalg.pinv(found.noise[k, k], hermitian=True)
     direct, by_other = (checks.response(found.lags[:, rows, c], found.starts, found.states[cause]) for rows in (e, k))
-    news = [_news(found, unit) for unit in (effect, other)]
-    row = news[0] - news[1] @ pull.T + direct - by_other @ pull.T
+    row = found.news[effect] - found.news[other] @ pull.T + direct - by_other @ pull.T
     return checks.own_way(row, direct)
-
-
-def _news(found, unit):
-    """Filtered states of a unit less what earlier rows said of them."""
-    rows = found.slices[unit]
-    expected = sum(
-        checks.response(found.lags[:, rows, cols], found.starts, h)
-        for cols, h in zip(found.slices, found.states, strict=True)
-    )
-    return found.states[unit] - expected
 
 
 # -- verdicts --------------------------------------------------------------------------------------
