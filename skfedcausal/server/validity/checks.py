@@ -4,13 +4,14 @@ Innovations come as one array (n_samples, p) by unit, of unit covariance. What f
 """
 
 import numpy as np
-from scipy.special import chdtrc, fdtrc, ndtr, ndtri
+from scipy.special import bdtrc, chdtrc, fdtrc, ndtr, ndtri
 from scipy.stats import rankdata
 
 from ..links.benefit import mean_with_error
 
 _GUARD, _BESIDE = 2, 12  # frequencies next to a line that belong to it, and those behind them on either side
 _LEAST_BIN = 3  # what is slower is a trend
+_TAIL = 5.0  # degrees of freedom of densities that are compared on rows held out
 _AR = 6  # lags of the noise that a trend is judged against
 _LEAST_SQUARE = 0.1  # of a row's mean square, below which rows are alike
 _LEAST_GAP = 1e-3  # of that autoregression from a unit root
@@ -66,6 +67,19 @@ def common_squares(units):
             rest = units[m] - units[k] @ (units[k].T @ units[m] / n)
             z = float(_log_squares(rest) @ scores[k]) / np.sqrt(n)
             found[k, m] = z, 2 * float(ndtr(-abs(z)))
+    return found
+
+
+def common_bursts(units):
+    """Whether the roughest hundredth of two units' rows coincide: {(m, n): (how many, p value)}."""
+    n, found = len(units[0]), {}
+    n_top = max(n // 100, 3)
+    for m in range(len(units)):
+        for k in range(m):
+            rest = units[m] - units[k] @ (units[k].T @ units[m] / n)
+            top, other = (np.argpartition(np.einsum("tp,tp->t", x, x), -n_top)[-n_top:] for x in (rest, units[k]))
+            count = len(np.intersect1d(top, other))
+            found[k, m] = float(count), float(bdtrc(count - 1, n_top, n_top / n)) if count else 1.0
     return found
 
 
@@ -153,11 +167,15 @@ def held_out_gain(target, cause, share=0.3):
 
 
 def _log_densities(rest, cut):
-    """Of the rows behind `cut`, without constants, with the covariance of those before."""
-    S = rest[:cut].T @ rest[:cut] / cut
-    values, axes = np.linalg.eigh(S)
-    values = np.maximum(values, 1e-10 * values[-1])
-    return -0.5 * (np.square(rest[cut:] @ axes) / values).sum(axis=1) - 0.5 * np.log(values).sum()
+    """Of the rows behind `cut`, without constants, of tails that single rows do not decide about.
+
+    Those of t with few degrees of freedom, whose scale is the covariance of the rows before.
+    """
+    n, p = rest[:cut].shape
+    values, axes = np.linalg.eigh(rest[:cut].T @ rest[:cut] / n)
+    values = np.maximum(values, 1e-10 * values[-1]) * (_TAIL - 2) / _TAIL
+    size = (np.square(rest[cut:] @ axes) / values).sum(axis=1)
+    return -0.5 * (_TAIL + p) * np.log1p(size / _TAIL) - 0.5 * np.log(values).sum()
 
 
 def _side_by_side(units):

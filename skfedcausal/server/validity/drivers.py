@@ -15,7 +15,8 @@ from ...statespace.episodes import episodes
 _SINGLE = 8  # lowest frequencies that are bands of their own: what is slow is told from what is a level there
 _GROWTH = 1.12  # of the width of bands above
 _POLES = (0.5, 0.95)  # from which the driver's own memory is sought
-_STEPS = 80
+_STEPS = 100
+_CLEAR = 10.0  # difference of criteria that is very strong evidence (Kass and Raftery, 1995)
 _OWN_LAGS = 3  # of each unit's own memory: units with fewer sensors than states have more than one
 
 
@@ -192,16 +193,31 @@ def driver_rows(found, record):
         places = [np.arange(found.slices[unit].start, found.slices[unit].stop) for unit in (first, second)]
         cols = np.concatenate(places)
         pair = whole.of(_without_others(whole.frequency, found.lags, cols))
-        model = PairModel(pair, noise[np.ix_(cols, cols)], [len(own) for own in places], own=_OWN_LAGS)
+        pair, own_noise = standardised(pair, noise[np.ix_(cols, cols)], len(places[0]))
+        model = PairModel(pair, own_noise, [len(own) for own in places], own=_OWN_LAGS)
         delays = [_known(found.delays.get(way)) for way in ((first, second), (second, first))]
         values = criteria(model, delays)
         by_links = min(values[name] for name in ("forward", "backward", "loop"))
         # without a link that was found, noise they share in a row is a driver as well
         driver = values["driver"] if (first, second) in linked else min(values["driver"], values["none"])
-        passed = bool(by_links <= driver)
-        names = found.names[first], found.names[second]
-        rows.append(("no shared driver", *names, by_links - driver, np.nan, passed, "" if passed else "measure it"))
+        names, excess = (found.names[first], found.names[second]), by_links - driver
+        rows.append(("no shared driver", *names, excess, np.nan, excess <= 0, "" if excess <= 0 else "measure it"))
+        if found.has_memory and (first, second) in linked:
+            passed = bool(excess <= -_CLEAR or excess > 0)
+            rows.append(("link rather than driver", *names, excess, np.nan, passed, "" if passed else "more rows"))
     return rows
+
+
+def standardised(found, noise, n_first):
+    """Bands and noise of a pair with both units' states turned to unit variance, which climbs are short in."""
+    share = found.count / found.count.sum()
+    G = np.einsum("k,kij->ij", share, found.power).real
+    turn = np.zeros_like(G)
+    for own in (slice(0, n_first), slice(n_first, None)):
+        values, axes = np.linalg.eigh(G[own, own])
+        turn[own, own] = (axes / np.sqrt(np.maximum(values, 1e-12 * values[-1]))).T
+    maps = np.broadcast_to(turn.astype(complex), (len(share), *turn.shape))
+    return found.of(maps), turn @ noise @ turn.T
 
 
 def _known(delay):

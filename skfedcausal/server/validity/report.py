@@ -13,6 +13,7 @@ LEVEL = 1e-3  # chance that a family of checks withholds anything on a record wi
 _LINE_LEVEL = 1e-8  # of seasons that matter p values are far below; spectra of slow units are not flat
 _TREND_LEVEL = 1e-4
 _SAME_ROW = 0.7  # correlation of innovations from which on two units may be seen as one
+_BURSTS = 'covariance="sandwich", or mode= of a KalmanClient where modes are switched'
 _FEWEST_ROWS = 200
 _LAGS, _MORE_LAGS = 10, 24
 
@@ -144,11 +145,11 @@ def _of_scores(found):
 
 
 def _of_variance(found):
-    together = checks.common_squares(found.units)
-    for (cause, effect), result in together.items():
-        level = 0.0 if found.robust else LEVEL / len(together)
-        remedy = 'covariance="sandwich"'
-        yield _row(found, "common variance", cause, effect, result, level, remedy)
+    together, bursts = checks.common_squares(found.units), checks.common_bursts(found.units)
+    level = 0.0 if found.robust else LEVEL / (2 * max(len(together), 1))
+    for cause, effect in together:
+        yield _row(found, "common variance", cause, effect, together[cause, effect], level, 'covariance="sandwich"')
+        yield _row(found, "no common bursts", cause, effect, bursts[cause, effect], level, _BURSTS)
 
 
 def _of_rows(found):
@@ -205,12 +206,16 @@ _WORDS = {
     "no season": "{u} has a season",
     "no trend": "{u} has a trend",
     "common variance": "{c} and {e} are rough in the same rows",
+    "no common bursts": "the roughest rows of {c} and {e} are the same ones",
+    "link rather than driver": "links and a driver that nobody measures explain {c} and {e} about as well",
     "apart in the same row": "{c} and {e} are nearly the same within a row",
     "not by way of another": "{c} may act on {e} by way of another unit within the row",
     "gains held-out": "{c} does not help to predict {e} on rows held out",
 }
+_FIRST = ("no season", "no trend", "no common bursts", "common variance")  # these are behind what else fails
+_MOST_REASONS = 2
 _OF_EFFECT = ("white", "white over more lags", "same in both halves")
-_BOTH_WAYS = ("common variance", "apart in the same row")
+_BOTH_WAYS = ("common variance", "no common bursts", "link rather than driver", "apart in the same row")
 
 
 def gated(links, table):
@@ -227,10 +232,11 @@ def gated(links, table):
         own = reasons.get(pair, [])
         if not own:
             continue
+        own.sort(key=lambda reason: reason[0] not in _FIRST)
         others = [why for check, why in own if check != "no shared driver"]
         is_driver = not others and any(check == "no shared driver" for check, _ in own)
         verdicts[k] = "shared driver" if is_driver else "cannot tell"
-        becauses[k] = "; ".join(dict.fromkeys(others or [why for _, why in own]))
+        becauses[k] = "; ".join(list(dict.fromkeys(others or [why for _, why in own]))[:_MOST_REASONS])
     return links.assign(verdict=verdicts, because=becauses)
 
 
