@@ -16,7 +16,7 @@ _SINGLE = 8  # lowest frequencies that are bands of their own: what is slow is t
 _GROWTH = 1.12  # of the width of bands above
 _POLES = (0.5, 0.95)  # from which the driver's own memory is sought
 _STEPS = 100
-_CLEAR = 10.0  # difference of criteria that is very strong evidence (Kass and Raftery, 1995)
+_CLEAR = 6.0  # difference of criteria that is strong evidence (Kass and Raftery, 1995)
 _OWN_LAGS = 3  # of each unit's own memory: units with fewer sensors than states have more than one
 
 

@@ -68,7 +68,8 @@ def test_swings_of_all_units_are_remedied_by_the_sandwich():
     est = FederatedGrangerEstimator(remedy="auto").fit(swung)
     assert 'covariance="sandwich"' in est.remedies_
     assert est.server_.covariance == "sandwich"
-    assert est.remedy == "auto" and est.server is None
+    assert est.remedy == "auto"
+    assert est.server is None
     assert est.validity_.query("check == 'common variance'")["passed"].all()
 
 
