@@ -202,7 +202,7 @@ def driver_rows(found, record):
         driver = values["driver"] if (first, second) in linked else min(values["driver"], values["none"])
         names, excess = (found.names[first], found.names[second]), by_links - driver
         rows.append(("no shared driver", *names, excess, np.nan, excess <= 0, "" if excess <= 0 else "measure it"))
-        if found.has_memory and (first, second) in linked:
+        if len(found.lags) > 1 and (first, second) in linked:
             passed = bool(excess <= -_CLEAR or excess > 0)
             rows.append(("link rather than driver", *names, excess, np.nan, passed, "" if passed else "more rows"))
     return rows

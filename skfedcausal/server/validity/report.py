@@ -64,7 +64,7 @@ def evidence(server, run, record):
         names, units, [filtered[:, rows] for rows in slices],
         [filtered[:, rows] - predicted[:, rows] for rows in slices], scores, record.starts, server.lag_transitions_,
         server.process_cov_, slices, set(pairs), dict(zip(pairs, found["delay"], strict=True)), correlated,
-        server.covariance != "information", len(server.lag_transitions_) > 1 or server.misfit_.empty,
+        server.covariance != "information", len(server.lag_transitions_) > 1 or server.misfit_.empty or server.has_prior_,
     )  # fmt: skip
 
 
@@ -167,7 +167,7 @@ def _of_rows(found):
             if other in (cause, effect) or not between or (cause, other) not in found.linked:
                 continue
             statistic, p = _own_way(found, cause, effect, other)
-            passed = bool(p <= LEVEL)
+            passed = bool(p <= LEVEL and size[effect, other] < _SAME_ROW)
             remedy = "" if passed else f"sample faster: {found.names[other]} may pass it on within the row"
             yield "not by way of another", found.names[cause], found.names[effect], statistic, p, passed, remedy
 
