@@ -33,7 +33,7 @@ def whiteness(units, *n_lags):
 
     Pairs of statistics and p values (m, m), one for each.
     """
-    slices, E, n_samples = *_side_by_side(units), len(units[0])
+    (slices, E), n_samples = _side_by_side(units), len(units[0])
     total, found = np.zeros((E.shape[1],) * 2), {}
     sizes = np.array([series.shape[1] for series in units])
     for lag in range(1, max(n_lags) + 1):

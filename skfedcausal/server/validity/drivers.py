@@ -24,7 +24,7 @@ class Bands(NamedTuple):
     """Periodograms of all states averaged in bands of frequency."""
 
     frequency: np.ndarray  # (k,) radians per row
-    count: np.ndarray  # (k,) Fourier frequencies in each
+    n_bins: np.ndarray  # (k,) Fourier frequencies in each
     power: np.ndarray  # (k, n, n) complex
 
     def of(self, columns):
@@ -77,7 +77,7 @@ class PairModel:
         self._turn = np.exp(-1j * found.frequency)
         self._tri = np.tril_indices(self._n)
         self._own_lags = own
-        self._weight = found.count[:, None, None]
+        self._weight = found.n_bins[:, None, None]
 
     def masks(self, delays):
         """Places of free coefficients by lag, {lag: (n, n)}; `delays` are of first to second unit and back."""
@@ -92,7 +92,7 @@ class PairModel:
 
     def start(self, masks):
         """Coefficients by lag and noise to start from: regressions on bands, corrected for sensor noise."""
-        power, c = self._found.power, self._found.count / self._found.count.sum()
+        power, c = self._found.power, self._found.n_bins / self._found.n_bins.sum()
         G = np.einsum("k,kij->ij", c, power).real - self._N
         G = _raised(G, 1e-2)
         first = np.einsum("k,kij->ij", c * np.conj(self._turn), power).real
@@ -112,7 +112,7 @@ class PairModel:
 
     def criterion(self, value, theta):
         """Bayesian information criterion."""
-        return value + len(theta) * np.log(2 * self._found.count.sum())
+        return value + len(theta) * np.log(2 * self._found.n_bins.sum())
 
     def _value(self, theta, masks, driver):
         n, e, power = self._n, self._turn, self._found.power
@@ -145,7 +145,7 @@ class PairModel:
             cos = np.cos(self._found.frequency)
             slope = (-2 * pole * gain - (1 - pole**2) * (2 * pole - 2 * cos)) / gain**2
             grads += [2 * share @ Gb, [((Gb @ b) * slope).sum() * (1 - pole**2)]]
-        return float(self._found.count @ each), np.concatenate(grads)
+        return float(self._found.n_bins @ each), np.concatenate(grads)
 
     @property
     def _scale(self):
@@ -155,7 +155,7 @@ class PairModel:
         """The best fit of a plant without links whose units share a driver, from one without it."""
         masks = self.masks((None, None))
         low = self._found.frequency < 0.6
-        cross = np.einsum("k,kij->ij", self._found.count[low], self._found.power[low]).real[: self._p, self._p :]
+        cross = np.einsum("k,kij->ij", self._found.n_bins[low], self._found.power[low]).real[: self._p, self._p :]
         left, _, right = np.linalg.svd(cross)
         Q = np.zeros((self._n, self._n))
         Q[self._tri] = theta[-len(self._tri[0]) :]
@@ -210,7 +210,7 @@ def driver_rows(found, record):
 
 def standardised(found, noise, n_first):
     """Bands and noise of a pair with both units' states turned to unit variance, which climbs are short in."""
-    share = found.count / found.count.sum()
+    share = found.n_bins / found.n_bins.sum()
     G = np.einsum("k,kij->ij", share, found.power).real
     turn = np.zeros_like(G)
     for own in (slice(0, n_first), slice(n_first, None)):

@@ -64,7 +64,8 @@ def evidence(server, run, record):
         names, units, [filtered[:, rows] for rows in slices],
         [filtered[:, rows] - predicted[:, rows] for rows in slices], scores, record.starts, server.lag_transitions_,
         server.process_cov_, slices, set(pairs), dict(zip(pairs, found["delay"], strict=True)), correlated,
-        server.covariance != "information", len(server.lag_transitions_) > 1 or server.misfit_.empty or server.has_prior_,
+        server.covariance != "information",
+        len(server.lag_transitions_) > 1 or server.misfit_.empty or server.has_prior_,
     )  # fmt: skip
 
 
