@@ -3,17 +3,17 @@
 Innovations come as one array (n_samples, p) by unit, of unit covariance. What fat tails move is judged by ranks.
 """
 
-from itertools import product
-
 import numpy as np
-from scipy.special import chdtrc, fdtrc, ndtr, ndtri
+from scipy.special import bdtrc, chdtrc, fdtrc, ndtr, ndtri
 from scipy.stats import rankdata
 
 from ..links.benefit import mean_with_error
 
 _GUARD, _BESIDE = 2, 12  # frequencies next to a line that belong to it, and those behind them on either side
 _LEAST_BIN = 3  # what is slower is a trend
+_TAIL = 5.0  # degrees of freedom of densities that are compared on rows held out
 _AR = 6  # lags of the noise that a trend is judged against
+_LEAST_SQUARE = 0.1  # of a row's mean square, below which rows are alike
 _LEAST_GAP = 1e-3  # of that autoregression from a unit root
 
 
@@ -28,15 +28,20 @@ def unit_series(series):
 # -- innovations -----------------------------------------------------------------------------------
 
 
-def whiteness(units, n_lags):
-    """Portmanteau tests of every unit (effect) against the past of every unit, statistics and p values (m, m)."""
-    slices, E, n_samples = *_side_by_side(units), len(units[0])
-    total = np.zeros((E.shape[1],) * 2)
-    for lag in range(1, n_lags + 1):
+def whiteness(units, *n_lags):
+    """Portmanteau tests of every unit (effect) against the past of every unit, up to each of `n_lags`.
+
+    Pairs of statistics and p values (m, m), one for each.
+    """
+    (slices, E), n_samples = _side_by_side(units), len(units[0])
+    total, found = np.zeros((E.shape[1],) * 2), {}
+    sizes = np.array([series.shape[1] for series in units])
+    for lag in range(1, max(n_lags) + 1):
         total += np.square(E[lag:].T @ E[:-lag]) / (n_samples - lag)
-    statistic = np.array([[total[rows, cols].sum() for cols in slices] for rows in slices])
-    dof = np.array([[n_lags * e.shape[1] * c.shape[1] for c in units] for e in units])
-    return statistic, chdtrc(dof, statistic)
+        if lag in n_lags:
+            statistic = np.array([[total[rows, cols].sum() for cols in slices] for rows in slices])
+            found[lag] = statistic, chdtrc(lag * np.outer(sizes, sizes), statistic)
+    return [found[lag] for lag in n_lags]
 
 
 def rank_squares(series):
@@ -56,13 +61,33 @@ def squares(units, n_lags=10):
 def common_squares(units):
     """Whether two units are rough in the same rows, apart from what they share: {(m, n): (statistic, p value)}."""
     n, found = len(units[0]), {}
-    scores = [rank_squares(series) for series in units]
-    for m, k in product(range(len(units)), repeat=2):
-        if k < m:
+    scores = [_log_squares(series) for series in units]
+    for m in range(len(units)):
+        for k in range(m):
             rest = units[m] - units[k] @ (units[k].T @ units[m] / n)
-            z = float(rank_squares(rest) @ scores[k]) / np.sqrt(n)
+            z = float(_log_squares(rest) @ scores[k]) / np.sqrt(n)
             found[k, m] = z, 2 * float(ndtr(-abs(z)))
     return found
+
+
+def common_bursts(units):
+    """Whether the roughest hundredth of two units' rows coincide: {(m, n): (how many, p value)}."""
+    n, found = len(units[0]), {}
+    n_top = max(n // 100, 3)
+    for m in range(len(units)):
+        for k in range(m):
+            rest = units[m] - units[k] @ (units[k].T @ units[m] / n)
+            top, other = (np.argpartition(np.einsum("tp,tp->t", x, x), -n_top)[-n_top:] for x in (rest, units[k]))
+            count = len(np.intersect1d(top, other))
+            found[k, m] = float(count), float(bdtrc(count - 1, n_top, n_top / n)) if count else 1.0
+    return found
+
+
+def _log_squares(series):
+    """Logarithms of how far rows are from zero, standardised: fat tails weigh little, as do rows near zero."""
+    size = np.log(np.einsum("tp,tp->t", series, series) / series.shape[1] + _LEAST_SQUARE)
+    size -= size.mean()
+    return size / np.sqrt(size @ size / len(size))
 
 
 def correlation(units):
@@ -76,19 +101,45 @@ def halves(units, states, starts):
 
     `states` are one array by unit. The moments are compared as means, whatever the variance of the noise is.
     """
-    n_samples = len(units[0])
+    n_samples, m = len(units[0]), len(units)
     later = np.setdiff1d(np.arange(1, n_samples), starts)
-    first = later < n_samples // 2
-    statistic, p_values = np.zeros((2, len(units), len(units)))
     centred = [h - h.mean(axis=0) for h in states]
-    for effect, cause in product(range(len(units)), repeat=2):
-        g = (units[effect][later, :, None] * centred[cause][later - 1, None]).reshape(len(later), -1)
-        a, b = g[first], g[~first]
-        V = np.atleast_2d(np.cov(a.T)) / len(a) + np.atleast_2d(np.cov(b.T)) / len(b)
-        d = a.mean(axis=0) - b.mean(axis=0)
-        statistic[effect, cause] = d @ np.linalg.pinv(V, hermitian=True) @ d
-        p_values[effect, cause] = chdtrc(len(d), statistic[effect, cause])
+    parts = later[later < n_samples // 2], later[later >= n_samples // 2]
+    statistic, p_values = np.zeros((m, m)), np.ones((m, m))
+    if min(map(len, parts)) < 2:
+        return statistic, p_values
+    moments = [_moments([e[rows] for e in units], [h[rows - 1] for h in centred]) for rows in parts]
+    for effect in range(m):
+        for cause in range(m):
+            (a, V), (b, W) = (of(effect, cause) for of in moments)
+            d = a - b
+            statistic[effect, cause] = d @ np.linalg.pinv(V + W, hermitian=True) @ d
+            p_values[effect, cause] = chdtrc(len(d), statistic[effect, cause])
     return statistic, p_values
+
+
+def _moments(units, states):
+    """Means of products of innovations and states, and their covariances, by pair of units; all in two products."""
+    n = len(units[0])
+    e_places, E = _side_by_side(units)
+    h_places, H = _side_by_side(states)
+    ee_places, EE = _side_by_side([_squares_of(e) for e in units])
+    hh_places, HH = _side_by_side([_squares_of(h) for h in states])
+    first, second = E.T @ H / n, EE.T @ HH / n
+
+    def of(effect, cause):
+        mean = first[e_places[effect], h_places[cause]]
+        p, q = mean.shape
+        fourth = second[ee_places[effect], hh_places[cause]].reshape(p, p, q, q).transpose(0, 2, 1, 3)
+        flat = mean.ravel()
+        return flat, (fourth.reshape(p * q, p * q) - np.outer(flat, flat)) / n
+
+    return of
+
+
+def _squares_of(series):
+    """Products of all pairs of columns, (n, p * p)."""
+    return (series[:, :, None] * series[:, None]).reshape(len(series), -1)
 
 
 def own_way(row, cause):
@@ -116,11 +167,15 @@ def held_out_gain(target, cause, share=0.3):
 
 
 def _log_densities(rest, cut):
-    """Of the rows behind `cut`, without constants, with the covariance of those before."""
-    S = rest[:cut].T @ rest[:cut] / cut
-    values, axes = np.linalg.eigh(S)
-    values = np.maximum(values, 1e-10 * values[-1])
-    return -0.5 * (np.square(rest[cut:] @ axes) / values).sum(axis=1) - 0.5 * np.log(values).sum()
+    """Of the rows behind `cut`, without constants, of tails that single rows do not decide about.
+
+    Those of t with few degrees of freedom, whose scale is the covariance of the rows before.
+    """
+    n, p = rest[:cut].shape
+    values, axes = np.linalg.eigh(rest[:cut].T @ rest[:cut] / n)
+    values = np.maximum(values, 1e-10 * values[-1]) * (_TAIL - 2) / _TAIL
+    size = (np.square(rest[cut:] @ axes) / values).sum(axis=1)
+    return -0.5 * (_TAIL + p) * np.log1p(size / _TAIL) - 0.5 * np.log(values).sum()
 
 
 def _side_by_side(units):

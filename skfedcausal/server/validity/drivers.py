@@ -15,7 +15,8 @@ from ...statespace.episodes import episodes
 _SINGLE = 8  # lowest frequencies that are bands of their own: what is slow is told from what is a level there
 _GROWTH = 1.12  # of the width of bands above
 _POLES = (0.5, 0.95)  # from which the driver's own memory is sought
-_STEPS = 80
+_STEPS = 100
+_CLEAR = 6.0  # difference of criteria that is strong evidence (Kass and Raftery, 1995)
 _OWN_LAGS = 3  # of each unit's own memory: units with fewer sensors than states have more than one
 
 
@@ -23,7 +24,7 @@ class Bands(NamedTuple):
     """Periodograms of all states averaged in bands of frequency."""
 
     frequency: np.ndarray  # (k,) radians per row
-    count: np.ndarray  # (k,) Fourier frequencies in each
+    n_bins: np.ndarray  # (k,) Fourier frequencies in each
     power: np.ndarray  # (k, n, n) complex
 
     def of(self, columns):
@@ -76,7 +77,7 @@ class PairModel:
         self._turn = np.exp(-1j * found.frequency)
         self._tri = np.tril_indices(self._n)
         self._own_lags = own
-        self._weight = found.count[:, None, None]
+        self._weight = found.n_bins[:, None, None]
 
     def masks(self, delays):
         """Places of free coefficients by lag, {lag: (n, n)}; `delays` are of first to second unit and back."""
@@ -91,7 +92,7 @@ class PairModel:
 
     def start(self, masks):
         """Coefficients by lag and noise to start from: regressions on bands, corrected for sensor noise."""
-        power, c = self._found.power, self._found.count / self._found.count.sum()
+        power, c = self._found.power, self._found.n_bins / self._found.n_bins.sum()
         G = np.einsum("k,kij->ij", c, power).real - self._N
         G = _raised(G, 1e-2)
         first = np.einsum("k,kij->ij", c * np.conj(self._turn), power).real
@@ -111,7 +112,7 @@ class PairModel:
 
     def criterion(self, value, theta):
         """Bayesian information criterion."""
-        return value + len(theta) * np.log(2 * self._found.count.sum())
+        return value + len(theta) * np.log(2 * self._found.n_bins.sum())
 
     def _value(self, theta, masks, driver):
         n, e, power = self._n, self._turn, self._found.power
@@ -144,7 +145,7 @@ class PairModel:
             cos = np.cos(self._found.frequency)
             slope = (-2 * pole * gain - (1 - pole**2) * (2 * pole - 2 * cos)) / gain**2
             grads += [2 * share @ Gb, [((Gb @ b) * slope).sum() * (1 - pole**2)]]
-        return float(self._found.count @ each), np.concatenate(grads)
+        return float(self._found.n_bins @ each), np.concatenate(grads)
 
     @property
     def _scale(self):
@@ -154,7 +155,7 @@ class PairModel:
         """The best fit of a plant without links whose units share a driver, from one without it."""
         masks = self.masks((None, None))
         low = self._found.frequency < 0.6
-        cross = np.einsum("k,kij->ij", self._found.count[low], self._found.power[low]).real[: self._p, self._p :]
+        cross = np.einsum("k,kij->ij", self._found.n_bins[low], self._found.power[low]).real[: self._p, self._p :]
         left, _, right = np.linalg.svd(cross)
         Q = np.zeros((self._n, self._n))
         Q[self._tri] = theta[-len(self._tri[0]) :]
@@ -186,21 +187,37 @@ def driver_rows(found, record):
     whole = bands(np.hstack(found.scores), found.starts)
     noise = record.block_diagonal([np.linalg.inv(part.mean_information) for part in record.parts])
     rows = []
-    for first, second in sorted({tuple(sorted(pair)) for pair in (*found.linked, *found.correlated)}):
+    linked = {tuple(sorted(pair)) for pair in found.linked}
+    correlated = {tuple(sorted(pair)) for pair in found.correlated}
+    for first, second in sorted(linked | correlated if found.has_memory else correlated):
         places = [np.arange(found.slices[unit].start, found.slices[unit].stop) for unit in (first, second)]
         cols = np.concatenate(places)
         pair = whole.of(_without_others(whole.frequency, found.lags, cols))
-        model = PairModel(pair, noise[np.ix_(cols, cols)], [len(own) for own in places], own=_OWN_LAGS)
+        pair, own_noise = standardised(pair, noise[np.ix_(cols, cols)], len(places[0]))
+        model = PairModel(pair, own_noise, [len(own) for own in places], own=_OWN_LAGS)
         delays = [_known(found.delays.get(way)) for way in ((first, second), (second, first))]
         values = criteria(model, delays)
-        linked = min(values[name] for name in ("forward", "backward", "loop"))
-        is_linked = bool({(first, second), (second, first)} & found.linked)
+        by_links = min(values[name] for name in ("forward", "backward", "loop"))
         # without a link that was found, noise they share in a row is a driver as well
-        driver = values["driver"] if is_linked else min(values["driver"], values["none"])
-        passed = bool(linked <= driver)
-        names = found.names[first], found.names[second]
-        rows.append(("no shared driver", *names, linked - driver, np.nan, passed, "" if passed else "measure it"))
+        driver = values["driver"] if (first, second) in linked else min(values["driver"], values["none"])
+        names, excess = (found.names[first], found.names[second]), by_links - driver
+        rows.append(("no shared driver", *names, excess, np.nan, excess <= 0, "" if excess <= 0 else "measure it"))
+        if len(found.lags) > 1 and (first, second) in linked:
+            passed = bool(excess <= -_CLEAR or excess > 0)
+            rows.append(("link rather than driver", *names, excess, np.nan, passed, "" if passed else "more rows"))
     return rows
+
+
+def standardised(found, noise, n_first):
+    """Bands and noise of a pair with both units' states turned to unit variance, which climbs are short in."""
+    share = found.n_bins / found.n_bins.sum()
+    G = np.einsum("k,kij->ij", share, found.power).real
+    turn = np.zeros_like(G)
+    for own in (slice(0, n_first), slice(n_first, None)):
+        values, axes = np.linalg.eigh(G[own, own])
+        turn[own, own] = (axes / np.sqrt(np.maximum(values, 1e-12 * values[-1]))).T
+    maps = np.broadcast_to(turn.astype(complex), (len(share), *turn.shape))
+    return found.of(maps), turn @ noise @ turn.T
 
 
 def _known(delay):

@@ -13,6 +13,7 @@ LEVEL = 1e-3  # chance that a family of checks withholds anything on a record wi
 _LINE_LEVEL = 1e-8  # of seasons that matter p values are far below; spectra of slow units are not flat
 _TREND_LEVEL = 1e-4
 _SAME_ROW = 0.7  # correlation of innovations from which on two units may be seen as one
+_BURSTS = 'covariance="sandwich", or mode= of a KalmanClient where modes are switched'
 _FEWEST_ROWS = 200
 _LAGS, _MORE_LAGS = 10, 24
 
@@ -23,6 +24,7 @@ class Evidence(NamedTuple):
     names: tuple
     units: list
     states: list
+    news: list  # filtered less predicted states
     scores: list | None
     starts: tuple
     lags: np.ndarray
@@ -32,7 +34,7 @@ class Evidence(NamedTuple):
     delays: dict  # of these
     correlated: set  # pairs of positions whose noise is
     robust: bool  # whether tests hold under any variance
-    bands: object = None
+    has_memory: bool  # whether one lag was not shown to be enough, as a driver with a memory asks for more
 
 
 def evidence(server, run, record):
@@ -59,9 +61,11 @@ def evidence(server, run, record):
         if p < LEVEL
     }
     return Evidence(
-        names, units, [filtered[:, rows] for rows in slices], scores, record.starts, server.lag_transitions_,
+        names, units, [filtered[:, rows] for rows in slices],
+        [filtered[:, rows] - predicted[:, rows] for rows in slices], scores, record.starts, server.lag_transitions_,
         server.process_cov_, slices, set(pairs), dict(zip(pairs, found["delay"], strict=True)), correlated,
         server.covariance != "information",
+        len(server.lag_transitions_) > 1 or server.misfit_.empty or server.has_prior_,
     )  # fmt: skip
 
 
@@ -87,7 +91,7 @@ def report(server, run, record):
         rows += _of_scores(found)
     if len(found.names) > 1:
         rows += [*_of_variance(found), *_of_rows(found), *_of_rows_held_out(found)]
-        if found.scores is not None and (found.linked or found.correlated):
+        if found.scores is not None and (found.correlated or (found.linked and found.has_memory)):
             from .drivers import driver_rows  # for plants with links
 
             rows += driver_rows(found, record)
@@ -104,8 +108,8 @@ def _row(found, check, cause, effect, result, level, remedy):
 def _of_innovations(found):
     m = len(found.units)
     n_lags = min(_MORE_LAGS, len(found.units[0]) // 20)
-    for lags, check in ((min(_LAGS, n_lags), "white"), (n_lags, "white over more lags")):
-        statistic, p = checks.whiteness(found.units, lags)
+    tests = checks.whiteness(found.units, min(_LAGS, n_lags), n_lags)
+    for check, (statistic, p) in zip(("white", "white over more lags"), tests, strict=True):
         for effect in range(m):
             for cause in range(m):
                 level = LEVEL / (2 * m * (m if cause != effect else 1))
@@ -142,11 +146,11 @@ def _of_scores(found):
 
 
 def _of_variance(found):
-    together = checks.common_squares(found.units)
-    for (cause, effect), result in together.items():
-        level = 0.0 if found.robust else LEVEL / len(together)
-        remedy = 'covariance="sandwich"'
-        yield _row(found, "common variance", cause, effect, result, level, remedy)
+    together, bursts = checks.common_squares(found.units), checks.common_bursts(found.units)
+    level = 0.0 if found.robust else LEVEL / (2 * max(len(together), 1))
+    for cause, effect in together:
+        yield _row(found, "common variance", cause, effect, together[cause, effect], level, 'covariance="sandwich"')
+        yield _row(found, "no common bursts", cause, effect, bursts[cause, effect], level, _BURSTS)
 
 
 def _of_rows(found):
@@ -164,7 +168,7 @@ def _of_rows(found):
             if other in (cause, effect) or not between or (cause, other) not in found.linked:
                 continue
             statistic, p = _own_way(found, cause, effect, other)
-            passed = bool(p <= LEVEL)
+            passed = bool(p <= LEVEL and size[effect, other] < _SAME_ROW)
             remedy = "" if passed else f"sample faster: {found.names[other]} may pass it on within the row"
             yield "not by way of another", found.names[cause], found.names[effect], statistic, p, passed, remedy
 
@@ -174,7 +178,7 @@ def _of_rows_held_out(found):
     for cause, effect in sorted(found.linked):
         e, c = found.slices[effect], found.slices[cause]
         direct = checks.response(found.lags[:, e, c], found.starts, found.states[cause])
-        gain, error = checks.held_out_gain(_news(found, effect) + direct, direct)
+        gain, error = checks.held_out_gain(found.news[effect] + direct, direct)
         names = found.names[cause], found.names[effect]
         passed = bool(gain > 0)
         p = float(ndtr(-gain / error)) if error > 0 else np.nan
@@ -190,19 +194,8 @@ def _own_way(found, cause, effect, other):
     e, k, c = (found.slices[unit] for unit in (effect, other, cause))
     pull = found.noise[e, k] @ np.linalg.pinv(found.noise[k, k], hermitian=True)
     direct, by_other = (checks.response(found.lags[:, rows, c], found.starts, found.states[cause]) for rows in (e, k))
-    news = [_news(found, unit) for unit in (effect, other)]
-    row = news[0] - news[1] @ pull.T + direct - by_other @ pull.T
+    row = found.news[effect] - found.news[other] @ pull.T + direct - by_other @ pull.T
     return checks.own_way(row, direct)
-
-
-def _news(found, unit):
-    """Filtered states of a unit less what earlier rows said of them."""
-    rows = found.slices[unit]
-    expected = sum(
-        checks.response(found.lags[:, rows, cols], found.starts, h)
-        for cols, h in zip(found.slices, found.states, strict=True)
-    )
-    return found.states[unit] - expected
 
 
 # -- verdicts --------------------------------------------------------------------------------------
@@ -214,12 +207,16 @@ _WORDS = {
     "no season": "{u} has a season",
     "no trend": "{u} has a trend",
     "common variance": "{c} and {e} are rough in the same rows",
+    "no common bursts": "the roughest rows of {c} and {e} are the same ones",
+    "link rather than driver": "links and a driver that nobody measures explain {c} and {e} about as well",
     "apart in the same row": "{c} and {e} are nearly the same within a row",
     "not by way of another": "{c} may act on {e} by way of another unit within the row",
     "gains held-out": "{c} does not help to predict {e} on rows held out",
 }
+_FIRST = ("no season", "no trend", "no common bursts", "common variance")  # these are behind what else fails
+_MOST_REASONS = 2
 _OF_EFFECT = ("white", "white over more lags", "same in both halves")
-_BOTH_WAYS = ("common variance", "apart in the same row")
+_BOTH_WAYS = ("common variance", "no common bursts", "link rather than driver", "apart in the same row")
 
 
 def gated(links, table):
@@ -236,10 +233,11 @@ def gated(links, table):
         own = reasons.get(pair, [])
         if not own:
             continue
+        own.sort(key=lambda reason: reason[0] not in _FIRST)
         others = [why for check, why in own if check != "no shared driver"]
         is_driver = not others and any(check == "no shared driver" for check, _ in own)
         verdicts[k] = "shared driver" if is_driver else "cannot tell"
-        becauses[k] = "; ".join(dict.fromkeys(others or [why for _, why in own]))
+        becauses[k] = "; ".join(list(dict.fromkeys(others or [why for _, why in own]))[:_MOST_REASONS])
     return links.assign(verdict=verdicts, because=becauses)
 
 

@@ -24,7 +24,7 @@ def test_p_values_of_white_innovations_are_uniform():
     p = {name: [] for name in ("white", "squares", "common", "halves")}
     for seed in range(60):
         units = [checks.unit_series(x) for x in white(seed)]
-        p["white"] += checks.whiteness(units, 5)[1].ravel().tolist()
+        p["white"] += checks.whiteness(units, 5)[0][1].ravel().tolist()
         p["squares"] += checks.squares(units)[1].tolist()
         p["common"] += [p_value for _, p_value in checks.common_squares(units).values()]
         p["halves"] += checks.halves(units, white(seed + 1000), (0,))[1].ravel().tolist()
@@ -36,7 +36,7 @@ def test_p_values_of_white_innovations_are_uniform():
 def test_whiteness_sees_what_follows_another_unit():
     units = white(1)
     units[2][3:] += 0.3 * units[0][:-3]
-    p = checks.whiteness([checks.unit_series(x) for x in units], 5)[1]
+    p = checks.whiteness([checks.unit_series(x) for x in units], 5)[0][1]
     assert p[2, 0] < 1e-6
     assert np.delete(p.ravel(), 6).min() > 1e-4
 

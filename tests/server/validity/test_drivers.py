@@ -36,7 +36,7 @@ def test_derivatives_are_those_of_the_value():
 def test_bands_hold_the_variance_of_the_record():
     series = pair(1)
     found = drivers.bands(series, (0, 1000))
-    power = np.einsum("k,kij->ij", found.count, found.power).real / found.count.sum()
+    power = np.einsum("k,kij->ij", found.n_bins, found.power).real / found.n_bins.sum()
     np.testing.assert_allclose(power, np.cov(series.T), atol=0.02)
 
 

@@ -1,0 +1,112 @@
+"""The report of whole fits: nothing is withheld from a sound plant, and what does not hold is said."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from skfedcausal import FederatedGrangerEstimator, GradientServer, LikelihoodServer
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.validity.report import COLUMNS, gated
+
+LINK = {("unit0", "unit2")}
+
+
+def plant(**settings):
+    X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0, **settings)
+    return X
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return FederatedGrangerEstimator().fit(plant())
+
+
+def found(estimator, verdict="influence"):
+    links = estimator.links_.query("verdict == @verdict")
+    return set(zip(links["cause"], links["effect"], strict=True))
+
+
+def rows(*failed):
+    return pd.DataFrame([(*row, 0.0, 0.0, False, "do it") for row in failed], columns=list(COLUMNS))
+
+
+def test_a_sound_plant_passes_every_check(fitted):
+    assert tuple(fitted.validity_.columns) == COLUMNS
+    assert fitted.validity_["passed"].all()
+    assert found(fitted) == LINK
+    assert set(fitted.links_["because"]) == {""}
+
+
+def test_the_report_outlives_pickling(fitted):
+    pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(fitted)).validity_, fitted.validity_)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # the plant that explains a season is at the border of stability
+def test_a_season_withholds_verdicts_and_not_p_values():
+    X = plant()
+    season = 2 * np.sin(2 * np.pi * np.arange(2000) / 24)[:, None]
+    est = FederatedGrangerEstimator().fit({name: Y + season for name, Y in X.items()})
+    assert set(est.links_["verdict"]) == {"cannot tell"}
+    assert est.links_["because"].str.contains("season").all()
+    assert est.links_["p_adjusted"].min() < 1e-6
+
+
+def test_records_with_gaps_and_episodes_are_checked():
+    X = plant()
+    X["unit1"][np.random.default_rng(0).random(X["unit1"].shape) < 0.05] = np.nan
+    est = FederatedGrangerEstimator().fit(X, lengths=[900, 1100])
+    assert est.validity_["passed"].all()
+    assert found(est) == LINK
+
+
+def test_swings_of_all_units_are_remedied_by_the_sandwich():
+    X = plant(n_samples=3000)
+    size = np.where(np.arange(3000) // 100 % 2, 3.0, 1.0)[:, None]
+    swung = {name: Y * size for name, Y in X.items()}
+    est = FederatedGrangerEstimator(remedy="auto").fit(swung)
+    assert 'covariance="sandwich"' in est.remedies_
+    assert est.server_.covariance == "sandwich"
+    assert est.remedy == "auto"
+    assert est.server is None
+    assert est.validity_.query("check == 'common variance'")["passed"].all()
+
+
+def test_nothing_is_remedied_where_nothing_failed():
+    est = FederatedGrangerEstimator(remedy="auto").fit(plant())
+    assert est.remedies_ == ()
+    assert found(est) == LINK
+
+
+def test_short_records_and_other_servers_have_no_report():
+    assert FederatedGrangerEstimator().fit(plant(n_samples=150)).validity_.empty
+    est = FederatedGrangerEstimator(server=GradientServer(solve="stationary")).fit(plant(n_samples=300))
+    with pytest.raises(AttributeError, match="LikelihoodServer"):
+        _ = est.validity_
+
+
+def test_verdicts_are_withheld_for_the_pairs_that_a_check_is_about(fitted):
+    links = fitted.links_
+    of_pair = gated(links, rows(("white", "unit0", "unit2")))
+    assert of_pair.query("because != ''")[["cause", "effect"]].to_numpy().tolist() == [["unit0", "unit2"]]
+    both = gated(links, rows(("common variance", "unit0", "unit2")))
+    assert (both["because"] != "").sum() == 2
+    into = gated(links, rows(("same in both halves", "unit2", "unit2")))
+    assert set(into.query("because != ''")["effect"]) == {"unit2"}
+    of_unit = gated(links, rows(("no trend", "unit1", "unit1")))
+    assert (of_unit["because"] != "").sum() == 4
+    assert gated(links, rows(("steady variance", "unit1", "unit1"))).equals(links)
+
+
+def test_a_driver_has_its_own_word_unless_something_else_failed(fitted):
+    driven = gated(fitted.links_, rows(("no shared driver", "unit0", "unit2")))
+    assert set(driven.query("because != ''")["verdict"]) == {"shared driver"}
+    doubtful = gated(fitted.links_, rows(("no shared driver", "unit0", "unit2"), ("no season", "unit2", "unit2")))
+    assert "shared driver" not in set(doubtful["verdict"])
+
+
+@pytest.mark.parametrize("server", [LikelihoodServer(covariance="sandwich"), LikelihoodServer(fix_local=True)])
+def test_settings_of_the_server_are_checked_as_well(server):
+    est = FederatedGrangerEstimator(server=server).fit(plant())
+    assert est.validity_["passed"].all()
