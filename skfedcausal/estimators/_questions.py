@@ -22,9 +22,7 @@ def told_loadings(estimator, exchange):
 class PlantQuestions:
     """Methods beside `counterfactual` and `whatif`; what answers them is imported when it is asked."""
 
-    def impact(
-        self, X, do, window, *, inputs=None, lengths=None, confidence=0.9, loops="hold", margin=0.1
-    ):
+    def impact(self, X, do, window, *, inputs=None, lengths=None, confidence=0.9, loops="hold", margin=0.1):
         """What a move of inputs did: the record less what it would have been without the move.
 
         Parameters
@@ -103,7 +101,18 @@ class PlantQuestions:
         return dose_table(self, X, input, doses, window, **asked)
 
     def reach(
-        self, target, *, inputs, bounds, by, rates=None, hold=None, X=None, confidence=0.9, record_inputs=None, lengths=None
+        self,
+        target,
+        *,
+        inputs,
+        bounds,
+        by,
+        rates=None,
+        hold=None,
+        X=None,
+        confidence=0.9,
+        record_inputs=None,
+        lengths=None,
     ):
         """A schedule of inputs that brings sensors to targets, with what it promises.
 

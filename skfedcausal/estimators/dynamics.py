@@ -54,7 +54,7 @@ def _quantile(values, level):
 
 
 def step_numbers(steps):
-    """Gain, dead time, time constant and settling time of step responses (n_sensors, n_rows, k), each (n_sensors, k)."""
+    """Gain, dead time, time constant, settling time of step responses (n_sensors, n_rows, k), each (n_sensors, k)."""
     gain = steps[:, -1]
     share = np.divide(steps, gain[:, None], out=np.full_like(steps, np.nan), where=gain[:, None] != 0)
     known = np.isfinite(share[:, -1])

@@ -18,6 +18,7 @@ from ._questions import told_loadings
 _HOLD = 5  # rows that a target is held for if nothing is said
 _CLOSE = 0.06  # standard deviations of a sensor within which a target is reached
 _VAGUE = 0.25  # standard errors of the effect, in standard deviations, beyond which a promise says nothing
+_IDLE = 0.1  # standard deviations by which an input that does something moves a target, over all of its bounds
 _FAR = 4.0  # standard deviations from the level of `fit` beyond which a sensor was not seen
 _PASSES = 6  # for inputs that act through curves
 _HISTORY = 1000  # rows before now that curves may remember
@@ -124,7 +125,7 @@ def wished(estimator, target, inputs, bounds, by, rates, hold):
 
 
 def _number(value, what):
-    if isinstance(value, bool) or not isinstance(value, Real) or not np.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, Real) or not np.isfinite(float(value)):
         raise ValueError(f"{what} is {value!r}; give a finite number.")
     return float(value)
 
@@ -232,7 +233,8 @@ class _Situation:
         gap = (self._wanted - self._base[wish.rows][:, self._targets]).T  # (n_targets, n_rows)
         ahead = np.where(np.arange(2)[:, None] == 0, wish.low, wish.high)
         plan = np.repeat(ahead[[1]], wish.n_steps, axis=0)
-        best, correction = None, np.zeros_like(gap)
+        best: tuple = (np.inf,)
+        correction = np.zeros_like(gap)
         for _ in range(_PASSES if is_bent else 1):
             slopes = self._slopes(plan)
             G = self._matrix(self._impulses.mean, slopes)
@@ -242,7 +244,7 @@ class _Situation:
             effect, variance = self._effect(plan)
             found = effect[wish.rows][:, self._targets].T
             miss = float(np.square((found - gap) / self._sd[:, None]).mean())
-            if best is None or miss < best[0]:
+            if miss < best[0]:
                 best = miss, plan, effect, variance
             if miss < (0.1 * _CLOSE) ** 2:
                 break
@@ -310,10 +312,12 @@ class _Situation:
         wish, known, notes = self._wish, self._estimator._plant_inputs, []
         slopes = self._slopes(plan)
         size = [self._of_whole_moves(part, slopes) for part in (self._impulses.mean, *self._impulses.draws)]
-        doubt = stats.norm.ppf((1 + self._confidence) / 2) * np.sqrt(np.mean(np.square(size[1:] or [0 * size[0]]), axis=0))
-        idle = (np.abs(size[0]) < np.maximum(_CLOSE / 2, doubt)).all(axis=0)
+        doubt = stats.norm.ppf((1 + self._confidence) / 2) * np.sqrt(
+            np.mean(np.square(size[1:] or [0 * size[0]]), axis=0)
+        )
+        idle = (np.abs(size[0]) < np.maximum(_IDLE, doubt)).all(axis=0)
         if idle.any():
-            notes.append(f"Inputs {listed(np.array(wish.inputs)[idle])} do nothing to the targets that is known of.")
+            notes.append(f"Inputs {listed(np.array(wish.inputs)[idle])} do next to nothing to the targets.")
         low, high = known.low[wish.at], known.high[wish.at]
         slack = 1e-9 * (high - low)
         beyond = (plan.min(axis=0) < low - slack) | (plan.max(axis=0) > high + slack)
