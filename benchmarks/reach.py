@@ -158,11 +158,11 @@ def main():
     write(
         "reach",
         "Plans to reach a target",
-        f"A sensor is brought to a value in {_BY} rows and held for {_HOLD}, {arguments.seeds} draws of each plant with "
-        f"one target within reach and one {_BEYOND} standard deviations beyond it, {_KNOWN} rows to learn from. Miss: "
-        "distance of the mean over the rows that count from the target, in standard deviations of the sensor, in the "
-        "simulator without further noise; rms: the same row by row. Cover: share of rows of the simulator with noise "
-        "inside the promised 90 % band.",
+        f"A sensor is brought to a value in {_BY} rows and held for {_HOLD}, {arguments.seeds} draws of each plant "
+        f"with one target within reach and one {_BEYOND} standard deviations beyond it, {_KNOWN} rows to learn from. "
+        "Miss: distance of the mean over the rows that count from the target, in standard deviations of the sensor, in "
+        "the simulator without further noise; rms: the same row by row. Cover: share of rows of the simulator with "
+        "noise inside the promised 90 % band.",
         f"- a plan of {n_inputs} inputs over 60 rows: {seconds:.2f} s",
         table(summary(rows)),
     )

@@ -13,7 +13,7 @@ _WAS, _WOULD = "as it was", "as it would have been"
 class EffectDisplay:
     """Measurements as they were and as they would have been, with a band, one panel per sensor.
 
-    Use :meth:`from_whatif` or :meth:`from_effect`; the constructor only stores.
+    Use :meth:`from_estimator`, :meth:`from_whatif` or :meth:`from_effect`; the constructor only stores.
 
     Parameters
     ----------
@@ -80,6 +80,31 @@ class EffectDisplay:
         ends = {"low": long["effect"] - half, "high": long["effect"] + half}
         table = long.assign(counterfactual=long["effect"], **ends)
         return cls.from_whatif(table, columns=columns, title=title)
+
+    @classmethod
+    def from_estimator(cls, estimator, n, u0, u1, *, horizon=30, columns=None, title=None):
+        """Draw what other inputs of a unit do, as ``estimator.counterfactual`` answers.
+
+        Parameters
+        ----------
+        estimator : FederatedCounterfactualEstimator
+            Fitted.
+        n : str or int
+            Unit, by name or position.
+        u0, u1 : float or array-like
+            Inputs of the unit as they were, and as they would be.
+        horizon : int, default=30
+            Steps ahead.
+        columns : list of str, default=None
+            None for the twelve sensors with the largest effect.
+        title : str, default=None
+
+        Returns
+        -------
+        EffectDisplay
+        """
+        effect, std = estimator.counterfactual(n, u0, u1, horizon=horizon, return_std=True)
+        return cls.from_effect(effect, std, columns=columns, title=title)
 
     def plot(self, *, title=None):
         """Draw the panels in a new figure.

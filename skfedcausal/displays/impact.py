@@ -64,6 +64,11 @@ class ImpactDisplay(Display):
         Returns
         -------
         ImpactDisplay
+
+        Raises
+        ------
+        ValueError
+            If the impact does not know the column.
         """
         total = impact.total
         if column is None:

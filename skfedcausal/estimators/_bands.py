@@ -25,9 +25,8 @@ def banded_forecast(estimator, units, start, index, confidence, return_std):
     answers = estimator._mapped(units, run.predicted[start:], covariances)
     mean, columns = estimator._measured(answers)
     std = np.sqrt(estimator._measured(answers, "variance")[0])
-    if return_std:
-        found = mean, std
-    else:
+    found = [mean, std]
+    if not return_std:
         half = stats.norm.ppf((1 + confidence) / 2) * std
-        found = mean, mean - half, mean + half
+        found = [mean, mean - half, mean + half]
     return tuple(estimator._framed(part, columns, index) for part in found)

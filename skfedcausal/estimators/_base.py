@@ -530,7 +530,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     def _table(self, answers, index):
         """Measurements of all units as an array, or a frame when `set_output` asks for one."""
-        return self._framed(*self._measured(answers), index)
+        table, columns = self._measured(answers)
+        return self._framed(table, columns, index)
 
     def _framed(self, table, columns, index):
         """Numbers of all units' sensors as an array, or a frame when `set_output` asks for one."""

@@ -89,9 +89,14 @@ class InputMap:
         return InputMap(functions, kept, self.early[chosen], words)
 
     @property
+    def is_linear(self):
+        """Whether inputs act as they are, without a curve or levels."""
+        return all(function is None for function in self.functions)
+
+    @property
     def is_plain(self):
         """Whether units send their inputs as they are."""
-        return not self.early.any() and all(function is None for function in self.functions)
+        return not self.early.any() and self.is_linear
 
     @property
     def owners(self):

@@ -1,10 +1,11 @@
 """Bounded least squares for schedules: least expected squared miss, by small moves, within bounds and rates."""
 
 import numpy as np
-from scipy.optimize import lsq_linear, minimize
+from scipy.optimize import Bounds, lsq_linear, minimize
 
 _RIDGE = 1e-3  # weight of moves in shares of the bounds beside a miss in standard deviations
 _EXACT = 300  # moves up to which the active set is found
+_NOTHING = 1e-8  # share of the largest weight of a combination of rows, squared
 _PENALTIES = (1e2, 1e3, 1e4)  # of rates that are broken, in shares of the bounds
 
 
@@ -24,8 +25,7 @@ def least_moves(G, gap, errors, sd, now, wish):
     blocks = [scaled(G, 1.0), *(scaled(error, 1.0 / len(errors)) for error in errors)]
     M = np.vstack(blocks)
     b = np.concatenate([(gap / sd[:, None]).ravel() / np.sqrt(rows), np.zeros(len(M) - len(blocks[0]))])
-    if len(M) > n_steps * m:  # as many rows as there are moves say the same
-        M, b = _reduced(M, b)
+    M, b = _reduced(M, b)
     low, high = (np.tile((edge - now) / width, n_steps) for edge in (wish.low, wish.high))
     limits = wish.rates / width
     if np.isinf(limits).all() and n_steps * m <= _EXACT:
@@ -38,8 +38,13 @@ def least_moves(G, gap, errors, sd, now, wish):
 
 
 def _reduced(M, b):
-    Q, R = np.linalg.qr(M)
-    return R, Q.T @ b
+    """As few rows as say the same but for what weighs nothing."""
+    if len(M) > M.shape[1]:
+        Q, R = np.linalg.qr(M)
+        return R, Q.T @ b
+    values, axes = np.linalg.eigh(M @ M.T)
+    kept = axes[:, values > _NOTHING * values[-1]].T
+    return kept @ M, kept @ b
 
 
 def _smooth(n_steps, m):
@@ -67,8 +72,8 @@ def _by_gradients(M, b, low, high, limits, n_steps, m):
         return loss, 2 * (M.T @ rest + back.ravel())
 
     for penalty in _PENALTIES if finite.any() else (0.0,):
-        settings = {"maxiter": 300, "maxfun": 400, "ftol": 1e-12, "gtol": 1e-8}
-        edges = np.column_stack([low, high])
+        settings = {"maxiter": 120, "maxfun": 150, "ftol": 1e-9, "gtol": 1e-7}
+        edges = Bounds(low, high)
         x = minimize(value, x, (penalty,), jac=True, bounds=edges, method="L-BFGS-B", options=settings).x
     return x.reshape(n_steps, m)
 

@@ -1,14 +1,28 @@
 """Questions of people who run a plant, asked of an estimator that has learned what its inputs do."""
 
+import numpy as np
 from sklearn.utils.validation import check_is_fitted
+
+from ..message.requests import Measurements
+from ..message.states import EffectReply
+
+
+def told_loadings(estimator, exchange):
+    """How all sensors follow the states of their units, as these say, shape (n_sensors, n), and their names."""
+    slices = estimator.state_slices_
+    unit_states = {name: EffectReply(np.eye(rows.stop - rows.start)) for name, rows in slices.items()}
+    answers = exchange.ask(unit_states, Measurements)
+    positions, columns = estimator._places(answers)
+    C = np.zeros((len(columns), len(estimator.transition_)))
+    for unit, (name, states) in zip(positions, slices.items(), strict=True):
+        C[unit, states] = answers[name].values.T
+    return C, columns
 
 
 class PlantQuestions:
     """Methods beside `counterfactual` and `whatif`; what answers them is imported when it is asked."""
 
-    def impact(
-        self, X, do, window, *, inputs=None, lengths=None, confidence=0.9, loops="hold", margin=0.1
-    ):
+    def impact(self, X, do, window, *, inputs=None, lengths=None, confidence=0.9, loops="hold", margin=0.1):
         """What a move of inputs did: the record less what it would have been without the move.
 
         Parameters
@@ -87,7 +101,18 @@ class PlantQuestions:
         return dose_table(self, X, input, doses, window, **asked)
 
     def reach(
-        self, target, *, inputs, bounds, by, rates=None, hold=None, X=None, confidence=0.9, record_inputs=None, lengths=None
+        self,
+        target,
+        *,
+        inputs,
+        bounds,
+        by,
+        rates=None,
+        hold=None,
+        X=None,
+        confidence=0.9,
+        record_inputs=None,
+        lengths=None,
     ):
         """A schedule of inputs that brings sensors to targets, with what it promises.
 
@@ -156,3 +181,40 @@ class PlantQuestions:
 
         wish = wished(self, target, inputs, bounds, by, rates, hold)
         return asked_plan(self, wish, X, record_inputs, lengths, confidence)
+
+    def gain_table(self, *, confidence=0.9):
+        """Gain, dead time, time constant and settling time of every input and sensor, with intervals.
+
+        Parameters
+        ----------
+        confidence : float, default=0.9
+            Of every interval.
+
+        Returns
+        -------
+        DataFrame
+            One row per pair of an input (column of `input_`) and a sensor: ``input, output``, and of each of the
+            following a value and the ends ``_low`` and ``_high`` of its interval. ``gain``: where the sensor ends
+            after the input has moved by one and stayed there, in the units of both. In rows: ``dead_time``, in
+            which less than 2 % of the way is done; ``time_constant``, from the last of these until 63 % of it are;
+            ``settling_time``, from the move until the sensor stays within 2 % of its end. NaN for times of
+            pairs whose gain is zero, and for intervals where the server has no sampling covariance.
+
+        Raises
+        ------
+        ValueError
+            If no input moved in `fit`, or `confidence` is no probability.
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedCounterfactualEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
+        >>> table = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs).gain_table()
+        >>> table.shape
+        (32, 14)
+        """
+        check_is_fitted(self)
+        from .dynamics import asked_gains
+
+        return asked_gains(self, confidence)

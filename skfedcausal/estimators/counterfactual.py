@@ -12,7 +12,6 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..containers.layout import SEPARATOR, listed
 from ..message.requests import AggregateRequest, FactualRequest, Measurements
-from ..message.states import EffectReply
 from ..server.estimation.input_checks import InputsNotSeparableError
 from ..server.lagged.timing import SAMPLED
 from ..server.likelihood import LikelihoodServer
@@ -33,7 +32,7 @@ from ._inputs import (
 from ._interventions import one_lag_realisation, replaced_input, trajectory, unit_name, whatif_table
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
-from ._questions import PlantQuestions
+from ._questions import PlantQuestions, told_loadings
 
 _LEVELS, _LOOPS = ("measurement", "state"), ("hold", "react")
 
@@ -592,13 +591,8 @@ class FederatedCounterfactualEstimator(PlantQuestions, PlantEstimator):
         TransferFunction
         """
         check_is_fitted(self)
-        unit_states = {name: EffectReply(np.eye(rows.stop - rows.start)) for name, rows in self.state_slices_.items()}
         with self._asking_models() as exchange:
-            answers = exchange.ask(unit_states, Measurements)
-        positions, columns = self._places(answers)
-        C = np.zeros((len(columns), len(self.transition_)))
-        for unit, (name, states) in zip(positions, self.state_slices_.items(), strict=True):
-            C[unit, states] = answers[name].values.T
+            C, columns = told_loadings(self, exchange)
         A, B, C, D = one_lag_realisation(self.lag_transitions_, self.lag_inputs_, self.input_at_once_, C)
         return TransferFunction(A, B, C, self.input_names_, tuple(columns), D)
 

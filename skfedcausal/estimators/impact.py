@@ -5,7 +5,6 @@ from numbers import Integral
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from ..containers.layout import listed
 
@@ -125,7 +124,9 @@ def window_rows(window, n_samples, index=None):
     try:
         start, stop = window
     except (TypeError, ValueError):
-        raise ValueError(f"Got window={window!r}; give (start, stop), the first row and the one after the last.") from None
+        raise ValueError(
+            f"Got window={window!r}; give (start, stop), the first row and the one after the last."
+        ) from None
     by_position = all(isinstance(edge, Integral) and not isinstance(edge, bool) for edge in (start, stop))
     if by_position:
         first, last = int(start), int(stop)
@@ -135,8 +136,8 @@ def window_rows(window, n_samples, index=None):
         raise ValueError(f"Got window={window!r}; give positions of rows, or times for a record with a time index.")
     if not 0 <= first < last <= n_samples:
         raise ValueError(
-            f"Got window={window!r}, which are the rows from {first} to {last} of {n_samples}: it holds none, or leaves "
-            "the record. Give the first row of the window and the one after the last."
+            f"Got window={window!r}, which are the rows from {first} to {last} of {n_samples}: it holds none, or "
+            "leaves the record. Give the first row of the window and the one after the last."
         )
     return slice(first, last)
 
@@ -220,8 +221,3 @@ def _sentence(total, inputs, edges, confidence):
             rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
             words.append(f"{said} {', '.join(names[:_NAMED])}{rest}.")
     return " ".join(words)
-
-
-def half_width(confidence):
-    """Standard errors from the middle to the end of a band."""
-    return stats.norm.ppf((1 + confidence) / 2)

@@ -10,15 +10,15 @@ import pandas as pd
 from scipy import stats
 
 from ..containers.layout import listed
-from ..message.requests import Measurements
-from ..message.states import EffectReply
 from ..server.forecasts import forecast_covariances
 from ..server.planning import held_forecast, impulses, spread_of
 from ._least_moves import least_moves
+from ._questions import told_loadings
 
 _HOLD = 5  # rows that a target is held for if nothing is said
 _CLOSE = 0.06  # standard deviations of a sensor within which a target is reached
 _VAGUE = 0.25  # standard errors of the effect, in standard deviations, beyond which a promise says nothing
+_IDLE = 0.1  # standard deviations by which an input that does something moves a target, over all of its bounds
 _FAR = 4.0  # standard deviations from the level of `fit` beyond which a sensor was not seen
 _PASSES = 6  # for inputs that act through curves
 _HISTORY = 1000  # rows before now that curves may remember
@@ -125,7 +125,7 @@ def wished(estimator, target, inputs, bounds, by, rates, hold):
 
 
 def _number(value, what):
-    if isinstance(value, bool) or not isinstance(value, Real) or not np.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, Real) or not np.isfinite(float(value)):
         raise ValueError(f"{what} is {value!r}; give a finite number.")
     return float(value)
 
@@ -192,21 +192,18 @@ class _Situation:
 
     def _loadings(self):
         """Rows of C of the sensors that have a target, (n_targets, n), and the covariance of states."""
-        estimator = self._estimator
-        slices = estimator.state_slices_
-        eyes = {name: EffectReply(np.eye(rows.stop - rows.start)) for name, rows in slices.items()}
-        answers = self._units.exchange.ask(eyes, Measurements)
-        positions, columns = estimator._places(answers)
-        C = np.zeros((len(columns), len(estimator.transition_)))
-        for unit, (name, rows) in zip(positions, slices.items(), strict=True):
-            C[unit, rows] = answers[name].values.T
-        return C[self._targets], spread_of(estimator.server_)
+        C, _ = told_loadings(self._estimator, self._units.exchange)
+        return C[self._targets], spread_of(self._estimator.server_)
 
     # -- solving ---------------------------------------------------------------------------------
 
     def _slopes(self, plan):
         """How far columns that are sent move for a move of each input, (n_steps, k, m), from now to a plan."""
         estimator, wish = self._estimator, self._wish
+        if estimator._input_map.is_linear:
+            chosen = np.zeros((int(estimator._sent_inputs.active.sum()), len(wish.at)))
+            chosen[np.cumsum(estimator._sent_inputs.active)[wish.at] - 1, np.arange(len(wish.at))] = 1.0
+            return np.broadcast_to(chosen, (wish.n_steps, *chosen.shape))
         held = np.repeat(self._recorded[-1:], wish.n_steps, axis=0)
         active, owners = estimator._sent_inputs.active, estimator._input_map.owners
         slopes = np.zeros((wish.n_steps, int(active.sum()), len(wish.at)))
@@ -231,12 +228,13 @@ class _Situation:
     def solved(self):
         """The schedule, what it promises for every sensor, and the variance of its effect."""
         wish, estimator = self._wish, self._estimator
-        is_bent = not all(function is None for function in estimator._input_map.functions)
+        is_bent = not estimator._input_map.is_linear
         is_bent |= bool(getattr(estimator.server_, "knows_curvature", False))
         gap = (self._wanted - self._base[wish.rows][:, self._targets]).T  # (n_targets, n_rows)
         ahead = np.where(np.arange(2)[:, None] == 0, wish.low, wish.high)
         plan = np.repeat(ahead[[1]], wish.n_steps, axis=0)
-        best, correction = None, np.zeros_like(gap)
+        best: tuple = (np.inf,)
+        correction = np.zeros_like(gap)
         for _ in range(_PASSES if is_bent else 1):
             slopes = self._slopes(plan)
             G = self._matrix(self._impulses.mean, slopes)
@@ -246,7 +244,7 @@ class _Situation:
             effect, variance = self._effect(plan)
             found = effect[wish.rows][:, self._targets].T
             miss = float(np.square((found - gap) / self._sd[:, None]).mean())
-            if best is None or miss < best[0]:
+            if miss < best[0]:
                 best = miss, plan, effect, variance
             if miss < (0.1 * _CLOSE) ** 2:
                 break
@@ -301,17 +299,25 @@ class _Situation:
         trajectory = pd.DataFrame(places | {name: block.ravel() for name, block in blocks.items()})
         return Reach(verdict, schedule, trajectory, dict(zip(wish.target, miss.tolist(), strict=True)), tuple(notes))
 
+    def _of_whole_moves(self, responses, slopes):
+        """What inputs do to targets that move through all of their bounds and stay, (n_targets, m), in their sd."""
+        found = self._matrix(responses, slopes).sum(axis=2).mean(axis=1)
+        return found * (self._wish.high - self._wish.low) / self._sd[:, None]
+
     def _unseen(self):
         return np.abs(self._wanted - self._level[self._targets]) > _FAR * self._sd
 
     def _notes(self, plan):
         """Notes about inputs: those without effect on any target, and those that leave the range seen."""
         wish, known, notes = self._wish, self._estimator._plant_inputs, []
-        width = wish.high - wish.low
-        reach = np.abs(self._matrix(self._impulses.mean, self._slopes(plan))).sum(axis=(1, 2)) * width
-        idle = (reach / self._sd[:, None] < _CLOSE / 2).all(axis=0)
+        slopes = self._slopes(plan)
+        size = [self._of_whole_moves(part, slopes) for part in (self._impulses.mean, *self._impulses.draws)]
+        doubt = stats.norm.ppf((1 + self._confidence) / 2) * np.sqrt(
+            np.mean(np.square(size[1:] or [0 * size[0]]), axis=0)
+        )
+        idle = (np.abs(size[0]) < np.maximum(_IDLE, doubt)).all(axis=0)
         if idle.any():
-            notes.append(f"Inputs {listed(np.array(wish.inputs)[idle])} do nothing to the targets that is known of.")
+            notes.append(f"Inputs {listed(np.array(wish.inputs)[idle])} do next to nothing to the targets.")
         low, high = known.low[wish.at], known.high[wish.at]
         slack = 1e-9 * (high - low)
         beyond = (plan.min(axis=0) < low - slack) | (plan.max(axis=0) > high + slack)

@@ -6,7 +6,7 @@ the scores ``J^-1 z`` of rows that they had not seen gives the covariance of wha
 """
 
 import numpy as np
-from scipy import stats
+from scipy.special import ndtri, stdtrit
 
 from ..statespace.episodes import episodes
 from ..statespace.riccati import filtered_covariance, predicted_covariance
@@ -94,7 +94,7 @@ def _widening(worth, confidence):
     if confidence is None:
         return 1.0
     level = (1 + confidence) / 2
-    return stats.t.ppf(level, worth) / stats.norm.ppf(level)
+    return float(stdtrit(worth, level) / ndtri(level))
 
 
 def _effective_rows(white, k):

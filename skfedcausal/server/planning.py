@@ -21,13 +21,12 @@ def impulses(server, loadings, n_steps, early, n_draws):
     """:class:`Impulses` of sensors ``loadings`` (n_sensors, n); inputs `early` (k,) were sent a row ahead."""
     lagged = getattr(server, "_lagged", None)
     if lagged is not None:
-        plant, draws = (lagged.dynamics.A, lagged.dynamics.B), lagged.draws[:n_draws]
+        A, B, draws = lagged.dynamics.A, lagged.dynamics.B, lagged.draws[:n_draws]
     else:
-        B = server.input_
-        plant = server.transition_[None], np.stack([np.zeros_like(B), B])
+        A, B = server.transition_[None], np.stack([np.zeros_like(server.input_), server.input_])
         draws = _draws_of_one_lag(server, n_draws)
-    mean = _responses(*plant, loadings, n_steps, early)
-    drawn = [_responses(*draw, loadings, n_steps, early) for draw in draws]
+    mean = _responses(A, B, loadings, n_steps, early)
+    drawn = [_responses(A, B, loadings, n_steps, early) for A, B in draws]
     usable = [one - mean for one in drawn if np.isfinite(one).all()]
     return Impulses(mean, np.array(usable).reshape(len(usable), *mean.shape))
 

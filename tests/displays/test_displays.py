@@ -206,3 +206,13 @@ def test_axes_that_are_given_are_used():
     states(2).plot(ax=axes[2], title="t")
     assert [ax.get_title() for ax in axes] == ["t", "t", "t"]
     plt.close("all")
+
+
+def test_effects_are_drawn_of_an_estimator():
+    from skfedcausal import FederatedCounterfactualEstimator
+
+    X, truth = make_granger_plant(2, n_samples=300, n_inputs=1, random_state=0)
+    estimator = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+    drawn = EffectDisplay.from_estimator(estimator, "unit0", 0.0, 1.0, horizon=5, columns=["unit0__x0"])
+    effect = estimator.counterfactual("unit0", 0.0, 1.0, horizon=5)["unit0__x0"]
+    np.testing.assert_array_equal(drawn.table.loc[drawn.table["column"] == "unit0__x0", "effect"], effect)

@@ -57,9 +57,10 @@ def test_the_table_is_that_of_whatif_from_the_other_side(moved, fitted):
     other = fitted.whatif(record, {"a__u": u}, confidence=0.8)
     names = ["time", "column", "factual", "counterfactual", "effect", "low", "high", "effect_low", "effect_high"]
     assert list(found.columns) == names
-    pd.testing.assert_frame_equal(found[["time", "column", "counterfactual", "low", "high"]], other[
-        ["time", "column", "counterfactual", "low", "high"]
-    ])
+    pd.testing.assert_frame_equal(
+        found[["time", "column", "counterfactual", "low", "high"]],
+        other[["time", "column", "counterfactual", "low", "high"]],
+    )
     assert_allclose(found["effect"], found["factual"] - found["counterfactual"], atol=1e-12)
     assert_allclose(found["effect_low"], found["factual"] - found["high"])
 

@@ -44,7 +44,9 @@ def test_bands_hold_what_comes(fitted):
 def test_measurements_after_the_start_do_not_count(fitted):
     hidden = {name: np.where(np.arange(1600)[:, None] < 1500, Y, np.nan) for name, Y in X.items()}
     for one, two in zip(
-        fitted.forecast(X, 1500, inputs=U, confidence=0.8), fitted.forecast(hidden, 1500, inputs=U, confidence=0.8), strict=True
+        fitted.forecast(X, 1500, inputs=U, confidence=0.8),
+        fitted.forecast(hidden, 1500, inputs=U, confidence=0.8),
+        strict=True,
     ):
         assert_array_equal(one, two)
 

@@ -1,0 +1,49 @@
+"""Gains and times of step responses against plants whose numbers are known."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_allclose
+from scipy.signal import lfilter
+
+from skfedcausal import FederatedCounterfactualEstimator
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.estimators.dynamics import step_numbers
+
+
+def test_numbers_of_a_first_order_response_with_a_dead_time():
+    tau, delay = 12.0, 4
+    steps = np.zeros(200)
+    steps[delay:] = 3 * (1 - np.exp(-np.arange(1, 200 - delay + 1) / tau))
+    gain, dead, constant, settled = step_numbers(steps[None, :, None])[:, 0, 0]
+    assert_allclose(gain, 3, rtol=1e-5)
+    assert dead == delay
+    assert_allclose(constant, tau, rtol=0.01)  # interpolated between rows
+    # exp(-t / tau) = 0.02
+    assert abs(settled - (delay - 1 + tau * np.log(50))) <= 1
+
+
+def test_a_pair_without_gain_has_no_times():
+    assert np.isnan(step_numbers(np.zeros((1, 5, 1)))[1:]).all()
+
+
+def test_a_plant_with_a_dead_time_is_read_off_its_record():
+    rng = np.random.default_rng(0)
+    u = np.repeat(rng.uniform(-1, 1, 600), 5)
+    x = lfilter([0, 0, 0, 0, 0.2], [1, -0.9], u) + 0.02 * rng.standard_normal(len(u))
+    table = pd.DataFrame({"a__y": x, "a__u": u})
+    found = FederatedCounterfactualEstimator(input_columns=["a__u"]).fit(table).gain_table().iloc[0]
+    assert found["gain_low"] < 2 < found["gain_high"]
+    assert found["dead_time"] == 4
+    assert abs(found["time_constant"] - 1 / -np.log(0.9)) < 0.5
+
+
+def test_gains_are_those_of_the_transfer_function():
+    X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
+    estimator = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+    table, G = estimator.gain_table(), estimator.transfer_function()
+    static = G.C @ np.linalg.solve(np.eye(len(G.A)) - G.A, G.B)
+    assert_allclose(table["gain"].to_numpy().reshape(2, 16).T, static, atol=1e-5)
+    assert (table["gain_low"] <= table["gain_high"]).all()
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        estimator.gain_table(confidence=90)
