@@ -14,12 +14,8 @@ import numpy as np
 
 from ..containers.layout import SEPARATOR, listed
 from ..server.lagged.timing import SAMPLED
-from ..statespace.episodes import episodes
+from ..statespace.input_basis import BASES, a_row_ahead, basis_columns, independent_columns, quartile_spline
 from ._inputs import PlantInputs
-
-BASES = ("linear", "spline")
-_KNOTS = (0.25, 0.5, 0.75)  # quantiles at which a spline may bend
-_INDEPENDENT = 1e-6  # share of a column's variance that the columns before it have to leave
 
 
 def by_input(choice, names, what, allowed):
@@ -47,27 +43,6 @@ def early_inputs(data, sampled):
     names = [name for own in data.layout.inputs for name in own]
     words = by_input(sampled, names, "sampled", SAMPLED)
     return {name for name, word in zip(names, words, strict=True) if word == "before"}
-
-
-@dataclass(frozen=True)
-class Spline:
-    """A piecewise linear curve that may bend at some values: columns u, (u - k_1)+, (u - k_2)+, ..."""
-
-    knots: tuple[float, ...]
-
-    def __call__(self, u):
-        return np.column_stack([u, *(np.maximum(u - knot, 0.0) for knot in self.knots)])
-
-
-def quartile_spline(u):
-    """The spline that bends at the quartiles of a series."""
-    return Spline(tuple(float(k) for k in np.unique(np.quantile(u, _KNOTS))))
-
-
-def columns_of(function, u, name):
-    """Columns of a basis that determine each other not."""
-    columns = _columns(function, u, name)
-    return columns[:, _independent(columns, name)]
 
 
 @dataclass(frozen=True)
@@ -99,7 +74,7 @@ class InputMap:
                 function = levels[name]
             function = function if moves else None
             functions.append(function)
-            kept.append([0] if function is None else _independent(_columns(function, u, name), name))
+            kept.append([0] if function is None else independent_columns(basis_columns(function, u, name), name))
         early = np.array([word == "before" for word in words], dtype=bool)
         return cls(tuple(functions), tuple(kept), early, tuple(words))
 
@@ -144,7 +119,7 @@ class InputMap:
         """Columns that stand for inputs of shape (n_samples, n_inputs), in the same rows."""
         return np.hstack(
             [
-                series[:, [k]] if function is None else _columns(function, series[:, k], k)[:, own]
+                series[:, [k]] if function is None else basis_columns(function, series[:, k], k)[:, own]
                 for k, (function, own) in enumerate(zip(self.functions, self.kept, strict=True))
             ]
         )
@@ -157,12 +132,8 @@ class InputMap:
         return replace(data, inputs=tuple(part if part.shape[1] else None for part in parts))
 
     def in_time(self, columns, starts):
-        """Columns of a record in the rows they are sent in; the last value of an episode has no row to act on."""
-        moved, columns = self.early[self.owners], columns.copy()
-        for start, stop in episodes(starts, len(columns)):
-            rows = columns[start:stop]
-            rows[:-1, moved] = rows[1:, moved]
-        return columns
+        """Columns of a record in the rows they are sent in."""
+        return a_row_ahead(columns, self.early[self.owners], starts)
 
     def asked(self, change, *, holds):
         """A change of columns from the row before it on, so that its effect in its own row is answered.
@@ -180,37 +151,3 @@ def _series(data):
     """All inputs side by side."""
     own = [U for U in data.inputs if U is not None]
     return np.hstack(own).astype(float) if own else np.zeros((data.n_samples, 0))
-
-
-def _columns(function, u, name):
-    """Columns of a basis, checked."""
-    try:
-        with np.errstate(all="ignore"):  # what is not finite is refused
-            columns = np.asarray(function(u), dtype=float)
-    except Exception as error:
-        error.add_note(f"This came from the basis of input {name!r}, which is called with an array of its values.")
-        raise
-    columns = columns[:, None] if columns.ndim == 1 else columns
-    if columns.ndim != 2 or len(columns) != len(u) or not np.isfinite(columns).all():
-        raise ValueError(
-            f"The basis of input {name!r} gave an array of shape {columns.shape} for {len(u)} values, or "
-            "numbers that are not finite; give one row per value."
-        )
-    return columns
-
-
-def _independent(columns, name):
-    """Positions of columns that those before them do not determine."""
-    centred = columns - columns.mean(axis=0)
-    kept: list[int] = []
-    for k, column in enumerate(centred.T):
-        known = centred[:, kept]
-        rest = column - known @ np.linalg.lstsq(known, column, rcond=None)[0] if kept else column
-        if rest @ rest > _INDEPENDENT * (column @ column):
-            kept.append(k)
-    if not kept:
-        raise ValueError(
-            f"The basis of input {name!r} gave columns that never move, though the input does. Give functions that "
-            "change over its values."
-        )
-    return kept

@@ -17,9 +17,10 @@ from ..server.estimation.input_checks import InputsNotSeparableError
 from ..server.lagged.timing import SAMPLED
 from ..server.likelihood import LikelihoodServer
 from ..statespace.episodes import episodes
+from ..statespace.input_basis import BASES
 from ..transfer import TransferFunction
 from ._base import explained
-from ._input_map import BASES, InputMap, early_inputs
+from ._input_map import InputMap, early_inputs
 from ._inputs import (
     PlantInputs,
     filled_inputs,

@@ -11,10 +11,9 @@ import numpy as np
 from ..client.site_record import SettingsError
 from ..containers import episode_starts
 from ..containers.layout import listed
-from ..estimators._input_map import columns_of, quartile_spline
-from ..statespace.episodes import episodes
+from ..statespace.input_basis import BASES, a_row_ahead, basis_columns, independent_columns, quartile_spline
 
-BASES, WORDS = ("linear", "spline"), ("after", "before")
+WORDS = ("after", "before")
 
 
 def by_column(choice, columns, what, allowed):
@@ -36,12 +35,17 @@ def with_sent_inputs(record, settings):
     plain = all(bases[name] == "linear" and words[name] == "after" for name in record.moving)
     if record.inputs is None or plain:
         return record
-    columns = []
+    columns, owners = [], []
     for name, u in zip(record.moving, np.array(record.inputs).T, strict=True):
-        own = columns_of(quartile_spline(u), u, name) if bases[name] == "spline" else u[:, None].copy()
-        if words[name] == "before":
-            for start, stop in episodes(episode_starts(record.lengths), len(own)):
-                own[start : stop - 1] = own[start + 1 : stop]  # the last value has no row to act on
-        columns.append(own)
+        columns.append(_spline(u, name) if bases[name] == "spline" else u[:, None])
+        owners += [name] * columns[-1].shape[1]
+    early = [words[name] == "before" for name in owners]
+    sent = a_row_ahead(np.hstack(columns), early, episode_starts(record.lengths))
     made = f"{sorted(bases.items())} {sorted(words.items())}"
-    return replace(record, inputs=np.hstack(columns), fingerprint=f"{record.fingerprint} {made}")
+    return replace(record, inputs=sent, fingerprint=f"{record.fingerprint} {made}")
+
+
+def _spline(u, name):
+    """Columns of a spline that determine each other not."""
+    columns = basis_columns(quartile_spline(u), u, name)
+    return columns[:, independent_columns(columns, name)]

@@ -108,9 +108,10 @@ def test_a_radius_is_judged_by_the_measurements_in_units_of_their_scale(radius):
 
 def test_several_accounts_of_the_same_data_add_up_in_words():
     """Three mechanisms without an account of theirs in common: each statement says what they cost together."""
+    same, other = np.random.default_rng(20).normal(size=(2, 300, 4))  # data of no other test of this process
     ones = [GaussianMechanism(**SETTINGS) for _ in range(3)]
     for k, one in enumerate(ones):
-        one.release({f"n{k}": X["unit0"], "other": X["unit1"] + k}, (300,))
+        one.release({f"n{k}": same, "other": other + k}, (300,))
     for k, one in enumerate(ones):
         spent = one.account.spent(1e-6)
         words = one.statement(spent, [f"n{k}", "other"], 300)
@@ -124,11 +125,12 @@ def test_several_accounts_of_the_same_data_add_up_in_words():
 
 def test_accounts_of_other_data_or_units_do_not_add_up():
     first, second = GaussianMechanism(**SETTINGS), GaussianMechanism(**SETTINGS)
-    first.release({"mill": X["unit0"] + 1}, (300,))
-    second.release({"mill": X["unit0"] + 2}, (300,))
+    data = np.random.default_rng(21).normal(size=(300, 4))  # of no other test of this process
+    first.release({"mill": data + 1}, (300,))
+    second.release({"mill": data + 2}, (300,))
     assert "NOTE" not in second.statement(second.account.spent(1e-6), ["mill"], 300)
     third = GaussianMechanism(**SETTINGS | {"unit": "window", "window": 5})
-    third.release({"mill": X["unit0"] + 2}, (300,))
+    third.release({"mill": data + 2}, (300,))
     assert "under another protected unit" in third.statement(third.account.spent(1e-6), ["mill"], 300)
 
 
