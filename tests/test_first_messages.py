@@ -91,7 +91,7 @@ def test_episodes_may_have_any_times():
 @pytest.mark.parametrize(
     ("make", "error", "match"),
     [
-        (lambda: FederatedGrangerEstimator(sever=None), TypeError, "unexpected keyword argument 'sever'"),
+        (lambda: FederatedGrangerEstimator(sever=None), TypeError, "has no parameter 'sever': it has .*'server'"),
         (lambda: FederatedGrangerEstimator().set_params(sever=None), ValueError, "Invalid parameter 'sever'"),
         (
             lambda: FederatedGrangerEstimator(wire_dtype="double").fit(plant()),

@@ -16,7 +16,8 @@ def ticking(what, at_most=None, every=_EVERY, to=None):
     def tell():
         while not done.wait(every):
             passed = time.monotonic() - begin
-            left = "" if at_most is None else f", at most {max(at_most - passed, 0):.0f} s of learning left"
+            left = "" if at_most is None else f", at most {max(at_most - passed, 0):.0f} s of work left"
+            left = ", finishing" if at_most is not None and passed > at_most else left
             print(f"  {what}: {passed:.0f} s{left}", file=to or sys.stderr, flush=True)
 
     teller = threading.Thread(target=tell, daemon=True)

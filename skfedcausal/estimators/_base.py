@@ -244,6 +244,11 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     def _learn(self, exchange, server, inputs):
         """The rounds of a fit, whoever is at the other end."""
         exchange.learn(server, inputs)
+        if exchange.timed:
+            from ..quality.told_clocks import warn_of_clocks  # of sites that tell times
+
+            warn_of_clocks(exchange.timed)
+            exchange.timed = {}
         self.server_, self.ledger_, self.client_names_ = server, exchange.ledger, server.names_
         self.transition_, self.process_cov_ = server.transition_, server.process_cov_
         self.state_slices_ = server.state_slices_

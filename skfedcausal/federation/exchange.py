@@ -70,6 +70,7 @@ class Exchange:
         self.lengths: tuple[int, ...] = ()
         self.expected: Any = None  # of the content of messages, where a rule for lost units has it judged
         self.then: Any = None  # what else is learned from messages, for which they have to do too
+        self.timed: dict[str, StateMessage] = {}  # messages that told when their rows were taken
         self._settled, self._asked = False, {}
         if lost_units is not None:
             from .content import Expected
@@ -126,7 +127,7 @@ class Exchange:
 
     def _on_common_rows(self, requests, answers, question):
         """First messages about the rows that all units have; who cannot be put beside the others is lost."""
-        from .alignment import common_grid, moved_from, warn_of_clocks  # of units that tell times
+        from .alignment import common_grid, moved_from  # of units that tell times
 
         grid, problems = common_grid(answers)
         packets = self._asked
@@ -139,7 +140,7 @@ class Exchange:
             self._asked = packets | self._asked
         self.attendance.dropped = set(self.names) - set(answers)
         if question.answer is StateMessage:
-            warn_of_clocks(answers)
+            self.timed = answers
         return answers
 
     def _cut(self, answers, moved, grid, question):

@@ -37,6 +37,7 @@ DIGESTS = {
     "RecordRequest": "05fa3daceed5a881",
     "InputsOfOthers": "ddeb7e72c93b262a",
     "OrderAnswer": "32a9bfaea1e776f4",
+    "CommonRows": "f58563f903f9f9e1",
     "LawRequest": "1782f67ecdd5e808",
     "TrainRequest": "d8e7c0c77239a0aa",
     "WatchRequest": "b44e60728c58439e",

@@ -10,6 +10,7 @@ import numpy as np
 from ..lagged.misfit import filled_record
 from ..prediction import smooth_plant
 from .estimate import estimate_plant
+from .scoring import Budget
 from .standardised import StandardisedPlant
 
 _PASSES = 6  # over the record, of each filling
@@ -26,10 +27,11 @@ def estimate_filled(record, settings):
     A, Q, centred = plant.unscaled(A), plant.unscaled_covariance(Q), record.centred()
     states = np.zeros((record.n_samples, len(Q)))
     estimate, filled, settings = None, centred, settings._replace(edges=False)
+    seconds = settings.budget.max_time
     for _ in range(2):
         states = _expected(A, Q, centred, states)
         filled = filled_record(centred, states)
-        estimate = estimate_plant(filled, settings)
+        estimate = estimate_plant(filled, settings._replace(budget=Budget(seconds)))  # of the clock, too
         A, Q = estimate.A, estimate.Q
     return estimate, filled
 
