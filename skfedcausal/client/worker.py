@@ -150,7 +150,8 @@ class UnitWorker:
 
     def _at(self, rows, grid):
         """The unit with some of its rows."""
-        parts = {name: getattr(self, name) for name in ("outputs", "inputs", "home", "flags", "index", "taken_off", "measured")}
+        by_row = ("outputs", "inputs", "home", "flags", "index", "taken_off", "measured")
+        parts = {name: getattr(self, name) for name in by_row}
         parts = {name: None if part is None else part[rows] for name, part in parts.items()}
         return replace(self, starts=episode_starts(grid.lengths), clock=grid, **parts)
 
