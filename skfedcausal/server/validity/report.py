@@ -51,6 +51,10 @@ def evidence(server, run, record):
     scores = None
     if not record.partition.n_inputs and record.determined.all():
         whole = record.scores.series if record.is_constant else _filled(record, filtered)
+        if record.steps:  # shifts that the plant knows of are no trend
+            known = record.standard_known.series
+            whole = whole[:, : record.partition.n_states]
+            whole = whole - known @ np.linalg.lstsq(known, whole, rcond=None)[0]
         scores = [whole[:, rows] for rows in slices]
     links = server.links_[server.links_["kind"] == "state"]
     place = {name: k for k, name in enumerate(names)}
