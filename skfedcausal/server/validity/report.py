@@ -15,6 +15,7 @@ _TREND_LEVEL = 1e-4
 _SAME_ROW = 0.7  # correlation of innovations from which on two units may be seen as one
 _BURSTS = 'covariance="sandwich", or mode= of a KalmanClient where modes are switched'
 _FEWEST_ROWS = 200
+_LEAST_SEEN = 0.75  # share of rows in which all units have to be seen
 _LAGS, _MORE_LAGS = 10, 24
 
 
@@ -50,6 +51,10 @@ def evidence(server, run, record):
     scores = None
     if not record.partition.n_inputs and record.determined.all():
         whole = record.scores.series if record.is_constant else _filled(record, filtered)
+        if record.steps:  # shifts that the plant knows of are no trend
+            known = record.standard_known.series
+            whole = whole[:, : record.partition.n_states]
+            whole = whole - known @ np.linalg.lstsq(known, whole, rcond=None)[0]
         scores = [whole[:, rows] for rows in slices]
     links = server.links_[server.links_["kind"] == "state"]
     place = {name: k for k, name in enumerate(names)}
@@ -83,14 +88,16 @@ def _filled(record, filtered):
 
 def report(server, run, record):
     """The table of checks, cause == effect for those of a unit."""
-    if record.n_samples < _FEWEST_ROWS:
+    seen = np.all([part.patterns.any(axis=(1, 2))[part.pattern_of] for part in record.parts], axis=0)
+    if seen.sum() < max(_FEWEST_ROWS, _LEAST_SEEN * record.n_samples):
         return pd.DataFrame(columns=list(COLUMNS))
     found = evidence(server, run, record)
-    rows = [*_of_innovations(found), *_of_halves(found)]
+    together = found if seen.all() else found._replace(units=[checks.unit_series(e[seen]) for e in found.units])
+    rows = [*_of_innovations(found), *_of_squares(together), *_of_halves(found)]
     if found.scores is not None:
         rows += _of_scores(found)
     if len(found.names) > 1:
-        rows += [*_of_variance(found), *_of_rows(found), *_of_rows_held_out(found)]
+        rows += [*_of_variance(together), *_of_rows(together), *_of_rows_held_out(found)]
         if found.scores is not None and (found.correlated or (found.linked and found.has_memory)):
             from .drivers import driver_rows  # for plants with links
 
@@ -116,6 +123,10 @@ def _of_innovations(found):
                 yield _row(
                     found, check, cause, effect, (statistic[effect, cause], p[effect, cause]), level, "more lags"
                 )
+
+
+def _of_squares(found):
+    m = len(found.units)
     statistic, p = checks.squares(found.units)
     for k in range(m):
         yield _row(found, "steady variance", k, k, (statistic[k], p[k]), LEVEL / m, 'covariance="sandwich"')

@@ -110,3 +110,10 @@ def test_a_driver_has_its_own_word_unless_something_else_failed(fitted):
 def test_settings_of_the_server_are_checked_as_well(server):
     est = FederatedGrangerEstimator(server=server).fit(plant())
     assert est.validity_["passed"].all()
+
+
+def test_units_that_hardly_report_together_have_no_report():
+    X = plant()
+    for unit, offset in (("unit0", 0), ("unit2", 1)):
+        X[unit][offset::2] = np.nan
+    assert FederatedGrangerEstimator().fit(X).validity_.empty
