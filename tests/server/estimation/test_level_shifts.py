@@ -256,6 +256,7 @@ def test_the_best_split_is_that_of_all_rows(n_rows, known):
     assert unit.best_split(known)[0] == best
 
 
+@pytest.mark.filterwarnings("ignore:X has one unit:UserWarning")
 def test_step_tests_are_wald_tests_of_one_column():
     """With the only unit's step in the model its statistic is the squared estimate over its variance."""
     X, _ = make_granger_plant(1, n_states=1, n_samples=400, random_state=3)

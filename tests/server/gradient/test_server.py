@@ -446,7 +446,7 @@ def test_missing_measurements_and_units_identified_at_home(mode):
     assert np.isfinite(estimator.score(X))
 
 
-@pytest.mark.filterwarnings(UNCONVERGED)
+@pytest.mark.filterwarnings(UNCONVERGED, "ignore:X has one unit:UserWarning")
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())
 def test_a_plant_of_one_unit(mode):
     X, truth = make_granger_plant(1, n_samples=60, random_state=0)
