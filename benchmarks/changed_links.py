@@ -13,10 +13,12 @@ from skfedcausal import FederatedGrangerEstimator
 from skfedcausal.statespace.matrices import spectral_radius
 
 from ._report import table, write
+from ._paper import settings
 from .paper1._setting import by_default, train_and_test, trained, two_clients
-from .paper1.table4 import PERTURBATIONS, SIZE, TOPOLOGIES
+from .paper1.table4 import cases, changed
 
 ALPHA, LEARNED, BEFORE, AFTER = 0.05, 4000, 200, 400
+SETTINGS = settings("paper1")["table4"]
 CHANGES = ("none", "weaker", "lost", "new", "delayed")
 _STATES, _SENSORS, _WARM = 2, 6, 100
 _BLOCK, _N_BLOCKS = 500, 10
@@ -131,12 +133,12 @@ def detection_rows(n_plants, strength):
     return rows
 
 
-def table4_rows(n_plants, size):
+def table4_rows(n_plants, push):
     """What `changed_links` says of every test record of the first paper's Table 4."""
-    cases = PERTURBATIONS | TOPOLOGIES
-    runs = JOBS(delayed(table4_of)(seed, size, cases) for seed in range(n_plants))
+    s = {**SETTINGS, "push": push}
+    runs = JOBS(delayed(table4_of)(s, seed) for seed in range(n_plants))
     rows = []
-    for case in cases:
+    for case in test_records():
         tables = [run[case] for run in runs]
         row = {"test record": case}
         for pair in (("unit0", "unit1"), ("unit1", "unit0"), ("unit0", "unit0"), ("unit1", "unit1")):
@@ -146,30 +148,31 @@ def table4_rows(n_plants, size):
     return rows
 
 
-def table4_of(seed, size, cases):
+def test_records():
+    """Settings of the test records of both parts of the table, by name."""
+    return {name: case for part in cases(SETTINGS).values() for name, case in part.items()}
+
+
+def table4_of(s, seed):
     """Tables of one plant's test records."""
-    X, _, truth = train_and_test(seed, size=size)
+    X, _, truth = train_and_test(s, seed)
     default, found = by_default(X, truth), {}
-    for case, changes in cases.items():
-        told = default.changed_links(train_and_test(seed, size=size, **changes)[1], alpha=ALPHA)
+    for case, changes in test_records().items():
+        told = default.changed_links(changed(s, seed, changes), alpha=ALPHA)
         found[case] = told.set_index(["cause", "effect"])
     return found
 
 
 def sensitivity_rows(n_plants):
     """Losses of pre-trained and of jointly trained clients, beside those of records that nothing changed in."""
-    cases = {
-        "nothing changed": {},
-        **PERTURBATIONS,
-        **{case: changes for case, changes in TOPOLOGIES.items() if changes},
-    }
-    flagged = {case: {"pretrained": [], "joint": []} for case in cases}
-    ratio = {case: [] for case in cases}
+    changes_of = {"nothing changed": {}, **{name: case for name, case in test_records().items() if case}}
+    flagged = {case: {"pretrained": [], "joint": []} for case in changes_of}
+    ratio = {case: [] for case in changes_of}
     for seed in range(n_plants):
         (X, nominal, _), truth = _episodes(seed)
         fits = {variant: trained(X, truth, variant=variant, solve="stationary") for variant in ("pretrained", "joint")}
         limits = {variant: np.quantile(_server_losses(fit, nominal), 0.95) for variant, fit in fits.items()}
-        for case, changes in cases.items():
+        for case, changes in changes_of.items():
             test = _episodes(seed, **changes)[0][2]
             losses = {variant: _server_losses(fit, test) for variant, fit in fits.items()}
             ratio[case].append(losses["pretrained"].mean() / losses["joint"].mean())
@@ -181,13 +184,13 @@ def sensitivity_rows(n_plants):
             "server loss, pre-trained / joint": f"{np.mean(ratio[case]):.2f}",
             **{f"blocks flagged, {variant}": f"{np.mean(shares):.2f}" for variant, shares in flagged[case].items()},
         }
-        for case in cases
+        for case in changes_of
     ]
 
 
-def _episodes(seed, **changes):
+def _episodes(seed, back=0.0, **changes):
     """Three records of the paper's two clients, with other noise each; the plant's truth."""
-    X, truth = two_clients(seed, size=SIZE, episodes=3, **changes)
+    X, truth = two_clients({**SETTINGS, **changes}, seed, back=back, episodes=3)
     ends = np.cumsum([0, *truth.lengths])
     return [{name: y[a:b] for name, y in X.items()} for a, b in zip(ends[:-1], ends[1:], strict=True)], truth
 
@@ -213,7 +216,8 @@ def main():
     for strength in ((0.3, 0.5), (0.2, 0.3)):
         rows = table(detection_rows(options.plants, strength))
         sections.append(f"## Links of strength {strength[0]} to {strength[1]}, {options.plants} plants\n\n{rows}")
-    for size, words in ((0.0, "no push"), (SIZE, f"a push of {SIZE} in the second half of every record")):
+    push = SETTINGS["push"]
+    for size, words in ((0.0, "no push"), (push, f"a push of {push} in the second half of every record")):
         rows = table(table4_rows(options.table4, size))
         sections.append(
             f"## First paper, Table 4: {words}, {options.table4} plants\n\nVerdicts on test records of 5000 rows by "

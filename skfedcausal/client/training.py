@@ -282,7 +282,7 @@ class UnitTraining:
         fitted.theta_ = self.theta
         fitted.phi_ = np.zeros(len(self.parameters)) if self.constant is None else self.constant
         fitted.coef_ = self.model.A @ fitted.theta_
-        fitted.n_features_in_ = self.series.measurements.shape[1]
+        fitted.n_features_in_ = self.theta.shape[1] if self.fitted is None else self.fitted.n_features_in_
         return fitted
 
 

@@ -124,6 +124,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     def __getattr__(self, name):
         """Say of what `fit` learns that it is not there before."""
+        if hasattr(type(self), name):  # a property or method that has words of its own
+            return super().__getattribute__(name)
         who = type(self).__name__
         if name.endswith("_") and not name.startswith("_") and "layout_" not in vars(self):
             raise NotFittedError(f"{who}.{name} is not known before a fit: call fit(X) first.")

@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 from sklearn.utils._param_validation import StrOptions
 
+from ._base import explained
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
 
 
+@explained
 @dataclass(repr=False, eq=False, kw_only=True)
 class FederatedGrangerEstimator(PlantEstimator):
     """Learns which unit of a plant drives which, from low-dimensional messages.

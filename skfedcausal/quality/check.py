@@ -238,7 +238,9 @@ def _check_moves(units, tags, found):
     """Seasons, trends, shifts, modes, wandering of units, spikes that they share, and sensors that are there twice."""
     spikes = {}
     for unit in units:
-        measured = (tags.loc[tags["unit"] == unit.name, "kind"] == "measured").to_numpy()
+        stuck = [column for label, column, kind, *_ in found if label == unit.name and kind.startswith("stuck")]
+        own = tags[tags["unit"] == unit.name]
+        measured = ((own["kind"] == "measured") & ~own["column"].isin(stuck)).to_numpy()
         moves, spikes[unit.name] = moves_of(unit.values[:, measured])
         for move in moves:
             _add(found, unit, move.kind, move.value, **move.words)

@@ -23,6 +23,7 @@ _SURE = 0.25  # of the distance of two levels, from their middle, at which a row
 _DWELL = 20  # rows in a mode on average
 _SPIKE = 8.0  # robust deviations
 _LAGS = 8
+_ROUNDING = 0.02  # of a column's deviation: what a smooth curve leaves of another is no season
 _CHANCE = 5  # times as many common spikes as chance would give
 
 
@@ -47,7 +48,8 @@ def moves_of(Y):
     found, rows = [], np.arange(len(series), dtype=float)
     level = _level_move(series)
     rest = series if level is None else series - _smooth(series)
-    periods = found_periods(rest, rows)
+    rest = rest[:, rest.std(axis=0) > _ROUNDING]
+    periods = found_periods(rest, rows) if rest.shape[1] else []
     if periods:
         words = {"periods": " and ".join(f"{period:g}" for period in periods), "list": [float(p) for p in periods]}
         found.append(Move("season", periods[0], words))

@@ -95,7 +95,11 @@ class JointRecord:
             z = part.z[rows] - part.z[rows].mean(axis=0)
             scale = np.sqrt(np.einsum("ti,ti->i", z, z))
             varies = len(rows) > 2 * z.shape[1] and (scale > 0).all() and np.isfinite(scale).all()
-            bases.append(np.linalg.qr(z / scale)[0] if varies else None)
+            if not varies:
+                bases.append(None)
+                continue
+            even = z / scale if z.shape[1] > 1 else z  # of one state only the sign would be left
+            bases.append(np.linalg.qr(even)[0])
         found = []
         for k, first in enumerate(bases):
             for m in range(k + 1, len(bases)):

@@ -7,7 +7,6 @@ from numbers import Integral
 import numpy as np
 import pandas as pd
 
-from ..containers.layout import listed
 
 _NOTHING = 1e-12  # share of a variance that stands for none
 _FORMS = "words such as 'unit0 -> unit1', pairs (cause, effect), a table with columns cause and effect, or a DiGraph"
@@ -98,7 +97,7 @@ def read_knowledge(names, forbidden=None, required=None, delays=None):
         ([pair for pair in lags if out[pair]], "forbidden, and given delays"),
     ):
         if len(clash):
-            told = listed([f"{names[cause]} -> {names[effect]}" for effect, cause in clash])
+            told = ", ".join(f"{names[cause]} -> {names[effect]}" for effect, cause in clash)
             raise ValueError(f"{told}: {words} at once. Take the pair out of one of them.")
     return LinkKnowledge(out, kept, lags)
 
@@ -112,7 +111,7 @@ def _pairs(given, what):
     if isinstance(given, pd.DataFrame):
         missing = [column for column in ("cause", "effect") if column not in given]
         if missing:
-            raise ValueError(f"The table `{what}` has no column {listed(missing)}; give {_FORMS}.")
+            raise ValueError(f"The table `{what}` has no column {', '.join(map(repr, missing))}; give {_FORMS}.")
         return [(str(row["cause"]), str(row["effect"])) for row in given.to_dict("records")]
     if hasattr(given, "edges") and hasattr(given, "is_directed"):
         if not given.is_directed():
@@ -135,7 +134,9 @@ def _place(names, pair, what):
     """Position (effect, cause) of a pair."""
     unknown = [name for name in pair if name not in names]
     if unknown:
-        raise ValueError(f"`{what}` speaks of {listed(unknown)}; units are {listed(names)}.")
+        raise ValueError(
+            f"`{what}` speaks of {', '.join(map(repr, unknown))}; units are {', '.join(map(repr, names))}."
+        )
     if pair[0] == pair[1]:
         raise ValueError(f"`{what}` has {pair[0]} -> {pair[1]}; what a unit does to itself is always part of a plant.")
     return names.index(pair[1]), names.index(pair[0])

@@ -87,6 +87,7 @@ def test_what_stands_still_after_truncation_is_dropped_too(hai):
     assert len(ready.data) == 400
 
 
+@pytest.mark.filterwarnings("ignore:.*stands still")  # as that sensor does after the first rows
 def test_prepared_records_can_be_trained_on(hai):
     ready = prepare_hai(hai[0])
     server = GradientServer(xi=1.0, exchange="moments", max_iter=20, tol=0.0)

@@ -193,6 +193,7 @@ def test_units_and_dealer_need_different_names(plant):
         fitted(plant, SecureSumsServer(dealer="unit0"))
 
 
+@pytest.mark.filterwarnings("ignore:X has one unit")
 def test_one_unit_has_no_pairs(plant):
     with pytest.raises(ValueError, match="need two units"):
         fitted({"unit0": plant["unit0"]})

@@ -190,6 +190,8 @@ def driver_rows(found, record):
     linked = {tuple(sorted(pair)) for pair in found.linked}
     correlated = {tuple(sorted(pair)) for pair in found.correlated}
     for first, second in sorted(linked | correlated if found.has_memory else correlated):
+        if first in found.pushed or second in found.pushed:
+            continue
         places = [np.arange(found.slices[unit].start, found.slices[unit].stop) for unit in (first, second)]
         cols = np.concatenate(places)
         pair = whole.of(_without_others(whole.frequency, found.lags, cols))

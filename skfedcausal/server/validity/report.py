@@ -36,6 +36,7 @@ class Evidence(NamedTuple):
     correlated: set  # pairs of positions whose noise is
     robust: bool  # whether tests hold under any variance
     has_memory: bool  # whether one lag was not shown to be enough, as a driver with a memory asks for more
+    pushed: set  # positions of units whose level was shifted, which answer as slowly as to a driver
 
 
 def evidence(server, run, record):
@@ -71,6 +72,7 @@ def evidence(server, run, record):
         server.process_cov_, slices, set(pairs), dict(zip(pairs, found["delay"], strict=True)), correlated,
         server.covariance != "information",
         len(server.lag_transitions_) > 1 or server.misfit_.empty or server.has_prior_,
+        {place[name] for name in server.level_shifts_["unit"]},
     )  # fmt: skip
 
 
@@ -244,7 +246,7 @@ def gated(links, table):
         own = reasons.get(pair, [])
         if not own:
             continue
-        own.sort(key=lambda reason: reason[0] not in _FIRST)
+        own.sort(key=lambda reason: (reason[0] not in _FIRST, reason))  # whatever the order of units
         others = [why for check, why in own if check != "no shared driver"]
         is_driver = not others and any(check == "no shared driver" for check, _ in own)
         verdicts[k] = "shared driver" if is_driver else "cannot tell"

@@ -44,7 +44,7 @@ def test_nothing_changed(learned):
 
 def test_a_short_record_cannot_tell(learned):
     plant, est = learned
-    table = est.changed_links(plant.record((plant.A[None], 50)))
+    table = est.changed_links(plant.record((plant.A[None], 25)))
     assert (table.query("cause != effect")["verdict"] == "cannot tell").any()
 
 

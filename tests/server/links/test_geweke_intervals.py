@@ -95,7 +95,8 @@ def test_a_unit_alone_has_no_measures_and_a_level_shift_does_not_disturb():
     links = est.links_.set_index(["cause", "effect"])["delay"]
     assert links.loc[("unit0", "unit1")] == 1.0
     assert np.isnan(links.loc[("unit1", "unit0")])
-    alone = est.fit({"unit0": X["unit0"]})
+    with pytest.warns(UserWarning, match="X has one unit"):
+        alone = est.fit({"unit0": X["unit0"]})
     assert len(alone.link_intervals(geweke=True)) == len(alone.links_) == 0
 
 
