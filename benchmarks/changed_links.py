@@ -12,8 +12,8 @@ from joblib import Parallel, delayed
 from skfedcausal import FederatedGrangerEstimator
 from skfedcausal.statespace.matrices import spectral_radius
 
-from ._report import table, write
 from ._paper import settings
+from ._report import table, write
 from .paper1._setting import by_default, train_and_test, trained, two_clients
 from .paper1.table4 import cases, changed
 

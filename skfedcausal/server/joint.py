@@ -90,7 +90,7 @@ class JointRecord:
     def copies(self):
         """Pairs of units whose messages say the same of their states: one unit under two names."""
         rows = np.unique(np.linspace(0, self.n_samples - 1, _COPY_ROWS).astype(int))
-        bases = []
+        bases: list[np.ndarray | None] = []
         for part in self.parts:
             z = part.z[rows] - part.z[rows].mean(axis=0)
             scale = np.sqrt(np.einsum("ti,ti->i", z, z))

@@ -7,7 +7,6 @@ from numbers import Integral
 import numpy as np
 import pandas as pd
 
-
 _NOTHING = 1e-12  # share of a variance that stands for none
 _FORMS = "words such as 'unit0 -> unit1', pairs (cause, effect), a table with columns cause and effect, or a DiGraph"
 
