@@ -205,7 +205,7 @@ class LinearAugmenter(Augmenter):
         ValueError
             If the transformer gives anything but one finite row per time step.
         """
-        self.features_ = clone(self.features).fit(Y)
+        self.features_, self.n_features_in_ = clone(self.features).fit(Y), Y.shape[1]
         return self.seen(Y)
 
     def seen(self, Y):
