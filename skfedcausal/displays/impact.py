@@ -15,7 +15,7 @@ class ImpactDisplay(Display):
     Parameters
     ----------
     table : DataFrame
-        Rows of one column of the table of an :class:`~skfedcausal.estimators.impact.Impact`.
+        Rows of one column of the table of an `Impact`.
     column : str
         The sensor.
     window : tuple

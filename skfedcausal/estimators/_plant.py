@@ -626,7 +626,7 @@ class PlantEstimator(FederatedEstimator):
         >>> Y, _ = make_granger_plant(2, transition=A, n_samples=400, random_state=0)
         >>> table = est.changed_links(Y)
         >>> table.loc[table["changed"], ["cause", "effect", "verdict"]].to_string(index=False)
-        'cause effect verdict\nunit0  unit1    lost'
+        'cause effect verdict\\nunit0  unit1    lost'
         """
         with self._asking(X, inputs, lengths) as units:
             level = level_of(alpha, false_alarm_rate, units.n_samples, units.index)
