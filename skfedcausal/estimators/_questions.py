@@ -1,4 +1,7 @@
-"""Questions of people who run a plant, asked of an estimator that has learned what its inputs do."""
+"""Questions of people who run a plant, asked of an estimator that has learned what its inputs do.
+
+Methods of the estimator beside `counterfactual` and `whatif`; what answers them is imported when it is asked.
+"""
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -19,202 +22,202 @@ def told_loadings(estimator, exchange):
     return C, columns
 
 
-class PlantQuestions:
-    """Methods beside `counterfactual` and `whatif`; what answers them is imported when it is asked."""
+def impact(self, X, do, window, *, inputs=None, lengths=None, confidence=0.9, loops="hold", margin=0.1):
+    """What a move of inputs did: the record less what it would have been without the move.
 
-    def impact(self, X, do, window, *, inputs=None, lengths=None, confidence=0.9, loops="hold", margin=0.1):
-        """What a move of inputs did: the record less what it would have been without the move.
+    Parameters
+    ----------
+    X : list, dict, DataFrame or ndarray
+        Record with the move, in a container as in `fit`; None after `fit_sites`.
+    do : dict of str to (float, array-like or callable)
+        What an input ``unit__input`` would have been in the window without the move: a number, one value for
+        each row of the window, or a function of the recorded series there; names of levels for an input
+        that has any.
+    window : tuple
+        ``(start, stop)``: positions of the first row of the window and of the one after its last, or times of
+        a record with a time index.
+    inputs, lengths
+        As in `fit`.
+    confidence : float, default=0.9
+        Of all bands.
+    loops : {"hold", "react"}, default="hold"
+        As in :meth:`counterfactual`.
+    margin : float, default=0.1
+        Mean effect, in standard deviations of a column in the record, within which there is none to speak of.
 
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-            Record with the move, in a container as in `fit`; None after `fit_sites`.
-        do : dict of str to (float, array-like or callable)
-            What an input ``unit__input`` would have been in the window without the move: a number, one value for
-            each row of the window, or a function of the recorded series there; names of levels for an input
-            that has any.
-        window : tuple
-            ``(start, stop)``: positions of the first row of the window and of the one after its last, or times of
-            a record with a time index.
-        inputs, lengths
-            As in `fit`.
-        confidence : float, default=0.9
-            Of all bands.
-        loops : {"hold", "react"}, default="hold"
-            As in :meth:`counterfactual`.
-        margin : float, default=0.1
-            Mean effect, in standard deviations of a column in the record, within which there is none to speak of.
+    Returns
+    -------
+    Impact
+        Table by row, totals with a verdict for every column, and the sentence.
 
-        Returns
-        -------
-        Impact
-            Table by row, totals with a verdict for every column, and the sentence.
+    Raises
+    ------
+    ValueError
+        If the window leaves the record or holds no row, and as :meth:`whatif`.
 
-        Raises
-        ------
-        ValueError
-            If the window leaves the record or holds no row, and as :meth:`whatif`.
+    Examples
+    --------
+    >>> from skfedcausal import FederatedCounterfactualEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
+    >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+    >>> found = est.impact(X, {"unit0__u0": 0.0}, (1000, 1030), inputs=truth.inputs)
+    >>> found.table.columns.tolist()[:5]
+    ['time', 'column', 'factual', 'counterfactual', 'effect']
+    """
+    check_is_fitted(self)
+    from .impact import asked_impact
 
-        Examples
-        --------
-        >>> from skfedcausal import FederatedCounterfactualEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
-        >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
-        >>> found = est.impact(X, {"unit0__u0": 0.0}, (1000, 1030), inputs=truth.inputs)
-        >>> found.table.columns.tolist()[:5]
-        ['time', 'column', 'factual', 'counterfactual', 'effect']
-        """
-        check_is_fitted(self)
-        from .impact import asked_impact
+    asked = {"inputs": inputs, "lengths": lengths, "loops": loops}
+    return asked_impact(self, X, do, window, confidence=confidence, margin=margin, **asked)
 
-        asked = {"inputs": inputs, "lengths": lengths, "loops": loops}
-        return asked_impact(self, X, do, window, confidence=confidence, margin=margin, **asked)
 
-    def dose_response(self, X, input, doses, window, *, inputs=None, lengths=None, confidence=0.9, loops="hold"):
-        """Mean effect over a window of holding an input at each of several values there.
+def dose_response(self, X, input, doses, window, *, inputs=None, lengths=None, confidence=0.9, loops="hold"):
+    """Mean effect over a window of holding an input at each of several values there.
 
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        input : str
-            Its flat name, ``unit__input``.
-        doses : sequence
-            Values, or names of levels.
-        window : tuple
-            As in :meth:`impact`.
-        inputs, lengths
-            As in `fit`.
-        confidence : float, default=0.9
-        loops : {"hold", "react"}, default="hold"
+    Parameters
+    ----------
+    X : list, dict, DataFrame or ndarray
+    input : str
+        Its flat name, ``unit__input``.
+    doses : sequence
+        Values, or names of levels.
+    window : tuple
+        As in :meth:`impact`.
+    inputs, lengths
+        As in `fit`.
+    confidence : float, default=0.9
+    loops : {"hold", "react"}, default="hold"
 
-        Returns
-        -------
-        DataFrame
-            One row per dose and column: ``dose, column, effect, low, high``, the effect a mean over the window
-            and against the record as it is.
-        """
-        check_is_fitted(self)
-        from .impact import dose_table
+    Returns
+    -------
+    DataFrame
+        One row per dose and column: ``dose, column, effect, low, high``, the effect a mean over the window
+        and against the record as it is.
+    """
+    check_is_fitted(self)
+    from .impact import dose_table
 
-        asked = {"inputs": inputs, "lengths": lengths, "loops": loops, "confidence": confidence}
-        return dose_table(self, X, input, doses, window, **asked)
+    asked = {"inputs": inputs, "lengths": lengths, "loops": loops, "confidence": confidence}
+    return dose_table(self, X, input, doses, window, **asked)
 
-    def reach(
-        self,
-        target,
-        *,
-        inputs,
-        bounds,
-        by,
-        rates=None,
-        hold=None,
-        X=None,
-        confidence=0.9,
-        record_inputs=None,
-        lengths=None,
-    ):
-        """A schedule of inputs that brings sensors to targets, with what it promises.
 
-        Parameters
-        ----------
-        target : dict of str to float
-            Value by sensor, ``unit__sensor``, of any units.
-        inputs : list of str
-            Inputs that may move, ``unit__input``; all others stay as they are in the last row of X.
-        bounds : dict of str to (float, float)
-            Low and high end of every one of them, which hold its present value.
-        by : int
-            Rows from now, 1 for the next one, until the targets are reached.
-        rates : dict of str to float, default=None
-            Most that an input may change from row to row; None for any change.
-        hold : int, default=None
-            Rows that the targets are held after that. None: 5.
-        X : list, dict, DataFrame or ndarray, default=None
-            The rows up to now, in a container as in `fit`; None after `fit_sites`, for the record of the sites.
-        confidence : float, default=0.9
-            Of the band of what is promised.
-        record_inputs : list or dict, default=None
-            Inputs beside X, as `inputs` of `fit`.
-        lengths : sequence of int, default=None
-            Rows of each episode of X; the last of them goes on.
+def reach(
+    self,
+    target,
+    *,
+    inputs,
+    bounds,
+    by,
+    rates=None,
+    hold=None,
+    X=None,
+    confidence=0.9,
+    record_inputs=None,
+    lengths=None,
+):
+    """A schedule of inputs that brings sensors to targets, with what it promises.
 
-        Returns
-        -------
-        Reach
-            Verdict, schedule, promised trajectory.
+    Parameters
+    ----------
+    target : dict of str to float
+        Value by sensor, ``unit__sensor``, of any units.
+    inputs : list of str
+        Inputs that may move, ``unit__input``; all others stay as they are in the last row of X.
+    bounds : dict of str to (float, float)
+        Low and high end of every one of them, which hold its present value.
+    by : int
+        Rows from now, 1 for the next one, until the targets are reached.
+    rates : dict of str to float, default=None
+        Most that an input may change from row to row; None for any change.
+    hold : int, default=None
+        Rows that the targets are held after that. None: 5.
+    X : list, dict, DataFrame or ndarray, default=None
+        The rows up to now, in a container as in `fit`; None after `fit_sites`, for the record of the sites.
+    confidence : float, default=0.9
+        Of the band of what is promised.
+    record_inputs : list or dict, default=None
+        Inputs beside X, as `inputs` of `fit`.
+    lengths : sequence of int, default=None
+        Rows of each episode of X; the last of them goes on.
 
-        Raises
-        ------
-        ValueError
-            If an input or sensor is unknown, an input never moved in `fit` or has levels, bounds are missing or
-            leave out the present value.
+    Returns
+    -------
+    Reach
+        Verdict, schedule, promised trajectory.
 
-        Warns
-        -----
-        UserWarning
-            If the schedule leaves the range of an input that was seen in `fit`.
+    Raises
+    ------
+    ValueError
+        If an input or sensor is unknown, an input never moved in `fit` or has levels, bounds are missing or
+        leave out the present value.
 
-        Notes
-        -----
-        The schedule has the least expected squared miss over the rows where the targets have to be reached, the
-        error of the estimated plant included, with a small price on moves that makes it unique. "Not reachable" is
-        said where even so the promise stays away from a target by more than the plant may be wrong, "cannot tell"
-        where it stays away by less, where the effect of the inputs is hardly known, or where the target lies
-        outside what was seen. The band is that of a forecast, see :meth:`forecast`, and of the effect.
+    Warns
+    -----
+    UserWarning
+        If the schedule leaves the range of an input that was seen in `fit`.
 
-        Examples
-        --------
-        >>> from skfedcausal import FederatedCounterfactualEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
-        >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
-        >>> limits = {"unit0__u0": (-3, 3)}
-        >>> est.reach({"unit0__x0": 1e6}, inputs=list(limits), bounds=limits, by=10, X=X,
-        ...     record_inputs=truth.inputs).verdict
-        'not reachable'
-        """
-        check_is_fitted(self)
-        if not (isinstance(confidence, float) and 0 < confidence < 1):
-            raise ValueError(f"Got confidence={confidence!r}; give a number between 0 and 1.")
-        from .reach import asked_plan, wished
+    Notes
+    -----
+    The schedule has the least expected squared miss over the rows where the targets have to be reached, the
+    error of the estimated plant included, with a small price on moves that makes it unique. "Not reachable" is
+    said where even so the promise stays away from a target by more than the plant may be wrong, "cannot tell"
+    where it stays away by less, where the effect of the inputs is hardly known, or where the target lies
+    outside what was seen. The band is that of a forecast, see :meth:`forecast`, and of the effect.
 
-        wish = wished(self, target, inputs, bounds, by, rates, hold)
-        return asked_plan(self, wish, X, record_inputs, lengths, confidence)
+    Examples
+    --------
+    >>> from skfedcausal import FederatedCounterfactualEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
+    >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+    >>> limits = {"unit0__u0": (-3, 3)}
+    >>> est.reach({"unit0__x0": 1e6}, inputs=list(limits), bounds=limits, by=10, X=X,
+    ...     record_inputs=truth.inputs).verdict
+    'not reachable'
+    """
+    check_is_fitted(self)
+    if not (isinstance(confidence, float) and 0 < confidence < 1):
+        raise ValueError(f"Got confidence={confidence!r}; give a number between 0 and 1.")
+    from .reach import asked_plan, wished
 
-    def gain_table(self, *, confidence=0.9):
-        """Gain, dead time, time constant and settling time of every input and sensor, with intervals.
+    wish = wished(self, target, inputs, bounds, by, rates, hold)
+    return asked_plan(self, wish, X, record_inputs, lengths, confidence)
 
-        Parameters
-        ----------
-        confidence : float, default=0.9
-            Of every interval.
 
-        Returns
-        -------
-        DataFrame
-            One row per pair of an input (column of `input_`) and a sensor: ``input, output``, and of each of the
-            following a value and the ends ``_low`` and ``_high`` of its interval. ``gain``: where the sensor ends
-            after the input has moved by one and stayed there, in the units of both. In rows: ``dead_time``, in
-            which less than 2 % of the way is done; ``time_constant``, from the last of these until 63 % of it are;
-            ``settling_time``, from the move until the sensor stays within 2 % of its end. NaN for times of
-            pairs whose gain is zero, and for intervals where the server has no sampling covariance.
+def gain_table(self, *, confidence=0.9):
+    """Gain, dead time, time constant and settling time of every input and sensor, with intervals.
 
-        Raises
-        ------
-        ValueError
-            If no input moved in `fit`, or `confidence` is no probability.
+    Parameters
+    ----------
+    confidence : float, default=0.9
+        Of every interval.
 
-        Examples
-        --------
-        >>> from skfedcausal import FederatedCounterfactualEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
-        >>> table = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs).gain_table()
-        >>> table.shape
-        (32, 14)
-        """
-        check_is_fitted(self)
-        from .dynamics import asked_gains
+    Returns
+    -------
+    DataFrame
+        One row per pair of an input (column of `input_`) and a sensor: ``input, output``, and of each of the
+        following a value and the ends ``_low`` and ``_high`` of its interval. ``gain``: where the sensor ends
+        after the input has moved by one and stayed there, in the units of both. In rows: ``dead_time``, in
+        which less than 2 % of the way is done; ``time_constant``, from the last of these until 63 % of it are;
+        ``settling_time``, from the move until the sensor stays within 2 % of its end. NaN for times of
+        pairs whose gain is zero, and for intervals where the server has no sampling covariance.
 
-        return asked_gains(self, confidence)
+    Raises
+    ------
+    ValueError
+        If no input moved in `fit`, or `confidence` is no probability.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedCounterfactualEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
+    >>> table = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs).gain_table()
+    >>> table.shape
+    (32, 14)
+    """
+    check_is_fitted(self)
+    from .dynamics import asked_gains
+
+    return asked_gains(self, confidence)

@@ -18,6 +18,7 @@ from ..server.likelihood import LikelihoodServer
 from ..statespace.episodes import episodes
 from ..statespace.input_basis import BASES
 from ..transfer import TransferFunction
+from . import _questions
 from ._base import explained
 from ._input_map import InputMap, early_inputs
 from ._inputs import (
@@ -32,14 +33,14 @@ from ._inputs import (
 from ._interventions import one_lag_realisation, replaced_input, trajectory, unit_name, whatif_table
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
-from ._questions import PlantQuestions, told_loadings
+from ._questions import told_loadings
 
 _LEVELS, _LOOPS = ("measurement", "state"), ("hold", "react")
 
 
 @explained
 @dataclass(repr=False, eq=False, kw_only=True)
-class FederatedCounterfactualEstimator(PlantQuestions, PlantEstimator):
+class FederatedCounterfactualEstimator(PlantEstimator):
     """Learns how the inputs of every unit act on every other, and answers what-if questions.
 
     The plant is ``h[t] = A h[t-1] + B u[t-1] + w[t-1]``, ``y_m[t] = C_m h_m[t] + v_m[t]``: the inputs of row
@@ -181,6 +182,9 @@ class FederatedCounterfactualEstimator(PlantQuestions, PlantEstimator):
     _has_inputs = True
 
     # -- fitting ---------------------------------------------------------------------------------
+
+    impact, dose_response = _questions.impact, _questions.dose_response
+    reach, gain_table = _questions.reach, _questions.gain_table
 
     def fit_sites(self, transport):
         """Learn the plant from units that are reached over a transport and hold their records themselves.
