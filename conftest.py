@@ -4,6 +4,7 @@ import importlib.util
 import os
 import random
 import secrets
+import sys
 
 import pytest
 
@@ -27,8 +28,11 @@ def _seed(name):
 
 @pytest.fixture(autouse=True)
 def same_draws_in_every_run(request):
-    """Seeds what is drawn without a seed, by the name of the test."""
+    """Seeds what is drawn without a seed, by the name of the test; closes the pictures it leaves."""
     _seed(request.node.nodeid)
+    yield
+    if (pyplot := sys.modules.get("matplotlib.pyplot")) is not None:
+        pyplot.close("all")
 
 
 @pytest.hookimpl(wrapper=True)
