@@ -142,7 +142,7 @@ class ServerLearner(BaseEstimator, ABC):
             If a unit has no reply.
         """
         request = self._first_request()
-        if inputs and self.relays_inputs:
+        if inputs and self.relays_inputs and getattr(self, "n_rounds", None) != 1:  # to be told them is a round more
             request = replace(request, orders=True)
         first: dict[str, Message] = dict.fromkeys(names, request)
         came = yield Ask(first, StateMessage)

@@ -124,10 +124,10 @@ def test_the_identical_plant_in_lower_precision(sites, dtype):
 
 
 def test_counterfactuals_are_identical_at_the_sites(tmp_path):
-    here = FederatedCounterfactualEstimator().fit(DRIVEN, inputs=DRIVEN_TRUTH.inputs)
+    here = FederatedCounterfactualEstimator(server=LikelihoodServer(n_rounds=1)).fit(DRIVEN, inputs=DRIVEN_TRUTH.inputs)
     effect, std = here.counterfactual("unit0", 0.0, 1.0, horizon=5, return_std=True)
     with Sites(tmp_path, DRIVEN, DRIVEN_TRUTH.inputs) as sites:
-        sites.policy = SitePolicy(operations=("counterfactual", "inputs", "message"), rounds=None)
+        sites.policy = SitePolicy(operations=("counterfactual",))
         sites.start()
         there = FederatedCounterfactualEstimator().fit_sites(sites.transport())
         assert there.counterfactual("unit0", 0.0, 1.0, horizon=5).equals(effect)
