@@ -149,6 +149,7 @@ def test_a_share_is_rounded_up(quorum, needed):
     assert LostUnits(quorum).needed(4) == needed
 
 
+@pytest.mark.filterwarnings("ignore:The behavior of DataFrame concatenation:FutureWarning")  # by old pandas
 @pytest.mark.parametrize("lost", ["unit0", "unit2"])
 @pytest.mark.parametrize("basis", ["linear", "spline"])
 def test_questions_about_inputs_go_on_without_those_of_a_lost_unit(lost, basis):
