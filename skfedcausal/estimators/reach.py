@@ -11,7 +11,7 @@ from scipy import stats
 
 from ..containers.layout import listed
 from ..server.forecasts import forecast_covariances
-from ..server.planning import held_forecast, impulses, spread_of
+from ..server.planning import held_run, impulses, spread_of
 from ._least_moves import least_moves
 from ._questions import told_loadings
 
@@ -152,8 +152,7 @@ class _Situation:
         self._recorded = np.hstack([np.zeros((units.n_samples, 0)), *(U for U in known_series if U is not None)])
         self._now = self._recorded[-1, wish.at]
         self._check_now()
-        run = estimator.server_.filter(messages)
-        self._base, self._variance, self._level, self._columns = self._by_itself(run)
+        self._base, self._variance, self._level, self._columns = self._by_itself(messages)
         self._targets = [self._place(name) for name in wish.target]
         loadings, spread = self._loadings()
         self._sd = np.sqrt(np.maximum(np.einsum("di,ij,dj->d", loadings, spread, loadings), np.finfo(float).tiny))
@@ -179,10 +178,10 @@ class _Situation:
             raise ValueError(f"Got unknown sensor {name!r} in `target`; known are {listed(self._columns)}.")
         return list(self._columns).index(name)
 
-    def _by_itself(self, run):
+    def _by_itself(self, messages):
         """Forecast with inputs as they are, its variance, and the level of every sensor; names of columns."""
         n_steps, estimator = self._wish.n_steps, self._estimator
-        states = held_forecast(run, n_steps)
+        run, states = held_run(estimator.server_, messages, n_steps)
         covariances = forecast_covariances(run, self._units.n_samples, n_steps, self._confidence)
         states = np.vstack([states, np.zeros_like(states[:1])])
         answers = estimator._mapped(self._units, states, [np.concatenate([V, V[-1:]]) for V in covariances])

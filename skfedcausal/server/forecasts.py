@@ -1,21 +1,27 @@
 """How far a forecast of many rows may miss: what forecasts of the rows just before it have missed.
 
 A plant that was learned says itself how far, and is too sure: it does not know of what it got wrong, or of what
-has changed since. So its forecasts are run from every one of the last rows that are known, and what they missed of
-the scores ``J^-1 z`` of rows that they had not seen gives the covariance of what this one will.
+has changed since. So its forecasts are run from every one of the last rows that are known. What they missed of the
+scores ``J^-1 z`` of rows that they had not seen gives covariances, the last rows first, since misses come in spells;
+and how often bands that were made in this way have held, row after row, says by how much the next one has to be
+wider or narrower (split conformal, by the quantile of what was missed in shares of the band of its time).
 """
 
 import numpy as np
+from scipy.signal import lfilter
 from scipy.special import ndtri, stdtrit
 
 from ..statespace.episodes import episodes
 from ..statespace.riccati import filtered_covariance, predicted_covariance
 
-_WINDOW = 120  # rows from which forecasts are run, the last ones that are known
+_WINDOW = 120  # rows whose bands are judged, the last ones that are known
+_EARLIER = 100  # before them, from which the first of these bands come
+_HALF_LIFE = 25.0  # rows after which a miss counts half
 _OWN = 2.0  # rows that the plant's own covariance counts for
 _FEWEST = 3.0  # effective number of rows at least, so that a band is finite
 _OVERLAP = 3.0  # share of k that forecasts of k rows have in common with their neighbours, inverse
-_AGEING = 0.25  # how what comes after k rows differs more from the past the shorter that is
+_TRUSTED = 20.0  # effective rows after which half of what bands have missed is corrected
+_RAREST = 5.0  # times the share outside a band that a quantile may be nearer to the end
 _MOST_STEPS = 200  # ahead that misses are counted for; later ones are as far as the plant says from there on
 _CLOSE = 1e-6  # relative change below which covariances have settled
 _JITTER, _TINY = 1e-12, 1e-300
@@ -24,15 +30,14 @@ _JITTER, _TINY = 1e-12, 1e-300
 def forecast_covariances(run, start, n_steps, confidence=None):
     """Covariances of what a forecast from row `start` on misses of each unit's scores, (n_steps, p, p) each.
 
-    With a confidence they are those of a Gaussian whose band is that of a Student t with as many degrees of
-    freedom as the misses are worth.
+    With a confidence they are those of a Gaussian whose band holds as often as such bands should have.
     """
     plain, record = run.plain, run.record
     own = _own_covariances(plain, record, n_steps)
     missed = _misses(plain, record, start, n_steps)
     found = []
     for k, rows in enumerate(record.partition.slices):
-        found.append(_calibrated(own[k], [part[:, rows] for part in missed], confidence))
+        found.append(_calibrated(own[k], missed[..., rows], confidence))
     return found
 
 
@@ -55,34 +60,71 @@ def _own_covariances(plain, record, n_steps):
 
 
 def _misses(plain, record, start, n_steps):
-    """What forecasts of 1, 2, ... rows missed of the scores before `start`, (n_origins, n) each; NaN where none is."""
-    first = max(row for row, _ in episodes(record.starts, record.n_samples) if row < start)
-    scores = record.scores_of(slice(first, start))
-    n_steps = min(n_steps, (start - first) // 3, _MOST_STEPS)
-    missed, n = [], record.partition.n_states
-    origins = np.arange(max(start - _WINDOW - n_steps, first), start - 1)
-    for k, states in enumerate(plain.ahead(origins, n_steps, start), start=1):
-        known = origins + k < start
-        known &= origins >= start - k - _WINDOW
-        missed.append(scores[origins[known] + k - first] - states[known, :n])
+    """What forecasts of 1, 2, ... rows missed of the scores of rows before `start`, (n_ahead, n_rows, n).
+
+    NaN for rows that were not measured, or are too near the beginning for a forecast of so many rows.
+    """
+    begin = max(row for row, _ in episodes(record.starts, record.n_samples) if row < start)
+    n_steps = min(n_steps, (start - begin) // 3, _MOST_STEPS)
+    first = max(start - _WINDOW - _EARLIER - 2 * n_steps, begin)
+    scores, n = record.scores_of(slice(first, start)), record.partition.n_states
+    missed = np.full((n_steps, len(scores), n), np.nan)
+    for k, states in enumerate(plain.ahead(np.arange(first, start - 1), n_steps, start), start=1):
+        missed[k - 1, k:] = scores[k:] - states[: len(scores) - k, :n]
     return missed
 
 
 def _calibrated(own, missed, confidence):
-    """Covariances of one unit, from those that the plant says and from misses."""
-    found, p = np.empty_like(own), own.shape[1]
-    ratio, worth = np.eye(p), _FEWEST
+    """Covariances of one unit (n_steps, p, p), from those that the plant says and from misses (n_ahead, n_rows, p)."""
+    there = np.isfinite(missed).all(axis=2)
+    errors = np.where(there[..., None], missed, 0.0)
+    found, ratio = np.empty_like(own), np.eye(own.shape[1])
+    weights = 0.5 ** (np.arange(errors.shape[1])[::-1] / _HALF_LIFE) * there
+    factors = _factors(own[: len(errors)], errors, there, confidence)
+    factor = _widening(_FEWEST, confidence)
     for k, said in enumerate(own):
         root = _root(said)
-        if k < len(missed):
-            errors = missed[k][np.isfinite(missed[k]).all(axis=1)]
-            n_rows = len(errors)
-            shown = (errors.T @ errors + _OWN * said) / (n_rows + _OWN)
-            shown *= 1 + _AGEING * (k + 1) / (n_rows + k + 1)
+        if k < len(errors):
+            n_rows = _worth(weights[k].sum(), np.square(weights[k]).sum())
+            seen = errors[k].T @ (weights[k][:, None] * errors[k]) * n_rows / max(weights[k].sum(), _TINY)
+            shown = (seen + _OWN * said) / (n_rows + _OWN)
             ratio = np.linalg.solve(root, np.linalg.solve(root, shown).T)  # later rows: as much more than is said
-            worth = _effective_rows(np.linalg.solve(root, errors.T), k + 1)
-        found[k] = _widening(worth, confidence) ** 2 * root @ ratio @ root.T
+            factor = factors[k]
+        found[k] = factor**2 * root @ ratio @ root.T
     return (found + np.swapaxes(found, 1, 2)) / 2
+
+
+def _factors(own, errors, there, confidence):
+    """By how much bands of 1, 2, ... rows have to be wider, from how those of earlier rows have held."""
+    decay = 0.5 ** (1 / _HALF_LIFE)
+    sums = lfilter([1.0], [1.0, -decay], there.astype(float), axis=1)
+    squares = lfilter([1.0], [1.0, -(decay**2)], there.astype(float), axis=1)
+    n_rows = _worth(sums, squares)[..., None]
+    seen = lfilter([1.0], [1.0, -decay], errors**2, axis=1) / np.maximum(sums, _TINY)[..., None]
+    said = np.einsum("kii->ki", own)[:, None]
+    band = np.sqrt((n_rows * seen + _OWN * said) / (n_rows + _OWN))
+    found = []
+    for k in range(1, len(errors) + 1):
+        judged = there[k - 1, k:]
+        shares = (np.abs(errors[k - 1, k:]) / np.maximum(band[k - 1, :-k], _TINY))[judged][-_WINDOW:]
+        found.append(_factor(shares, len(shares) / max(k / _OVERLAP, 1.0), confidence))
+    return found
+
+
+def _factor(shares, worth, confidence):
+    """The same from misses in shares of standard deviations (n_rows, p), worth so many independent rows."""
+    size = 1.0
+    if len(shares) and confidence is None:
+        size = np.sqrt(np.square(shares).mean())
+    elif len(shares):
+        level = min(confidence * (1 + 1 / worth), 1 - (1 - confidence) / _RAREST)
+        size = np.quantile(shares, level) / ndtri((1 + confidence) / 2)
+    return max(size, _TINY) ** (worth / (worth + _TRUSTED)) * _widening(max(worth, _FEWEST), confidence)
+
+
+def _worth(sums, squares):
+    """Rows of equal weight that rows of these sums of weights and of their squares are worth."""
+    return sums**2 / np.maximum(squares, _TINY)
 
 
 def _root(matrix):
@@ -95,12 +137,3 @@ def _widening(worth, confidence):
         return 1.0
     level = (1 + confidence) / 2
     return float(stdtrit(worth, level) / ndtri(level))
-
-
-def _effective_rows(white, k):
-    """How many independent rows the misses of k rows (p, n_rows) are worth: neighbours resemble each other."""
-    if white.shape[1] < 2:
-        return _FEWEST
-    r = np.clip((white[:, 1:] * white[:, :-1]).sum() / max((white**2).sum(), _TINY), 0.0, 0.999)
-    alike = max((1 + r * r) / (1 - r * r), k / _OVERLAP)
-    return max(white.shape[1] / alike, _FEWEST)

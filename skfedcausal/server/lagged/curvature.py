@@ -98,6 +98,16 @@ class Curvature:
         components = np.clip((np.hstack([run, u]) - self.level) @ self.axes, self.low, self.high)
         return np.hstack([_products(components), self.bends(u)]) - self.centre
 
+    def driven(self, u):
+        """What products and bends do under inputs (n_samples, k), in the row after each, shape (n_samples, n)."""
+        found = np.zeros((len(u), self.dynamics.n_states))
+        if any(form.moves for form in self.forms):
+            features = self.features(self.dynamics.response(u), u)
+            for i, form in enumerate(self.forms):
+                if form.moves and len(form.mean):
+                    found[:, i] = form.regressors(features) @ form.mean
+        return found
+
     def moments(self, change, effect, before=None):
         """What to add to an `effect` (n_steps, n) of a change of inputs, and the variance of what is left.
 
