@@ -22,6 +22,16 @@ def told_loadings(estimator, exchange):
     return C, columns
 
 
+def check_covariances(estimator, what):
+    """Refuse a question whose answer rests on how sure the plant is."""
+    server = estimator.server_
+    if not getattr(server, "has_covariances", True):
+        raise ValueError(
+            f"{type(server).__name__} learns a point without a sampling covariance, and {what} weighs how sure the "
+            "effects of inputs are. Fit with server=LikelihoodServer() to ask for it."
+        )
+
+
 def impact(self, X, do, window, *, inputs=None, lengths=None, confidence=0.9, loops="hold", margin=0.1):
     """What a move of inputs did: the record less what it would have been without the move.
 
@@ -179,6 +189,7 @@ def reach(
     check_is_fitted(self)
     if not (isinstance(confidence, float) and 0 < confidence < 1):
         raise ValueError(f"Got confidence={confidence!r}; give a number between 0 and 1.")
+    check_covariances(self, "a plan")
     from .reach import asked_plan, wished
 
     wish = wished(self, target, inputs, bounds, by, rates, hold)

@@ -192,8 +192,8 @@ def _totals(inside, sd, margin):
     mean = sums.div(size, axis=0)
     low, high = mean["effect_low"], mean["effect_high"]
     small = margin * sd.reindex(sums.index)
-    verdict = np.where((low > 0) | (high < 0), "effect", np.where((low >= -small) & (high <= small), "no effect", ""))
-    verdict[verdict == ""] = "cannot tell"
+    none = (low >= -small) & (high <= small)
+    verdict = np.select([(low > 0) | (high < 0), none], ["effect", "no effect"], "cannot tell")
     columns = {"column": sums.index, "total": sums["effect"], "low": sums["effect_low"], "high": sums["effect_high"]}
     columns |= {"mean": mean["effect"], "mean_low": low, "mean_high": high}
     level = mean["counterfactual"].abs()

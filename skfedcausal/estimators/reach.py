@@ -274,7 +274,7 @@ class _Situation:
         rows, at = wish.rows, self._targets
         missed = (promise[rows][:, at] - self._wanted) / sd
         miss = np.sqrt(np.square(missed).mean(axis=0))
-        doubt = np.sqrt(variance[rows][:, at]).mean(axis=0) / sd * stats.norm.ppf((1 + self._confidence) / 2)
+        doubt = np.sqrt(variance[rows][:, at]).mean(axis=0) / sd * stats.norm.ppf(self._confidence)  # to one side
         moved = np.abs(self._base[rows][:, at].mean(axis=0) - self._wanted) / sd
         notes = self._notes(plan)
         unseen = [name for name, far in zip(wish.target, self._unseen(), strict=True) if far]
