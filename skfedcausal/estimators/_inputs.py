@@ -191,6 +191,21 @@ def warn_of_feedback(server):
         )
 
 
+def warn_of_hidden_causes(server):
+    """Warn of inputs that move with measurements of other units which they cannot have caused."""
+    table = getattr(server, "hidden_causes_", None)
+    if table is None or not table["suspect"].any():
+        return
+    pairs = [f"{row.input_of} with {row.measured}" for row in table[table["suspect"]].itertuples()]
+    warnings.warn(
+        f"Inputs move with measurements of other units that they cannot have caused: {listed(pairs)}. A hidden cause "
+        "of both looks like that, or a controller that reads the other unit. With a hidden cause the effects of these "
+        "inputs are wrong by more than their bands say: ask `sensitivity` how strong it must be to void them, and give "
+        "what else moves the input (its set point) in `instruments`.",
+        stacklevel=3,
+    )
+
+
 def warn_of_timing(server, known, words):
     """Warn of inputs that are said to come before their row and were found to follow measurements."""
     controlled = {*getattr(server, "controlled_units_", ()), *_following_the_row_before(server, known, words)}

@@ -196,6 +196,58 @@ def reach(
     return asked_plan(self, wish, X, record_inputs, lengths, confidence)
 
 
+def sensitivity(self, n, u0, u1, *, horizon=1, strength=0.5, confidence=0.9):
+    r"""How wrong an effect may be if something that nobody measures moves the input and the plant at once.
+
+    Parameters
+    ----------
+    n, u0, u1, horizon
+        As in :meth:`counterfactual`.
+    strength : float, default=0.5
+        Share of the variance of the inputs that a hidden cause explains, at least 0 and below 1. It may be all of
+        what disturbs the plant.
+    confidence : float, default=0.9
+        Of the band of the effect without a hidden cause, to which that of the cause is added.
+
+    Returns
+    -------
+    DataFrame
+        One row per step and sensor: ``step, column, effect, low, high``, and ``voided_at``, the strength from which on
+        the band holds zero: how strong a hidden cause has to be to void the sign of the effect.
+
+    Raises
+    ------
+    ValueError
+        As :meth:`counterfactual`, or if the server has no standard errors.
+
+    Notes
+    -----
+    A cause that explains a share s of the variance of an input and moves the sensor in k rows by as much as all
+    disturbances do, :math:`\sigma_k`, looks like an effect of :math:`\sqrt{s / (1 - s)}\, \sigma_k` for every standard
+    deviation that the input moves (omitted-variable bias [1]_). `hidden_causes_` says whether a record shows a hidden
+    cause; a record that does not is no proof that there is none.
+
+    References
+    ----------
+    .. [1] Cinelli, Hazlett (2020), Making sense of sensitivity: extending omitted variable bias, Journal of the Royal
+           Statistical Society B 82(1).
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedCounterfactualEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
+    >>> table = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs).sensitivity("unit0", 0.0, 1.0, horizon=3)
+    >>> table.columns.tolist()
+    ['step', 'column', 'effect', 'low', 'high', 'voided_at']
+    """
+    check_is_fitted(self)
+    check_covariances(self, "a band against hidden causes")
+    from .sensitivity import asked_sensitivity
+
+    return asked_sensitivity(self, n, u0, u1, horizon, strength, confidence)
+
+
 def gain_table(self, *, confidence=0.9):
     """Gain, dead time, time constant and settling time of every input and sensor, with intervals.
 

@@ -27,6 +27,7 @@ from ._inputs import (
     has_words,
     warn_of_excitation,
     warn_of_feedback,
+    warn_of_hidden_causes,
     warn_of_misfit,
     warn_of_timing,
 )
@@ -89,6 +90,11 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         record (valves that saturate, dead bands, switches). A function maps the values of an input, shape
         (n_samples,), to columns of shape (n_samples, k) of which a sum acts. A dict chooses by input or unit.
         The plant has a column of `input_` for each, questions are about the input itself. Not for sites.
+    instruments : dict of str to str, default=None
+        What moves an input and acts on the plant through this input alone: ``{"valve": "setpoint"}``, both columns
+        that are declared as inputs of one unit. The effect of the input is then learned from what its instrument, now
+        and in up to 20 rows before, explains of it, so that a hidden cause of the rest of its moves does no harm. The
+        instrument is no input of the plant. Not for sites.
     lost_units : LostUnits, default=None
         What the fit does about units that do not answer, see
         :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
@@ -135,6 +141,13 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         likelihood given the inputs stays valid with feedback; where that is found, the standard errors of
         effects come from its observed curvature (those in `links_` do not) and the law of the controllers is
         identified at home.
+    instruments_ : DataFrame
+        One row per instrument: ``input, instrument, share``, of the input's variance that it explains, ``statistic``,
+        the F statistic of that, which should be above 10.
+    hidden_causes_ : DataFrame or None
+        Tests whether inputs of a unit move with what other units measure and they cannot have caused, since it came
+        before: ``input_of, measured, p_value, p_adjusted, suspect``. Either a cause that nobody measures moves both,
+        and effects of these inputs are wrong, or the inputs are set by what the other unit shows. A warning names them.
     clients_, augmenters_, server_, communication_, ledger_, layout_
         See :class:`FederatedGrangerEstimator`.
 
@@ -169,6 +182,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
     missing_inputs: str = "error"
     sampled: str | Mapping = "auto"
     basis: Any = "linear"
+    instruments: Mapping | None = None
 
     _parameter_constraints = {
         **PlantEstimator._parameter_constraints,
@@ -177,6 +191,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         "missing_inputs": [StrOptions({"error", "hold"})],
         "sampled": [StrOptions(set(SAMPLED)), Mapping],
         "basis": [StrOptions(set(BASES)), callable, Mapping],
+        "instruments": [Mapping, None],
     }
 
     _has_inputs = True
@@ -185,6 +200,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
     impact, dose_response = _questions.impact, _questions.dose_response
     reach, gain_table = _questions.reach, _questions.gain_table
+    sensitivity = _questions.sensitivity
 
     def fit_sites(self, transport):
         """Learn the plant from units that are reached over a transport and hold their records themselves.
@@ -208,6 +224,11 @@ class FederatedCounterfactualEstimator(PlantEstimator):
                 '`basis` is about values of inputs, which sites keep. Leave it out and say `basis = "spline"` in the '
                 "section [site] of their settings, or give the sites columns that are made of the inputs."
             )
+        if self.instruments:
+            raise ValueError(
+                "`instruments` are about values of inputs, which sites keep. Leave it out and let the sites send the "
+                "part of the input that the instrument explains."
+            )
         if not isinstance(self.sampled, str):
             inputs = [name for name in self.sampled if SEPARATOR in name]
             if inputs:
@@ -216,7 +237,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
                     "or say `sampled` in the section [site] of their settings."
                 )
         self._levels: dict = {}
-        self.input_levels_, self.shared_inputs_ = {}, {}
+        self.input_levels_, self.shared_inputs_, self._instruments = {}, {}, None
         self._sent_inputs: Any = None  # before anything is sent there is nothing to name
         return super().fit_sites(transport)
 
@@ -263,7 +284,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         plant = self._read_new(X, inputs, lengths, input_columns=self._input_columns())
         self.shared_inputs_ = self._learn_shared(plant.layout, moved)
         plant = filled_inputs(plant, self.missing_inputs)
-        known = self._plant_inputs = PlantInputs.learn(plant, early_inputs(plant, self.sampled))
+        known = PlantInputs.learn(plant, early_inputs(plant, self.sampled))
+        known = self._plant_inputs = self._learn_instruments(plant, known)
         self._input_map = InputMap.learn(plant, known, self.basis, self.sampled, self._levels)
         self._sent_inputs = self._input_map.known(known)
         try:
@@ -273,11 +295,34 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             raise InputsNotSeparableError(error.inputs, names) from None
         warn_of_excitation(self.excitation_)
         warn_of_feedback(self.server_)
+        warn_of_hidden_causes(self.server_)
         known, words = self._plant_inputs, self._input_map.words  # without those of units that were lost
         warn_of_timing(self.server_, known, words)
         words = zip(known.units, words, strict=True)
         warn_of_misfit(self.server_, {unit for unit, word in words if word == "before"})
         return self
+
+    def _learn_instruments(self, plant, known):
+        """What is known of inputs, instruments left out, after learning what these explain."""
+        self._instruments = None
+        if not self.instruments:
+            return known
+        from ._instruments import Instruments  # most inputs have none
+
+        if self.basis != "linear" or self._levels:
+            raise ValueError(
+                "`instruments` explain inputs that act as they are: leave out `basis`, and inputs that are words."
+            )
+        self._instruments = Instruments.learned(plant, self.instruments)
+        idle = [name in self._instruments.pairs.values() for name in known.names]
+        return replace(known, active=known.active & ~np.array(idle, dtype=bool))
+
+    @property
+    def instruments_(self):
+        """The instruments of `fit` and how much they explain; no rows where none were given."""
+        check_is_fitted(self)
+        columns = ["input", "instrument", "share", "statistic"]
+        return pd.DataFrame(columns=columns) if self._instruments is None else self._instruments.table
 
     def _learn_levels(self, X, inputs):
         """The record with codes in place of words, and the levels of inputs that have any."""
@@ -327,6 +372,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         return filled_inputs(super()._read(X, inputs, lengths), self.missing_inputs)
 
     def _seen_by_units(self, plant):
+        if self._instruments is not None:
+            plant = self._instruments.explained(plant)
         if self._input_map.is_plain:
             return self._plant_inputs.restrict(plant)
         return self._input_map.sent(plant, self._plant_inputs)
@@ -365,7 +412,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
     def _taught(self, other, plant):
         other._plant_inputs, other._sent_inputs = self._plant_inputs, self._sent_inputs
         other._input_map, other._levels, other.input_levels_ = self._input_map, self._levels, self.input_levels_
-        other.shared_inputs_ = self.shared_inputs_
+        other.shared_inputs_, other._instruments = self.shared_inputs_, self._instruments
         return super()._taught(other, self._seen_by_units(plant))
 
     def _store_fit(self, server, exchange):
@@ -380,7 +427,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         ends = np.cumsum([0, *(len(known.of(name)) for name in server.names_)]).tolist()
         self.input_slices_ = dict(zip(server.names_, map(slice, ends[:-1], ends[1:]), strict=True))
         self.excitation_ = known.table({} if server.excitation_ is None else server.excitation_)
-        self.feedback_ = server.feedback_
+        self.feedback_, self.hidden_causes_ = server.feedback_, getattr(server, "hidden_causes_", None)
 
     def _store_inputs(self, server):
         """How inputs act, by lag, in the rows that users write them in."""
@@ -403,9 +450,9 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
         Parameters
         ----------
-        n : str or int
-            Unit, by name or position.
-        u0, u1 : float or array-like of shape (n_inputs,) or (horizon, n_inputs)
+        n : str, int or list of these
+            Unit, by name or position, or several that are operated together.
+        u0, u1 : float or array-like of shape (n_inputs,) or (horizon, n_inputs), or dict by unit of several
             Inputs of the unit from time t on, its own first and then those that it shares: constants that are held,
             or trajectories (ramps, pulses), which may have the shape (horizon,) where the unit has one input. Names
             of levels for inputs that have any.
@@ -442,7 +489,6 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             If an input leaves the range seen in `fit`.
         """
         check_is_fitted(self)
-        name = unit_name(n, self.client_names_)
         _check_choice("level", level, _LEVELS)
         _check_choice("loops", loops, _LOOPS)
         if return_std and not getattr(self.server_, "has_covariances", True):
@@ -452,17 +498,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             )
         if isinstance(horizon, bool) or not isinstance(horizon, Integral) or horizon < 1:
             raise ValueError(f"Got horizon={horizon!r}; give a number of steps ahead of at least 1.")
-        known, own = self._plant_inputs, self._acting_on(name)
-        if not own:
-            with_inputs = [unit for unit in self.client_names_ if self._acting_on(unit)]
-            raise ValueError(f"Unit {name!r} has no inputs; units with inputs are {', '.join(with_inputs) or 'none'}.")
-        names = [known.names[k] for k in own]
-        u0, u1 = self._coded(u0, names), self._coded(u1, names)
-        before, after = (trajectory(u, f"u{k}", horizon, names) for k, u in enumerate((u0, u1)))
-        for values in (before, after):
-            known.warn_outside(values, own)
-        series = np.zeros((2, horizon, len(known.names)))
-        series[:, :, own] = before, after
+        known = self._plant_inputs
+        own, series = self._operated(n, u0, u1, horizon)
         change, owners = self._change(*series), self._input_map.owners
         held = np.isin(owners, own)
         operated = _only(self._above_level(self._input_map.values(series[0])), held)
@@ -535,7 +572,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             recorded = np.hstack([np.zeros((units.n_samples, 0)), *(U for U in known_series if U is not None)])
             replaced = recorded.copy()
             for name, value in do.items():
-                k = known.position(name)
+                k = self._moved_position(name)
                 series = replaced_input(value, recorded[:, k], units.index, name, self._levels.get(name))
                 known.warn_outside(series[:, None], [k])
                 replaced[:, k] = series
@@ -600,12 +637,59 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         A, B, C, D = one_lag_realisation(self.lag_transitions_, self.lag_inputs_, self.input_at_once_, C)
         return TransferFunction(A, B, C, self.input_names_, tuple(columns), D)
 
+    def _operated(self, n, u0, u1, horizon):
+        """Positions of the inputs of a unit or of several, and all inputs under either operation, (2, horizon, k)."""
+        if not isinstance(n, (list, tuple)):
+            n, u0, u1 = [n], {n: u0}, {n: u1}
+        known, own = self._plant_inputs, []
+        series = np.zeros((2, horizon, len(known.names)))
+        for one in n:
+            at = self._inputs_of(unit_name(one, self.client_names_))
+            twice = [known.names[k] for k in at if k in own]
+            if twice:
+                raise ValueError(f"Inputs {listed(twice)} act on several of the units asked about; name one of these.")
+            own += at
+            for k, values in enumerate((u0, u1)):
+                if not isinstance(values, Mapping) or one not in values:
+                    raise ValueError(
+                        f"Got no u{k} for unit {one!r}; give inputs of several units as a dict by unit, as in n."
+                    )
+                series[k][:, at] = self._trajectories(values[one], f"u{k}", horizon, at)
+        return own, series
+
+    def _inputs_of(self, name):
+        """Positions of the inputs that act on a unit, of which there has to be one."""
+        own = self._acting_on(name)
+        if not own:
+            with_inputs = [unit for unit in self.client_names_ if self._acting_on(unit)]
+            raise ValueError(f"Unit {name!r} has no inputs; units with inputs are {', '.join(with_inputs) or 'none'}.")
+        return own
+
+    def _trajectories(self, value, what, horizon, at):
+        """Inputs at positions over so many steps, (horizon, n_inputs), from what users write."""
+        names = [self._plant_inputs.names[k] for k in at]
+        values = trajectory(self._coded(value, names), what, horizon, names)
+        self._plant_inputs.warn_outside(values, at)
+        return values
+
     # -- units' answers ------------------------------------------------------------------------------
 
     def _acting_on(self, unit):
         """Positions of a unit's inputs: its own, and those that it shares with the unit that sends them."""
         shared = [self._plant_inputs.position(name) for name, units in self.shared_inputs_.items() if unit in units]
-        return self._plant_inputs.of(unit) + shared
+        return [k for k in self._plant_inputs.of(unit) + shared if self._plant_inputs.names[k] not in self._idle]
+
+    def _moved_position(self, name):
+        """Position of an input that is to move."""
+        if name in self._idle:
+            through = [one for one, other in self._instruments.pairs.items() if other == name]
+            raise ValueError(f"{name!r} is an instrument, which acts through {listed(through)} alone: ask about that.")
+        return self._plant_inputs.position(name)
+
+    @property
+    def _idle(self):
+        """Inputs that are instruments of others."""
+        return () if self._instruments is None else tuple(self._instruments.pairs.values())
 
     def _coded(self, value, names):
         """Values of inputs with codes in place of the names of levels."""

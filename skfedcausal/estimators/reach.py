@@ -101,7 +101,7 @@ def wished(estimator, target, inputs, bounds, by, rates, hold):
     inputs = (inputs,) if isinstance(inputs, str) else tuple(inputs)
     if not inputs or len(set(inputs)) < len(inputs):
         raise ValueError(f"Got inputs {listed(inputs)}; name one or more inputs, each once.")
-    at = [known.position(name) for name in inputs]
+    at = [estimator._moved_position(name) for name in inputs]
     still = [name for name, k in zip(inputs, at, strict=True) if not known.active[k]]
     if still:
         raise ValueError(f"Inputs {listed(still)} never moved in `fit`: what they do is not known. Leave them out.")

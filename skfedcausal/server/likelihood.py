@@ -16,7 +16,13 @@ from ..statespace.matrices import few_threads
 from .effects import effects, gains_of
 from .estimation.covariance import COVARIANCES
 from .estimation.estimate import Settings, estimate_plant, has_no_time, may_be_filled
-from .estimation.input_checks import check_independent, controlled_units, excitation_table, feedback_table
+from .estimation.input_checks import (
+    check_independent,
+    controlled_units,
+    excitation_table,
+    feedback_table,
+    input_sums,
+)
 from .estimation.noise_share import choose_filter, choose_noise_share
 from .estimation.scoring import Budget
 from .joint import JointRecord
@@ -160,6 +166,8 @@ class LikelihoodServer(LinkQuestions):
         variance that is its own; None for a plant without inputs.
     feedback_ : DataFrame or None
         Tests of feedback from measurements to inputs; None for a plant without inputs.
+    hidden_causes_ : DataFrame or None
+        Tests whether inputs move with measurements of other units that they cannot have caused.
     has_feedback_ : bool
         Whether one of these tests rejects at level 0.001.
     laws_ : dict of str to FeedbackLaw
@@ -474,6 +482,7 @@ class LikelihoodServer(LinkQuestions):
     def _diagnose_inputs(self, record):
         """Find out whether inputs are excited and whether they depend on measurements."""
         self.feedback_, self.excitation_, self.has_feedback_, self.laws_ = None, None, False, {}
+        self.hidden_causes_ = None
         self.controlled_units_, self._run = (), None
         if record.partition.n_inputs:
             self.excitation_ = excitation_table(record, self.coefficients_.regressors)
@@ -482,8 +491,12 @@ class LikelihoodServer(LinkQuestions):
     def _look_for_feedback(self, record):
         """Test whether inputs depend on what the plant does not expect of the measurements."""
         if record.partition.n_inputs:
+            from .estimation.hidden_causes import hidden_cause_table  # for plants with inputs
+
             run = self._run = self._filter(self._operating_point.placed(record))
-            self.feedback_ = feedback_table(record, run.updates)
+            sums = input_sums(record, run.updates)
+            self.feedback_ = feedback_table(record, run.updates, sums)
+            self.hidden_causes_ = hidden_cause_table(record, run.updates, sums)
             self.controlled_units_ = controlled_units(self.feedback_, self.names_)
             self.has_feedback_ = bool(self.controlled_units_)
 

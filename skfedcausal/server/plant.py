@@ -35,7 +35,7 @@ class ServerLearner(BaseEstimator, ABC):
     input_ : ndarray of shape (n, k)
         Input matrix, with `input_slices_` (dict of str to slice) and `input_level_` (mean of each input,
         ndarray of shape (k,)); only set for plants with inputs.
-    excitation_, feedback_ : object or None
+    excitation_, feedback_, hidden_causes_ : object or None
         Whether the inputs move enough and how they follow measurements; None where that is not looked at.
     controlled_units_ : tuple of str
         Units that are asked how their inputs follow their measurements; none unless set. Their answers go to
@@ -89,6 +89,7 @@ class ServerLearner(BaseEstimator, ABC):
     controlled_units_: tuple[str, ...] = ()
     excitation_: dict | None = None
     feedback_: Any = None
+    hidden_causes_: Any = None
 
     @property
     def relays_inputs(self):

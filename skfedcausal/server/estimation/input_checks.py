@@ -24,7 +24,7 @@ _MAX_ORDER = 20
 _WINDOWS = 5000  # stretches of an input that are looked at, evenly spread
 _EXCITED = 1e-6  # share of an input's variance that steps before it must leave unexplained
 _SAME = 1e-10  # share of an input's variance below which the other inputs determine it
-_N_LAGS = 5  # rows between an input and a measurement that are tested
+N_LAGS = 5  # rows between an input and a measurement that are tested
 _MAX_PAST = 20  # rows of their own past that inputs are freed of
 _ROWS_PER_LAG = 4  # and at least so many rows of the record for each of them and each input
 _LEVEL = 1e-3  # below which a test of no feedback rejects
@@ -77,7 +77,7 @@ def _persistent_order(u, longest, starts):
     return longest
 
 
-def feedback_table(record, updates):
+def feedback_table(record, updates, sums=None):
     """Tests of every pair of a unit's measurements and a unit's inputs: feedback, same row, misfit.
 
     What a measurement adds to the filter, ``E[h_t | to t] - E[h_t | to t - 1]``, is white and independent of
@@ -94,9 +94,9 @@ def feedback_table(record, updates):
            Automatic Control 20(4).
     """
     partition = record.partition
-    cross, inputs_squared, updates_squared = _sums(record, updates)
-    own = [_inverse(inputs_squared[inputs, inputs]) for inputs in partition.input_slices]
-    seen = [_inverse(updates_squared[states, states]) for states in partition.slices]
+    cross, inputs_squared, updates_squared = input_sums(record, updates) if sums is None else sums
+    own = [pseudo_inverse(inputs_squared[inputs, inputs]) for inputs in partition.input_slices]
+    seen = [pseudo_inverse(updates_squared[states, states]) for states in partition.slices]
     rows = []
     for n, inputs in enumerate(partition.input_slices):
         for m, states in enumerate(partition.slices):
@@ -106,7 +106,7 @@ def feedback_table(record, updates):
             blocks = cross[:, inputs, states]
             by_lag = record.n_samples * np.array([np.trace(left @ C @ right @ C.T) for C in blocks])
             row = [record.names[m], record.names[n]]
-            for lags in (slice(_N_LAGS + 1, None), slice(_N_LAGS, _N_LAGS + 1), slice(_N_LAGS)):
+            for lags in (slice(N_LAGS + 1, None), slice(N_LAGS, N_LAGS + 1), slice(N_LAGS)):
                 freedom = len(by_lag[lags]) * left_rank * right_rank
                 row += [by_lag[lags].sum(), stats.chi2.sf(by_lag[lags].sum(), freedom)]
             rows.append(row)
@@ -118,22 +118,22 @@ def feedback_table(record, updates):
     return table
 
 
-def _sums(record, updates):
+def input_sums(record, updates):
     """Products of the inputs, freed of their own past, with the updates, and of either with itself.
 
-    The first index of the former is how many rows the input comes later, from -`_N_LAGS` on.
+    The first index of the former is how many rows the input comes later, from -`N_LAGS` on.
     """
     u, partition = record.standard_known.series, record.partition
     coefficients = _own_past(u, record.starts)
     n, k = partition.n_states, partition.n_inputs
-    lags = range(-_N_LAGS, _N_LAGS)
+    lags = range(-N_LAGS, N_LAGS)
     cross, inputs_squared, updates_squared = np.zeros((len(lags), k, n)), np.zeros((k, k)), np.zeros((n, n))
     for start, stop in episodes(record.starts, len(u)):
         for first in range(start, stop, PIECE):
             last = min(first + PIECE, stop)
             early = updates(first, last)
-            ahead = min(first - start, _N_LAGS)  # rows before this piece
-            rest = _without_own_past(u[start:stop], coefficients, first - start - ahead, last - start + _N_LAGS - 1)
+            ahead = min(first - start, N_LAGS)  # rows before this piece
+            rest = _without_own_past(u[start:stop], coefficients, first - start - ahead, last - start + N_LAGS - 1)
             there = rest[ahead : ahead + last - first]
             add_product(inputs_squared, there, there)
             add_product(updates_squared, early, early)
@@ -142,13 +142,18 @@ def _sums(record, updates):
                 both = min(len(rest) - ahead - lag, last - first) - begin
                 if both > 0:
                     late = rest[ahead + lag + begin :][:both]
-                    add_product(cross[lag + _N_LAGS], late, early[begin : begin + both])
+                    add_product(cross[lag + N_LAGS], late, early[begin : begin + both])
     return cross, symmetric(inputs_squared), symmetric(updates_squared)
+
+
+def n_past_rows(u):
+    """Rows of their own past that inputs (n_samples, k) are freed of."""
+    return int(np.clip(len(u) // (_ROWS_PER_LAG * u.shape[1]), N_LAGS, _MAX_PAST))
 
 
 def _own_past(u, starts):
     """Coefficients of a long autoregression of the inputs, one matrix per lag."""
-    n_lags = int(np.clip(len(u) // (_ROWS_PER_LAG * u.shape[1]), _N_LAGS, _MAX_PAST))
+    n_lags = n_past_rows(u)
     G = lag_covariances(u, range(n_lags + 1), starts)
     past, cross = block_toeplitz(G[:n_lags]), np.hstack(list(G[1:]))
     return np.linalg.lstsq(past, cross.T, rcond=1e-10)[0].reshape(n_lags, *G[0].shape)
@@ -164,7 +169,7 @@ def _without_own_past(u, coefficients, first, last):
     return rest
 
 
-def _inverse(S):
+def pseudo_inverse(S):
     """Pseudo-inverse of a positive semidefinite matrix and its rank; an empty one has none."""
     if not S.size:
         return S, 0

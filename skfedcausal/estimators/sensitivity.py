@@ -1,0 +1,54 @@
+"""How wrong an effect may be if a cause that nobody measures moves the input and the plant at the same time."""
+
+from numbers import Real
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+from ..message.requests import Measurements
+from ..message.states import EffectReply
+from ..server.disturbances import disturbance_covariances
+
+_LASTED = 5  # rows that a hidden cause has been at work before the input moves with it
+
+
+def asked_sensitivity(estimator, n, u0, u1, horizon, strength, confidence):
+    """The table of :meth:`FederatedCounterfactualEstimator.sensitivity`."""
+    for name, value in (("strength", strength), ("confidence", confidence)):
+        if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < 1:
+            raise ValueError(f"Got {name}={value!r}; give a number from 0 on and below 1.")
+    effect, std = estimator.counterfactual(n, u0, u1, horizon=horizon, return_std=True)
+    moved = np.maximum.accumulate(_in_standard_deviations(estimator, n, u0, u1, horizon))
+    moved = np.append(moved, moved[-1])[: len(effect)]  # with a row more where inputs act at once
+    reach = moved[:, None] * _disturbed(estimator, len(effect))
+    error, size = stats.norm.ppf((1 + confidence) / 2) * std.to_numpy(), effect.to_numpy()
+    width = error + np.sqrt(strength / (1 - strength)) * reach
+    left = np.maximum(np.abs(size) - error, 0.0)
+    voided = np.square(left) / np.maximum(np.square(left) + np.square(reach), np.finfo(float).tiny)
+    columns = {"effect": size, "low": size - width, "high": size + width, "voided_at": voided}
+    places = {
+        "step": np.repeat(effect.index, effect.shape[1]),
+        "column": np.tile(np.asarray(effect.columns, dtype=object), len(effect)),
+    }
+    return pd.DataFrame(places | {name: values.ravel() for name, values in columns.items()})
+
+
+def _in_standard_deviations(estimator, n, u0, u1, horizon):
+    """How far all inputs of a unit are moved in each row, in their standard deviations in `fit`."""
+    _, (before, after) = estimator._operated(n, u0, u1, horizon)
+    change = estimator._change(before, after)
+    scale = estimator.excitation_["std"].to_numpy(float)
+    return np.linalg.norm(np.divide(change, scale, out=np.zeros_like(change), where=scale > 0), axis=1)
+
+
+def _disturbed(estimator, n_steps):
+    """Standard deviations of sensors of what disturbances have done up to each step, (n_steps, n_sensors)."""
+    by_unit = disturbance_covariances(estimator.server_, n_steps + _LASTED)
+    asked = {
+        name: EffectReply(np.zeros(V[_LASTED:].shape[:2]), V[_LASTED:])
+        for name, V in zip(estimator.client_names_, by_unit, strict=True)
+    }
+    with estimator._asking_models() as exchange:
+        variance = estimator._measured(exchange.ask(asked, Measurements), "variance")[0]
+    return np.sqrt(np.maximum(variance, 0.0))
