@@ -240,6 +240,40 @@ class OnOff(_TwoStates):
         return np.array([[0.5, 0], [0.4, 0], [0.2, 0.3]]) @ u
 
 
+class Confounded(_TwoStates):
+    """A load that nobody measures moves the valve of one unit and acts on the other; its set point is known."""
+
+    A = np.array([[0.8, 0], [0.15, 0.8]])
+    on_input, on_unit = 0.6, 0.2  # what the load does
+
+    def drive(self, rng):
+        self._load = _coloured(rng, self.n_samples, 1, 0.8)[:, 0]
+        U = _held(rng, self.n_samples, 2, 8)
+        self.set_point = 1.275 * U[:, 0]
+        U[:, 0] = self.set_point + self.on_input * self._load
+        return U
+
+    def noise(self, rng):
+        noise = super().noise(rng)
+        noise["w"][:, 1] += self.on_unit * self._load
+        return noise
+
+    def pushed(self, u):
+        return 0.3 * u
+
+
+class LoadOnUnit(Confounded):
+    """The same load, which moves no input."""
+
+    on_input = 0.0
+
+
+class LoadOnInput(Confounded):
+    """The same load, which moves the input alone."""
+
+    on_unit = 0.0
+
+
 PLANTS = {
     "dead time": HeatChain,
     "dead time, six sensors": HeatChainManySensors,
@@ -249,4 +283,10 @@ PLANTS = {
     "two reactors": Reactors,
     "saturating valves": Saturating,
     "on/off pump of three units": OnOff,
+}
+CONFOUNDED = {
+    "load on input and unit": Confounded,
+    "load on the unit alone": LoadOnUnit,
+    "load on the input alone": LoadOnInput,
+    "PI loops": Controlled,
 }

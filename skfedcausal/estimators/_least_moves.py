@@ -34,7 +34,7 @@ def least_moves(G, gap, errors, sd, now, wish):
         x = lsq_linear(whole, aim, bounds=(low, high + 1e-12), method="trf", tol=1e-10).x.reshape(n_steps, m)
     else:
         x = _by_gradients(M, b, low, high, limits, n_steps, m)
-    return _within(x, low[:m], high[:m], limits) * width
+    return within(x, np.zeros(m), low[:m], high[:m], limits) * width
 
 
 def _reduced(M, b):
@@ -78,9 +78,10 @@ def _by_gradients(M, b, low, high, limits, n_steps, m):
     return x.reshape(n_steps, m)
 
 
-def _within(x, low, high, limits):
-    """Moves that keep to bounds and rates exactly."""
-    x, before = np.clip(x, low, high), np.zeros_like(low)
+def within(x, before, low, high, limits):
+    """Values (n_steps, m) that keep to bounds and rates exactly, from those of the row before; NaN for any."""
+    x = np.clip(x, low, high)
+    before = np.where(np.isnan(before), x[0], before)
     for row in x:
         row[:] = np.clip(row, before - limits, before + limits)
         before = row

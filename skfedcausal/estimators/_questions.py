@@ -196,6 +196,59 @@ def reach(
     return asked_plan(self, wish, X, record_inputs, lengths, confidence)
 
 
+def experiment(self, cause, effect, *, inputs, bounds, rows, kind="state", rates=None, now=None):
+    """The moves of inputs within bounds that would best decide whether one unit acts on another.
+
+    Parameters
+    ----------
+    cause, effect : str
+        Units of the link that is to be decided.
+    inputs : list of str
+        Inputs that may move, ``unit__input``.
+    bounds : dict of str to (float, float)
+        Low and high end of every one of them.
+    rows : int
+        Rows of the experiment, at least 10.
+    kind : {"state", "input"}, default="state"
+        Whether the states of `cause` act on `effect`, or its inputs do.
+    rates : dict of str to float, default=None
+        Most that an input may change from row to row; None for any change.
+    now : dict of str to float, default=None
+        Present values of inputs, from which rates count; None for any.
+
+    Returns
+    -------
+    Experiment
+        Schedule, and the rows that it and a random excitation need for a decision.
+
+    Raises
+    ------
+    ValueError
+        If a unit or input is unknown, bounds are missing, or the inputs do nothing to the cause.
+
+    Notes
+    -----
+    The schedule has the largest determinant of the information about the coefficients of the link, given all others
+    that act on the effect, in the plant that was learned (D-optimality for a part of the coefficients). It asks no
+    unit and sends nothing. Put the rows of the experiment behind those of the record (`lengths`) and fit again.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedCounterfactualEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
+    >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+    >>> plan = est.experiment("unit0", "unit1", inputs=["unit0__u0"], bounds={"unit0__u0": (-3, 3)}, rows=100)
+    >>> plan.rows_needed <= plan.random_rows_needed
+    True
+    """
+    check_is_fitted(self)
+    check_covariances(self, "an experiment")
+    from .experiment import asked_experiment
+
+    return asked_experiment(self, cause, effect, inputs, bounds, rows, kind, rates, now)
+
+
 def sensitivity(self, n, u0, u1, *, horizon=1, strength=0.5, confidence=0.9):
     r"""How wrong an effect may be if something that nobody measures moves the input and the plant at once.
 

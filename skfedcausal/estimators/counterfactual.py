@@ -200,7 +200,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
     impact, dose_response = _questions.impact, _questions.dose_response
     reach, gain_table = _questions.reach, _questions.gain_table
-    sensitivity = _questions.sensitivity
+    sensitivity, experiment = _questions.sensitivity, _questions.experiment
 
     def fit_sites(self, transport):
         """Learn the plant from units that are reached over a transport and hold their records themselves.

@@ -95,9 +95,20 @@ def asked_plan(estimator, wish, X, inputs, lengths, confidence):
 
 def wished(estimator, target, inputs, bounds, by, rates, hold):
     """The arguments of `reach`, or an error that says what is wrong with them."""
-    known = estimator._plant_inputs
     if not isinstance(target, Mapping) or not target:
         raise ValueError(f"Got target={target!r}; give a dict from the name of a sensor, 'unit__sensor', to its value.")
+    inputs, at, low, high, limits = allowed_inputs(estimator, inputs, bounds, rates)
+    for what, value, least in (("by", by, 1), ("hold", hold, 0)):
+        if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < least):
+            raise ValueError(f"Got {what}={value!r}; give a number of rows of at least {least}.")
+    for name, value in target.items():
+        _number(value, f"The target of {name!r}")
+    return _Wish(dict(target), inputs, at, low, high, limits, int(by), _HOLD if hold is None else int(hold))
+
+
+def allowed_inputs(estimator, inputs, bounds, rates):
+    """Names, positions, low and high bounds and rates (infinite for none) of inputs that may move, or an error."""
+    known = estimator._plant_inputs
     inputs = (inputs,) if isinstance(inputs, str) else tuple(inputs)
     if not inputs or len(set(inputs)) < len(inputs):
         raise ValueError(f"Got inputs {listed(inputs)}; name one or more inputs, each once.")
@@ -108,11 +119,6 @@ def wished(estimator, target, inputs, bounds, by, rates, hold):
     words = [name for name in inputs if name in estimator._levels]
     if words:
         raise ValueError(f"Inputs {listed(words)} have levels, between which there is nothing to plan. Leave them out.")
-    for what, value, least in (("by", by, 1), ("hold", hold, 0)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < least):
-            raise ValueError(f"Got {what}={value!r}; give a number of rows of at least {least}.")
-    for name, value in target.items():
-        _number(value, f"The target of {name!r}")
     low, high = (np.array([_pair(bounds, name)[k] for name in inputs]) for k in (0, 1))
     rates = dict.fromkeys(inputs) if rates is None else rates
     unknown = sorted(set(rates) - set(inputs)) + sorted(set(bounds) - set(inputs))
@@ -121,7 +127,7 @@ def wished(estimator, target, inputs, bounds, by, rates, hold):
     limits = np.array([np.inf if rates.get(name) is None else _number(rates[name], "A rate") for name in inputs])
     if not (limits > 0).all():
         raise ValueError("Got a rate that is not above zero; give the most that an input may change a row, or None.")
-    return _Wish(dict(target), inputs, at, low, high, limits, int(by), _HOLD if hold is None else int(hold))
+    return inputs, at, low, high, limits
 
 
 def _number(value, what):

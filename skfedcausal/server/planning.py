@@ -31,6 +31,16 @@ def impulses(server, loadings, n_steps, early, n_draws):
     return Impulses(mean, np.array(usable).reshape(len(usable), *mean.shape))
 
 
+def state_responses(server, n_steps, early):
+    """Answers of all states to one unit of every input for one row, (n, n_steps, k)."""
+    lagged = getattr(server, "_lagged", None)
+    if lagged is not None:
+        A, B = lagged.dynamics.A, lagged.dynamics.B
+    else:
+        A, B = server.transition_[None], np.stack([np.zeros_like(server.input_), server.input_])
+    return _responses(A, B, np.eye(A.shape[1]), n_steps, early)
+
+
 def _responses(A, B, loadings, n_steps, early):
     """Impulse responses of sensors by the adjoint recursion, inputs in the rows that users write them in."""
     if early.any():

@@ -1,0 +1,127 @@
+"""The moves of inputs that would best decide whether one unit acts on another."""
+
+from dataclasses import dataclass
+from numbers import Integral
+
+import numpy as np
+import pandas as pd
+
+from ..containers.layout import listed
+from ..server.disturbances import settled_covariance
+from ..server.experiments import LinkDesign, best_moves, random_rows_needed
+from ..server.planning import state_responses
+from ._least_moves import within
+from .reach import allowed_inputs
+
+_KINDS = ("state", "input")
+_NOTHING = 1e-3  # standard deviations of the cause that inputs have to move it by
+
+
+@dataclass(frozen=True, eq=False)
+class Experiment:
+    """Moves that tell most about a link, the answer of :meth:`FederatedCounterfactualEstimator.experiment`.
+
+    Attributes
+    ----------
+    schedule : DataFrame
+        One row per row from now, 1 for the next one, and one column per input that may move.
+    rows_needed : int
+        Rows of such moves after which an influence of strength `margin` (of the server) is told from none four times
+        in five, by this plant; more than the schedule has where it is too short.
+    random_rows_needed : int
+        The same of inputs that go from bound to bound at random in every row.
+    verdict : str
+        What `links_` says about the link so far.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedCounterfactualEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
+    >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+    >>> plan = est.experiment("unit0", "unit1", inputs=["unit0__u0"], bounds={"unit0__u0": (-3, 3)}, rows=50)
+    >>> plan.schedule.shape
+    (50, 1)
+    """
+
+    schedule: pd.DataFrame
+    rows_needed: int
+    random_rows_needed: int
+    verdict: str
+
+
+def asked_experiment(estimator, cause, effect, inputs, bounds, rows, kind, rates, now):
+    """The :class:`Experiment` of a link."""
+    _check(estimator, cause, effect, rows, kind)
+    inputs, at, low, high, limits = allowed_inputs(estimator, inputs, bounds, rates)
+    if not estimator._input_map.is_linear:
+        raise ValueError("Inputs that act through a curve or have levels: an experiment is designed for linear ones.")
+    half, middle = (high - low) / 2, (high + low) / 2
+    now = {} if now is None else now
+    start = np.array([now.get(name, np.nan) for name in inputs], dtype=float)
+    design = _design(estimator, cause, effect, kind, at, half, int(rows))
+
+    def keep(u):
+        return (within(middle + half * np.clip(u, -1, 1), start, low, high, limits) - middle) / half
+
+    server = estimator.server_
+    levels = server.alpha, server.margin
+    u = best_moves(design, int(rows), keep)
+    steps = pd.RangeIndex(1, int(rows) + 1, name="time")
+    schedule = pd.DataFrame(np.clip(middle + half * u, low, high), index=steps, columns=list(inputs))
+    link = estimator.links_.query("cause == @cause and effect == @effect and kind == @kind")
+    return Experiment(
+        schedule,
+        design.rows_needed(u, *levels),
+        random_rows_needed(design, int(rows), keep, *levels),
+        link["verdict"].iloc[0] if len(link) else "unknown",
+    )
+
+
+def _check(estimator, cause, effect, rows, kind):
+    for name in (cause, effect):
+        if name not in estimator.client_names_:
+            raise ValueError(f"Got unknown unit {name!r}; known are {listed(estimator.client_names_)}.")
+    if kind not in _KINDS:
+        raise ValueError(f"Got kind={kind!r}; choose 'state' or 'input'.")
+    if cause == effect:
+        raise ValueError(f"Got {cause!r} as cause and effect; a link has two units.")
+    if isinstance(rows, bool) or not isinstance(rows, Integral) or rows < 10:
+        raise ValueError(f"Got rows={rows!r}; give a number of rows of at least 10.")
+
+
+def _design(estimator, cause, effect, kind, at, half, n_rows):
+    """The :class:`LinkDesign` of a link for inputs at positions, moved by `half` of the width of their bounds."""
+    server, active = estimator.server_, estimator._sent_inputs.active
+    sent = np.cumsum(active)[at] - 1
+    early = estimator._input_map.early[estimator._input_map.owners][active]
+    scale = server._parameters.state_scale
+    back = np.linalg.inv(scale)
+    responses = np.einsum("ij,jtk->itk", back, state_responses(server, n_rows, early)[:, :, sent] * half)
+    of_cause, of_effect = (
+        np.arange(rows.start, rows.stop) for rows in map(estimator.state_slices_.get, (cause, effect))
+    )
+    acting = np.flatnonzero(server.transition_[of_effect].any(axis=0))
+    moving = np.arange(len(at))  # the search for links starts with inputs that act on every unit
+    if kind == "state":
+        causes, states, direct = of_cause, np.setdiff1d(acting, of_cause), moving
+        states = np.concatenate([of_cause, states])
+    else:
+        units = [estimator._plant_inputs.units[k] for k in at]
+        causes = np.flatnonzero([unit == cause for unit in units])
+        states, direct = acting, np.concatenate([causes, np.setdiff1d(moving, causes)])
+    noise = back @ settled_covariance(server) @ back.T
+    rest = (back @ server.process_cov_ @ back.T)[np.ix_(of_effect, of_effect)]
+    design = LinkDesign(responses, noise, states, direct.astype(int), early[sent], len(causes), kind == "input", rest)
+    _check_driven(design, causes, cause, kind)
+    return design
+
+
+def _check_driven(design, causes, cause, kind):
+    if not len(causes):
+        raise ValueError(f"None of the `inputs` belongs to {cause!r}: what its inputs do is told by moving them.")
+    if kind == "state" and np.abs(design.responses[causes]).sum(axis=1).max() < _NOTHING:
+        raise ValueError(
+            f"The `inputs` do next to nothing to the states of {cause!r} within their bounds: no moves of theirs tell "
+            "about this link. Give inputs that act on it, or wider bounds."
+        )
