@@ -14,7 +14,7 @@ from ._least_moves import within
 from .reach import allowed_inputs
 
 _KINDS = ("state", "input")
-_NOTHING = 1e-3  # standard deviations of the cause that inputs have to move it by
+_NOTHING = 0.02  # standard deviations of the cause that inputs have to move it by
 
 
 @dataclass(frozen=True, eq=False)

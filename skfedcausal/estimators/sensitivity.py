@@ -8,7 +8,8 @@ from scipy import stats
 
 from ..message.requests import Measurements
 from ..message.states import EffectReply
-from ..server.disturbances import disturbance_covariances
+from ..server.disturbances import lasting_covariances
+from ..server.estimation.hidden_causes import HELD
 
 _LASTED = 5  # rows that a hidden cause has been at work before the input moves with it
 
@@ -19,9 +20,7 @@ def asked_sensitivity(estimator, n, u0, u1, horizon, strength, confidence):
         if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < 1:
             raise ValueError(f"Got {name}={value!r}; give a number from 0 on and below 1.")
     effect, std = estimator.counterfactual(n, u0, u1, horizon=horizon, return_std=True)
-    moved = np.maximum.accumulate(_in_standard_deviations(estimator, n, u0, u1, horizon))
-    moved = np.append(moved, moved[-1])[: len(effect)]  # with a row more where inputs act at once
-    reach = moved[:, None] * _disturbed(estimator, len(effect))
+    reach = _looks_like(estimator, n, u0, u1, horizon, len(effect))
     error, size = stats.norm.ppf((1 + confidence) / 2) * std.to_numpy(), effect.to_numpy()
     width = error + np.sqrt(strength / (1 - strength)) * reach
     left = np.maximum(np.abs(size) - error, 0.0)
@@ -34,21 +33,23 @@ def asked_sensitivity(estimator, n, u0, u1, horizon, strength, confidence):
     return pd.DataFrame(places | {name: values.ravel() for name, values in columns.items()})
 
 
-def _in_standard_deviations(estimator, n, u0, u1, horizon):
-    """How far all inputs of a unit are moved in each row, in their standard deviations in `fit`."""
+def _looks_like(estimator, n, u0, u1, horizon, n_steps):
+    """What a cause that explains half of the inputs' variance looks like in their effect, (n_steps, n_sensors).
+
+    As noise that lasts as long as the inputs stay, in standard deviations of inputs over as many rows.
+    """
     _, (before, after) = estimator._operated(n, u0, u1, horizon)
-    change = estimator._change(before, after)
-    scale = estimator.excitation_["std"].to_numpy(float)
-    return np.linalg.norm(np.divide(change, scale, out=np.zeros_like(change), where=scale > 0), axis=1)
-
-
-def _disturbed(estimator, n_steps):
-    """Standard deviations of sensors of what disturbances have done up to each step, (n_steps, n_sensors)."""
-    by_unit = disturbance_covariances(estimator.server_, n_steps + _LASTED)
+    change = estimator._change(before, after)[:, estimator._sent_inputs.active]
+    change = np.vstack([change, change[-1:]])[:n_steps]  # with a row more where inputs act at once
+    held = estimator.server_.held_variances_
+    rows = np.arange(1, n_steps + 1) + _LASTED
+    variances = np.column_stack([np.interp(np.log(rows), np.log(HELD), own) for own in held.T])
+    moved = np.linalg.norm(change / np.sqrt(np.maximum(variances, np.finfo(float).tiny)), axis=1)
+    by_unit = lasting_covariances(estimator.server_, n_steps + _LASTED)
     asked = {
         name: EffectReply(np.zeros(V[_LASTED:].shape[:2]), V[_LASTED:])
         for name, V in zip(estimator.client_names_, by_unit, strict=True)
     }
     with estimator._asking_models() as exchange:
         variance = estimator._measured(exchange.ask(asked, Measurements), "variance")[0]
-    return np.sqrt(np.maximum(variance, 0.0))
+    return np.maximum.accumulate(moved)[:, None] * np.sqrt(np.maximum(variance, 0.0))

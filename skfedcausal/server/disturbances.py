@@ -1,20 +1,25 @@
-"""What disturbances do to the units of a plant in so many rows."""
+"""What disturbances do to the units of a plant."""
 
 import numpy as np
 
 from ..statespace.riccati import stationary_covariance
 
 
-def disturbance_covariances(server, n_steps):
-    """Covariances of what the noise of 1, ..., n_steps rows does to each unit's states, (n_steps, p, p) each."""
+def lasting_covariances(server, n_steps):
+    """Covariances (n_steps, p, p) of each unit's states of what noise that stays for 1, 2, ... rows does to them.
+
+    Of a disturbance that is drawn once, as those of a row are, and lasts: ``G Q G'``, G the sum of the first powers
+    of A.
+    """
     A, Q = _with_lags(server)
     slices = list(server.state_slices_.values())
     found = [np.empty((n_steps, rows.stop - rows.start, rows.stop - rows.start)) for rows in slices]
-    P = np.zeros_like(Q)
+    step, G = np.eye(len(A)), np.zeros_like(A)
     for k in range(n_steps):
-        P = A @ P @ A.T + Q
+        G, step = G + step, step @ A
+        V = G @ Q @ G.T
         for own, rows in zip(found, slices, strict=True):
-            own[k] = P[rows, rows]
+            own[k] = V[rows, rows]
     return found
 
 

@@ -491,12 +491,13 @@ class LikelihoodServer(LinkQuestions):
     def _look_for_feedback(self, record):
         """Test whether inputs depend on what the plant does not expect of the measurements."""
         if record.partition.n_inputs:
-            from .estimation.hidden_causes import hidden_cause_table  # for plants with inputs
+            from .estimation.hidden_causes import held_variances, hidden_cause_table  # for plants with inputs
 
             run = self._run = self._filter(self._operating_point.placed(record))
             sums = input_sums(record, run.updates)
             self.feedback_ = feedback_table(record, run.updates, sums)
             self.hidden_causes_ = hidden_cause_table(record, run.updates, sums)
+            self.held_variances_ = held_variances(record.u, record.starts)
             self.controlled_units_ = controlled_units(self.feedback_, self.names_)
             self.has_feedback_ = bool(self.controlled_units_)
 

@@ -7,6 +7,7 @@ from scipy import stats
 
 from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.forecasts import _calibrated
 
 X, TRUTH = make_granger_plant(2, n_samples=1600, links=[(0, 1)], n_inputs=1, random_state=0)
 U = TRUTH.inputs
@@ -84,3 +85,49 @@ def test_a_confidence_is_a_probability(fitted, confidence):
 def test_a_band_or_a_standard_deviation(fitted):
     with pytest.raises(ValueError, match="ask for a band or for standard deviations"):
         fitted.forecast(X, 1500, inputs=U, confidence=0.9, return_std=True)
+
+
+def calibrated_by_loops(own, missed, confidence):
+    """Of one unit with a single state, row by row as the definition says: variances by number of rows ahead."""
+    found = []
+    for k in range(1, len(own) + 1):
+        errors = missed[k - 1, k:, 0]
+        variances = []
+        for row in range(len(errors) + 1):
+            weights = 0.5 ** (np.arange(row)[::-1] / 25)
+            n_rows = weights.sum() ** 2 / max((weights**2).sum(), 1e-300)
+            seen = n_rows * (weights @ errors[:row] ** 2) / max(weights.sum(), 1e-300)
+            variances.append((seen + 2 * own[k - 1, 0, 0]) / (n_rows + 2))
+        # the band at a row is that of the misses known k rows before
+        known = np.array([variances[max(row - k + 1, 0)] for row in range(len(errors))])
+        shares = (np.abs(errors) / np.sqrt(known))[-120:]
+        worth = len(shares) / max(k / 3, 1)
+        level = min(confidence * (1 + 1 / worth), 1 - (1 - confidence) / 5)
+        factor = (np.quantile(shares, level) / stats.norm.ppf((1 + confidence) / 2)) ** (worth / (worth + 20))
+        dof = max(worth, 3)
+        widening = stats.t.ppf((1 + confidence) / 2, dof) / stats.norm.ppf((1 + confidence) / 2)
+        found.append(variances[-1] * (factor * widening) ** 2)
+    return found
+
+
+def test_bands_come_from_misses_and_from_how_bands_before_have_held():
+    rng = np.random.default_rng(0)
+    missed = np.full((6, 300, 1), np.nan)
+    for k in range(1, 7):
+        missed[k - 1, k:, 0] = np.sqrt(k) * rng.standard_normal(300 - k) * np.repeat([1.0, 3.0], 150)[k:]
+    own = np.arange(1.0, 7.0)[:, None, None]
+    found = _calibrated(own, missed, 0.9)[:, 0, 0]
+    assert_allclose(found, calibrated_by_loops(own, missed, 0.9), rtol=1e-9)
+
+
+def test_bands_of_misses_with_rare_large_ones_hold_as_often_as_they_say():
+    """The Gaussian band of their variance would be too wide: nine in ten misses are ten times smaller."""
+    rng = np.random.default_rng(1)
+    hits = []
+    for _ in range(200):
+        errors = rng.standard_normal(400) * np.where(rng.random(400) < 0.05, 10.0, 1.0)
+        missed = np.full((1, 300, 1), np.nan)
+        missed[0, 1:, 0] = errors[1:300]
+        half = stats.norm.ppf(0.95) * np.sqrt(_calibrated(np.ones((1, 1, 1)), missed, 0.9)[0, 0, 0])
+        hits.append((np.abs(errors[300:]) <= half).mean())
+    assert 0.86 < np.mean(hits) < 0.95

@@ -17,6 +17,7 @@ from .input_checks import N_LAGS, n_past_rows, pseudo_inverse
 _LEVEL = 0.01  # below which pairs are suspect, for all of them together
 _DECAYS = (0.5, 0.8)  # of the weights by which the rows that an input comes later are added up
 _READ = 10  # rows of its own measurements that a controller may read, the present one among them
+HELD = (1, 2, 4, 8, 16, 32, 64)  # rows over which inputs are averaged
 _LONGEST = 50_000  # rows that a suspicion is looked into with
 
 
@@ -48,6 +49,23 @@ def hidden_cause_table(record, updates, sums):
     table["p_value"] = np.array([found[pair] for pair in pairs], dtype=float)
     table["p_adjusted"] = np.minimum(table["p_value"] * len(table), 1.0)
     return table.assign(suspect=table["p_adjusted"] < _LEVEL)
+
+
+def held_variances(u, starts):
+    """Variance of means of inputs (n_samples, k) over 1, 2, 4, ... rows times their number, (n_windows, k).
+
+    That of the row for inputs that are new in every row, more for those that stay. The last one stands for windows
+    that no episode holds.
+    """
+    found = []
+    for n_rows in HELD:
+        sums = []
+        for start, stop in episodes(starts, len(u)):
+            total = np.vstack([np.zeros_like(u[:1]), np.cumsum(u[start:stop], axis=0)])
+            sums.append(total[n_rows:] - total[:-n_rows])
+        sums = np.concatenate(sums)
+        found.append(sums.var(axis=0) / n_rows if len(sums) > n_rows else found[-1])
+    return np.array(found)
 
 
 def _p_value(cross, inputs_squared, updates_squared, states, n_rows):
