@@ -10,6 +10,7 @@ import warnings
 import numpy as np
 
 from skfedcausal import (
+    FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     FederatedRCADetector,
     GaussianMechanism,
@@ -40,7 +41,8 @@ class Overheard(InProcessTransport):
     def exchange(self, out, *, timeout=None):
         answers = super().exchange(out)
         if "mill" in out and out["mill"].op == Overheard.listened:
-            raise Heard(answers["mill"].arrays["z"][ROW].copy())
+            said = answers["mill"].arrays
+            raise Heard(said["z" if "z" in said else "values"][ROW].copy())
         return answers
 
 
@@ -91,6 +93,35 @@ def by_stream(n):
     return _draws(record(60), "watch", watched, n)
 
 
+def _with_inputs():
+    """An estimator with an input, its record, and the inputs of 60 rows."""
+    U = {"press": RNG.normal(size=(300, 1))}
+    settings = {"privacy": GaussianMechanism(**PRIVATE), "transport": Overheard}
+    return FederatedCounterfactualEstimator(client(), **settings).fit(record(300)[0], inputs=U), {
+        "press": U["press"][:60]
+    }
+
+
+def by_forecast(n):
+    """Messages that the bands of a forecast come from."""
+    fitted, U = _with_inputs()
+    ask = {"inputs": U, "confidence": 0.9}
+    return _draws(record(60), "message", lambda Y: _again(fitted).forecast(Y, 50, **ask), n)
+
+
+def by_impact(n):
+    """The record that the effect of a move is set beside."""
+    fitted, U = _with_inputs()
+    return _draws(record(60), "factual", lambda Y: _again(fitted).impact(Y, {"press__u0": 0.0}, (20, 40), inputs=U), n)
+
+
+def by_reach(n):
+    """Messages about the rows before a plan."""
+    fitted, U = _with_inputs()
+    ask = {"inputs": ["press__u0"], "bounds": {"press__u0": (-5.0, 5.0)}, "by": 5, "record_inputs": U}
+    return _draws(record(60), "message", lambda Y: _again(fitted).reach({"press__x0": 1.0}, X=Y, **ask), n)
+
+
 def _estimator():
     return FederatedGrangerEstimator(client(), privacy=GaussianMechanism(**PRIVATE), transport=Overheard)
 
@@ -137,6 +168,7 @@ def by_flags(n):
 
 
 WAYS = {"fit": by_fit, "score": by_score, "stream": by_stream, "changed_links": by_changed_links}
+WAYS |= {"forecast": by_forecast, "impact": by_impact, "reach": by_reach}
 if not hasattr(FederatedGrangerEstimator, "changed_links"):  # it asks as `score` does
     del WAYS["changed_links"]
 
