@@ -5,6 +5,7 @@ from .fits import LossDisplay, PrivacyCurveDisplay, ResidualDisplay, StateCorrel
 from .impact import ImpactDisplay
 from .incidents import FalseAlarmDisplay, IncidentDisplay
 from .links import LinkGraphDisplay, LinkMatrixDisplay, SpectrumDisplay
+from .responses import ResponseDisplay
 from .validity import ValidityDisplay
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "LossDisplay",
     "PrivacyCurveDisplay",
     "ResidualDisplay",
+    "ResponseDisplay",
     "SpectrumDisplay",
     "StateCorrelationDisplay",
     "TransferFunctionDisplay",

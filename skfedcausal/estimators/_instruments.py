@@ -57,6 +57,12 @@ class Instruments:
                     found[m][:, k] = lags @ law
         return replace(plant, inputs=tuple(found))
 
+    def followed(self, instrument, change, starts):
+        """The input behind an instrument, and its change when the instrument changes (n_samples,)."""
+        name = next(one for one, other in self.pairs.items() if other == instrument)
+        law = self.laws[name]
+        return name, _lagged(change, starts, len(law) - 2)[:, :-1] @ law[:-1]
+
 
 def _resolved(name, names):
     """Flat name of an input given by this or, where only one unit has it, without its unit."""

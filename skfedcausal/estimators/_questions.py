@@ -337,3 +337,66 @@ def gain_table(self, *, confidence=0.9):
     from .dynamics import asked_gains
 
     return asked_gains(self, confidence)
+
+
+def step_response(self, input, output, *, n_steps=None, confidence=0.9):
+    """What a sensor does after an input has moved by one and stayed there.
+
+    Parameters
+    ----------
+    input, output : str
+        Column of `input_` by its name, and sensor, ``unit__sensor``.
+    n_steps : int, default=None
+        Rows from the move on. None: until it has come to its end.
+    confidence : float, default=0.9
+
+    Returns
+    -------
+    DataFrame
+        One row per row from that of the move, 0, on: ``step, response, response_low, response_high``.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedCounterfactualEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
+    >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+    >>> est.step_response("unit0__u0", "unit1__x0", n_steps=10).shape
+    (10, 4)
+    """
+    check_is_fitted(self)
+    from .dynamics import asked_step
+
+    return asked_step(self, input, output, n_steps, confidence)
+
+
+def frequency_response(self, input, output, *, frequencies=None, confidence=0.9):
+    """Gain and phase of a sensor beside an input over frequency: the numbers of a Bode plot.
+
+    Parameters
+    ----------
+    input, output : str
+        As in :meth:`step_response`.
+    frequencies : sequence of float, default=None
+        Radians per row, from 0 to pi; None for 200 of them.
+    confidence : float, default=0.9
+
+    Returns
+    -------
+    DataFrame
+        One row per frequency: ``frequency, gain, gain_low, gain_high, phase, phase_low, phase_high``, the phase in
+        radians.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedCounterfactualEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
+    >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+    >>> est.frequency_response("unit0__u0", "unit1__x0", frequencies=[0.0, 0.1]).shape
+    (2, 7)
+    """
+    check_is_fitted(self)
+    from .dynamics import asked_frequencies
+
+    return asked_frequencies(self, input, output, frequencies, confidence)

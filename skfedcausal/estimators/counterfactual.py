@@ -31,7 +31,7 @@ from ._inputs import (
     warn_of_misfit,
     warn_of_timing,
 )
-from ._interventions import one_lag_realisation, replaced_input, trajectory, unit_name, whatif_table
+from ._interventions import one_lag_realisation, trajectory, unit_name
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
 from ._questions import told_loadings
@@ -201,6 +201,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
     impact, dose_response = _questions.impact, _questions.dose_response
     reach, gain_table = _questions.reach, _questions.gain_table
     sensitivity, experiment = _questions.sensitivity, _questions.experiment
+    step_response, frequency_response = _questions.step_response, _questions.frequency_response
 
     def fit_sites(self, transport):
         """Learn the plant from units that are reached over a transport and hold their records themselves.
@@ -514,8 +515,19 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         ]
         return tuple(tables) if return_std else tables[0]
 
-    def whatif(self, X, do, *, inputs=None, lengths=None, confidence=0.9, loops="hold", split=False):
-        """Replay a record under other inputs.
+    def whatif(
+        self,
+        X,
+        do,
+        *,
+        inputs=None,
+        lengths=None,
+        confidence=0.9,
+        loops="hold",
+        split=False,
+        sensors="controller",
+    ):
+        """Replay a record under other inputs, or with sensors that are held.
 
         Abduction, action, prediction: the record determines states and noise, the inputs are replaced, the
         same noise drives the plant again. For a linear plant the difference is the response to the change of
@@ -528,7 +540,9 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             Record, in a container as in `fit`.
         do : dict of str to (float, array-like or callable)
             What replaces an input ``unit__input``: a number held throughout, one value per row, or a
-            function of the recorded series; names of levels for an input that has any.
+            function of the recorded series; names of levels for an input that has any. An instrument moves the input
+            that follows it. A sensor ``unit__sensor`` is held: at a number, or by force at one value per row, NaN
+            where it is not. The name of a unit has a dict of its inputs and sensors.
         inputs, lengths
             As in `fit`.
         confidence : float, default=0.9
@@ -537,6 +551,11 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             As in :meth:`counterfactual`.
         split : bool, default=False
             One set of rows per replaced input, named in a column ``source``; their effects add up.
+        sensors : {"controller", "force"}, default="controller"
+            How sensors are held. "controller": the set point of the controller that is known for their unit
+            (``server_.laws_``) moves so that they end there, in the mean, and its law does what it does on the way.
+            "force": whatever it takes, a hard intervention: the states of the unit are moved in every row as its
+            disturbances would most likely have moved them, and the others follow.
 
         Returns
         -------
@@ -549,8 +568,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         Raises
         ------
         ValueError
-            If an input is unknown, a series does not fit, or an input is asked to move that never moved in
-            `fit`.
+            If an input or sensor is unknown, a series does not fit, an input is asked to move that never moved in
+            `fit`, or no controller is known that could hold a sensor.
 
         Warns
         -----
@@ -565,32 +584,10 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             raise ValueError(
                 f"Got do={do!r}; give a dict from the name of an input, 'unit__input', to what replaces it."
             )
-        known = self._plant_inputs
-        with self._asking(X, inputs, lengths) as units:
-            messages = units.messages()
-            known_series = units.inputs or [message.inputs for message in messages.values()]
-            recorded = np.hstack([np.zeros((units.n_samples, 0)), *(U for U in known_series if U is not None)])
-            replaced = recorded.copy()
-            for name, value in do.items():
-                k = self._moved_position(name)
-                series = replaced_input(value, recorded[:, k], units.index, name, self._levels.get(name))
-                known.warn_outside(series[:, None], [k])
-                replaced[:, k] = series
-            factual, spread, columns = self._factual(units, messages)
-            change, owners = self._change(recorded, replaced), self._input_map.owners
-            held = np.isin(owners, [known.position(name) for name in do])
-            times = np.arange(units.n_samples) if units.index is None else units.index
-            parts = {name: _only(change, owners == known.position(name)) for name in do} if split else {None: change}
-            operated = self._above_level(self._input_map.values(recorded))
-            tables = {}
-            for source, part in parts.items():  # each given those before it, so that they add up
-                effect, variance = self._replayed(units, part, operated, held, loops, factual.shape)
-                operated = operated + part
-                std = np.sqrt(variance + spread)
-                tables[source] = whatif_table(times, columns, factual, effect, std, confidence)
-        if not split:
-            return tables[None]
-        return pd.concat(tables, names=["source", None]).reset_index("source").reset_index(drop=True)
+        from ._replay import asked_whatif
+
+        asked = {"confidence": confidence, "loops": loops, "split": split, "sensors": sensors}
+        return asked_whatif(self, X, do, inputs, lengths, **asked)
 
     def aggregate_counterfactual(self, unit, scale):
         """What a unit can answer alone: the effect of scaling the others' inputs all together.
@@ -679,11 +676,16 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         shared = [self._plant_inputs.position(name) for name, units in self.shared_inputs_.items() if unit in units]
         return [k for k in self._plant_inputs.of(unit) + shared if self._plant_inputs.names[k] not in self._idle]
 
+    def _through(self, name):
+        """The input that an instrument acts through, any other as it is."""
+        pairs = {} if self._instruments is None else self._instruments.pairs
+        return next((one for one, other in pairs.items() if other == name), name)
+
     def _moved_position(self, name):
         """Position of an input that is to move."""
         if name in self._idle:
-            through = [one for one, other in self._instruments.pairs.items() if other == name]
-            raise ValueError(f"{name!r} is an instrument, which acts through {listed(through)} alone: ask about that.")
+            through = self._through(name)
+            raise ValueError(f"{name!r} is an instrument, which acts through {through!r} alone: ask about that.")
         return self._plant_inputs.position(name)
 
     @property

@@ -1,15 +1,18 @@
 """What an engineer reads off a step response: gain, dead time, time constant, settling time, with intervals."""
 
+from numbers import Integral
+
 import numpy as np
 import pandas as pd
 
+from ..containers.layout import listed
 from ..server.planning import impulses
 from ..statespace.matrices import companion, spectral_radius
 from ._questions import told_loadings
 
 _DEAD, _RISEN, _SETTLED = 0.02, 1 - np.exp(-1), 0.02  # shares of the way
 _LEFT, _LEAST, _MOST = 1e-4, 60, 3000  # of a step response when it is cut off; its rows
-_DRAWS = 60
+_DRAWS, _FREQUENCIES = 60, 200
 _NUMBERS = ("gain", "dead_time", "time_constant", "settling_time")
 
 
@@ -17,16 +20,9 @@ def asked_gains(estimator, confidence):
     """The table of :meth:`FederatedCounterfactualEstimator.gain_table`."""
     if isinstance(confidence, bool) or not 0 < confidence < 1:
         raise ValueError(f"Got confidence={confidence!r}; give a number between 0 and 1.")
-    active = estimator._sent_inputs.active
-    if not active.any():
-        raise ValueError("No input of this plant moved in `fit`: there is nothing to ask about.")
-    with estimator._asking_models() as exchange:
-        C, columns = told_loadings(estimator, exchange)
-    early = estimator._input_map.early[estimator._input_map.owners][active]
-    found = impulses(estimator.server_, C, _length(estimator), early, _DRAWS)
+    found, names, columns = _learned_impulses(estimator, _length(estimator))
     values = step_numbers(np.cumsum(found.mean, axis=1))
     drawn = np.array([step_numbers(np.cumsum(found.mean + draw, axis=1)) for draw in found.draws])
-    names = [name for name, moves in zip(estimator.input_names_, active, strict=True) if moves]
     pairs = pd.MultiIndex.from_product([names, columns], names=["input", "output"])
     table = {}
     for k, name in enumerate(_NUMBERS):
@@ -34,6 +30,65 @@ def asked_gains(estimator, confidence):
         for edge, level in (("low", (1 - confidence) / 2), ("high", (1 + confidence) / 2)):
             table[f"{name}_{edge}"] = _quantile(drawn[:, k], level).T.ravel() if len(drawn) else np.nan
     return pd.DataFrame(table, index=pairs).reset_index()
+
+
+def asked_step(estimator, input, output, n_steps, confidence):
+    """The table of :meth:`FederatedCounterfactualEstimator.step_response`."""
+    mean, draws = _pair(estimator, input, output, confidence, _length(estimator) if n_steps is None else n_steps)
+    table = _with_ends({"response": np.cumsum(mean)}, {"response": np.cumsum(draws, axis=1)}, confidence)
+    return pd.DataFrame({"step": np.arange(len(mean)), **table})
+
+
+def asked_frequencies(estimator, input, output, frequencies, confidence):
+    """The table of :meth:`FederatedCounterfactualEstimator.frequency_response`."""
+    mean, draws = _pair(estimator, input, output, confidence, _length(estimator))
+    if frequencies is None:
+        frequencies = np.geomspace(1e-3 * np.pi, np.pi, _FREQUENCIES)
+    frequencies = np.asarray(frequencies, dtype=float)
+    if frequencies.ndim != 1 or not ((frequencies >= 0) & (frequencies <= np.pi)).all():
+        raise ValueError("Give `frequencies` as a list of radians per step from 0 to pi.")
+    turn = np.exp(-1j * np.outer(np.arange(len(mean)), frequencies))
+    G, drawn = mean @ turn, draws @ turn
+    phase = np.unwrap(np.angle(G))
+    spread = phase + np.angle(drawn / np.where(G == 0, 1.0, G))  # the turn that is nearest to that of the mean
+    table = _with_ends({"gain": np.abs(G), "phase": phase}, {"gain": np.abs(drawn), "phase": spread}, confidence)
+    return pd.DataFrame({"frequency": frequencies, **table})
+
+
+def _pair(estimator, input, output, confidence, n_steps):
+    """Impulse response of a sensor to an input, (n_steps,), and draws of it."""
+    if isinstance(confidence, bool) or not 0 < confidence < 1:
+        raise ValueError(f"Got confidence={confidence!r}; give a number between 0 and 1.")
+    if isinstance(n_steps, bool) or not isinstance(n_steps, Integral) or n_steps < 1:
+        raise ValueError(f"Got n_steps={n_steps!r}; give a number of rows of at least 1.")
+    found, names, columns = _learned_impulses(estimator, int(n_steps))
+    for what, name, known in (("input", input, names), ("sensor", output, list(columns))):
+        if name not in known:
+            raise ValueError(f"Got unknown {what} {name!r}; known are {listed(known)}.")
+    i, j = list(columns).index(output), names.index(input)
+    return found.mean[i, :, j], found.mean[i, :, j] + found.draws[:, i, :, j]
+
+
+def _learned_impulses(estimator, n_steps):
+    """Answers of all sensors to one unit of every input that moved, the names of these inputs, those of the sensors."""
+    active = estimator._sent_inputs.active
+    if not active.any():
+        raise ValueError("No input of this plant moved in `fit`: there is nothing to ask about.")
+    with estimator._asking_models() as exchange:
+        C, columns = told_loadings(estimator, exchange)
+    early = estimator._input_map.early[estimator._input_map.owners][active]
+    names = [name for name, moves in zip(estimator.input_names_, active, strict=True) if moves]
+    return impulses(estimator.server_, C, n_steps, early, _DRAWS), names, columns
+
+
+def _with_ends(values, drawn, confidence):
+    """Columns of values and of the ends of their intervals; NaN where there are no draws."""
+    table = {}
+    for name, value in values.items():
+        table[name] = value
+        for edge, level in (("low", (1 - confidence) / 2), ("high", (1 + confidence) / 2)):
+            table[f"{name}_{edge}"] = np.quantile(drawn[name], level, axis=0) if len(drawn[name]) else np.nan
+    return table
 
 
 def _length(estimator):

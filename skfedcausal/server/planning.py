@@ -19,26 +19,29 @@ class Impulses:
 
 def impulses(server, loadings, n_steps, early, n_draws):
     """:class:`Impulses` of sensors ``loadings`` (n_sensors, n); inputs `early` (k,) were sent a row ahead."""
-    lagged = getattr(server, "_lagged", None)
-    if lagged is not None:
-        A, B, draws = lagged.dynamics.A, lagged.dynamics.B, lagged.draws[:n_draws]
-    else:
-        A, B = server.transition_[None], np.stack([np.zeros_like(server.input_), server.input_])
-        draws = _draws_of_one_lag(server, n_draws)
-    mean = _responses(A, B, loadings, n_steps, early)
-    drawn = [_responses(A, B, loadings, n_steps, early) for A, B in draws]
+    mean = _responses(*_matrices(server), loadings, n_steps, early)
+    drawn = [_responses(A, B, loadings, n_steps, early) for A, B in drawn_plants(server, n_draws)]
     usable = [one - mean for one in drawn if np.isfinite(one).all()]
     return Impulses(mean, np.array(usable).reshape(len(usable), *mean.shape))
 
 
 def state_responses(server, n_steps, early):
     """Answers of all states to one unit of every input for one row, (n, n_steps, k)."""
+    return _responses(*_matrices(server), np.eye(len(server.transition_)), n_steps, early)
+
+
+def drawn_plants(server, n_draws):
+    """Pairs of matrices (p, n, n), (q + 1, n, k) from the sampling distribution: the same ones at every call."""
     lagged = getattr(server, "_lagged", None)
-    if lagged is not None:
-        A, B = lagged.dynamics.A, lagged.dynamics.B
-    else:
-        A, B = server.transition_[None], np.stack([np.zeros_like(server.input_), server.input_])
-    return _responses(A, B, np.eye(A.shape[1]), n_steps, early)
+    return _draws_of_one_lag(server, n_draws) if lagged is None else lagged.draws[:n_draws]
+
+
+def _matrices(server):
+    """Of all lags of the states from the first on, and of the inputs from the row itself on."""
+    lagged = getattr(server, "_lagged", None)
+    if lagged is None:
+        return server.transition_[None], np.stack([np.zeros_like(server.input_), server.input_])
+    return lagged.dynamics.A, lagged.dynamics.B
 
 
 def _responses(A, B, loadings, n_steps, early):

@@ -47,3 +47,54 @@ def test_gains_are_those_of_the_transfer_function():
     assert (table["gain_low"] <= table["gain_high"]).all()
     with pytest.raises(ValueError, match="between 0 and 1"):
         estimator.gain_table(confidence=90)
+
+
+@pytest.fixture(scope="module")
+def learned():
+    X, truth = make_granger_plant(2, n_samples=1500, n_inputs=1, input_links=[(0, 1)], random_state=0)
+    return FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+
+
+def test_step_responses_are_counterfactuals_of_a_step(learned):
+    step = learned.step_response("unit0__u0", "unit1__x2", n_steps=21)
+    effect = learned.counterfactual("unit0", 0.0, 1.0, horizon=20)["unit1__x2"]
+    assert_allclose(step["response"].iloc[1:], effect, rtol=1e-8)
+    assert step["response"].iloc[0] == 0.0
+    assert (step["response_low"] <= step["response_high"]).all()
+
+
+def test_frequency_responses_are_those_of_the_transfer_function(learned):
+    w = np.array([0.0, 0.05, 0.7, np.pi])
+    found = learned.frequency_response("unit0__u0", "unit1__x2", frequencies=w)
+    G = learned.transfer_function()
+    i, j = G.output_names.index("unit1__x2"), G.input_names.index("unit0__u0")
+    expected = [(G.C @ np.linalg.solve(np.exp(1j * one) * np.eye(len(G.A)) - G.A, G.B))[i, j] for one in w]
+    # what comes after the response is cut off
+    assert_allclose(found["gain"] * np.exp(1j * found["phase"]), expected, rtol=1e-3, atol=1e-4)
+    assert ((found["gain_low"] < found["gain"]) & (found["gain"] < found["gain_high"])).all()
+
+
+def test_responses_of_what_is_not_known_are_refused(learned):
+    with pytest.raises(ValueError, match="unknown input 'unit0__u7'"):
+        learned.step_response("unit0__u7", "unit1__x2")
+    with pytest.raises(ValueError, match="unknown sensor 'unit1__x99'"):
+        learned.frequency_response("unit0__u0", "unit1__x99")
+    with pytest.raises(ValueError, match="radians per step from 0 to pi"):
+        learned.frequency_response("unit0__u0", "unit1__x2", frequencies=[4.0])
+    with pytest.raises(ValueError, match="n_steps=0"):
+        learned.step_response("unit0__u0", "unit1__x2", n_steps=0)
+
+
+def test_the_picture_draws_the_numbers(learned):
+    pytest.importorskip("matplotlib").use("Agg")
+    from matplotlib import pyplot as plt
+
+    from skfedcausal.displays import ResponseDisplay
+
+    display = ResponseDisplay.from_estimator(learned, "unit0__u0", "unit1__x2", n_steps=15)
+    lines = [ax.lines[0].get_xydata() for ax in display.ax_]
+    assert_allclose(lines[0][:, 1], learned.step_response("unit0__u0", "unit1__x2", n_steps=15)["response"])
+    bode = learned.frequency_response("unit0__u0", "unit1__x2")
+    assert_allclose(lines[1], bode[["frequency", "gain"]])
+    assert_allclose(lines[2][:, 1], np.degrees(bode["phase"]))
+    plt.close(display.figure_)

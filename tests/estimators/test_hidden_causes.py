@@ -72,11 +72,14 @@ def test_an_instrument_takes_the_bias_away(plain, mended):
     assert share["instrument"] == "a__setpoint"
 
 
-@pytest.mark.filterwarnings("ignore:Input .a__valve. is asked for values")
+@pytest.mark.filterwarnings("ignore:Input .* is asked for values")
 def test_an_instrument_is_no_input_that_moves(mended):
     X, estimator = mended
     with pytest.raises(ValueError, match=r"is an instrument, which acts through 'a__valve' alone"):
-        estimator.whatif(X, {"a__setpoint": 0.0})
+        estimator.reach({"a__s0": 0.1}, inputs="a__setpoint", bounds={"a__setpoint": (-1, 1)}, by=5, X=X)
+    by_set_point = estimator.whatif(X, {"a__setpoint": lambda z: z + 0.1}).query("column == 'b__s0'")["effect"]
+    law = estimator._instruments.laws["a__valve"][:-1]
+    assert by_set_point.iloc[-1] == pytest.approx(0.1 * law.sum() * step(estimator)[0], rel=0.03)
     factual = estimator.whatif(X, {"a__valve": lambda u: u})
     np.testing.assert_allclose(factual["effect"], 0, atol=1e-12)
     moved = estimator.whatif(X, {"a__valve": lambda u: u + 1.0 * (np.arange(N) >= 1000)})

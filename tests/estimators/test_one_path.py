@@ -244,6 +244,23 @@ def test_sites_plan_as_a_record_in_one_process_does(here):
     assert_identical((one.schedule, one.trajectory), (two.schedule, two.trajectory))
 
 
+def test_sites_say_the_same_of_bands_held_sensors_hidden_causes_and_experiments(here):
+    one = here["counterfactual"]
+    two = FederatedCounterfactualEstimator().fit_sites(InProcessTransport(sites_of("counterfactual")))
+    record = {"inputs": U}
+    bands = {"start": 350, "confidence": 0.9}
+    assert_identical(one.forecast(GAPPY, **bands, **record), two.forecast(None, **bands))
+    held = {"do": {"unit0__x0": 0.5}, "sensors": "force"}
+    assert_identical(one.whatif(GAPPY, **held, **record), two.whatif(None, **held))
+    assert_identical(one.hidden_causes_, two.hidden_causes_)
+    assert_identical(*(fit.sensitivity("unit0", 0.0, 1.0, horizon=5) for fit in (one, two)))
+    asked = {"inputs": ["unit0__u0"], "bounds": {"unit0__u0": (-3.0, 3.0)}, "rows": 40}
+    plans = [fit.experiment("unit0", "unit1", **asked) for fit in (one, two)]
+    assert_identical(*(plan.schedule for plan in plans))
+    assert plans[0].rows_needed == plans[1].rows_needed
+    assert_identical(*(fit.step_response("unit0__u0", "unit1__x0") for fit in (one, two)))
+
+
 @pytest.mark.parametrize(("kind", "question"), CASES)
 def test_a_question_about_nothing_says_which_fit_could_answer(here, kind, question):
     if question.split()[0] in WITHOUT_RECORD:

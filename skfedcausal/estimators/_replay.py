@@ -1,0 +1,100 @@
+"""A record replayed under other inputs, or with sensors that are held."""
+
+import numpy as np
+import pandas as pd
+
+from ..containers.layout import listed
+from ._interventions import replaced_input, whatif_table
+from ._sensors import HeldSensors, flat_questions
+
+_SENSORS = ("controller", "force")
+
+
+def asked_whatif(estimator, X, do, inputs, lengths, *, confidence, loops, split, sensors):
+    """The table of :meth:`FederatedCounterfactualEstimator.whatif`."""
+    if sensors not in _SENSORS:
+        raise ValueError(f"Got sensors={sensors!r}; choose 'controller' or 'force'.")
+    do = flat_questions(do, estimator.client_names_)
+    with estimator._asking(X, inputs, lengths) as units:
+        messages = units.messages()
+        known_series = units.inputs or [message.inputs for message in messages.values()]
+        recorded = np.hstack([np.zeros((units.n_samples, 0)), *(U for U in known_series if U is not None)])
+        factual, spread, columns = estimator._factual(units, messages)
+        moves, holds = _sorted_out(estimator, do, columns)
+        replaced = _replaced(estimator, units, moves, recorded)
+        asked = HeldSensors(estimator, units, holds, columns, factual) if holds else None
+        parts = _input_parts(estimator, recorded, replaced, moves, split, loops)
+        if asked is not None and sensors == "controller":
+            parts |= _controller_part(estimator, asked, recorded, factual, split, parts)
+        effects, operated = {}, estimator._above_level(estimator._input_map.values(recorded))
+        for source, (part, held, how) in parts.items():  # each given those before it, so that they add up
+            effects[source] = estimator._replayed(units, part, operated, held, how, factual.shape)
+            operated = operated + part
+        if asked is not None and sensors == "force":
+            before = sum((effect for effect, _ in effects.values()), np.zeros_like(factual))
+            forced = asked.by_force(messages, before)
+            _add(effects, ", ".join(asked.names) if split else None, forced)
+        times = np.arange(units.n_samples) if units.index is None else units.index
+        tables = {
+            source: whatif_table(times, columns, factual, effect, np.sqrt(variance + spread), confidence)
+            for source, (effect, variance) in effects.items()
+        }
+    if not split:
+        return tables[None]
+    return pd.concat(tables, names=["source", None]).reset_index("source").reset_index(drop=True)
+
+
+def _sorted_out(estimator, do, columns):
+    """Questions about inputs and those about sensors."""
+    known = estimator._plant_inputs.names
+    moves = {name: value for name, value in do.items() if name in known}
+    holds = {name: value for name, value in do.items() if name not in known and name in set(columns)}
+    unknown = [name for name in do if name not in moves and name not in holds]
+    if unknown:
+        raise ValueError(
+            f"Got unknown input {unknown[0]!r}; known inputs are {listed(known)}, and sensors that can be held are "
+            f"{listed(columns)}."
+        )
+    return moves, holds
+
+
+def _replaced(estimator, units, moves, recorded):
+    """Inputs with those that are moved replaced; those that follow an instrument which is moved, follow it."""
+    known, replaced = estimator._plant_inputs, recorded.copy()
+    for name, value in moves.items():
+        k = known.position(name)
+        series = replaced_input(value, recorded[:, k], units.index, name, estimator._levels.get(name))
+        known.warn_outside(series[:, None], [k])
+        replaced[:, k] = series
+        if name in estimator._idle:
+            through, change = estimator._instruments.followed(name, series - recorded[:, k], units.starts)
+            if through in moves:
+                raise ValueError(f"Got both {through!r} and its instrument {name!r}, which acts through it; give one.")
+            replaced[:, known.position(through)] += change
+            replaced[:, k] = recorded[:, k]
+    return replaced
+
+
+def _input_parts(estimator, recorded, replaced, moves, split, loops):
+    """Changes of what is sent by source, each with the inputs that no controller moves and how the others behave."""
+    change, owners = estimator._change(recorded, replaced), estimator._input_map.owners
+    at = {name: estimator._plant_inputs.position(estimator._through(name)) for name in moves}
+    held = np.isin(owners, list(at.values()))
+    if not split:
+        return {None: (change, held, loops)}
+    return {name: (np.where(owners == k, change, 0.0), held, loops) for name, k in at.items()}
+
+
+def _controller_part(estimator, asked, recorded, factual, split, parts):
+    """The change of set points that brings sensors where they are to be held; only their controllers respond."""
+    change = estimator._change(recorded, recorded + asked.by_controllers(factual))
+    units = {name.split("__")[0] for name in asked.names}
+    owners = [estimator._plant_inputs.units[k] not in units for k in estimator._input_map.owners]
+    if split or not parts[None][0].any():
+        return {", ".join(asked.names) if split else None: (change, np.array(owners, dtype=bool), "react")}
+    raise ValueError("Inputs and controllers of sensors are moved at once: ask with split=True, or sensors='force'.")
+
+
+def _add(effects, source, more):
+    there = effects.get(source)
+    effects[source] = more if there is None else tuple(a + b for a, b in zip(there, more, strict=True))
