@@ -18,7 +18,7 @@ _NOTHING = 1e-6  # standard deviations that an input has to move a sensor by
 
 def flat_questions(do, units):
     """A dict of units to dicts of their columns as one of flat names."""
-    flat = {}
+    flat: dict = {}
     for name, value in do.items():
         if name in units and not isinstance(value, Mapping):
             raise ValueError(f"Got {value!r} for unit {name!r}; give a dict from its sensors or inputs to values.")

@@ -17,7 +17,7 @@ _LASTED = 5  # rows that a hidden cause has been at work before the input moves 
 def asked_sensitivity(estimator, n, u0, u1, horizon, strength, confidence):
     """The table of :meth:`FederatedCounterfactualEstimator.sensitivity`."""
     for name, value in (("strength", strength), ("confidence", confidence)):
-        if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= value < 1:
+        if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < 1:
             raise ValueError(f"Got {name}={value!r}; give a number from 0 on and below 1.")
     effect, std = estimator.counterfactual(n, u0, u1, horizon=horizon, return_std=True)
     reach = _looks_like(estimator, n, u0, u1, horizon, len(effect))

@@ -53,8 +53,8 @@ class LinkDesign:
         n_rows = len(u)
         driven = np.einsum("nfm,fm->fn", self._spectra, np.fft.rfft(u, 2 * n_rows, axis=0), optimize=True)
         states = np.fft.irfft(driven, 2 * n_rows, axis=0)[:n_rows]
-        found = [_late(states)[:, self.states], np.where(self.early, u, _late(u))[:, self.direct]]
-        found = np.hstack(found[::-1] if self.of_input else found)
+        parts = [_late(states)[:, self.states], np.where(self.early, u, _late(u))[:, self.direct]]
+        found = np.hstack(parts[::-1] if self.of_input else parts)
         return found - found.mean(axis=0)
 
     def _pulled_back(self, slopes):

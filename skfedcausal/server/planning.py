@@ -19,15 +19,17 @@ class Impulses:
 
 def impulses(server, loadings, n_steps, early, n_draws):
     """:class:`Impulses` of sensors ``loadings`` (n_sensors, n); inputs `early` (k,) were sent a row ahead."""
-    mean = _responses(*_matrices(server), loadings, n_steps, early)
-    drawn = [_responses(A, B, loadings, n_steps, early) for A, B in drawn_plants(server, n_draws)]
+    A, B = _matrices(server)
+    mean = _responses(A, B, loadings, n_steps, early)
+    drawn = [_responses(own, driven, loadings, n_steps, early) for own, driven in drawn_plants(server, n_draws)]
     usable = [one - mean for one in drawn if np.isfinite(one).all()]
     return Impulses(mean, np.array(usable).reshape(len(usable), *mean.shape))
 
 
 def state_responses(server, n_steps, early):
     """Answers of all states to one unit of every input for one row, (n, n_steps, k)."""
-    return _responses(*_matrices(server), np.eye(len(server.transition_)), n_steps, early)
+    A, B = _matrices(server)
+    return _responses(A, B, np.eye(len(A[0])), n_steps, early)
 
 
 def drawn_plants(server, n_draws):

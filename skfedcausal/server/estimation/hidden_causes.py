@@ -22,8 +22,7 @@ _LONGEST = 50_000  # rows that a suspicion is looked into with
 
 
 def hidden_cause_table(record, updates, sums):
-    """Tests of the inputs of every unit against measurements of every other one: ``input_of, measured, p_value``,
-    ``p_adjusted``, ``suspect``.
+    """Tests of the inputs of every unit against measurements of every other one, a row each.
 
     `updates` and `sums` as in :func:`~.input_checks.feedback_table`. Where inputs are suspect, the test is made once
     more with what is left of them given the measurements of their own unit up to their row: what other units have done
@@ -33,20 +32,20 @@ def hidden_cause_table(record, updates, sums):
     cross, inputs_squared, updates_squared = sums
     with_inputs = [n for n, inputs in enumerate(partition.input_slices) if inputs.stop > inputs.start]
     pairs = [(n, m) for n in with_inputs for m in range(partition.n_units) if m != n]
-    found = {}
+    p_values: list[float] = []
     for n in with_inputs:
         inputs = partition.input_slices[n]
-        own = cross[N_LAGS + 1 :, inputs], inputs_squared[inputs, inputs]
-        others = [m for m in range(partition.n_units) if m != n]
-        first = [_p_value(*own, updates_squared, partition.slices[m], record.n_samples) for m in others]
+        others = [partition.slices[m] for own, m in pairs if own == n]
+        later, squared = cross[N_LAGS + 1 :, inputs], inputs_squared[inputs, inputs]
+        first = [_p_value(later, squared, updates_squared, rows, record.n_samples) for rows in others]
         if any(p * len(pairs) < _LEVEL for p in first):
-            own = _given_own_measurements(record, updates, n)
+            later, squared = _given_own_measurements(record, updates, n)
             n_rows = min(record.n_samples, _LONGEST)
-            again = [_p_value(*own, updates_squared, partition.slices[m], n_rows) for m in others]
-            first = np.maximum(first, again).tolist()
-        found |= dict(zip([(n, m) for m in others], first, strict=True))
+            again = [_p_value(later, squared, updates_squared, rows, n_rows) for rows in others]
+            first = [max(both) for both in zip(first, again, strict=True)]
+        p_values += first
     table = pd.DataFrame([(names[n], names[m]) for n, m in pairs], columns=["input_of", "measured"], dtype=object)
-    table["p_value"] = np.array([found[pair] for pair in pairs], dtype=float)
+    table["p_value"] = np.array(p_values)
     table["p_adjusted"] = np.minimum(table["p_value"] * len(table), 1.0)
     return table.assign(suspect=table["p_adjusted"] < _LEVEL)
 
@@ -57,13 +56,13 @@ def held_variances(u, starts):
     That of the row for inputs that are new in every row, more for those that stay. The last one stands for windows
     that no episode holds.
     """
-    found = []
+    found: list[np.ndarray] = []
     for n_rows in HELD:
-        sums = []
+        pieces = []
         for start, stop in episodes(starts, len(u)):
             total = np.vstack([np.zeros_like(u[:1]), np.cumsum(u[start:stop], axis=0)])
-            sums.append(total[n_rows:] - total[:-n_rows])
-        sums = np.concatenate(sums)
+            pieces.append(total[n_rows:] - total[:-n_rows])
+        sums = np.concatenate(pieces)
         found.append(sums.var(axis=0) / n_rows if len(sums) > n_rows else found[-1])
     return np.array(found)
 
