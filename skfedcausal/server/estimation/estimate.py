@@ -9,7 +9,7 @@
 5. Block estimates with covariances, empirical-Bayes shrinkage.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -109,6 +109,7 @@ class PlantEstimate:
     climb: Climb
     plant: StandardisedPlant  # the record it was learned from
     scoring: Scoring  # at the maximum
+    doubtful: np.ndarray | None = None  # pairs that look linked, and not where a level shifts that may
 
 
 def estimate_plant(record, settings):
@@ -118,9 +119,9 @@ def estimate_plant(record, settings):
     """
     about = settings.local, settings.fix_local, settings.edges
     plant, budget = StandardisedPlant(record, *about), settings.budget
-    steps = record.steps
+    steps, doubtful = record.steps, ()
     if settings.level_shifts is not None and not steps:
-        steps = find_level_shifts(plant.unit_records(), record.determined.sum())
+        steps, doubtful = find_level_shifts(plant.unit_records(), record.determined.sum())
     while True:
         if steps != plant.steps:
             plant = StandardisedPlant(record.at_steps(steps), *about)
@@ -130,7 +131,13 @@ def estimate_plant(record, settings):
         estimate = _assessed(plant, maximise(plant, settings), settings)
         steps = estimate.shifts.certain
         if steps == plant.steps or (budget is not None and budget.is_spent):
-            return estimate
+            break
+    if doubtful and estimate.structure.linked.any() and not (budget is not None and budget.is_spent):
+        trial = StandardisedPlant(record.at_steps(tuple(sorted((*steps, *doubtful)))), *about)
+        trial.budget = budget
+        blocks = _assessed(trial, maximise(trial, settings), settings).blocks["state"]
+        return replace(estimate, doubtful=estimate.structure.linked & (blocks.p_value > settings.alpha))
+    return estimate
 
 
 def may_be_filled(record, settings):

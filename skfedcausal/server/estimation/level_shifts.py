@@ -30,6 +30,8 @@ from ..joint import step_series
 from .block_tests import link_estimates
 
 SHIFT_LEVEL = 1e-3  # probability of finding a shift anywhere in a record without one
+_DOUBT_LEVEL = 1e-2  # probability of being in doubt about one
+_SPLITS = 20  # places of a step that differ: the largest of as many ratios has about the law that Andrews (1993) found
 SHORTEST = 20  # rows between two shifts, and between a shift and the end of an episode
 _MOST = 5  # shifts of one unit
 _TOGETHER = 25  # rows within which units shift together
@@ -54,17 +56,23 @@ def shift_threshold(n_rows, n_units, dof):
 
 
 def find_level_shifts(units, n_units):
-    """Rows at which the level of some unit shifts."""
-    found = []
+    """Rows at which the level of some unit shifts, and rows at which it may as well not."""
+    found: list[tuple[int, float]] = []
+    doubtful: list[int] = []
     for unit in units:
-        found += unit_onsets(unit, shift_threshold(len(unit.scores), n_units, len(unit.N)))
+        dof = len(unit.N)
+        onsets = unit_onsets(unit, shift_threshold(len(unit.scores), n_units, dof))
+        found += onsets
+        if not onsets:
+            doubtful += _next_onsets(unit, [], None, special.chdtri(dof, _DOUBT_LEVEL / (n_units * _SPLITS)))[0]
     kept: list[int] = []
     for onset, ratio in sorted(found, key=lambda shift: -shift[1]):
         if all(abs(onset - other) > _TOGETHER for other in kept):
             # a shift travels from the unit where it happened to others: later, and maybe clearer there
             clear = [other for other, its in found if abs(other - onset) <= _TOGETHER and its >= _CLEAR * ratio]
             kept.append(min(clear))
-    return tuple(sorted(kept))
+    apart = sorted(onset for onset in doubtful if all(abs(onset - other) > _TOGETHER for other in kept))
+    return tuple(sorted(kept)), tuple(o for k, o in enumerate(apart) if not k or o - apart[k - 1] > _TOGETHER)
 
 
 def unit_onsets(unit, threshold):

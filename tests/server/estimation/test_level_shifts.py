@@ -84,13 +84,13 @@ def test_no_shift_is_found_where_there_is_none(options):
     """At a level of 1e-3 per record ten records have none but for one seed in a hundred."""
     for seed in range(10):
         X, _ = make_granger_plant(3, n_samples=1000, random_state=seed, **options)
-        assert find_level_shifts(records(X), len(X)) == ()
+        assert find_level_shifts(records(X), len(X))[0] == ()
 
 
 def test_random_walks_are_not_cut_into_levels():
     rng = np.random.default_rng(0)
     walks = {f"u{k}": np.cumsum(rng.normal(size=(2000, 1)), axis=0) + rng.normal(size=(2000, 4)) for k in range(3)}
-    assert find_level_shifts(records(walks), len(walks)) == ()
+    assert find_level_shifts(records(walks), len(walks))[0] == ()
 
 
 def with_a_slow_state_that_one_sensor_hides(seed, slow=0.98, n_samples=2000):
@@ -103,9 +103,9 @@ def with_a_slow_state_that_one_sensor_hides(seed, slow=0.98, n_samples=2000):
 
 def test_slow_states_that_the_model_lacks_are_not_cut_into_levels(monkeypatch):
     units = [records(with_a_slow_state_that_one_sensor_hides(seed)) for seed in range(5)]
-    assert [find_level_shifts(unit, 1) for unit in units] == [()] * 5
+    assert [find_level_shifts(unit, 1)[0] for unit in units] == [()] * 5
     monkeypatch.setattr(UnitRecord, "misfit", lambda *_: 1.0)
-    assert all(find_level_shifts(unit, 1) for unit in units)
+    assert all(find_level_shifts(unit, 1)[0] for unit in units)
 
 
 def test_innovations_of_a_model_that_fits_have_hardly_any_misfit():
@@ -337,8 +337,9 @@ def test_units_that_shift_within_25_rows_shift_together_at_the_first_clear_onset
         return unit.found
 
     monkeypatch.setattr(level_shifts, "unit_onsets", onsets)
+    monkeypatch.setattr(level_shifts, "_next_onsets", lambda *_: ([], None, 0.0))
     units = [SimpleNamespace(scores=np.zeros((1000, 2)), N=np.eye(2), found=each) for each in found]
-    assert find_level_shifts(units, 7) == expected
+    assert find_level_shifts(units, 7) == (expected, ())
     assert thresholds == [shift_threshold(1000, 7, 2)] * len(units)
 
 
@@ -540,3 +541,17 @@ def test_a_misfit_is_the_power_of_innovations_at_the_sixteen_lowest_frequencies(
     power = (np.abs(cycles @ u) ** 2 / n_rows).mean(axis=1)
     expected = np.exp(np.log(power).mean()) * p / np.exp(special.digamma(p))
     assert unit.misfit([], unit.fit([])) == pytest.approx(expected)
+
+
+def test_a_link_that_a_shift_explains_as_well_is_left_open():
+    A = np.kron(np.diag([0.99, 0.5]), np.eye(2))
+    A[2:, :2] = 0.25
+    shift = {"unit": "unit0", "size": 0.2, "at": 2500, "until": 5000}  # less than what the search is certain of
+    X, _ = make_granger_plant(2, transition=A, n_samples=5000, random_state=102, level_shift=[shift])
+    links = FederatedGrangerEstimator().fit(X).links_.set_index(["cause", "effect"])
+    assert links.loc[("unit1", "unit0"), "p_adjusted"] < 1e-6
+    assert links.loc[("unit1", "unit0"), ["verdict", "because"]].tolist() == [
+        "cannot tell",
+        "a shift of levels explains it as well",
+    ]
+    assert links.loc[("unit0", "unit1"), "verdict"] == "influence"
