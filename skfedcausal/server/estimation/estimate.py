@@ -10,12 +10,14 @@
 """
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...statespace.fisher import FreeElements
 from ...statespace.timedomain import row_by_row
+from ..prediction import OperatingPoint, smooth_record
 from .block_tests import correlation_estimates, link_estimates, uncoupled_estimates
 from .covariance import assessed_blocks
 from .evidence import BlockEstimates, shrunk_transition
@@ -132,12 +134,33 @@ def estimate_plant(record, settings):
         steps = estimate.shifts.certain
         if steps == plant.steps or (budget is not None and budget.is_spent):
             break
-    if doubtful and estimate.structure.linked.any() and not (budget is not None and budget.is_spent):
-        trial = StandardisedPlant(record.at_steps(tuple(sorted((*steps, *doubtful)))), *about)
-        trial.budget = budget
-        blocks = _assessed(trial, maximise(trial, settings), settings).blocks["state"]
-        return replace(estimate, doubtful=estimate.structure.linked & (blocks.p_value > settings.alpha))
-    return estimate
+    is_spent = budget is not None and budget.is_spent
+    if not doubtful or is_spent or not estimate.structure.linked.any():
+        return estimate
+    shifted = StandardisedPlant(record.at_steps(tuple(sorted((*steps, *doubtful)))), *about)
+    shifted.budget = budget
+    return _likelier(record, estimate, _assessed(shifted, maximise(shifted, settings), settings), settings.alpha)
+
+
+def _likelier(record, estimate, shifted, alpha):
+    """The likelier one of a plant and of one with further shifts of levels, if these explain links of it.
+
+    By the Bayesian information criterion, where a place counts as much as two coefficients. Links that the other
+    one does not have are doubtful.
+    """
+    explained = estimate.structure.linked & (shifted.blocks["state"].p_value > alpha)
+    if not explained.any():
+        return estimate
+    return max(replace(estimate, doubtful=explained), shifted, key=partial(_criterion, record))
+
+
+def _criterion(record, estimate):
+    """Log-density of a record under a plant, less what its coefficients and the places of its steps cost."""
+    A, plant = estimate.A, estimate.parameters
+    point = OperatingPoint.of(record, A, estimate.steps, estimate.levels, plant.state_scale)
+    value = smooth_record(A, estimate.Q, point.placed(record), point.drive(A, estimate.B))[2]
+    cost = estimate.structure.free.n_elements / 2 + len(estimate.steps)
+    return value - np.log(record.n_samples) * cost
 
 
 def may_be_filled(record, settings):
