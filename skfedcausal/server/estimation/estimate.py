@@ -131,7 +131,7 @@ def estimate_plant(record, settings):
         if budget is not None and _keeps_one_lag(plant, record):
             budget.widen(_ALL)
         estimate = _assessed(plant, maximise(plant, settings), settings)
-        steps = estimate.shifts.certain
+        steps = estimate.shifts.kept
         if steps == plant.steps or (budget is not None and budget.is_spent):
             break
     is_spent = budget is not None and budget.is_spent

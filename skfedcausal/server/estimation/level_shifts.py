@@ -335,10 +335,13 @@ class UnitRecord:
 
 
 class LevelShifts(NamedTuple):
-    """Shifts of levels in a fitted plant, of which the `certain` onsets are to stay."""
+    """Shifts of levels in a fitted plant, and the onsets `kept` of them: those that are certain.
+
+    Of several that are not, the clearest stays for another look: two onsets of one shift take each other's place.
+    """
 
     table: pd.DataFrame  # unit, start, size in standard deviations of the process noise, statistic, p_value
-    certain: tuple[int, ...]
+    kept: tuple[int, ...]
 
     @classmethod
     def of(cls, names, steps, levels, Q, scoring):
@@ -355,7 +358,10 @@ class LevelShifts(NamedTuple):
             b = levels[rows, column]
             size[k] = np.sqrt(b @ np.linalg.solve(Q[rows, rows], b))
         bound = SHIFT_LEVEL / (scoring.n_samples * partition.n_units)
-        certain = tuple(onset for onset in steps if (p_value[onsets == onset] <= bound).any())
+        clearest = {onset: p_value[onsets == onset].min(initial=1.0) for onset in steps}
+        open_ones = [onset for onset in steps if clearest[onset] > bound]
+        again = min(open_ones, key=clearest.__getitem__) if len(open_ones) > 1 else None
+        kept = tuple(onset for onset in steps if onset not in open_ones or onset == again)
         columns = {"unit": np.asarray(names, dtype=object)[units], "start": onsets, "size": size}
         table = pd.DataFrame(columns | {"statistic": statistic, "p_value": p_value})
-        return cls(table.sort_values("start", kind="stable", ignore_index=True), certain)
+        return cls(table.sort_values("start", kind="stable", ignore_index=True), kept)

@@ -474,7 +474,7 @@ def test_shifts_are_certain_where_one_unit_is_at_the_level_of_all_rows_and_units
     levels, Q = np.array([[1.0, 2.0, 3.0], [1.0, 0.0, 2.0], [0.0, 1.0, 0.0]]), np.diag([4.0, 1.0, 1.0])
     scoring = SimpleNamespace(structure=structure, n_samples=100)
     shifts = LevelShifts.of(("a", "b"), (30, 10, 20), levels, Q, scoring)
-    assert shifts.certain == (30, 20)
+    assert shifts.kept == (30, 20)
     assert shifts.table["start"].tolist() == [10, 20, 20, 30, 30]
     assert shifts.table["unit"].tolist() == ["a", "a", "b", "a", "b"]
     assert shifts.table["statistic"].tolist() == [2.0, 4.0, 5.0, 0.0, 1.0]
@@ -553,6 +553,16 @@ def test_a_shift_too_weak_for_its_unit_alone_is_found_where_it_explains_a_link()
     verdicts = estimator.links_.set_index(["cause", "effect"])["verdict"]
     assert verdicts[("unit1", "unit0")] == "no influence"
     assert verdicts[("unit0", "unit1")] == "influence"
+
+
+def test_two_onsets_of_one_shift_do_not_take_each_others_place():
+    A = np.kron(np.diag([0.7, 0.5]), np.eye(2))
+    A[2:, :2] = 0.25
+    shift = {"unit": "unit0", "size": 0.2, "at": 2500, "until": 5000}
+    X, _ = make_granger_plant(2, transition=A, n_samples=5000, random_state=7, level_shift=[shift])
+    estimator = FederatedGrangerEstimator().fit(X)  # the units alone say 2404 and 2487
+    assert set(estimator.server_.level_shifts_["unit"]) == {"unit0"}
+    assert estimator.links_.set_index("cause")["verdict"].to_dict() == {"unit1": "no influence", "unit0": "influence"}
 
 
 @pytest.mark.parametrize("seed", [1, 2])
