@@ -230,10 +230,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             stack.callback(exchange.close)
             exchange.expect(n_inputs=plant.input_sizes)
             self._learn(exchange, server, any(U is not None for U in plant.inputs))
-        kept = units.kept()
-        self._units, self._channel = {name: kept[name] for name in server.names_ if name in kept}, None
-        self.clients_ = {name: unit["client"] for name, unit in self._units.items()}
-        self.augmenters_ = {name: unit["augmenter"] for name, unit in self._units.items() if "augmenter" in unit}
+        self._store_units(units.kept(), server.names_)
         self.layout_ = plant.layout
         self.noise_covariance_ = {
             name: np.diag(noise.variance) for name, noise in self._noise.items() if name in server.names_
@@ -243,9 +240,20 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         self._store_fit(server, exchange)
         return self
 
+    def _store_units(self, kept, names):
+        """What the units of the plant keep, in this process."""
+        self._units, self._channel = {name: kept[name] for name in names if name in kept}, None
+        self.clients_ = {name: unit["client"] for name, unit in self._units.items()}
+        self.augmenters_ = {name: unit["augmenter"] for name, unit in self._units.items() if "augmenter" in unit}
+
     def _learn(self, exchange, server, inputs):
         """The rounds of a fit, whoever is at the other end."""
         exchange.learn(server, inputs)
+        self._batches = None
+        self._store_learned(exchange, server)
+
+    def _store_learned(self, exchange, server):
+        """What the rounds have left, whoever was at the other end."""
         if exchange.timed:
             from ..quality.told_clocks import warn_of_clocks  # of sites that tell times
 

@@ -1,6 +1,7 @@
 """Federated counterfactuals: what if a unit of a plant had been operated differently?"""
 
 from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -258,6 +259,14 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         self._validate_params()
         if dry_run:
             return self.plan(X, inputs=inputs, lengths=lengths)
+        plant = self._read_first(X, inputs, lengths)
+        with self._naming_inputs():
+            self._fit_units(plant)
+        self._warn_of_inputs()
+        return self
+
+    def _read_first(self, X, inputs, lengths):
+        """The record to learn from as units see it, and what is to be known of its inputs."""
         inputs, moved = self._merged(inputs)
         X, inputs = self._learn_levels(X, inputs)
         plant = self._read_new(X, inputs, lengths, input_columns=self._input_columns())
@@ -266,18 +275,25 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         known = self._plant_inputs = PlantInputs.learn(plant, early_inputs(plant, self.sampled))
         self._input_map = InputMap.learn(plant, known, self.basis, self.sampled, self._levels)
         self._sent_inputs = self._input_map.known(known)
+        return self._seen_by_units(plant)
+
+    @contextmanager
+    def _naming_inputs(self):
+        """Name the inputs in an error that knows their numbers only."""
         try:
-            self._fit_units(self._seen_by_units(plant))
+            yield
         except InputsNotSeparableError as error:
             names = [repr(self._sent_inputs.active_names[k]) for k in error.inputs]
             raise InputsNotSeparableError(error.inputs, names) from None
+
+    def _warn_of_inputs(self):
+        """Say what was found of the inputs that makes answers doubtful."""
         warn_of_excitation(self.excitation_)
         warn_of_feedback(self.server_)
         known, words = self._plant_inputs, self._input_map.words  # without those of units that were lost
         warn_of_timing(self.server_, known, words)
         words = zip(known.units, words, strict=True)
         warn_of_misfit(self.server_, {unit for unit, word in words if word == "before"})
-        return self
 
     def _learn_levels(self, X, inputs):
         """The record with codes in place of words, and the levels of inputs that have any."""

@@ -1,5 +1,6 @@
 """The plant from batch after batch: sums of products of scores add, and rows are forgotten."""
 
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -9,11 +10,13 @@ from typing import Any
 import numpy as np
 
 from ..containers.layout import listed
-from ..message.states import StateMessage
+from ..message.requests import Ask, FitRequest, LawRequest, RecordRequest
+from ..message.states import Acknowledgement, FeedbackLaw, StateMessage
 from ..statespace.lag_products import LagProducts, RunningProducts
 from ..statespace.matrices import few_threads, without_last_bits
 from ..statespace.observation import Information
 from ..statespace.partition import Partition
+from .estimation.input_checks import check_independent
 from .joint import JointRecord, Scores, Standardised, usual_information
 from .prediction import smooth_plant
 
@@ -136,10 +139,39 @@ class RunningRecord(JointRecord):
         variance = np.diag(products.sums[0])[n:] / (products.weights @ products.lengths)
         return Standardised(self.u, np.sqrt(variance))
 
+    def input_correlation(self):
+        """Correlation matrix of the inputs."""
+        n, scale = self.partition.n_states, self.standard_known.scale
+        products = self.products.balanced()
+        return products.sums[0][n:, n:] / (products.weights @ products.lengths) / np.outer(scale, scale)
+
     @property
     def known_level(self):
         """Mean of every input."""
         return self.input_level
+
+
+class BatchDialogue:
+    """The round in which a server learns from one more batch; units `to_identify` learn their models from it."""
+
+    def __init__(self, server, to_identify=None, *, continues=False, forget=None):
+        self._server, self._to_identify = server, to_identify
+        self._how = {"continues": continues, "forget": forget}
+        self.outdated: tuple[str, ...] = ()  # units that say so
+
+    def dialogue(self, names, inputs=False):
+        """Requests, and what units answer to them, as those of a server."""
+        server, first = self._server, names if self._to_identify is None else self._to_identify
+        ask = {name: FitRequest(fits=True) if name in first else RecordRequest(fits=True) for name in names}
+        came = yield Ask(ask, StateMessage)
+        self.outdated = tuple(name for name, message in came.items() if message.outdated)
+        messages = learn_batch(server, dict(came), **self._how)
+        if server.controlled_units_:
+            asked = {name: LawRequest() for name in server.controlled_units_ if name in came}
+            laws = yield Ask(asked, FeedbackLaw)
+            server.take_laws({**server.laws_, **laws})
+        replies = server.replies(messages)
+        yield Ask({name: replies[name] for name in came}, Acknowledgement, needed=0)
 
 
 class Batches:
@@ -152,6 +184,12 @@ class Batches:
         c = record.partition.n_regressors
         n_lags = int(np.clip(_NUMBERS // c**2, _LEAST_LAGS, _LAGS))
         self._products = RunningProducts(n_lags, np.nan_to_num(self._rows(record).mean(axis=0)))
+
+    def copy(self):
+        """Another one that can go on on its own."""
+        other = copy(self)
+        other._products = self._products.copy()
+        return other
 
     def add(self, record, *, continues, forget, absent=()):
         """Take the next batch, a joint record without gaps."""
@@ -207,9 +245,12 @@ def learn_batch(server, messages, *, continues=False, forget=None):
     if known is not None:
         check_models(known, record, absent)
     full = record if record.is_constant else filled_batch(server, record, messages)
-    batches = Batches(full) if known is None else known
+    batches = Batches(full) if known is None else known.copy()  # what cannot be learned from is not kept
     batches.add(full, continues=continues, forget=forget, absent=absent)
-    server._learn(server._with_knowledge(batches.record(record)))
+    running = server._with_knowledge(batches.record(full))
+    if running.u is not None:
+        check_independent(running.input_correlation())
+    server._learn(running)
     server._batches, server.benefit_, server.n_rounds_ = batches, None, 1
     with few_threads(record.partition.n_states):
         server._leave_alone({})

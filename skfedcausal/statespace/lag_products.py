@@ -1,5 +1,6 @@
 """Lagged products of a record that comes in batches: they add, and what is old may fade."""
 
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -217,6 +218,12 @@ class RunningProducts:
         self.n_lags, self.origin = n_lags, origin
         self._closed: LagProducts | None = None
         self._open: OpenEpisode | None = None
+
+    def copy(self):
+        """Another one that can go on on its own."""
+        other = copy(self)
+        other._open = copy(self._open)
+        return other
 
     def add(self, rows, starts, *, continues=False, forget=None, present=None):
         """Take a batch; `present` (c,) says which columns are there, all by default."""
