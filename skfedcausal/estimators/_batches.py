@@ -122,12 +122,12 @@ def _after_fit(estimator):
 
 def _read_next(estimator, X, inputs, lengths, place):
     """The next batch in the layout of the first, as units see it."""
-    plant = estimator._read(X, inputs, lengths)
+    plant = estimator._read_next(X, inputs, lengths)
     if isinstance(place.step, pd.Timedelta):
         check_sampling(plant.index, place.step)
     if plant.index is not None:
         warn_of_gaps(plant.index, plant.starts)
-    return without_silent(estimator._seen_by_units(plant), estimator._units)
+    return without_silent(plant, estimator._units)
 
 
 def _exchange(estimator, plant, server, dialogue, is_first, renewed):

@@ -143,6 +143,10 @@ class PlantEstimator(FederatedEstimator):
         """The record to learn from, as units see it."""
         return self._read_new(X, inputs, lengths)
 
+    def _read_next(self, X, inputs, lengths):
+        """Further rows as units see them."""
+        return self._seen_by_units(self._read(X, inputs, lengths))
+
     @contextmanager
     def _naming_inputs(self):
         """Name what an error knows by number only."""

@@ -277,6 +277,13 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         self._sent_inputs = self._input_map.known(known)
         return self._seen_by_units(plant)
 
+    def _read_next(self, X, inputs, lengths):
+        """Further rows as units see them, whose inputs may go beyond the range of those before."""
+        plant = self._read(X, inputs, lengths)
+        self._plant_inputs = self._plant_inputs.widened(plant)
+        self._sent_inputs = self._input_map.known(self._plant_inputs)
+        return self._seen_by_units(plant)
+
     @contextmanager
     def _naming_inputs(self):
         """Name the inputs in an error that knows their numbers only."""
