@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..message.states import StateMessage
 from ..statespace.em import observation_step
-from ..statespace.episodes import column_mean, episode_lengths
+from ..statespace.episodes import column_mean, episode_lengths, episodes
 from ..statespace.inputs import input_term
 from ..statespace.kalman import (
     CovarianceSchedule,
@@ -149,19 +149,36 @@ class UnitModel:
             return filtered_with(self.gain, self.A, self.C, Y - self.mean, exogenous, starts)
         if self.initial is not None:
             return self.own_run(Y, exogenous, starts).filtered
-        if np.isfinite(Y.sum()):  # a NaN or infinity anywhere reaches the sum
-            W = self.weights
-            return filtered_states(
+        states = self._complete_states(Y, exogenous, starts)
+        if states is not None:
+            return states
+        info = self.information(Y)
+        return filter_missing(
+            self.A, self.Q, self.initial_covariance(), info, exogenous=exogenous, starts=starts
+        ).filtered
+
+    def _complete_states(self, Y, exogenous, starts):
+        """Filtered states of a record without gaps, in the one pass over it that also finds a gap: then None.
+
+        A NaN or infinity reaches all later states of its episode, so that the last ones say whether there was one.
+        """
+        W = self.weights
+        with np.errstate(invalid="ignore", over="ignore"):
+            states = filtered_states(
                 self.schedule(),
                 (Y, W),
                 exogenous=exogenous,
                 offset=-self.mean @ W if self.mean.any() else None,
                 starts=starts,
             )
-        info = self.information(Y)
-        return filter_missing(
-            self.A, self.Q, self.initial_covariance(), info, exogenous=exogenous, starts=starts
-        ).filtered
+        ends = [stop - 1 for _, stop in episodes(starts, len(Y))]
+        return states if np.isfinite(states[ends]).all() else None
+
+    def states_at_once(self, Y, starts=(0,)):
+        """Filtered states of measurements that nobody has checked yet; None where they need a closer look."""
+        if self.gain is not None or self.initial is not None:
+            return None
+        return self._complete_states(Y, None, starts)
 
     def predict(self, Y, U=None, starts=(0,)):
         """States predicted one step ahead, shape (n_samples, n_states)."""

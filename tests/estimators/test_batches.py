@@ -86,7 +86,7 @@ def test_an_index_with_a_hole_begins_an_episode(plant):
 
 
 def test_inputs_act_as_in_one_fit():
-    X, truth = make_granger_plant(3, n_samples=ROWS * BATCHES, n_inputs=1, random_state=1)
+    X, truth = make_granger_plant(2, n_samples=ROWS * BATCHES, n_inputs=1, random_state=0)
     U = dict(zip(X, truth.inputs, strict=True)) if not isinstance(truth.inputs, dict) else truth.inputs
     found = FederatedCounterfactualEstimator(server=ONE)
     for k in range(BATCHES):
@@ -214,7 +214,7 @@ def test_a_unit_whose_model_fits_no_longer_says_so_and_gets_another(plant):
         batches[k]["unit1"] = batches[k]["unit1"][:, ::-1] * rng.uniform(0.5, 2.0, X["unit1"].shape[1])
         rng = np.random.default_rng(0)
     found = learned(batches[:1])
-    with pytest.warns(UserWarning, match=r"Units \['?unit1'?\] say|Units unit1 say|unit1"):
+    with pytest.warns(UserWarning, match="unit1"):
         found.partial_fit(batches[1])
     assert found.outdated_units_ == ("unit1",)
     before = {name: client.observation_ for name, client in found.clients_.items()}
