@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
-from functools import wraps
+from functools import partial, wraps
 from numbers import Integral
 from typing import Any
 
@@ -49,6 +49,18 @@ class Asked:
     def messages(self, **wishes):
         """Messages of all units about the record."""
         return self.exchange.ask_all(RecordRequest(**wishes), StateMessage)
+
+    def messages_there(self, silent, **wishes):
+        """Messages of all units; a rule for lost units lets `silent(name, lengths)` stand in for those that are late."""
+        names, came = self.exchange.names, self.exchange.ask_those_there(RecordRequest(**wishes), StateMessage)
+        lost = [name for name in names if name not in came]
+        if lost:
+            warnings.warn(
+                f"Units {listed(lost)} did not answer in time: the answer is given what the others measured.",
+                LostUnitWarning,
+                stacklevel=4,
+            )
+        return {name: came[name] if name in came else silent(name, self.lengths) for name in names}
 
     @property
     def n_samples(self):
@@ -519,10 +531,20 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
-            In nats; it depends on the units of the sensors. Exact for missing measurements.
+            In nats; it depends on the units of the sensors. Exact for missing measurements; of what the others
+            measured where a rule for lost units (`lost_units`) lets a late unit be left out, which a warning names.
         """
         with self._asking(X, inputs, lengths) as units:
-            return self.server_.filter(units.messages(const=True)).log_likelihood()
+            messages = units.messages_there(partial(self._silent, const=True), const=True)
+            return self.server_.filter(messages).log_likelihood()
+
+    def _silent(self, name, lengths, const=False):
+        """What stands in for a late unit, whose inputs are taken to be at their level."""
+        own = getattr(self.server_, "input_slices_", {}).get(name, slice(0, 0))
+        U = None
+        if own.stop > own.start:
+            U = np.tile(self.server_.input_level_[own], (sum(lengths), 1))
+        return StateMessage.silent(self._state_sizes[name], lengths, U, const)
 
     # -- tables ----------------------------------------------------------------------------------
 

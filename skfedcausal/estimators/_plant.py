@@ -289,7 +289,7 @@ class PlantEstimator(FederatedEstimator):
             In the states of the units' models, in the order of `state_slices_`.
         """
         with self._asking(X, inputs, lengths) as units:
-            return self.server_.filter(units.messages()).filtered
+            return self.server_.filter(units.messages_there(self._silent)).filtered
 
     def get_feature_names_out(self, input_features=None):
         """Names of the states, ``unit__state0, unit__state1, ...``.

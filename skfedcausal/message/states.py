@@ -103,6 +103,28 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     )
     grid: ArrayOrNone = wire("whole 1", "digest of the times of all rows", default=None)
 
+    @classmethod
+    def silent(cls, n_states, lengths, inputs=None, const=False):
+        """What stands in for a unit that does not answer: nothing is known of its states in any row.
+
+        Parameters
+        ----------
+        n_states : int
+        lengths : tuple of int
+            Rows of each episode.
+        inputs : ndarray of shape (n_samples, n_inputs), default=None
+            What its inputs are taken to be.
+        const : bool, default=False
+            Whether likelihood values are wanted; the unit adds nothing to them.
+
+        Returns
+        -------
+        StateMessage
+        """
+        n = sum(lengths)
+        z, patterns = np.zeros((n, n_states)), np.zeros((1, n_states, n_states))
+        return cls(z, patterns, lengths=tuple(lengths), inputs=inputs, const=np.zeros(n) if const else None)
+
     @property
     def J(self):
         """Information matrix ``C' R^-1 C``: one, or one per time step where they differ."""

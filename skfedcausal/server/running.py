@@ -272,9 +272,9 @@ def with_stand_ins(messages, names, known):
     for k, name in enumerate(names):
         found[name] = messages.get(name)
         if found[name] is None:
-            p, q = len(known.informations[k]), known.input_sizes[k]
+            q = known.input_sizes[k]
             U = np.zeros((sum(lengths), q)) if q else None
-            found[name] = StateMessage(np.zeros((sum(lengths), p)), np.zeros((1, p, p)), lengths=lengths, inputs=U)
+            found[name] = StateMessage.silent(len(known.informations[k]), lengths, U)
     return found, absent
 
 
