@@ -21,7 +21,7 @@ from ._report import table, write
 
 GOAL, SAME = 1.2, 1e-8  # times the cost of the month alone, largest difference from one fit
 _TIMES = 10  # the memory that a process may take
-_WIDTH, _UNITS = 64, 8  # sensors of a unit, units of the large record
+_WIDTH, _UNITS = 128, 4  # sensors of a unit, units of the large record
 
 
 def seconds(work):
@@ -122,7 +122,7 @@ def main():
         f"units. One fit of all months took {cost:.1f} s; largest difference of coefficients, process noise and strengths "
         f"from it: {distance:.1e} ({met})."
     )
-    large = table([ten_times(arguments.limit, 4000)])
+    large = table([ten_times(arguments.limit, 5000)])
     write("months", "A plant month by month", text, table(rows), "## A record ten times the memory of the process", large)
 
 

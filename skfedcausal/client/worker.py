@@ -145,6 +145,12 @@ class UnitWorker:
 
         return fit_of(client, self.outputs, self.inputs, self.starts)
 
+    def _with_fit(self, message, state):
+        """A message that says whether the model of the unit fits no longer."""
+        from .lasting import is_outdated
+
+        return replace(message, outdated=is_outdated(state.get("fit"), self._fit_of(state["client"])))
+
     def _told(self, answer):
         """The first message with the times of its rows, where they are known."""
         if self.clock is None:
@@ -245,11 +251,7 @@ class UnitWorker:
             Y = np.where(np.arange(len(Y))[:, None] >= wishes.until, np.nan, Y)
         settings = {"const": wishes.const, "local_model": wishes.local_model, "monitor": state.get("monitor")}
         message = answers.unit_message(state["client"], Y, self.starts, inputs=self.inputs, **settings)
-        if wishes.fits:
-            from .lasting import is_outdated
-
-            message = replace(message, outdated=is_outdated(state.get("fit"), self._fit_of(state["client"])))
-        return message, state
+        return self._with_fit(message, state) if wishes.fits else message, state
 
     def _tell_law(self, request, state, round):
         """Identify how the unit's inputs follow its measurements."""
@@ -440,6 +442,10 @@ class UnitWorker:
             raise PacketError(f"Unit {self.name!r} cannot answer about a batch. {error}") from error
         if message is None:
             return requests.NothingYet(), state
+        if wishes.fits:
+            batch = self.monitored.batch(wishes.batch)
+            unit = replace(self, outputs=batch.outputs, starts=batch.starts, index=batch.index, inputs=None, measured=None)
+            message = unit.off_baseline(state)._with_fit(message, state)
         return message, {**state, "place": place, "record": place.record}
 
     def _hear_verdict(self, verdict, state, round):

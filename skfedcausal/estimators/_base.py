@@ -180,13 +180,16 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         skfedcausal.federation.FileTransport : Files between the machines.
         """
         self._validate_params()
+        return self._fit_sites(transport, self._new_server())
+
+    def _fit_sites(self, transport, server, dialogue=None):
+        """Learn from sites, by the rounds of the server or by another `dialogue`."""
         owned = ("client", "augmenter", "privacy", "max_bytes", "remedy")
         given = [name for name in owned if getattr(self, name, None) is not None]
         if given:
             raise ValueError(
                 f"{', '.join(given)} cannot be given to `fit_sites`: units at sites have their own settings."
             )
-        server = self._new_server()
         exchange = self._exchange(
             transport, Ledger(), lost_units=self.lost_units, dealer=getattr(server, "dealer", None)
         )
@@ -195,7 +198,11 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 f"{type(server).__name__} needs several rounds here, and nothing can be sent over a one-way link. Use "
                 "a LikelihoodServer with n_rounds=1."
             )
-        self._learn(exchange, server, self._has_inputs)
+        if dialogue is None:
+            self._learn(exchange, server, self._has_inputs)
+        else:
+            exchange.learn(dialogue, self._has_inputs)
+            self._store_learned(exchange, server)
         sites = exchange.names
         exchange.settle(name for name in sites if name in server.names_)
         self._units, self._channel = {}, exchange

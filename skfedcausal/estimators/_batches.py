@@ -11,6 +11,8 @@ from ..client.units import Units, further_units, new_units, without_silent
 from ..containers.layout import listed
 from ..containers.rows import check_sampling, sampling_period, warn_of_gaps
 from ..federation.ledger import Ledger
+from ..message.requests import WatchRequest
+from ..message.states import StateMessage
 from ..seeding import seeded
 from ..server.running import BatchDialogue, check_batches, check_forget
 from ._base import client_templates
@@ -95,8 +97,8 @@ def _check_able(estimator):
         )
     if getattr(estimator, "_channel", None) is not None:
         raise ValueError(
-            f"This {who} learned from sites, which hold their records: it learns from further batches of theirs only "
-            "where they are in one process with it. Fit to records in this process."
+            f"This {who} learned from sites, which hold their records: ask them for their next batches with "
+            "`partial_fit_sites`."
         )
     if estimator.__dict__.get("remedy") is not None:
         raise ValueError("remedy='auto' fits a whole record twice; leave it out for `partial_fit`.")
@@ -167,11 +169,54 @@ def _keep(estimator, plant, server, dialogue, place):
     estimator._batches, estimator._renewed = place, ()
     estimator.communication_ = estimator.ledger_.communication(place.raw_bytes)
     estimator._store_promise(plant.n_samples)
-    estimator.n_batches_, estimator.outdated_units_ = server._batches.n_batches, dialogue.outdated
-    if dialogue.outdated:
+    _keep_number(estimator, dialogue.outdated)
+
+
+def learn_site_batches(estimator, transport, wait, forget):
+    """`partial_fit_sites` of an estimator of plants."""
+    forget = check_forget(forget)
+    if transport is not None:
+        _begin_at_sites(estimator, transport)
+    if estimator.__dict__.get("_batches") is None or estimator._channel is None:
+        raise ValueError("There are no sites to be asked yet: give `partial_fit_sites` a transport at the first call.")
+    server, exchange = estimator.server_, estimator._channel
+    while True:
+        question = WatchRequest(server._batches.n_batches, fits=True)
+        messages = exchange.ask_when_there(question, StateMessage, wait)
+        if messages is None:
+            return estimator
+        server.partial_fit(dict(messages), forget=forget)
+        estimator._store_learned(exchange, server)
+        estimator._store_fit(server, exchange)
+        outdated = tuple(name for name, message in messages.items() if message.outdated)
+        _keep_number(estimator, outdated)
+
+
+def _begin_at_sites(estimator, transport):
+    """Learn from the sites' own records as the first batch."""
+    estimator._validate_params()
+    if estimator._has_inputs:
+        raise ValueError(
+            f"Batches at sites have no inputs, which {type(estimator).__name__} is about; use a FederatedGrangerEstimator, or "
+            "`fit_sites` with whole records."
+        )
+    estimator._channel = None
+    _check_able(estimator)
+    server = estimator._new_server()
+    check_batches(server)
+    estimator._fit_sites(transport, server, BatchDialogue(server))
+    estimator._batches = Place()
+    _keep_number(estimator, ())
+
+
+def _keep_number(estimator, outdated):
+    """How many batches there were, and which units say that their models no longer fit."""
+    estimator.n_batches_, estimator.outdated_units_ = estimator.server_._batches.n_batches, outdated
+    if outdated:
         warnings.warn(
-            f"Units {listed(dialogue.outdated)} say that their models no longer fit: they explain the rows of this batch "
-            "clearly worse than those that they were learned from. `renew(units)` lets them identify others in the next.",
+            f"Units {listed(outdated)} say that their models no longer fit: they explain the rows of this batch clearly worse "
+            "than those that they were learned from. `renew(units)` lets them identify others in the next batch, and a site "
+            "that begins a new run.",
             UserWarning,
             stacklevel=5,
         )
@@ -181,6 +226,8 @@ def renew(estimator, units):
     """`renew` of an estimator of plants."""
     if estimator.__dict__.get("_batches") is None:
         raise ValueError("There are no batches yet: `renew` is for units of a plant learned with `partial_fit`.")
+    if estimator._channel is not None:
+        raise ValueError("The models of units at sites are theirs: a site identifies another one in a new run.")
     units = [units] if isinstance(units, str) else list(units)
     unknown = [name for name in units if name not in estimator.client_names_]
     if unknown:

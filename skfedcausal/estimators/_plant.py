@@ -120,6 +120,32 @@ class PlantEstimator(FederatedEstimator):
 
         return learn_batch(self, X, inputs, lengths, forget)
 
+    def partial_fit_sites(self, transport=None, *, wait=0.0, forget=None):
+        """Learn the plant from units at sites, batch by batch.
+
+        The first batch is the record that each site names as `data`, from which it identifies its model. The next ones are
+        files that come in the folder it names as `watched`, in the order of their names (see :doc:`/federation`); every
+        file is an episode. Units send states of the new rows only, and are told of the first batch only what the plant
+        does to them.
+
+        Parameters
+        ----------
+        transport : Transport, default=None
+            To the sites, at the first call. It stays open; later calls go on over it.
+        wait : float, default=0.0
+            Seconds to wait for a batch that not all sites have yet. When they are over, it is left for the next call.
+        forget : float, default=None
+            As in :meth:`partial_fit`, before every batch.
+
+        Returns
+        -------
+        self : FederatedEstimator
+            After all batches that all sites have.
+        """
+        from ._batches import learn_site_batches  # of records that go on
+
+        return learn_site_batches(self, transport, wait, forget)
+
     def renew(self, units):
         """Let units identify their models anew in the next batch of :meth:`partial_fit`.
 

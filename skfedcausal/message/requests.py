@@ -224,6 +224,9 @@ class WatchRequest(Message, op="watch", answer=StateMessage, first="dtype"):
         Number of the batch, counted from 1.
     flags : bool or None
         Whether to send flags in place of states; None, like False, for states.
+    fits : bool or None
+        Whether to say if the model explains these rows clearly worse than those that it was learned from; None, like
+        False, for no.
 
     Examples
     --------
@@ -234,6 +237,7 @@ class WatchRequest(Message, op="watch", answer=StateMessage, first="dtype"):
 
     batch: int = wire("count", "number of the batch", default=1)
     flags: bool | None = wire("flag", "whether to send flags in place of states", default=None)
+    fits: bool | None = wire("flag", _FITS, default=None)
 
 
 class FactualRequest(Message, op="factual", answer=Measurements):
