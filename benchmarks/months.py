@@ -118,12 +118,14 @@ def main():
     print(f"one fit {cost:.1f} s, distance {distance:.1e}: {met}", flush=True)
     text = (
         f"{arguments.units} units, {arguments.rows} rows a month, processor seconds. Goals: every month at most {GOAL} "
-        f"times the cost of the month alone, the plant of all months within {SAME:g} of one fit with the same models of the "
-        f"units. One fit of all months took {cost:.1f} s; largest difference of coefficients, process noise and strengths "
-        f"from it: {distance:.1e} ({met})."
+        f"times the cost of the month alone, the plant of all months within {SAME:g} of one fit with the same models "
+        f"of the units. One fit of all months took {cost:.1f} s; largest difference of coefficients, process noise and "
+        f"strengths from it: {distance:.1e} ({met})."
     )
     large = table([ten_times(arguments.limit, 5000)])
-    write("months", "A plant month by month", text, table(rows), "## A record ten times the memory of the process", large)
+    write(
+        "months", "A plant month by month", text, table(rows), "## A record ten times the memory of the process", large
+    )
 
 
 if __name__ == "__main__":

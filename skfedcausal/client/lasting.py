@@ -8,7 +8,7 @@ from ..statespace.episodes import episodes
 
 _BLOCKS, _LEAST_ROWS = 40, 25  # stretches that a batch is cut into, rows of one
 _SURE = 5.0  # standard errors
-_CLEAR = 0.05  # nats per measurement: a variance that is a third larger or more
+_CLEAR = 0.1  # nats per measurement: what is not predicted of all of them has a fifth more variance
 
 
 class Fit(NamedTuple):

@@ -444,7 +444,9 @@ class UnitWorker:
             return requests.NothingYet(), state
         if wishes.fits:
             batch = self.monitored.batch(wishes.batch)
-            unit = replace(self, outputs=batch.outputs, starts=batch.starts, index=batch.index, inputs=None, measured=None)
+            unit = replace(
+                self, outputs=batch.outputs, starts=batch.starts, index=batch.index, inputs=None, measured=None
+            )
             message = unit.off_baseline(state)._with_fit(message, state)
         return message, {**state, "place": place, "record": place.record}
 

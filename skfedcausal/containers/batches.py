@@ -26,8 +26,8 @@ def read_batches(source, rows=50_000, *, columns=None, time=None, start=0) -> It
     rows : int, default=50_000
         Rows of a batch; the last one of a file may have fewer.
     columns : list of str, default=None
-        Names ``client__sensor`` of the columns of arrays, which have none of their own; of Parquet files, those that are
-        read.
+        Names ``client__sensor`` of the columns of arrays, which have none of their own; of Parquet files, those that
+        are read.
     time : str, default=None
         Column of Parquet files with the times of the rows. Without it, and where a file has no index of times, rows are
         numbered.
@@ -38,6 +38,11 @@ def read_batches(source, rows=50_000, *, columns=None, time=None, start=0) -> It
     ------
     batch : DataFrame
         Of an array, its numbers where they are, without a copy.
+
+    Raises
+    ------
+    ValueError
+        If a file cannot be read in parts, or names of columns are not those of its columns.
 
     Examples
     --------
@@ -106,7 +111,9 @@ def _opened(path):
         shape, is_by_column, dtype = reader(file)
         offset = file.tell()
     if is_by_column and len(shape) > 1 and min(shape) > 1:
-        raise ValueError(f"{path} holds one column after the other; save it with rows together: np.ascontiguousarray(X).")
+        raise ValueError(
+            f"{path} holds one column after the other; save it with rows together: np.ascontiguousarray(X)."
+        )
     if dtype.kind not in "iuf":
         raise ValueError(f"{path} holds {dtype}; a record has numbers.")
 

@@ -113,8 +113,8 @@ def _check_able(estimator):
 def _after_fit(estimator):
     """Begin after `fit`: with its units' models, and without its rows, of which nothing was kept."""
     warnings.warn(
-        "The rows of `fit` are not counted: no sums of them were kept. Units go on with the models that they have. Begin "
-        "with `partial_fit` for all rows to count.",
+        "The rows of `fit` are not counted: no sums of them were kept. Units go on with the models that they have. "
+        "Begin with `partial_fit` for all rows to count.",
         UserWarning,
         stacklevel=4,
     )
@@ -197,8 +197,8 @@ def _begin_at_sites(estimator, transport):
     estimator._validate_params()
     if estimator._has_inputs:
         raise ValueError(
-            f"Batches at sites have no inputs, which {type(estimator).__name__} is about; use a FederatedGrangerEstimator, or "
-            "`fit_sites` with whole records."
+            f"Batches at sites have no inputs, which {type(estimator).__name__} is about; use a "
+            "FederatedGrangerEstimator, or `fit_sites` with whole records."
         )
     estimator._channel = None
     _check_able(estimator)
@@ -214,9 +214,9 @@ def _keep_number(estimator, outdated):
     estimator.n_batches_, estimator.outdated_units_ = estimator.server_._batches.n_batches, outdated
     if outdated:
         warnings.warn(
-            f"Units {listed(outdated)} say that their models no longer fit: they explain the rows of this batch clearly worse "
-            "than those that they were learned from. `renew(units)` lets them identify others in the next batch, and a site "
-            "that begins a new run.",
+            f"Units {listed(outdated)} say that their models no longer fit: they explain the rows of this batch clearly "
+            "worse than those that they were learned from. `renew(units)` lets them identify others in the next batch, and "
+            "a new run those at sites.",
             UserWarning,
             stacklevel=5,
         )

@@ -60,8 +60,8 @@ class PlantInputs:
         moved = ~self.active & (high - low > 1e-12 * np.maximum(np.abs(low), np.abs(high)))
         if moved.any():
             raise ValueError(
-                f"Inputs {listed(np.array(self.names, dtype=object)[moved])} move in this batch and did not in the first, "
-                "after which they were left out. Begin anew with a batch in which they move."
+                f"Inputs {listed(np.array(self.names, dtype=object)[moved])} move in this batch and did not in the "
+                "first, after which they were left out. Begin anew with a batch in which they move."
             )
         return replace(self, low=low, high=high)
 

@@ -70,15 +70,16 @@ class PlantEstimator(FederatedEstimator):
         """Learn the plant from one more batch of rows, whose sums are added to those of the batches before.
 
         The plant is the one that a fit to all rows together would find with the same models of the units and
-        ``level_shifts=None``, up to rounding; the time that a batch takes does not depend on how many came before. Units
-        identify their models in the first batch and keep them. Each says in every later one whether its model still fits:
-        a warning names those that do not (`outdated_units_`), and :meth:`renew` lets them identify another one.
+        ``level_shifts=None``, up to rounding; the time that a batch takes does not depend on how many came before.
+        Units identify their models in the first batch and keep them. Each says in every later one whether its model
+        still fits: a warning names those that do not (`outdated_units_`), and :meth:`renew` lets them identify another.
+        `n_batches_` counts the batches since the sums began.
 
         Parameters
         ----------
         X : list, dict, DataFrame or ndarray
-            Rows that no batch had before. If their index goes on where that of the last batch ended, one sampling period
-            or number later, so does the episode; otherwise, and always without an index, the batch begins one.
+            Rows that no batch had before. If their index goes on where that of the last batch ended, one sampling
+            period or number later, so does the episode; otherwise, and always without an index, the batch begins one.
         y : None
             Ignored.
         inputs : list or dict, default=None
@@ -86,8 +87,8 @@ class PlantEstimator(FederatedEstimator):
         lengths : sequence of int, default=None
             Time steps of each episode of the batch; None for one.
         forget : float, default=None
-            Share of their weight that all earlier rows lose before these are added: 0.1, say, or 1 to begin anew with the
-            same models of the units. The batch then begins an episode.
+            Share of their weight that all earlier rows lose before these are added: 0.1, say, or 1 to begin anew with
+            the same models of the units. The batch then begins an episode.
 
         Returns
         -------
@@ -123,10 +124,10 @@ class PlantEstimator(FederatedEstimator):
     def partial_fit_sites(self, transport=None, *, wait=0.0, forget=None):
         """Learn the plant from units at sites, batch by batch.
 
-        The first batch is the record that each site names as `data`, from which it identifies its model. The next ones are
-        files that come in the folder it names as `watched`, in the order of their names (see :doc:`/federation`); every
-        file is an episode. Units send states of the new rows only, and are told of the first batch only what the plant
-        does to them.
+        The first batch is the record that each site names as `data`, from which it identifies its model. The next
+        ones are files that come in the folder it names as `watched`, in the order of their names (see
+        :doc:`/federation`); every file is an episode. Units send states of the new rows only, and are told what the
+        plant does to them after the first batch only.
 
         Parameters
         ----------

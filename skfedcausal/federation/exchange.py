@@ -208,7 +208,9 @@ class Exchange:
         requests = dict.fromkeys(self.names, request)
         packets = self._packets(requests)
         came = self._carried(packets, self.attendance.timeout)
-        late = {name: _problem(packet, came.get(name), answer) for name, packet in packets.items() if _is_late(came, name)}
+        late = {
+            name: _problem(packet, came.get(name), answer) for name, packet in packets.items() if _is_late(came, name)
+        }
         if self.attendance.rule is None or not late:
             return self._read(packets, came, answer, len(packets), requests)
         self._without({name: packets[name] for name in late}, late, self.attendance.rule.needed(len(packets)), came)

@@ -43,7 +43,8 @@ class LostUnits:
     tried without each of the units, the oddest first. A unit that is found to be the reason counts as lost, and
     ``lost_units_`` says why. In a question about a record such a message is an error that names the unit. One that does
     not come in time is one, too, but where the answer is a likelihood or the states of the plant (`score`,
-    `score_samples`, `transform`): there the late unit is left out, as if it had measured nothing, and a warning names it.
+    `score_samples`, `transform`): there the late unit is left out, as if it had measured nothing, and a warning names
+    it.
 
     For :class:`~skfedcausal.LikelihoodServer` lost answers are missing data. A unit that never sent a message
     is not part of the plant: the estimate is the maximum of the likelihood of the others' measurements. One

@@ -54,8 +54,8 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
         Whether the unit chose its number of states and may find more with the inputs of others; only when the server
         asks.
     outdated : bool or None
-        Whether the unit's model explains these rows clearly worse than those that it was learned from, or does not; only
-        when the server asks.
+        Whether the unit's model explains these rows clearly worse than those that it was learned from, or does not;
+        only when the server asks.
     clock : ndarray of shape (2 + n_episodes,) or None
         Seconds from row to row, whether the zone of the times is known (1) or not (0), and first time of each
         episode in seconds since 1970; sent by sites that know the times of their rows.

@@ -358,15 +358,15 @@ class LikelihoodServer(LinkQuestions):
     def partial_fit(self, messages, *, continues=False, forget=None):
         """Learn the plant from one more batch of rows, of which sums are added to those of the batches before.
 
-        What is learned is what :meth:`fit` would learn from all rows together with ``level_shifts=None``, up to rounding.
-        Only the last batch is looked at row by row: for `validity_`, for feedback and for how inputs act on it. Gaps of a
-        batch are filled as the plant before expects.
+        What is learned is what :meth:`fit` would learn from all rows together, with ``level_shifts=None``, but for
+        rounding. Only the last batch is looked at row by row: for `validity_`, for feedback and for how inputs act on
+        it. Gaps of a batch are filled as the plant before expects.
 
         Parameters
         ----------
         messages : dict of StateMessage
-            One of each unit about the rows of the batch, by the model that the unit had in the first batch. Units of which
-            there is none are absent from these rows; in the first batch they do not become part of the plant.
+            One of each unit about the rows of the batch, by the model that the unit had in the first batch. Units of
+            which there is none are absent from these rows; in the first batch they do not become part of the plant.
         continues : bool, default=False
             Whether the first row follows the last one of the batch before. If not, the batch begins an episode.
         forget : float, default=None

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from ..statespace.episodes import PIECE, column_mean, episode_lengths, episodes, side_by_side
+from ..statespace.episodes import PIECE, episode_lengths, episodes, side_by_side
 from ..statespace.inputs import input_term
 from ..statespace.kalman import (
     CovarianceSchedule,

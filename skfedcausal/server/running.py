@@ -24,8 +24,13 @@ _LAGS, _LEAST_LAGS, _NUMBERS = 442, 12, 2**22  # lags of products: most, fewest,
 _SAME = 1e-9  # relative difference of information matrices that is rounding
 _LEAST_SEEN = 0.75  # share of rows in which a unit's states have to be seen
 # settings of a LikelihoodServer that need all rows at once, with the values that do not
-_OF_BATCHES = {"fix_local": (False,), "likelihood": ("whittle",), "covariance": ("information",), "held_out": (None,)}
-_OF_BATCHES |= {"n_rounds": ("auto", 1)}
+_OF_BATCHES: dict[str, tuple] = {
+    "fix_local": (False,),
+    "likelihood": ("whittle",),
+    "covariance": ("information",),
+    "held_out": (None,),
+    "n_rounds": ("auto", 1),
+}
 
 
 class RunningScores(Scores):
@@ -137,7 +142,7 @@ class RunningRecord(JointRecord):
         """Standard deviations of inputs around their means in each episode; the series has no rows to show."""
         n, products = self.partition.n_states, self.products.balanced()
         variance = np.diag(products.sums[0])[n:] / (products.weights @ products.lengths)
-        return Standardised(self.u, np.sqrt(variance))
+        return Standardised(np.broadcast_to(np.nan, (self.n_samples, len(variance))), np.sqrt(variance))
 
     def input_correlation(self):
         """Correlation matrix of the inputs."""
@@ -226,7 +231,7 @@ def check_forget(forget):
     """The share that is forgotten, None for nothing."""
     if forget is None:
         return None
-    if isinstance(forget, bool) or not isinstance(forget, Real) or not 0 <= forget <= 1:
+    if isinstance(forget, bool) or not isinstance(forget, Real) or not 0 <= float(forget) <= 1:
         raise ValueError(
             f"Got forget={forget!r}; give the share of their weight that all earlier rows lose: 0.1, say, or 1 to "
             "begin anew with the same unit models."
@@ -298,8 +303,8 @@ def filled_batch(server, record, messages):
     for name, part in zip(record.names, record.parts, strict=True):
         if part.patterns.any() and part.determined_rows.mean() < _LEAST_SEEN:
             raise ValueError(
-                f"The sensors of unit {name!r} show its states in less than {_LEAST_SEEN:.0%} of the rows of this batch, "
-                "and the rest cannot be filled in. Leave the batch out, or give the unit fewer states."
+                f"The sensors of unit {name!r} show its states in less than {_LEAST_SEEN:.0%} of the rows of this "
+                "batch, and the rest cannot be filled in. Leave the batch out, or give the unit fewer states."
             )
     if server._batches is None:
         from .estimation.filled import estimate_filled

@@ -14,10 +14,10 @@ _MOST_ENDS = 2**24  # numbers in rows that are kept of the ends of episodes
 
 
 def lag_products(series, n_lags):
-    """``sum_t x[t+l] x[t]'`` for l below `n_lags`, shape (n_lags, c, c), at a price that hardly depends on their number.
+    """``sum_t x[t+l] x[t]'`` for l below `n_lags`, shape (n_lags, c, c), at a price that hardly depends on it.
 
-    Windows of rows are correlated with their own beginnings by Fourier transforms so long that nothing wraps around; rows
-    behind the end are zero.
+    Windows of rows are correlated with their own beginnings by Fourier transforms so long that nothing wraps around;
+    rows behind the end are zero.
     """
     n_samples, c = series.shape
     window = max(1 << (4 * n_lags - 1).bit_length(), _LEAST_WINDOW)
@@ -113,7 +113,12 @@ class LagProducts:
         rows = {name: np.concatenate([np.zeros_like(part[:1]), part[kept]]) for name, part in rows.items()}
         counts = (self.weights * self.lengths)[old, None] * self.present[old]
         mean = (counts * self.means[old]).sum(axis=0) / np.maximum(counts.sum(axis=0), 1e-300)
-        several = {"means": mean, "lengths": weight, "weights": 1.0, "present": counts.sum(axis=0) / max(weight, 1e-300)}
+        several = {
+            "means": mean,
+            "lengths": weight,
+            "weights": 1.0,
+            "present": counts.sum(axis=0) / max(weight, 1e-300),
+        }
         several = {name: np.concatenate([[part], getattr(self, name)[kept]]) for name, part in several.items()}
         return LagProducts(self.sums, **rows, **several, spectrum=self.spectrum)
 
@@ -125,7 +130,9 @@ class LagProducts:
     def moments(self, n_lags):
         """Lag covariances of the transitions, a :class:`TransitionMoments`."""
         shape = n_lags + 1, -1, self.sums.shape[-1]
-        at_start = np.einsum("eli,ej->lij", self.heads[:, : n_lags + 1], self.heads[:, 0], optimize=True).reshape(*shape)
+        at_start = np.einsum("eli,ej->lij", self.heads[:, : n_lags + 1], self.heads[:, 0], optimize=True).reshape(
+            *shape
+        )
         late_rows = self.tails[:, ::-1][:, : n_lags + 1]
         at_end = np.einsum("ei,elj->lij", self.tails[:, -1], late_rows, optimize=True).reshape(*shape)
         sums = self.sums[: n_lags + 2]
@@ -137,7 +144,6 @@ class LagProducts:
             back[int(self.lengths[k])] += np.outer(self.tails[k, -1], self.heads[k, 0])
         n = max(self.n_transitions, 1.0)
         return TransitionMoments(late / n, sums[1:] / n, early / n, back / n, self.n_transitions)
-
 
     def lag_sums(self, n_lags, memory):
         """:class:`LagSums` for a plant of several lags with a filter of some memory, shorter where episodes are short.
@@ -195,8 +201,10 @@ class OpenEpisode:
         head, tail = np.zeros((2, kept, len(mean)))
         head[: len(self.head)] = (self.head - mean) * self.present
         tail[kept - len(self.tail) :] = (self.tail - mean) * self.present
-        parts = head, tail, (mean + origin) * self.present, float(self.n_rows), 1.0, self.present.astype(float)
-        return LagProducts(sums, *(np.asarray(part)[None] for part in parts), self.spectrum)
+        parts = {"heads": head, "tails": tail, "means": (mean + origin) * self.present}
+        parts |= {"lengths": float(self.n_rows), "weights": 1.0, "present": self.present.astype(float)}
+        ends = {name: np.asarray(part)[None] for name, part in parts.items()}
+        return LagProducts(sums=sums, spectrum=self.spectrum, **ends)
 
 
 def _spectrum(rows):
@@ -236,7 +244,7 @@ class RunningProducts:
         if forget is not None and self._closed is not None:
             self._closed = self._closed.faded(forget) if forget < 1 else None
         for k, (start, stop) in enumerate(episodes(starts, len(rows))):
-            if k == 0 and continues:
+            if k == 0 and continues and self._open is not None:
                 self._open.extend(rows[start:stop])
                 continue
             self._close()

@@ -128,5 +128,3 @@ def test_a_record_ten_times_the_memory_that_is_left(tmp_path):
     assert found.returncode == 0, found.stderr[-2000:]
     assert found.stdout.split()[0] == str(8 * 82_000)
     assert "MemoryError" in run(82_000).stderr
-
-

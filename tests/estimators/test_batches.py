@@ -174,7 +174,7 @@ def test_a_pickle_goes_on(plant, by_batch):
 def test_a_batch_that_cannot_be_learned_from_changes_nothing(plant, by_batch):
     X, _ = plant
     found = learned(part(X, k) for k in range(BATCHES - 1))
-    with pytest.raises(ValueError, match="2 features|3 units|unit2"):
+    with pytest.raises(ValueError, match=r"2 features|3 units|unit2"):
         found.partial_fit({name: Y for name, Y in part(X, 0).items() if name != "unit2"})
     assert_same_plant(found.partial_fit(part(X, BATCHES - 1)), by_batch, 0.0)
 

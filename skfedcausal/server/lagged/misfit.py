@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import chdtrc
 
-from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
+from ...statespace.lagged.likelihood import LaggedLikelihood
 from ...statespace.matrices import hermitian
 from ...statespace.whittle import midpoints
 from ..estimation.evidence import weighted_chi2_logsf
