@@ -51,7 +51,7 @@ class Asked:
         return self.exchange.ask_all(RecordRequest(**wishes), StateMessage)
 
     def messages_there(self, silent, **wishes):
-        """Messages of all units; `silent(name, lengths)` stands in for late ones where a rule for lost units allows it."""
+        """Messages of all units; `silent(name, lengths)` stands in for late ones where `lost_units` allows it."""
         names, came = self.exchange.names, self.exchange.ask_those_there(RecordRequest(**wishes), StateMessage)
         lost = [name for name in names if name not in came]
         if lost:

@@ -214,9 +214,9 @@ def _keep_number(estimator, outdated):
     estimator.n_batches_, estimator.outdated_units_ = estimator.server_._batches.n_batches, outdated
     if outdated:
         warnings.warn(
-            f"Units {listed(outdated)} say that their models no longer fit: they explain the rows of this batch clearly "
-            "worse than those that they were learned from. `renew(units)` lets them identify others in the next batch, and "
-            "a new run those at sites.",
+            f"Units {listed(outdated)} say that their models no longer fit: they explain the rows of this batch "
+            "clearly worse than those that they were learned from. `renew(units)` lets them identify others in the "
+            "next batch, and a new run those at sites.",
             UserWarning,
             stacklevel=5,
         )

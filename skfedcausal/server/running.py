@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from ..containers.layout import listed
 from ..message.requests import Ask, FitRequest, LawRequest, RecordRequest
 from ..message.states import Acknowledgement, FeedbackLaw, StateMessage
 from ..statespace.lag_products import LagProducts, RunningProducts
@@ -267,7 +266,7 @@ def with_stand_ins(messages, names, known):
     """Messages of all units, of absent ones such as say nothing; and who is absent."""
     unknown = [name for name in messages if name not in names]
     if unknown:
-        raise ValueError(f"Batches were about units {listed(names)}, and now {listed(unknown)} came too.")
+        raise ValueError(f"Batches were about units {', '.join(names)}, and now {', '.join(unknown)} came too.")
     absent = tuple(name for name in names if name not in messages)
     if not absent:
         return {name: messages[name] for name in names}, absent
