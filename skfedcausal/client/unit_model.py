@@ -21,7 +21,7 @@ from ..statespace.kalman import (
     log_likelihood_terms,
     predicted_states,
 )
-from ..statespace.matrices import are_heavy, floor_eigenvalues
+from ..statespace.matrices import are_heavy, floor_eigenvalues, remembered
 from ..statespace.observation import information, weights
 from ..statespace.riccati import NotStationaryError, predicted_covariance, stationary_covariance
 from .chosen_gain import filtered_with
@@ -31,6 +31,9 @@ from .remainder import OwnPast, Remainder, bic_penalty
 
 NOISE_FLOOR = 1e-3  # share of a column's variance that counts as sensor noise at least
 _FLOOR = 0.05  # share of the variance of the states that their past explains at least
+
+
+_at_rest = remembered(stationary_covariance)  # the same in every call of a unit's filter
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class UnitModel:
         """Covariance of the first state of an episode: stationary, or the steady prediction error
         covariance of a plant that has no stationary one."""
         try:
-            return stationary_covariance(self.A, self.Q)
+            return _at_rest(self.A, self.Q)
         except NotStationaryError:
             return predicted_covariance(self.A, self.C.T @ self.weights, self.Q)
 
