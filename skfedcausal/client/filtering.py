@@ -5,6 +5,7 @@ from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, Transfo
 from sklearn.utils.validation import check_array, validate_data
 
 from ..containers import check_lengths, episode_starts
+from ..containers.arrays import is_fine
 from .records import as_inputs, check_inputs_fit, warn_inputs_ignored
 
 
@@ -17,7 +18,9 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """The model and checked arrays: measurements, inputs, first rows of episodes, what is taken off at home."""
         model, index = self.model, getattr(X, "index", None)
         checks = {"dtype": float, "ensure_all_finite": "allow-nan"}
-        if hasattr(self, "_model"):
+        if type(X) is np.ndarray and not hasattr(self, "feature_names_in_") and X.shape[1:] == (len(model.C),):
+            Y = X if is_fine(X, 1, 1) else check_array(X, estimator=self, input_name="X", **checks)
+        elif hasattr(self, "_model"):
             Y = validate_data(self, X, reset=False, **checks)
         else:
             Y = check_array(X, estimator=self, input_name="X", **checks)
@@ -81,8 +84,21 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         -------
         H : ndarray of shape (n_samples, n_states)
         """
+        states = self._filtered_at_once(X, lengths) if inputs is None else None
+        if states is not None:
+            return states
         model, Y, U, starts, _ = self._read(X, inputs, lengths)
         return model.filter(Y, U, starts)
+
+    def _filtered_at_once(self, X, lengths):
+        """Filtered states of a plain array in one pass over it, None where checks would have something to say."""
+        is_plain = type(X) is np.ndarray and X.dtype == np.float64 and X.ndim == 2 and len(X) > 0
+        if not is_plain or self.baseline_ is not None or hasattr(self, "feature_names_in_"):
+            return None
+        model = self.model
+        if X.shape[1] != len(model.C) or getattr(self, "n_features_in_", X.shape[1]) != X.shape[1]:
+            return None
+        return model.states_at_once(X, episode_starts(check_lengths(lengths, len(X))))
 
     def smooth(self, X, *, inputs=None, lengths=None, return_cov=False):
         """Smoothed states ``E[h_t | y_1, ..., y_T]`` by the unit's own model, of each episode alone.

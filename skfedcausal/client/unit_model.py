@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..message.states import StateMessage
 from ..statespace.em import observation_step
-from ..statespace.episodes import column_mean, episode_lengths
+from ..statespace.episodes import column_mean, episode_lengths, episodes
 from ..statespace.inputs import input_term
 from ..statespace.kalman import (
     CovarianceSchedule,
@@ -21,7 +21,7 @@ from ..statespace.kalman import (
     log_likelihood_terms,
     predicted_states,
 )
-from ..statespace.matrices import are_heavy, floor_eigenvalues
+from ..statespace.matrices import are_heavy, floor_eigenvalues, remembered
 from ..statespace.observation import information, weights
 from ..statespace.riccati import NotStationaryError, predicted_covariance, stationary_covariance
 from .chosen_gain import filtered_with
@@ -31,6 +31,9 @@ from .remainder import OwnPast, Remainder, bic_penalty
 
 NOISE_FLOOR = 1e-3  # share of a column's variance that counts as sensor noise at least
 _FLOOR = 0.05  # share of the variance of the states that their past explains at least
+
+
+_at_rest = remembered(stationary_covariance)  # the same in every call of a unit's filter
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,7 @@ class UnitModel:
         """Covariance of the first state of an episode: stationary, or the steady prediction error
         covariance of a plant that has no stationary one."""
         try:
-            return stationary_covariance(self.A, self.Q)
+            return _at_rest(self.A, self.Q)
         except NotStationaryError:
             return predicted_covariance(self.A, self.C.T @ self.weights, self.Q)
 
@@ -149,19 +152,36 @@ class UnitModel:
             return filtered_with(self.gain, self.A, self.C, Y - self.mean, exogenous, starts)
         if self.initial is not None:
             return self.own_run(Y, exogenous, starts).filtered
-        if np.isfinite(Y.sum()):  # a NaN or infinity anywhere reaches the sum
-            W = self.weights
-            return filtered_states(
+        states = self._complete_states(Y, exogenous, starts)
+        if states is not None:
+            return states
+        info = self.information(Y)
+        return filter_missing(
+            self.A, self.Q, self.initial_covariance(), info, exogenous=exogenous, starts=starts
+        ).filtered
+
+    def _complete_states(self, Y, exogenous, starts):
+        """Filtered states of a record without gaps, in the one pass over it that also finds a gap: then None.
+
+        A NaN or infinity reaches all later states of its episode, so that the last ones say whether there was one.
+        """
+        W = self.weights
+        with np.errstate(invalid="ignore", over="ignore"):
+            states = filtered_states(
                 self.schedule(),
                 (Y, W),
                 exogenous=exogenous,
                 offset=-self.mean @ W if self.mean.any() else None,
                 starts=starts,
             )
-        info = self.information(Y)
-        return filter_missing(
-            self.A, self.Q, self.initial_covariance(), info, exogenous=exogenous, starts=starts
-        ).filtered
+        ends = [stop - 1 for _, stop in episodes(starts, len(Y))]
+        return states if np.isfinite(states[ends]).all() else None
+
+    def states_at_once(self, Y, starts=(0,)):
+        """Filtered states of measurements that nobody has checked yet; None where they need a closer look."""
+        if self.gain is not None or self.initial is not None:
+            return None
+        return self._complete_states(Y, None, starts)
 
     def predict(self, Y, U=None, starts=(0,)):
         """States predicted one step ahead, shape (n_samples, n_states)."""

@@ -1,5 +1,6 @@
 """The units of a plant whose records are in this process: released, and each with a worker of its own."""
 
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -66,6 +67,24 @@ def known_units(plant, noise, kept):
         )
         for name, Y, U, columns in parts
     }
+
+
+def further_units(plant, augmenter, kept):
+    """Units about the next rows of their record, which go on with the models that they keep."""
+    sites = known_units(plant, {}, {name: _with_rows_to_come(kept[name]) for name in plant.names})
+    for site in sites.values():
+        site.worker.augmenter = augmenter
+    return sites
+
+
+def _with_rows_to_come(state):
+    """State of a unit without what its client remembers of the sums of earlier rows."""
+    client = state["client"]
+    if getattr(getattr(client, "_model", None), "products", None) is None:
+        return state
+    other = copy(client)
+    other._model = replace(client.model, products=None)
+    return {**state, "client": other}
 
 
 def _about(state, noise):

@@ -39,6 +39,7 @@ KEPT = (  # what a unit keeps of a fit for other records
     "silence",
     "flags",
     "monitor",
+    "fit",
     "dtype",
 )
 
@@ -129,10 +130,26 @@ class UnitWorker:
         if wishes.refine and self.noise is None and isinstance(client, UnitClient):
             first["alone"] = client.is_likelier_alone(self.outputs, self.inputs, self.starts)
             first["refines"] = first["alone"] and client.model.n_states < len(client.model.C)
+        if wishes.fits:
+            first["fit"] = self._fit_of(client)
         message, state = self._told(self._message(client, None, first, round))
         if wishes.orders and self._may_grow(client):
             message = replace(message, open_order=True)
         return message, state
+
+    def _fit_of(self, client):
+        """How well the model of the unit explains its record; None where that would tell of values, or is not known."""
+        if self.noise is not None or not isinstance(client, UnitClient):
+            return None
+        from .lasting import fit_of  # of units that learn batch by batch
+
+        return fit_of(client, self.outputs, self.inputs, self.starts)
+
+    def _with_fit(self, message, state):
+        """A message that says whether the model of the unit fits no longer."""
+        from .lasting import is_outdated
+
+        return replace(message, outdated=is_outdated(state.get("fit"), self._fit_of(state["client"])))
 
     def _told(self, answer):
         """The first message with the times of its rows, where they are known."""
@@ -233,7 +250,8 @@ class UnitWorker:
         if wishes.until is not None:
             Y = np.where(np.arange(len(Y))[:, None] >= wishes.until, np.nan, Y)
         settings = {"const": wishes.const, "local_model": wishes.local_model, "monitor": state.get("monitor")}
-        return answers.unit_message(state["client"], Y, self.starts, inputs=self.inputs, **settings), state
+        message = answers.unit_message(state["client"], Y, self.starts, inputs=self.inputs, **settings)
+        return self._with_fit(message, state) if wishes.fits else message, state
 
     def _tell_law(self, request, state, round):
         """Identify how the unit's inputs follow its measurements."""
@@ -424,6 +442,12 @@ class UnitWorker:
             raise PacketError(f"Unit {self.name!r} cannot answer about a batch. {error}") from error
         if message is None:
             return requests.NothingYet(), state
+        if wishes.fits:
+            batch = self.monitored.batch(wishes.batch)
+            unit = replace(
+                self, outputs=batch.outputs, starts=batch.starts, index=batch.index, inputs=None, measured=None
+            )
+            message = unit.off_baseline(state)._with_fit(message, state)
         return message, {**state, "place": place, "record": place.record}
 
     def _hear_verdict(self, verdict, state, round):

@@ -11,6 +11,15 @@ __all__ = [
     "check_lengths",
     "constant_columns",
     "episode_starts",
+    "read_batches",
     "read_plant",
     "stack_clients",
 ]
+
+
+def __getattr__(name):
+    if name == "read_batches":  # for records larger than memory
+        from .batches import read_batches
+
+        return read_batches
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
-from functools import wraps
+from functools import partial, wraps
 from numbers import Integral
 from typing import Any
 
@@ -49,6 +49,18 @@ class Asked:
     def messages(self, **wishes):
         """Messages of all units about the record."""
         return self.exchange.ask_all(RecordRequest(**wishes), StateMessage)
+
+    def messages_there(self, silent, **wishes):
+        """Messages of all units; `silent(name, lengths)` stands in for late ones where `lost_units` allows it."""
+        names, came = self.exchange.names, self.exchange.ask_those_there(RecordRequest(**wishes), StateMessage)
+        lost = [name for name in names if name not in came]
+        if lost:
+            warnings.warn(
+                f"Units {listed(lost)} did not answer in time: the answer is given what the others measured.",
+                LostUnitWarning,
+                stacklevel=4,
+            )
+        return {name: came[name] if name in came else silent(name, self.lengths) for name in names}
 
     @property
     def n_samples(self):
@@ -168,13 +180,16 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         skfedcausal.federation.FileTransport : Files between the machines.
         """
         self._validate_params()
+        return self._fit_sites(transport, self._new_server())
+
+    def _fit_sites(self, transport, server, dialogue=None):
+        """Learn from sites, by the rounds of the server or by another `dialogue`."""
         owned = ("client", "augmenter", "privacy", "max_bytes", "remedy")
         given = [name for name in owned if getattr(self, name, None) is not None]
         if given:
             raise ValueError(
                 f"{', '.join(given)} cannot be given to `fit_sites`: units at sites have their own settings."
             )
-        server = self._new_server()
         exchange = self._exchange(
             transport, Ledger(), lost_units=self.lost_units, dealer=getattr(server, "dealer", None)
         )
@@ -183,7 +198,11 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 f"{type(server).__name__} needs several rounds here, and nothing can be sent over a one-way link. Use "
                 "a LikelihoodServer with n_rounds=1."
             )
-        self._learn(exchange, server, self._has_inputs)
+        if dialogue is None:
+            self._learn(exchange, server, self._has_inputs)
+        else:
+            exchange.learn(dialogue, self._has_inputs)
+            self._store_learned(exchange, server)
         sites = exchange.names
         exchange.settle(name for name in sites if name in server.names_)
         self._units, self._channel = {}, exchange
@@ -230,10 +249,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             stack.callback(exchange.close)
             exchange.expect(n_inputs=plant.input_sizes)
             self._learn(exchange, server, any(U is not None for U in plant.inputs))
-        kept = units.kept()
-        self._units, self._channel = {name: kept[name] for name in server.names_ if name in kept}, None
-        self.clients_ = {name: unit["client"] for name, unit in self._units.items()}
-        self.augmenters_ = {name: unit["augmenter"] for name, unit in self._units.items() if "augmenter" in unit}
+        self._store_units(units.kept(), server.names_)
         self.layout_ = plant.layout
         self.noise_covariance_ = {
             name: np.diag(noise.variance) for name, noise in self._noise.items() if name in server.names_
@@ -243,9 +259,20 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         self._store_fit(server, exchange)
         return self
 
+    def _store_units(self, kept, names):
+        """What the units of the plant keep, in this process."""
+        self._units, self._channel = {name: kept[name] for name in names if name in kept}, None
+        self.clients_ = {name: unit["client"] for name, unit in self._units.items()}
+        self.augmenters_ = {name: unit["augmenter"] for name, unit in self._units.items() if "augmenter" in unit}
+
     def _learn(self, exchange, server, inputs):
         """The rounds of a fit, whoever is at the other end."""
         exchange.learn(server, inputs)
+        self._batches = None
+        self._store_learned(exchange, server)
+
+    def _store_learned(self, exchange, server):
+        """What the rounds have left, whoever was at the other end."""
         if exchange.timed:
             from ..quality.told_clocks import warn_of_clocks  # of sites that tell times
 
@@ -511,10 +538,20 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         Returns
         -------
         ndarray of shape (n_samples,)
-            In nats; it depends on the units of the sensors. Exact for missing measurements.
+            In nats; it depends on the units of the sensors. Exact for missing measurements; of what the others
+            measured where a rule for lost units (`lost_units`) lets a late unit be left out, which a warning names.
         """
         with self._asking(X, inputs, lengths) as units:
-            return self.server_.filter(units.messages(const=True)).log_likelihood()
+            messages = units.messages_there(partial(self._silent, const=True), const=True)
+            return self.server_.filter(messages).log_likelihood()
+
+    def _silent(self, name, lengths, const=False):
+        """What stands in for a late unit, whose inputs are taken to be at their level."""
+        own = getattr(self.server_, "input_slices_", {}).get(name, slice(0, 0))
+        U = None
+        if own.stop > own.start:
+            U = np.tile(self.server_.input_level_[own], (sum(lengths), 1))
+        return StateMessage.silent(self._state_sizes[name], lengths, U, const)
 
     # -- tables ----------------------------------------------------------------------------------
 

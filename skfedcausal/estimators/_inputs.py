@@ -52,6 +52,19 @@ class PlantInputs:
             )
         return cls(units, names, active, low, high)
 
+    def widened(self, data):
+        """The same after further rows, in which an input that had never moved must not begin to."""
+        columns = [column for U in data.inputs if U is not None for column in U.T]
+        low, high = np.array([(column.min(), column.max()) for column in columns]).reshape(-1, 2).T
+        low, high = np.minimum(low, self.low), np.maximum(high, self.high)
+        moved = ~self.active & (high - low > 1e-12 * np.maximum(np.abs(low), np.abs(high)))
+        if moved.any():
+            raise ValueError(
+                f"Inputs {listed(np.array(self.names, dtype=object)[moved])} move in this batch and did not in the "
+                "first, after which they were left out. Begin anew with a batch in which they move."
+            )
+        return replace(self, low=low, high=high)
+
     @classmethod
     def told(cls, messages):
         """Inputs as units tell of them: without names, and without those that never move."""

@@ -1,5 +1,6 @@
 """What the estimators of plants share once fitted: predictions, states, likelihoods, links, the oracle."""
 
+from contextlib import contextmanager
 from functools import wraps
 from numbers import Integral
 from types import MethodType
@@ -62,6 +63,124 @@ class PlantEstimator(FederatedEstimator):
             self._undecidable = undecidable_units(server, self.noise_covariance_, self.clients_)
             warn_undecidable(self._undecidable)
             self.links_ = undecided(server.links_, self._undecidable)
+
+    # -- batch by batch --------------------------------------------------------------------------
+
+    def partial_fit(self, X, y=None, *, inputs=None, lengths=None, forget=None):
+        """Learn the plant from one more batch of rows, whose sums are added to those of the batches before.
+
+        The plant is the one that a fit to all rows together would find with the same models of the units and
+        ``level_shifts=None``, up to rounding; the time that a batch takes does not depend on how many came before.
+        Units identify their models in the first batch and keep them. Each says in every later one whether its model
+        still fits: a warning names those that do not (`outdated_units_`), and :meth:`renew` lets them identify another.
+        `n_batches_` counts the batches since the sums began.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            Rows that no batch had before. If their index goes on where that of the last batch ended, one sampling
+            period or number later, so does the episode; otherwise, and always without an index, the batch begins one.
+        y : None
+            Ignored.
+        inputs : list or dict, default=None
+            As in :meth:`fit`.
+        lengths : sequence of int, default=None
+            Time steps of each episode of the batch; None for one.
+        forget : float, default=None
+            Share of their weight that all earlier rows lose before these are added: 0.1, say, or 1 to begin anew with
+            the same models of the units. The batch then begins an episode.
+
+        Returns
+        -------
+        self : FederatedEstimator
+
+        Warns
+        -----
+        UserWarning
+            Of units whose model no longer fits; after :meth:`fit`, whose rows are not counted.
+
+        Notes
+        -----
+        Gaps in a batch are filled as the plant before expects, which fits of whole records do otherwise. `validity_`,
+        feedback and the units' augmenters are about the last batch. The server keeps sums of products of the units'
+        scores, and of each episode its first and last rows.
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(3, n_samples=3000, random_state=0)
+        >>> estimator = FederatedGrangerEstimator()
+        >>> for month in range(3):
+        ...     batch = {unit: rows[1000 * month : 1000 * (month + 1)] for unit, rows in X.items()}
+        ...     estimator = estimator.partial_fit(batch)
+        >>> estimator.n_batches_, estimator.server_.n_samples_
+        (3, 3000)
+        """
+        from ._batches import learn_batch  # of records that go on
+
+        return learn_batch(self, X, inputs, lengths, forget)
+
+    def partial_fit_sites(self, transport=None, *, wait=0.0, forget=None):
+        """Learn the plant from units at sites, batch by batch.
+
+        The first batch is the record that each site names as `data`, from which it identifies its model. The next
+        ones are files that come in the folder it names as `watched`, in the order of their names (see
+        :doc:`/federation`); every file is an episode. Units send states of the new rows only, and are told what the
+        plant does to them after the first batch only.
+
+        Parameters
+        ----------
+        transport : Transport, default=None
+            To the sites, at the first call. It stays open; later calls go on over it.
+        wait : float, default=0.0
+            Seconds to wait for a batch that not all sites have yet. When they are over, it is left for the next call.
+        forget : float, default=None
+            As in :meth:`partial_fit`, before every batch.
+
+        Returns
+        -------
+        self : FederatedEstimator
+            After all batches that all sites have.
+        """
+        from ._batches import learn_site_batches  # of records that go on
+
+        return learn_site_batches(self, transport, wait, forget)
+
+    def renew(self, units):
+        """Let units identify their models anew in the next batch of :meth:`partial_fit`.
+
+        A new model has other states, about which earlier batches say nothing: the sums begin anew with that batch. The
+        other units keep their models.
+
+        Parameters
+        ----------
+        units : str or list of str
+            Names, of `outdated_units_` for example.
+
+        Returns
+        -------
+        self : FederatedEstimator
+        """
+        from ._batches import renew
+
+        return renew(self, units)
+
+    def _read_first(self, X, inputs, lengths):
+        """The record to learn from, as units see it."""
+        return self._read_new(X, inputs, lengths)
+
+    def _read_next(self, X, inputs, lengths):
+        """Further rows as units see them."""
+        return self._seen_by_units(self._read(X, inputs, lengths))
+
+    @contextmanager
+    def _naming_inputs(self):
+        """Name what an error knows by number only."""
+        yield
+
+    def _warn_of_inputs(self):
+        """Say what makes answers about inputs doubtful."""
 
     # -- predictions and states ------------------------------------------------------------------
 
@@ -197,7 +316,7 @@ class PlantEstimator(FederatedEstimator):
             In the states of the units' models, in the order of `state_slices_`.
         """
         with self._asking(X, inputs, lengths) as units:
-            return self.server_.filter(units.messages()).filtered
+            return self.server_.filter(units.messages_there(self._silent)).filtered
 
     def get_feature_names_out(self, input_features=None):
         """Names of the states, ``unit__state0, unit__state1, ...``.

@@ -1,6 +1,7 @@
 """Federated counterfactuals: what if a unit of a plant had been operated differently?"""
 
 from collections.abc import Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -280,6 +281,14 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         self._validate_params()
         if dry_run:
             return self.plan(X, inputs=inputs, lengths=lengths)
+        plant = self._read_first(X, inputs, lengths)
+        with self._naming_inputs():
+            self._fit_units(plant)
+        self._warn_of_inputs()
+        return self
+
+    def _read_first(self, X, inputs, lengths):
+        """The record to learn from as units see it, and what is to be known of its inputs."""
         inputs, moved = self._merged(inputs)
         X, inputs = self._learn_levels(X, inputs)
         plant = self._read_new(X, inputs, lengths, input_columns=self._input_columns())
@@ -289,11 +298,26 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         known = self._plant_inputs = self._learn_instruments(plant, known)
         self._input_map = InputMap.learn(plant, known, self.basis, self.sampled, self._levels)
         self._sent_inputs = self._input_map.known(known)
+        return self._seen_by_units(plant)
+
+    def _read_next(self, X, inputs, lengths):
+        """Further rows as units see them, whose inputs may go beyond the range of those before."""
+        plant = self._read(X, inputs, lengths)
+        self._plant_inputs = self._plant_inputs.widened(plant)
+        self._sent_inputs = self._input_map.known(self._plant_inputs)
+        return self._seen_by_units(plant)
+
+    @contextmanager
+    def _naming_inputs(self):
+        """Name the inputs in an error that knows their numbers only."""
         try:
-            self._fit_units(self._seen_by_units(plant))
+            yield
         except InputsNotSeparableError as error:
             names = [repr(self._sent_inputs.active_names[k]) for k in error.inputs]
             raise InputsNotSeparableError(error.inputs, names) from None
+
+    def _warn_of_inputs(self):
+        """Say what was found of the inputs that makes answers doubtful."""
         warn_of_excitation(self.excitation_)
         warn_of_feedback(self.server_)
         warn_of_hidden_causes(self.server_)
@@ -301,7 +325,6 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         warn_of_timing(self.server_, known, words)
         words = zip(known.units, words, strict=True)
         warn_of_misfit(self.server_, {unit for unit, word in words if word == "before"})
-        return self
 
     def _learn_instruments(self, plant, known):
         """What is known of inputs, instruments left out, after learning what these explain."""

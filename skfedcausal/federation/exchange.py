@@ -203,6 +203,20 @@ class Exchange:
         needed = len(packets) if needed is None and self._settled else needed
         return self._read(packets, came, answer, needed, requests)
 
+    def ask_those_there(self, request, answer):
+        """The same for one message to every unit, without those that are late where a rule for lost units allows it."""
+        requests = dict.fromkeys(self.names, request)
+        packets = self._packets(requests)
+        came = self._carried(packets, self.attendance.timeout)
+        late = {
+            name: _problem(packet, came.get(name), answer) for name, packet in packets.items() if _is_late(came, name)
+        }
+        if self.attendance.rule is None or not late:
+            return self._read(packets, came, answer, len(packets), requests)
+        self._without({name: packets[name] for name in late}, late, self.attendance.rule.needed(len(packets)), came)
+        there = {name: packet for name, packet in packets.items() if name not in late}
+        return self._read(there, {name: came[name] for name in there if name in came}, answer, len(there), requests)
+
     def ask_all(self, request, answer):
         """The same for one message to every unit."""
         return self.ask(dict.fromkeys(self.names, request), answer)
@@ -355,6 +369,12 @@ class Exchange:
             if answers is None or isinstance(answers.get(name), Packet):
                 forget(name, packets[name], problem)
         self.attendance.note(packets, problems, needed)
+
+
+def _is_late(answers, name):
+    """Whether a unit gave no answer in time."""
+    answer = answers.get(name)
+    return isinstance(answer, Failure) and answer.kind == "timeout"
 
 
 def _problem(packet, answer, kind):

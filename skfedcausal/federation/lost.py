@@ -41,8 +41,10 @@ class LostUnits:
     (those of most units), its sizes, whether somebody asked for its parts, and its series against the precision
     that it names. If a fit then fails all the same, or finds a plant that more than doubles with every row, it is
     tried without each of the units, the oddest first. A unit that is found to be the reason counts as lost, and
-    ``lost_units_`` says why. A question about a record needs all units of the plant: there such a message is an
-    error that names the unit.
+    ``lost_units_`` says why. In a question about a record such a message is an error that names the unit. One that does
+    not come in time is one, too, but where the answer is a likelihood or the states of the plant (`score`,
+    `score_samples`, `transform`): there the late unit is left out, as if it had measured nothing, and a warning names
+    it.
 
     For :class:`~skfedcausal.LikelihoodServer` lost answers are missing data. A unit that never sent a message
     is not part of the plant: the estimate is the maximum of the likelihood of the others' measurements. One

@@ -14,6 +14,7 @@ from .watching import FlagMessage
 
 _CONST = "whether to send the rest of the log-density, for likelihood values"
 _LOCAL = "whether to send the unit's own model"
+_FITS = "whether to tell if the unit's model fits later rows as well"
 
 
 class Ask(NamedTuple):
@@ -57,6 +58,9 @@ class FitRequest(Message, op="fit", answer=StateMessage, first="dtype"):
     orders : bool or None
         Whether to say if the unit, which chose its number of states from its own record, may find more where it is
         told the inputs of others; None, like False, for no.
+    fits : bool or None
+        Whether to remember how well the model explains these rows, to be compared with that of later ones; None, like
+        False, for no.
 
     Examples
     --------
@@ -70,6 +74,7 @@ class FitRequest(Message, op="fit", answer=StateMessage, first="dtype"):
     monitor: bool | None = wire("flag", "whether to tell what states do not show", default=None)
     refine: bool | None = wire("flag", "whether to tell where another round may help", default=None)
     orders: bool | None = wire("flag", "whether to tell if inputs of others may add states", default=None)
+    fits: bool | None = wire("flag", _FITS, default=None)
     OPENS = True
 
 
@@ -84,6 +89,9 @@ class RecordRequest(Message, op="message", answer=StateMessage, first="dtype"):
         Measurements of rows from there on are not looked at.
     local_model : bool
         Whether it is to hold the unit's own model.
+    fits : bool or None
+        Whether to say if the model explains these rows clearly worse than those that it was learned from; None, like
+        False, for no.
 
     Examples
     --------
@@ -95,6 +103,7 @@ class RecordRequest(Message, op="message", answer=StateMessage, first="dtype"):
     const: bool = wire("flag", _CONST, default=False)
     until: int | None = wire("count", "first row that is not looked at", default=None, least=0)
     local_model: bool = wire("flag", _LOCAL, default=False)
+    fits: bool | None = wire("flag", _FITS, default=None)
 
 
 class OrderAnswer(Message, op="order"):
@@ -215,6 +224,9 @@ class WatchRequest(Message, op="watch", answer=StateMessage, first="dtype"):
         Number of the batch, counted from 1.
     flags : bool or None
         Whether to send flags in place of states; None, like False, for states.
+    fits : bool or None
+        Whether to say if the model explains these rows clearly worse than those that it was learned from; None, like
+        False, for no.
 
     Examples
     --------
@@ -225,6 +237,7 @@ class WatchRequest(Message, op="watch", answer=StateMessage, first="dtype"):
 
     batch: int = wire("count", "number of the batch", default=1)
     flags: bool | None = wire("flag", "whether to send flags in place of states", default=None)
+    fits: bool | None = wire("flag", _FITS, default=None)
 
 
 class FactualRequest(Message, op="factual", answer=Measurements):

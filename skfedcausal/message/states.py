@@ -53,6 +53,9 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     open_order : bool or None
         Whether the unit chose its number of states and may find more with the inputs of others; only when the server
         asks.
+    outdated : bool or None
+        Whether the unit's model explains these rows clearly worse than those that it was learned from, or does not;
+        only when the server asks.
     clock : ndarray of shape (2 + n_episodes,) or None
         Seconds from row to row, whether the zone of the times is known (1) or not (0), and first time of each
         episode in seconds since 1970; sent by sites that know the times of their rows.
@@ -94,10 +97,33 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     )
     alone: bool | None = wire("flag", "whether the unit's own past predicts its measurements", default=None)
     open_order: bool | None = wire("flag", "whether inputs of others may add states", default=None)
+    outdated: bool | None = wire("flag", "whether the unit's model fits no longer", default=None)
     clock: ArrayOrNone = wire(
         "numbers c", "seconds from row to row, 1 for a known zone, start of each episode", default=None
     )
     grid: ArrayOrNone = wire("whole 1", "digest of the times of all rows", default=None)
+
+    @classmethod
+    def silent(cls, n_states, lengths, inputs=None, const=False):
+        """What stands in for a unit that does not answer: nothing is known of its states in any row.
+
+        Parameters
+        ----------
+        n_states : int
+        lengths : tuple of int
+            Rows of each episode.
+        inputs : ndarray of shape (n_samples, n_inputs), default=None
+            What its inputs are taken to be.
+        const : bool, default=False
+            Whether likelihood values are wanted; the unit adds nothing to them.
+
+        Returns
+        -------
+        StateMessage
+        """
+        n = sum(lengths)
+        z, patterns = np.zeros((n, n_states)), np.zeros((1, n_states, n_states))
+        return cls(z, patterns, lengths=tuple(lengths), inputs=inputs, const=np.zeros(n) if const else None)
 
     @property
     def J(self):

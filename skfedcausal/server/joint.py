@@ -82,10 +82,22 @@ class JointRecord:
         )
         return cls(names, parts, starts, inputs, unpredicted, known_links=known_links)
 
+    has_rows = True  # whether there are series to look at
+    tells_lags = True  # whether it tells plants of several lags from those of one
+
     @property
     def most_lags(self):
         """Lags that moments can be had for; None for as many as there are rows."""
         return None
+
+    @property
+    def at_hand(self):
+        """The record as far as there are rows of it."""
+        return self
+
+    def adapted(self, settings):
+        """Settings of an estimate as they suit the record."""
+        return settings
 
     def copies(self):
         """Pairs of units whose messages say the same of their states: one unit under two names."""
@@ -117,6 +129,11 @@ class JointRecord:
         """Inputs and steps, shape (n_samples, n_inputs + n_steps)."""
         steps = step_series(self.steps, self.starts, self.n_samples)
         return steps if self.u is None else np.hstack([self.u, steps])
+
+    @property
+    def known_level(self):
+        """Mean of every input and step."""
+        return column_mean(self.known) if self.partition.n_known else np.zeros(0)
 
     @cached_property
     def standard_known(self):

@@ -289,6 +289,7 @@ class LikelihoodServer(LinkQuestions):
     knows_curvature = True  # whether effects depend on the inputs that are changed
     frees_lags = True  # whether plants of several lags are learned where the record asks for them
     work_left = 0.0  # seconds of `max_time` that the fit left
+    _batches = None  # what was learned from, batch by batch
 
     @property
     def acts_at_once(self):
@@ -354,7 +355,7 @@ class LikelihoodServer(LinkQuestions):
             u = record.standard_known.series
             check_independent(u.T @ u / len(u))
         self._learn(record, messages)
-        self.benefit_ = None
+        self.benefit_ = self._batches = None
         with few_threads(record.partition.n_states):
             self._leave_alone(messages)
             self._check_assumptions(messages)
@@ -362,10 +363,36 @@ class LikelihoodServer(LinkQuestions):
                 self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
         return self
 
+    def partial_fit(self, messages, *, continues=False, forget=None):
+        """Learn the plant from one more batch of rows, of which sums are added to those of the batches before.
+
+        What is learned is what :meth:`fit` would learn from all rows together, with ``level_shifts=None``, but for
+        rounding. Only the last batch is looked at row by row: for `validity_`, for feedback and for how inputs act on
+        it. Gaps of a batch are filled as the plant before expects.
+
+        Parameters
+        ----------
+        messages : dict of StateMessage
+            One of each unit about the rows of the batch, by the model that the unit had in the first batch. Units of
+            which there is none are absent from these rows; in the first batch they do not become part of the plant.
+        continues : bool, default=False
+            Whether the first row follows the last one of the batch before. If not, the batch begins an episode.
+        forget : float, default=None
+            Share of their weight that all earlier rows lose, 1 to begin anew; the batch then begins an episode.
+
+        Returns
+        -------
+        LikelihoodServer
+        """
+        from .running import learn_batch  # of records that go on
+
+        learn_batch(self, messages, continues=continues, forget=forget)
+        return self
+
     def _learn(self, record, messages=None):
         """Learn the plant of a joint record, of which there may be no messages but sums."""
         budget = self._next_budget()
-        settings = self._settings(record.names, messages)._replace(budget=budget.part(_ONE_LAG))
+        settings = record.adapted(self._settings(record.names, messages)._replace(budget=budget.part(_ONE_LAG)))
         record = self._with_knowledge(record)
         self.noise_share_ = self.filter_noise_share_ = self._gapless = None
         self.filled_ = False
@@ -375,7 +402,7 @@ class LikelihoodServer(LinkQuestions):
             else:
                 estimate = self._estimate(record, messages, settings, budget)
             filtered = self._keep(record, estimate, settings._replace(budget=budget.part(_FILTER)))
-            self._diagnose_inputs(filtered)
+            self._diagnose_inputs(filtered.at_hand)
             if self.has_feedback_:
                 noisy = record.with_noise_share(self.noise_share_ or 0.0)
                 again = settings._replace(feedback=True, budget=budget.part(_ONE_LAG))
@@ -581,7 +608,7 @@ class LikelihoodServer(LinkQuestions):
             if later:
                 refuse_delays("with this `covariance`, `likelihood` or `fix_local`")
             return
-        if record.most_lags is not None:  # sums of a few lags tell no more than one
+        if not record.tells_lags:
             if later:
                 refuse_delays("from sums of products")
             return
@@ -704,7 +731,7 @@ class LikelihoodServer(LinkQuestions):
                 UserWarning,
                 stacklevel=_USER,
             )
-        self._look_for_feedback(record)
+        self._look_for_feedback(record.at_hand)
         levels = {"alpha": self.alpha, "margin": self.margin}
         geweke = dynamics.geweke(self.information_, self.partition_)
         self.links_ = self._told(lagged_links_table(self.names_, self.partition_, lagged, geweke, **levels))

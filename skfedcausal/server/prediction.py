@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.linalg import solve_triangular
 
-from ..statespace.episodes import PIECE, column_mean, episode_lengths, episodes, side_by_side
+from ..statespace.episodes import PIECE, episode_lengths, episodes, side_by_side
 from ..statespace.inputs import input_term
 from ..statespace.kalman import (
     CovarianceSchedule,
@@ -320,7 +320,7 @@ class OperatingPoint(NamedTuple):
         """Of a plant with transition matrix A, to whose states the steps add `levels` (n, n_steps)."""
         placed, n = record.at_steps(steps) if steps else record, record.partition.n_states
         return cls(
-            column_mean(placed.known) if placed.partition.n_known else np.zeros(0),
+            placed.known_level,
             steps,
             np.linalg.solve(np.eye(n) - A, levels),
             # driven states of unknown past: the variance of the record
@@ -340,9 +340,8 @@ class OperatingPoint(NamedTuple):
     def moved(self, record, steps, new_levels):
         """The operating point with other shifts of the record that was fitted."""
         placed = record.at_steps(steps)
-        level = column_mean(placed.known) if placed.partition.n_known else np.zeros(0)
         sums = record.fingerprint() if steps else None
-        return self._replace(known_level=level, steps=steps, new_levels=new_levels, sums=sums)
+        return self._replace(known_level=placed.known_level, steps=steps, new_levels=new_levels, sums=sums)
 
     def placed(self, record):
         """The record with the shifts where they were found, if it is the one of the fit.

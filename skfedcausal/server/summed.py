@@ -49,6 +49,8 @@ class SummedRecord(JointRecord):
         record.scores = SummedScores(record, sums)
         return record
 
+    has_rows = tells_lags = False  # sums of a few lags tell no more than one
+
     @property
     def most_lags(self):
         """Lags that moments can be had for."""

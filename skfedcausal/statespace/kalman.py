@@ -15,6 +15,7 @@ import numpy as np
 from scipy.linalg.lapack import dgesv
 
 from .episodes import episodes
+from .matrices import remembered
 from .riccati import filtered_covariance, predicted_covariance, stationary_covariance
 
 _SETTLED = 1e-13  # relative distance to the steady covariance that is rounding
@@ -44,6 +45,7 @@ class CovarianceSchedule(NamedTuple):
         return self.predicted[k], self.filtered[k]
 
 
+@remembered
 def covariance_schedule(A, Q, J, P0=None, max_steps=100_000):
     """Covariances of the filter from the first step until they settle."""
     settled = predicted_covariance(A, J, Q)
@@ -286,6 +288,7 @@ class _Level(NamedTuple):
     step: np.ndarray  # F, transposed
 
 
+@remembered
 def _levels(F, rows):
     """Levels for up to `rows` rows and the matrix that steps from block end to block end."""
     p, levels = len(F), []

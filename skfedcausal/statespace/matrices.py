@@ -1,7 +1,8 @@
 """Small linear algebra: covariances kept positive definite, transitions stable, threads few."""
 
+from collections import OrderedDict
 from contextlib import nullcontext
-from functools import cache
+from functools import cache, wraps
 
 import numpy as np
 from threadpoolctl import ThreadpoolController
@@ -18,6 +19,30 @@ def few_threads(n_columns):
     other many times as long as the work takes.
     """
     return nullcontext() if n_columns >= _MANY else _controller().limit(limits=1, user_api="blas")
+
+
+def remembered(function, n_kept=32, most=16):
+    """The function, which knows what it answered about small matrices last: a filter is called with the same again.
+
+    What it gives must not be written to. Matrices count as the same if they have the same bits in the same order.
+    """
+    known: OrderedDict = OrderedDict()
+
+    @wraps(function)
+    def answered(*arguments, **settings):
+        values = *arguments, *settings.values()
+        arrays = [x for x in values if isinstance(x, np.ndarray)]
+        if any(x.ndim != 2 or x.shape[1] > most for x in arrays):
+            return function(*arguments, **settings)
+        key = *settings, *((x.tobytes(), x.shape, x.strides) if isinstance(x, np.ndarray) else x for x in values)
+        found = known.get(key)
+        if found is None:
+            found = known[key] = function(*arguments, **settings)
+            while len(known) > n_kept:
+                known.popitem(last=False)
+        return found
+
+    return answered
 
 
 def hermitian(x):

@@ -169,3 +169,31 @@ def test_questions_about_inputs_go_on_without_those_of_a_lost_unit(lost, basis):
     do = {"unit1__u0": 0.5}
     whole, rest = est.whatif(record, do, inputs=inputs), alone.whatif(others, do, inputs=known)
     assert_array_equal(whole["effect"], rest["effect"])
+
+
+def late(names, timeout=None):
+    """An estimator of which some units, fitted like the others, are late from then on."""
+    est = FederatedGrangerEstimator(lost_units=LostUnits(quorum=2, timeout=timeout)).fit(X)
+    return est.set_params(transport=lambda sites: Unreliable(sites, before=[(name, 0, "message") for name in names]))
+
+
+def test_a_late_unit_is_left_out_of_scores_and_states():
+    """The density of what the others measured, and their states given that."""
+    est = late(["unit1"])
+    with pytest.warns(LostUnitWarning, match="unit1"):
+        density = est.score_samples(X)
+    missing = {**X, "unit1": np.full_like(X["unit1"], np.nan)}
+    usual = est.set_params(transport=None)
+    assert_allclose(density, usual.score_samples(missing), atol=1e-8)
+    states = usual.transform(missing)
+    with pytest.warns(LostUnitWarning, match="unit1"):
+        assert_allclose(late(["unit1"]).transform(X), states, atol=1e-8)
+
+
+def test_too_many_late_units_are_an_error_and_so_is_one_in_predictions():
+    with pytest.raises(ClientError, match="the quorum is 2"):
+        late(["unit1", "unit2"]).score(X)
+    est = FederatedGrangerEstimator(lost_units=RULE).fit(X)
+    est.set_params(transport=lambda sites: Unreliable(sites, before=[("unit1", 0, "predict")]))
+    with pytest.raises(ClientError, match="unit1"):
+        est.predict(X)

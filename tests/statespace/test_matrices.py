@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from numpy.testing import assert_array_equal
 from threadpoolctl import threadpool_info
 
 from skfedcausal.statespace.matrices import (
@@ -11,6 +12,7 @@ from skfedcausal.statespace.matrices import (
     eigen_root,
     few_threads,
     floor_eigenvalues,
+    remembered,
     symmetric_basis,
     symmetric_root,
 )
@@ -104,3 +106,23 @@ def test_many_columns_keep_the_threads():
     before = threads()
     with few_threads(1000):
         assert threads() == before
+
+
+def test_answers_about_small_matrices_are_remembered():
+    calls = []
+
+    @remembered
+    def doubled(x, shift=0.0):
+        calls.append(x.shape)
+        return 2 * x + shift
+
+    small, large = np.eye(2), np.eye(17)
+    first = doubled(small)
+    assert doubled(small.copy()) is first
+    assert_array_equal(doubled(np.asfortranarray(np.triu(np.ones((2, 2))))), 2 * np.triu(np.ones((2, 2))))
+    assert_array_equal(doubled(small, shift=1.0), 2 * small + 1)
+    assert len(calls) == 3
+    assert doubled(large) is not doubled(large)
+    for k in range(40):
+        doubled(k * small)
+    assert doubled(small) is not first  # only the last ones are kept

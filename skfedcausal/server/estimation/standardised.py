@@ -7,6 +7,7 @@ import numpy as np
 
 from ...statespace.contributions import score_contributions
 from ...statespace.inputs import input_term
+from ...statespace.lagged.likelihood import LagSums
 from ...statespace.matrices import floor_eigenvalues, spectral_radius, symmetric_root
 from ...statespace.riccati import predicted_covariance, stationary_covariance
 from ...statespace.simulation import simulated_information, simulated_states
@@ -230,7 +231,15 @@ class StandardisedPlant:
 
     def standard_series(self):
         """Scores, inputs and steps of unit variance, first rows of episodes, lags of their likelihood."""
-        return self._scores.series @ self._left.T, self._record.starts, self._n_lags
+        return self._scores.series @ self._left.T, self._record.at_hand.starts, self._n_lags
+
+    def products_of_lags(self, n_lags, memory):
+        """`LagSums` of :meth:`standard_series`, or of all rows that it was the last part of; None if too short."""
+        if self._record.has_rows:
+            series, starts, _ = self.standard_series()
+            return LagSums.of(series, starts, n_lags, memory, self.lag_sums(n_lags + memory))
+        found = self._scores.products_of_lags(n_lags, memory)
+        return None if found is None else found.transformed(self._left)
 
     @cached_property
     def standard_record(self):

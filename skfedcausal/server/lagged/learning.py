@@ -37,8 +37,9 @@ class Search:
     def is_likelier(self, lagged, filter_of_one_lag):
         """Whether the exact likelihood, too, prefers several lags: that of their stage may run away."""
         n_free = np.count_nonzero(self.estimate.scoring.structure.transition_mask)
-        nothing = np.zeros(self.record.n_samples)
-        bare = replace(self.record, parts=tuple(replace(part, const=nothing) for part in self.record.parts))
+        record = self.record.at_hand
+        nothing = np.zeros(record.n_samples)
+        bare = replace(record, parts=tuple(replace(part, const=nothing) for part in record.parts))
         several = lagged.dynamics.filter(bare.at_steps(lagged.steps), self._moved(lagged))
         one = filter_of_one_lag(self.point.placed(bare))
         value = several.log_likelihood().sum() - lagged.n_effective

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import chdtrc
 
-from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
+from ...statespace.lagged.likelihood import LaggedLikelihood
 from ...statespace.matrices import hermitian
 from ...statespace.whittle import midpoints
 from ..estimation.evidence import weighted_chi2_logsf
@@ -40,8 +40,9 @@ def misfit_p_values(plant, scoring):
     n_lags = int(min(_LAGS, longest // _ROWS_PER_LAG))
     if n_lags < _FEWEST_LAGS or not plant.is_complete or not plant.has_clear_scores:
         return None
-    series, starts, memory = plant.standard_series()
-    sums = LagSums.of(series, starts, n_lags, memory + n_lags, plant.lag_sums(2 * n_lags + memory))
+    sums = plant.products_of_lags(n_lags, plant.standard_series()[2] + n_lags)
+    if sums is None:
+        return None
     likelihood = LaggedLikelihood(sums, plant.score_noise)
     point, n = scoring.point, partition.n_states
     coefficients = np.zeros((n_lags + 1, *point.A.shape))

@@ -122,9 +122,10 @@ def learn_lags(estimate, settings, budget, words=()):
     n_lags, input_lags = most_lags(plant, first)
     longest = max([n_lags, *(int(lags[-1]) for lags in input_lags)])
     memory = max(plant.standard_series()[2], _MEMORY) + longest
-    sums = LagSums.of(series, starts, longest, memory)
+    sums, spectrum = _of_lags(plant, series, starts, longest, memory)
+    if sums is None:
+        return None
     likelihood = LaggedLikelihood(sums, plant.score_noise)
-    spectrum = averaged_periodogram(series, starts)
     known = plant._record.known_links
     problem = LaggedProblem(likelihood, spectrum, plant.partition, np.arange(1, n_lags + 1), input_lags, budget, known)
     if settings.sparsity is None and not budget.affords(_dense_work(problem)):
@@ -153,6 +154,13 @@ def learn_lags(estimate, settings, budget, words=()):
     size = likelihood.n_rows * float(np.linalg.slogdet(plant.state_scale)[1])
     found.criterion, found.n_effective = best.criterion - size - levels.size, best.value - best.criterion
     return found
+
+
+def _of_lags(plant, series, starts, longest, memory):
+    """`LagSums` and averaged periodogram of settled scores, of all batches where these are the last one."""
+    if plant._record.has_rows:
+        return LagSums.of(series, starts, longest, memory), averaged_periodogram(series, starts)
+    return plant.products_of_lags(longest, memory), plant._left @ plant._scores.periodogram() @ plant._left.T
 
 
 def _dense_work(problem):

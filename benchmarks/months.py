@@ -1,0 +1,133 @@
+"""A plant that is learned month by month, against fits of each month alone and one fit of all of them.
+
+Run ``python -m benchmarks.months`` for the table.
+"""
+
+import argparse
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+from skfedcausal import FederatedGrangerEstimator, KalmanClient
+from skfedcausal.datasets import make_granger_plant
+
+from ._report import table, write
+
+GOAL, SAME = 1.2, 1e-8  # times the cost of the month alone, largest difference from one fit
+_TIMES = 10  # the memory that a process may take
+_WIDTH, _UNITS = 128, 4  # sensors of a unit, units of the large record
+
+
+def seconds(work):
+    """Processor time of some work, and what it gives."""
+    start = time.process_time()
+    found = work()
+    return time.process_time() - start, found
+
+
+def given(estimator):
+    """The units' models as a fit is given them."""
+    models = {name: client.model for name, client in estimator.clients_.items()}
+    return {name: KalmanClient(A=m.A, C=m.C, Q=m.Q, R=m.R) for name, m in models.items()}
+
+
+def months(n_months, rows, n_units):
+    """Cost of every month, as a batch and alone, and the distance of the plant from that of one fit."""
+    X, _ = make_granger_plant(n_units, n_samples=n_months * rows, random_state=0)
+    estimator, costs = FederatedGrangerEstimator(), []
+    for k in range(n_months):
+        month = {name: Y[k * rows : (k + 1) * rows] for name, Y in X.items()}
+        turns = {"batch": lambda month=month: estimator.partial_fit(month)}
+        turns["alone"] = lambda month=month: FederatedGrangerEstimator().fit(month)
+        found = {name: seconds(turns[name])[0] for name in sorted(turns, reverse=bool(k % 2))}
+        batch, alone = found["batch"], found["alone"]
+        costs.append((batch, alone))
+        print(f"month {k + 1}: {batch:.2f} s, alone {alone:.2f} s", flush=True)
+    cost, whole = seconds(lambda: FederatedGrangerEstimator(given(estimator)).fit(X, lengths=[rows] * n_months))
+    pairs = [(getattr(estimator, name), getattr(whole, name)) for name in ("lag_transitions_", "process_cov_")]
+    pairs.append((estimator.links_["strength"].to_numpy(), whole.links_["strength"].to_numpy()))
+    shapes = all(a.shape == b.shape for a, b in pairs)
+    distance = max(float(np.abs(a - b).max()) for a, b in pairs) if shapes else np.inf
+    return costs, cost, distance
+
+
+WORKER = """
+import resource, sys, time
+import numpy as np
+from skfedcausal import FederatedGrangerEstimator
+from skfedcausal.containers import read_batches
+limit, rows, width, n_units, *files = sys.argv[1:]
+resource.setrlimit(resource.RLIMIT_AS, (int(limit), int(limit)))
+width, n_units = int(width), int(n_units)
+columns = [f"unit{k // width}__x{k % width}" for k in range(width * n_units)]
+estimator, start = FederatedGrangerEstimator(), time.process_time()
+for batch in read_batches(files, int(rows), columns=columns):
+    estimator.partial_fit(batch)
+peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+print(estimator.server_.n_samples_, estimator.n_batches_, peak, time.process_time() - start)
+"""
+
+
+def ten_times(limit, rows):
+    """A record of ten times the address space that a process may have, learned by that process; a row of the table."""
+    width = _WIDTH * _UNITS
+    n_samples = -(-_TIMES * limit // (8 * width))
+    X, _ = make_granger_plant(_UNITS, n_sensors=_WIDTH, n_samples=4 * rows, random_state=1)
+    block = np.hstack(list(X.values()))
+    with tempfile.TemporaryDirectory() as folder:
+        files, left, size = [], n_samples, 0
+        while left > 0:  # rows of one stretch after the other, scaled anew, so that no two files are the same
+            path = Path(folder) / f"{len(files):04d}.npy"
+            np.save(path, block[:left] * (1 + 1e-6 * len(files)))
+            files.append(str(path))
+            left, size = left - len(block), size + path.stat().st_size
+        how = [sys.executable, "-c", WORKER, str(limit), str(rows), str(_WIDTH), str(_UNITS), *files]
+        found = subprocess.run(how, capture_output=True, text=True, check=False)
+    if found.returncode:
+        raise RuntimeError(found.stderr[-2000:])
+    learned, n_batches, peak, spent = found.stdout.split()
+    values = f"{size / 1e9:.2f}", f"{limit / 1e9:.2f}", learned, n_batches, f"{float(peak) / 1e9:.2f}", spent[:6]
+    names = "record, GB", "address space, GB", "rows learned", "batches", "peak resident, GB", "processor time, s"
+    return dict(zip(names, values, strict=True))
+
+
+def cost_row(month, batch, alone):
+    """A row of the table of costs."""
+    return {"month": month, "partial_fit, s": f"{batch:.2f}", "fit, s": f"{alone:.2f}", "ratio": f"{batch / alone:.2f}"}
+
+
+def main():
+    """Write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--months", type=int, default=24)
+    parser.add_argument("--rows", type=int, default=43_200)
+    parser.add_argument("--units", type=int, default=16)
+    parser.add_argument("--limit", type=int, default=500_000_000, help="bytes of address space of the last table")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    costs, cost, distance = months(arguments.months, arguments.rows, arguments.units)
+    total = np.sum(costs, axis=0)
+    rows = [cost_row(k + 1, *cost_of) for k, cost_of in enumerate(costs)] + [cost_row("all", *total)]
+    met = "met" if total[0] <= GOAL * total[1] and distance <= SAME else "missed"
+    print(f"one fit {cost:.1f} s, distance {distance:.1e}: {met}", flush=True)
+    text = (
+        f"{arguments.units} units, {arguments.rows} rows a month, processor seconds. Goals: every month at most {GOAL} "
+        f"times the cost of the month alone, the plant of all months within {SAME:g} of one fit with the same models "
+        f"of the units. One fit of all months took {cost:.1f} s; largest difference of coefficients, process noise and "
+        f"strengths from it: {distance:.1e} ({met})."
+    )
+    large = table([ten_times(arguments.limit, 5000)])
+    write(
+        "months", "A plant month by month", text, table(rows), "## A record ten times the memory of the process", large
+    )
+
+
+if __name__ == "__main__":
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    main()

@@ -1,0 +1,265 @@
+"""Lagged products of a record that comes in batches: they add, and what is old may fade."""
+
+from copy import copy
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from .episodes import TransitionMoments, episodes, recentre_lag_sums, remove_episode_means, symmetric
+from .lagged.information import averaged_periodogram
+from .lagged.likelihood import LagSums
+
+_LEAST_WINDOW, _NUMBERS = 512, 2**21  # rows of a window, numbers of the windows that are taken together
+_MOST_ENDS = 2**24  # numbers in rows that are kept of the ends of episodes
+
+
+def lag_products(series, n_lags):
+    """``sum_t x[t+l] x[t]'`` for l below `n_lags`, shape (n_lags, c, c), at a price that hardly depends on it.
+
+    Windows of rows are correlated with their own beginnings by Fourier transforms so long that nothing wraps around;
+    rows behind the end are zero.
+    """
+    n_samples, c = series.shape
+    window = max(1 << (4 * n_lags - 1).bit_length(), _LEAST_WINDOW)
+    width = window - n_lags + 1  # early rows of a window
+    n_windows = -(-n_samples // width)
+    at_once = max(_NUMBERS // (window * c), 1)
+    spectrum = np.zeros((window // 2 + 1, c, c), dtype=complex)
+    for first in range(0, n_windows, at_once):
+        count = min(at_once, n_windows - first)
+        late = np.zeros((count, window, c))
+        for k in range(count):
+            rows = series[(first + k) * width : (first + k) * width + window]
+            late[k, : len(rows)] = rows
+        ahead = np.fft.rfft(late, axis=1)
+        late[:, width:] = 0.0
+        behind = np.conj(np.fft.rfft(late, axis=1))
+        spectrum += np.ascontiguousarray(ahead.transpose(1, 2, 0)) @ np.ascontiguousarray(behind.transpose(1, 0, 2))
+    sums = np.fft.irfft(spectrum, window, axis=0)[:n_lags]
+    sums[0] = symmetric(sums[0])
+    return sums
+
+
+@dataclass(frozen=True, eq=False)
+class LagProducts:
+    """Products of centred rows of episodes at lags 0 to ``n_lags + 1``, the rows at their ends, and what they count.
+
+    Columns of a part that was absent are zero in an episode. Rows at the ends are multiplied by the root of the
+    episode's weight, first ones behind each other, last ones up to the end, zero where an episode is shorter.
+    """
+
+    sums: np.ndarray  # (n_lags + 2, c, c)
+    heads: np.ndarray  # (n_episodes, n_lags + 2, c)
+    tails: np.ndarray  # (n_episodes, n_lags + 2, c)
+    means: np.ndarray  # (n_episodes, c)
+    lengths: np.ndarray  # (n_episodes,)
+    weights: np.ndarray  # (n_episodes,)
+    present: np.ndarray  # (n_episodes, c)
+    spectrum: np.ndarray  # (n_cells + 1, c, c), sum over rows
+
+    @property
+    def n_lags(self):
+        """Lags of transitions that there are moments for."""
+        return len(self.sums) - 2
+
+    @property
+    def rows_by_episode(self):
+        """Rows of each episode as they count, whole numbers of at least 1."""
+        return np.maximum(np.rint(self.weights * self.lengths), 1).astype(int)
+
+    @property
+    def n_transitions(self):
+        """Transitions from row to row, as they count."""
+        return float(self.weights @ (self.lengths - 1))
+
+    def mean(self):
+        """Mean of every column over the rows in which it was there, shape (c,)."""
+        counts = (self.weights * self.lengths)[:, None] * self.present
+        return (counts * self.means).sum(axis=0) / np.maximum(counts.sum(axis=0), 1e-300)
+
+    def balanced(self):
+        """The same as if every pair of columns had been there in all rows: products over fewer count for more."""
+        if self.present.all():
+            return self
+        counts = (self.weights * self.lengths)[:, None] * self.present
+        both = counts.T @ self.present
+        share = self.weights @ self.lengths / np.maximum(both, 1.0)
+        return replace(self, sums=self.sums * share, spectrum=self.spectrum * share)
+
+    def joined(self, other):
+        """Products of the episodes of both."""
+        parts = {
+            name: np.concatenate([getattr(self, name), getattr(other, name)])
+            for name in ("heads", "tails", "means", "lengths", "weights", "present")
+        }
+        return LagProducts(self.sums + other.sums, **parts, spectrum=self.spectrum + other.spectrum)
+
+    def faded(self, share):
+        """The same with every row counting less by a share."""
+        root = np.sqrt(1 - share)
+        rows = {"heads": self.heads * root, "tails": self.tails * root}
+        sums = {name: getattr(self, name) * (1 - share) for name in ("sums", "spectrum", "weights")}
+        return replace(self, **rows, **sums)
+
+    def without_old_ends(self):
+        """The same in bounded memory: of the oldest of very many episodes the ends are taken for inner rows."""
+        most = max(_MOST_ENDS // max(self.heads[0].size, 1), 1) if len(self.heads) else 1
+        n_old = len(self.heads) - most
+        if n_old <= 0:
+            return self
+        old, kept = slice(0, n_old + 1), slice(n_old + 1, None)
+        weight = self.weights[old] @ self.lengths[old]
+        rows = {"heads": self.heads, "tails": self.tails}
+        rows = {name: np.concatenate([np.zeros_like(part[:1]), part[kept]]) for name, part in rows.items()}
+        counts = (self.weights * self.lengths)[old, None] * self.present[old]
+        mean = (counts * self.means[old]).sum(axis=0) / np.maximum(counts.sum(axis=0), 1e-300)
+        several = {
+            "means": mean,
+            "lengths": weight,
+            "weights": 1.0,
+            "present": counts.sum(axis=0) / max(weight, 1e-300),
+        }
+        several = {name: np.concatenate([[part], getattr(self, name)[kept]]) for name, part in several.items()}
+        return LagProducts(self.sums, **rows, **several, spectrum=self.spectrum)
+
+    def transformed(self, left):
+        """Products of rows ``left @ x``."""
+        rows = {name: getattr(self, name) @ left.T for name in ("heads", "tails", "means")}
+        return replace(self, sums=left @ self.sums @ left.T, spectrum=left @ self.spectrum @ left.T, **rows)
+
+    def moments(self, n_lags):
+        """Lag covariances of the transitions, a :class:`TransitionMoments`."""
+        shape = n_lags + 1, -1, self.sums.shape[-1]
+        at_start = np.einsum("eli,ej->lij", self.heads[:, : n_lags + 1], self.heads[:, 0], optimize=True).reshape(
+            *shape
+        )
+        late_rows = self.tails[:, ::-1][:, : n_lags + 1]
+        at_end = np.einsum("ei,elj->lij", self.tails[:, -1], late_rows, optimize=True).reshape(*shape)
+        sums = self.sums[: n_lags + 2]
+        late, early = sums[:-1] - at_start, sums[:-1] - at_end
+        back = np.empty_like(late)
+        back[0] = sums[1].T
+        back[1:] = (sums[:-2] - at_start[:-1]) - at_end[:-1]
+        for k in np.flatnonzero(self.lengths <= n_lags):  # whose first row with its last was taken off twice
+            back[int(self.lengths[k])] += np.outer(self.tails[k, -1], self.heads[k, 0])
+        n = max(self.n_transitions, 1.0)
+        return TransitionMoments(late / n, sums[1:] / n, early / n, back / n, self.n_transitions)
+
+    def lag_sums(self, n_lags, memory):
+        """:class:`LagSums` for a plant of several lags with a filter of some memory, shorter where episodes are short.
+
+        None where they are too short to tell.
+        """
+        memory = int(min(memory, self.lengths.min() // 2 - n_lags, len(self.sums) - 1 - n_lags))
+        if memory < n_lags:
+            return None
+        window = n_lags + memory
+        rows = self.heads[:, :window], self.tails[:, -window:], np.zeros((0, 2 * window, self.sums.shape[1]))
+        n_rows = round(float(self.weights @ (self.lengths - n_lags)))
+        return LagSums(self.sums[: window + 1], *rows, np.zeros(0, dtype=int), n_lags, memory, n_rows)
+
+
+@dataclass(eq=False)
+class OpenEpisode:
+    """An episode that may go on: products of its rows less an origin, with the rows at its ends."""
+
+    sums: np.ndarray  # (n_lags + 2, c, c)
+    total: np.ndarray  # (c,)
+    n_rows: int
+    head: np.ndarray  # (at most n_lags + 2, c)
+    tail: np.ndarray  # (at most n_lags + 2, c)
+    present: np.ndarray  # (c,)
+    spectrum: np.ndarray  # (n_cells + 1, c, c)
+
+    @classmethod
+    def begun(cls, rows, n_lags, present):
+        """With its first rows."""
+        kept = n_lags + 2
+        sums = lag_products(rows, kept)
+        ends = rows[:kept].copy(), rows[-kept:].copy()
+        return cls(sums, rows.sum(axis=0), len(rows), *ends, present, _spectrum(rows))
+
+    def extend(self, rows):
+        """Take the next rows."""
+        kept = len(self.sums)
+        added = lag_products(rows, kept)
+        border = np.concatenate([self.tail, rows[:kept]])
+        between = lag_products(border, kept)
+        for part in (self.tail, rows[:kept]):
+            between -= lag_products(part, kept)
+        self.sums, self.spectrum = self.sums + added + between, self.spectrum + _spectrum(rows)
+        self.total, self.n_rows = self.total + rows.sum(axis=0), self.n_rows + len(rows)
+        self.head = np.concatenate([self.head, rows])[:kept] if len(self.head) < kept else self.head
+        self.tail = np.concatenate([self.tail, rows[-kept:]])[-kept:]
+
+    def finished(self, origin):
+        """The :class:`LagProducts` of its rows less their mean."""
+        kept, mean = len(self.sums), self.total / self.n_rows
+        sums = self.sums.copy()
+        recentre_lag_sums(sums, range(kept), mean, self.total, self.n_rows, self.head, self.tail)
+        sums[0] = symmetric(sums[0])
+        head, tail = np.zeros((2, kept, len(mean)))
+        head[: len(self.head)] = (self.head - mean) * self.present
+        tail[kept - len(self.tail) :] = (self.tail - mean) * self.present
+        parts = {"heads": head, "tails": tail, "means": (mean + origin) * self.present}
+        parts |= {"lengths": float(self.n_rows), "weights": 1.0, "present": self.present.astype(float)}
+        ends = {name: np.asarray(part)[None] for name, part in parts.items()}
+        return LagProducts(sums=sums, spectrum=self.spectrum, **ends)
+
+
+def _spectrum(rows):
+    """Averaged periodogram of a batch, around its mean, times its rows."""
+    return len(rows) * averaged_periodogram(remove_episode_means(rows), (0,))
+
+
+class RunningProducts:
+    """Products of all batches so far.
+
+    Parameters
+    ----------
+    n_lags : int
+    origin : ndarray of shape (c,)
+        What is taken off every row, so that large levels cost no digits.
+    """
+
+    def __init__(self, n_lags, origin):
+        self.n_lags, self.origin = n_lags, origin
+        self._closed: LagProducts | None = None
+        self._open: OpenEpisode | None = None
+
+    def copy(self):
+        """Another one that can go on on its own."""
+        other = copy(self)
+        other._open = copy(self._open)
+        return other
+
+    def add(self, rows, starts, *, continues=False, forget=None, present=None):
+        """Take a batch; `present` (c,) says which columns are there, all by default."""
+        present = np.ones(rows.shape[1], dtype=bool) if present is None else present
+        rows = (rows - self.origin) * present
+        if forget is not None or self._open is None or not np.array_equal(present, self._open.present):
+            continues = False
+        if not continues:
+            self._close()
+        if forget is not None and self._closed is not None:
+            self._closed = self._closed.faded(forget) if forget < 1 else None
+        for k, (start, stop) in enumerate(episodes(starts, len(rows))):
+            if k == 0 and continues and self._open is not None:
+                self._open.extend(rows[start:stop])
+                continue
+            self._close()
+            self._open = OpenEpisode.begun(rows[start:stop], self.n_lags, present)
+
+    def _close(self):
+        """End the episode that may go on."""
+        if self._open is None:
+            return
+        found, self._open = self._open.finished(self.origin), None
+        self._closed = found if self._closed is None else self._closed.joined(found).without_old_ends()
+
+    def products(self):
+        """The :class:`LagProducts` of all rows."""
+        if self._open is None:
+            return self._closed
+        found = self._open.finished(self.origin)
+        return found if self._closed is None else self._closed.joined(found)
