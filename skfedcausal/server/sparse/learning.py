@@ -1,0 +1,388 @@
+"""A large plant learned block by block: screening of all pairs, then a search for links that refits what changed."""
+
+import math
+from time import perf_counter
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed
+from scipy.sparse import csr_array
+
+from ..estimation.evidence import benjamini_hochberg
+from ..estimation.scoring import Point
+from ..estimation.search import is_degenerate, is_singular
+from .blocks import BlockTask, core_spectra, fitted_block, pushes
+from .cover import cores, neighbours, with_halo
+from .plant import LargePlant
+from .screening import Products, Spectra, given_others, products, tested
+
+LARGE = 32  # units, beyond which plants are learned in blocks
+_PROMISING = 0.1  # p-value at the plant without links up to which a pair is tested again
+_NEAR_GAIN = 0.01  # log-likelihood that climbs during the search may leave
+_MAX_ADDITIONS, _MAX_ROUNDS = 3, 12  # links per effect and round, rounds
+
+
+class PairTests(NamedTuple):
+    """Tests of some pairs (effect, cause), the others having the p-values of the plant without links."""
+
+    pairs: np.ndarray
+    estimate: np.ndarray
+    covariance: np.ndarray
+    p_value: np.ndarray
+
+
+class Screened(NamedTuple):
+    """The plant without links and what score tests there say of all pairs."""
+
+    spectra: Spectra
+    pushes: np.ndarray
+    products: Products
+    p_value: np.ndarray  # (n_units, n_units), effect by cause
+    noise_p_value: np.ndarray | None
+
+
+class LargeEstimate(NamedTuple):
+    """A learned large plant, in standardised states."""
+
+    plant: LargePlant
+    A: Any  # sparse
+    Q: Any
+    linked: np.ndarray  # (n_units, n_units), effect by cause
+    correlated: np.ndarray
+    noise_tests: dict
+    tests: PairTests
+    p_value: np.ndarray  # of all pairs
+    fits: list
+    members: list
+    gain: Any  # of a score on the filtered states, sparse
+    predicted: Any  # covariance of the predicted states, sparse
+    has_prior: bool
+    settled: bool
+    was_stopped: bool
+
+
+def screened(plant, with_noise=True):
+    """Score tests of every pair at the plant without links, a `Screened`."""
+    whole, spectra = np.empty_like(plant.series), []
+    for m, own in enumerate(plant.partition.slices):
+        task = _unit_task(plant, m)
+        point = Point(plant.A[m], plant.Q[m], None)
+        whole[:, own] = pushes(task, point, task.series.shape[1])
+        spectra.append(core_spectra(point, plant.noise[m], _OneUnit(len(plant.A[m])), 1, plant.n_frequencies))
+    spectra = _padded_spectra(spectra, plant.partition)
+    own = plant.sparse(plant.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
+    found = products(whole, plant.series, *own, with_noise=with_noise)
+    p_value = _all_pairs(spectra, found, plant, "links")
+    noise = _all_pairs(spectra, found, plant, "noise") if with_noise else None
+    return Screened(spectra, whole, found, p_value, noise)
+
+
+class _OneUnit:
+    """A partition of a single unit, as far as :func:`core_spectra` needs one."""
+
+    def __init__(self, size):
+        self.padded, self.groups, self.n_units = np.arange(size)[None], {size: np.zeros(1, dtype=int)}, 1
+
+
+def _unit_task(plant, m):
+    series = np.ascontiguousarray(plant.series[:, plant.partition.slices[m]])
+    blank = (None,) * 6
+    return BlockTask(
+        series, plant.starts, plant.noise[m], (len(plant.A[m]),), 1, *blank[:5], plant.n_lags, plant.n_frequencies,
+        False, 0.0, 0,
+    )  # fmt: skip
+
+
+def _padded_spectra(spectra, partition):
+    """Spectra of units one below the other, with zeros where a unit has fewer states than others."""
+    p = partition.padded.shape[1]
+    found = []
+    for part in zip(*spectra, strict=True):
+        whole = np.zeros((len(part), part[0].shape[1], p, p), dtype=complex)
+        for k, (each, size) in enumerate(zip(part, partition.sizes, strict=True)):
+            whole[k, :, :size, :size] = each[0][..., :size, :size]
+        found.append(whole)
+    return Spectra(*found)
+
+
+def _all_pairs(spectra, found, plant, of):
+    """p-values of all ordered pairs, one on the diagonal."""
+    m = plant.partition.n_units
+    p_value = np.ones((m, m))
+    for effect in range(m):
+        causes = np.arange(effect) if of == "noise" else np.delete(np.arange(m), effect)
+        pairs = np.column_stack([np.full(len(causes), effect), causes])
+        if len(pairs):
+            p_value[effect, causes] = tested(pairs, spectra, found, plant.partition, plant.n_samples, of)[2]
+    return np.minimum(p_value, p_value.T) if of == "noise" else p_value
+
+
+def estimate_large(plant, settings, n_jobs=None, seconds=np.inf):
+    """Learn a large plant, a `LargeEstimate`."""
+    return _Search(plant, settings, n_jobs, seconds).run()
+
+
+class _Search:
+    """The search for links of a large plant and what it has found so far."""
+
+    def __init__(self, plant, settings, n_jobs, seconds):
+        self.plant, self.settings, self.alpha, self.n_jobs = plant, settings, settings.alpha, n_jobs
+        self.end = perf_counter() + seconds
+        m = plant.partition.n_units
+        self.linked, self.correlated = np.zeros((2, m, m), dtype=bool)
+        self.strength = np.zeros((m, m))
+        self.A, self.Q = (plant.sparse(x).tolil() for x in (plant.A, plant.Q))
+        self.known: dict = {}  # fitted blocks by what they are of
+        self.cores: list | None = None
+        self.noise_tests: dict = {}
+
+    def run(self):
+        """The whole search."""
+        self.screen = screen = screened(self.plant)
+        self.linked = self._capped(screen.p_value, self._significant(screen.p_value))
+        half = np.tril_indices(len(self.linked), -1)
+        found = np.zeros_like(self.linked)
+        found[half] = benjamini_hochberg(screen.noise_p_value[half], self.alpha)
+        self.correlated = found | found.T
+        own = Point(self.plant.dense(self.plant.A), self.plant.dense(self.plant.Q), None)
+        self.has_prior = bool(self.correlated.any()) or _is_degenerate(self.plant)
+        del own
+        return self._climbed()
+
+    def _climbed(self):
+        seen, settled, was_stopped = {self._key()}, False, False
+        tests = None
+        for _ in range(_MAX_ROUNDS):
+            self._fit(_NEAR_GAIN)
+            tests = self._tested()
+            proposed, correlated = self._proposal(tests)
+            if (proposed.tobytes(), correlated.tobytes()) in seen - {self._key()}:
+                proposed = proposed & self.linked  # a structure that was left before: from here on only drop
+            if (proposed == self.linked).all() and (correlated == self.correlated).all():
+                settled = True
+                break
+            if perf_counter() > self.end:
+                was_stopped = True
+                break
+            self.linked, self.correlated = proposed, correlated
+            seen.add(self._key())
+        if not self.has_prior and self._is_singular():
+            self.has_prior = True
+            self.known = {}
+        self._fit(self.plant.n_samples * self.settings.tol**2)
+        return self._estimate(self._tested(), settled, was_stopped)
+
+    def _key(self):
+        return self.linked.tobytes(), self.correlated.tobytes()
+
+    def _is_singular(self):
+        return any(is_singular(self.Q[own, own].toarray()) for own in self.plant.partition.slices)
+
+    # -- blocks ----------------------------------------------------------------------------------
+
+    def _fit(self, gain_tol):
+        """Fit the blocks that changed, and take over their rows."""
+        links, pairs = np.argwhere(self.linked), np.argwhere(np.tril(self.correlated))
+        near = neighbours(len(self.linked), links, self.strength[tuple(links.T)], pairs)
+        causes = [np.flatnonzero(row).tolist() for row in self.linked | self.correlated]
+        self.cores = cores(near) if self.cores is None else self.cores
+        self.members = [with_halo(core, near, causes) for core in self.cores]
+        keys = [self._block_key(core, members, gain_tol) for core, members in zip(self.cores, self.members, strict=True)]
+        new = [k for k, key in enumerate(keys) if key not in self.known]
+        tasks = (delayed(fitted_block)(self._task(k, gain_tol)) for k in new)
+        fits = Parallel(n_jobs=self.n_jobs)(tasks)
+        self.known |= {keys[k]: fit for k, fit in zip(new, fits, strict=True)}
+        self.known = {key: self.known[key] for key in keys}
+        self.fits = [self.known[key] for key in keys]
+        self._take_over()
+
+    def _block_key(self, core, members, gain_tol):
+        at = np.ix_(members, members)
+        return tuple(core), tuple(members), self.linked[at].tobytes(), self.correlated[at].tobytes(), gain_tol
+
+    def _task(self, k, gain_tol):
+        plant, members, core = self.plant, self.members[k], self.cores[k]
+        slices = plant.partition.slices
+        states = np.concatenate([np.arange(slices[m].start, slices[m].stop) for m in members])
+        linked = self.linked[np.ix_(members, members)]
+        correlated = np.tril(self.correlated[np.ix_(members, members)])
+        dense = _block_diagonal
+        return BlockTask(
+            np.ascontiguousarray(plant.series[:, states]),
+            plant.starts,
+            dense([plant.noise[m] for m in members]),
+            tuple(len(plant.A[m]) for m in members),
+            len(core),
+            self.A[states][:, states].toarray(),
+            self.Q[states][:, states].toarray(),
+            (dense([plant.A[m] for m in members]), dense([plant.Q[m] for m in members])),
+            tuple(map(tuple, np.argwhere(linked).tolist())),
+            tuple(map(tuple, np.argwhere(correlated).tolist())),
+            plant.n_lags,
+            plant.n_frequencies,
+            self.has_prior,
+            gain_tol,
+            self.settings.max_iter,
+        )
+
+    def _states(self, units):
+        slices = self.plant.partition.slices
+        return np.concatenate([np.arange(slices[m].start, slices[m].stop) for m in units])
+
+    def _take_over(self):
+        """The plant with the rows of the cores of all blocks."""
+        n, parts = self.plant.partition.n_states, {name: [] for name in ("A", "Q", "gain_filter", "predicted")}
+        self.pushes = np.empty_like(self.plant.series)
+        spectra = [None] * len(self.linked)
+        for core, members, fit in zip(self.cores, self.members, self.fits, strict=True):
+            rows, cols = self._states(core), self._states(members)
+            for name, found in parts.items():
+                found.append((rows, cols, getattr(fit, name)))
+            self.pushes[:, rows] = fit.pushes
+            for k, unit in enumerate(core):
+                spectra[unit] = tuple(each[k : k + 1] for each in fit.spectra)
+        self.A, self.Q, self.gain, P = (_assembled(found, n) for found in parts.values())
+        self.Q, self.predicted = (self.Q + self.Q.T) / 2, (P + P.T) / 2
+        self.spectra = _padded_spectra(spectra, self.plant.partition)
+
+    # -- tests -----------------------------------------------------------------------------------
+
+    def _tested(self):
+        """Tests of all pairs that may be links, given the plant so far."""
+        plant = self.plant
+        inside, parts = np.zeros_like(self.linked), []
+        e = plant.partition.padded.shape[1] ** 2
+        for core, members, fit in zip(self.cores, self.members, self.fits, strict=True):
+            at = np.asarray(members)[fit.pairs]
+            inside[at[:, 0], at[:, 1]] = True
+            parts.append((at, *_padded_estimates(fit.estimate, fit.covariance, e)))
+            for (a, b), statistic, p in zip(
+                np.asarray(members)[fit.noise_pairs].reshape(-1, 2), fit.noise_statistic, fit.noise_p_value, strict=True
+            ):
+                self.noise_tests[int(a), int(b)] = float(statistic), float(p)
+        pairs, estimate, covariance = (np.concatenate(each) for each in zip(*parts, strict=True))
+        far = self._far_pairs(inside)
+        A, noise = csr_array(self.A), plant.sparse(plant.noise)
+        found = products(self.pushes, plant.series, A, noise, plant.starts, plant.n_transitions, with_noise=False)
+        estimates = self._tested_far(far, found)
+        pairs, estimate, covariance = (
+            np.concatenate(each)
+            for each in zip((pairs, estimate, covariance), (far, *estimates), strict=True)
+        )
+        dof = np.asarray(plant.partition.sizes)[pairs].prod(axis=1)
+        return PairTests(pairs, estimate, covariance, _p_values(estimate, covariance, dof))
+
+    def _far_pairs(self, inside):
+        """Pairs outside of the blocks that are looked at again, by effect."""
+        promising = (self.screen.p_value <= _PROMISING) & ~inside
+        if len(promising) <= ALL_PAIRS:
+            promising = ~inside
+        np.fill_diagonal(promising, False)
+        return np.argwhere(promising)
+
+    def _tested_far(self, far, found):
+        """Estimates and covariances of pairs of units that are no near neighbours."""
+        partition = self.plant.partition
+        estimate, covariance, _ = tested(far, self.spectra, found, partition, self.plant.n_samples)
+        ends = np.flatnonzero(np.diff(far[:, 0], append=-1)) + 1
+        start = 0
+        for stop in ends:
+            effect = far[start, 0]
+            known = self._states([effect, *np.flatnonzero(self.linked[effect])])
+            rows = slice(start, stop)
+            own = estimate[rows], covariance[rows]
+            estimate[rows], covariance[rows] = given_others(*own, found.states, far[rows], known, partition)
+            start = stop
+        return estimate, covariance
+
+    # -- structure -------------------------------------------------------------------------------
+
+    def _proposal(self, tests):
+        """Links and correlations that the tests suggest."""
+        p_value = self.screen.p_value.copy()
+        p_value[tests.pairs[:, 0], tests.pairs[:, 1]] = tests.p_value
+        effect, cause = tests.pairs.T
+        self.strength[effect, cause] = np.linalg.norm(tests.estimate, axis=1)
+        self.p_value = p_value
+        significant = self._significant(p_value)
+        linked = self.linked & significant | self._capped(p_value, significant & ~self.linked)
+        correlated = self.correlated.copy()
+        for a, b in np.argwhere(np.tril(self.correlated)):
+            found = self.noise_tests.get((int(a), int(b)), self.noise_tests.get((int(b), int(a))))
+            if found is not None and found[1] > self.alpha:
+                correlated[a, b] = correlated[b, a] = False
+        return linked, correlated
+
+    def _significant(self, p_value):
+        """Ordered pairs that false discovery control rejects."""
+        others = ~np.eye(len(p_value), dtype=bool)
+        significant = np.zeros_like(others)
+        significant[others] = benjamini_hochberg(p_value[others], self.alpha)
+        return significant
+
+    @staticmethod
+    def _capped(p_value, additions):
+        """At most a few additions per effect, the most significant ones."""
+        kept = np.zeros_like(additions)
+        for m in np.flatnonzero(additions.any(axis=1)):
+            found = np.flatnonzero(additions[m])
+            kept[m, found[np.argsort(p_value[m, found], kind="stable")[:_MAX_ADDITIONS]]] = True
+        return kept
+
+    def _estimate(self, tests, settled, was_stopped):
+        self._proposal(tests)
+        return LargeEstimate(
+            self.plant, csr_array(self.A), csr_array(self.Q), self.linked, self.correlated, self.noise_tests, tests,
+            self.p_value, self.fits, self.members, csr_array(self.gain), csr_array(self.predicted), self.has_prior,
+            settled, was_stopped,
+        )  # fmt: skip
+
+
+ALL_PAIRS = 200  # units, up to which every pair is tested at the end and has a row in tables
+
+
+def _is_degenerate(plant):
+    """Whether some unit's own noise is nearly singular, or it is close to a unit root."""
+    return any(
+        is_degenerate(Point(A, Q, None), None, None, None) for A, Q in zip(plant.A, plant.Q, strict=True)
+    )
+
+
+def _block_diagonal(blocks):
+    sizes = np.cumsum([0, *map(len, blocks)])
+    whole = np.zeros((sizes[-1],) * 2)
+    for block, start, stop in zip(blocks, sizes[:-1], sizes[1:], strict=True):
+        whole[start:stop, start:stop] = block
+    return whole
+
+
+def _assembled(parts, n):
+    """A sparse matrix from rows of blocks ``(rows, columns, values)``."""
+    rows = np.concatenate([np.repeat(r, len(c)) for r, c, _ in parts])
+    cols = np.concatenate([np.tile(c, len(r)) for r, c, _ in parts])
+    values = np.concatenate([x.ravel() for _, _, x in parts])
+    whole = csr_array((values, (rows, cols)), shape=(n, n))
+    whole.eliminate_zeros()
+    return whole
+
+
+def _padded_estimates(estimate, covariance, e):
+    """Estimates with as many elements as the largest block of the plant has."""
+    from ..estimation.evidence import PADDED_VARIANCE
+
+    k, p, few = len(estimate), math.isqrt(e), math.isqrt(estimate.shape[1])
+    if p == few:
+        return estimate, covariance
+    at = (np.arange(few)[:, None] * p + np.arange(few)).ravel()
+    wider, whole = np.zeros((k, e)), np.tile(PADDED_VARIANCE * np.eye(e), (k, 1, 1))
+    wider[:, at] = estimate
+    whole[:, at[:, None], at] = covariance
+    return wider, whole
+
+
+def _p_values(estimate, covariance, dof):
+    from scipy.special import chdtrc
+
+    from .screening import statistics
+
+    return chdtrc(dof, statistics(estimate, covariance))
