@@ -6,11 +6,11 @@ A block is self-contained, so that blocks may be fitted in other processes, on a
 from typing import NamedTuple
 
 import numpy as np
-from threadpoolctl import threadpool_limits
 
 from ...statespace.episodes import TransitionMoments, episodes, lag_covariances
-from ...statespace.matrices import hermitian
+from ...statespace.matrices import few_threads, hermitian
 from ...statespace.partition import Partition, diagonal_blocks
+from ...statespace.riccati import predicted_covariance
 from ...statespace.whittle import WhittleLikelihood, midpoints, transfer
 from ..estimation.block_tests import correlation_estimates, link_estimates
 from ..estimation.prior import Prior, WithPrior
@@ -61,7 +61,7 @@ class BlockFit(NamedTuple):
 
 def fitted_block(task):
     """Climb to the maximum of a block and test the links to its core units."""
-    with threadpool_limits(1, user_api="blas"):
+    with few_threads(0):
         return _fitted(task)
 
 
@@ -130,8 +130,6 @@ def _described(task, partition, scoring, ascent):
 
 def _filter_of(point, noise):
     """Covariance of the predicted states, and the gain of a score on the filtered ones."""
-    from ...statespace.riccati import predicted_covariance
-
     P = predicted_covariance(point.A, np.linalg.inv(noise), point.Q)
     return P, np.linalg.solve(P + noise, P).T
 

@@ -134,6 +134,7 @@ class _Search:
         self.A, self.Q = (plant.sparse(x).tolil() for x in (plant.A, plant.Q))
         self.known: dict = {}  # fitted blocks by what they are of
         self.cores: list | None = None
+        self.members: list | None = None  # units of every block, core first
         self.noise_tests: dict = {}
 
     def run(self):
@@ -150,30 +151,23 @@ class _Search:
         return self._climbed()
 
     def _climbed(self):
-        seen, settled, was_stopped = {self._key()}, False, False
-        tests = None
+        settled, was_stopped, left = False, False, np.zeros_like(self.linked)
         for _ in range(_MAX_ROUNDS):
             self._fit(_NEAR_GAIN)
-            tests = self._tested()
-            proposed, correlated = self._proposal(tests)
-            if (proposed.tobytes(), correlated.tobytes()) in seen - {self._key()}:
-                proposed = proposed & self.linked  # a structure that was left before: from here on only drop
+            proposed, correlated = self._proposal(self._tested())
+            proposed &= ~left  # what was dropped once does not come back
             if (proposed == self.linked).all() and (correlated == self.correlated).all():
                 settled = True
                 break
             if perf_counter() > self.end:
                 was_stopped = True
                 break
+            left |= self.linked & ~proposed
             self.linked, self.correlated = proposed, correlated
-            seen.add(self._key())
-        if not self.has_prior and self._is_singular():
-            self.has_prior = True
-            self.known = {}
+        self.has_prior |= self._is_singular()
+        self.known, self.members = {}, None
         self._fit(self.plant.n_samples * self.settings.tol**2)
         return self._estimate(self._tested(), settled, was_stopped)
-
-    def _key(self):
-        return self.linked.tobytes(), self.correlated.tobytes()
 
     def _is_singular(self):
         return any(is_singular(self.Q[own, own].toarray()) for own in self.plant.partition.slices)
@@ -186,8 +180,12 @@ class _Search:
         near = neighbours(len(self.linked), links, self.strength[tuple(links.T)], pairs)
         causes = [np.flatnonzero(row).tolist() for row in self.linked | self.correlated]
         self.cores = cores(near) if self.cores is None else self.cores
-        self.members = [with_halo(core, near, causes) for core in self.cores]
-        keys = [self._block_key(core, members, gain_tol) for core, members in zip(self.cores, self.members, strict=True)]
+        before = self.members or [[]] * len(self.cores)
+        self.members = [
+            members if _holds(members, core, causes) else with_halo(core, near, causes)
+            for core, members in zip(self.cores, before, strict=True)
+        ]
+        keys = [self._block_key(core, members) for core, members in zip(self.cores, self.members, strict=True)]
         new = [k for k, key in enumerate(keys) if key not in self.known]
         tasks = (delayed(fitted_block)(self._task(k, gain_tol)) for k in new)
         fits = Parallel(n_jobs=self.n_jobs)(tasks)
@@ -196,9 +194,10 @@ class _Search:
         self.fits = [self.known[key] for key in keys]
         self._take_over()
 
-    def _block_key(self, core, members, gain_tol):
-        at = np.ix_(members, members)
-        return tuple(core), tuple(members), self.linked[at].tobytes(), self.correlated[at].tobytes(), gain_tol
+    def _block_key(self, core, members):
+        """What a block is fitted anew for: other units, or others that act on its core."""
+        at = np.ix_(core, members)
+        return tuple(members), self.linked[at].tobytes(), self.correlated[at].tobytes()
 
     def _task(self, k, gain_tol):
         plant, members, core = self.plant, self.members[k], self.cores[k]
@@ -346,6 +345,11 @@ def _is_degenerate(plant):
     return any(
         is_degenerate(Point(A, Q, None), None, None, None) for A, Q in zip(plant.A, plant.Q, strict=True)
     )
+
+
+def _holds(members, core, causes):
+    """Whether a block has all that acts on its core."""
+    return bool(members) and all(set(causes[unit]) <= set(members) for unit in core)
 
 
 def _block_diagonal(blocks):
