@@ -35,6 +35,7 @@ _DRIFT = 8.0
 _SLOW = 0.98
 _SETTLED = 0.5  # standard errors to the maximum, from which on nothing is said of links
 _ONE_LAG, _FILTER = 0.4, 0.2  # shares of what is left of a budget: of the plant of one lag, of its filter
+LARGE = 32  # units, beyond which plants are learned in blocks
 _USER = 6  # frames from a warning to whoever called `fit` of an estimator
 
 
@@ -255,6 +256,9 @@ class LikelihoodServer(LinkQuestions):
     max_time: float = 25.0
     max_iter: int = 300
     tol: float = 1e-10
+    n_jobs: int | None = None
+
+    _large = None  # matrices of a plant that was learned in blocks
 
     _parameter_constraints = {
         "fix_local": ["boolean"],
@@ -275,6 +279,7 @@ class LikelihoodServer(LinkQuestions):
         "max_time": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="neither")],
+        "n_jobs": [Integral, None],
     }
 
     tests_links = True
@@ -356,6 +361,9 @@ class LikelihoodServer(LinkQuestions):
 
     def _learn(self, record, messages=None):
         """Learn the plant of a joint record, of which there may be no messages but sums."""
+        self._large, self.n_absent_ = None, 0
+        if self._is_learned_in_blocks(record):
+            return
         budget = self._next_budget()
         settings = self._settings(record.names, messages)._replace(budget=budget.part(_ONE_LAG))
         record = self._with_knowledge(record)
@@ -382,6 +390,22 @@ class LikelihoodServer(LinkQuestions):
             self._curvature = self._learn_curvature(estimate.plant)
             self._raw, self._gapless, self.work_left = None, None, budget.left
             filtered.forget_scores()
+
+    def _is_learned_in_blocks(self, record):
+        """Learn a plant of many units in blocks; False for others, with all they ask for."""
+        if len(record.names) <= LARGE:
+            return False
+        from .sparse.server import is_large, learn_large  # for plants of many units
+
+        record = self._with_knowledge(record)
+        self.noise_share_ = self.filter_noise_share_ = self._gapless = self._raw = None
+        self.filled_, self._drifting, self.work_left = False, (), self.max_time
+        with few_threads(record.partition.n_states):
+            if not is_large(record, self) or not learn_large(self, record):
+                return False
+            self._qualify_links()
+            record.forget_scores()
+        return True
 
     def _next_budget(self):
         """The work of this round: an equal part of what is left for all of them."""
@@ -614,9 +638,17 @@ class LikelihoodServer(LinkQuestions):
         """Check what the plant assumes, and withhold verdicts that rest on what does not hold."""
         record = self._record(messages)
         run = self._filter(record)
-        self.validity_ = report(self, run, record)
+        self.validity_ = self._reported(run, record)
         self.links_ = self._told(gated(self.links_, self.validity_))
         self._run = run  # the replies need it again
+
+    def _reported(self, run, record):
+        """The report on what the plant assumes; of a large one on its units and links alone."""
+        if self._large is None:
+            return report(self, run, record)
+        from .sparse.report import large_report
+
+        return large_report(self, run, record)
 
     def _alone_states(self, units):
         """States of units that are predicted on their own."""
@@ -705,7 +737,7 @@ class LikelihoodServer(LinkQuestions):
             return messages
         self._validate_params()
         messages, n_rounds = dict(came), 1
-        if any(message.rest is not None for message in messages.values()):
+        if len(messages) <= LARGE and any(message.rest is not None for message in messages.values()):
             from .rounds import further_rounds  # for units whose own models leave something
 
             settings, whole = self._settings(tuple(messages), messages), Budget(self.max_time)
@@ -752,6 +784,10 @@ class LikelihoodServer(LinkQuestions):
             return run
         if self._lagged is not None:
             return self._lagged.dynamics.filter(record, self._operating_point)
+        if self._large is not None and record.is_constant:
+            from .sparse.filter import LargeFilter
+
+            return LargeFilter(self._large, record, self._drive(self.transition_, self.input_))
         return super()._filter(record)
 
     def smoothed(self, messages):

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ...statespace.episodes import TransitionMoments, episodes, lag_covariances
+from ...statespace.geweke import geweke_measures
 from ...statespace.matrices import few_threads, hermitian
 from ...statespace.partition import Partition, diagonal_blocks
 from ...statespace.riccati import predicted_covariance
@@ -15,6 +16,7 @@ from ...statespace.whittle import WhittleLikelihood, midpoints, transfer
 from ..estimation.block_tests import correlation_estimates, link_estimates
 from ..estimation.prior import Prior, WithPrior
 from ..estimation.scoring import Point, Scoring, Structure, ascend, is_valid, made_valid
+from ..lagged.misfit import misfit_p_values
 
 _FINER = 2  # frequencies of a filter's lags over the number of these
 
@@ -37,6 +39,7 @@ class BlockTask(NamedTuple):
     has_prior: bool
     gain_tol: float
     max_iter: int
+    is_last: bool  # whether more is said of the block than the search for links needs
 
 
 class BlockFit(NamedTuple):
@@ -57,6 +60,8 @@ class BlockFit(NamedTuple):
     gain: float  # log-likelihood that a further step promises
     n_iter: int
     converged: bool
+    geweke: np.ndarray | None  # measures of the pairs, (n_pairs,)
+    misfit: np.ndarray | None  # p-values of later lags, (n_core, n_units of the block)
 
 
 def fitted_block(task):
@@ -109,6 +114,10 @@ def _described(task, partition, scoring, ascent):
     noise = correlation_estimates(scoring, only_inside=True)
     both = scoring.structure.correlated & chosen & (partition.pairs[:, 0] != partition.pairs[:, 1])
     P, gain = _filter_of(point, task.noise)
+    geweke = misfit = None
+    if task.is_last:
+        measures = geweke_measures(point.A, point.Q, np.linalg.inv(task.noise), partition)
+        geweke, misfit = measures[tuple(partition.pairs[chosen].T)], later_lags(task, partition, scoring)
     return BlockFit(
         point.A[:core],
         point.Q[:core],
@@ -125,7 +134,63 @@ def _described(task, partition, scoring, ascent):
         ascent.gain,
         ascent.n_iter,
         ascent.converged,
+        geweke,
+        misfit,
     )
+
+
+def later_lags(task, partition, scoring):
+    """P-values of later lags of the core units and of what acts on them, NaN where there is nothing to test."""
+    acting = np.unique([cause for effect, cause in task.links if effect < task.n_core])
+    units = np.union1d(np.arange(task.n_core), acting).astype(int)
+    part = Partition([task.sizes[unit] for unit in units])
+    states = np.concatenate([np.arange(partition.slices[u].start, partition.slices[u].stop) for u in units])
+    at = np.ix_(states, states)
+    point = Point(scoring.point.A[at], scoring.point.Q[at], None)
+    linked = np.isin(part.pairs @ [len(units), 1], [
+        np.searchsorted(units, effect) * len(units) + np.searchsorted(units, cause)
+        for effect, cause in task.links if effect in units and cause in units
+    ])  # fmt: skip
+    plant = PartOfPlant(task, part, np.ascontiguousarray(task.series[:, states]), task.noise[at])
+    found = misfit_p_values(plant, PointOf(point, Structure(part, linked=linked)), range(task.n_core))
+    if found is None:
+        return None
+    whole = np.full((task.n_core, len(task.sizes)), np.nan)
+    known = linked[part.pairs[:, 0] < task.n_core]
+    tested = np.eye(task.n_core, len(units), dtype=bool)
+    tested[tuple(part.pairs[part.pairs[:, 0] < task.n_core][known].T)] = True
+    whole[:, units] = np.where(tested, found[: task.n_core, : len(units)], np.nan)
+    return whole
+
+
+class PointOf(NamedTuple):
+    """A plant and its structure, as far as tests of later lags ask for them."""
+
+    point: Point
+    structure: Structure
+
+
+class PartOfPlant:
+    """Some units of a large plant, as far as tests of later lags ask for them."""
+
+    is_complete = has_clear_scores = True
+
+    def __init__(self, task, partition, series, noise):
+        self.partition, self.score_noise, self.n_samples = partition, noise, len(series)
+        self.starts, self._series, self._n_lags = task.starts, series, task.n_lags
+
+    def standard_series(self):
+        """Scores, first rows of episodes, lags of their likelihood."""
+        return self._series, self.starts, self._n_lags
+
+    def lag_sums(self, n_lags):
+        """``sum_t s[t+l] s[t]'`` for l from 0 to n_lags."""
+        return lag_covariances(self._series, range(n_lags + 1), self.starts)
+
+    def whittle(self):
+        """Whittle likelihood of the units."""
+        sums = self.lag_sums(self._n_lags + 1)
+        return WhittleLikelihood(TransitionMoments.from_sums(sums, self._series, self.starts), self.score_noise)
 
 
 def _filter_of(point, noise):

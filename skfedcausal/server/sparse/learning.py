@@ -16,7 +16,6 @@ from .cover import cores, neighbours, with_halo
 from .plant import LargePlant
 from .screening import Products, Spectra, given_others, products, tested
 
-LARGE = 32  # units, beyond which plants are learned in blocks
 _PROMISING = 0.1  # p-value at the plant without links up to which a pair is tested again
 _NEAR_GAIN = 0.01  # log-likelihood that climbs during the search may leave
 _MAX_ADDITIONS, _MAX_ROUNDS = 3, 12  # links per effect and round, rounds
@@ -89,7 +88,7 @@ def _unit_task(plant, m):
     blank = (None,) * 6
     return BlockTask(
         series, plant.starts, plant.noise[m], (len(plant.A[m]),), 1, *blank[:5], plant.n_lags, plant.n_frequencies,
-        False, 0.0, 0,
+        False, 0.0, 0, False,
     )  # fmt: skip
 
 
@@ -166,7 +165,7 @@ class _Search:
             self.linked, self.correlated = proposed, correlated
         self.has_prior |= self._is_singular()
         self.known, self.members = {}, None
-        self._fit(self.plant.n_samples * self.settings.tol**2)
+        self._fit(self.plant.n_samples * self.settings.tol**2, is_last=True)
         return self._estimate(self._tested(), settled, was_stopped)
 
     def _is_singular(self):
@@ -174,7 +173,7 @@ class _Search:
 
     # -- blocks ----------------------------------------------------------------------------------
 
-    def _fit(self, gain_tol):
+    def _fit(self, gain_tol, is_last=False):
         """Fit the blocks that changed, and take over their rows."""
         links, pairs = np.argwhere(self.linked), np.argwhere(np.tril(self.correlated))
         near = neighbours(len(self.linked), links, self.strength[tuple(links.T)], pairs)
@@ -187,7 +186,7 @@ class _Search:
         ]
         keys = [self._block_key(core, members) for core, members in zip(self.cores, self.members, strict=True)]
         new = [k for k, key in enumerate(keys) if key not in self.known]
-        tasks = (delayed(fitted_block)(self._task(k, gain_tol)) for k in new)
+        tasks = (delayed(fitted_block)(self._task(k, gain_tol, is_last)) for k in new)
         fits = Parallel(n_jobs=self.n_jobs)(tasks)
         self.known |= {keys[k]: fit for k, fit in zip(new, fits, strict=True)}
         self.known = {key: self.known[key] for key in keys}
@@ -199,7 +198,7 @@ class _Search:
         at = np.ix_(core, members)
         return tuple(members), self.linked[at].tobytes(), self.correlated[at].tobytes()
 
-    def _task(self, k, gain_tol):
+    def _task(self, k, gain_tol, is_last):
         plant, members, core = self.plant, self.members[k], self.cores[k]
         slices = plant.partition.slices
         states = np.concatenate([np.arange(slices[m].start, slices[m].stop) for m in members])
@@ -222,6 +221,7 @@ class _Search:
             self.has_prior,
             gain_tol,
             self.settings.max_iter,
+            is_last,
         )
 
     def _states(self, units):
