@@ -15,7 +15,7 @@ from ..statespace.geweke import geweke_measures
 from ..statespace.matrices import few_threads
 from .effects import effects, gains_of
 from .estimation.covariance import COVARIANCES
-from .estimation.estimate import Settings, estimate_plant, has_no_time, may_be_filled
+from .estimation.estimate import LARGE, Settings, estimate_plant, has_no_time, may_be_filled
 from .estimation.input_checks import check_independent, controlled_units, excitation_table, feedback_table
 from .estimation.noise_share import choose_filter, choose_noise_share
 from .estimation.scoring import Budget
@@ -35,7 +35,6 @@ _DRIFT = 8.0
 _SLOW = 0.98
 _SETTLED = 0.5  # standard errors to the maximum, from which on nothing is said of links
 _ONE_LAG, _FILTER = 0.4, 0.2  # shares of what is left of a budget: of the plant of one lag, of its filter
-LARGE = 32  # units, beyond which plants are learned in blocks
 _USER = 6  # frames from a warning to whoever called `fit` of an estimator
 
 

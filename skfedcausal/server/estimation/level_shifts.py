@@ -55,9 +55,19 @@ def shift_threshold(n_rows, n_units, dof):
 
 def find_level_shifts(units, n_units):
     """Rows at which the level of some unit shifts."""
+    return joined_shifts(shifts_of(units, n_units))
+
+
+def shifts_of(units, n_units):
+    """Shifts of some of `n_units` units, pairs of an onset and its likelihood ratio."""
     found = []
     for unit in units:
         found += unit_onsets(unit, shift_threshold(len(unit.scores), n_units, len(unit.N)))
+    return found
+
+
+def joined_shifts(found):
+    """Rows of shifts, one for all units that shift together."""
     kept: list[int] = []
     for onset, ratio in sorted(found, key=lambda shift: -shift[1]):
         if all(abs(onset - other) > _TOGETHER for other in kept):

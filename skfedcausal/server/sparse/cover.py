@@ -3,7 +3,7 @@
 import numpy as np
 
 CORE = 6  # units whose rows a block estimates
-MOST = 18  # units of a block, unless more act on its core
+MOST = 14  # units of a block, unless more act on its core
 
 
 def neighbours(n_units, links, strengths, correlated):

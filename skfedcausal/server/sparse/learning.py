@@ -1,6 +1,7 @@
 """A large plant learned block by block: screening of all pairs, then a search for links that refits what changed."""
 
 import math
+from itertools import chain
 from time import perf_counter
 from typing import Any, NamedTuple
 
@@ -8,17 +9,22 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy.sparse import csr_array
 
+from ...statespace.matrices import few_threads
 from ..estimation.evidence import benjamini_hochberg
 from ..estimation.scoring import Point
 from ..estimation.search import is_degenerate, is_singular
 from .blocks import BlockTask, core_spectra, fitted_block, pushes
 from .cover import cores, neighbours, with_halo
 from .plant import LargePlant
-from .screening import Products, Spectra, given_others, products, tested
+from .screening import PairRows, Products, Spectra, given_others, p_values_of, products, tested
 
+_WORTH = 128  # units, from which on processes are started
+_UNITS = 32  # that one task is about
+_TOGETHER = 50_000  # pairs that one task tests
 _PROMISING = 0.1  # p-value at the plant without links up to which a pair is tested again
 _NEAR_GAIN = 0.01  # log-likelihood that climbs during the search may leave
-_MAX_ADDITIONS, _MAX_ROUNDS = 3, 12  # links per effect and round, rounds
+_MAX_ADDITIONS, _MAX_ROUNDS = 3, 10  # links per effect and round, rounds
+_SETTLED = 0.002  # share of the links that a search which has settled may still be changing
 
 
 class PairTests(NamedTuple):
@@ -60,20 +66,48 @@ class LargeEstimate(NamedTuple):
     was_stopped: bool
 
 
-def screened(plant, with_noise=True):
+def run(function, tasks, n_jobs):
+    """Results of a function of some tasks, through joblib where there are enough of them."""
+    tasks = list(tasks)
+    if n_jobs == 1 or len(tasks) < 2:
+        return [function(*task) for task in tasks]
+    return Parallel(n_jobs=n_jobs)(delayed(function)(*task) for task in tasks)
+
+
+def jobs_for(n_units, n_jobs):
+    """Processes that a plant is worth, which take a second or two to start."""
+    return n_jobs if n_units >= _WORTH else 1
+
+
+def chunks(n, size):
+    """Ranges of at most so many numbers."""
+    return [range(first, min(first + size, n)) for first in range(0, n, size)]
+
+
+def screened(plant, with_noise=True, n_jobs=1):
     """Score tests of every pair at the plant without links, a `Screened`."""
+    n_units = plant.partition.n_units
+    tasks = (([_unit_task(plant, m) for m in units],) for units in chunks(n_units, _UNITS))
     whole, spectra = np.empty_like(plant.series), []
-    for m, own in enumerate(plant.partition.slices):
-        task = _unit_task(plant, m)
-        point = Point(plant.A[m], plant.Q[m], None)
-        whole[:, own] = pushes(task, point, task.series.shape[1])
-        spectra.append(core_spectra(point, plant.noise[m], _OneUnit(len(plant.A[m])), 1, plant.n_frequencies))
+    for one, own in zip(chain.from_iterable(run(units_alone, tasks, n_jobs)), plant.partition.slices, strict=True):
+        whole[:, own] = one[0]
+        spectra.append(one[1])
     spectra = _padded_spectra(spectra, plant.partition)
     own = plant.sparse(plant.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
     found = products(whole, plant.series, *own, with_noise=with_noise)
-    p_value = _all_pairs(spectra, found, plant, "links")
-    noise = _all_pairs(spectra, found, plant, "noise") if with_noise else None
+    p_value = _all_pairs(spectra, found, plant, n_jobs)
+    noise = _all_pairs(spectra, found, plant, n_jobs, of_noise=True) if with_noise else None
     return Screened(spectra, whole, found, p_value, noise)
+
+
+def units_alone(tasks):
+    """Residuals over their spectra, and spectra, of units without links."""
+    found = []
+    with few_threads(0):
+        for task in tasks:
+            point, n = Point(task.A, task.Q, None), task.series.shape[1]
+            found.append((pushes(task, point, n), core_spectra(point, task.noise, _OneUnit(n), 1, task.n_frequencies)))
+    return found
 
 
 class _OneUnit:
@@ -85,11 +119,9 @@ class _OneUnit:
 
 def _unit_task(plant, m):
     series = np.ascontiguousarray(plant.series[:, plant.partition.slices[m]])
-    blank = (None,) * 6
-    return BlockTask(
-        series, plant.starts, plant.noise[m], (len(plant.A[m]),), 1, *blank[:5], plant.n_lags, plant.n_frequencies,
-        False, 0.0, 0, False,
-    )  # fmt: skip
+    own, size = (plant.A[m], plant.Q[m]), (len(plant.A[m]),)
+    how = plant.n_lags, plant.n_frequencies, False, 0.0, 0, False
+    return BlockTask(series, plant.starts, plant.noise[m], size, 1, *own, own, (), (), *how)
 
 
 def _padded_spectra(spectra, partition):
@@ -104,16 +136,21 @@ def _padded_spectra(spectra, partition):
     return Spectra(*found)
 
 
-def _all_pairs(spectra, found, plant, of):
+def _all_pairs(spectra, found, plant, n_jobs, of_noise=False):
     """p-values of all ordered pairs, one on the diagonal."""
-    m = plant.partition.n_units
-    p_value = np.ones((m, m))
-    for effect in range(m):
-        causes = np.arange(effect) if of == "noise" else np.delete(np.arange(m), effect)
-        pairs = np.column_stack([np.full(len(causes), effect), causes])
-        if len(pairs):
-            p_value[effect, causes] = tested(pairs, spectra, found, plant.partition, plant.n_samples, of)[2]
-    return np.minimum(p_value, p_value.T) if of == "noise" else p_value
+    m, partition = plant.partition.n_units, plant.partition
+    parts = []
+    for effects in chunks(m, max(_TOGETHER // m, 1)):
+        effect, cause = (each.ravel() for each in np.meshgrid(effects, np.arange(m), indexing="ij"))
+        chosen = cause < effect if of_noise else cause != effect
+        parts.append(np.column_stack([effect[chosen], cause[chosen]]))
+    tasks = (
+        (pairs, spectra, PairRows.of(pairs, found, partition, of_noise), partition.sizes, plant.n_samples)
+        for pairs in parts
+    )
+    p_value, pairs = np.ones((m, m)), np.concatenate(parts)
+    p_value[tuple(pairs.T)] = np.concatenate(run(p_values_of, tasks, n_jobs))
+    return np.minimum(p_value, p_value.T) if of_noise else p_value
 
 
 def estimate_large(plant, settings, n_jobs=None, seconds=np.inf):
@@ -125,7 +162,8 @@ class _Search:
     """The search for links of a large plant and what it has found so far."""
 
     def __init__(self, plant, settings, n_jobs, seconds):
-        self.plant, self.settings, self.alpha, self.n_jobs = plant, settings, settings.alpha, n_jobs
+        self.plant, self.settings, self.alpha = plant, settings, settings.alpha
+        self.n_jobs = jobs_for(plant.partition.n_units, n_jobs)
         self.end = perf_counter() + seconds
         m = plant.partition.n_units
         self.linked, self.correlated = np.zeros((2, m, m), dtype=bool)
@@ -138,7 +176,7 @@ class _Search:
 
     def run(self):
         """The whole search."""
-        self.screen = screen = screened(self.plant)
+        self.screen = screen = screened(self.plant, n_jobs=self.n_jobs)
         self.linked = self._capped(screen.p_value, self._significant(screen.p_value))
         half = np.tril_indices(len(self.linked), -1)
         found = np.zeros_like(self.linked)
@@ -155,7 +193,8 @@ class _Search:
             self._fit(_NEAR_GAIN)
             proposed, correlated = self._proposal(self._tested())
             proposed &= ~left  # what was dropped once does not come back
-            if (proposed == self.linked).all() and (correlated == self.correlated).all():
+            n_changes = np.count_nonzero(proposed != self.linked) + np.count_nonzero(correlated != self.correlated)
+            if n_changes <= _SETTLED * np.count_nonzero(self.linked):
                 settled = True
                 break
             if perf_counter() > self.end:
@@ -186,8 +225,7 @@ class _Search:
         ]
         keys = [self._block_key(core, members) for core, members in zip(self.cores, self.members, strict=True)]
         new = [k for k, key in enumerate(keys) if key not in self.known]
-        tasks = (delayed(fitted_block)(self._task(k, gain_tol, is_last)) for k in new)
-        fits = Parallel(n_jobs=self.n_jobs)(tasks)
+        fits = run(fitted_block, ((self._task(k, gain_tol, is_last),) for k in new), self.n_jobs)
         self.known |= {keys[k]: fit for k, fit in zip(new, fits, strict=True)}
         self.known = {key: self.known[key] for key in keys}
         self.fits = [self.known[key] for key in keys]
@@ -282,7 +320,8 @@ class _Search:
     def _tested_far(self, far, found):
         """Estimates and covariances of pairs of units that are no near neighbours."""
         partition = self.plant.partition
-        estimate, covariance, _ = tested(far, self.spectra, found, partition, self.plant.n_samples)
+        rows = PairRows.of(far, found, partition)
+        estimate, covariance, _ = tested(far, self.spectra, rows, partition.sizes, self.plant.n_samples)
         ends = np.flatnonzero(np.diff(far[:, 0], append=-1)) + 1
         start = 0
         for stop in ends:

@@ -4,10 +4,10 @@ import numpy as np
 from scipy.sparse import block_diag
 
 from ...statespace.episodes import TransitionMoments, lag_covariances
-from ...statespace.matrices import floor_eigenvalues
+from ...statespace.matrices import few_threads, floor_eigenvalues
 from ...statespace.units import fit_units
 from ...statespace.whittle import frequencies_of_states
-from ..estimation.level_shifts import UnitRecord
+from ..estimation.level_shifts import UnitRecord, shifts_of
 from ..estimation.standardised import (
     _MAX_LAGS,
     _MIN_LAGS,
@@ -64,12 +64,10 @@ class LargePlant:
         own = np.ascontiguousarray(self.series[:, self.partition.slices[unit]])
         return TransitionMoments.from_sums(lag_covariances(own, range(n_lags + 2), self.starts), own, self.starts)
 
-    def unit_records(self):
-        """Every unit on its own, to look for shifts of its level."""
-        nothing = np.zeros((self.n_samples, 0))
-        for rows, N in zip(self.partition.slices, self.noise, strict=True):
-            own = np.ascontiguousarray(self.series[:, rows])
-            yield UnitRecord(own, None, N, nothing, self.starts, self.n_lags)
+    def units(self, chosen):
+        """Scores and noise of some units, which tell where their levels shift."""
+        slices = self.partition.slices
+        return [(np.ascontiguousarray(self.series[:, slices[m]]), self.noise[m]) for m in chosen]
 
     def dense(self, blocks):
         """Plant matrix with blocks on its diagonal."""
@@ -93,6 +91,14 @@ class LargePlant:
     def n_transitions(self):
         """Rows with one before them."""
         return self.n_samples - len(self.starts)
+
+
+def shifts_of_units(units, starts, n_lags, n_units):
+    """Shifts of the levels of some units of a plant, from their scores and noise."""
+    with few_threads(0):
+        nothing = np.zeros((len(units[0][0]), 0))
+        records = (UnitRecord(series, None, N, nothing, starts, n_lags) for series, N in units)
+        return shifts_of(records, n_units)
 
 
 def _stacked(moments):

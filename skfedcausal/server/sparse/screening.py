@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import chdtrc
 
 from ...statespace.episodes import episodes
+from ...statespace.matrices import few_threads
 from ..estimation.block_tests import _profiled
 
 _PAIRS = 20_000  # that are looked at together
@@ -48,19 +49,42 @@ def smoothed(pushes, series, A, noise, starts):
     return states
 
 
-def tested(pairs, spectra, found, partition, n_samples, of="links"):
-    """Estimates, covariances and p-values of pairs (effect, cause) of units without links, noise or near neighbours.
+class PairRows(NamedTuple):
+    """Gradients of pairs (effect, cause): of the link, of the opposite one, of their noise (None: not looked at)."""
 
-    The opposite link is profiled out of a link, both links of correlated noise.
+    there: np.ndarray  # (n_pairs, e)
+    back: np.ndarray
+    noise: np.ndarray | None
+
+    @classmethod
+    def of(cls, pairs, found, partition, with_noise=False):
+        """Those of pairs among products."""
+        effect, cause = pairs.T
+        own = block_rows(found.noise, effect, cause, partition) if with_noise else None
+        there, back = (block_rows(found.links, *ends, partition) for ends in ((effect, cause), (cause, effect)))
+        return cls(there, back, own)
+
+
+def tested(pairs, spectra, rows, sizes, n_samples):
+    """Estimates, covariances and p-values of pairs (effect, cause) of units that are no near neighbours.
+
+    Of their noise where the rows have it, with both links profiled out, otherwise of the link, with the opposite one.
     """
     p = spectra.U.shape[-1]
     estimate, covariance = np.zeros((len(pairs), p * p)), np.zeros((len(pairs), p * p, p * p))
     for first in range(0, len(pairs), _PAIRS):
-        rows = slice(first, first + _PAIRS)
-        estimate[rows], covariance[rows] = _some(pairs[rows], spectra, found, partition, of)
+        part = slice(first, first + _PAIRS)
+        few = PairRows(*(None if each is None else each[part] for each in rows))
+        estimate[part], covariance[part] = _some(pairs[part], spectra, few, sizes)
     covariance /= n_samples
-    dof = np.asarray(partition.sizes)[pairs].prod(axis=1)
+    dof = np.asarray(sizes)[pairs].prod(axis=1)
     return estimate, covariance, chdtrc(dof, statistics(estimate, covariance))
+
+
+def p_values_of(pairs, spectra, rows, sizes, n_samples):
+    """The p-values alone, with one thread."""
+    with few_threads(0):
+        return tested(pairs, spectra, rows, sizes, n_samples)[2]
 
 
 def statistics(estimate, covariance):
@@ -69,15 +93,13 @@ def statistics(estimate, covariance):
     return np.einsum("xi,xi->x", estimate, solved)
 
 
-def _some(pairs, spectra, found, partition, of):
-    joint = joint_information(pairs, spectra, partition)
-    e = joint.shape[1] // 3
-    effect, cause = pairs.T
-    there, back = block_rows(found.links, effect, cause, partition), block_rows(found.links, cause, effect, partition)
-    if of == "links":
-        return _profiled(joint, there, back, slice(0, e), slice(e, 2 * e))
-    own = block_rows(found.noise, effect, cause, partition)
-    return _profiled(joint, own, np.concatenate([there, back], axis=1), slice(2 * e, 3 * e), slice(0, 2 * e))
+def _some(pairs, spectra, rows, sizes):
+    e = rows.there.shape[1]
+    joint = joint_information(pairs, spectra, sizes, with_noise=rows.noise is not None)
+    if rows.noise is None:
+        return _profiled(joint, rows.there, rows.back, slice(0, e), slice(e, 2 * e))
+    both = np.concatenate([rows.there, rows.back], axis=1)
+    return _profiled(joint, rows.noise, both, slice(2 * e, 3 * e), slice(0, 2 * e))
 
 
 def block_rows(matrix, effect, cause, partition):
@@ -89,8 +111,11 @@ def block_rows(matrix, effect, cause, partition):
     return np.where(real, taken, 0.0).reshape(len(effect), -1)
 
 
-def joint_information(pairs, spectra, partition):
-    """Information of the blocks A_mn, A_nm and Q_mn of pairs of units that nothing couples, (n_pairs, 3e, 3e)."""
+def joint_information(pairs, spectra, sizes, with_noise=True):
+    """Information of the blocks A_mn, A_nm and Q_mn of pairs of units that nothing couples, (n_pairs, 3e, 3e).
+
+    Of the links alone without noise, (n_pairs, 2e, 2e).
+    """
     terms = (  # as in `uncoupled_pair_information`
         (0, 0, "U", "V", (2, 3, 1, 4)),
         (1, 1, "V", "U", (4, 1, 3, 2)),
@@ -100,21 +125,23 @@ def joint_information(pairs, spectra, partition):
         (1, 2, "W", "U", (4, 1, 2, 3)),
     )
     k, p = len(pairs), spectra.U.shape[-1]
-    e = p * p
-    joint = np.empty((k, 3, e, 3, e))
+    e, of = p * p, 3 if with_noise else 2
+    joint = np.empty((k, of, e, of, e))
     for first, second, x, y, axes in terms:
+        if second >= of:
+            continue
         product = _pair_products(getattr(spectra, x), getattr(spectra, y), pairs).reshape(k, p, p, p, p)
         block = np.transpose(product, (0, *axes)).reshape(k, e, e)
         joint[:, first, :, second, :] = block
         if first != second:
             joint[:, second, :, first, :] = np.swapaxes(block, 1, 2)
-    joint = joint.reshape(k, 3 * e, 3 * e)
-    sizes = np.asarray(partition.sizes)
+    joint = joint.reshape(k, of * e, of * e)
+    sizes = np.asarray(sizes)
     real = np.arange(p) < sizes[pairs][:, :, None]  # (pairs, 2, p)
     padded = ~(real[:, 0, :, None] & real[:, 1, None, :]).reshape(k, e)
     turned = ~(real[:, 1, :, None] & real[:, 0, None, :]).reshape(k, e)
-    element = np.arange(3 * e)
-    joint[:, element, element] += np.hstack([padded, turned, padded])
+    element = np.arange(of * e)
+    joint[:, element, element] += np.hstack([padded, turned, padded][:of])
     return joint
 
 

@@ -2,6 +2,7 @@
 
 import warnings
 from dataclasses import replace
+from itertools import chain
 
 import numpy as np
 from scipy.sparse import csr_array, diags_array
@@ -9,15 +10,16 @@ from scipy.sparse.linalg import eigs
 from sklearn.exceptions import ConvergenceWarning
 
 from ..estimation.estimate import FittedParameters
-from ..estimation.level_shifts import find_level_shifts
+from ..estimation.level_shifts import joined_shifts
 from ..estimation.scoring import MAX_RADIUS
 from ..lagged.misfit import LEVEL, misfit_table
 from ..prediction import OperatingPoint
 from . import tables
 from .filter import LargePlantMatrices
-from .learning import ALL_PAIRS, estimate_large
+from .learning import _UNITS, ALL_PAIRS, chunks, estimate_large, jobs_for, run, screened
 from .memory import check_memory
-from .plant import LargePlant
+from .plant import LargePlant, shifts_of_units
+from .screening import PairRows, tested
 
 _DENSE = 400  # states, up to which eigenvalues are computed all at once
 _STEP_LEVEL = 0.01  # of the tests whether a unit's level shifts with others'
@@ -37,7 +39,7 @@ def learn_large(server, record):
     """Learn a large plant; False if later lags act in one that is small enough to be learned as a whole."""
     check_memory(record)
     plant = LargePlant(record)
-    steps = find_level_shifts(plant.unit_records(), len(plant.names)) if server.level_shifts else ()
+    steps = _steps(plant, jobs_for(len(plant.names), server.n_jobs)) if server.level_shifts else ()
     changes: list = []
     if steps:  # every stretch between shifts has levels of its own
         cut = replace(record, starts=tuple(sorted({*record.starts, *steps})))
@@ -53,6 +55,27 @@ def learn_large(server, record):
     _keep(server, record, estimate, steps, changes)
     _warn(server, estimate, lags_act)
     return True
+
+
+def _steps(plant, n_jobs):
+    """Rows at which levels of units shift."""
+    n_units = len(plant.names)
+    tasks = ((plant.units(units), plant.starts, plant.n_lags, n_units) for units in chunks(n_units, _UNITS))
+    return joined_shifts(chain.from_iterable(run(shifts_of_units, tasks, n_jobs)))
+
+
+def screened_table(server, record):
+    """The table of the score tests of all pairs at the plant without links."""
+    check_memory(record)
+    plant = LargePlant(record)
+    found = screened(plant, with_noise=False, n_jobs=jobs_for(len(plant.names), server.n_jobs))
+    pairs = tables.reported_pairs(np.zeros_like(found.p_value, dtype=bool), found.p_value)
+    rows = PairRows.of(pairs, found.products, plant.partition)
+    *known, _ = tested(pairs, found.spectra, rows, plant.partition.sizes, plant.n_samples)
+    blocks = tables.chosen_blocks(pairs, known, plant.partition)
+    adjusted = tables.false_discovery_rates(found.p_value)[tuple(pairs.T)]
+    settings = np.full(len(pairs), np.nan), server.alpha, server.margin
+    return tables.large_links_table(record.names, pairs, blocks, adjusted, *settings)
 
 
 def _changes(record, steps, plant):
