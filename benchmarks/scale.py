@@ -78,7 +78,7 @@ class Truth:
 
 
 def bound(truth):
-    """Cramer-Rao error of the known links relative to their norm, block by block: cores of six units with neighbours."""
+    """Cramer-Rao error of the known links relative to their norm, block by block: six units and their neighbours."""
     links, p = truth.links, truth.p
     pairs = np.argwhere(links)
     blocks = truth.A.reshape(truth.n_units, p, truth.n_units, p)
@@ -234,7 +234,8 @@ def by_pcmci(place, n_jobs):
 
 def rival(decided, truth, began):
     """What another method found, and its price."""
-    return {"seconds": time.perf_counter() - began, "peak GiB": peak(), **quality(decided & ~np.eye(len(decided), dtype=bool), truth)}
+    price = {"seconds": time.perf_counter() - began, "peak GiB": peak()}
+    return price | quality(decided & ~np.eye(len(decided), dtype=bool), truth)
 
 
 def watched(place, n_jobs):

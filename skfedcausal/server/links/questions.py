@@ -71,9 +71,9 @@ class LinkQuestions(ServerLearner):
         """Refuse what takes the information of all elements of a plant at once."""
         if self._large is not None:
             raise ValueError(
-                f"Got a plant of {len(self.names_)} units for {what}, which take the information of all its elements at "
-                f"once; plants of more than {LARGE} units are learned in blocks. Fit the units that you ask about, with "
-                "what acts on them, as a plant of their own."
+                f"Got a plant of {len(self.names_)} units for {what}, which take the information of all its elements "
+                f"at once; plants of more than {LARGE} units are learned in blocks. Fit the units that you ask about, "
+                "with what acts on them, as a plant of their own."
             )
 
     def _refuse_lags(self, question, instead):

@@ -11,7 +11,6 @@ from ...statespace.episodes import TransitionMoments, episodes, lag_covariances
 from ...statespace.geweke import geweke_measures
 from ...statespace.matrices import few_threads, hermitian
 from ...statespace.partition import Partition, diagonal_blocks
-from ...statespace.riccati import predicted_covariance
 from ...statespace.whittle import WhittleLikelihood, midpoints, transfer
 from ..estimation.block_tests import correlation_estimates, link_estimates
 from ..estimation.prior import Prior, WithPrior
@@ -55,8 +54,6 @@ class BlockFit(NamedTuple):
     noise_p_value: np.ndarray
     spectra: tuple  # (U, V, W) of the core units, (n_core, n_frequencies, p, p) each
     pushes: np.ndarray  # (n_samples, n_core_states) residuals over their spectrum
-    gain_filter: np.ndarray  # (n_core_states, n) what a score moves the filtered states
-    predicted: np.ndarray  # (n_core_states, n) covariance of the predicted states
     gain: float  # log-likelihood that a further step promises
     n_iter: int
     converged: bool
@@ -113,7 +110,6 @@ def _described(task, partition, scoring, ascent):
     chosen = partition.pairs[:, 0] < task.n_core
     noise = correlation_estimates(scoring, only_inside=True)
     both = scoring.structure.correlated & chosen & (partition.pairs[:, 0] != partition.pairs[:, 1])
-    P, gain = _filter_of(point, task.noise)
     geweke = misfit = None
     if task.is_last:
         measures = geweke_measures(point.A, point.Q, np.linalg.inv(task.noise), partition)
@@ -129,8 +125,6 @@ def _described(task, partition, scoring, ascent):
         noise.p_value[both],
         core_spectra(point, task.noise, partition, task.n_core, task.n_frequencies),
         pushes(task, point, core),
-        gain[:core],
-        P[:core],
         ascent.gain,
         ascent.n_iter,
         ascent.converged,
@@ -191,12 +185,6 @@ class PartOfPlant:
         """Whittle likelihood of the units."""
         sums = self.lag_sums(self._n_lags + 1)
         return WhittleLikelihood(TransitionMoments.from_sums(sums, self._series, self.starts), self.score_noise)
-
-
-def _filter_of(point, noise):
-    """Covariance of the predicted states, and the gain of a score on the filtered ones."""
-    P = predicted_covariance(point.A, np.linalg.inv(noise), point.Q)
-    return P, np.linalg.solve(P + noise, P).T
 
 
 def core_spectra(point, noise, partition, n_core, n_frequencies):

@@ -8,7 +8,12 @@ from scipy.sparse import csr_array
 
 from ...statespace.episodes import episodes
 from ...statespace.kalman import CovarianceSchedule
+from ...statespace.riccati import predicted_covariance
 from ..prediction import PlantFilter
+from .cover import with_halo
+from .learning import assembled, block_diagonal, states_of
+
+_MOST = 24  # units that the gain of a core is computed with, unless more act on it
 
 
 class LargePlantMatrices(NamedTuple):
@@ -18,6 +23,20 @@ class LargePlantMatrices(NamedTuple):
     Q: Any
     gain: Any  # of a score on the filtered states
     predicted: Any  # covariance of the predicted states
+
+
+def stationary_gain(plant, A, Q, cores, near, causes):
+    """Gain of a score on the filtered states and covariance of the predicted ones, sparse, block by block."""
+    gains, covariances, n = [], [], plant.partition.n_states
+    for core in cores:
+        members = with_halo(core, near, causes, _MOST)
+        states, k = states_of(members, plant.partition), len(states_of(core, plant.partition))
+        N = block_diagonal([plant.noise[m] for m in members])
+        P = predicted_covariance(A[states][:, states].toarray(), np.linalg.inv(N), Q[states][:, states].toarray())
+        gains.append((states[:k], states, np.linalg.solve(P + N, P).T[:k]))
+        covariances.append((states[:k], states, P[:k]))
+    P = assembled(covariances, n)
+    return assembled(gains, n), (P + P.T) / 2
 
 
 class LargeFilter(PlantFilter):

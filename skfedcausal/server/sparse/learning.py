@@ -59,8 +59,7 @@ class LargeEstimate(NamedTuple):
     p_value: np.ndarray  # of all pairs
     fits: list
     members: list
-    gain: Any  # of a score on the filtered states, sparse
-    predicted: Any  # covariance of the predicted states, sparse
+    cores: list
     has_prior: bool
     settled: bool
     was_stopped: bool
@@ -167,6 +166,7 @@ class _Search:
         self.end = perf_counter() + seconds
         m = plant.partition.n_units
         self.linked, self.correlated = np.zeros((2, m, m), dtype=bool)
+        self.left = np.zeros((m, m), dtype=bool)  # what was dropped once, which does not come back
         self.strength = np.zeros((m, m))
         self.A, self.Q = (plant.sparse(x).tolil() for x in (plant.A, plant.Q))
         self.known: dict = {}  # fitted blocks by what they are of
@@ -188,11 +188,11 @@ class _Search:
         return self._climbed()
 
     def _climbed(self):
-        settled, was_stopped, left = False, False, np.zeros_like(self.linked)
+        settled, was_stopped = False, False
         for _ in range(_MAX_ROUNDS):
             self._fit(_NEAR_GAIN)
             proposed, correlated = self._proposal(self._tested())
-            proposed &= ~left  # what was dropped once does not come back
+            proposed &= ~self.left
             n_changes = np.count_nonzero(proposed != self.linked) + np.count_nonzero(correlated != self.correlated)
             if n_changes <= _SETTLED * np.count_nonzero(self.linked):
                 settled = True
@@ -200,7 +200,7 @@ class _Search:
             if perf_counter() > self.end:
                 was_stopped = True
                 break
-            left |= self.linked & ~proposed
+            self.left |= self.linked & ~proposed
             self.linked, self.correlated = proposed, correlated
         self.has_prior |= self._is_singular()
         self.known, self.members = {}, None
@@ -216,7 +216,8 @@ class _Search:
         """Fit the blocks that changed, and take over their rows."""
         links, pairs = np.argwhere(self.linked), np.argwhere(np.tril(self.correlated))
         near = neighbours(len(self.linked), links, self.strength[tuple(links.T)], pairs)
-        causes = [np.flatnonzero(row).tolist() for row in self.linked | self.correlated]
+        # what was dropped stays in the block, whose tests of it are exact
+        causes = [np.flatnonzero(row).tolist() for row in self.linked | self.correlated | self.left]
         self.cores = cores(near) if self.cores is None else self.cores
         before = self.members or [[]] * len(self.cores)
         self.members = [
@@ -238,11 +239,10 @@ class _Search:
 
     def _task(self, k, gain_tol, is_last):
         plant, members, core = self.plant, self.members[k], self.cores[k]
-        slices = plant.partition.slices
-        states = np.concatenate([np.arange(slices[m].start, slices[m].stop) for m in members])
+        states = self._states(members)
         linked = self.linked[np.ix_(members, members)]
         correlated = np.tril(self.correlated[np.ix_(members, members)])
-        dense = _block_diagonal
+        dense = block_diagonal
         return BlockTask(
             np.ascontiguousarray(plant.series[:, states]),
             plant.starts,
@@ -263,23 +263,22 @@ class _Search:
         )
 
     def _states(self, units):
-        slices = self.plant.partition.slices
-        return np.concatenate([np.arange(slices[m].start, slices[m].stop) for m in units])
+        return states_of(units, self.plant.partition)
 
     def _take_over(self):
         """The plant with the rows of the cores of all blocks."""
-        n, parts = self.plant.partition.n_states, {name: [] for name in ("A", "Q", "gain_filter", "predicted")}
+        n, parts = self.plant.partition.n_states, []
         self.pushes = np.empty_like(self.plant.series)
         spectra = [None] * len(self.linked)
         for core, members, fit in zip(self.cores, self.members, self.fits, strict=True):
             rows, cols = self._states(core), self._states(members)
-            for name, found in parts.items():
-                found.append((rows, cols, getattr(fit, name)))
+            parts.append((rows, cols, fit.A, fit.Q))
             self.pushes[:, rows] = fit.pushes
             for k, unit in enumerate(core):
                 spectra[unit] = tuple(each[k : k + 1] for each in fit.spectra)
-        self.A, self.Q, self.gain, P = (_assembled(found, n) for found in parts.values())
-        self.Q, self.predicted = (self.Q + self.Q.T) / 2, (P + P.T) / 2
+        self.A = assembled([(rows, cols, A) for rows, cols, A, _ in parts], n)
+        Q = assembled([(rows, cols, Q) for rows, cols, _, Q in parts], n)
+        self.Q = (Q + Q.T) / 2
         self.spectra = _padded_spectra(spectra, self.plant.partition)
 
     # -- tests -----------------------------------------------------------------------------------
@@ -289,7 +288,7 @@ class _Search:
         plant = self.plant
         inside, parts = np.zeros_like(self.linked), []
         e = plant.partition.padded.shape[1] ** 2
-        for core, members, fit in zip(self.cores, self.members, self.fits, strict=True):
+        for members, fit in zip(self.members, self.fits, strict=True):
             at = np.asarray(members)[fit.pairs]
             inside[at[:, 0], at[:, 1]] = True
             parts.append((at, *_padded_estimates(fit.estimate, fit.covariance, e)))
@@ -371,8 +370,7 @@ class _Search:
         self._proposal(tests)
         return LargeEstimate(
             self.plant, csr_array(self.A), csr_array(self.Q), self.linked, self.correlated, self.noise_tests, tests,
-            self.p_value, self.fits, self.members, csr_array(self.gain), csr_array(self.predicted), self.has_prior,
-            settled, was_stopped,
+            self.p_value, self.fits, self.members, self.cores, self.has_prior, settled, was_stopped,
         )  # fmt: skip
 
 
@@ -386,12 +384,17 @@ def _is_degenerate(plant):
     )
 
 
+def states_of(units, partition):
+    """States of units, one unit after the other."""
+    return np.concatenate([np.arange(partition.slices[m].start, partition.slices[m].stop) for m in units])
+
+
 def _holds(members, core, causes):
     """Whether a block has all that acts on its core."""
     return bool(members) and all(set(causes[unit]) <= set(members) for unit in core)
 
 
-def _block_diagonal(blocks):
+def block_diagonal(blocks):
     sizes = np.cumsum([0, *map(len, blocks)])
     whole = np.zeros((sizes[-1],) * 2)
     for block, start, stop in zip(blocks, sizes[:-1], sizes[1:], strict=True):
@@ -399,7 +402,7 @@ def _block_diagonal(blocks):
     return whole
 
 
-def _assembled(parts, n):
+def assembled(parts, n):
     """A sparse matrix from rows of blocks ``(rows, columns, values)``."""
     rows = np.concatenate([np.repeat(r, len(c)) for r, c, _ in parts])
     cols = np.concatenate([np.tile(c, len(r)) for r, c, _ in parts])

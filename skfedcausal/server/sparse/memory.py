@@ -29,10 +29,11 @@ def check_memory(record):
     share = n_states / n_units
     fits = [m for m in range(1, n_units) if needed_memory(n_samples, round(share * m), m) <= allowed]
     rows = [t for t in np.geomspace(500, n_samples, 50).astype(int) if needed_memory(t, n_states, n_units) <= allowed]
-    ways = [f"{max(fits)} units of this size"] * bool(fits) + [f"{max(rows)} rows of all units"] * bool(rows)
+    ways = [f"{most} {what}" for most, what in ((max(fits, default=0), "units of this size"),
+                                                (max(rows, default=0), "rows of all units")) if most]  # fmt: skip
     raise MemoryError(
-        f"A plant of {n_units} units with {n_states} states and {n_samples} rows needs about {needed / 2**30:.3g} GiB of "
-        f"memory, and {allowed / 2**30:.3g} GiB are allowed here. What would fit: {' or '.join(ways) or 'nothing'}. "
+        f"A plant of {n_units} units with {n_states} states and {n_samples} rows needs about {needed / 2**30:.3g} GiB "
+        f"of memory, and {allowed / 2**30:.3g} GiB are allowed here. What would fit: {' or '.join(ways) or 'nothing'}. "
         "Give units fewer states, fit parts of the plant, or allow more memory."
     )
 

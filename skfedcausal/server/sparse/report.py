@@ -1,8 +1,10 @@
 """The assumption report of a large plant: checks of its units, and of the pairs that are linked."""
 
+import numpy as np
 import pandas as pd
 from scipy.special import chdtrc
 
+from ...statespace.matrices import few_threads
 from ..validity import checks
 from ..validity.report import (
     _BURSTS,
@@ -17,35 +19,63 @@ from ..validity.report import (
     _row,
     evidence,
 )
+from .learning import _UNITS, chunks
+from .learning import run as in_processes
 
 _FEWEST_ROWS = 200
 
 
-def large_report(server, run, record):
-    """The table of checks, cause == effect for those of a unit."""
+def large_report(server, run, record, n_jobs):
+    """The table of checks, cause == effect for those of a unit; in so many processes."""
     if record.n_samples < _FEWEST_ROWS:
         return pd.DataFrame(columns=list(COLUMNS))
     found = evidence(server, run, record)
-    pairs = sorted(found.linked)
-    rows = [*_of_innovations(found, pairs), *_of_squares(found), *_of_halves(found, pairs)]
-    if found.scores is not None:
-        rows += _of_scores(found)
-    rows += [*_of_linked(found, pairs), *_of_rows_held_out(found)]
-    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    m, pairs = len(found.units), sorted(found.linked)
+    unordered = sorted({(min(pair), max(pair)) for pair in [*pairs, *found.correlated]})
+    tasks = []
+    for units in chunks(m, _UNITS):
+        own = [pair for pair in pairs if pair[1] in units]
+        sides = [pair for pair in unordered if pair[1] in units]
+        numbers = m, len(pairs), len(unordered)
+        tasks.append((*_part(found, units, own, sides), numbers))
+    rows = [row for part in in_processes(_checked, tasks, n_jobs) for row in part]
+    table = pd.DataFrame([*rows, *_of_rows_held_out(found)], columns=list(COLUMNS))
     return table.astype({"statistic": float, "p_value": float, "passed": bool})
 
 
-def _own_and(pairs, m):
-    """Units with themselves and linked pairs (cause, effect), with how many there are of the kind."""
-    yield from ((unit, unit, m) for unit in range(m))
-    yield from ((cause, effect, len(pairs)) for cause, effect in pairs)
+def _part(found, units, pairs, sides):
+    """The evidence on some units and on what is paired with them, their number, and the pairs among these."""
+    others = {unit for pair in [*pairs, *sides] for unit in pair}.difference(units)
+    members = [*units, *sorted(others)]
+    place = {unit: k for k, unit in enumerate(members)}
+    part = found._replace(
+        names=tuple(found.names[unit] for unit in members),
+        units=[found.units[unit] for unit in members],
+        states=[np.ascontiguousarray(found.states[unit]) for unit in members],
+        scores=None if found.scores is None else [np.ascontiguousarray(found.scores[unit]) for unit in units],
+        news=[], lags=None, noise=None, slices=(), linked=set(), delays={}, correlated=set(), pushed=set(),
+    )  # fmt: skip
+    places = ([(place[a], place[b]) for a, b in these] for these in (pairs, sides))
+    return part, len(units), *places
 
 
-def _of_innovations(found, pairs):
+def _checked(found, n_own, pairs, sides, numbers):
+    """Rows of the report on the first units, on pairs (cause, effect), and on unordered ones."""
+    m, n_pairs, n_sides = numbers
+    own = found._replace(units=found.units[:n_own])
+    with few_threads(0):
+        ways = [*((unit, unit, m) for unit in range(n_own)), *((*pair, n_pairs) for pair in pairs)]
+        rows = [*_of_innovations(found, ways), *_of_squares(own, m), *_of_halves(found, ways)]
+        if found.scores is not None:
+            rows += _of_scores(own, m)
+        return [*rows, *_of_linked(found, sides, n_sides)]
+
+
+def _of_innovations(found, ways):
     n_rows = len(found.units[0])
     n_lags = min(_MORE_LAGS, n_rows // 20)
     few = min(_LAGS, n_lags)
-    for cause, effect, number in _own_and(pairs, len(found.units)):
+    for cause, effect, number in ways:
         late, early = found.units[effect], found.units[cause]
         total, size = 0.0, late.shape[1] * early.shape[1]
         for lag in range(1, n_lags + 1):
@@ -57,18 +87,17 @@ def _of_innovations(found, pairs):
                     yield _row(found, check, cause, effect, result, LEVEL / (4 * number), "more lags")
 
 
-def _of_halves(found, pairs):
-    for cause, effect, number in _own_and(pairs, len(found.units)):
+def _of_halves(found, ways):
+    for cause, effect, number in ways:
         statistic, p = checks.halves([found.units[effect]], [found.states[cause]], found.starts)
         result, level = (statistic[0, 0], p[0, 0]), LEVEL / (2 * number)
         yield _row(found, "same in both halves", cause, effect, result, level, "cut the record into episodes")
 
 
-def _of_linked(found, pairs):
+def _of_linked(found, sides, number):
     """Whether linked units are rough in the same rows, or the same within a row."""
-    unordered = sorted({(min(pair), max(pair)) for pair in pairs} | {tuple(sorted(pair)) for pair in found.correlated})
-    level = 0.0 if found.robust else LEVEL / (2 * max(len(unordered), 1))
-    for a, b in unordered:
+    level = 0.0 if found.robust else LEVEL / (2 * max(number, 1))
+    for a, b in sides:
         both = [found.units[a], found.units[b]]
         together, bursts = checks.common_squares(both)[0, 1], checks.common_bursts(both)[0, 1]
         yield _row(found, "common variance", a, b, together, level, 'covariance="sandwich"')

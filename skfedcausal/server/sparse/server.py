@@ -12,16 +12,18 @@ from sklearn.exceptions import ConvergenceWarning
 from ..estimation.estimate import FittedParameters
 from ..estimation.level_shifts import joined_shifts
 from ..estimation.scoring import MAX_RADIUS
-from ..lagged.misfit import LEVEL, misfit_table
+from ..lagged.misfit import misfit_table
 from ..prediction import OperatingPoint
 from . import tables
-from .filter import LargePlantMatrices
+from .cover import neighbours
+from .filter import LargePlantMatrices, stationary_gain
 from .learning import _UNITS, ALL_PAIRS, chunks, estimate_large, jobs_for, run, screened
 from .memory import check_memory
 from .plant import LargePlant, shifts_of_units
 from .screening import PairRows, tested
 
 _DENSE = 400  # states, up to which eigenvalues are computed all at once
+_LAGS_LEVEL = 1e-3  # family-wise, below which later lags are taken to act
 _STEP_LEVEL = 0.01  # of the tests whether a unit's level shifts with others'
 _PER_LARGE = 32  # units that `max_time` is for; larger plants have in proportion
 
@@ -49,7 +51,7 @@ def learn_large(server, record):
     estimate = estimate_large(plant, settings, server.n_jobs, seconds)
     later = tables.later_lags(estimate)
     server.misfit_ = misfit_table(record.names, later)
-    lags_act = later is not None and server.misfit_["p_adjusted"].min() <= LEVEL
+    lags_act = later is not None and server.misfit_["p_adjusted"].min() <= _LAGS_LEVEL
     if lags_act and len(record.names) <= ALL_PAIRS:
         return False
     _keep(server, record, estimate, steps, changes)
@@ -61,7 +63,7 @@ def _steps(plant, n_jobs):
     """Rows at which levels of units shift."""
     n_units = len(plant.names)
     tasks = ((plant.units(units), plant.starts, plant.n_lags, n_units) for units in chunks(n_units, _UNITS))
-    return joined_shifts(chain.from_iterable(run(shifts_of_units, tasks, n_jobs)))
+    return joined_shifts(list(chain.from_iterable(run(shifts_of_units, tasks, n_jobs))))
 
 
 def screened_table(server, record):
@@ -97,8 +99,11 @@ def _keep(server, record, estimate, steps, changes):
     plant, partition = estimate.plant, record.partition
     server.partition_, server.names_, server.n_samples_ = partition, record.names, record.n_samples
     server.state_slices_ = dict(zip(record.names, partition.slices, strict=True))
-    unshrunk = plant.unscaled(_stable(estimate.A, plant))
-    shrunk = plant.unscaled(_stable(_shrunk(estimate), plant)) if server.shrink else unshrunk
+    standard = _stable(estimate.A, plant)
+    unshrunk = shrunk = plant.unscaled(standard)
+    if server.shrink:
+        standard = _stable(_shrunk(estimate), plant)
+        shrunk = plant.unscaled(standard)
     Q = plant.unscaled_covariance(estimate.Q)
     server.transition_, server.unshrunk_transition_ = shrunk.toarray(), unshrunk.toarray()
     server.process_cov_ = Q.toarray()
@@ -121,9 +126,19 @@ def _keep(server, record, estimate, steps, changes):
     table = table[table["p_value"] <= _STEP_LEVEL].reset_index(drop=True)
     server.level_shifts_ = table
     server._operating_point = _operating_point(record, plant, unshrunk, steps, changes, table)
-    back = plant.unscaled
-    server._large = LargePlantMatrices(shrunk, Q, back(estimate.gain), plant.unscaled_covariance(estimate.predicted))
+    server._large = _matrices(estimate, standard, shrunk, Q)
     _keep_links(server, record, estimate)
+
+
+def _matrices(estimate, standard, A, Q):
+    """What the filter of a plant needs, from its transition matrix in standardised states and in the units' own."""
+    plant, linked = estimate.plant, estimate.linked
+    pairs, p = np.argwhere(linked), estimate.plant.partition
+    strength = [float(np.square(standard[p.slices[e]][:, p.slices[c]].toarray()).sum()) for e, c in pairs]
+    near = neighbours(len(linked), pairs, strength, np.argwhere(np.tril(estimate.correlated)))
+    causes = [np.flatnonzero(row).tolist() for row in linked | estimate.correlated]
+    gain, predicted = stationary_gain(plant, standard, estimate.Q, estimate.cores, near, causes)
+    return LargePlantMatrices(A, Q, plant.unscaled(gain), plant.unscaled_covariance(predicted))
 
 
 def _operating_point(record, plant, A, steps, changes, table):
@@ -204,13 +219,13 @@ def _warn(server, estimate, lags_act):
     if estimate.was_stopped or not server.converged_:
         why = "was ended by max_time" if estimate.was_stopped else "did not settle"
         warnings.warn(
-            f"The search for links of {len(server.names_)} units {why}: after the last round the gradient per time step "
-            f"has length {server.gradient_norm_:.2e}. Raise max_time or max_iter.",
+            f"The search for links of {len(server.names_)} units {why}: after its last round the gradient per time "
+            f"step has length {server.gradient_norm_:.2e}. Raise max_time or max_iter.",
             ConvergenceWarning,
             stacklevel=7,
         )
     if lags_act:
-        n = int((server.misfit_["p_adjusted"] <= LEVEL).sum())
+        n = int((server.misfit_["p_adjusted"] <= _LAGS_LEVEL).sum())
         warnings.warn(
             f"Later lags act in {n} channels (see `misfit_`), and plants of several lags are learned of up to "
             f"{ALL_PAIRS} units. This one has {len(server.names_)} units and one lag: sample slower, or fit parts of "
