@@ -325,7 +325,7 @@ def apart(place, part, n_jobs, *more, limit=None):
 def main():
     """Print and write the tables."""
     reader = argparse.ArgumentParser(description=__doc__)
-    reader.add_argument("--units", type=int, nargs="+", default=[16, 64, 256, 1000])
+    reader.add_argument("--units", type=int, nargs="*", default=[16, 64, 256, 1000])
     reader.add_argument("--seed", type=int, default=0)
     reader.add_argument("--jobs", type=int, default=2)
     reader.add_argument("--folder", type=Path)

@@ -3,7 +3,7 @@
 A block is self-contained, so that blocks may be fitted in other processes, on any backend of joblib, to the same bits.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -71,9 +71,9 @@ def _fitted(task):
     partition = Partition(task.sizes)
     sums = lag_covariances(task.series, range(task.n_lags + 2), task.starts)
     likelihood = WhittleLikelihood(TransitionMoments.from_sums(sums, task.series, task.starts), task.noise)
-    objective = likelihood
+    objective: Any = likelihood
     if task.has_prior:
-        objective = WithPrior(likelihood, Prior.for_units(*task.own, partition, likelihood.n_samples))
+        objective = WithPrior(likelihood, Prior.for_units(task.own[0], task.own[1], partition, likelihood.n_samples))
     structure = _structure(task, partition)
     A, Q = _start(task, structure)
     ascent = ascend(

@@ -21,7 +21,8 @@ def cores(near, size=CORE):
     """Units in groups of linked ones, every unit in one group."""
     left, groups = dict.fromkeys(range(len(near))), []
     while left:
-        group, edge = [], {}
+        group: list[int] = []
+        edge: dict[int, float] = {}
         while left and len(group) < size:
             joined = {unit: weight for unit, weight in edge.items() if unit in left}
             unit = max(joined, key=lambda u: (joined[u], -u)) if joined else next(iter(left))

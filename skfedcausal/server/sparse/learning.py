@@ -118,9 +118,9 @@ class _OneUnit:
 
 def _unit_task(plant, m):
     series = np.ascontiguousarray(plant.series[:, plant.partition.slices[m]])
-    own, size = (plant.A[m], plant.Q[m]), (len(plant.A[m]),)
-    how = plant.n_lags, plant.n_frequencies, False, 0.0, 0, False
-    return BlockTask(series, plant.starts, plant.noise[m], size, 1, *own, own, (), (), *how)
+    own, how = (plant.A[m], plant.Q[m]), (plant.n_lags, plant.n_frequencies)
+    size = (len(plant.A[m]),)
+    return BlockTask(series, plant.starts, plant.noise[m], size, 1, *own, own, (), (), *how, False, 0.0, 0, False)
 
 
 def _padded_spectra(spectra, partition):
@@ -170,8 +170,8 @@ class _Search:
         self.strength = np.zeros((m, m))
         self.A, self.Q = (plant.sparse(x).tolil() for x in (plant.A, plant.Q))
         self.known: dict = {}  # fitted blocks by what they are of
-        self.cores: list | None = None
-        self.members: list | None = None  # units of every block, core first
+        self.cores: list = []
+        self.members: list = []  # units of every block, core first
         self.noise_tests: dict = {}
 
     def run(self):
@@ -203,7 +203,7 @@ class _Search:
             self.left |= self.linked & ~proposed
             self.linked, self.correlated = proposed, correlated
         self.has_prior |= self._is_singular()
-        self.known, self.members = {}, None
+        self.known, self.members = {}, []
         self._fit(self.plant.n_samples * self.settings.tol**2, is_last=True)
         return self._estimate(self._tested(), settled, was_stopped)
 
@@ -218,7 +218,7 @@ class _Search:
         near = neighbours(len(self.linked), links, self.strength[tuple(links.T)], pairs)
         # what was dropped stays in the block, whose tests of it are exact
         causes = [np.flatnonzero(row).tolist() for row in self.linked | self.correlated | self.left]
-        self.cores = cores(near) if self.cores is None else self.cores
+        self.cores = self.cores or cores(near)
         before = self.members or [[]] * len(self.cores)
         self.members = [
             members if _holds(members, core, causes) else with_halo(core, near, causes)
@@ -302,8 +302,7 @@ class _Search:
         found = products(self.pushes, plant.series, A, noise, plant.starts, plant.n_transitions, with_noise=False)
         estimates = self._tested_far(far, found)
         pairs, estimate, covariance = (
-            np.concatenate(each)
-            for each in zip((pairs, estimate, covariance), (far, *estimates), strict=True)
+            np.concatenate(each) for each in zip((pairs, estimate, covariance), (far, *estimates), strict=True)
         )
         dof = np.asarray(plant.partition.sizes)[pairs].prod(axis=1)
         return PairTests(pairs, estimate, covariance, _p_values(estimate, covariance, dof))
@@ -323,7 +322,7 @@ class _Search:
         estimate, covariance, _ = tested(far, self.spectra, rows, partition.sizes, self.plant.n_samples)
         ends = np.flatnonzero(np.diff(far[:, 0], append=-1)) + 1
         start = 0
-        for stop in ends:
+        for stop in ends.tolist():
             effect = far[start, 0]
             known = self._states([effect, *np.flatnonzero(self.linked[effect])])
             rows = slice(start, stop)
@@ -379,9 +378,7 @@ ALL_PAIRS = 200  # units, up to which every pair is tested at the end and has a 
 
 def _is_degenerate(plant):
     """Whether some unit's own noise is nearly singular, or it is close to a unit root."""
-    return any(
-        is_degenerate(Point(A, Q, None), None, None, None) for A, Q in zip(plant.A, plant.Q, strict=True)
-    )
+    return any(is_degenerate(Point(A, Q, None), None, None, None) for A, Q in zip(plant.A, plant.Q, strict=True))
 
 
 def states_of(units, partition):

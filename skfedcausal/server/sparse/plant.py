@@ -102,5 +102,6 @@ def shifts_of_units(units, starts, n_lags, n_units):
 
 
 def _stacked(moments):
-    parts = ([getattr(each, name) for each in moments] for name in ("late", "cross", "early", "back"))
-    return TransitionMoments(*(np.stack(part, axis=1) for part in parts), moments[0].n_transitions)
+    names = ("late", "cross", "early", "back")
+    late, cross, early, back = (np.stack([getattr(each, name) for each in moments], axis=1) for name in names)
+    return TransitionMoments(late, cross, early, back, moments[0].n_transitions)

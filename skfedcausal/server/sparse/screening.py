@@ -21,7 +21,7 @@ class Products(NamedTuple):
     """Gradients per time step and the covariance of the smoothed states, (n, n) each."""
 
     links: np.ndarray
-    noise: np.ndarray
+    noise: np.ndarray | None  # None where it is not asked for
     states: np.ndarray
 
 
@@ -74,7 +74,7 @@ def tested(pairs, spectra, rows, sizes, n_samples):
     estimate, covariance = np.zeros((len(pairs), p * p)), np.zeros((len(pairs), p * p, p * p))
     for first in range(0, len(pairs), _PAIRS):
         part = slice(first, first + _PAIRS)
-        few = PairRows(*(None if each is None else each[part] for each in rows))
+        few = PairRows(rows.there[part], rows.back[part], None if rows.noise is None else rows.noise[part])
         estimate[part], covariance[part] = _some(pairs[part], spectra, few, sizes)
     covariance /= n_samples
     dof = np.asarray(sizes)[pairs].prod(axis=1)

@@ -3,13 +3,13 @@
 import warnings
 from dataclasses import replace
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array, diags_array
 from scipy.sparse.linalg import eigs
 from sklearn.exceptions import ConvergenceWarning
 
-from ..estimation.estimate import FittedParameters
 from ..estimation.level_shifts import joined_shifts
 from ..estimation.scoring import MAX_RADIUS
 from ..lagged.misfit import misfit_table
@@ -26,6 +26,12 @@ _DENSE = 400  # states, up to which eigenvalues are computed all at once
 _LAGS_LEVEL = 1e-3  # family-wise, below which later lags are taken to act
 _STEP_LEVEL = 0.01  # of the tests whether a unit's level shifts with others'
 _PER_LARGE = 32  # units that `max_time` is for; larger plants have in proportion
+
+
+class StateScale(NamedTuple):
+    """What a large plant keeps of its parameters: a root of the covariance of every unit's states."""
+
+    state_scale: np.ndarray
 
 
 def is_large(record, server):
@@ -112,7 +118,7 @@ def _keep(server, record, estimate, steps, changes):
     server.input_ = server.unshrunk_input_ = server.input_at_once_ = np.zeros((n, 0))
     server.input_level_, server.coefficients_ = record.input_level, None
     server.lag_transitions_, server.lag_inputs_ = server.transition_[None], server.input_[None]
-    server._parameters = FittedParameters(None, None, None, None, plant.dense(plant.scale))
+    server._parameters = StateScale(plant.dense(plant.scale))
     server.likelihood_, server._lagged, server._curvature = "whittle", None, None
     server.excitation_ = server.feedback_ = server._run = None
     server.has_feedback_, server.laws_, server.controlled_units_ = False, {}, ()

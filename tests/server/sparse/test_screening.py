@@ -57,9 +57,7 @@ def test_noise_that_two_units_share_is_found():
     for name, C in zip(names[:2], truth.observation[:2], strict=True):
         X[name] = X[name] + 1.5 * response @ C.T
     clients = zip(X, truth.observation, strict=True)
-    record = JointRecord.from_messages(
-        {name: KalmanClient(C=C).fit(X[name]).message(X[name]) for name, C in clients}
-    )
+    record = JointRecord.from_messages({name: KalmanClient(C=C).fit(X[name]).message(X[name]) for name, C in clients})
     p_value = screened(LargePlant(record)).noise_p_value
     assert p_value[1, 0] == p_value[0, 1] < 1e-10
     p_value[1, 0] = p_value[0, 1] = 1.0
