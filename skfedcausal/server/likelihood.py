@@ -114,6 +114,9 @@ class LikelihoodServer(LinkQuestions):
     tol : float, default=1e-10
         Length of the gradient of the log-likelihood per time step, in the metric of its curvature, at which
         the climb has converged: the distance to the maximum in standard errors of a single time step.
+    n_jobs : int, default=None
+        Processes, or workers of the backend of `joblib.parallel_config`, that plants of 128 units or more are
+        learned with. None takes what is configured, one unless it is. The same bits come for any number.
 
     Attributes
     ----------
@@ -178,7 +181,10 @@ class LikelihoodServer(LinkQuestions):
         ``delay`` is the first lag in rows that acts, the most probable one, ``delay_low`` and ``delay_high``
         are the ends of a set of 90 % of the probability; NaN where there is no link. With several lags
         ``strength`` is the norm of the blocks of all lags, ``statistic`` twice the log evidence,
-        ``p_adjusted`` Holm's.
+        ``p_adjusted`` Holm's. Of more than 32 units ``p_adjusted`` is Benjamini and Hochberg's, and of more than 200
+        there are rows for links and pairs with p-values of up to 0.001 only.
+    n_absent_ : int
+        Pairs of units that were tested and have no row in `links_`.
     correlations_ : DataFrame
         Pairs of units whose process noise is correlated: a cause they share, or influence within one
         sampling period, that the data cannot give a direction. With ``sparsity=None`` all pairs.
@@ -329,7 +335,7 @@ class LikelihoodServer(LinkQuestions):
             If the messages cover different episodes, or the sensors of a unit do not determine its states and
             it sent no model of its own.
         MemoryError
-            If the information of the free elements does not fit into this machine's memory.
+            If the information of the free elements, or a plant of many units, does not fit into memory.
 
         Warns
         -----

@@ -13,6 +13,7 @@ from ..prediction import PlantFilter
 from .cover import with_halo
 from .learning import assembled, block_diagonal, states_of
 
+_LEAST_GAIN = 1e-5  # of a score, both of unit variance; smaller ones move nothing
 _MOST = 24  # units that the gain of a core is computed with, unless more act on it
 
 
@@ -33,7 +34,8 @@ def stationary_gain(plant, A, Q, cores, near, causes):
         states, k = states_of(members, plant.partition), len(states_of(core, plant.partition))
         N = block_diagonal([plant.noise[m] for m in members])
         P = predicted_covariance(A[states][:, states].toarray(), np.linalg.inv(N), Q[states][:, states].toarray())
-        gains.append((states[:k], states, np.linalg.solve(P + N, P).T[:k]))
+        gain = np.linalg.solve(P + N, P).T[:k]
+        gains.append((states[:k], states, np.where(np.abs(gain) > _LEAST_GAIN, gain, 0.0)))
         covariances.append((states[:k], states, P[:k]))
     P = assembled(covariances, n)
     return assembled(gains, n), (P + P.T) / 2

@@ -177,6 +177,7 @@ class _Search:
     def run(self):
         """The whole search."""
         self.screen = screen = screened(self.plant, n_jobs=self.n_jobs)
+        self.p_value = screen.p_value.copy()
         self.linked = self._capped(screen.p_value, self._significant(screen.p_value))
         half = np.tril_indices(len(self.linked), -1)
         found = np.zeros_like(self.linked)
@@ -188,24 +189,30 @@ class _Search:
         return self._climbed()
 
     def _climbed(self):
-        settled, was_stopped = False, False
+        settled, was_stopped, with_far = False, False, True
         for _ in range(_MAX_ROUNDS):
             self._fit(_NEAR_GAIN)
-            proposed, correlated = self._proposal(self._tested())
-            proposed &= ~self.left
-            n_changes = np.count_nonzero(proposed != self.linked) + np.count_nonzero(correlated != self.correlated)
-            if n_changes <= _SETTLED * np.count_nonzero(self.linked):
+            proposed, correlated = self._proposal(self._tested(with_far))
+            if not with_far and self._is_near(proposed, correlated):  # neighbours have settled: what of the others?
+                with_far = True
+                proposed, correlated = self._proposal(self._tested(with_far))
+            if self._is_near(proposed, correlated):
                 settled = True
                 break
             if perf_counter() > self.end:
                 was_stopped = True
                 break
             self.left |= self.linked & ~proposed
-            self.linked, self.correlated = proposed, correlated
+            self.linked, self.correlated, with_far = proposed, correlated, False
         self.has_prior |= self._is_singular()
         self.known, self.members = {}, []
         self._fit(self.plant.n_samples * self.settings.tol**2, is_last=True)
         return self._estimate(self._tested(), settled, was_stopped)
+
+    def _is_near(self, linked, correlated):
+        """Whether a proposal changes next to nothing."""
+        n_changes = np.count_nonzero(linked != self.linked) + np.count_nonzero(correlated != self.correlated)
+        return n_changes <= _SETTLED * np.count_nonzero(self.linked)
 
     def _is_singular(self):
         return any(is_singular(self.Q[own, own].toarray()) for own in self.plant.partition.slices)
@@ -283,8 +290,8 @@ class _Search:
 
     # -- tests -----------------------------------------------------------------------------------
 
-    def _tested(self):
-        """Tests of all pairs that may be links, given the plant so far."""
+    def _tested(self, with_far=True):
+        """Tests of all pairs that may be links, given the plant so far; of those within blocks or of all."""
         plant = self.plant
         inside, parts = np.zeros_like(self.linked), []
         e = plant.partition.padded.shape[1] ** 2
@@ -297,13 +304,12 @@ class _Search:
             ):
                 self.noise_tests[int(a), int(b)] = float(statistic), float(p)
         pairs, estimate, covariance = (np.concatenate(each) for each in zip(*parts, strict=True))
-        far = self._far_pairs(inside)
-        A, noise = csr_array(self.A), plant.sparse(plant.noise)
-        found = products(self.pushes, plant.series, A, noise, plant.starts, plant.n_transitions, with_noise=False)
-        estimates = self._tested_far(far, found)
-        pairs, estimate, covariance = (
-            np.concatenate(each) for each in zip((pairs, estimate, covariance), (far, *estimates), strict=True)
-        )
+        far = self._far_pairs(inside)[: None if with_far else 0]
+        if len(far):
+            estimates = self._tested_far(far)
+            pairs, estimate, covariance = (
+                np.concatenate(each) for each in zip((pairs, estimate, covariance), (far, *estimates), strict=True)
+            )
         dof = np.asarray(plant.partition.sizes)[pairs].prod(axis=1)
         return PairTests(pairs, estimate, covariance, _p_values(estimate, covariance, dof))
 
@@ -315,9 +321,11 @@ class _Search:
         np.fill_diagonal(promising, False)
         return np.argwhere(promising)
 
-    def _tested_far(self, far, found):
+    def _tested_far(self, far):
         """Estimates and covariances of pairs of units that are no near neighbours."""
-        partition = self.plant.partition
+        plant, partition = self.plant, self.plant.partition
+        own = csr_array(self.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
+        found = products(self.pushes, plant.series, *own, with_noise=False)
         rows = PairRows.of(far, found, partition)
         estimate, covariance, _ = tested(far, self.spectra, rows, partition.sizes, self.plant.n_samples)
         ends = np.flatnonzero(np.diff(far[:, 0], append=-1)) + 1
@@ -335,13 +343,12 @@ class _Search:
 
     def _proposal(self, tests):
         """Links and correlations that the tests suggest."""
-        p_value = self.screen.p_value.copy()
-        p_value[tests.pairs[:, 0], tests.pairs[:, 1]] = tests.p_value
         effect, cause = tests.pairs.T
+        p_value = self.p_value
+        p_value[effect, cause] = tests.p_value
         self.strength[effect, cause] = np.linalg.norm(tests.estimate, axis=1)
-        self.p_value = p_value
         significant = self._significant(p_value)
-        linked = self.linked & significant | self._capped(p_value, significant & ~self.linked)
+        linked = self.linked & significant | self._capped(p_value, significant & ~self.linked & ~self.left)
         correlated = self.correlated.copy()
         for a, b in np.argwhere(np.tril(self.correlated)):
             found = self.noise_tests.get((int(a), int(b)), self.noise_tests.get((int(b), int(a))))

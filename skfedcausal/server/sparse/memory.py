@@ -5,14 +5,14 @@ import os
 
 import numpy as np
 
-_MATRICES = 14  # of all states by all states that a fit holds at its peak, about
-_SERIES = 7  # of all states over the record
-_BASE = 2**28  # bytes
+_MATRICES = 20  # of all states by all states that a fit holds at its peak, about
+_SERIES = 10  # of all states over the record
+_BASE = 2**28 + 2**27  # bytes
 
 
 def needed_memory(n_samples, n_states, n_units):
     """Bytes that learning a large plant takes at its peak, about."""
-    return _BASE + 8 * (_MATRICES * n_states**2 + _SERIES * n_samples * n_states + 12 * n_units**2)
+    return _BASE + 8 * (_MATRICES * n_states**2 + _SERIES * n_samples * n_states + 20 * n_units**2)
 
 
 def allowed_memory():
