@@ -5,6 +5,7 @@ from .fits import LossDisplay, PrivacyCurveDisplay, ResidualDisplay, StateCorrel
 from .impact import ImpactDisplay
 from .incidents import FalseAlarmDisplay, IncidentDisplay
 from .links import LinkGraphDisplay, LinkMatrixDisplay, SpectrumDisplay
+from .maps import LinkMapDisplay, link_communities
 from .validity import ValidityDisplay
 
 __all__ = [
@@ -13,6 +14,7 @@ __all__ = [
     "ImpactDisplay",
     "IncidentDisplay",
     "LinkGraphDisplay",
+    "LinkMapDisplay",
     "LinkMatrixDisplay",
     "LossDisplay",
     "PrivacyCurveDisplay",
@@ -21,4 +23,5 @@ __all__ = [
     "StateCorrelationDisplay",
     "TransferFunctionDisplay",
     "ValidityDisplay",
+    "link_communities",
 ]
