@@ -31,8 +31,8 @@ class TieredTransport:
 
     Notes
     -----
-    A site that comes late goes on in its own thread; what it brings then is not taken. Its next packets wait until it is
-    done with the last ones, so that state at units follows the order of packets.
+    A site that comes late goes on in its own thread; what it brings then is not taken. Its next packets wait until it
+    is done with the last ones, so that state at units follows the order of packets.
 
     Examples
     --------
@@ -56,8 +56,8 @@ class TieredTransport:
             for name in transport.clients():
                 if name in self._site_of:
                     raise ValueError(
-                        f"Sites {self._site_of[name]!r} and {site!r} both have a unit {name!r}. Give one of them another "
-                        "name."
+                        f"Sites {self._site_of[name]!r} and {site!r} both have a unit {name!r}. Give one of them "
+                        "another name."
                     )
                 self._site_of[name] = site
         # a thread for every site keeps its packets in order
