@@ -2,7 +2,6 @@
 
 import math
 from itertools import chain
-from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +10,7 @@ from scipy.sparse import csr_array
 
 from ...statespace.matrices import few_threads
 from ..estimation.evidence import benjamini_hochberg
-from ..estimation.scoring import Point
+from ..estimation.scoring import Budget, Point
 from ..estimation.search import is_degenerate, is_singular
 from .blocks import BlockTask, core_spectra, fitted_block, pushes
 from .cover import cores, neighbours, with_halo
@@ -21,6 +20,8 @@ from .screening import PairRows, Products, Spectra, given_others, p_values_of, p
 _WORTH = 128  # units, from which on processes are started
 _UNITS = 32  # that one task is about
 _TOGETHER = 50_000  # pairs that one task tests
+_EVALUATIONS = 50  # that a block is worth, its tests included
+_FAST = 3.0  # times that operations of large products are faster than those of many small ones
 _PROMISING = 0.1  # p-value at the plant without links up to which a pair is tested again
 _NEAR_GAIN = 0.01  # log-likelihood that climbs during the search may leave
 _MAX_ADDITIONS, _MAX_ROUNDS = 3, 10  # links per effect and round, rounds
@@ -76,6 +77,11 @@ def run(function, tasks, n_jobs):
 def jobs_for(n_units, n_jobs):
     """Processes that a plant is worth, which take a second or two to start."""
     return n_jobs if n_units >= _WORTH else 1
+
+
+def block_work(n, n_lags):
+    """Operations of the fit of a block of n states, about."""
+    return _EVALUATIONS * 6 * n_lags * n**3
 
 
 def chunks(n, size):
@@ -152,18 +158,18 @@ def _all_pairs(spectra, found, plant, n_jobs, of_noise=False):
     return np.minimum(p_value, p_value.T) if of_noise else p_value
 
 
-def estimate_large(plant, settings, n_jobs=None, seconds=np.inf):
+def estimate_large(plant, settings, n_jobs=None, budget=None):
     """Learn a large plant, a `LargeEstimate`."""
-    return _Search(plant, settings, n_jobs, seconds).run()
+    return _Search(plant, settings, n_jobs, budget).run()
 
 
 class _Search:
     """The search for links of a large plant and what it has found so far."""
 
-    def __init__(self, plant, settings, n_jobs, seconds):
+    def __init__(self, plant, settings, n_jobs, budget):
         self.plant, self.settings, self.alpha = plant, settings, settings.alpha
         self.n_jobs = jobs_for(plant.partition.n_units, n_jobs)
-        self.end = perf_counter() + seconds
+        self.budget = Budget(np.inf) if budget is None else budget
         m = plant.partition.n_units
         self.linked, self.correlated = np.zeros((2, m, m), dtype=bool)
         self.left = np.zeros((m, m), dtype=bool)  # what was dropped once, which does not come back
@@ -199,7 +205,7 @@ class _Search:
             if self._is_near(proposed, correlated):
                 settled = True
                 break
-            if perf_counter() > self.end:
+            if self.budget.is_spent:
                 was_stopped = True
                 break
             self.left |= self.linked & ~proposed
@@ -233,6 +239,8 @@ class _Search:
         ]
         keys = [self._block_key(core, members) for core, members in zip(self.cores, self.members, strict=True)]
         new = [k for k, key in enumerate(keys) if key not in self.known]
+        for k in new:
+            self.budget.spend(block_work(len(self._states(self.members[k])), self.plant.n_lags))
         fits = run(fitted_block, ((self._task(k, gain_tol, is_last),) for k in new), self.n_jobs)
         self.known |= {keys[k]: fit for k, fit in zip(new, fits, strict=True)}
         self.known = {key: self.known[key] for key in keys}
@@ -324,6 +332,7 @@ class _Search:
     def _tested_far(self, far):
         """Estimates and covariances of pairs of units that are no near neighbours."""
         plant, partition = self.plant, self.plant.partition
+        self.budget.spend(plant.n_samples * partition.n_states**2 / _FAST)
         own = csr_array(self.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
         found = products(self.pushes, plant.series, *own, with_noise=False)
         rows = PairRows.of(far, found, partition)

@@ -98,7 +98,7 @@ def shifts_of_units(units, starts, n_lags, n_units):
     with few_threads(0):
         nothing = np.zeros((len(units[0][0]), 0))
         records = (UnitRecord(series, None, N, nothing, starts, n_lags) for series, N in units)
-        return shifts_of(records, n_units)
+        return shifts_of(records, n_units, with_doubts=False)[0]
 
 
 def _stacked(moments):

@@ -11,7 +11,7 @@ from scipy.sparse.linalg import eigs
 from sklearn.exceptions import ConvergenceWarning
 
 from ..estimation.level_shifts import joined_shifts
-from ..estimation.scoring import MAX_RADIUS
+from ..estimation.scoring import MAX_RADIUS, Budget
 from ..lagged.misfit import misfit_table
 from ..prediction import OperatingPoint
 from . import tables
@@ -53,8 +53,8 @@ def learn_large(server, record):
         cut = replace(record, starts=tuple(sorted({*record.starts, *steps})))
         plant, changes = LargePlant(cut), _changes(record, steps, plant)
     settings = server._settings(record.names)
-    seconds = server.max_time * len(record.names) / _PER_LARGE
-    estimate = estimate_large(plant, settings, server.n_jobs, seconds)
+    budget = Budget(server.max_time * len(record.names) / _PER_LARGE)
+    estimate = estimate_large(plant, settings, server.n_jobs, budget)
     later = tables.later_lags(estimate)
     server.misfit_ = misfit_table(record.names, later)
     lags_act = later is not None and server.misfit_["p_adjusted"].min() <= _LAGS_LEVEL
@@ -69,7 +69,7 @@ def _steps(plant, n_jobs):
     """Rows at which levels of units shift."""
     n_units = len(plant.names)
     tasks = ((plant.units(units), plant.starts, plant.n_lags, n_units) for units in chunks(n_units, _UNITS))
-    return joined_shifts(list(chain.from_iterable(run(shifts_of_units, tasks, n_jobs))))
+    return joined_shifts(list(chain.from_iterable(run(shifts_of_units, tasks, n_jobs))))[0]
 
 
 def screened_table(server, record):
