@@ -38,6 +38,11 @@ _ONE_LAG, _FILTER = 0.4, 0.2  # shares of what is left of a budget: of the plant
 _USER = 6  # frames from a warning to whoever called `fit` of an estimator
 
 
+def is_drift(values, n_samples):
+    """Which eigenvalues of a plant cannot be told from those of a random walk."""
+    return np.abs(values) > max(1 - _DRIFT / n_samples, _SLOW)
+
+
 @dataclass(repr=False, eq=False, kw_only=True)
 class LikelihoodServer(LinkQuestions):
     """Maximum-likelihood estimate of the plant from the units' sufficient statistics.
@@ -408,7 +413,9 @@ class LikelihoodServer(LinkQuestions):
         with few_threads(record.partition.n_states):
             if not is_large(record, self) or not learn_large(self, record):
                 return False
-            self._qualify_links()
+            own = ((name, self.unshrunk_transition_[rows, rows]) for name, rows in self.state_slices_.items())
+            self._warn_of_drift([name for name, A in own if is_drift(np.linalg.eigvals(A), self.n_samples_).any()])
+            self._qualify_links(None)
             record.forget_scores()
         return True
 
@@ -537,10 +544,12 @@ class LikelihoodServer(LinkQuestions):
                 stacklevel=_USER,
             )
         values, modes = np.linalg.eig(self.unshrunk_transition_)
-        slow = np.abs(values) > max(1 - _DRIFT / self.n_samples_, _SLOW)
-        carriers = {int(np.abs(mode).argmax()) for mode in modes.T[slow]}
+        carriers = {int(np.abs(mode).argmax()) for mode in modes.T[is_drift(values, self.n_samples_)]}
         slices = self.state_slices_.items()
-        drifting = [name for name, rows in slices if carriers.intersection(range(rows.start, rows.stop))]
+        self._warn_of_drift([name for name, rows in slices if carriers.intersection(range(rows.start, rows.stop))])
+
+    def _warn_of_drift(self, drifting):
+        """Say which units drift, of whose links to each other nothing is said."""
         self._drifting = tuple(drifting)
         if drifting:
             warnings.warn(
@@ -549,7 +558,7 @@ class LikelihoodServer(LinkQuestions):
                 '("cannot tell"). Give differences or detrended '
                 "measurements, or a record that is long against the drift.",
                 UserWarning,
-                stacklevel=_USER,
+                stacklevel=_USER + 1,
             )
 
     def _keep_links(self, estimate):

@@ -333,8 +333,8 @@ class _Search:
         """Estimates and covariances of pairs of units that are no near neighbours."""
         plant, partition = self.plant, self.plant.partition
         self.budget.spend(plant.n_samples * partition.n_states**2 / _FAST)
-        own = csr_array(self.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
-        found = products(self.pushes, plant.series, *own, with_noise=False)
+        where = csr_array(self.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
+        found = products(self.pushes, plant.series, *where, with_noise=False)
         rows = PairRows.of(far, found, partition)
         estimate, covariance, _ = tested(far, self.spectra, rows, partition.sizes, self.plant.n_samples)
         ends = np.flatnonzero(np.diff(far[:, 0], append=-1)) + 1
@@ -342,9 +342,10 @@ class _Search:
         for stop in ends.tolist():
             effect = far[start, 0]
             known = self._states([effect, *np.flatnonzero(self.linked[effect])])
-            rows = slice(start, stop)
-            own = estimate[rows], covariance[rows]
-            estimate[rows], covariance[rows] = given_others(*own, found.states, far[rows], known, partition)
+            part = slice(start, stop)
+            estimate[part], covariance[part] = given_others(
+                estimate[part], covariance[part], found.states, far[part], known, partition
+            )
             start = stop
         return estimate, covariance
 
