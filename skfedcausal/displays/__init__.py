@@ -5,6 +5,7 @@ from .fits import LossDisplay, PrivacyCurveDisplay, ResidualDisplay, StateCorrel
 from .impact import ImpactDisplay
 from .incidents import FalseAlarmDisplay, IncidentDisplay
 from .links import LinkGraphDisplay, LinkMatrixDisplay, SpectrumDisplay
+from .maps import LinkMapDisplay, link_communities
 from .responses import ResponseDisplay
 from .validity import ValidityDisplay
 
@@ -14,6 +15,7 @@ __all__ = [
     "ImpactDisplay",
     "IncidentDisplay",
     "LinkGraphDisplay",
+    "LinkMapDisplay",
     "LinkMatrixDisplay",
     "LossDisplay",
     "PrivacyCurveDisplay",
@@ -23,4 +25,5 @@ __all__ = [
     "StateCorrelationDisplay",
     "TransferFunctionDisplay",
     "ValidityDisplay",
+    "link_communities",
 ]

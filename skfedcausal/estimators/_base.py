@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import partial, wraps
 from numbers import Integral
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from joblib import parallel_config
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
@@ -267,7 +268,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     def _learn(self, exchange, server, inputs):
         """The rounds of a fit, whoever is at the other end."""
-        exchange.learn(server, inputs)
+        with nullcontext() if self.n_jobs is None else parallel_config(n_jobs=self.n_jobs):
+            exchange.learn(server, inputs)
         self._batches = None
         self._store_learned(exchange, server)
 

@@ -113,14 +113,10 @@ class JointRecord:
             even = z / scale if z.shape[1] > 1 else z  # of one state only the sign would be left
             bases.append(np.linalg.qr(even)[0])
         found = []
-        for k, first in enumerate(bases):
-            for m in range(k + 1, len(bases)):
-                second = bases[m]
-                if first is None or second is None or first.shape != second.shape:
-                    continue
-                if np.linalg.svd(first.T @ second, compute_uv=False)[-1] > _COPY:
-                    found.append((self.names[k], self.names[m]))
-        return found
+        for p in sorted({basis.shape[1] for basis in bases if basis is not None}):
+            units = [k for k, basis in enumerate(bases) if basis is not None and basis.shape[1] == p]
+            found += [(units[a], units[b]) for a, b in _alike([bases[k] for k in units])]
+        return [(self.names[a], self.names[b]) for a, b in sorted(found)]
 
     # -- inputs and steps ------------------------------------------------------------------------
 
@@ -271,6 +267,17 @@ class JointRecord:
             worth = [_worth(part, rows, P) for part, P in zip(self.parts, before, strict=True)]
             regimes.append((counts[k] / total, self.block_diagonal(worth)))
         return regimes
+
+
+def _alike(bases):
+    """Pairs of orthonormal bases (n_rows, p) of the same space, by one product of all of them."""
+    p, m = bases[0].shape[1], len(bases)
+    side = np.hstack(bases)
+    products = (side.T @ side).reshape(m, p, m, p)
+    shared = np.triu(np.einsum("aibj,aibj->ab", products, products), 1)  # p if they are the same
+    for a, b in np.argwhere(shared > p * _COPY**2 - 1e-12):
+        if np.linalg.svd(bases[a].T @ bases[b], compute_uv=False)[-1] > _COPY:
+            yield int(a), int(b)
 
 
 def usual_information(part):

@@ -15,7 +15,7 @@ from ..statespace.geweke import geweke_measures
 from ..statespace.matrices import few_threads
 from .effects import effects, gains_of
 from .estimation.covariance import COVARIANCES
-from .estimation.estimate import Settings, estimate_plant, has_no_time, may_be_filled
+from .estimation.estimate import LARGE, Settings, estimate_plant, has_no_time, may_be_filled
 from .estimation.input_checks import (
     check_independent,
     controlled_units,
@@ -42,6 +42,11 @@ _SLOW = 0.98
 _SETTLED = 0.5  # standard errors to the maximum, from which on nothing is said of links
 _ONE_LAG, _FILTER = 0.4, 0.2  # shares of what is left of a budget: of the plant of one lag, of its filter
 _USER = 6  # frames from a warning to whoever called `fit` of an estimator
+
+
+def is_drift(values, n_samples):
+    """Which eigenvalues of a plant cannot be told from those of a random walk."""
+    return np.abs(values) > max(1 - _DRIFT / n_samples, _SLOW)
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -120,6 +125,9 @@ class LikelihoodServer(LinkQuestions):
     tol : float, default=1e-10
         Length of the gradient of the log-likelihood per time step, in the metric of its curvature, at which
         the climb has converged: the distance to the maximum in standard errors of a single time step.
+    n_jobs : int, default=None
+        Processes, or workers of the backend of `joblib.parallel_config`, that plants of 128 units or more are
+        learned with. None takes what is configured, one unless it is. The same bits come for any number.
 
     Attributes
     ----------
@@ -186,7 +194,10 @@ class LikelihoodServer(LinkQuestions):
         ``delay`` is the first lag in rows that acts, the most probable one, ``delay_low`` and ``delay_high``
         are the ends of a set of 90 % of the probability; NaN where there is no link. With several lags
         ``strength`` is the norm of the blocks of all lags, ``statistic`` twice the log evidence,
-        ``p_adjusted`` Holm's.
+        ``p_adjusted`` Holm's. Of more than 32 units ``p_adjusted`` is Benjamini and Hochberg's, and of more than 200
+        there are rows for links and pairs with p-values of up to 0.001 only.
+    n_absent_ : int
+        Pairs of units that were tested and have no row in `links_`.
     correlations_ : DataFrame
         Pairs of units whose process noise is correlated: a cause they share, or influence within one
         sampling period, that the data cannot give a direction. With ``sparsity=None`` all pairs.
@@ -263,6 +274,9 @@ class LikelihoodServer(LinkQuestions):
     max_time: float = 25.0
     max_iter: int = 300
     tol: float = 1e-10
+    n_jobs: int | None = None
+
+    _large = None  # matrices of a plant that was learned in blocks
 
     _parameter_constraints = {
         "fix_local": ["boolean"],
@@ -283,6 +297,7 @@ class LikelihoodServer(LinkQuestions):
         "max_time": [Interval(Real, 0, None, closed="neither")],
         "max_iter": [Interval(Integral, 1, None, closed="left")],
         "tol": [Interval(Real, 0, None, closed="neither")],
+        "n_jobs": [Integral, None],
     }
 
     tests_links = True
@@ -334,7 +349,7 @@ class LikelihoodServer(LinkQuestions):
             If the messages cover different episodes, or the sensors of a unit do not determine its states and
             it sent no model of its own.
         MemoryError
-            If the information of the free elements does not fit into this machine's memory.
+            If the information of the free elements, or a plant of many units, does not fit into memory.
 
         Warns
         -----
@@ -391,6 +406,9 @@ class LikelihoodServer(LinkQuestions):
 
     def _learn(self, record, messages=None):
         """Learn the plant of a joint record, of which there may be no messages but sums."""
+        self._large, self.n_absent_ = None, 0
+        if self._is_learned_in_blocks(record):
+            return
         budget = self._next_budget()
         settings = record.adapted(self._settings(record.names, messages)._replace(budget=budget.part(_ONE_LAG)))
         record = self._with_knowledge(record)
@@ -417,6 +435,24 @@ class LikelihoodServer(LinkQuestions):
             self._curvature = self._learn_curvature(estimate.plant)
             self._raw, self._gapless, self.work_left = None, None, budget.left
             filtered.forget_scores()
+
+    def _is_learned_in_blocks(self, record):
+        """Learn a plant of many units in blocks; False for others, with all they ask for."""
+        if len(record.names) <= LARGE:
+            return False
+        from .sparse.server import is_large, learn_large  # for plants of many units
+
+        record = self._with_knowledge(record)
+        self.noise_share_ = self.filter_noise_share_ = self._gapless = self._raw = None
+        self.filled_, self._drifting, self.work_left = False, (), self.max_time
+        with few_threads(record.partition.n_states):
+            if not is_large(record, self) or not learn_large(self, record):
+                return False
+            own = ((name, self.unshrunk_transition_[rows, rows]) for name, rows in self.state_slices_.items())
+            self._warn_of_drift([name for name, A in own if is_drift(np.linalg.eigvals(A), self.n_samples_).any()])
+            self._qualify_links(None)
+            record.forget_scores()
+        return True
 
     def _next_budget(self):
         """The work of this round: an equal part of what is left for all of them."""
@@ -549,10 +585,12 @@ class LikelihoodServer(LinkQuestions):
                 stacklevel=_USER,
             )
         values, modes = np.linalg.eig(self.unshrunk_transition_)
-        slow = np.abs(values) > max(1 - _DRIFT / self.n_samples_, _SLOW)
-        carriers = {int(np.abs(mode).argmax()) for mode in modes.T[slow]}
+        carriers = {int(np.abs(mode).argmax()) for mode in modes.T[is_drift(values, self.n_samples_)]}
         slices = self.state_slices_.items()
-        drifting = [name for name, rows in slices if carriers.intersection(range(rows.start, rows.stop))]
+        self._warn_of_drift([name for name, rows in slices if carriers.intersection(range(rows.start, rows.stop))])
+
+    def _warn_of_drift(self, drifting):
+        """Say which units drift, of whose links to each other nothing is said."""
         self._drifting = tuple(drifting)
         if drifting:
             warnings.warn(
@@ -561,7 +599,7 @@ class LikelihoodServer(LinkQuestions):
                 '("cannot tell"). Give differences or detrended '
                 "measurements, or a record that is long against the drift.",
                 UserWarning,
-                stacklevel=_USER,
+                stacklevel=_USER + 1,
             )
 
     def _keep_links(self, estimate):
@@ -660,9 +698,18 @@ class LikelihoodServer(LinkQuestions):
         """Check what the plant assumes, and withhold verdicts that rest on what does not hold."""
         record = self._record(messages)
         run = self._filter(record)
-        self.validity_ = report(self, run, record)
+        self.validity_ = self._reported(run, record)
         self.links_ = self._told(gated(self.links_, self.validity_))
         self._run = run  # the replies need it again
+
+    def _reported(self, run, record):
+        """The report on what the plant assumes; of a large one on its units and links alone."""
+        if self._large is None:
+            return report(self, run, record)
+        from .sparse.learning import jobs_for
+        from .sparse.report import large_report
+
+        return large_report(self, run, record, jobs_for(len(self.names_), self.n_jobs))
 
     def _alone_states(self, units):
         """States of units that are predicted on their own."""
@@ -751,7 +798,7 @@ class LikelihoodServer(LinkQuestions):
             return messages
         self._validate_params()
         messages, n_rounds = dict(came), 1
-        if any(message.rest is not None for message in messages.values()):
+        if len(messages) <= LARGE and any(message.rest is not None for message in messages.values()):
             from .rounds import further_rounds  # for units whose own models leave something
 
             settings, whole = self._settings(tuple(messages), messages), Budget(self.max_time)
@@ -798,6 +845,10 @@ class LikelihoodServer(LinkQuestions):
             return run
         if self._lagged is not None:
             return self._lagged.dynamics.filter(record, self._operating_point)
+        if self._large is not None and record.is_constant:
+            from .sparse.filter import LargeFilter
+
+            return LargeFilter(self._large, record, self._drive(self.transition_, self.input_))
         return super()._filter(record)
 
     def smoothed(self, messages):

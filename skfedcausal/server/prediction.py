@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
+from scipy.sparse import issparse
 
 from ..statespace.episodes import PIECE, episode_lengths, episodes, side_by_side
 from ..statespace.inputs import input_term
@@ -272,7 +273,9 @@ class PlantFilter:
 
 
 def _block(matrices, own):
-    """Blocks of matrices (..., n, n), of a slice or an array of states."""
+    """Blocks of matrices (..., n, n), of a slice or an array of states; dense ones of a sparse matrix."""
+    if issparse(matrices):
+        return matrices[own][:, own].toarray()
     return matrices[..., own, own] if isinstance(own, slice) else matrices[..., own[:, None], own]
 
 

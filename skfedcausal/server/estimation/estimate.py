@@ -27,6 +27,7 @@ from .scoring import RATE, Goal, Point, Scoring, Structure, ascend, is_spent, sp
 from .search import is_degenerate, is_singular, search_structure
 from .standardised import StandardisedPlant
 
+LARGE = 32  # units, beyond which plants are learned in blocks
 _SEARCH = 0.6  # share of a budget that the search for links takes at most; the rest is for the climb
 _ALL = 0.9  # share of a budget for plants that keep one lag
 _GOALS = {"near": 10.0, "tol": 0.1}

@@ -197,11 +197,11 @@ class Shrinkage(NamedTuple):
     slab: float
 
 
-def shrink(blocks, *, max_iter=500, tol=1e-12):
+def shrink(blocks, *, n_empty=0, max_iter=500, tol=1e-12):
     """Empirical-Bayes shrinkage of block estimates, ``(1 - pi) delta_0 + pi N(0, tau^2 I)``.
 
     The share pi and the slab tau are fitted by EM over all pairs; tau is kept above a floor and pi pulled
-    towards zero, as if ten more pairs were known to be empty.
+    towards zero, as if ten more pairs were known to be empty, and `n_empty` further ones.
     """
     c, v, axes = blocks.rotated()
     share, tau2 = 0.1, 0.1**2
@@ -213,7 +213,7 @@ def shrink(blocks, *, max_iter=500, tol=1e-12):
         second_moment = (gain**2 * c**2 + np.where(gain > 0, tau2 * (1 - gain), 0)).sum(axis=-1)
         new_tau2 = (inclusion @ second_moment) / max(inclusion @ blocks.dof, 1e-12)
         new_tau2 = max(new_tau2, _MIN_SLAB**2)
-        new_share = np.clip(inclusion.sum() / (len(c) + _EXTRA_EMPTY_PAIRS), 1e-6, 1 - 1e-6)
+        new_share = np.clip(inclusion.sum() / (len(c) + n_empty + _EXTRA_EMPTY_PAIRS), 1e-6, 1 - 1e-6)
         change = max(abs(new_tau2 - tau2) / tau2, abs(new_share - share))
         share, tau2 = new_share, new_tau2
         if change <= tol:

@@ -57,14 +57,24 @@ def shift_threshold(n_rows, n_units, dof):
 
 def find_level_shifts(units, n_units):
     """Rows at which the level of some unit shifts, and rows at which it may as well not."""
+    return joined_shifts(*shifts_of(units, n_units))
+
+
+def shifts_of(units, n_units, with_doubts=True):
+    """Shifts of some of `n_units` units, pairs of an onset and its likelihood ratio, and onsets in doubt."""
     found: list[tuple[int, float]] = []
     doubtful: list[int] = []
     for unit in units:
         dof = len(unit.N)
         onsets = unit_onsets(unit, shift_threshold(len(unit.scores), n_units, dof))
         found += onsets
-        if not onsets:
+        if with_doubts and not onsets:
             doubtful += _next_onsets(unit, [], None, special.chdtri(dof, _DOUBT_LEVEL / (n_units * _SPLITS)))[0]
+    return found, doubtful
+
+
+def joined_shifts(found, doubtful=()):
+    """Rows of shifts and of those in doubt, one for all units that shift together."""
     kept: list[int] = []
     for onset, ratio in sorted(found, key=lambda shift: -shift[1]):
         if all(abs(onset - other) > _TOGETHER for other in kept):

@@ -47,7 +47,7 @@ class StandardisedPlant:
         self.names = record.names
         self.has_constant_information, self.determined = record.is_constant, record.determined
         self.is_complete = bool(record.is_constant and record.determined.all())
-        self._record, self._scores, self._fix_local = record, record.scores, fix_local
+        self.starts, self._record, self._scores, self._fix_local = record.starts, record, record.scores, fix_local
         self.known_scale = record.standard_known.scale if self.partition.n_known else np.ones(0)
         local = [None] * len(record.names) if local is None else local
         self._scale = _state_scales(record, self._scores, local)

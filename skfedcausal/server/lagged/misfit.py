@@ -31,12 +31,14 @@ _TESTED = (0.02, 0.3, 0.7, 0.93)  # decays of the kernels of the tests
 _EXPLAINED = 0.97  # share of a kernel's variance that its basis holds
 
 
-def misfit_p_values(plant, scoring):
+def misfit_p_values(plant, scoring, units=None):
     """P values of later lags of every unit (effect) and unit, then unit's inputs, (n_units, n_sources).
+
+    Of all `units` unless some are named; the others have NaN.
 
     NaN where there is nothing to test; None for records that do not tell lags apart.
     """
-    partition, longest = plant.partition, max(np.diff([*plant._record.starts, plant.n_samples]))
+    partition, longest = plant.partition, max(np.diff([*plant.starts, plant.n_samples]))
     n_lags = int(min(_LAGS, longest // _ROWS_PER_LAG))
     if n_lags < _FEWEST_LAGS or not plant.is_complete or not plant.has_clear_scores:
         return None
@@ -56,7 +58,8 @@ def misfit_p_values(plant, scoring):
         if rows.stop > rows.start:
             sources[1].append((partition.n_units + k, slice(n + rows.start, n + rows.stop)))
     p_values = np.full((partition.n_units, 2 * partition.n_units), np.nan)
-    for unit, rows in enumerate(partition.slices):
+    for unit in range(partition.n_units) if units is None else units:
+        rows = partition.slices[unit]
         inside = np.flatnonzero(in_plant[rows.start])
         for family in sources:
             for group in _of_equal_size(family):

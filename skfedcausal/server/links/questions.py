@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.base import clone
 
 from ...statespace.matrices import few_threads
-from ..estimation.estimate import screen_plant
+from ..estimation.estimate import LARGE, screen_plant
 from ..joint import JointRecord
 from ..plant import ServerLearner
 from ..prediction import PlantFilter
@@ -22,13 +22,16 @@ class LinkQuestions(ServerLearner):
 
     def link_intervals(self, level=0.95, *, geweke=False):
         """Intervals of the strength of each link between states, and the rows needed to decide it."""
-        pairs, levels = self.partition_.pairs, {"level": level, "alpha": self.alpha, "margin": self.margin}
+        pairs = self.partition_.pairs if self._large is None else self._pairs
+        levels = {"level": level, "alpha": self.alpha, "margin": self.margin}
         if self._lagged is not None:
             from ..lagged.tables import lagged_intervals_table
 
             measure = self.links_.loc[self.links_["kind"] == "state", "geweke"].to_numpy() if geweke else None
             plant = self.names_, self.partition_, self._lagged, self.n_samples_
             return lagged_intervals_table(*plant, measure, **levels)
+        if geweke:
+            self._refuse_large("intervals of Geweke's measure")
         table = intervals_table(self.names_, pairs, self._blocks, self.n_samples_, **levels)
         if geweke:
             effect, cause = pairs.T
@@ -49,6 +52,8 @@ class LinkQuestions(ServerLearner):
                 )
             dynamics = self._lagged.dynamics
             plant = dynamics.transition, dynamics.process_cov, dynamics.padded_matrix(self.information_)
+        if settings.get("level") is not None:
+            self._refuse_large("intervals of a spectrum")
         return spectrum_table(plant, self._parameters, self.partition_, pair, **settings)
 
     def benefit(self, messages, *, held_out=0.3):
@@ -61,6 +66,15 @@ class LinkQuestions(ServerLearner):
             return clone(self).set_params(held_out=None).fit(known)
 
         return Benefit(learn(head), lambda name: learn({name: head[name]}), tail)
+
+    def _refuse_large(self, what):
+        """Refuse what takes the information of all elements of a plant at once."""
+        if self._large is not None:
+            raise ValueError(
+                f"Got a plant of {len(self.names_)} units for {what}, which take the information of all its elements "
+                f"at once; plants of more than {LARGE} units are learned in blocks. Fit the units that you ask about, "
+                "with what acts on them, as a plant of their own."
+            )
 
     def _refuse_lags(self, question, instead):
         """Refuse what is known of plants of one lag only."""
@@ -85,6 +99,8 @@ class LinkQuestions(ServerLearner):
         from ..changes.compared import changed_table  # for those who ask
         from ..changes.plant import LearnedPlant
 
+        if self.n_absent_:
+            self._refuse_large("changes of all links")
         record, lagged = self._record(messages), self._lagged
         A = self.unshrunk_transition_[None] if lagged is None else lagged.dynamics.A
         estimates = None if lagged is not None else self._blocks
@@ -140,7 +156,14 @@ class LinkQuestions(ServerLearner):
         ['unit0', 'unit2']
         """
         self._validate_params()
-        return self._screened(self._with_knowledge(JointRecord.from_messages(messages)))
+        record = self._with_knowledge(JointRecord.from_messages(messages))
+        if len(record.names) > LARGE:
+            from ..sparse.server import is_large, screened_table  # for plants of many units
+
+            if is_large(record, self):
+                with few_threads(record.partition.n_states):
+                    return screened_table(self, record)
+        return self._screened(record)
 
     def _screened(self, record):
         """Table of the tests of a joint record at the uncoupled plant."""

@@ -126,10 +126,10 @@ def _of_innovations(found):
                 )
 
 
-def _of_squares(found):
-    m = len(found.units)
+def _of_squares(found, m=None):
+    m = len(found.units) if m is None else m
     statistic, p = checks.squares(found.units)
-    for k in range(m):
+    for k in range(len(found.units)):
         yield _row(found, "steady variance", k, k, (statistic[k], p[k]), LEVEL / m, 'covariance="sandwich"')
 
 
@@ -143,8 +143,8 @@ def _of_halves(found):
             yield _row(found, "same in both halves", cause, effect, result, level, "cut the record into episodes")
 
 
-def _of_scores(found):
-    m = len(found.units)
+def _of_scores(found, m=None):
+    m = len(found.units) if m is None else m
     rows = []
     first, stop = max(episodes(found.starts, len(found.scores[0])), key=lambda episode: episode[1] - episode[0])
     for k, whole in enumerate(found.scores):

@@ -1,0 +1,376 @@
+"""A thousand units: seconds, memory, errors and links found of plants of 16 to 1000 units, beside other methods.
+
+``python -m benchmarks.scale [--units 16 64 256 1000] [--jobs 2] [--rivals] [--backends]``. Every fit runs in a process
+of its own, so that peak memory is its own, records as files that are mapped into memory. ``--backends`` needs dask and
+ray, rivals PCMCI the package tigramite; what is not installed is left out.
+"""
+
+import argparse
+import hashlib
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import joblib
+import numpy as np
+from scipy import stats
+from statsmodels.tsa.api import VAR
+
+from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
+from skfedcausal.server.estimation.scoring import Structure
+from skfedcausal.server.sparse.cover import cores, neighbours, with_halo
+from skfedcausal.statespace.fisher import InformationColumns
+from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.whittle import WhittleLikelihood
+
+from ._plants import weak_links
+from ._report import table, write
+
+LEVEL, ROWS = 0.05, 5000
+LIMITS = {16: 0.3, 64: 2.0, 256: 20.0, 1000: 300.0}
+
+
+# -- records -----------------------------------------------------------------------------------------
+
+
+def saved(folder, n_units, seed):
+    """A simulated plant as files, made once."""
+    place = folder / f"{n_units}_{seed}"
+    if not place.exists():
+        X, truth = weak_links(n_units, ROWS, seed)
+        place.mkdir(parents=True)
+        for name, Y in X.items():
+            np.save(place / f"{name}.npy", Y)
+        C, R = np.stack(truth.observation), np.stack(truth.measurement_cov)
+        np.savez(place / "truth.npz", A=truth.transition, Q=truth.process_cov, C=C, R=R, names=truth.names)
+    return place
+
+
+class Truth:
+    """The plant behind saved records."""
+
+    def __init__(self, place):
+        kept = np.load(place / "truth.npz")
+        self.A, self.Q, self.C, self.R = (kept[name] for name in "AQCR")
+        self.names = kept["names"].tolist()
+        self.n_units, self.p = len(self.C), self.C.shape[2]
+        self.X = {name: np.load(place / f"{name}.npy", mmap_mode="r") for name in self.names}
+
+    @property
+    def links(self):
+        """Pairs (effect, cause), a boolean matrix."""
+        p, m = self.p, self.n_units
+        linked = self.A.reshape(m, p, m, p).any(axis=(1, 3))
+        return linked & ~np.eye(m, dtype=bool)
+
+    def noise(self):
+        """Covariances of the units' scores."""
+        return [np.linalg.inv(C.T @ np.linalg.solve(R, C)) for C, R in zip(self.C, self.R, strict=True)]
+
+    def clients(self):
+        """Clients that know their loadings and nothing else."""
+        return [KalmanClient(C=C) for C in self.C]
+
+
+def bound(truth):
+    """Cramer-Rao error of the known links relative to their norm, block by block: six units and their neighbours."""
+    links, p = truth.links, truth.p
+    pairs = np.argwhere(links)
+    blocks = truth.A.reshape(truth.n_units, p, truth.n_units, p)
+    strength = [np.linalg.norm(blocks[e, :, c]) for e, c in pairs]
+    near = neighbours(truth.n_units, pairs, strength, [])
+    causes = [np.flatnonzero(row).tolist() for row in links]
+    noise, total = truth.noise(), 0.0
+    for core in cores(near, 6):
+        members = with_halo(core, near, causes, 30)
+        states = (np.array(members)[:, None] * p + np.arange(p)).ravel()
+        at = np.ix_(states, states)
+        partition = Partition([p] * len(members))
+        linked = links[np.ix_(members, members)][tuple(partition.pairs.T)]
+        structure = Structure(partition, linked=linked)
+        N = np.zeros((len(states),) * 2)
+        for k, m in enumerate(members):
+            N[k * p : (k + 1) * p, k * p : (k + 1) * p] = noise[m]
+        likelihood = WhittleLikelihood(_NoMoments(len(states)), N)
+        info = likelihood.information(truth.A[at], truth.Q[at])
+        free = structure.free
+        variance = np.linalg.inv(InformationColumns(info, free).square()).diagonal()[: free.n_transition] / ROWS
+        own = (free.rows < len(core) * p) & (free.rows // p != free.cols // p)
+        total += variance[own].sum()
+    return float(np.sqrt(total) / np.linalg.norm([np.linalg.norm(x) for x in strength]))
+
+
+class _NoMoments:
+    """Lag covariances of nothing, for the expected information."""
+
+    n_transitions = ROWS
+
+    def __init__(self, n, n_lags=24):
+        self.late = self.early = np.zeros((n_lags + 1, n, n))
+
+    def spectra(self, frequencies):
+        return (np.zeros((len(frequencies), *self.late.shape[1:]), dtype=complex),) * 3
+
+
+# -- parts, each in a process of its own -----------------------------------------------------------
+
+
+def fitted(place, n_jobs, identified=False):
+    """Seconds of a fit, its memory, and what it found."""
+    truth = Truth(place)
+    clients = None if identified else truth.clients()
+    estimator = FederatedGrangerEstimator(clients, server=LikelihoodServer(), n_jobs=n_jobs)
+    began, used = time.perf_counter(), time.process_time()
+    estimator.fit(truth.X)
+    seconds, cpu = time.perf_counter() - began, time.process_time() - used
+    links = estimator.links_
+    place_of = {name: k for k, name in enumerate(truth.names)}
+    decided = np.zeros_like(truth.links)
+    found = links[links["p_adjusted"] < LEVEL]
+    decided[[place_of[e] for e in found["effect"]], [place_of[c] for c in found["cause"]]] = True
+    server = estimator.server_
+    result = {
+        "seconds": seconds, "CPU s here": cpu, "peak GiB": peak(),
+        **quality(decided, truth), "rows of links_": len(links), "converged": bool(server.converged_),
+        "bits": hashlib.sha256(np.round(server.transition_, 300).tobytes()).hexdigest()[:12],
+    }  # fmt: skip
+    if estimator.transition_.shape == truth.A.shape:
+        result["error / bound"] = relative_error(estimator, truth) / bound(truth)
+    return result
+
+
+def relative_error(estimator, truth):
+    """Relative error of the links in the true states."""
+    p, m = truth.p, truth.n_units
+    S = [np.linalg.lstsq(C, estimator.clients_[name].observation_, rcond=None)[0]
+         for name, C in zip(truth.names, truth.C, strict=True)]  # fmt: skip
+    S, back = np.stack(S), np.linalg.inv(np.stack(S))
+    A = estimator.transition_.reshape(m, p, m, p)
+    A = np.einsum("aij,ajbk,bkl->aibl", S, A, back, optimize=True)
+    off = ~np.eye(m, dtype=bool)[:, None, :, None]
+    true = truth.A.reshape(m, p, m, p)
+    return float(np.linalg.norm((A - true) * off) / np.linalg.norm(true * off))
+
+
+def quality(decided, truth):
+    """F1 of the links and how many are false."""
+    hits = (decided & truth.links).sum()
+    return {
+        "F1": float(2 * hits / max(1, decided.sum() + truth.links.sum())),
+        "false": int((decided & ~truth.links).sum()),
+    }
+
+
+def screened(place, n_jobs):
+    """Seconds of the screening of all pairs, from messages."""
+    truth = Truth(place)
+    clients = zip(truth.names, truth.clients(), strict=True)
+    messages = {name: client.fit(truth.X[name]).message(truth.X[name]) for name, client in clients}
+    began = time.perf_counter()
+    links = LikelihoodServer(n_jobs=n_jobs).screen(messages)
+    return {"seconds": time.perf_counter() - began, "peak GiB": peak(), "rows of the table": len(links)}
+
+
+def components(truth):
+    """Every unit's principal components, as many as it has states."""
+    scores = []
+    for Y in truth.X.values():
+        centred = Y - Y.mean(axis=0)
+        scores.append(centred @ np.linalg.eigh(centred.T @ centred)[1][:, -truth.p :])
+    return np.hstack(scores)
+
+
+def by_var(place, n_jobs):
+    """Statsmodels' VAR(1) of principal components and Wald's test of every pair, Bonferroni.
+
+    The numbers of ``test_causality``, without its covariance of all coefficients, which takes minutes.
+    """
+    truth, began = Truth(place), time.perf_counter()
+    fit = VAR(components(truth)).fit(1, trend="c")
+    p, m = truth.p, truth.n_units
+    moments = np.linalg.inv(fit.endog_lagged.T @ fit.endog_lagged)[1:, 1:]
+    p_values = np.ones((m, m))
+    for e in range(m):
+        for c in range(m):
+            if e != c:
+                rows, cols = slice(e * p, (e + 1) * p), slice(c * p, (c + 1) * p)
+                block = fit.coefs[0][rows, cols].ravel()
+                covariance = np.kron(fit.sigma_u[rows, rows], moments[cols, cols])
+                p_values[e, c] = stats.chi2.sf(block @ np.linalg.solve(covariance, block), p * p)
+    return rival(p_values * m * (m - 1) < LEVEL, truth, began)
+
+
+def by_lasso(place, n_jobs):
+    """A lasso for every row of a VAR(1) of principal components, the penalty by BIC."""
+    from sklearn.linear_model import LassoLarsIC
+
+    truth, began = Truth(place), time.perf_counter()
+    Z = components(truth)
+    Z = Z / Z.std(axis=0)
+    coefficients = np.array([LassoLarsIC("bic").fit(Z[:-1], z).coef_ for z in Z[1:].T])
+    p, m = truth.p, truth.n_units
+    linked = (coefficients.reshape(m, p, m, p) != 0).any(axis=(1, 3)) & ~np.eye(m, dtype=bool)
+    return rival(linked, truth, began)
+
+
+def by_pcmci(place, n_jobs):
+    """PCMCI of the principal components with partial correlations at one lag, Bonferroni over pairs and components."""
+    from tigramite.data_processing import DataFrame
+    from tigramite.independence_tests.parcorr import ParCorr
+    from tigramite.pcmci import PCMCI
+
+    truth, began = Truth(place), time.perf_counter()
+    found = PCMCI(DataFrame(components(truth)), ParCorr(), verbosity=0).run_pcmci(tau_min=1, tau_max=1, pc_alpha=0.05)
+    p, m = truth.p, truth.n_units
+    p_values = found["p_matrix"][:, :, 1].T.reshape(m, p, m, p).min(axis=(1, 3)) * p * p
+    np.fill_diagonal(p_values, 1.0)
+    return rival(p_values * m * (m - 1) < LEVEL, truth, began)
+
+
+def rival(decided, truth, began):
+    """What another method found, and its price."""
+    price = {"seconds": time.perf_counter() - began, "peak GiB": peak()}
+    return price | quality(decided & ~np.eye(len(decided), dtype=bool), truth)
+
+
+def watched(place, n_jobs):
+    """Milliseconds a row of the plant's filter over batches of 1000 rows."""
+    truth = Truth(place)
+    estimator = FederatedGrangerEstimator(truth.clients(), n_jobs=n_jobs).fit(truth.X)
+    batch = {name: np.array(Y[:1000]) for name, Y in truth.X.items()}
+    seconds = []
+    for _ in range(3):
+        began = time.perf_counter()
+        estimator.predict(batch)
+        seconds.append(time.perf_counter() - began)
+    return {"ms a row": min(seconds), "peak GiB": peak()}
+
+
+def by_backend(place, n_jobs, backend):
+    """A fit whose blocks are sent to a backend of joblib, after one that starts its processes."""
+    with workers(backend, n_jobs):
+        joblib.Parallel(n_jobs=n_jobs)(joblib.delayed(_import)() for _ in range(4 * n_jobs))
+        return fitted(place, None)
+
+
+def _import():
+    import skfedcausal  # noqa: F401
+
+    return time.sleep(0.5)
+
+
+@contextmanager
+def workers(backend, n_jobs):
+    """A local cluster of some processes behind a backend of joblib."""
+    if backend == "one process":
+        yield
+        return
+    if backend == "dask":
+        from distributed import Client, LocalCluster
+
+        with (
+            LocalCluster(n_workers=n_jobs, threads_per_worker=1, dashboard_address=None) as cluster,
+            Client(cluster),
+            joblib.parallel_config("dask", n_jobs=n_jobs),
+        ):
+            yield
+        return
+    if backend == "ray":
+        import ray
+        from ray.util.joblib import register_ray
+
+        ray.init(num_cpus=n_jobs, include_dashboard=False, log_to_driver=False)
+        register_ray()
+        try:
+            with joblib.parallel_config("ray", n_jobs=n_jobs):
+                yield
+        finally:
+            ray.shutdown()
+        return
+    with joblib.parallel_config(backend, n_jobs=n_jobs):
+        yield
+
+
+PARTS = {
+    "fit": fitted, "screen": screened, "watch": watched, "backend": by_backend, "statsmodels VAR(1), all tests": by_var,
+    "lasso VAR(1), BIC": by_lasso, "PCMCI, partial correlation": by_pcmci,
+}  # fmt: skip
+RIVALS = [name for name in PARTS if "VAR" in name or "PCMCI" in name]
+
+
+def peak():
+    """Peak resident memory of this process and of the largest one it started, GiB."""
+    own, others = (resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return (own + others) / 2**20
+
+
+def apart(place, part, n_jobs, *more, limit=None):
+    """Result of a part in a new process; None where it takes too long or is not installed."""
+    command = [sys.executable, "-m", "benchmarks.scale", "--part", str(place), part, str(n_jobs), *more]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        return {"seconds": f"more than {limit}"}
+    if done.returncode:
+        return {"seconds": done.stderr.strip().splitlines()[-1][:60]}
+    found = json.loads(done.stdout.splitlines()[-1])
+    return {name: float(f"{x:.3g}") if isinstance(x, float) else x for name, x in found.items()}
+
+
+def main():
+    """Print and write the tables."""
+    reader = argparse.ArgumentParser(description=__doc__)
+    reader.add_argument("--units", type=int, nargs="*", default=[16, 64, 256, 1000])
+    reader.add_argument("--seed", type=int, default=0)
+    reader.add_argument("--jobs", type=int, default=2)
+    reader.add_argument("--folder", type=Path)
+    reader.add_argument("--rivals", action="store_true")
+    reader.add_argument("--backends", action="store_true")
+    reader.add_argument("--limit", type=float, default=600.0, help="seconds that a rival may take")
+    reader.add_argument("--part", nargs="+")
+    reader.add_argument("--dry", action="store_true", help="do not write the results")
+    options = reader.parse_args()
+    if options.part:
+        place, part, n_jobs, *more = options.part
+        print(json.dumps(PARTS[part](Path(place), int(n_jobs), *more)))
+        return
+    folder = options.folder or Path(tempfile.mkdtemp())
+    rows: dict = {name: [] for name in ("fit", "screen", "watch", "rivals", "backends")}
+    for n_units in options.units:
+        place = saved(folder, n_units, options.seed)
+        found = apart(place, "fit", options.jobs)
+        rows["fit"].append({"M": n_units, "limit, s": LIMITS.get(n_units, ""), **found})
+        print(rows["fit"][-1], flush=True)
+        if n_units >= 256:
+            for part in ("screen", "watch"):
+                rows[part].append({"M": n_units, **apart(place, part, options.jobs)})
+                print(rows[part][-1], flush=True)
+        for name in RIVALS if options.rivals else ():
+            rows["rivals"].append({"M": n_units, "method": name, **apart(place, name, 1, limit=options.limit)})
+            print(rows["rivals"][-1], flush=True)
+    if options.backends:
+        place = saved(folder, 256, options.seed)
+        for backend in ("one process", "loky", "dask", "ray"):
+            rows["backends"].append({"backend": backend, **apart(place, "backend", options.jobs, backend)})
+            print(rows["backends"][-1], flush=True)
+    titles = {
+        "fit": "Whole fits from raw records, loadings known.", "screen": "Screening of all pairs, from messages.",
+        "watch": "The next 1000 rows (`predict`).", "rivals": "Other methods, one process.",
+        "backends": "Backends of joblib, two workers each, M = 256; the first fit starts nothing.",
+    }  # fmt: skip
+    if not options.dry:
+        sections = [each for name, part in rows.items() if part for each in (titles[name], table(part, _columns(part)))]
+        write("scale", f"Plants of many units: T = {ROWS}, P = 2, D = 8, 1.5 links a unit", *sections)
+
+
+def _columns(rows):
+    return list(dict.fromkeys(name for row in rows for name in row))
+
+
+if __name__ == "__main__":
+    main()

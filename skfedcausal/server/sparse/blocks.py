@@ -1,0 +1,234 @@
+"""A block of a large plant: some units and what acts on them, fitted as a plant of its own.
+
+A block is self-contained, so that blocks may be fitted in other processes, on any backend of joblib, to the same bits.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...statespace.episodes import TransitionMoments, episodes, lag_covariances
+from ...statespace.geweke import geweke_measures
+from ...statespace.matrices import few_threads, hermitian
+from ...statespace.partition import Partition, diagonal_blocks
+from ...statespace.whittle import WhittleLikelihood, midpoints, transfer
+from ..estimation.block_tests import correlation_estimates, link_estimates
+from ..estimation.prior import Prior, WithPrior
+from ..estimation.scoring import Point, Scoring, Structure, ascend, is_valid, made_valid
+from ..lagged.misfit import misfit_p_values
+
+_FINER = 2  # frequencies of a filter's lags over the number of these
+
+
+class BlockTask(NamedTuple):
+    """What it takes to fit a block, its core units first; matrices in states of unit variance."""
+
+    series: np.ndarray  # (n_samples, n) centred scores
+    starts: tuple
+    noise: np.ndarray  # (n, n) of the scores
+    sizes: tuple  # states of every unit
+    n_core: int
+    A: np.ndarray  # (n, n) to start from
+    Q: np.ndarray
+    own: tuple  # the units' own models (A, Q)
+    links: tuple  # pairs (effect, cause) of positions in the block
+    correlated: tuple  # unordered pairs of positions
+    n_lags: int
+    n_frequencies: int
+    has_prior: bool
+    gain_tol: float
+    max_iter: int
+    is_last: bool  # whether more is said of the block than the search for links needs
+
+
+class BlockFit(NamedTuple):
+    """A fitted block: the rows of its core units, and what they say of links to them from units in the block."""
+
+    A: np.ndarray  # (n_core_states, n)
+    Q: np.ndarray  # (n_core_states, n)
+    pairs: np.ndarray  # (n_pairs, 2) positions (effect, cause), effects in the core
+    estimate: np.ndarray  # (n_pairs, e)
+    covariance: np.ndarray  # (n_pairs, e, e)
+    noise_pairs: np.ndarray  # (n, 2) positions (first, second) of correlated units, the first in the core
+    noise_statistic: np.ndarray
+    noise_p_value: np.ndarray
+    spectra: tuple  # (U, V, W) of the core units, (n_core, n_frequencies, p, p) each
+    pushes: np.ndarray  # (n_samples, n_core_states) residuals over their spectrum
+    gain: float  # log-likelihood that a further step promises
+    n_iter: int
+    converged: bool
+    geweke: np.ndarray | None  # measures of the pairs, (n_pairs,)
+    misfit: np.ndarray | None  # p-values of later lags, (n_core, n_units of the block)
+
+
+def fitted_block(task):
+    """Climb to the maximum of a block and test the links to its core units."""
+    with few_threads(0):
+        return _fitted(task)
+
+
+def _fitted(task):
+    partition = Partition(task.sizes)
+    sums = lag_covariances(task.series, range(task.n_lags + 2), task.starts)
+    likelihood = WhittleLikelihood(TransitionMoments.from_sums(sums, task.series, task.starts), task.noise)
+    objective: Any = likelihood
+    if task.has_prior:
+        objective = WithPrior(likelihood, Prior.for_units(task.own[0], task.own[1], partition, likelihood.n_samples))
+    structure = _structure(task, partition)
+    A, Q = _start(task, structure)
+    ascent = ascend(
+        objective,
+        Scoring(objective, structure, Point.at(objective, A, Q)),
+        gain_tol=task.gain_tol,
+        max_iter=task.max_iter,
+    )
+    scoring = Scoring(objective, structure, ascent.point)
+    return _described(task, partition, scoring, ascent)
+
+
+def _structure(task, partition):
+    number = {tuple(pair): k for k, pair in enumerate(partition.pairs.tolist())}
+    linked, correlated = np.zeros((2, len(partition.pairs)), dtype=bool)
+    linked[[number[pair] for pair in task.links]] = True
+    for first, second in task.correlated:
+        correlated[[number[first, second], number[second, first]]] = True
+    return Structure(partition, linked=linked, correlated=correlated)
+
+
+def _start(task, structure):
+    """The start without what the structure does not have, and with the units' own models where that is no plant."""
+    A = np.where(structure.transition_mask, task.A, 0.0)
+    Q = np.where(structure.covariance_mask, task.Q, 0.0)
+    if is_valid(A, Q):
+        return A, Q
+    return made_valid(A, Q, structure.partition)
+
+
+def _described(task, partition, scoring, ascent):
+    point, core = scoring.point, sum(task.sizes[: task.n_core])
+    blocks = link_estimates(scoring)
+    chosen = partition.pairs[:, 0] < task.n_core
+    noise = correlation_estimates(scoring, only_inside=True)
+    both = scoring.structure.correlated & chosen & (partition.pairs[:, 0] != partition.pairs[:, 1])
+    geweke = misfit = None
+    if task.is_last:
+        measures = geweke_measures(point.A, point.Q, np.linalg.inv(task.noise), partition)
+        geweke, misfit = measures[tuple(partition.pairs[chosen].T)], later_lags(task, partition, scoring)
+    return BlockFit(
+        point.A[:core],
+        point.Q[:core],
+        partition.pairs[chosen],
+        blocks.estimate[chosen],
+        blocks.covariance[chosen],
+        partition.pairs[both],
+        noise.statistic[both],
+        noise.p_value[both],
+        core_spectra(point, task.noise, partition, task.n_core, task.n_frequencies),
+        pushes(task, point, core),
+        ascent.gain,
+        ascent.n_iter,
+        ascent.converged,
+        geweke,
+        misfit,
+    )
+
+
+def later_lags(task, partition, scoring):
+    """P-values of later lags of the core units and of what acts on them, NaN where there is nothing to test."""
+    acting = np.unique([cause for effect, cause in task.links if effect < task.n_core])
+    units = np.union1d(np.arange(task.n_core), acting).astype(int)
+    part = Partition([task.sizes[unit] for unit in units])
+    states = np.concatenate([np.arange(partition.slices[u].start, partition.slices[u].stop) for u in units])
+    at = np.ix_(states, states)
+    point = Point(scoring.point.A[at], scoring.point.Q[at], None)
+    linked = np.isin(part.pairs @ [len(units), 1], [
+        np.searchsorted(units, effect) * len(units) + np.searchsorted(units, cause)
+        for effect, cause in task.links if effect in units and cause in units
+    ])  # fmt: skip
+    plant = PartOfPlant(task, part, np.ascontiguousarray(task.series[:, states]), task.noise[at])
+    found = misfit_p_values(plant, PointOf(point, Structure(part, linked=linked)), range(task.n_core))
+    if found is None:
+        return None
+    whole = np.full((task.n_core, len(task.sizes)), np.nan)
+    known = linked[part.pairs[:, 0] < task.n_core]
+    tested = np.eye(task.n_core, len(units), dtype=bool)
+    tested[tuple(part.pairs[part.pairs[:, 0] < task.n_core][known].T)] = True
+    whole[:, units] = np.where(tested, found[: task.n_core, : len(units)], np.nan)
+    return whole
+
+
+class PointOf(NamedTuple):
+    """A plant and its structure, as far as tests of later lags ask for them."""
+
+    point: Point
+    structure: Structure
+
+
+class PartOfPlant:
+    """Some units of a large plant, as far as tests of later lags ask for them."""
+
+    is_complete = has_clear_scores = True
+
+    def __init__(self, task, partition, series, noise):
+        self.partition, self.score_noise, self.n_samples = partition, noise, len(series)
+        self.starts, self._series, self._n_lags = task.starts, series, task.n_lags
+
+    def standard_series(self):
+        """Scores, first rows of episodes, lags of their likelihood."""
+        return self._series, self.starts, self._n_lags
+
+    def lag_sums(self, n_lags):
+        """``sum_t s[t+l] s[t]'`` for l from 0 to n_lags."""
+        return lag_covariances(self._series, range(n_lags + 1), self.starts)
+
+    def whittle(self):
+        """Whittle likelihood of the units."""
+        sums = self.lag_sums(self._n_lags + 1)
+        return WhittleLikelihood(TransitionMoments.from_sums(sums, self._series, self.starts), self.score_noise)
+
+
+def core_spectra(point, noise, partition, n_core, n_frequencies):
+    """Inverse spectra of the residuals of the first units, of their states as they are smoothed, and both across."""
+    U, H = _inverse_and_filter(point, noise, midpoints(n_frequencies))
+    W = H @ U
+    V = W @ hermitian(H)
+    return tuple(diagonal_blocks(x, partition)[:n_core].copy() for x in (U, V, W))
+
+
+def _inverse_and_filter(point, noise, frequencies):
+    Z = transfer(point.A, np.exp(1j * frequencies)[:, None, None])
+    Q = np.broadcast_to(point.Q, Z.shape)
+    return np.linalg.inv(Q + Z @ noise @ hermitian(Z)), np.linalg.solve(Z, Q)
+
+
+def pushes(task, point, core):
+    """Residuals ``x = Phi^-1 r`` of the first states, row t of what came between t and t + 1."""
+    frequencies = midpoints(_FINER * task.n_lags)
+    Z = transfer(point.A, np.exp(1j * frequencies)[:, None, None])
+    X = np.linalg.inv(point.Q + Z @ task.noise @ hermitian(Z))[:, :core]
+    lags = np.arange(-task.n_lags, task.n_lags + 1)
+    turn = np.exp(-1j * np.outer(lags, frequencies)) / len(frequencies)
+    taps = np.tensordot(turn, X, 1).real  # x[t] = sum of taps[l] r[t + l]
+    residuals = residuals_of(task.series, point.A, task.starts)
+    return filtered_by(taps, lags, residuals, task.starts)
+
+
+def residuals_of(series, A, starts):
+    """``s[t + 1] - A s[t]``, zero in the last row of an episode."""
+    out = np.zeros_like(series)
+    out[:-1] = series[1:] - series[:-1] @ A.T
+    out[[stop - 1 for _, stop in episodes(starts, len(series))]] = 0.0
+    return out
+
+
+def filtered_by(taps, lags, series, starts):
+    """``sum_l taps[l] series[t + l]`` within episodes."""
+    out = np.zeros((len(series), taps.shape[1]))
+    for start, stop in episodes(starts, len(series)):
+        for lag, tap in zip(lags, taps, strict=True):
+            first, last = max(start, start - lag), min(stop, stop - lag)
+            if first < last:
+                out[first:last] += series[first + lag : last + lag] @ tap.T
+    last = [stop - 1 for _, stop in episodes(starts, len(series))]
+    out[last] = 0.0
+    return out

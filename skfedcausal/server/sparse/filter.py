@@ -1,0 +1,92 @@
+"""The filter of a large plant: a stationary gain that is as sparse as the links."""
+
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from ...statespace.episodes import episodes
+from ...statespace.kalman import CovarianceSchedule
+from ...statespace.riccati import predicted_covariance
+from ..prediction import PlantFilter
+from .cover import with_halo
+from .learning import assembled, block_diagonal, states_of
+
+_LEAST_GAIN = 1e-5  # of a score, both of unit variance; smaller ones move nothing
+_MOST = 24  # units that the gain of a core is computed with, unless more act on it
+
+
+class LargePlantMatrices(NamedTuple):
+    """Sparse matrices of a large plant in the units' own states."""
+
+    A: Any  # (n, n)
+    Q: Any
+    gain: Any  # of a score on the filtered states
+    predicted: Any  # covariance of the predicted states
+
+
+def stationary_gain(plant, A, Q, cores, near, causes):
+    """Gain of a score on the filtered states and covariance of the predicted ones, sparse, block by block."""
+    gains, covariances, n = [], [], plant.partition.n_states
+    for core in cores:
+        members = with_halo(core, near, causes, _MOST)
+        states, k = states_of(members, plant.partition), len(states_of(core, plant.partition))
+        N = block_diagonal([plant.noise[m] for m in members])
+        P = predicted_covariance(A[states][:, states].toarray(), np.linalg.inv(N), Q[states][:, states].toarray())
+        gain = np.linalg.solve(P + N, P).T[:k]
+        gains.append((states[:k], states, np.where(np.abs(gain) > _LEAST_GAIN, gain, 0.0)))
+        covariances.append((states[:k], states, P[:k]))
+    P = assembled(covariances, n)
+    return assembled(gains, n), (P + P.T) / 2
+
+
+class LargeFilter(PlantFilter):
+    """Filter of a large plant over complete messages, with its stationary gain from the first row on.
+
+    The gain of a unit is that of the block it was fitted in, so that a row costs as much as there are links.
+    """
+
+    def __init__(self, matrices, record, drive=None):
+        self._matrices, self._record, self._drive = matrices, record, drive
+        self._A, self._Q = matrices.A, matrices.Q
+        self.inputs = np.zeros((record.n_samples, 0)) if drive is None else drive.inputs(record)
+        self._alone, self._tails = np.zeros(0, dtype=int), None
+
+    @cached_property
+    def filtered(self):
+        """``E[h_t | messages up to t]``, shape (n_samples, n)."""
+        record, gain, A = self._record, self._matrices.gain, self._A
+        noise = [np.linalg.inv(part.patterns[0]) for part in record.parts]
+        out = np.empty((record.n_samples, A.shape[0]))
+        for part, N, own in zip(record.parts, noise, record.partition.slices, strict=True):
+            np.matmul(part.z, N, out=out[:, own])
+        out = np.ascontiguousarray((gain @ out.T).T)
+        step = csr_array(A - gain @ A)
+        if self._drive is not None:
+            added = self._exogenous
+            out += added - (gain @ added.T).T
+        for start, stop in episodes(record.starts, len(out)):
+            for t in range(start + 1, stop):
+                out[t] += step @ out[t - 1]
+        return out
+
+    @cached_property
+    def predicted(self):
+        """``E[h_t | messages up to t - 1]``, shape (n_samples, n)."""
+        predicted = np.empty_like(self.filtered)
+        predicted[1:] = (self._A @ self.filtered[:-1].T).T
+        predicted[list(self._record.starts)] = 0.0
+        if self._drive is not None:
+            predicted += self._exogenous
+        return predicted
+
+    def carried_to_units(self, matrix, drive=None):
+        """What the row before makes of the states through a matrix, one array per unit."""
+        return super().carried_to_units(csr_array(matrix), drive)
+
+    @cached_property
+    def _schedule(self):
+        J, P = self._record.mean_information(), self._matrices.predicted.toarray()
+        filtered = P - (self._matrices.gain @ P)
+        return CovarianceSchedule(self._A, J, P[None], (filtered + filtered.T)[None] / 2)

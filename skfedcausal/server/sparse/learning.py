@@ -1,0 +1,448 @@
+"""A large plant learned block by block: screening of all pairs, then a search for links that refits what changed."""
+
+import math
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+from joblib import Parallel, delayed
+from scipy.sparse import csr_array
+
+from ...statespace.matrices import few_threads
+from ..estimation.evidence import benjamini_hochberg
+from ..estimation.scoring import Budget, Point
+from ..estimation.search import is_degenerate, is_singular
+from .blocks import BlockTask, core_spectra, fitted_block, pushes
+from .cover import cores, neighbours, with_halo
+from .plant import LargePlant
+from .screening import PairRows, Products, Spectra, given_others, p_values_of, products, tested
+
+_WORTH = 128  # units, from which on processes are started
+_UNITS = 32  # that one task is about
+_TOGETHER = 50_000  # pairs that one task tests
+_EVALUATIONS = 50  # that a block is worth, its tests included
+_FAST = 3.0  # times that operations of large products are faster than those of many small ones
+_PROMISING = 0.1  # p-value at the plant without links up to which a pair is tested again
+_NEAR_GAIN = 0.01  # log-likelihood that climbs during the search may leave
+_MAX_ADDITIONS, _MAX_ROUNDS = 3, 10  # links per effect and round, rounds
+_SETTLED = 0.002  # share of the links that a search which has settled may still be changing
+
+
+class PairTests(NamedTuple):
+    """Tests of some pairs (effect, cause), the others having the p-values of the plant without links."""
+
+    pairs: np.ndarray
+    estimate: np.ndarray
+    covariance: np.ndarray
+    p_value: np.ndarray
+
+
+class Screened(NamedTuple):
+    """The plant without links and what score tests there say of all pairs."""
+
+    spectra: Spectra
+    pushes: np.ndarray
+    products: Products
+    p_value: np.ndarray  # (n_units, n_units), effect by cause
+    noise_p_value: np.ndarray | None
+
+
+class LargeEstimate(NamedTuple):
+    """A learned large plant, in standardised states."""
+
+    plant: LargePlant
+    A: Any  # sparse
+    Q: Any
+    linked: np.ndarray  # (n_units, n_units), effect by cause
+    correlated: np.ndarray
+    noise_tests: dict
+    tests: PairTests
+    p_value: np.ndarray  # of all pairs
+    fits: list
+    members: list
+    cores: list
+    has_prior: bool
+    settled: bool
+    was_stopped: bool
+
+
+def run(function, tasks, n_jobs):
+    """Results of a function of some tasks, through joblib where there are enough of them."""
+    tasks = list(tasks)
+    if n_jobs == 1 or len(tasks) < 2:
+        return [function(*task) for task in tasks]
+    return Parallel(n_jobs=n_jobs)(delayed(function)(*task) for task in tasks)
+
+
+def jobs_for(n_units, n_jobs):
+    """Processes that a plant is worth, which take a second or two to start."""
+    return n_jobs if n_units >= _WORTH else 1
+
+
+def block_work(n, n_lags):
+    """Operations of the fit of a block of n states, about."""
+    return _EVALUATIONS * 6 * n_lags * n**3
+
+
+def chunks(n, size):
+    """Ranges of at most so many numbers."""
+    return [range(first, min(first + size, n)) for first in range(0, n, size)]
+
+
+def screened(plant, with_noise=True, n_jobs=1):
+    """Score tests of every pair at the plant without links, a `Screened`."""
+    n_units = plant.partition.n_units
+    tasks = (([_unit_task(plant, m) for m in units],) for units in chunks(n_units, _UNITS))
+    whole, spectra = np.empty_like(plant.series), []
+    for one, own in zip(chain.from_iterable(run(units_alone, tasks, n_jobs)), plant.partition.slices, strict=True):
+        whole[:, own] = one[0]
+        spectra.append(one[1])
+    spectra = _padded_spectra(spectra, plant.partition)
+    own = plant.sparse(plant.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
+    found = products(whole, plant.series, *own, with_noise=with_noise)
+    p_value = _all_pairs(spectra, found, plant, n_jobs)
+    noise = _all_pairs(spectra, found, plant, n_jobs, of_noise=True) if with_noise else None
+    return Screened(spectra, whole, found, p_value, noise)
+
+
+def units_alone(tasks):
+    """Residuals over their spectra, and spectra, of units without links."""
+    found = []
+    with few_threads(0):
+        for task in tasks:
+            point, n = Point(task.A, task.Q, None), task.series.shape[1]
+            found.append((pushes(task, point, n), core_spectra(point, task.noise, _OneUnit(n), 1, task.n_frequencies)))
+    return found
+
+
+class _OneUnit:
+    """A partition of a single unit, as far as :func:`core_spectra` needs one."""
+
+    def __init__(self, size):
+        self.padded, self.groups, self.n_units = np.arange(size)[None], {size: np.zeros(1, dtype=int)}, 1
+
+
+def _unit_task(plant, m):
+    series = np.ascontiguousarray(plant.series[:, plant.partition.slices[m]])
+    own, how = (plant.A[m], plant.Q[m]), (plant.n_lags, plant.n_frequencies)
+    size = (len(plant.A[m]),)
+    return BlockTask(series, plant.starts, plant.noise[m], size, 1, *own, own, (), (), *how, False, 0.0, 0, False)
+
+
+def _padded_spectra(spectra, partition):
+    """Spectra of units one below the other, with zeros where a unit has fewer states than others."""
+    p = partition.padded.shape[1]
+    found = []
+    for part in zip(*spectra, strict=True):
+        whole = np.zeros((len(part), part[0].shape[1], p, p), dtype=complex)
+        for k, (each, size) in enumerate(zip(part, partition.sizes, strict=True)):
+            whole[k, :, :size, :size] = each[0][..., :size, :size]
+        found.append(whole)
+    return Spectra(*found)
+
+
+def _all_pairs(spectra, found, plant, n_jobs, of_noise=False):
+    """p-values of all ordered pairs, one on the diagonal."""
+    m, partition = plant.partition.n_units, plant.partition
+    parts = []
+    for effects in chunks(m, max(_TOGETHER // m, 1)):
+        effect, cause = (each.ravel() for each in np.meshgrid(effects, np.arange(m), indexing="ij"))
+        chosen = cause < effect if of_noise else cause != effect
+        parts.append(np.column_stack([effect[chosen], cause[chosen]]))
+    tasks = (
+        (pairs, spectra, PairRows.of(pairs, found, partition, of_noise), partition.sizes, plant.n_samples)
+        for pairs in parts
+    )
+    p_value, pairs = np.ones((m, m)), np.concatenate(parts)
+    p_value[tuple(pairs.T)] = np.concatenate(run(p_values_of, tasks, n_jobs))
+    return np.minimum(p_value, p_value.T) if of_noise else p_value
+
+
+def estimate_large(plant, settings, n_jobs=None, budget=None):
+    """Learn a large plant, a `LargeEstimate`."""
+    return _Search(plant, settings, n_jobs, budget).run()
+
+
+class _Search:
+    """The search for links of a large plant and what it has found so far."""
+
+    def __init__(self, plant, settings, n_jobs, budget):
+        self.plant, self.settings, self.alpha = plant, settings, settings.alpha
+        self.n_jobs = jobs_for(plant.partition.n_units, n_jobs)
+        self.budget = Budget(np.inf) if budget is None else budget
+        m = plant.partition.n_units
+        self.linked, self.correlated = np.zeros((2, m, m), dtype=bool)
+        self.left = np.zeros((m, m), dtype=bool)  # what was dropped once, which does not come back
+        self.strength = np.zeros((m, m))
+        self.A, self.Q = (plant.sparse(x).tolil() for x in (plant.A, plant.Q))
+        self.known: dict = {}  # fitted blocks by what they are of
+        self.cores: list = []
+        self.members: list = []  # units of every block, core first
+        self.noise_tests: dict = {}
+
+    def run(self):
+        """The whole search."""
+        self.screen = screen = screened(self.plant, n_jobs=self.n_jobs)
+        self.p_value = screen.p_value.copy()
+        self.linked = self._capped(screen.p_value, self._significant(screen.p_value))
+        half = np.tril_indices(len(self.linked), -1)
+        found = np.zeros_like(self.linked)
+        found[half] = benjamini_hochberg(screen.noise_p_value[half], self.alpha)
+        self.correlated = found | found.T
+        own = Point(self.plant.dense(self.plant.A), self.plant.dense(self.plant.Q), None)
+        self.has_prior = bool(self.correlated.any()) or _is_degenerate(self.plant)
+        del own
+        return self._climbed()
+
+    def _climbed(self):
+        settled, was_stopped, with_far = False, False, True
+        for _ in range(_MAX_ROUNDS):
+            self._fit(_NEAR_GAIN)
+            proposed, correlated = self._proposal(self._tested(with_far))
+            if not with_far and self._is_near(proposed, correlated):  # neighbours have settled: what of the others?
+                with_far = True
+                proposed, correlated = self._proposal(self._tested(with_far))
+            if self._is_near(proposed, correlated):
+                settled = True
+                break
+            if self.budget.is_spent:
+                was_stopped = True
+                break
+            self.left |= self.linked & ~proposed
+            self.linked, self.correlated, with_far = proposed, correlated, False
+        self.has_prior |= self._is_singular()
+        self.known, self.members = {}, []
+        self._fit(self.plant.n_samples * self.settings.tol**2, is_last=True)
+        return self._estimate(self._tested(), settled, was_stopped)
+
+    def _is_near(self, linked, correlated):
+        """Whether a proposal changes next to nothing."""
+        n_changes = np.count_nonzero(linked != self.linked) + np.count_nonzero(correlated != self.correlated)
+        return n_changes <= _SETTLED * np.count_nonzero(self.linked)
+
+    def _is_singular(self):
+        return any(is_singular(self.Q[own, own].toarray()) for own in self.plant.partition.slices)
+
+    # -- blocks ----------------------------------------------------------------------------------
+
+    def _fit(self, gain_tol, is_last=False):
+        """Fit the blocks that changed, and take over their rows."""
+        links, pairs = np.argwhere(self.linked), np.argwhere(np.tril(self.correlated))
+        near = neighbours(len(self.linked), links, self.strength[tuple(links.T)], pairs)
+        # what was dropped stays in the block, whose tests of it are exact
+        causes = [np.flatnonzero(row).tolist() for row in self.linked | self.correlated | self.left]
+        self.cores = self.cores or cores(near)
+        before = self.members or [[]] * len(self.cores)
+        self.members = [
+            members if _holds(members, core, causes) else with_halo(core, near, causes)
+            for core, members in zip(self.cores, before, strict=True)
+        ]
+        keys = [self._block_key(core, members) for core, members in zip(self.cores, self.members, strict=True)]
+        new = [k for k, key in enumerate(keys) if key not in self.known]
+        for k in new:
+            self.budget.spend(block_work(len(self._states(self.members[k])), self.plant.n_lags))
+        fits = run(fitted_block, ((self._task(k, gain_tol, is_last),) for k in new), self.n_jobs)
+        self.known |= {keys[k]: fit for k, fit in zip(new, fits, strict=True)}
+        self.known = {key: self.known[key] for key in keys}
+        self.fits = [self.known[key] for key in keys]
+        self._take_over()
+
+    def _block_key(self, core, members):
+        """What a block is fitted anew for: other units, or others that act on its core."""
+        at = np.ix_(core, members)
+        return tuple(members), self.linked[at].tobytes(), self.correlated[at].tobytes()
+
+    def _task(self, k, gain_tol, is_last):
+        plant, members, core = self.plant, self.members[k], self.cores[k]
+        states = self._states(members)
+        linked = self.linked[np.ix_(members, members)]
+        correlated = np.tril(self.correlated[np.ix_(members, members)])
+        dense = block_diagonal
+        return BlockTask(
+            np.ascontiguousarray(plant.series[:, states]),
+            plant.starts,
+            dense([plant.noise[m] for m in members]),
+            tuple(len(plant.A[m]) for m in members),
+            len(core),
+            self.A[states][:, states].toarray(),
+            self.Q[states][:, states].toarray(),
+            (dense([plant.A[m] for m in members]), dense([plant.Q[m] for m in members])),
+            tuple(map(tuple, np.argwhere(linked).tolist())),
+            tuple(map(tuple, np.argwhere(correlated).tolist())),
+            plant.n_lags,
+            plant.n_frequencies,
+            self.has_prior,
+            gain_tol,
+            self.settings.max_iter,
+            is_last,
+        )
+
+    def _states(self, units):
+        return states_of(units, self.plant.partition)
+
+    def _take_over(self):
+        """The plant with the rows of the cores of all blocks."""
+        n, parts = self.plant.partition.n_states, []
+        self.pushes = np.empty_like(self.plant.series)
+        spectra = [None] * len(self.linked)
+        for core, members, fit in zip(self.cores, self.members, self.fits, strict=True):
+            rows, cols = self._states(core), self._states(members)
+            parts.append((rows, cols, fit.A, fit.Q))
+            self.pushes[:, rows] = fit.pushes
+            for k, unit in enumerate(core):
+                spectra[unit] = tuple(each[k : k + 1] for each in fit.spectra)
+        self.A = assembled([(rows, cols, A) for rows, cols, A, _ in parts], n)
+        Q = assembled([(rows, cols, Q) for rows, cols, _, Q in parts], n)
+        self.Q = (Q + Q.T) / 2
+        self.spectra = _padded_spectra(spectra, self.plant.partition)
+
+    # -- tests -----------------------------------------------------------------------------------
+
+    def _tested(self, with_far=True):
+        """Tests of all pairs that may be links, given the plant so far; of those within blocks or of all."""
+        plant = self.plant
+        inside, parts = np.zeros_like(self.linked), []
+        e = plant.partition.padded.shape[1] ** 2
+        for members, fit in zip(self.members, self.fits, strict=True):
+            at = np.asarray(members)[fit.pairs]
+            inside[at[:, 0], at[:, 1]] = True
+            parts.append((at, *_padded_estimates(fit.estimate, fit.covariance, e)))
+            for (a, b), statistic, p in zip(
+                np.asarray(members)[fit.noise_pairs].reshape(-1, 2), fit.noise_statistic, fit.noise_p_value, strict=True
+            ):
+                self.noise_tests[int(a), int(b)] = float(statistic), float(p)
+        pairs, estimate, covariance = (np.concatenate(each) for each in zip(*parts, strict=True))
+        far = self._far_pairs(inside)[: None if with_far else 0]
+        if len(far):
+            estimates = self._tested_far(far)
+            pairs, estimate, covariance = (
+                np.concatenate(each) for each in zip((pairs, estimate, covariance), (far, *estimates), strict=True)
+            )
+        dof = np.asarray(plant.partition.sizes)[pairs].prod(axis=1)
+        return PairTests(pairs, estimate, covariance, _p_values(estimate, covariance, dof))
+
+    def _far_pairs(self, inside):
+        """Pairs outside of the blocks that are looked at again, by effect."""
+        promising = (self.screen.p_value <= _PROMISING) & ~inside
+        if len(promising) <= ALL_PAIRS:
+            promising = ~inside
+        np.fill_diagonal(promising, False)
+        return np.argwhere(promising)
+
+    def _tested_far(self, far):
+        """Estimates and covariances of pairs of units that are no near neighbours."""
+        plant, partition = self.plant, self.plant.partition
+        self.budget.spend(plant.n_samples * partition.n_states**2 / _FAST)
+        where = csr_array(self.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
+        found = products(self.pushes, plant.series, *where, with_noise=False)
+        rows = PairRows.of(far, found, partition)
+        estimate, covariance, _ = tested(far, self.spectra, rows, partition.sizes, self.plant.n_samples)
+        ends = np.flatnonzero(np.diff(far[:, 0], append=-1)) + 1
+        start = 0
+        for stop in ends.tolist():
+            effect = far[start, 0]
+            known = self._states([effect, *np.flatnonzero(self.linked[effect])])
+            part = slice(start, stop)
+            estimate[part], covariance[part] = given_others(
+                estimate[part], covariance[part], found.states, far[part], known, partition
+            )
+            start = stop
+        return estimate, covariance
+
+    # -- structure -------------------------------------------------------------------------------
+
+    def _proposal(self, tests):
+        """Links and correlations that the tests suggest."""
+        effect, cause = tests.pairs.T
+        p_value = self.p_value
+        p_value[effect, cause] = tests.p_value
+        self.strength[effect, cause] = np.linalg.norm(tests.estimate, axis=1)
+        significant = self._significant(p_value)
+        linked = self.linked & significant | self._capped(p_value, significant & ~self.linked & ~self.left)
+        correlated = self.correlated.copy()
+        for a, b in np.argwhere(np.tril(self.correlated)):
+            found = self.noise_tests.get((int(a), int(b)), self.noise_tests.get((int(b), int(a))))
+            if found is not None and found[1] > self.alpha:
+                correlated[a, b] = correlated[b, a] = False
+        return linked, correlated
+
+    def _significant(self, p_value):
+        """Ordered pairs that false discovery control rejects."""
+        others = ~np.eye(len(p_value), dtype=bool)
+        significant = np.zeros_like(others)
+        significant[others] = benjamini_hochberg(p_value[others], self.alpha)
+        return significant
+
+    @staticmethod
+    def _capped(p_value, additions):
+        """At most a few additions per effect, the most significant ones."""
+        kept = np.zeros_like(additions)
+        for m in np.flatnonzero(additions.any(axis=1)):
+            found = np.flatnonzero(additions[m])
+            kept[m, found[np.argsort(p_value[m, found], kind="stable")[:_MAX_ADDITIONS]]] = True
+        return kept
+
+    def _estimate(self, tests, settled, was_stopped):
+        self._proposal(tests)
+        return LargeEstimate(
+            self.plant, csr_array(self.A), csr_array(self.Q), self.linked, self.correlated, self.noise_tests, tests,
+            self.p_value, self.fits, self.members, self.cores, self.has_prior, settled, was_stopped,
+        )  # fmt: skip
+
+
+ALL_PAIRS = 200  # units, up to which every pair is tested at the end and has a row in tables
+
+
+def _is_degenerate(plant):
+    """Whether some unit's own noise is nearly singular, or it is close to a unit root."""
+    return any(is_degenerate(Point(A, Q, None), None, None, None) for A, Q in zip(plant.A, plant.Q, strict=True))
+
+
+def states_of(units, partition):
+    """States of units, one unit after the other."""
+    return np.concatenate([np.arange(partition.slices[m].start, partition.slices[m].stop) for m in units])
+
+
+def _holds(members, core, causes):
+    """Whether a block has all that acts on its core."""
+    return bool(members) and all(set(causes[unit]) <= set(members) for unit in core)
+
+
+def block_diagonal(blocks):
+    sizes = np.cumsum([0, *map(len, blocks)])
+    whole = np.zeros((sizes[-1],) * 2)
+    for block, start, stop in zip(blocks, sizes[:-1], sizes[1:], strict=True):
+        whole[start:stop, start:stop] = block
+    return whole
+
+
+def assembled(parts, n):
+    """A sparse matrix from rows of blocks ``(rows, columns, values)``."""
+    rows = np.concatenate([np.repeat(r, len(c)) for r, c, _ in parts])
+    cols = np.concatenate([np.tile(c, len(r)) for r, c, _ in parts])
+    values = np.concatenate([x.ravel() for _, _, x in parts])
+    whole = csr_array((values, (rows, cols)), shape=(n, n))
+    whole.eliminate_zeros()
+    return whole
+
+
+def _padded_estimates(estimate, covariance, e):
+    """Estimates with as many elements as the largest block of the plant has."""
+    from ..estimation.evidence import PADDED_VARIANCE
+
+    k, p, few = len(estimate), math.isqrt(e), math.isqrt(estimate.shape[1])
+    if p == few:
+        return estimate, covariance
+    at = (np.arange(few)[:, None] * p + np.arange(few)).ravel()
+    wider, whole = np.zeros((k, e)), np.tile(PADDED_VARIANCE * np.eye(e), (k, 1, 1))
+    wider[:, at] = estimate
+    whole[:, at[:, None], at] = covariance
+    return wider, whole
+
+
+def _p_values(estimate, covariance, dof):
+    from scipy.special import chdtrc
+
+    from .screening import statistics
+
+    return chdtrc(dof, statistics(estimate, covariance))

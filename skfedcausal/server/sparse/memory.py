@@ -1,0 +1,66 @@
+"""What a large plant needs of memory, said before it is learned."""
+
+import math
+import os
+
+import numpy as np
+
+_MATRICES = 20  # of all states by all states that a fit holds at its peak, about
+_SERIES = 10  # of all states over the record
+_BASE = 2**28 + 2**27  # bytes
+
+
+def needed_memory(n_samples, n_states, n_units):
+    """Bytes that learning a large plant takes at its peak, about."""
+    return _BASE + 8 * (_MATRICES * n_states**2 + _SERIES * n_samples * n_states + 20 * n_units**2)
+
+
+def allowed_memory():
+    """Bytes that this process may have: of the machine, of its group of processes, of its own limit."""
+    return min(_of_machine(), _of_group(), _of_process())
+
+
+def check_memory(record):
+    """Refuse a plant that does not fit into memory, with what would."""
+    n_samples, n_states, n_units = record.n_samples, record.partition.n_states, len(record.names)
+    allowed, needed = allowed_memory(), needed_memory(n_samples, n_states, n_units)
+    if needed <= allowed:
+        return
+    share = n_states / n_units
+    fits = [m for m in range(1, n_units) if needed_memory(n_samples, round(share * m), m) <= allowed]
+    rows = [t for t in np.geomspace(500, n_samples, 50).astype(int) if needed_memory(t, n_states, n_units) <= allowed]
+    ways = [f"{most} {what}" for most, what in ((max(fits, default=0), "units of this size"),
+                                                (max(rows, default=0), "rows of all units")) if most]  # fmt: skip
+    raise MemoryError(
+        f"A plant of {n_units} units with {n_states} states and {n_samples} rows needs about {needed / 2**30:.3g} GiB "
+        f"of memory, and {allowed / 2**30:.3g} GiB are allowed here. What would fit: {' or '.join(ways) or 'nothing'}. "
+        "Give units fewer states, fit parts of the plant, or allow more memory."
+    )
+
+
+def _of_machine():
+    try:
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return math.inf
+
+
+def _of_group():
+    for path in ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"):
+        try:
+            with open(path) as file:
+                told = file.read().strip()
+        except OSError:
+            continue
+        if told.isdigit():
+            return int(told)
+    return math.inf
+
+
+def _of_process():
+    try:
+        import resource  # not on every system
+    except ImportError:
+        return math.inf
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    return math.inf if soft == resource.RLIM_INFINITY else soft

@@ -1,0 +1,107 @@
+"""The record of a large plant in states of unit variance, and every unit's own model."""
+
+import numpy as np
+from scipy.sparse import block_diag
+
+from ...statespace.episodes import TransitionMoments, lag_covariances
+from ...statespace.matrices import few_threads, floor_eigenvalues
+from ...statespace.units import fit_units
+from ...statespace.whittle import frequencies_of_states
+from ..estimation.level_shifts import UnitRecord, shifts_of
+from ..estimation.standardised import (
+    _MAX_LAGS,
+    _MIN_LAGS,
+    _OWN_NOISE,
+    _ROWS_PER_LAG,
+    _TRUNCATION,
+    _filter_memory,
+    _state_scales,
+)
+
+
+class LargePlant:
+    """A joint record in states ``S_m^-1 h_m`` of unit variance, without anything that takes all pairs of states.
+
+    `A` and `Q` are lists of the units' own models, `noise` those of the covariances of their scores, `n_lags` what
+    the slowest of their filters needs, `n_frequencies` what their spectra do.
+    """
+
+    def __init__(self, record):
+        self.record, self.partition, self.names = record, record.partition, record.names
+        self.n_samples, self.starts = record.n_samples, record.starts
+        scores, slices = record.scores, self.partition.slices
+        self.scale = _state_scales(record, scores, [None] * len(record.names))
+        self._back = [np.linalg.inv(S) for S in self.scale]
+        self.noise = [B @ N @ B.T for B, N in zip(self._back, scores.noise, strict=True)]
+        self.series = np.empty_like(scores.series)
+        for B, own in zip(self._back, slices, strict=True):
+            np.matmul(scores.series[:, own], B.T, out=self.series[:, own])
+        self.n_lags = _MIN_LAGS
+        memory = self._fit(self.n_lags)
+        while (needed := self._lags_for(memory)) > self.n_lags:
+            self.n_lags = needed
+            memory = self._fit(needed)
+        self.n_frequencies = max(frequencies_of_states(A, self.n_lags) for A in self.A)
+
+    def _lags_for(self, memory):
+        needed = int(np.ceil(np.log(_TRUNCATION) / np.log(max(memory, 1e-6))))
+        return min(needed, _MAX_LAGS, max(self.n_samples // _ROWS_PER_LAG, 1))
+
+    def _fit(self, n_lags):
+        """Learn the units' own models from so many lags; what their filters remember."""
+        self.A, self.Q = [None] * len(self.names), [None] * len(self.names)
+        memory = 0.0
+        for units in self.partition.groups.values():
+            moments = _stacked([self._moments(m, n_lags) for m in units])
+            N = np.stack([self.noise[m] for m in units])
+            fit = fit_units(moments, N)
+            memory = max(memory, _filter_memory(fit.A, fit.Q, np.linalg.inv(N)))
+            for m, A, Q in zip(units, fit.A, fit.Q, strict=True):
+                self.A[m], self.Q[m] = A, floor_eigenvalues(Q, _OWN_NOISE)
+        return memory
+
+    def _moments(self, unit, n_lags):
+        own = np.ascontiguousarray(self.series[:, self.partition.slices[unit]])
+        return TransitionMoments.from_sums(lag_covariances(own, range(n_lags + 2), self.starts), own, self.starts)
+
+    def units(self, chosen):
+        """Scores and noise of some units, which tell where their levels shift."""
+        slices = self.partition.slices
+        return [(np.ascontiguousarray(self.series[:, slices[m]]), self.noise[m]) for m in chosen]
+
+    def dense(self, blocks):
+        """Plant matrix with blocks on its diagonal."""
+        return self.record.block_diagonal(blocks)
+
+    def sparse(self, blocks):
+        """The same as a sparse matrix."""
+        return block_diag(blocks, format="csr")
+
+    def unscaled(self, A):
+        """A sparse transition matrix in the units' own states."""
+        return (self.sparse(self.scale) @ A @ self.sparse(self._back)).tocsr()
+
+    def unscaled_covariance(self, Q):
+        """A sparse process covariance in the units' own states."""
+        S = self.sparse(self.scale)
+        Q = S @ Q @ S.T
+        return ((Q + Q.T) / 2).tocsr()
+
+    @property
+    def n_transitions(self):
+        """Rows with one before them."""
+        return self.n_samples - len(self.starts)
+
+
+def shifts_of_units(units, starts, n_lags, n_units):
+    """Shifts of the levels of some units of a plant, from their scores and noise."""
+    with few_threads(0):
+        nothing = np.zeros((len(units[0][0]), 0))
+        records = (UnitRecord(series, None, N, nothing, starts, n_lags) for series, N in units)
+        return shifts_of(records, n_units, with_doubts=False)[0]
+
+
+def _stacked(moments):
+    names = ("late", "cross", "early", "back")
+    late, cross, early, back = (np.stack([getattr(each, name) for each in moments], axis=1) for name in names)
+    return TransitionMoments(late, cross, early, back, moments[0].n_transitions)

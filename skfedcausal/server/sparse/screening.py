@@ -1,0 +1,184 @@
+"""Score tests of all pairs of units from three matrix products, whatever their number.
+
+At a plant (A, Q) with ``x = Phi^-1 r`` of the residuals and the smoothed states h the gradient of the log-likelihood
+is ``x' h`` for links and ``x' x`` for correlated noise: one product each for all pairs. What a pair's information
+takes are the spectra of its two units.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import chdtrc
+
+from ...statespace.episodes import episodes
+from ...statespace.matrices import few_threads
+from ..estimation.block_tests import _profiled
+
+_PAIRS = 20_000  # that are looked at together
+
+
+class Products(NamedTuple):
+    """Gradients per time step and the covariance of the smoothed states, (n, n) each."""
+
+    links: np.ndarray
+    noise: np.ndarray | None  # None where it is not asked for
+    states: np.ndarray
+
+
+class Spectra(NamedTuple):
+    """Spectra of all units, (n_units, n_frequencies, p, p): of inverse residuals, smoothed states, and across."""
+
+    U: np.ndarray
+    V: np.ndarray
+    W: np.ndarray
+
+
+def products(pushes, series, A, noise, starts, n_transitions, with_noise=True):
+    """:class:`Products` at a plant; A and the noise of the scores are sparse."""
+    states = smoothed(pushes, series, A, noise, starts)
+    cross = pushes.T @ pushes / n_transitions if with_noise else None
+    return Products(pushes.T @ states / n_transitions, cross, states.T @ states / n_transitions)
+
+
+def smoothed(pushes, series, A, noise, starts):
+    """States smoothed over the record, ``h[t] = s[t] - N (x[t - 1] - A' x[t])``; zero in the last rows of episodes."""
+    back = -(A.T @ pushes.T).T
+    back[1:] += pushes[:-1]
+    states = series - (noise @ back.T).T
+    states[[stop - 1 for _, stop in episodes(starts, len(series))]] = 0.0
+    return states
+
+
+class PairRows(NamedTuple):
+    """Gradients of pairs (effect, cause): of the link, of the opposite one, of their noise (None: not looked at)."""
+
+    there: np.ndarray  # (n_pairs, e)
+    back: np.ndarray
+    noise: np.ndarray | None
+
+    @classmethod
+    def of(cls, pairs, found, partition, with_noise=False):
+        """Those of pairs among products."""
+        effect, cause = pairs.T
+        own = block_rows(found.noise, effect, cause, partition) if with_noise else None
+        there, back = (block_rows(found.links, *ends, partition) for ends in ((effect, cause), (cause, effect)))
+        return cls(there, back, own)
+
+
+def tested(pairs, spectra, rows, sizes, n_samples):
+    """Estimates, covariances and p-values of pairs (effect, cause) of units that are no near neighbours.
+
+    Of their noise where the rows have it, with both links profiled out, otherwise of the link, with the opposite one.
+    """
+    p = spectra.U.shape[-1]
+    estimate, covariance = np.zeros((len(pairs), p * p)), np.zeros((len(pairs), p * p, p * p))
+    for first in range(0, len(pairs), _PAIRS):
+        part = slice(first, first + _PAIRS)
+        few = PairRows(rows.there[part], rows.back[part], None if rows.noise is None else rows.noise[part])
+        estimate[part], covariance[part] = _some(pairs[part], spectra, few, sizes)
+    covariance /= n_samples
+    dof = np.asarray(sizes)[pairs].prod(axis=1)
+    return estimate, covariance, chdtrc(dof, statistics(estimate, covariance))
+
+
+def p_values_of(pairs, spectra, rows, sizes, n_samples):
+    """The p-values alone, with one thread."""
+    with few_threads(0):
+        return tested(pairs, spectra, rows, sizes, n_samples)[2]
+
+
+def statistics(estimate, covariance):
+    """Wald statistics of blocks."""
+    solved = np.linalg.solve(covariance, estimate[..., None])[..., 0]
+    return np.einsum("xi,xi->x", estimate, solved)
+
+
+def _some(pairs, spectra, rows, sizes):
+    e = rows.there.shape[1]
+    joint = joint_information(pairs, spectra, sizes, with_noise=rows.noise is not None)
+    if rows.noise is None:
+        return _profiled(joint, rows.there, rows.back, slice(0, e), slice(e, 2 * e))
+    both = np.concatenate([rows.there, rows.back], axis=1)
+    return _profiled(joint, rows.noise, both, slice(2 * e, 3 * e), slice(0, 2 * e))
+
+
+def block_rows(matrix, effect, cause, partition):
+    """Blocks of a matrix as rows, zero where padded."""
+    states = partition.padded
+    rows, cols = states[effect][:, :, None], states[cause][:, None, :]
+    real = (rows < len(matrix)) & (cols < len(matrix))
+    taken = matrix[np.minimum(rows, len(matrix) - 1), np.minimum(cols, len(matrix) - 1)]
+    return np.where(real, taken, 0.0).reshape(len(effect), -1)
+
+
+def joint_information(pairs, spectra, sizes, with_noise=True):
+    """Information of the blocks A_mn, A_nm and Q_mn of pairs of units that nothing couples, (n_pairs, 3e, 3e).
+
+    Of the links alone without noise, (n_pairs, 2e, 2e).
+    """
+    terms = (  # as in `uncoupled_pair_information`
+        (0, 0, "U", "V", (2, 3, 1, 4)),
+        (1, 1, "V", "U", (4, 1, 3, 2)),
+        (0, 1, "W", "W", (2, 3, 4, 1)),
+        (2, 2, "U", "U", (1, 4, 2, 3)),
+        (0, 2, "U", "W", (2, 3, 1, 4)),
+        (1, 2, "W", "U", (4, 1, 2, 3)),
+    )
+    k, p = len(pairs), spectra.U.shape[-1]
+    e, of = p * p, 3 if with_noise else 2
+    joint = np.empty((k, of, e, of, e))
+    for first, second, x, y, axes in terms:
+        if second >= of:
+            continue
+        product = _pair_products(getattr(spectra, x), getattr(spectra, y), pairs).reshape(k, p, p, p, p)
+        block = np.transpose(product, (0, *axes)).reshape(k, e, e)
+        joint[:, first, :, second, :] = block
+        if first != second:
+            joint[:, second, :, first, :] = np.swapaxes(block, 1, 2)
+    joint = joint.reshape(k, of * e, of * e)
+    sizes = np.asarray(sizes)
+    real = np.arange(p) < sizes[pairs][:, :, None]  # (pairs, 2, p)
+    padded = ~(real[:, 0, :, None] & real[:, 1, None, :]).reshape(k, e)
+    turned = ~(real[:, 1, :, None] & real[:, 0, None, :]).reshape(k, e)
+    element = np.arange(of * e)
+    joint[:, element, element] += np.hstack([padded, turned, padded][:of])
+    return joint
+
+
+def _pair_products(x, y, pairs):
+    """``mean_w Re x_m[a, b] y_n[c, d]`` of pairs (m, n), shape (n_pairs, p * p, p * p)."""
+    m, n_frequencies, p, _ = x.shape
+    left = np.concatenate([x.real, -x.imag], axis=1).reshape(m, 2 * n_frequencies, p * p)
+    right = np.concatenate([y.real, y.imag], axis=1).reshape(m, 2 * n_frequencies, p * p)
+    effect, cause = pairs.T
+    units, first = np.unique(effect, return_index=True)
+    if len(pairs) >= 4 * len(units) and (np.diff(effect) >= 0).all():  # a row of pairs is one product
+        out = np.empty((len(pairs), p * p, p * p))
+        ends = np.append(first[1:], len(pairs))
+        for unit, start, stop in zip(units, first, ends, strict=True):
+            others = np.moveaxis(right[cause[start:stop]], 1, 0).reshape(2 * n_frequencies, -1)
+            product = (left[unit].T @ others).reshape(p * p, stop - start, p * p)
+            out[start:stop] = np.moveaxis(product, 1, 0)
+        return out / n_frequencies
+    return np.swapaxes(left[effect], 1, 2) @ right[cause] / n_frequencies
+
+
+def given_others(estimate, covariance, states, pairs, known, partition):
+    """Estimates and covariances of pairs of one effect, given the regressors that its row has already.
+
+    `states` is the covariance of the smoothed states, `known` the states of these regressors: the information of a
+    block shrinks with the share of its cause's states that they leave.
+    """
+    p, cause = partition.padded.shape[1], pairs[:, 1]
+    whole = block_rows(states, cause, cause, partition).reshape(-1, p, p)
+    rows = np.minimum(partition.padded[cause], len(states) - 1)
+    real = partition.padded[cause] < len(states)
+    cross = np.where(real[:, :, None], states[rows[:, :, None], known], 0.0)
+    solved = np.linalg.solve(states[np.ix_(known, known)], cross.reshape(-1, len(known)).T).T.reshape(cross.shape)
+    empty = np.eye(p) * ~real[:, :, None]
+    left = whole - cross @ np.swapaxes(solved, 1, 2) + empty
+    back = np.linalg.cholesky(whole + empty) @ np.linalg.inv(np.linalg.cholesky((left + np.swapaxes(left, 1, 2)) / 2))
+    back = np.einsum("ab,xij->xaibj", np.eye(p), back).reshape(len(pairs), p * p, p * p)
+    score = np.linalg.solve(covariance, estimate[..., None])
+    covariance = np.swapaxes(back, 1, 2) @ covariance @ back
+    return (covariance @ score)[..., 0], covariance

@@ -1,0 +1,241 @@
+"""What a server keeps of a large plant, and which plants are learned as such."""
+
+import warnings
+from dataclasses import replace
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array, diags_array
+from scipy.sparse.linalg import eigs
+from sklearn.exceptions import ConvergenceWarning
+
+from ..estimation.level_shifts import joined_shifts
+from ..estimation.scoring import MAX_RADIUS, Budget
+from ..lagged.misfit import misfit_table
+from ..prediction import OperatingPoint
+from . import tables
+from .cover import neighbours
+from .filter import LargePlantMatrices, stationary_gain
+from .learning import _UNITS, ALL_PAIRS, chunks, estimate_large, jobs_for, run, screened
+from .memory import check_memory
+from .plant import LargePlant, shifts_of_units
+from .screening import PairRows, tested
+
+_DENSE = 400  # states, up to which eigenvalues are computed all at once
+_LAGS_LEVEL = 1e-3  # family-wise, below which later lags are taken to act
+_STEP_LEVEL = 0.01  # of the tests whether a unit's level shifts with others'
+_PER_LARGE = 32  # units that `max_time` is for; larger plants have in proportion
+
+
+class StateScale(NamedTuple):
+    """What a large plant keeps of its parameters: a root of the covariance of every unit's states."""
+
+    state_scale: np.ndarray
+
+
+def is_large(record, server):
+    """Whether a plant is learned in blocks: many units, seen completely, and the default questions about it."""
+    usual = server.sparsity == "fdr" and server.covariance == "information" and server.likelihood == "whittle"
+    plain = record.u is None and record.is_constant and record.most_lags is None and record.known_links is None
+    if not (usual and plain) or server.fix_local or not record.determined.all():
+        return False
+    return record.n_samples > 2 * len(record.starts)
+
+
+def learn_large(server, record):
+    """Learn a large plant; False if later lags act in one that is small enough to be learned as a whole."""
+    check_memory(record)
+    plant = LargePlant(record)
+    steps = _steps(plant, jobs_for(len(plant.names), server.n_jobs)) if server.level_shifts else ()
+    changes: list = []
+    if steps:  # every stretch between shifts has levels of its own
+        cut = replace(record, starts=tuple(sorted({*record.starts, *steps})))
+        plant, changes = LargePlant(cut), _changes(record, steps, plant)
+    settings = server._settings(record.names)
+    budget = Budget(server.max_time * len(record.names) / _PER_LARGE)
+    estimate = estimate_large(plant, settings, server.n_jobs, budget)
+    later = tables.later_lags(estimate)
+    server.misfit_ = misfit_table(record.names, later)
+    lags_act = later is not None and server.misfit_["p_adjusted"].min() <= _LAGS_LEVEL
+    if lags_act and len(record.names) <= ALL_PAIRS:
+        return False
+    _keep(server, record, estimate, steps, changes)
+    _warn(server, estimate, lags_act)
+    return True
+
+
+def _steps(plant, n_jobs):
+    """Rows at which levels of units shift."""
+    n_units = len(plant.names)
+    tasks = ((plant.units(units), plant.starts, plant.n_lags, n_units) for units in chunks(n_units, _UNITS))
+    return joined_shifts(list(chain.from_iterable(run(shifts_of_units, tasks, n_jobs))))[0]
+
+
+def screened_table(server, record):
+    """The table of the score tests of all pairs at the plant without links."""
+    check_memory(record)
+    plant = LargePlant(record)
+    found = screened(plant, with_noise=False, n_jobs=jobs_for(len(plant.names), server.n_jobs))
+    pairs = tables.reported_pairs(np.zeros_like(found.p_value, dtype=bool), found.p_value)
+    rows = PairRows.of(pairs, found.products, plant.partition)
+    *known, _ = tested(pairs, found.spectra, rows, plant.partition.sizes, plant.n_samples)
+    blocks = tables.chosen_blocks(pairs, known, plant.partition)
+    adjusted = tables.false_discovery_rates(found.p_value)[tuple(pairs.T)]
+    settings = np.full(len(pairs), np.nan), server.alpha, server.margin
+    return tables.large_links_table(record.names, pairs, blocks, adjusted, *settings)
+
+
+def _changes(record, steps, plant):
+    """By how much the level of every unit's standardised scores changes at each step."""
+    edges, found = sorted({*record.starts, record.n_samples, *steps}), []
+    scores = record.scores.series
+    for step in steps:
+        k = edges.index(step)
+        before, after = scores[edges[k - 1] : step].mean(axis=0), scores[step : edges[k + 1]].mean(axis=0)
+        found.append([
+            np.linalg.solve(S, (after - before)[own])
+            for S, own in zip(plant.scale, record.partition.slices, strict=True)
+        ])  # fmt: skip
+    return found
+
+
+def _keep(server, record, estimate, steps, changes):
+    """Set what a fit leaves behind."""
+    plant, partition = estimate.plant, record.partition
+    server.partition_, server.names_, server.n_samples_ = partition, record.names, record.n_samples
+    server.state_slices_ = dict(zip(record.names, partition.slices, strict=True))
+    standard = _stable(estimate.A, plant)
+    unshrunk = shrunk = plant.unscaled(standard)
+    if server.shrink:
+        standard = _stable(_shrunk(estimate), plant)
+        shrunk = plant.unscaled(standard)
+    Q = plant.unscaled_covariance(estimate.Q)
+    server.transition_, server.unshrunk_transition_ = shrunk.toarray(), unshrunk.toarray()
+    server.process_cov_ = Q.toarray()
+    n = partition.n_states
+    server.input_slices_ = dict(zip(record.names, partition.input_slices, strict=True))
+    server.input_ = server.unshrunk_input_ = server.input_at_once_ = np.zeros((n, 0))
+    server.input_level_, server.coefficients_ = record.input_level, None
+    server.lag_transitions_, server.lag_inputs_ = server.transition_[None], server.input_[None]
+    server._parameters = StateScale(plant.dense(plant.scale))
+    server.likelihood_, server._lagged, server._curvature = "whittle", None, None
+    server.excitation_ = server.feedback_ = server._run = None
+    server.has_feedback_, server.laws_, server.controlled_units_ = False, {}, ()
+    fits = estimate.fits
+    server.n_iter_, server.has_prior_ = max(fit.n_iter for fit in fits), estimate.has_prior
+    server.converged_ = bool(estimate.settled and all(fit.converged for fit in fits))
+    server.gradient_norm_ = float(np.sqrt(max(max(fit.gain, 0.0) for fit in fits) / record.n_samples))
+    server.information_ = record.mean_information()
+    server.correlations_ = tables.correlations(record.names, estimate)
+    table = tables.level_shift_table(record.names, plant, steps, changes)
+    table = table[table["p_value"] <= _STEP_LEVEL].reset_index(drop=True)
+    server.level_shifts_ = table
+    server._operating_point = _operating_point(record, plant, unshrunk, steps, changes, table)
+    server._large = _matrices(estimate, standard, shrunk, Q)
+    _keep_links(server, record, estimate)
+
+
+def _matrices(estimate, standard, A, Q):
+    """What the filter of a plant needs, from its transition matrix in standardised states and in the units' own."""
+    plant, linked = estimate.plant, estimate.linked
+    pairs, p = np.argwhere(linked), estimate.plant.partition
+    strength = [float(np.square(standard[p.slices[e]][:, p.slices[c]].toarray()).sum()) for e, c in pairs]
+    near = neighbours(len(linked), pairs, strength, np.argwhere(np.tril(estimate.correlated)))
+    causes = [np.flatnonzero(row).tolist() for row in linked | estimate.correlated]
+    gain, predicted = stationary_gain(plant, standard, estimate.Q, estimate.cores, near, causes)
+    return LargePlantMatrices(A, Q, plant.unscaled(gain), plant.unscaled_covariance(predicted))
+
+
+def _operating_point(record, plant, A, steps, changes, table):
+    """Where the filter runs, with the levels that units shift to."""
+    n = record.partition.n_states
+    moved = np.zeros((n, len(steps)))
+    shifted = set(zip(table["unit"], table["start"], strict=True))
+    for k, step in enumerate(steps):
+        for m, (name, own) in enumerate(zip(record.names, record.partition.slices, strict=True)):
+            if (name, step) in shifted:
+                moved[own, k] = plant.scale[m] @ changes[k][m]
+    scale = np.zeros((0, 0))  # asked for with inputs only
+    point = OperatingPoint.of(record, csr_array((n, n)).toarray(), steps, moved, scale)
+    return point._replace(new_levels=moved)
+
+
+def _keep_links(server, record, estimate):
+    """The table of links and the estimates behind it."""
+    n_units = len(record.names)
+    pairs = tables.reported_pairs(estimate.linked, estimate.p_value)
+    known = tables.in_order(pairs, estimate.tests, n_units)
+    blocks = tables.chosen_blocks(pairs, known, record.partition)
+    adjusted = tables.false_discovery_rates(estimate.p_value)[tuple(pairs.T)]
+    geweke = tables.measures(estimate)[tuple(pairs.T)]
+    server._blocks, server._pairs = blocks, pairs
+    levels = server.alpha, server.margin
+    server.links_ = tables.large_links_table(record.names, pairs, blocks, adjusted, geweke, *levels)
+    server.n_absent_ = n_units * (n_units - 1) - len(pairs)
+
+
+def _shrunk(estimate):
+    """The transition matrix with the posterior means of the blocks, standardised states."""
+    partition = estimate.plant.partition
+    pairs, means = tables.shrunk_blocks(estimate)
+    p = partition.padded.shape[1]
+    unit = partition.unit_of_state
+    A = estimate.A.tocoo()
+    own = unit[A.coords[0]] == unit[A.coords[1]]
+    rows, cols = partition.padded[pairs[:, 0]][:, :, None], partition.padded[pairs[:, 1]][:, None, :]
+    rows, cols = (np.broadcast_to(x, (len(pairs), p, p)).ravel() for x in (rows, cols))
+    real = (rows < partition.n_states) & (cols < partition.n_states)
+    rows, cols, values = (np.concatenate(each) for each in zip(
+        (A.coords[0][own], A.coords[1][own], A.data[own]), (rows[real], cols[real], means.ravel()[real]), strict=True
+    ))  # fmt: skip
+    return csr_array((values, (rows, cols)), shape=A.shape)
+
+
+def _stable(A, plant):
+    """The plant with its links made weaker until it is stable, which a plant of stable blocks hardly ever needs."""
+    partition = plant.partition
+    unit, coo = partition.unit_of_state, A.tocoo()
+    own = unit[coo.coords[0]] == unit[coo.coords[1]]
+    share = 1.0
+    while radius(A) >= MAX_RADIUS and share > 0:
+        share = share / 2 if share > 1e-3 else 0.0
+        A = csr_array((np.where(own, coo.data, share * coo.data), coo.coords), shape=A.shape)
+    if share < 1:
+        warnings.warn(
+            f"The blocks of the plant are stable and the whole is not: links were made weaker by a factor {share:g}. "
+            "Standard errors do not know of it.",
+            ConvergenceWarning,
+            stacklevel=7,
+        )
+    return A
+
+
+def radius(A):
+    """Spectral radius of a sparse matrix."""
+    if A.shape[0] <= _DENSE:
+        return float(np.abs(np.linalg.eigvals(A.toarray())).max())
+    start = np.ones(A.shape[0])  # so that the same comes every time
+    values = eigs(A + 1e-12 * diags_array(start), k=6, v0=start, return_eigenvectors=False, tol=1e-6)
+    return float(np.abs(values).max())
+
+
+def _warn(server, estimate, lags_act):
+    """Say what a reader of the plant should know."""
+    if estimate.was_stopped or not server.converged_:
+        why = "was ended by max_time" if estimate.was_stopped else "did not settle"
+        warnings.warn(
+            f"The search for links of {len(server.names_)} units {why}: after its last round the gradient per time "
+            f"step has length {server.gradient_norm_:.2e}. Raise max_time or max_iter.",
+            ConvergenceWarning,
+            stacklevel=7,
+        )
+    if lags_act:
+        n = int((server.misfit_["p_adjusted"] <= _LAGS_LEVEL).sum())
+        warnings.warn(
+            f"Later lags act in {n} channels (see `misfit_`), and plants of several lags are learned of up to "
+            f"{ALL_PAIRS} units. This one has {len(server.names_)} units and one lag: sample slower, or fit parts of "
+            "the plant.",
+            UserWarning,
+            stacklevel=7,
+        )

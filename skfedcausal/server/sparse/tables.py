@@ -1,0 +1,146 @@
+"""Tables of the links of a large plant: the links, and the pairs that come near to one."""
+
+import numpy as np
+import pandas as pd
+from scipy.special import chdtrc
+
+from ..estimation.evidence import PADDED_VARIANCE, BlockEstimates, shrink
+from ..links.tables import COLUMNS, named_pairs, verdicts
+from .learning import ALL_PAIRS
+
+NEAR = 1e-3  # p-value up to which a pair without a link has a row in the table of a plant of many units
+_INCLUDED = 1e-3  # posterior probability from which on a pair without a link has a block in the shrunk plant
+
+
+def false_discovery_rates(p_value):
+    """p-values (n_units, n_units) adjusted for the false discovery rate over all ordered pairs, one on the diagonal."""
+    others = ~np.eye(len(p_value), dtype=bool)
+    p = p_value[others]
+    order = np.argsort(p, kind="stable")
+    ranked = p[order] * len(p) / np.arange(1, len(p) + 1)
+    adjusted = np.empty_like(p)
+    adjusted[order] = np.minimum(np.minimum.accumulate(ranked[::-1])[::-1], 1.0)
+    whole = np.ones_like(p_value)
+    whole[others] = adjusted
+    return whole
+
+
+def reported_pairs(linked, p_value):
+    """Pairs (effect, cause) that a table has rows for, by effect: all, of many units those near a link."""
+    shown = linked | (p_value <= NEAR) if len(linked) > ALL_PAIRS else np.ones_like(linked)
+    return np.argwhere(shown & ~np.eye(len(linked), dtype=bool))
+
+
+def chosen_blocks(pairs, known, partition):
+    """Estimates of chosen pairs of those that are known, `BlockEstimates`."""
+    estimate, covariance = known
+    padded = _padded(pairs, partition)
+    estimate, covariance = np.where(padded, 0.0, estimate), covariance.copy()
+    covariance[padded[:, :, None] | padded[:, None, :]] = 0.0
+    row, element = np.nonzero(padded)
+    covariance[row, element, element] = PADDED_VARIANCE
+    return BlockEstimates(estimate, covariance, np.asarray(partition.sizes)[pairs].prod(axis=1))
+
+
+def _padded(pairs, partition):
+    real = partition.padded < partition.n_states
+    effect, cause = pairs.T
+    return ~(real[effect][:, :, None] & real[cause][:, None, :]).reshape(len(pairs), -1)
+
+
+def in_order(pairs, tests, n_units):
+    """Estimates and covariances of chosen pairs among the tests."""
+    place = np.full((n_units, n_units), -1)
+    place[tests.pairs[:, 0], tests.pairs[:, 1]] = np.arange(len(tests.pairs))
+    at = place[pairs[:, 0], pairs[:, 1]]
+    return tests.estimate[at], tests.covariance[at]
+
+
+def large_links_table(names, pairs, blocks, adjusted, geweke, alpha, margin):
+    """The table of links of some pairs, `adjusted` their p-values over all pairs and `geweke` their measures."""
+    delay = np.where(adjusted <= alpha, 1.0, np.nan)
+    columns = {
+        "kind": "state",
+        "strength": blocks.strength,
+        "stderr": blocks.stderr,
+        "statistic": blocks.statistic,
+        "p_value": blocks.p_value,
+        "p_adjusted": adjusted,
+        "geweke": geweke,
+        "verdict": verdicts(blocks, adjusted, alpha, margin),
+        "because": "",
+        "delay": delay,
+        "delay_low": delay,
+        "delay_high": delay,
+    }
+    return pd.DataFrame(named_pairs(names, pairs) | columns)[list(COLUMNS)]
+
+
+def measures(estimate):
+    """Geweke's measures of the pairs within blocks, (n_units, n_units), NaN for others."""
+    found = np.full(estimate.linked.shape, np.nan)
+    for members, fit in zip(estimate.members, estimate.fits, strict=True):
+        at = np.asarray(members)[fit.pairs]
+        found[at[:, 0], at[:, 1]] = fit.geweke
+    return found
+
+
+def later_lags(estimate):
+    """P-values of later lags, (n_units, n_units), NaN where none was tested; None if none was at all."""
+    found = np.full(estimate.linked.shape, np.nan)
+    for members, fit in zip(estimate.members, estimate.fits, strict=True):
+        if fit.misfit is None:
+            return None
+        units = np.asarray(members)
+        found[np.ix_(units[: len(fit.misfit)], units)] = fit.misfit
+    return found
+
+
+def shrunk_blocks(estimate):
+    """Pairs (effect, cause) and their posterior means under the prior of all pairs; none if there is no link."""
+    tests, partition = estimate.tests, estimate.plant.partition
+    if not estimate.linked.any():
+        return np.zeros((0, 2), dtype=int), np.zeros((0, tests.estimate.shape[1]))
+    blocks = chosen_blocks(tests.pairs, (tests.estimate, tests.covariance), partition)
+    n_units = partition.n_units
+    found = shrink(blocks, n_empty=n_units * (n_units - 1) - len(tests.pairs))
+    kept = estimate.linked[tuple(tests.pairs.T)] | (found.inclusion >= _INCLUDED)
+    return tests.pairs[kept], found.posterior_mean[kept]
+
+
+def correlations(names, estimate):
+    """Pairs of units whose process noise is correlated, the most correlated ones first."""
+    slices, rows = estimate.plant.partition.slices, []
+    for a, b in np.argwhere(np.tril(estimate.correlated)):
+        own, other = slices[a], slices[b]
+        left, right = (np.linalg.cholesky(estimate.Q[x][:, x].toarray()) for x in (own, other))
+        cross = np.linalg.solve(left, np.linalg.solve(right, estimate.Q[other][:, own].toarray()).T)
+        tests = estimate.noise_tests
+        found = tests.get((int(a), int(b)), tests.get((int(b), int(a)), (np.nan, np.nan)))
+        rows.append((names[b], names[a], float(np.linalg.svd(cross, compute_uv=False)[0]), *found))
+    table = pd.DataFrame(rows, columns=["first", "second", "correlation", "statistic", "p_value"])
+    return table.sort_values("correlation", ascending=False, ignore_index=True)
+
+
+def level_shift_table(names, plant, steps, changes):
+    """Shifts of units' levels at the steps, tested against the spectrum of their states at frequency zero."""
+    rows, bounds = [], (*plant.starts, plant.n_samples)
+    for k, step in enumerate(steps):
+        for m, name in enumerate(names):
+            change = changes[k][m]
+            before, after = _stretch(bounds, steps, step)
+            still = np.linalg.inv(np.eye(len(change)) - plant.A[m])
+            spread = (still @ plant.Q[m] @ still.T + plant.noise[m]) * (1 / before + 1 / after)
+            statistic = float(change @ np.linalg.solve(spread, change))
+            p = float(chdtrc(len(change), statistic))
+            push = (np.eye(len(change)) - plant.A[m]) @ change
+            size = float(np.sqrt(push @ np.linalg.solve(plant.Q[m], push)))
+            rows.append((name, step, size, statistic, p))
+    return pd.DataFrame(rows, columns=["unit", "start", "size", "statistic", "p_value"])
+
+
+def _stretch(bounds, steps, step):
+    """Rows of the stretches before and after a step."""
+    edges = sorted({*bounds, *steps})
+    k = edges.index(step)
+    return step - edges[k - 1], edges[k + 1] - step

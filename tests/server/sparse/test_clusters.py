@@ -1,0 +1,42 @@
+"""Blocks sent to real local clusters that the test starts: the plant is the same to the last bit."""
+
+from contextlib import contextmanager
+
+import joblib
+import pytest
+
+from skfedcausal import KalmanClient, LikelihoodServer
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.sparse import learning
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # theirs
+
+
+@contextmanager
+def dask():
+    distributed = pytest.importorskip("distributed")
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**settings) as cluster, distributed.Client(cluster):
+        yield
+
+
+@contextmanager
+def ray():
+    ray = pytest.importorskip("ray")
+    pytest.importorskip("ray.util.joblib").register_ray()
+    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    yield
+    ray.shutdown()
+
+
+@pytest.mark.parametrize("cluster", [dask, ray])
+def test_a_cluster_gives_the_same_bits(cluster, monkeypatch):
+    monkeypatch.setattr(learning, "_WORTH", 1)
+    X, truth = make_granger_plant(36, n_states=1, n_sensors=3, n_samples=600, random_state=0)
+    clients = zip(X, truth.observation, strict=True)
+    messages = {name: KalmanClient(C=C).fit(X[name]).message(X[name]) for name, C in clients}
+    here = LikelihoodServer(n_jobs=1).fit(messages)
+    with cluster(), joblib.parallel_config(cluster.__name__, n_jobs=2):
+        there = LikelihoodServer().fit(messages)
+    assert there.transition_.tobytes() == here.transition_.tobytes()
+    assert there.links_.equals(here.links_)

@@ -1,0 +1,181 @@
+"""Plants learned in blocks, against the same plants learned as a whole."""
+
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+
+from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server import likelihood
+from skfedcausal.server.links import questions
+from skfedcausal.server.prediction import PlantFilter
+from skfedcausal.server.sparse import learning, tables
+
+UNITS, ROWS = 33, 1000
+
+
+def plant_of(**settings):
+    settings = {"n_states": 1, "n_sensors": 4, "n_samples": ROWS, "link_strength": (0.1, 0.3), **settings}
+    return make_granger_plant(settings.pop("n_units", UNITS), random_state=settings.pop("seed", 0), **settings)
+
+
+def messages_of(X, truth):
+    clients = zip(X, truth.observation, strict=True)
+    return {name: KalmanClient(C=C).fit(X[name]).message(X[name], const=True) for name, C in clients}
+
+
+@pytest.fixture(scope="module")
+def both():
+    """A plant learned in blocks and as a whole, and the messages."""
+    X, truth = plant_of()
+    messages = messages_of(X, truth)
+    with pytest.MonkeyPatch.context() as patch:
+        blocks = LikelihoodServer().fit(messages)
+        patch.setattr(likelihood, "LARGE", 10**6)
+        whole = LikelihoodServer().fit(messages)
+    assert blocks._large is not None
+    assert whole._large is None
+    return blocks, whole, messages
+
+
+def test_links_are_those_of_the_whole_plant(both):
+    blocks, whole, _ = both
+    assert blocks.converged_
+    clear = (whole.links_["p_value"] < 1e-6) | (whole.links_["p_value"] > 0.05)
+    found, expected = (set(s.links_[clear].query("verdict == 'influence'").index) for s in (blocks, whole))
+    assert found == expected
+    assert len(found) > UNITS / 2
+
+
+def test_estimates_differ_by_less_than_their_standard_errors(both):
+    # what a block leaves out of a plant are neighbours' neighbours: a fifth of a standard error at most was seen
+    blocks, whole, _ = both
+    links = whole.links_["verdict"] == "influence"
+    gap = np.abs(blocks.links_["strength"] - whole.links_["strength"]) / whole.links_["stderr"]
+    assert gap[links].max() < 0.5
+    ratio = blocks.links_["stderr"] / whole.links_["stderr"]
+    assert np.abs(ratio[links] - 1).median() < 0.02
+    assert np.abs(ratio[links] - 1).max() < 0.15
+    assert np.corrcoef(blocks.links_["statistic"], whole.links_["statistic"])[0, 1] > 0.99
+
+
+def test_the_record_is_as_likely(both):
+    blocks, whole, messages = both
+    scores = [server.filter(messages).log_likelihood() for server in (blocks, whole)]
+    # each of the links that only one of the two kept is worth half its statistic, about ten
+    assert -2 / ROWS < np.mean(scores[0]) - np.mean(scores[1]) < 20 / ROWS
+
+
+def test_the_sparse_filter_is_the_stationary_one(both):
+    blocks, _, messages = both
+    sparse = blocks.filter(messages)
+    dense = PlantFilter(blocks.transition_, blocks.process_cov_, blocks._record(messages))
+    late = slice(50, None)
+    scale = dense.predicted[late].std(axis=0)
+    for name in ("filtered", "predicted"):
+        gap = (getattr(sparse, name) - getattr(dense, name))[late] / scale
+        assert np.sqrt(np.square(gap).mean(axis=0)).max() < 0.05
+    for own, other in zip(
+        sparse.unit_covariances(blocks.state_slices_.values()),
+        dense.unit_covariances(blocks.state_slices_.values()),
+        strict=True,
+    ):
+        np.testing.assert_allclose(own[-1], other[-1], rtol=0.02)
+
+
+def test_questions_that_need_all_of_the_plant_are_refused(both):
+    blocks, _, _ = both
+    assert len(blocks.link_intervals()) == UNITS * (UNITS - 1)
+    with pytest.raises(ValueError, match="learned in blocks"):
+        blocks.link_intervals(geweke=True)
+    with pytest.raises(ValueError, match="learned in blocks"):
+        blocks.spectrum("unit0", "unit1", level=0.9)
+
+
+def test_screening_says_of_every_pair_what_the_whole_plant_does(both, monkeypatch):
+    _, _, messages = both
+    table = LikelihoodServer().screen(messages)
+    monkeypatch.setattr(questions, "LARGE", 10**6)
+    dense = LikelihoodServer().screen(messages)
+    assert table["cause"].tolist() == dense["cause"].tolist()
+    np.testing.assert_allclose(np.sqrt(table["statistic"]), np.sqrt(dense["statistic"]), atol=0.2)
+
+
+@pytest.mark.parametrize("backend", ["threading", "loky"])
+def test_backends_give_the_same_bits(both, monkeypatch, backend):
+    blocks, _, messages = both
+    monkeypatch.setattr(learning, "_WORTH", 1)
+    with joblib.parallel_config(backend, n_jobs=2):
+        again = LikelihoodServer().fit(messages)
+    assert again.transition_.tobytes() == blocks.transition_.tobytes()
+    assert again.links_.equals(blocks.links_)
+
+
+def test_tables_of_many_units_hold_links_and_what_comes_near(both, monkeypatch):
+    blocks, _, messages = both
+    for module in (learning, tables):
+        monkeypatch.setattr(module, "ALL_PAIRS", 10)
+    few = LikelihoodServer().fit(messages)
+    assert len(few.links_) + few.n_absent_ == UNITS * (UNITS - 1)
+    assert len(few.links_) < 3 * UNITS
+    key = ["cause", "effect"]
+    joined = few.links_.merge(blocks.links_, on=key, suffixes=("", "_all"))
+    np.testing.assert_allclose(joined["strength"], joined["strength_all"], rtol=1e-9)
+    np.testing.assert_allclose(joined["p_adjusted"], joined["p_adjusted_all"], rtol=1e-6)
+    assert (few.links_["verdict"] == "influence").sum() == (blocks.links_["verdict"] == "influence").sum()
+    intervals = few.link_intervals()
+    assert intervals[key].equals(few.links_[key])
+
+
+def test_false_discovery_rates_are_those_of_benjamini_and_hochberg():
+    from scipy.stats import false_discovery_control
+
+    p_value = np.random.default_rng(0).uniform(size=(7, 7)) ** 3
+    off = ~np.eye(7, dtype=bool)
+    np.testing.assert_allclose(tables.false_discovery_rates(p_value)[off], false_discovery_control(p_value[off]))
+
+
+def test_units_without_links_stay_without():
+    X, truth = plant_of(n_links=0, seed=5)
+    server = LikelihoodServer().fit(messages_of(X, truth))
+    assert (server.links_["verdict"] == "influence").sum() <= 2  # a false discovery in 20 records
+    assert (server.transition_[~server.partition_.block_diagonal] == 0).mean() > 0.99
+
+
+def test_a_level_that_shifts_is_no_link():
+    shift = [{"unit": unit, "size": 6.0, "at": 0.5} for unit in (0, 1)]
+    X, truth = plant_of(n_links=0, level_shift=shift, seed=2)
+    server = LikelihoodServer().fit(messages_of(X, truth))
+    assert {"unit0", "unit1"} <= set(server.level_shifts_["unit"])
+    assert np.abs(server.level_shifts_["start"] - ROWS // 2).max() <= 5
+    assert (server.links_["verdict"] == "influence").sum() <= 2
+
+
+def test_later_lags_are_learned_as_a_whole_or_told(monkeypatch):
+    X, truth = plant_of(n_links=0, seed=4)
+    rng = np.random.default_rng(0)
+    y = rng.standard_normal((ROWS, 1))
+    for t in range(5, ROWS):
+        y[t] += 0.7 * y[t - 5]
+    first = next(iter(X))
+    X[first] = 3 * y @ truth.observation[0].T + 0.3 * rng.standard_normal(X[first].shape)
+    messages = messages_of(X, truth)
+    monkeypatch.setattr("skfedcausal.server.sparse.server.ALL_PAIRS", 10)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        server = LikelihoodServer().fit(messages)
+    assert any("Later lags act" in str(each.message) for each in told)
+    assert server.misfit_.loc[server.misfit_["p_value"].idxmin(), "effect"] == first
+
+
+def test_an_estimator_answers_with_a_plant_in_blocks():
+    X, truth = plant_of(seed=7)
+    estimator = FederatedGrangerEstimator([KalmanClient(C=C) for C in truth.observation]).fit(X)
+    assert estimator.predict(X).shape == (ROWS, 4 * UNITS)
+    assert np.isfinite(estimator.score(X))
+    alone = ~np.eye(UNITS, dtype=bool)
+    found = estimator.links_.query("verdict == 'influence'")
+    assert alone.any()
+    assert len(found) > UNITS / 2

@@ -1,0 +1,82 @@
+"""Score tests of all pairs from products, against those from lag covariances and dense information."""
+
+import numpy as np
+import pytest
+
+from skfedcausal import KalmanClient
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.estimation.estimate import screen_plant
+from skfedcausal.server.joint import JointRecord
+from skfedcausal.server.sparse.learning import screened
+from skfedcausal.server.sparse.plant import LargePlant
+from skfedcausal.server.sparse.screening import PairRows, given_others, statistics
+from skfedcausal.server.sparse.screening import tested as results
+from skfedcausal.statespace.partition import Partition
+
+ROWS = 3000
+
+
+def record_of(n_units=5, **settings):
+    X, truth = make_granger_plant(n_units, n_samples=ROWS, random_state=3, **settings)
+    clients = zip(X, truth.observation, strict=True)
+    return JointRecord.from_messages({name: KalmanClient(C=C).fit(X[name]).message(X[name]) for name, C in clients})
+
+
+@pytest.fixture(scope="module", params=[2, [1, 3, 2, 2, 1]], ids=["equal", "unequal"])
+def record(request):
+    return record_of(n_states=request.param)
+
+
+def off_diagonal(matrix):
+    return matrix[~np.eye(len(matrix), dtype=bool)]
+
+
+def test_statistics_of_products_are_those_of_lag_covariances(record):
+    # a product over the record and the truncated lag covariances differ at the ends of the record and by what is
+    # left after the last lag: two thousandths of a standard error, and as much of the statistic's root
+    plant = LargePlant(record)
+    found = screened(plant)
+    partition = plant.partition
+    rows = PairRows.of(partition.pairs, found.products, partition)
+    estimate, covariance, p_value = results(partition.pairs, found.spectra, rows, partition.sizes, plant.n_samples)
+    dense = screen_plant(record)
+    scale = np.sqrt(np.diagonal(dense.covariance, axis1=1, axis2=2))
+    real = partition.pair_elements < partition.n_elements
+    assert np.abs((estimate - dense.estimate) / scale)[real].max() < 0.15
+    np.testing.assert_allclose(np.sqrt(statistics(estimate, covariance)), np.sqrt(dense.statistic), atol=0.15)
+    np.testing.assert_allclose(off_diagonal(found.p_value), p_value, rtol=1e-9)
+
+
+def test_noise_that_two_units_share_is_found():
+    shared = np.random.default_rng(0).standard_normal((ROWS, 1))
+    X, truth = make_granger_plant(5, n_states=1, n_samples=ROWS, n_links=0, random_state=1)
+    response = shared.copy()
+    for t in range(1, ROWS):
+        response[t] += 0.6 * response[t - 1]
+    names = list(X)
+    for name, C in zip(names[:2], truth.observation[:2], strict=True):
+        X[name] = X[name] + 1.5 * response @ C.T
+    clients = zip(X, truth.observation, strict=True)
+    record = JointRecord.from_messages({name: KalmanClient(C=C).fit(X[name]).message(X[name]) for name, C in clients})
+    p_value = screened(LargePlant(record)).noise_p_value
+    assert p_value[1, 0] == p_value[0, 1] < 1e-10
+    p_value[1, 0] = p_value[0, 1] = 1.0
+    assert p_value.min() > 1e-4
+
+
+def test_regressors_of_a_row_leave_what_a_regression_leaves():
+    """The information of a cause's block shrinks as that of least squares does."""
+    rng = np.random.default_rng(0)
+    partition = Partition([2, 2, 2])
+    H = rng.standard_normal((500, 6)) @ (np.eye(6) + 0.5 * rng.standard_normal((6, 6)))
+    states = H.T @ H / 500
+    known, cause = np.arange(4), slice(4, 6)
+    information = np.kron(np.eye(2), states[cause, cause])
+    score = rng.standard_normal((1, 4))
+    covariance = np.linalg.inv(information)[None] / 500
+    estimate = np.linalg.solve(information, score[0])[None]
+    actual = given_others(estimate, covariance, states, np.array([[0, 2]]), known, partition)
+    rest = H[:, cause] - H[:, known] @ np.linalg.lstsq(H[:, known], H[:, cause], rcond=None)[0]
+    expected = np.linalg.inv(np.kron(np.eye(2), rest.T @ rest / 500))
+    np.testing.assert_allclose(actual[1][0], expected / 500, rtol=1e-9)
+    np.testing.assert_allclose(actual[0][0], expected @ score[0], rtol=1e-9)
