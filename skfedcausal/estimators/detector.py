@@ -31,6 +31,7 @@ from ._base import FederatedEstimator, explained
 from ._progress import with_callbacks
 from ._promises import mechanisms, promise
 from ._streams import PlantStream, flag_array, flag_verdict, verdict_reply
+from ._tags import tag_trend, tags
 
 _NOT_OF_THE_PROMISE = {"accountant", "random_state", "sampler"}
 
@@ -167,6 +168,7 @@ class FederatedRCADetector(FederatedEstimator):
     }
 
     _default_server, _monitors = MomentServer, True
+    tags, tag_trend = tags, tag_trend
 
     # -- learning --------------------------------------------------------------------------------
 
