@@ -133,7 +133,7 @@ def incidents_found(out, truth):
     answer = f"{len(incidents)} incidents: " + ", ".join(f"{name} {count}" for name, count in roots.items())
     if truth is not None and len(incidents):
         start = pd.to_datetime(incidents["start"], utc=True)
-        unit, begin, end = truth["fault"]
+        unit, begin, _ = truth["fault"]
         away = (start - begin.tz_convert("UTC")).abs().dt.total_seconds()
         nearest = incidents.loc[away.idxmin()]
         own = [truth[name] for name in ("fault", "variance")]

@@ -5,6 +5,7 @@ from .fits import LossDisplay, PrivacyCurveDisplay, ResidualDisplay, StateCorrel
 from .impact import ImpactDisplay
 from .incidents import FalseAlarmDisplay, IncidentDisplay
 from .links import LinkGraphDisplay, LinkMatrixDisplay, SpectrumDisplay
+from .tags import TagDisplay
 from .validity import ValidityDisplay
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "ResidualDisplay",
     "SpectrumDisplay",
     "StateCorrelationDisplay",
+    "TagDisplay",
     "TransferFunctionDisplay",
     "ValidityDisplay",
 ]

@@ -53,7 +53,7 @@ def tags(self, X, incident, *, lengths=None):
     >>> detector = FederatedRCADetector().fit(X[:2600])
     >>> faulty = X[2600:].reset_index(drop=True)
     >>> faulty.loc[200:, "unit2__s1"] += 5 * faulty["unit2__s1"].std()
-    >>> incidents = detector.incidents(faulty)
+    >>> incidents = detector.incidents(faulty).query("detected >= 200")
     >>> detector.tags(faulty, incidents)["tag"].iloc[0]
     'unit2__s1'
     """
