@@ -98,13 +98,13 @@ class TagModel:
         left = np.array([min(self._left(E, j)) for j in range(len(moves))])
         usual = len(E) * (len(moves) - 1)
         explained = np.zeros(len(self.scale))
-        explained[moves] = np.clip((whole - left) / max(whole - usual, 1e-9), 0.0, 1.0)
+        explained[moves] = (whole - left) / max(whole - usual, 1e-9)
         why = [self._words(Y[start:stop, k], k) for k in range(len(self.scale))]
         sure = np.array([bool(words) for words in why])
         if sure.all():  # a unit that is held as a whole says nothing of a tag
             why, sure = ["repeats its value, as all tags of the unit do"] * len(why), ~sure
         order = np.lexsort((-explained, ~sure))
-        return Blame(order, explained, tuple(why))
+        return Blame(order, np.clip(explained, 0.0, 1.0), tuple(why))
 
     def expected(self, Y, tag, start, stop):
         """What a tag is expected to show in rows, and the standard deviation of that; NaN for one that never moved.

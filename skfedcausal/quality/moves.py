@@ -14,7 +14,7 @@ from ..statespace.seasons import overtones, season_columns
 
 _LEVEL = 1e-3  # chance of any finding of a kind in a unit that stays where it is
 _FEWEST_ROWS = 300
-_MOST_ROWS = 20_000  # that movements of levels are looked for in
+_MOST_ROWS = 10_000  # that movements of levels are looked for in
 _BANDWIDTH = 12.0  # lags of the long-run variance of 100 rows
 _TAILS = {"level": (0.4, np.pi**2 / 2), "line": (0.9, 2 * np.pi**2)}  # P(statistic > x) = a exp(-b x) about
 _MOST_SHIFTS = 15
