@@ -188,7 +188,8 @@ class RootCauseServer:
         kind = "undecided"
         if probability[root] >= SURE and self._causes[:, root].any():  # others show what is at fault
             kind = next((a.kind for a in answers if a.kind and a.probability.argmax() == root), kind)
-        if kind == "undecided" and is_glitch(np.expm1(since.surprise[:, root] + self._level[root]), since.outside[:, root]):
+        surprise = np.expm1(since.surprise[:, root] + self._level[root])
+        if kind == "undecided" and is_glitch(surprise, since.outside[:, root]):
             kind = "sensor"
         levels = since.levels[:, self.statistics.index(answer.statistic)]
         above = levels > self.levels.thresholds[answer.statistic]
