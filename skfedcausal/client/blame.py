@@ -25,8 +25,14 @@ _ROWS_PER_COLUMN = 10  # of the autoregression at least, for more than one lag
 _RIDGE = 1e-4  # added to scaled covariances
 _FOLLOWS = 1.1  # a reader's variance given the tag alone, over that given all tags of the row, at most
 _LEAST_TIE = 0.9  # and over its own variance
+_MOST_ROWS, _AFTER = 100, 3  # of an incident that are looked at, and after a short one
 _REPEATS = 10  # rows of one value that are not worth a word
 _LONGER = 3.0  # times as long as in nominal operation ever
+
+
+def window_of(onset, detected, last, n_rows):
+    """Rows of an incident by which tags are judged, (start, stop): of a short one with those that follow."""
+    return onset, min(max(last, detected) + _AFTER + 1, detected + _MOST_ROWS, n_rows)
 
 
 @dataclass(frozen=True)

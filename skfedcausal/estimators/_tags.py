@@ -8,12 +8,12 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from ..client.answers import off_baseline
+from ..client.blame import window_of
 from ..containers.layout import listed
 from ..containers.rows import position
 from ..statespace.episodes import episodes
 
-_MOST_ROWS = 100  # of an incident that are looked at
-_AFTER, _BEFORE = 3, 60  # rows after a short one, and those shown before it
+_BEFORE = 60  # rows that are shown before an incident
 
 
 def tags(self, X, incident, *, lengths=None):
@@ -130,8 +130,7 @@ def _at_home(detector, X, incident, lengths):
     Y = off_baseline(kept["client"], Y, own, (0,))[0]
     start = position(_plain(incident["start"]), index) - first
     end = plant.n_samples - 1 if pd.isna(incident["end"]) else position(_plain(incident["end"]), index)
-    stop = min(max(end, row) + _AFTER + 1 - first, row - first + _MOST_ROWS, len(Y))
-    return unit, kept["tags"], Y, (first, index), max(start, 0), stop
+    return unit, kept["tags"], Y, (first, index), *window_of(max(start, 0), row - first, end - first, len(Y))
 
 
 def _plain(row):
