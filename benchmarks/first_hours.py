@@ -51,12 +51,13 @@ def recorded_cases(folder):
     data = folder_of()
     normal, attacks = (load_batadal(data / "batadal", subset).data for subset in ("train_normal", "train_attacks"))
     usual, fault = (load_tep(data / "tep", (name,)).data.reset_index(drop=True) for name in ("d00", "d06"))
-    until = ("--nominal", str(attacks.index[0]))
+    until = ("--nominal", str(attacks.index[0]), "--false-alarms", "1 per month")
+    both = pd.concat([usual, fault], ignore_index=True)
     files = [
         ("BATADAL, normal year", normal, None),
-        ("BATADAL, normal year and attacks", pd.concat([normal, attacks]), (*until, "--false-alarms", "1 per month")),
+        ("BATADAL, normal year and attacks", pd.concat([normal, attacks]), until),
         ("TEP, normal", usual, None),
-        ("TEP, normal and fault 6", pd.concat([usual, fault], ignore_index=True), ("--nominal", str(len(usual) / (len(usual) + len(fault))))),
+        ("TEP, normal and fault 6", both, ("--nominal", str(len(usual) / len(both)))),
         ("SKAB, 35 experiments", load_skab(data / "skab").data, ("--nominal", "0.25")),
         ("PetShop", petshop(data / "petshop" / "low_traffic"), ("--nominal", "0.9")),
         ("winding", load_sysid(data / "sysid", "winding").data, ("--nominal", "0.5")),
