@@ -25,14 +25,14 @@ _ROWS_PER_COLUMN = 10  # of the autoregression at least, for more than one lag
 _RIDGE = 1e-4  # added to scaled covariances
 _FOLLOWS = 1.1  # a reader's variance given the tag alone, over that given all tags of the row, at most
 _LEAST_TIE = 0.9  # and over its own variance
-_MOST_ROWS, _AFTER = 100, 3  # of an incident that are looked at, and after a short one
+_LEAST_ROWS, _MOST_ROWS = 50, 100  # after an alarm that are looked at
 _REPEATS = 10  # rows of one value that are not worth a word
 _LONGER = 3.0  # times as long as in nominal operation ever
 
 
 def window_of(onset, detected, last, n_rows):
-    """Rows of an incident by which tags are judged, (start, stop): of a short one with those that follow."""
-    return onset, min(max(last, detected) + _AFTER + 1, detected + _MOST_ROWS, n_rows)
+    """Rows by which tags are judged, (start, stop): a fault may go on when its alarm has ended."""
+    return onset, min(max(last + 1, detected + _LEAST_ROWS), detected + _MOST_ROWS, n_rows)
 
 
 @dataclass(frozen=True)
@@ -123,13 +123,12 @@ class TagModel:
         first, stop = self._window(start, stop)
         X, j = self._filled(Y[:stop]), int(np.flatnonzero(self._moves == tag)[0])
         E = self._rests(X, first, stop)
-        left = self._left(E, j)
-        if left[0] == min(left):
+        follows, wrong = self._left(E, j)
+        if follows < wrong:
             mean, std = self._run(X, j, first, stop)
         else:
-            keep = np.arange(len(self.cov)) if left[1] == min(left) else self._not_reading(j)
-            wrong, std = _wrong_values(E, self.lags, self.cov, j, keep)[1:]
-            mean = X[first:stop, j] - wrong
+            values, std = _wrong_values(E, self.lags, self.cov, j, self._not_reading(j))[1:]
+            mean = X[first:stop, j] - values
         found[:, first - start :] = self.mean[tag] + self.scale[tag] * mean, self.scale[tag] * std
         return found
 
@@ -167,16 +166,16 @@ class TagModel:
         return np.setdiff1d(np.arange(len(self.cov)), self._readers[j])
 
     def _left(self, E, j):
-        """What is unusual without tag j: it moves and others follow, its values are wrong, and readers follow those."""
-        every, S = np.arange(len(self.cov)), self.cov
-        others = np.delete(every, j)
-        found = [_squares(E[:, others], S[np.ix_(others, others)]), _wrong_values(E, self.lags, S, j, every)[0]]
-        if len(self._readers[j]):
-            keep, read = self._not_reading(j), self._readers[j]
+        """What is unusual without tag j: if it moves and others follow, and if its values are wrong, read or not."""
+        S, others = self.cov, np.delete(np.arange(len(self.cov)), j)
+        follows = _squares(E[:, others], S[np.ix_(others, others)])
+        keep, read = self._not_reading(j), self._readers[j]
+        wrong = _wrong_values(E, self.lags, S, j, keep)[0]
+        if len(read):  # what controllers read they follow, right or wrong
             gain = np.linalg.solve(S[np.ix_(keep, keep)], S[np.ix_(keep, read)])
             own = S[np.ix_(read, read)] - S[np.ix_(read, keep)] @ gain
-            found.append(_wrong_values(E, self.lags, S, j, keep)[0] + _squares(E[:, read] - E[:, keep] @ gain, own))
-        return found
+            wrong += _squares(E[:, read] - E[:, keep] @ gain, own)
+        return follows, wrong
 
     def _run(self, X, j, start, stop):
         """Tag j as it would have followed the others from the first row on, and the standard deviation."""

@@ -102,9 +102,9 @@ def tag_trend(self, X, incident, tag=None, *, lengths=None):
 
 
 def _names(detector, unit):
-    """Names of a unit's columns; places where they have none."""
+    """Names of a unit's columns."""
     columns = dict(zip(detector.client_names_, detector._plant_layout.outputs, strict=True))[unit]
-    return [f"{unit}__x{k}" for k in range(len(columns))] if columns is None else [str(column) for column in columns]
+    return [str(column) for column in columns]
 
 
 def _at_home(detector, X, incident, lengths):
