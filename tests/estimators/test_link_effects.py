@@ -33,7 +33,9 @@ def test_signs_and_gains_are_those_of_the_measurements(plant):
     estimator, truth = plant
     row = estimator.link_effects().iloc[0]
     assert (row["cause"], row["effect"], row["delay_time"]) == ("unit0", "unit1", 15.0)
-    cause, effect = (C[int(row[end][-1]), 0] for C, end in zip(truth.observation, ("cause_tag", "effect_tag"), strict=True))
+    cause, effect = (
+        C[int(row[end][-1]), 0] for C, end in zip(truth.observation, ("cause_tag", "effect_tag"), strict=True)
+    )
     # of one state each the gain is that of the states, from a tag to the state and from the state to a tag
     expected = effect * truth.transition[1, 0] / cause
     # three standard errors of the link, of 6000 rows and of noise as large as the states: 3 sqrt(2 / 6000) / 0.4
