@@ -4,31 +4,37 @@ Units of a plant keep their raw measurements; a server learns how they influence
 low-dimensional messages.
 """
 
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
 from ._version import __version__
-from .client.augmenter import Augmenter, LinearAugmenter, RegressorAugmenter
-from .client.extended_kalman import ExtendedKalmanClient
-from .client.kalman import KalmanClient
-from .client.unit_model import UnitClient
-from .containers import stack_clients
-from .containers.scaler import UnitScaler
-from .estimators.counterfactual import FederatedCounterfactualEstimator
-from .estimators.detector import FederatedRCADetector
-from .estimators.granger import FederatedGrangerEstimator
-from .historian import PlantTable, read_historian
-from .networks import LSTMRegressor, SELURegressor
-from .privacy import (
-    GaussianMechanism,
-    IndependentFlips,
-    PrivacyAccountant,
-    PrivacyMechanism,
-    RandomizedResponse,
-)
-from .quality import check_plant
-from .server.gradient.server import GradientServer
-from .server.likelihood import LikelihoodServer
-from .server.moments import MomentServer
-from .server.plant import ServerLearner
-from .server.regressor import RegressorServer
+
+if TYPE_CHECKING:
+    from .client.augmenter import Augmenter, LinearAugmenter, RegressorAugmenter
+    from .client.extended_kalman import ExtendedKalmanClient
+    from .client.kalman import KalmanClient
+    from .client.unit_model import UnitClient
+    from .containers import stack_clients
+    from .containers.scaler import UnitScaler
+    from .estimators.counterfactual import FederatedCounterfactualEstimator
+    from .estimators.detector import FederatedRCADetector
+    from .estimators.granger import FederatedGrangerEstimator
+    from .historian import PlantTable, read_historian
+    from .networks import LSTMRegressor, SELURegressor
+    from .privacy import (
+        GaussianMechanism,
+        IndependentFlips,
+        PrivacyAccountant,
+        PrivacyMechanism,
+        RandomizedResponse,
+    )
+    from .quality import check_plant
+    from .server.gradient.server import GradientServer
+    from .server.likelihood import LikelihoodServer
+    from .server.moments import MomentServer
+    from .server.plant import ServerLearner
+    from .server.regressor import RegressorServer
 
 __all__ = [
     "Augmenter",
@@ -59,3 +65,47 @@ __all__ = [
     "read_historian",
     "stack_clients",
 ]
+
+# where the public names are: imported when they are asked for, so that commands have a word to say at once
+_HOMES = {
+    "Augmenter": "client.augmenter",
+    "ExtendedKalmanClient": "client.extended_kalman",
+    "FederatedCounterfactualEstimator": "estimators.counterfactual",
+    "FederatedGrangerEstimator": "estimators.granger",
+    "FederatedRCADetector": "estimators.detector",
+    "GaussianMechanism": "privacy",
+    "GradientServer": "server.gradient.server",
+    "IndependentFlips": "privacy",
+    "KalmanClient": "client.kalman",
+    "LSTMRegressor": "networks",
+    "LikelihoodServer": "server.likelihood",
+    "LinearAugmenter": "client.augmenter",
+    "MomentServer": "server.moments",
+    "PlantTable": "historian",
+    "PrivacyAccountant": "privacy",
+    "PrivacyMechanism": "privacy",
+    "RandomizedResponse": "privacy",
+    "RegressorAugmenter": "client.augmenter",
+    "RegressorServer": "server.regressor",
+    "SELURegressor": "networks",
+    "ServerLearner": "server.plant",
+    "UnitClient": "client.unit_model",
+    "UnitScaler": "containers.scaler",
+    "check_plant": "quality",
+    "read_historian": "historian",
+    "stack_clients": "containers",
+}
+
+
+def __getattr__(name):
+    if name in _HOMES:
+        found = getattr(import_module(f".{_HOMES[name]}", __name__), name)
+        globals()[name] = found
+        return found
+    if not name.startswith("_") and find_spec(f"{__name__}.{name}") is not None:
+        return import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__():
+    return sorted({*globals(), *__all__})

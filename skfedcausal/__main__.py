@@ -4,8 +4,7 @@ import argparse
 import sys
 
 from ._version import __version__
-from .commands import COMMANDS, run_command
-from .commands._shared import program
+from .commands import COMMANDS, program, run_command
 
 
 def main(arguments=None):

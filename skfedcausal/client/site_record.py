@@ -91,6 +91,7 @@ class SiteBatches:
     def __init__(self, settings, columns, released=None):
         self._settings, self._columns, self._released = settings, columns, released
         self._read = []  # names of the files so far
+        self._rows = {}  # of each of them
         self._last = 0, None  # number and batch that were read last
         if not settings.watched.exists():
             raise SettingsError(f"There is no file or folder {settings.watched} for {settings.name!r} to monitor.")
@@ -118,11 +119,25 @@ class SiteBatches:
                 f"{listed(names[: len(read)])} now; batches stay, and come in the order of their names."
             )
         record = self._record(files[number - 1])
+        self._rows[names[number - 1]] = len(record.outputs)
         if self._released is not None:
             record = self._released(record)
         self._read = names[: max(len(read), number)]
         self._last = number, record.batch(names[number - 1])
         return self._last[1]
+
+    def rows_from(self, row):
+        """Rows of the batches so far, from the batch on that has a row of the stream, and the first one's number."""
+        first, passed, kept = 0, 0, []
+        for file in self.files[: len(self._read)]:
+            n_rows = self._rows.get(file.name)
+            if n_rows is None or passed + n_rows > row:
+                outputs = np.asarray(self._record(file).outputs)
+                n_rows = self._rows[file.name] = len(outputs)
+                kept += [outputs] if passed + n_rows > row else []
+            passed += n_rows
+            first = first if kept else passed
+        return first, np.concatenate(kept) if kept else np.zeros((0, len(self._columns)))
 
     def _record(self, path):
         """Record in one of the files, with the columns of the unit's own record."""

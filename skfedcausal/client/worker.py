@@ -40,6 +40,7 @@ KEPT = (  # what a unit keeps of a fit for other records
     "flags",
     "monitor",
     "fit",
+    "tags",
     "dtype",
 )
 
@@ -126,7 +127,10 @@ class UnitWorker:
         if wishes.monitor:
             if not self.monitor:
                 raise PacketError(f"Unit {self.name!r} is not to be monitored: its settings do not say `watch = true`.")
+            from .blame import TagModel  # of units that are watched
+
             client, first["monitor"] = monitored(client, self.outputs, self.starts, self._resized)
+            first["tags"] = TagModel.learn(self.outputs, self.starts)
         if wishes.refine and self.noise is None and isinstance(client, UnitClient):
             first["alone"] = client.is_likelier_alone(self.outputs, self.inputs, self.starts)
             first["refines"] = first["alone"] and client.model.n_states < len(client.model.C)

@@ -4,7 +4,11 @@ A command is a function ``main(arguments) -> int``: it takes the command-line wo
 the exit code (0: done, 1: the work failed, 2: the command was called wrongly).
 """
 
+import sys
 from importlib import import_module
+from pathlib import Path
+
+_ON_FILES = ("links", "whatif", "rca")
 
 # name: (module and function, one line of help)
 COMMANDS = {
@@ -22,7 +26,14 @@ COMMANDS = {
 }
 
 
+def program():
+    """Name under which the command line was called."""
+    return "skfedcausal" if Path(sys.argv[0]).stem == "skfedcausal" else "python -m skfedcausal"
+
+
 def run_command(name, arguments):
     """Run one command."""
     module, function = COMMANDS[name][0].split(":")
+    if name in _ON_FILES and not {"-h", "--help"} & set(arguments):
+        print("Starting ...", file=sys.stderr, flush=True)  # what they import takes its time
     return getattr(import_module(module), function)(arguments)

@@ -8,6 +8,7 @@ from pathlib import Path
 from ..federation.lost import ClientError
 from ..federation.site_ledger import ByteLimitError, LedgerError
 from ..message.packet import PacketError
+from . import program
 
 DONE, FAILED, WRONG = 0, 1, 2  # argparse leaves with the last where a command was called wrongly
 ERRORS = (ClientError, PacketError, LedgerError, ByteLimitError, ValueError, OSError, RuntimeError)
@@ -21,11 +22,6 @@ def parser(command, description, *, settings=True, json=True):
     if json:
         add_json(reader)
     return reader
-
-
-def program():
-    """Name under which the command line was called."""
-    return "skfedcausal" if Path(sys.argv[0]).stem == "skfedcausal" else "python -m skfedcausal"
 
 
 def add_json(reader):

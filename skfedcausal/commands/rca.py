@@ -1,5 +1,6 @@
 """``python -m skfedcausal rca plant.csv --nominal 0.5``: incidents and where they began."""
 
+import numpy as np
 import pandas as pd
 
 from ..estimators.detector import FederatedRCADetector
@@ -19,26 +20,40 @@ def main(arguments):
 
 
 def _rca(plant, folder, options):
-    from ..displays import IncidentDisplay  # matplotlib is optional
-
     nominal, later = _split(plant, options.nominal)
     detector = FederatedRCADetector(false_alarm_rate=_budget(options.false_alarms))
     detector.fit(nominal.frame, lengths=nominal.lengths)
-    rest = later.frame
-    incidents = detector.incidents(rest, lengths=later.lengths)
+    incidents = detector.incidents(later.frame, lengths=later.lengths)
     incidents.to_csv(folder / "incidents.csv", index=False)
-    for k, (_, incident) in enumerate(incidents.head(_MOST_PAGES).iterrows(), start=1):
-        IncidentDisplay.from_detector(detector, rest, incident, lengths=later.lengths).figure_.savefig(
-            folder / f"incident_{k}.png", dpi=120
-        )
-        detector.report(incident, folder / f"incident_{k}.html", X=rest)
     if incidents.empty:
         return ["No incident."]
-    shown = incidents[["start", "detected", "end", "root", "probability"]]
-    lines = [shown.to_string(index=False, float_format=lambda x: f"{x:.2f}")]
+    blamed = _pages(detector, incidents.head(_MOST_PAGES), later, folder)
+    shown = incidents[["start", "detected", "end", "root", "probability", "kind"]].join(blamed)
+    lines = [shown.to_string(index=False, float_format=lambda x: f"{x:.2f}", na_rep="")]
     if len(incidents) > _MOST_PAGES:
         lines.append(f"Pages for the first {_MOST_PAGES} of {len(incidents)} incidents.")
     return lines
+
+
+def _pages(detector, incidents, record, folder):
+    """Write a picture, the tags of the unit and a page for each incident; the tag to blame first."""
+    from ..displays import IncidentDisplay, TagDisplay  # matplotlib is optional
+    from ..reports import incident_page
+
+    about = {"lengths": record.lengths, "levels": np.asarray(detector.transform(record.frame, lengths=record.lengths))}
+    blamed = {}
+    for k, (row, incident) in enumerate(incidents.iterrows(), start=1):
+        tags = detector.tags(record.frame, incident, lengths=record.lengths)
+        tags.to_csv(folder / f"incident_{k}_tags.csv", index=False)
+        blamed[row] = tags["tag"].iloc[0]
+        pictures = {
+            f"incident_{k}.png": IncidentDisplay.from_detector(detector, record.frame, incident, **about),
+            f"incident_{k}_tag.png": TagDisplay.from_detector(detector, record.frame, incident, lengths=record.lengths),
+        }
+        for name, picture in pictures.items():
+            picture.figure_.savefig(folder / name, dpi=120)
+        incident_page(detector, incident, record.frame, **about).write(folder / f"incident_{k}.html")
+    return pd.Series(blamed, name="tag to blame", dtype=object)
 
 
 def _split(plant, nominal):

@@ -5,6 +5,7 @@ The readers take the path of a folder that the user has; nothing is shipped and 
 
 from ._causrca import load_causrca
 from ._exports import make_historian_exports
+from ._faults import FAULT_KINDS, make_fault_plant
 from ._messy import make_messy_export
 from ._nonlinear import make_nonlinear_plant
 from ._plants import make_granger_plant
@@ -16,6 +17,7 @@ from ._truth import LevelShift, PlantTruth
 from ._water import load_batadal, load_skab
 
 __all__ = [
+    "FAULT_KINDS",
     "LevelShift",
     "PlantTruth",
     "cross_client_columns",
@@ -27,6 +29,7 @@ __all__ = [
     "load_swat",
     "load_sysid",
     "load_tep",
+    "make_fault_plant",
     "make_granger_plant",
     "make_historian_exports",
     "make_messy_export",

@@ -7,6 +7,7 @@ from .incidents import FalseAlarmDisplay, IncidentDisplay
 from .links import LinkGraphDisplay, LinkMatrixDisplay, SpectrumDisplay
 from .maps import LinkMapDisplay, link_communities
 from .responses import ResponseDisplay
+from .tags import TagDisplay
 from .validity import ValidityDisplay
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "ResponseDisplay",
     "SpectrumDisplay",
     "StateCorrelationDisplay",
+    "TagDisplay",
     "TransferFunctionDisplay",
     "ValidityDisplay",
     "link_communities",

@@ -51,7 +51,7 @@ class IncidentDisplay(Display):
         self.times = times
 
     @classmethod
-    def from_detector(cls, detector, X, incident, *, lengths=None, ax=None, title=None):
+    def from_detector(cls, detector, X, incident, *, lengths=None, levels=None, ax=None, title=None):
         """Draw an incident of a record.
 
         Parameters
@@ -62,6 +62,8 @@ class IncidentDisplay(Display):
         incident : Series
             Row of ``detector.incidents(X)``.
         lengths : sequence of int, default=None
+        levels : ndarray of shape (n_samples, n_units), default=None
+            ``detector.transform(X)``, for several pictures of one record; None computes it.
         ax : matplotlib Axes, default=None
         title : str, default=None
 
@@ -69,7 +71,7 @@ class IncidentDisplay(Display):
         -------
         IncidentDisplay
         """
-        levels = np.asarray(detector.transform(X, lengths=lengths))
+        levels = np.asarray(detector.transform(X, lengths=lengths) if levels is None else levels)
         index = read_plant(X, lengths=lengths, layout=detector.layout_, min_samples=1).index
         times = np.arange(len(levels)) if index is None else index
         return cls(levels, detector.client_names_, incident, times).plot(ax=ax, title=title)

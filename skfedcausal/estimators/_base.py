@@ -24,7 +24,7 @@ from ..client.units import Units, known_units, new_units, released, units_alone,
 from ..containers import PlantLayout, episode_starts, read_plant
 from ..containers.copies import warn_of_copies
 from ..containers.layout import listed
-from ..containers.rows import warn_of_gaps
+from ..containers.rows import sampling_period, warn_of_gaps
 from ..federation.exchange import Exchange
 from ..federation.ledger import Ledger
 from ..federation.lost import LostUnits, LostUnitWarning
@@ -226,6 +226,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         if mechanism is not None:
             check_noise_can_be_told(templates)
         plant, self._noise = released(mechanism, plant, learning=True)
+        self._row_time = sampling_period(plant.index)
         training = TrainingNoise()
         if mechanism is not None:
             training = training_noise(mechanism, server, plant, templates, self.wire_dtype, self.augmenter)

@@ -19,6 +19,8 @@ from ..server.gradient.state import relayed_plans
 from ..server.likelihood import LikelihoodServer
 from ._base import FederatedEstimator
 from ._changes import dated, level_of, settled
+from ._link_effects import link_effects
+from ._link_times import in_plant_time, row_time
 from ._privacy_curve import privacy_curve
 from ._undecidable import undecidable_units, undecided, warn_undecidable
 
@@ -48,6 +50,8 @@ class where_server:
 class PlantEstimator(FederatedEstimator):
     """Base of the estimators whose server learns a linear plant; use a subclass."""
 
+    link_effects = link_effects
+
     def _new_server(self):
         server = super()._new_server()
         if not getattr(server, "tests_links", True):
@@ -58,11 +62,13 @@ class PlantEstimator(FederatedEstimator):
         return server
 
     def _store_fit(self, server, exchange):
-        self.links_, self._undecidable = server.links_, ()
+        if self._channel is not None:  # sites tell their clocks
+            self._row_time = next((row_time(message) for message in exchange.messages.values()), None)
+        self.links_, self._undecidable = in_plant_time(server.links_, self._row_time), ()
         if self.noise_covariance_:
             self._undecidable = undecidable_units(server, self.noise_covariance_, self.clients_)
             warn_undecidable(self._undecidable)
-            self.links_ = undecided(server.links_, self._undecidable)
+            self.links_ = undecided(self.links_, self._undecidable)
 
     # -- batch by batch --------------------------------------------------------------------------
 

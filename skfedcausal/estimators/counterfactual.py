@@ -127,7 +127,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         ``unit__input[level]`` for levels.
     links_ : DataFrame
         One row per ordered pair of units and kind ("state", "input"): ``cause, effect, kind, strength,
-        stderr, statistic, p_value, p_adjusted, geweke, verdict``.
+        stderr, statistic, p_value, p_adjusted, geweke, verdict``. ``delay``
+        and its interval are in rows; for rows with times, ``delay_time`` and its interval are in seconds.
     input_levels_ : dict of str to tuple of str
         Levels of the inputs that are words, the reference first: the first category of a Categorical, or the first in
         the alphabet. Effects of the other levels are relative to it.

@@ -31,6 +31,7 @@ from ._base import FederatedEstimator, explained
 from ._progress import with_callbacks
 from ._promises import mechanisms, promise
 from ._streams import PlantStream, flag_array, flag_verdict, verdict_reply
+from ._tags import tag_trend, tags
 
 _NOT_OF_THE_PROMISE = {"accountant", "random_state", "sampler"}
 
@@ -167,6 +168,7 @@ class FederatedRCADetector(FederatedEstimator):
     }
 
     _default_server, _monitors = MomentServer, True
+    tags, tag_trend = tags, tag_trend
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -561,7 +563,7 @@ class FederatedRCADetector(FederatedEstimator):
             flags = flag_array(self._evidence_of(units), self.client_names_)
             return pd.DataFrame(flags.reshape(len(flags), -1), columns=columns, index=units.index)
 
-    def report(self, incident, path, *, X=None, title=None):
+    def report(self, incident, path, *, X=None, title=None, lengths=None):
         """Write a page on an incident that a shift lead can read.
 
         What happened, where it began, why we think so, what we do not know, what data left the units.
@@ -573,8 +575,10 @@ class FederatedRCADetector(FederatedEstimator):
         path : str or Path
             HTML file. The page holds everything it shows and loads nothing.
         X : list, dict, DataFrame or ndarray, default=None
-            The record of the incident, for a picture of it.
+            The record of the incident, for a picture of it and of the tag to blame.
         title : str, default=None
+        lengths : sequence of int, default=None
+            Rows of each episode of X.
 
         Returns
         -------
@@ -606,7 +610,7 @@ class FederatedRCADetector(FederatedEstimator):
         check_is_fitted(self)
         from ..reports import incident_page  # matplotlib is optional
 
-        return incident_page(self, incident, X, title).write(path)
+        return incident_page(self, incident, X, title, lengths=lengths).write(path)
 
     # -- streams ---------------------------------------------------------------------------------
 

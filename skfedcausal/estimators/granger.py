@@ -76,7 +76,8 @@ class FederatedGrangerEstimator(PlantEstimator):
         One row per ordered pair of units: ``cause, effect, kind, strength, stderr, statistic, p_value,
         p_adjusted, geweke, verdict, because`` and when it acts. `strength` is the Frobenius norm of the block in
         standardised states. `verdict` is "influence", "no influence", "cannot tell" or "shared driver"; `because`
-        is the reason where an assumption that does not hold withholds one, otherwise empty.
+        is the reason where an assumption that does not hold withholds one, otherwise empty. ``delay``
+        and its interval are in rows; for rows with times, ``delay_time`` and its interval are in seconds.
     validity_ : DataFrame
         What was checked of the assumptions behind the verdicts: ``check, cause, effect, statistic, p_value,
         passed, remedy``; where cause is effect, a check of a unit.

@@ -1,4 +1,4 @@
-"""What a check found, put right: fill values, frozen tags, tags that two units have in common."""
+"""What a check found, put right: fill values, frozen tags, tags that are there twice."""
 
 import numpy as np
 import pandas as pd
@@ -12,6 +12,7 @@ FIXES = {
     "stuck": "stuck",
     "outage": "stuck",
     "same tag": "duplicates",
+    "same sensor": "duplicates",
     "duplicate rows": "duplicates",
     "rows in no order": "grid",
     "repeated hour": "grid",
@@ -89,8 +90,8 @@ def _rows(index, start, end):
 
 
 def _once(frame, findings):
-    """Without the tags that another unit has."""
-    copies = findings[findings["kind"] == "same tag"]
+    """Without the tags that are there before, in the same unit or another."""
+    copies = findings[findings["kind"].isin(["same tag", "same sensor"])].drop_duplicates("column")
     if copies.empty:
         return frame, ""
     told = [f"{one.column} ({one.detail})" for one in copies.itertuples()]

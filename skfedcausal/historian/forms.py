@@ -23,6 +23,7 @@ _SPELLINGS = [form(text) for text in _BAD_TEXTS for form in (str, str.upper, str
 _JOINTS = ".", "_", " ", ":", "/", "-"  # between a tag and the word for its quality
 _DECIMAL_COMMA = re.compile(r"^[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+),\d+(?:[eE][+-]?\d+)?$")
 _SEPARATORS = ";\t|,"  # decimal commas look like the last
+_LOOKED_AT = 3000  # cells of a column, about, by which it is told whether it holds words
 _MOST_WORDS = 0.5  # share of the cells of a column that may be words; with more it is a text column
 # least code, mask, good and uncertain: the two highest of the 32 bits of OPC UA, of the eight of OPC DA
 _STANDARDS = (2**30, -(2**30), 0, 2**30), (192, 192, 192, 64)
@@ -218,9 +219,9 @@ def _is_text(column, bad_values):
     """Whether most of what stands in a column are words, and no marks of bad values."""
     if pd.api.types.is_bool_dtype(column) or pd.api.types.is_numeric_dtype(column):
         return False
-    texts = column.dropna().astype("string").str.strip()
+    there = column.dropna()
+    texts = there.iloc[:: max(1, len(there) // _LOOKED_AT)].astype("string").str.strip()
     texts = texts[~texts.str.lower().isin({"", *_BAD_TEXTS, *(m for m in bad_values if isinstance(m, str))})]
-    texts = texts.iloc[:: max(1, len(texts) // 1000)]
     words = pd.to_numeric(texts, errors="coerce").isna() & ~texts.str.match(_DECIMAL_COMMA)
     return bool(len(texts)) and bool(words.mean() > _MOST_WORDS)
 
@@ -260,18 +261,23 @@ def _to_numbers(values, bad_values, where):
 
 def _floats(cells):
     """Cells as floats, NaN where there is none, and the texts that are none; much faster than column-wise."""
-    numbers = np.full(len(cells), np.nan)
     words: dict[str, None] = {}
-    for k, cell in enumerate(cells):
-        text = cell.strip() if isinstance(cell, str) else cell
+    numbers: list[float] = []
+    for cell in cells:
         try:
-            if isinstance(text, str) and "," in text and _DECIMAL_COMMA.match(text):
-                text = text.replace(".", "").replace(",", ".")
-            numbers[k] = float(text)
+            numbers.append(float(cell.replace(",", ".") if cell.__class__ is str else cell))
         except (TypeError, ValueError):
-            if isinstance(text, str) and text:
-                words.setdefault(text)
-    return numbers, list(words)
+            text = cell.strip() if isinstance(cell, str) else ""
+            numbers.append(np.nan if not text or text in words else _number_in(text, words))
+    return np.array(numbers, dtype=float), list(words)
+
+
+def _number_in(text, words):
+    """Number of a text that is none as it stands, NaN and one word more where it is none at all."""
+    if "," in text and _DECIMAL_COMMA.match(text):
+        return float(text.replace(".", "").replace(",", "."))
+    words.setdefault(text)
+    return np.nan
 
 
 def _without(numbers, fills):

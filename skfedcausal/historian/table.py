@@ -150,7 +150,7 @@ class PlantTable:
                 table.index = table.index.tz_convert(tz)
         elif step is not None or tz is not None:
             raise ValueError("The record has no column of times, so a step (every) and a zone (tz) mean nothing.")
-        plant = cls(table, lengths, _checked(table, lengths, clocks=not fixes), _zone(table, tz), tuple(said), left_out)
+        plant = cls(table, lengths, _checked(table, lengths, whole=not fixes), _zone(table, tz), tuple(said), left_out)
         return plant._fixed(fixes, rows_found)
 
     def _fixed(self, fixes, rows_found):
@@ -161,7 +161,7 @@ class PlantTable:
             frame, more = apply_fixes(frame, check.findings, fixes)
             if not more:
                 break
-            said, check = said + more, _checked(frame, self.lengths, clocks=False)
+            said, check = said + more, _checked(frame, self.lengths, whole=False)
         if fixes:
             check = _checked(frame, self.lengths)
         about_rows = [(finding, FIXES[finding[2]]) for finding in rows_found]
@@ -246,11 +246,11 @@ class PlantTable:
         return "\n".join([head, *self.said, *self.fix_first])
 
 
-def _checked(frame, lengths, clocks=True):
+def _checked(frame, lengths, whole=True):
     """Check of a table."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what they say is found
-        return checked(frame, lengths=lengths, clocks=clocks)
+        return checked(frame, lengths=lengths, whole=whole)
 
 
 def _zone(table, tz):

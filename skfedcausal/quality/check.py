@@ -17,6 +17,7 @@ from .tags import Tag, at_limit, filled, frozen, gaps, straight, update_period
 
 _MOST_LAGS = 720
 _LEAST_ROWS = 200  # for the comparison of clocks
+_MOST_ROWS = 30_000  # that clocks are compared in
 _SAME = 0.8  # overlap of frozen segments that counts as one event
 
 
@@ -92,8 +93,8 @@ def check_plant(X, *, client_labels="from_columns", lengths=None, max_offset=Non
     return checked(X, client_labels, lengths, max_offset)
 
 
-def checked(X, client_labels="from_columns", lengths=None, max_offset=None, clocks=True):
-    """The check, with the comparison of clocks or without it, which takes most of the time."""
+def checked(X, client_labels="from_columns", lengths=None, max_offset=None, whole=True):
+    """The check, or only what can be put right: without clocks and moves, which take most of the time."""
     units, shared = read_units(X, client_labels, lengths)
     found: list[tuple] = []
     tables = []
@@ -103,10 +104,12 @@ def checked(X, client_labels="from_columns", lengths=None, max_offset=None, cloc
             _check_times(unit, "all units" if shared else unit.name, found)
         tables.append(_check_unit(unit, found))
     tags = pd.concat(tables, ignore_index=True)
-    _check_moves(units, tags, found)
+    if whole:
+        _check_moves(units, tags, found)
+    _check_sensors(units, tags, found)
     if shared:
         _check_copies(units, found)
-    offsets = _check_clocks(units, shared, tags, found, max_offset) if clocks else {}
+    offsets = _check_clocks(units, shared, tags, found, max_offset) if whole else {}
     findings = pd.DataFrame(found, columns=list(COLUMNS))
     return PlantCheck(unit_table(units, findings, tags, offsets), findings, tags)
 
@@ -235,20 +238,29 @@ def _is_round(value):
 
 
 def _check_moves(units, tags, found):
-    """Seasons, trends, shifts, modes, wandering of units, spikes that they share, and sensors that are there twice."""
+    """Seasons, trends, shifts, modes, wandering of units, and spikes that they share."""
     spikes = {}
     for unit in units:
-        stuck = [column for label, column, kind, *_ in found if label == unit.name and kind.startswith("stuck")]
-        own = tags[tags["unit"] == unit.name]
-        measured = ((own["kind"] == "measured") & ~own["column"].isin(stuck)).to_numpy()
-        moves, spikes[unit.name] = moves_of(unit.values[:, measured])
+        moves, spikes[unit.name] = moves_of(unit.values[:, _measured(unit, tags, found)])
         for move in moves:
             _add(found, unit, move.kind, move.value, **move.words)
-        for first, second in same_columns(unit.values, np.flatnonzero(measured)):
-            _add(found, unit, "same sensor", 1.0, column=unit.columns[second], other=unit.columns[first])
     by_name = {unit.name: unit for unit in units}
     for first, second, count in common_spikes(spikes, min(len(unit.values) for unit in units)):
         _add(found, by_name[second], "common spikes", float(count), count=count, other=first)
+
+
+def _measured(unit, tags, found):
+    """Mask of a unit's columns that measure and were never stuck."""
+    stuck = [column for label, column, kind, *_ in found if label == unit.name and kind.startswith("stuck")]
+    own = tags[tags["unit"] == unit.name]
+    return ((own["kind"] == "measured") & ~own["column"].isin(stuck)).to_numpy()
+
+
+def _check_sensors(units, tags, found):
+    """Sensors that are there twice in a unit."""
+    for unit in units:
+        for first, second in same_columns(unit.values, np.flatnonzero(_measured(unit, tags, found))):
+            _add(found, unit, "same sensor", 1.0, column=unit.columns[second], other=unit.columns[first])
 
 
 def _check_copies(units, found):
@@ -279,7 +291,9 @@ def _check_clocks(units, shared, tags, found, max_offset):
         if step is None:
             raise ValueError(f"Got max_offset={max_offset!r} for rows without times; give a number of rows.")
         wanted = int(np.ceil(pd.Timedelta(wanted) / step))
-    series, n_lags = {k: unit_series(Y) for k, Y in aligned.items()}, min(wanted, n_rows // 4)
+    n_lags = min(wanted, n_rows // 4)
+    last = slice(-max(_MOST_ROWS, 8 * n_lags), None)  # of long records: clocks tell themselves apart within hours
+    series = {k: unit_series(Y[last]) for k, Y in aligned.items()}
     offsets = pooled_offsets(series, unit_offsets(series, n_lags), n_lags)
     for unit in units:
         offset = offsets[unit.name]

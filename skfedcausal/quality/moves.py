@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.fft import dct, idct
 
 from ..client.lines import found_periods
 from ..client.shifts import best_split
@@ -13,6 +14,7 @@ from ..statespace.seasons import overtones, season_columns
 
 _LEVEL = 1e-3  # chance of any finding of a kind in a unit that stays where it is
 _FEWEST_ROWS = 300
+_MOST_ROWS = 10_000  # that movements of levels are looked for in
 _BANDWIDTH = 12.0  # lags of the long-run variance of 100 rows
 _TAILS = {"level": (0.4, np.pi**2 / 2), "line": (0.9, 2 * np.pi**2)}  # P(statistic > x) = a exp(-b x) about
 _MOST_SHIFTS = 15
@@ -46,22 +48,40 @@ def moves_of(Y):
         return [], np.zeros(0, dtype=int)
     series = (filled - filled.mean(axis=0)) / filled.std(axis=0)
     spikes, series = _without_spikes(series)
+    apart = -(-len(series) // _MOST_ROWS)
+    if apart > 1:  # what moves a level is slow: means of a few rows show it as well
+        series = series[: len(series) // apart * apart].reshape(-1, apart, series.shape[1]).mean(axis=1)
+    return _of_level(series, apart), spikes
+
+
+def _of_level(series, apart):
+    """Seasons, modes and movements of the level of series of which one row stands for so many of the record."""
     found, rows = [], np.arange(len(series), dtype=float)
     level = _level_move(series)
     rest = series if level is None else series - _smooth(series)
     rest = rest[:, rest.std(axis=0) > _ROUNDING]
     periods = found_periods(rest, rows) if rest.shape[1] else []
     if periods:
-        words = {"periods": " and ".join(f"{period:g}" for period in periods), "list": [float(p) for p in periods]}
-        found.append(Move("season", periods[0], words))
+        shown = [float(period) * apart for period in periods]
+        words = {"periods": " and ".join(f"{period:g}" for period in shown), "list": shown}
+        found.append(Move("season", shown[0], words))
         series = _without_seasons(series, periods)
         level = _level_move(series)
     modes = _modes(series)
     if modes is not None:
         found.append(modes)
     elif level is not None:
-        found.append(level)
-    return found, spikes
+        found.append(_told(level, apart))
+    return found
+
+
+def _told(level, apart):
+    """A movement of the level in words."""
+    if "rows" not in level.words:
+        return level
+    rows = [row * apart for row in level.words["rows"]]
+    shown = ", ".join(map(str, rows[:5])) + (", ..." if len(rows) > 5 else "")
+    return level._replace(words={"count": len(rows), "where": shown})
 
 
 def common_spikes(spikes, n_rows):
@@ -101,11 +121,9 @@ def _without_seasons(series, periods):
 
 def _smooth(series):
     """Slow part of a record, of as many degrees of freedom as catch its movements."""
-    n = len(series)
-    frequencies = np.arange(1, max(n // 100, 3))
-    X = np.cos(np.pi * (np.arange(n)[:, None] + 0.5) / n * frequencies)
-    X = np.hstack([np.ones((n, 1)), X])
-    return X @ np.linalg.lstsq(X, series, rcond=None)[0]
+    waves = dct(series, axis=0)
+    waves[max(len(series) // 100, 3) :] = 0.0
+    return idct(waves, axis=0)
 
 
 # -- levels ----------------------------------------------------------------------------------------
@@ -144,8 +162,7 @@ def _level_move(series):
         borders = sorted([*borders, split[1]])
         rest = np.concatenate([series[a:b] - series[a:b].mean(axis=0) for a, b in _pieces(borders, n)])
         if _stationarity(rest) > _LEVEL:
-            shown = ", ".join(map(str, borders[:5])) + (", ..." if len(borders) > 5 else "")
-            return Move("level shift", float(len(borders)), {"count": len(borders), "where": shown})
+            return Move("level shift", float(len(borders)), {"rows": borders})
     return Move("wandering", 0.0, {})
 
 

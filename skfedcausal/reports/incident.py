@@ -4,13 +4,17 @@ import pandas as pd
 
 from ..displays import IncidentDisplay
 from .page import Page, add_departures, listed_in_words
+from .tags import add_tags
 
 _KIND = {"process": "a fault of the process", "sensor": "a fault of a sensor", "undecided": "of undecided kind"}
 _CAPTION = "Alarm level of every unit (dotted: threshold), the incident shaded, arrows in the order units were reached"
 
 
-def incident_page(detector, incident, X=None, title=None):
-    """Page on an incident: a row of ``detector.incidents(X)`` or the first of them; X is for the picture."""
+def incident_page(detector, incident, X=None, title=None, *, lengths=None, levels=None):
+    """Page on an incident: a row of ``detector.incidents(X)`` or the first of them.
+
+    X is for the picture and the tags; `levels` are ``detector.transform(X)`` where they are known.
+    """
     if isinstance(incident, pd.DataFrame):
         if incident.empty:
             raise ValueError("Got a table without incidents; give one row of `incidents(X)`.")
@@ -21,9 +25,12 @@ def incident_page(detector, incident, X=None, title=None):
     page = Page(title or f"Incident of {_when(incident['start'])}").lead(_answer(incident))
     page.heading("What happened").text(*_events(incident))
     if X is not None:
-        page.picture(IncidentDisplay.from_detector(detector, X, incident).figure_, _CAPTION)
+        display = IncidentDisplay.from_detector(detector, X, incident, lengths=lengths, levels=levels)
+        page.picture(display.figure_, _CAPTION)
     ranking = [(name, f"{p:.1%}") for name, p in incident["ranking"][:20]]
     page.heading("Where it began").table(pd.DataFrame(ranking, columns=["unit", "probability"]))
+    if X is not None:
+        add_tags(page, detector, incident, X, lengths)
     page.heading("Why we think so").text(*_reasons(incident, detector))
     page.heading("What we do not know").items(_doubts(incident, detector))
     return add_departures(page, detector)

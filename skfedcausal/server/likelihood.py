@@ -30,7 +30,7 @@ from .lagged.misfit import LEVEL as MISFIT_LEVEL
 from .lagged.misfit import filled_record, is_mostly_there, misfit_p_values, misfit_table
 from .lagged.timing import SAMPLED, refuse_at_once, refuse_delays, words_by_input
 from .links.questions import LinkQuestions
-from .links.tables import correlation_table, links_table
+from .links.tables import correlation_table, faint_links, links_table
 from .plant import smoothed_replies
 from .prediction import OperatingPoint, smooth_plant
 from .validity.report import gated, report
@@ -625,6 +625,9 @@ class LikelihoodServer(LinkQuestions):
         links = self.links_["kind"] == "state"
         both = self.links_["cause"].isin(self._drifting) & self.links_["effect"].isin(self._drifting) & links
         self.links_.loc[both, ["verdict", "because"]] = "cannot tell", "both units drift like random walks"
+        if self.filled_:
+            faint = faint_links(self.links_, self.margin) & links
+            self.links_.loc[faint, ["verdict", "because"]] = "cannot tell", "so faint that filled gaps may make it"
         if doubtful is not None:
             effect, cause = self.partition_.pairs[doubtful].T
             pairs = pd.MultiIndex.from_arrays([np.array(self.names_)[cause], np.array(self.names_)[effect]])

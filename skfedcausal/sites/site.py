@@ -21,6 +21,7 @@ from ..message.watching import VerdictReply
 from .secure import DealerSettings, SiteSums
 from .settings import SettingsError, check_numbers, csv_bytes, read_section, read_settings_file
 
+_BEFORE = 10  # rows before an incident that tags are judged from
 SECURE_LAGS = 13  # that a server asks for unless it is told otherwise, for dry runs
 
 
@@ -127,6 +128,8 @@ class SiteSettings:
                 self._write_answer("effect", _effect(columns, state), index=True)
             elif packet.op == VerdictReply.OP:
                 self._write_answer("incidents", _incidents(state["verdict"]), index=False)
+                if self.privacy is None and "tags" in state and len(state["verdict"].rows):
+                    self._write_answer("tags", _tags(columns, state, worker.monitored), index=False)
 
         settings = {
             "max_bytes": self.max_bytes,
@@ -186,6 +189,22 @@ def _effect(columns, state):
         effect[f"{name} (std)"] = std
     effect.index = pd.RangeIndex(1, len(effect) + 1, name="step")
     return effect
+
+
+def _tags(columns, state, batches):
+    """The site's own tags for each incident, the one to blame first if it began here."""
+    from ..client.answers import off_baseline  # of sites that are watched
+    from ..client.blame import window_of
+
+    tables = []
+    for onset, detected, last in state["verdict"].rows.tolist():
+        first, Y = batches.rows_from(max(onset - _BEFORE, 0))
+        Y = off_baseline(state["client"], Y, None, (0,))[0]
+        found = state["tags"].blame(Y, *window_of(onset - first, detected - first, last - first, len(Y)))
+        why = [found.why[k] for k in found.order]
+        own = {"tag": [columns[k] for k in found.order], "explained": found.explained[found.order], "why": why}
+        tables.append(pd.DataFrame({"onset": onset, **own}))
+    return pd.concat(tables)
 
 
 def _incidents(verdict):

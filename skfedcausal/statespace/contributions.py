@@ -41,7 +41,7 @@ def score_contributions(A, Q, z, matrices, *, J, starts=(0,), known=None, spread
     P0 = stationary_covariance(A, Q)
     P0 = P0 if spread is None else P0 + spread
     exogenous = None if known is None else input_term(B, known, starts)
-    memory = _memory(A, Q, J) if memory is None else memory
+    memory = steps_remembered(A, Q, J) if memory is None else memory
     past = None
     for part in filter_rows(A, Q, P0, z, matrices, starts=starts, exogenous=exogenous):
         first, last = part.rows.start, part.rows.stop
@@ -52,7 +52,8 @@ def score_contributions(A, Q, z, matrices, *, J, starts=(0,), known=None, spread
             yield Contributions(rows, *past.contributions(A, rows, memory))
 
 
-def _memory(A, Q, J):
+def steps_remembered(A, Q, J):
+    """Rows over which derivatives go back: as long as the filter remembers."""
     P = predicted_covariance(A, J, Q)
     radius = float(spectral_radius(A @ np.linalg.inv(np.eye(len(Q)) + P @ J)))
     return min(int(np.ceil(np.log(_FORGOTTEN) / np.log(max(radius, 1e-6)))), _MOST_STEPS)

@@ -13,7 +13,7 @@ error to the next step. A level of the states in each episode is estimated by ma
 intercept is asked for.
 """
 
-from functools import cached_property
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -61,8 +61,11 @@ class Smoothed:
             self.grad_B += after.T @ inputs
 
     def store(self, rows, states, spread):
-        """Keep the states and covariances of some rows."""
+        """Keep the states of some rows, and the covariances that are wanted of those that ``spread()`` gives."""
         self.states[rows] = states
+        if not self._blocks:
+            return
+        spread = spread()
         for covariance, block in zip(self.covariances, self._blocks, strict=True):
             covariance[rows] = spread[..., block, block]
 
@@ -116,7 +119,7 @@ def smooth_constant(A, Q, P0, z, J, *, starts=(0,), exogenous=None, inputs=None,
         found.add(back.scores[1:], smoothed[:-1], back.N_carried, back.N_sum, own_inputs)
         found.grad_P0 += (np.outer(back.scores[0], back.scores[0]) - back.N) / 2
         if found.keeps:
-            found.store(rows, smoothed, _spread(schedule, back.before, stop - start))
+            found.store(rows, smoothed, partial(_spread, schedule, back.before, stop - start))
         found.levels.append(level)
     return found
 
@@ -327,9 +330,13 @@ class _Episode:
             own_inputs = None if inputs is None else inputs[rows][:last]
             found.add(after_r[:last], smoothed[:last], N_carried, after_N[:last].sum(axis=0), own_inputs)
             if found.keeps:
-                P = covariances.predicted
-                found.store(rows, smoothed, P - P @ before_N @ P)
+                found.store(rows, smoothed, partial(_smoothed_spread, covariances.predicted, before_N))
         found.grad_P0 += (np.outer(r, r) - N) / 2
+
+
+def _smoothed_spread(P, N):
+    """Smoothed covariances of rows, from the predicted ones and those of the scores before them."""
+    return P - P @ N @ P
 
 
 def _scores(covariances, residual, r, N):

@@ -8,7 +8,7 @@ import threading
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal import (
     FederatedCounterfactualEstimator,
@@ -371,6 +371,11 @@ def test_a_plant_is_watched_over_files(plant, capsys):
     assert len(summary["incidents"]) == len(here) > 0
     at_home = pd.read_csv(plant / "home-kiln/answers/incidents0.csv")
     assert list(at_home["onset"]) == list(here["start"])
+    detector = FederatedRCADetector(false_alarm_rate=0.02).fit(X)
+    tags = pd.read_csv(plant / "home-kiln/answers/tags0.csv", keep_default_na=False)
+    for _, incident in here[[ranking[0][0] == "kiln" for ranking in here["ranking"]]].iterrows():
+        own, expected = tags[tags["onset"] == incident["start"]], detector.tags(pushed, incident)
+        assert_allclose(np.sort(own["explained"]), np.sort(expected["explained"]), rtol=1e-6)
 
 
 def test_a_plant_is_watched_over_a_one_way_link_batch_by_batch(plant, capsys):

@@ -45,6 +45,7 @@ COVARIANCES = ("information", "sandwich", "hac")
 _LEVEL = 0.05  # family-wise, at which Hotelling's statistic and chi-squared reject alike
 _ROWS = 20_000  # that are simulated at least
 _ROW_WORK = 2e4  # operations of any of them
+_USUAL_MEMORY = 16  # rows over which the contributions of a row go back, with more of which they cost more
 _SEED = 0  # an integral over records has one value: the same at every call
 
 
@@ -57,7 +58,7 @@ def assessed_blocks(plant, scoring, blocks, covariance):
     if covariance != "information":
         n_lags = lags_of(covariance, plant.n_samples)
         source = Sandwich(scoring, plant.contributions(scoring.point), blocks, n_lags)
-    elif not plant.has_all_lags and (n_records := simulated_records(plant, scoring.structure)):
+    elif not plant.has_all_lags and (n_records := simulated_records(plant, scoring)):
         source = ExactInformation(scoring, plant, blocks, n_records)
     if source is not None:
         blocks = {kind: source.blocks(kind, each) for kind, each in blocks.items()}
@@ -239,12 +240,13 @@ class ExactInformation:
         return BlockEstimates(estimate, covariance, blocks.dof)
 
 
-def simulated_records(plant, structure):
+def simulated_records(plant, scoring):
     """How many records are simulated for the information; none if those that can be afforded are too few for it."""
-    wanted, n_free = int(np.ceil(_ROWS / plant.n_samples)), structure.free.n_elements
+    wanted, n_free = int(np.ceil(_ROWS / plant.n_samples)), scoring.structure.free.n_elements
     if plant.budget is None:
         return wanted
-    work = _ROW_WORK + 16 * structure.partition.n_states**3 + 0.15 * n_free**2
+    long = max(plant.steps_remembered(scoring.point) / _USUAL_MEMORY, 1.0)
+    work = _ROW_WORK + 16 * long * scoring.structure.partition.n_states**3 + 0.15 * n_free**2
     number = plant.budget.times(plant.n_samples * work, wanted)
     return number if number == wanted or number * plant.n_samples > 4 * n_free else 0
 

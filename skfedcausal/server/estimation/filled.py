@@ -7,13 +7,13 @@ far would have shown. States that were rarely missing are hardly changed by it.
 
 import numpy as np
 
+from ...statespace.smoother import smooth
 from ..lagged.misfit import filled_record
-from ..prediction import smooth_plant
 from .estimate import estimate_plant
 from .scoring import Budget
 from .standardised import StandardisedPlant
 
-_PASSES = 6  # over the record, of each filling
+_PASSES = 3, 6  # over the record, of each filling
 _SETTLED = 1e-3  # change of the states in a pass, of their standard deviation
 
 
@@ -28,22 +28,24 @@ def estimate_filled(record, settings):
     states = np.zeros((record.n_samples, len(Q)))
     estimate, filled, settings = None, centred, settings._replace(edges=False)
     seconds = settings.budget.max_time
-    for _ in range(2):
-        states = _expected(A, Q, centred, states)
+    for n_passes in _PASSES:
+        states = _expected(A, Q, centred, states, n_passes)
         filled = filled_record(centred, states)
         estimate = estimate_plant(filled, settings._replace(budget=Budget(seconds)))  # of the clock, too
         A, Q = estimate.A, estimate.Q
     return estimate, filled
 
 
-def _expected(A, Q, record, states):
-    """States expected given a record with gaps, by passes over the record with the gaps filled.
+def _expected(A, Q, record, states, n_passes):
+    """States expected given a record with gaps, by some passes over the record with the gaps filled.
 
     They solve ``(P^-1 + J_t) h = z_t`` row by row, P the states' covariance: with the best rows' information J the
     right side gains ``(J - J_t) h``, which is the step that is repeated.
     """
-    for _ in range(_PASSES):
-        before, (states, _) = states, smooth_plant(A, Q, filled_record(record, states), intercept=False)
+    for _ in range(n_passes):
+        before, filled = states, filled_record(record, states)
+        about = {"J": filled.mean_information(), "starts": filled.starts, "keep": (), "intercept": False}
+        states = smooth(A, Q, filled.z, filled.matrices, **about)[1].states
         if np.sqrt(np.mean((states - before) ** 2)) < _SETTLED * np.sqrt(np.mean(states**2)):
             break
     return states

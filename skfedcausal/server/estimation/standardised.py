@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ...statespace.contributions import score_contributions
+from ...statespace.contributions import score_contributions, steps_remembered
 from ...statespace.inputs import input_term
 from ...statespace.lagged.likelihood import LagSums
 from ...statespace.matrices import floor_eigenvalues, spectral_radius, symmetric_root
@@ -277,6 +277,10 @@ class StandardisedPlant:
         J = record.mean_information()
         settings = {"J": J, "starts": record.starts, "known": known, "spread": spread}
         return score_contributions(point.A, point.Q, record.z, record.matrices, **settings)
+
+    def steps_remembered(self, point):
+        """Rows over which contributions at a point go back, each at the price of some products of matrices."""
+        return steps_remembered(point.A[:, : len(point.Q)], point.Q, self.standard_record.mean_information())
 
     def simulated(self, point, rng):
         """A record of the plant at a point with the information of this one, in standardised states."""

@@ -7,6 +7,7 @@ from scipy.special import chdtri, chndtr
 from ..estimation.evidence import adjusted_p_values
 
 _TESTED = ("strength", "stderr", "statistic", "p_value", "p_adjusted", "geweke", "verdict", "because")
+_CLEARLY = 3.0  # standard errors
 COLUMNS = ("cause", "effect", "kind", *_TESTED, "delay", "delay_low", "delay_high")
 
 
@@ -55,6 +56,12 @@ def verdicts(blocks, p_adjusted, alpha, margin):
     verdict = np.where(below & precise, "no influence", "cannot tell").astype(object)
     verdict[np.asarray(p_adjusted) <= alpha] = "influence"
     return verdict
+
+
+def faint_links(links, margin):
+    """Which influences in a table are clearly weaker than the margin, which long records show all the same."""
+    below = links["strength"] + _CLEARLY * links["stderr"] < margin
+    return (links["verdict"] == "influence") & below
 
 
 def correlation_table(names, estimate):

@@ -8,6 +8,7 @@ from scipy.special import expit
 from ...statespace.detection.shift import InnovationModel
 from ..joint import JointRecord
 from .evidence import Evidence, MonitorState, OnsetRule, PlantMonitor
+from .glitch import is_glitch
 from .incidents import HORIZON, LOOKBACK, Verdict, follow
 from .nominal import (
     NominalRows,
@@ -187,6 +188,9 @@ class RootCauseServer:
         kind = "undecided"
         if probability[root] >= SURE and self._causes[:, root].any():  # others show what is at fault
             kind = next((a.kind for a in answers if a.kind and a.probability.argmax() == root), kind)
+        surprise = np.expm1(since.surprise[:, root] + self._level[root])
+        if kind == "undecided" and is_glitch(surprise, since.outside[:, root]):
+            kind = "sensor"
         levels = since.levels[:, self.statistics.index(answer.statistic)]
         above = levels > self.levels.thresholds[answer.statistic]
         reached = np.where(above.any(axis=0), answer.start + above.argmax(axis=0), -1)

@@ -38,9 +38,8 @@ def test_passes_end_at_what_the_smoother_of_a_record_with_gaps_expects(monkeypat
     record = record_of(holed(300)).centred()
     n = record.partition.n_states
     A, Q = 0.7 * np.eye(n), np.eye(n)
-    monkeypatch.setattr(filled, "_PASSES", 600)
     monkeypatch.setattr(filled, "_SETTLED", 0.0)
-    by_passes = filled._expected(A, Q, record, np.zeros((record.n_samples, n)))
+    by_passes = filled._expected(A, Q, record, np.zeros((record.n_samples, n)), 600)
     assert_allclose(by_passes, smooth_plant(A, Q, record, intercept=False)[0], atol=1e-4)
 
 

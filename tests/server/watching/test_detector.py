@@ -224,7 +224,7 @@ def hand_made(levels, statistics=("shift",), **series):
 
     detector.posterior = SimpleNamespace(from_shift=from_shift)
     detector._onset_rule = SimpleNamespace(revised=lambda answer, rows, detected: answer)
-    detector._causes = np.zeros((2, 2), dtype=bool)
+    detector._causes, detector._level = np.zeros((2, 2), dtype=bool), np.zeros(2)
     whole = evidence(len(levels), 2, levels=np.asarray(levels)[:, None, None] * np.ones((1, len(statistics), 2)))
     detector._evidence = lambda bounds, state: _next(whole._replace(**series), bounds, state)
     return detector, asked
@@ -326,6 +326,7 @@ class Deciding:
         detector.posterior = SimpleNamespace(from_energy=lambda rows: self._asked(rows, energy))
         detector._onset_rule = SimpleNamespace(revised=self._revised)
         detector._causes = np.zeros((3, 3), dtype=bool)
+        detector._level = np.zeros(3)
         for effect, cause in causes:
             detector._causes[effect, cause] = True
 

@@ -1,0 +1,254 @@
+"""Which of its own tags a unit blames for something unusual, judged at home from its own rows.
+
+A vector autoregression of all tags of the unit says what is unusual about a stretch of rows. For each tag in turn
+the stretch is judged once more as if that tag had told nothing: the tag without which least is unusual is to
+blame. There are three ways in which a tag may mislead, and the best of them counts [1]_:
+
+- it shows a wrong value that nothing reads, so that it is wrong in the rows after it, too;
+- it shows a wrong value that controllers read: tags that follow it alone in the same row follow what it shows;
+- it really moves as it should not (a valve that sticks), and the other tags follow what it does.
+
+References
+----------
+.. [1] Tsay, Peña, Pankratz (2000), Outliers in multivariate time series, Biometrika 87(4): additive and innovational
+       outliers.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, cho_solve_banded, cholesky_banded
+
+_LAGS = 3
+_ROWS_PER_COLUMN = 10  # of the autoregression at least, for more than one lag
+_RIDGE = 1e-4  # added to scaled covariances
+_FOLLOWS = 1.1  # a reader's variance given the tag alone, over that given all tags of the row, at most
+_LEAST_TIE = 0.9  # and over its own variance
+_LEAST_ROWS, _MOST_ROWS = 50, 100  # after an alarm that are looked at
+_REPEATS = 10  # rows of one value that are not worth a word
+_LONGER = 3.0  # times as long as in nominal operation ever
+
+
+def window_of(onset, detected, last, n_rows):
+    """Rows by which tags are judged, (start, stop): a fault may go on when its alarm has ended."""
+    return onset, min(max(last + 1, detected + _LEAST_ROWS), detected + _MOST_ROWS, n_rows)
+
+
+@dataclass(frozen=True)
+class Blame:
+    """What a unit finds of its own tags in some rows: best first.
+
+    `order`, (n_tags,), positions of tags; `explained`, the share of what is unusual that goes without each;
+    `why`, words for each, empty where there are none.
+    """
+
+    order: np.ndarray
+    explained: np.ndarray
+    why: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TagModel:
+    """Autoregression of a unit's tags in nominal operation, in tags of unit variance."""
+
+    mean: np.ndarray
+    scale: np.ndarray  # zero for tags that never moved
+    constant: np.ndarray
+    lags: np.ndarray  # (p, n, n) of the tags that move
+    cov: np.ndarray  # of what it leaves
+    repeats: np.ndarray  # longest run of one value of each tag
+
+    @classmethod
+    def learn(cls, Y, starts):
+        """Model of nominal rows, (n_samples, n_tags); NaN where missing."""
+        mean, scale = np.zeros(Y.shape[1]), np.zeros(Y.shape[1])
+        seen = (~np.isnan(Y)).sum(axis=0) > 1
+        mean[seen], scale[seen] = np.nanmean(Y[:, seen], axis=0), np.nanstd(Y[:, seen], axis=0)
+        scale[scale <= 1e-12 * np.abs(mean)] = 0.0
+        moves = scale > 0
+        X = (Y[:, moves] - mean[moves]) / scale[moves]
+        p = _LAGS if len(Y) >= _ROWS_PER_COLUMN * (1 + _LAGS * X.shape[1]) else 1
+        Z, rows = _regressors(X, p), _whole_rows(X, starts, p)
+        if len(rows) < 2 * Z.shape[1]:  # hardly a row has all tags: those missing stand at their mean
+            X = np.nan_to_num(X)
+            Z, rows = _regressors(X, p), _whole_rows(X, starts, p)
+        gram = Z[rows].T @ Z[rows] / max(len(rows), 1) + _RIDGE * np.eye(Z.shape[1])
+        B = np.linalg.solve(gram, Z[rows].T @ X[rows] / max(len(rows), 1))
+        rest = X[rows] - Z[rows] @ B
+        n = X.shape[1]
+        cov = rest.T @ rest / max(len(rows), 1) + _RIDGE * np.eye(n)
+        lags = B[1:].reshape(p, n, n).transpose(0, 2, 1)
+        return cls(mean, scale, B[0], lags, cov, np.array([_longest_run(y) for y in Y.T]))
+
+    @cached_property
+    def _moves(self):
+        return np.flatnonzero(self.scale > 0)
+
+    @cached_property
+    def _readers(self):
+        """For each tag those that follow it alone: their rest of a row hangs on no other tag."""
+        S = self.cov
+        given_all = 1 / np.diag(np.linalg.inv(S))
+        alone = np.diag(S)[None] - S**2 / np.diag(S)[:, None]  # [tag, reader]
+        follow = (alone <= _FOLLOWS * given_all) & (alone <= _LEAST_TIE * np.diag(S))
+        np.fill_diagonal(follow, False)
+        return [np.flatnonzero(row) for row in follow]
+
+    def blame(self, Y, start, stop):
+        """A :class:`Blame` for rows from `start` to `stop` of the one episode in Y."""
+        start, stop = self._window(start, stop)
+        E = self._rests(self._filled(Y), start, stop)
+        S, moves = self.cov, self._moves
+        whole = _squares(E, S)
+        left = np.array([min(self._left(E, j)) for j in range(len(moves))])
+        usual = len(E) * (len(moves) - 1)
+        explained = np.zeros(len(self.scale))
+        explained[moves] = (whole - left) / max(whole - usual, 1e-9)
+        why = [self._words(Y[start:stop, k], k) for k in range(len(self.scale))]
+        sure = np.array([bool(words) for words in why])
+        if sure.all():  # a unit that is held as a whole says nothing of a tag
+            why, sure = ["repeats its value, as all tags of the unit do"] * len(why), ~sure
+        order = np.lexsort((-explained, ~sure))
+        return Blame(order, np.clip(explained, 0.0, 1.0), tuple(why))
+
+    def expected(self, Y, tag, start, stop):
+        """What a tag is expected to show in rows, and the standard deviation of that; NaN for one that never moved.
+
+        From the unit's other tags alone: as they would have it, or as it would have followed them.
+        """
+        found = np.full((2, stop - start), np.nan)
+        if not self.scale[tag]:
+            return found
+        first, stop = self._window(start, stop)
+        X, j = self._filled(Y[:stop]), int(np.flatnonzero(self._moves == tag)[0])
+        E = self._rests(X, first, stop)
+        follows, wrong = self._left(E, j)
+        if follows < wrong:
+            mean, std = self._run(X, j, first, stop)
+        else:
+            values, std = _wrong_values(E, self.lags, self.cov, j, self._not_reading(j))[1:]
+            mean = X[first:stop, j] - values
+        found[:, first - start :] = self.mean[tag] + self.scale[tag] * mean, self.scale[tag] * std
+        return found
+
+    def _window(self, start, stop):
+        """Rows that have a past, one at least."""
+        start = max(start, len(self.lags))
+        return start, max(stop, start + 1)
+
+    def _words(self, y, tag):
+        """Why a tag is to blame whatever the model says, empty where it is not."""
+        y = y[~np.isnan(y)]
+        if not self.scale[tag]:
+            return "never moved before" if len(y) and (np.abs(y - self.mean[tag]) > 1e-9).any() else ""
+        run = _longest_run(y)
+        long = run > max(_REPEATS, _LONGER * self.repeats[tag]) and run > 0.5 * len(y)
+        return f"repeats one value for {run} rows" if long else ""
+
+    def _filled(self, Y):
+        """Scaled tags that move, missing values as the model expects them."""
+        X = (Y[:, self._moves] - self.mean[self._moves]) / self.scale[self._moves]
+        for t in np.flatnonzero(np.isnan(X).any(axis=1)):
+            missing = np.isnan(X[t])
+            mean = self.constant + sum(A @ X[t - k] for k, A in enumerate(self.lags, 1) if t >= k)
+            there = ~missing
+            gain = self.cov[np.ix_(missing, there)] @ np.linalg.inv(self.cov[np.ix_(there, there)])
+            X[t, missing] = mean[missing] + gain @ (X[t, there] - mean[there])
+        return X
+
+    def _rests(self, X, start, stop):
+        """What the autoregression leaves of rows."""
+        predicted = self.constant + sum(X[start - k : stop - k] @ A.T for k, A in enumerate(self.lags, 1))
+        return X[start:stop] - predicted
+
+    def _not_reading(self, j):
+        return np.setdiff1d(np.arange(len(self.cov)), self._readers[j])
+
+    def _left(self, E, j):
+        """What is unusual without tag j: if it moves and others follow, and if its values are wrong, read or not."""
+        S, others = self.cov, np.delete(np.arange(len(self.cov)), j)
+        follows = _squares(E[:, others], S[np.ix_(others, others)])
+        keep, read = self._not_reading(j), self._readers[j]
+        wrong = _wrong_values(E, self.lags, S, j, keep)[0]
+        if len(read):  # what controllers read they follow, right or wrong
+            gain = np.linalg.solve(S[np.ix_(keep, keep)], S[np.ix_(keep, read)])
+            own = S[np.ix_(read, read)] - S[np.ix_(read, keep)] @ gain
+            wrong += _squares(E[:, read] - E[:, keep] @ gain, own)
+        return follows, wrong
+
+    def _run(self, X, j, start, stop):
+        """Tag j as it would have followed the others from the first row on, and the standard deviation."""
+        precision = np.linalg.inv(self.cov)
+        others = np.delete(np.arange(len(self.cov)), j)
+        weights, noise = -precision[j, others] / precision[j, j], 1 / precision[j, j]
+        run, spread = X[:stop].copy(), np.zeros(stop)
+        for t in range(max(start, len(self.lags)), stop):
+            mean = self.constant + sum(A @ run[t - k] for k, A in enumerate(self.lags, 1))
+            run[t, j] = mean[j] + weights @ (X[t, others] - mean[others])
+            gains = [A[j, j] - weights @ A[others, j] for A in self.lags]
+            # errors of successive rows go the same way: standard deviations add up
+            carried = sum(gain * spread[t - k] for k, gain in enumerate(gains, 1))
+            spread[t] = np.sqrt(noise + carried**2)
+        return run[start:stop, j], np.maximum(spread[start:stop], np.sqrt(noise))
+
+
+def _squares(E, S):
+    """Sum over rows of squares in the metric of a covariance."""
+    return float((E * cho_solve(cho_factor(S), E.T).T).sum())
+
+
+def _wrong_values(E, lags, S, j, keep):
+    """What is unusual of the tags `keep` at best if tag j shows wrong values, these, and their standard deviations.
+
+    A wrong value is in its own row and, less what the autoregression makes of it, in those after it: least
+    squares with as many unknowns as rows.
+    """
+    n_rows, p = len(E), len(lags)
+    inverse = np.linalg.inv(S[np.ix_(keep, keep)])
+    kept = E[:, keep]
+    shapes = np.array([np.eye(len(S))[j][keep], *(-A[keep, j] for A in lags)])
+    products = shapes @ inverse @ shapes.T
+    band, right = np.zeros((p + 1, n_rows)), np.zeros(n_rows)
+    weighed = kept @ inverse
+    for k in range(min(p, n_rows - 1) + 1):
+        right[: n_rows - k] += weighed[k:] @ shapes[k]
+        for later in range(k, p + 1):
+            n = n_rows - later
+            if n > 0:
+                band[p - k, k : k + n] += products[later, later - k]
+    band[p] += 1e-9 * max(products[0, 0], 1e-9)
+    factor = cholesky_banded(band), False
+    wrong = cho_solve_banded(factor, right)
+    variance = 1 / np.maximum(band[p], 1e-12) if n_rows > 2000 else np.diag(cho_solve_banded(factor, np.eye(n_rows)))
+    return float((weighed * kept).sum() - right @ wrong), wrong, np.sqrt(variance)
+
+
+def _regressors(X, p):
+    """A constant and the last p rows before each."""
+    n, d = X.shape
+    Z = np.ones((n, 1 + p * d))
+    for k in range(1, p + 1):
+        Z[:k, 1 + (k - 1) * d : 1 + k * d] = np.nan
+        Z[k:, 1 + (k - 1) * d : 1 + k * d] = X[:-k]
+    return Z
+
+
+def _whole_rows(X, starts, p):
+    """Rows that are there with the p before them in their episode."""
+    there = ~np.isnan(X).any(axis=1)
+    whole, begun = there.copy(), np.zeros(len(X), dtype=bool)
+    begun[list(starts)] = True
+    for k in range(p):
+        whole[k + 1 :] &= there[: len(X) - k - 1]
+        whole[k:] &= ~begun[: len(X) - k]
+    return np.flatnonzero(whole)
+
+
+def _longest_run(y):
+    """Length of the longest run of one value."""
+    y = y[~np.isnan(y)]
+    if not len(y):
+        return 0
+    bounds = np.flatnonzero(np.diff(y) != 0) + 1
+    return int(np.diff([0, *bounds, len(y)]).max())

@@ -1,0 +1,138 @@
+"""Which tag of a unit is to blame for an incident, asked of a detector: what the unit finds at home.
+
+Methods of the detector; the unit's own rows are read here, nothing is sent.
+"""
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import check_is_fitted
+
+from ..client.answers import off_baseline
+from ..client.blame import window_of
+from ..containers.layout import listed
+from ..containers.rows import position
+from ..statespace.episodes import episodes
+
+_BEFORE = 60  # rows that are shown before an incident
+
+
+def tags(self, X, incident, *, lengths=None):
+    """Tags of the unit where an incident began, the one to blame first: what the unit finds at home.
+
+    Parameters
+    ----------
+    X : list, dict, DataFrame or ndarray
+        The record in which the incident was found.
+    incident : Series or DataFrame
+        Row of ``incidents(X)``; of a table its first row.
+    lengths : sequence of int, default=None
+
+    Returns
+    -------
+    DataFrame
+        One row per tag: ``unit, tag``, ``explained``, the share of what is unusual about the unit's rows that
+        goes if this tag is not believed, and ``why`` in words for a tag that repeats one value or never moved in `fit`.
+
+    Raises
+    ------
+    ValueError
+        If `incident` is no row of :meth:`incidents`, or its unit is at a site of its own: the site has its own
+        table beside the incidents in its folder.
+
+    Notes
+    -----
+    The unit judges by an autoregression of its own tags, learned in `fit`. Nothing but the verdict about the
+    incident is known to it of the other units, and nothing leaves it. A share that several tags have alike says that
+    the process is unusual, not a tag.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedRCADetector
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, _ = make_granger_plant(3, n_samples=3000, container="frame", random_state=0)
+    >>> detector = FederatedRCADetector().fit(X[:2600])
+    >>> faulty = X[2600:].reset_index(drop=True)
+    >>> faulty.loc[200:, "unit2__s1"] += 5 * faulty["unit2__s1"].std()
+    >>> incidents = detector.incidents(faulty).query("detected >= 200")
+    >>> detector.tags(faulty, incidents)["tag"].iloc[0]
+    'unit2__s1'
+    """
+    unit, model, Y, _, start, stop = _at_home(self, X, incident, lengths)
+    found = model.blame(Y, start, stop)
+    names = np.array(_names(self, unit), dtype=object)[found.order]
+    why = np.array(found.why, dtype=object)[found.order]
+    return pd.DataFrame({"unit": unit, "tag": names, "explained": found.explained[found.order], "why": why})
+
+
+def tag_trend(self, X, incident, tag=None, *, lengths=None):
+    """A tag around an incident, and what the unit's other tags would have it be.
+
+    Parameters
+    ----------
+    X : list, dict, DataFrame or ndarray
+        The record in which the incident was found.
+    incident : Series or DataFrame
+        Row of ``incidents(X)``.
+    tag : str, default=None
+        A tag of the unit where it began; None for the first one of :meth:`tags`.
+    lengths : sequence of int, default=None
+
+    Returns
+    -------
+    DataFrame
+        ``measured, expected, low, high`` by row or time; the band is two standard deviations. Named after the tag.
+
+    Raises
+    ------
+    ValueError
+        If the tag is none of the unit's, and as :meth:`tags`.
+    """
+    unit, model, Y, (first, index), start, stop = _at_home(self, X, incident, lengths)
+    names = _names(self, unit)
+    if tag is not None and tag not in names:
+        raise ValueError(f"Got tag={tag!r}; {unit!r} has {listed(names)}.")
+    k = int(model.blame(Y, start, stop).order[0]) if tag is None else names.index(tag)
+    begin, end = max(start - _BEFORE, 0), min(stop + _BEFORE // 2, len(Y))
+    expected, std = model.expected(Y, k, begin, end)
+    trend = pd.DataFrame({"measured": Y[begin:end, k], "expected": expected})
+    trend["low"], trend["high"] = expected - 2 * std, expected + 2 * std
+    rows = np.arange(begin, end) + first
+    trend.index = pd.RangeIndex(begin + first, end + first) if index is None else index[rows]
+    return trend.rename_axis(index=names[k])
+
+
+def _names(detector, unit):
+    """Names of a unit's columns."""
+    columns = dict(zip(detector.client_names_, detector._plant_layout.outputs, strict=True))[unit]
+    return [str(column) for column in columns]
+
+
+def _at_home(detector, X, incident, lengths):
+    """Unit of an incident, its model of tags, rows of the episode, where it begins, and the window of the incident."""
+    check_is_fitted(detector)
+    if isinstance(incident, pd.DataFrame):
+        if incident.empty:
+            raise ValueError("Got a table without incidents; give one row of `incidents(X)`.")
+        incident = incident.iloc[0]
+    absent = [key for key in ("start", "detected", "end", "ranking") if key not in incident]
+    if absent:
+        raise ValueError(f"Got an incident without {', '.join(absent)}; give one row of `incidents(X)`.")
+    unit = incident["ranking"][0][0]
+    kept = getattr(detector, "_units", {}).get(unit, {})
+    if "tags" not in kept:
+        raise ValueError(f"What unit {unit!r} knows of its tags is at its site: see `tags` beside its incidents there.")
+    plant = detector._read(X, lengths=lengths)
+    index = plant.index if isinstance(plant.index, pd.DatetimeIndex) else None
+    row = position(_plain(incident["detected"]), index)
+    first, last = next((i, j) for i, j in episodes(plant.starts, plant.n_samples) if i <= row < j)
+    Y = plant.outputs[plant.names.index(unit)][first:last]
+    own = None if plant.index is None else plant.index[first:last]
+    Y = off_baseline(kept["client"], Y, own, (0,))[0]
+    start = position(_plain(incident["start"]), index) - first
+    end = plant.n_samples - 1 if pd.isna(incident["end"]) else position(_plain(incident["end"]), index)
+    return unit, kept["tags"], Y, (first, index), *window_of(max(start, 0), row - first, end - first, len(Y))
+
+
+def _plain(row):
+    """A row number as it comes out of a table."""
+    return row if isinstance(row, pd.Timestamp) else int(row)
