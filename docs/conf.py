@@ -18,6 +18,7 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",  # formulas in plants without internet: MathJax is part of the site
     "numpydoc",
     "published",
     "sphinx_gallery.gen_gallery",
