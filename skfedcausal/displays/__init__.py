@@ -5,6 +5,7 @@ from .fits import LossDisplay, PrivacyCurveDisplay, ResidualDisplay, StateCorrel
 from .impact import ImpactDisplay
 from .incidents import FalseAlarmDisplay, IncidentDisplay
 from .links import LinkGraphDisplay, LinkMatrixDisplay, SpectrumDisplay
+from .trends import TrendDisplay
 from .validity import ValidityDisplay
 
 __all__ = [
@@ -20,5 +21,6 @@ __all__ = [
     "SpectrumDisplay",
     "StateCorrelationDisplay",
     "TransferFunctionDisplay",
+    "TrendDisplay",
     "ValidityDisplay",
 ]

@@ -561,7 +561,7 @@ class FederatedRCADetector(FederatedEstimator):
             flags = flag_array(self._evidence_of(units), self.client_names_)
             return pd.DataFrame(flags.reshape(len(flags), -1), columns=columns, index=units.index)
 
-    def report(self, incident, path, *, X=None, title=None):
+    def report(self, incident, path, *, X=None, title=None, check=None, lengths=None):
         """Write a page on an incident that a shift lead can read.
 
         What happened, where it began, why we think so, what we do not know, what data left the units.
@@ -573,8 +573,13 @@ class FederatedRCADetector(FederatedEstimator):
         path : str or Path
             HTML file. The page holds everything it shows and loads nothing.
         X : list, dict, DataFrame or ndarray, default=None
-            The record of the incident, for a picture of it.
+            The record of the incident, for pictures of it, for a check of the data, and to say whether it may be
+            one of the false alarms that were allowed.
         title : str, default=None
+        check : PlantCheck, default=None
+            Of the record; None checks `X` if it is given.
+        lengths : sequence of int, default=None
+            Rows of each episode of `X`.
 
         Returns
         -------
@@ -606,7 +611,7 @@ class FederatedRCADetector(FederatedEstimator):
         check_is_fitted(self)
         from ..reports import incident_page  # matplotlib is optional
 
-        return incident_page(self, incident, X, title).write(path)
+        return incident_page(self, incident, X, title, check, lengths).write(path)
 
     # -- streams ---------------------------------------------------------------------------------
 

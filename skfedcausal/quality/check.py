@@ -13,6 +13,7 @@ from .moves import common_spikes, moves_of
 from .offsets import pooled_offsets, unit_offsets
 from .record import duration, read_units
 from .report import COLUMNS, KINDS, PlantCheck, unit_table
+from .sketch import sketch
 from .tags import Tag, at_limit, filled, frozen, gaps, straight, update_period
 
 _MOST_LAGS = 720
@@ -96,19 +97,20 @@ def checked(X, client_labels="from_columns", lengths=None, max_offset=None, cloc
     """The check, with the comparison of clocks or without it, which takes most of the time."""
     units, shared = read_units(X, client_labels, lengths)
     found: list[tuple] = []
-    tables = []
+    tables, sketches = [], {}
     for k, unit in enumerate(units):
         if not shared or k == 0:
             _check_order(unit, "all units" if shared else unit.name, found, lengths)
             _check_times(unit, "all units" if shared else unit.name, found)
         tables.append(_check_unit(unit, found))
+        sketches |= {column: sketch(series) for column, series in zip(unit.columns, unit.values.T, strict=True)}
     tags = pd.concat(tables, ignore_index=True)
     _check_moves(units, tags, found)
     if shared:
         _check_copies(units, found)
     offsets = _check_clocks(units, shared, tags, found, max_offset) if clocks else {}
     findings = pd.DataFrame(found, columns=list(COLUMNS))
-    return PlantCheck(unit_table(units, findings, tags, offsets), findings, tags)
+    return PlantCheck(unit_table(units, findings, tags, offsets), findings, tags, sketches)
 
 
 def _add(found, unit, what, value, *, label=None, column="", rows=None, ends=None, **words):

@@ -14,6 +14,9 @@ from .._version import __version__
 from ..optional import import_optional
 
 
+_SHORT = 24  # letters of a cell that is not broken into lines
+
+
 class Page:
     """Parts of a page in their order; every text is escaped when it comes in."""
 
@@ -81,7 +84,9 @@ def _cell(value):
         return f'<td class="number">{text}</td>'
     if isinstance(value, int) and not isinstance(value, bool):
         return f'<td class="number">{value:,}</td>'
-    return f"<td>{escape(str(value))}</td>"
+    text = str(value)
+    kind = ' class="short"' if len(text) <= _SHORT else ""
+    return f"<td{kind}>{escape(text)}</td>"
 
 
 def listed_in_words(names):
