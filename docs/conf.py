@@ -21,6 +21,7 @@ extensions = [
     "sphinx-mathjax-offline",  # formulas in plants without internet: MathJax is part of the site
     "numpydoc",
     "published",
+    "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["_build"]
@@ -39,7 +40,18 @@ numpydoc_show_class_members = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"skfedcausal {version}"
-html_theme_options = {"show_prev_next": True, "navigation_with_keys": False}
+html_logo = html_favicon = "_static/logo.svg"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_theme_options = {
+    "logo": {"text": "skfedcausal"},
+    "github_url": "https://github.com/skfedcausal/skfedcausal",
+    "header_links_before_dropdown": 5,
+    "show_prev_next": True,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": {"**": ["page-toc"], "index": [], "auto_examples/**": []},
+}
+html_sidebars = {"index": [], "whats_new": [], "which_tool": []}
 html_show_sourcelink = False
 
 # The Tennessee Eastman example runs only where its records are: nothing is downloaded.
@@ -51,6 +63,8 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "show_memory": False,
     "min_reported_time": 5,
+    "ignore_repr_types": r"skfedcausal\.displays|matplotlib",  # pictures are shown, not their addresses
+    "default_thumb_file": str(ROOT / "docs" / "_static" / "front.png"),
 }
 # sphinx-gallery keeps functions in its configuration, which Sphinx cannot store between builds.
 suppress_warnings = ["config.cache"]

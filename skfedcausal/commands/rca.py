@@ -31,9 +31,7 @@ def _rca(plant, folder, options):
         IncidentDisplay.from_detector(detector, rest, incident, lengths=later.lengths).figure_.savefig(
             folder / f"incident_{k}.png", dpi=120
         )
-        detector.report(
-            incident, folder / f"incident_{k}.html", X=rest, check=plant.check, lengths=later.lengths
-        )
+        detector.report(incident, folder / f"incident_{k}.html", X=rest, check=plant.check, lengths=later.lengths)
     if incidents.empty:
         return ["No incident."]
     shown = incidents[["start", "detected", "end", "root", "probability"]]

@@ -22,8 +22,8 @@ class FlowPlan:
         layers = 1 + max((layer for layer, _ in placed.values()), default=0)
         width = layers * (self.box + _GAP) - _GAP
         across = max(1, int((max(width, 5.0) + 0.3) / (self.box + 0.3)))
-        low = min([height for _, height in placed.values()] + list(halfway.values()), default=0.0) * _ROW
-        self.high = max([height for _, height in placed.values()] + list(halfway.values()), default=0.0) * _ROW
+        heights = [*(height for _, height in placed.values()), *halfway.values(), *([] if placed else [0.0])]
+        low, self.high = min(heights) * _ROW, max(heights) * _ROW
         self.place = {name: np.array([k * (self.box + _GAP), height * _ROW]) for name, (k, height) in placed.items()}
         for k, name in enumerate(alone):
             below = low - _ROW * (k // across + bool(placed))
@@ -55,7 +55,7 @@ class FlowPlan:
         ends = {"xycoords": labels[effect], "textcoords": labels[cause]}
         style = {"connectionstyle": f"arc3,rad={bend:.3f}", "shrinkA": 4, "shrinkB": 4, "zorder": 2}
         ax.annotate("", xy=(edges[1], height), xytext=(edges[0], height), arrowprops=style | look, **ends)
-        return middle + (0, aside + (0.15 if along else -0.15) * both)
+        return middle[0], middle[1] + aside + (0.15 if along else -0.15) * both
 
 
 class CirclePlan:

@@ -36,7 +36,7 @@ def _flow_order(units, links):
     """Units in an order that few and weak links go against."""
     left, first, last = list(units), [], []
     while left:
-        out, into = ({name: 0.0 for name in left} for _ in range(2))
+        out, into = dict.fromkeys(left, 0.0), dict.fromkeys(left, 0.0)
         for (cause, effect), strength in links.items():
             if cause in out and effect in into:
                 out[cause] += strength

@@ -15,7 +15,8 @@ class EffectDisplay:
     """What other inputs do to measurements, with bands.
 
     A record that was replayed has three panels per sensor: as it was and as it would have been, the effect, the
-    effect so far; a response to a step has one. Use :meth:`from_estimator`, :meth:`from_whatif` or :meth:`from_effect`; the constructor only stores.
+    effect so far; a response to a step has one. Use :meth:`from_estimator`, :meth:`from_whatif` or
+    :meth:`from_effect`; the constructor only stores.
 
     Parameters
     ----------

@@ -151,12 +151,12 @@ class LinkMatrixDisplay(Display):
 
 
 class LinkGraphDisplay(Display):
-    """Units from left to right as influence flows, an arrow for every influence that was found, as wide as it is strong.
+    """Units from left to right as influence flows, an arrow for every influence that was found.
 
-    Pairs about which nothing can be said are dashed; pairs without influence are left out, and units without any
-    link stand below. A link that acts later than in the next row says when. Plants with more links than a page
-    has room for are drawn on a circle. Use :meth:`from_estimator` or :meth:`from_links`; the constructor only
-    stores.
+    Arrows are as wide as influences are strong. Pairs about which nothing can be said are dashed; pairs without
+    influence are left out, and units without any link stand below. A link that acts later than in the next row
+    says when. Plants with more links than a page has room for are drawn on a circle. Use :meth:`from_estimator` or
+    :meth:`from_links`; the constructor only stores.
 
     Parameters
     ----------

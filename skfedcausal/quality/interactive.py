@@ -18,7 +18,8 @@ _SHOWN = {
 }
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline';
+script-src 'unsafe-inline'">
 <title>$title</title></head><body style="margin:0 auto;max-width:80rem;padding:1rem;font:16px/1.5 system-ui,sans-serif;
 background:Canvas;color:CanvasText;color-scheme:light dark"><h1 style="font-size:1.5rem">$title</h1>
 $table</body></html>

@@ -13,7 +13,6 @@ import pandas as pd
 from .._version import __version__
 from ..optional import import_optional
 
-
 _SHORT = 24  # letters of a cell that is not broken into lines
 
 
@@ -58,7 +57,7 @@ class Page:
         source = f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode('ascii')}"
         words = escape(str(caption))
         image = f'<img alt="{words}" src="{source}">'
-        return self._add(f"<figure>{image}<figcaption>{words}</figcaption></figure>")
+        return self._add(f'<figure><div class="scroll">{image}</div><figcaption>{words}</figcaption></figure>')
 
     def html(self):
         """The page."""

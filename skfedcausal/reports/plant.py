@@ -104,8 +104,10 @@ def _answer(links, names, reserves=()):
 
 def _shown(links, names):
     """Units whose measurements are shown: those of the clearest links first."""
-    found = links[(links["verdict"] == "influence") & (links["kind"] == "state")].sort_values("p_adjusted", kind="stable")
-    return list(dict.fromkeys([*(name for pair in zip(found["cause"], found["effect"], strict=True) for name in pair), *names]))[:6]
+    found = links[(links["verdict"] == "influence") & (links["kind"] == "state")]
+    found = found.sort_values("p_adjusted", kind="stable")
+    linked = found[["cause", "effect"]].to_numpy().ravel().tolist()
+    return list(dict.fromkeys([*linked, *names]))[:6]
 
 
 def _method(estimator):
