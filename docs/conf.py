@@ -19,12 +19,14 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
     "sphinx-mathjax-offline",  # formulas in plants without internet: MathJax is part of the site
+    "myst_parser",  # for the changelog, which is Markdown
     "numpydoc",
     "published",
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["_build"]
+source_suffix = {".rst": "restructuredtext"}
 templates_path = ["_templates"]
 nitpicky = True  # a name in the text that does not exist any more is an error
 nitpick_ignore_regex = [("py:.*", r"(collections|control|numpy|pandas|scipy|sklearn)\..*")]

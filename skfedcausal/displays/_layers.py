@@ -34,7 +34,9 @@ def flow_places(names, links):
 
 def _flow_order(units, links):
     """Units in an order that few and weak links go against."""
-    left, first, last = list(units), [], []
+    left: list[str] = list(units)
+    first: list[str] = []
+    last: list[str] = []
     while left:
         out, into = dict.fromkeys(left, 0.0), dict.fromkeys(left, 0.0)
         for (cause, effect), strength in links.items():
@@ -88,7 +90,7 @@ def _heights(columns, chains):
         for one, other in zip(chain, chain[1:], strict=False):
             beside[one].add(other)
             beside[other].add(one)
-    height = {}
+    height: dict = {}
     for column in columns:
         _stack(column, height)
     for sweep in range(_SWEEPS):

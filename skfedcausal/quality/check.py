@@ -97,7 +97,8 @@ def checked(X, client_labels="from_columns", lengths=None, max_offset=None, cloc
     """The check, with the comparison of clocks or without it, which takes most of the time."""
     units, shared = read_units(X, client_labels, lengths)
     found: list[tuple] = []
-    tables, sketches = [], {}
+    tables: list[pd.DataFrame] = []
+    sketches: dict = {}
     for k, unit in enumerate(units):
         if not shared or k == 0:
             _check_order(unit, "all units" if shared else unit.name, found, lengths)

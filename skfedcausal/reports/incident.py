@@ -30,7 +30,7 @@ def incident_page(detector, incident, X=None, title=None, check=None, lengths=No
     seen = None if X is None else _Seen.of(detector, X, incident, lengths)
     page = Page(title or f"Incident of {_when(incident['start'])}").lead(_answer(incident, seen))
     page.heading("What happened").text(*_events(incident))
-    if X is not None:
+    if seen is not None:
         page.picture(seen.display.plot().figure_, _CAPTION)
         units = _reached(detector, incident)
         look = {"units": units, "window": seen.window, "around": _AROUND}
