@@ -463,6 +463,24 @@ class FederatedRCADetector(FederatedEstimator):
         """
         return self.fit(X, inputs=inputs, lengths=lengths).predict(X, inputs=inputs, lengths=lengths)
 
+    def decision_function(self, X=None, *, inputs=None, lengths=None):
+        """How far every row is from an alarm: one less the largest of :meth:`transform`, below zero in alarm.
+
+        An incident begins before its first alarm and bridges short pauses, so that :meth:`predict` may be -1 in rows
+        that are above zero here.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs, lengths
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return 1.0 - np.asarray(self.transform(X, inputs=inputs, lengths=lengths)).max(axis=1)
+
     def attribute(self, X=None, *, start=0, end=None, inputs=None, lengths=None):
         """Root of whatever happened in a window the user names, whether there was an alarm or not.
 
