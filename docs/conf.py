@@ -51,7 +51,7 @@ html_theme_options = {
     "header_links_before_dropdown": 5,
     "show_prev_next": True,
     "navigation_with_keys": False,
-    "secondary_sidebar_items": {"**": ["page-toc"], "index": [], "auto_examples/**": []},
+    "secondary_sidebar_items": ["page-toc"],
 }
 html_sidebars = {"index": [], "whats_new": [], "which_tool": []}
 html_show_sourcelink = False
@@ -64,9 +64,11 @@ sphinx_gallery_conf = {
     "filename_pattern": r"[\\/]plot_" if _has_records else r"[\\/]plot_(?!tep)",
     "abort_on_example_error": True,
     "show_memory": False,
+    "write_computation_times": False,  # a page that loads scripts from elsewhere
     "min_reported_time": 5,
     "ignore_repr_types": r"skfedcausal\.displays|matplotlib",  # pictures are shown, not their addresses
     "default_thumb_file": str(ROOT / "docs" / "_static" / "front.png"),
 }
-# sphinx-gallery keeps functions in its configuration, which Sphinx cannot store between builds.
-suppress_warnings = ["config.cache"]
+# sphinx-gallery keeps functions in its configuration, which Sphinx cannot store between builds; the changelog has no
+# title of its own in its page.
+suppress_warnings = ["config.cache", "myst.header"]

@@ -1,4 +1,4 @@
-"""The picture of the front page: ``python docs/front_picture.py`` writes ``docs/_static/front.png``."""
+"""The pictures of the front page: ``python docs/front_picture.py`` writes ``docs/_static/front*.png``."""
 
 from pathlib import Path
 
@@ -54,9 +54,21 @@ def draw_whatif(ax):
     ax.legend(frameon=False, fontsize="small")
 
 
-if __name__ == "__main__":
-    figure, axes = plt.subplots(1, 3, figsize=(14, 3.9), layout="constrained", width_ratios=(1.5, 1.1, 1))
-    for ax, draw, question in zip(axes, (draw_links, draw_incident, draw_whatif), QUESTIONS, strict=True):
+def write(folder):
+    """Write one picture for each question, and one of all of them for the README."""
+    drawn = (draw_links, draw_incident, draw_whatif)
+    for name, draw, question in zip(("links", "incident", "whatif"), drawn, QUESTIONS, strict=True):
+        figure, ax = plt.subplots(figsize=(5, 3.6), layout="constrained")
         draw(ax)
         ax.set_title(question, fontsize="large", fontweight="bold")
-    figure.savefig(Path(__file__).parent / "_static" / "front.png", dpi=100)
+        figure.savefig(folder / f"front-{name}.png", dpi=90)
+        plt.close(figure)
+    figure, axes = plt.subplots(1, 3, figsize=(14, 3.9), layout="constrained", width_ratios=(1.3, 1.1, 1))
+    for ax, draw, question in zip(axes, drawn, QUESTIONS, strict=True):
+        draw(ax)
+        ax.set_title(question, fontsize="large", fontweight="bold")
+    figure.savefig(folder / "front.png", dpi=100)
+
+
+if __name__ == "__main__":
+    write(Path(__file__).parent / "_static")
