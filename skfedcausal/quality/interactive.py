@@ -109,7 +109,7 @@ def _cell(value):
     if pd.isna(value):
         return '<td data-by=""></td>'
     if isinstance(value, (int, float, np.number)):
-        text = f"{value:,}" if isinstance(value, (int, np.integer)) else f"{value:.4g}"
+        text = f"{value:,}" if isinstance(value, (int, np.integer)) else f"{value:.6g}"
         return f'<td data-by="{float(value)!r}" class="number">{text}</td>'
     text = escape(str(value))
     kind = _VERDICTS.get(text, "odd" if text.startswith("usable from") else None)

@@ -17,7 +17,10 @@ def test_a_file_is_replaced_as_a_whole_in_a_folder_that_is_made_for_it(tmp_path)
     assert [one.name for one in path.parent.iterdir()] == ["run-1.packet"]
 
 
-@pytest.mark.parametrize(("name", "quoted"), [("mill", "mill"), ("raw mix/2", "raw mix%2F2"), ("a.b", "a.b"), ("No.", "No%2E"), ("mill ", "mill%20")])
+@pytest.mark.parametrize(
+    ("name", "quoted"),
+    [("mill", "mill"), ("raw mix/2", "raw mix%2F2"), ("a.b", "a.b"), ("No.", "No%2E"), ("mill ", "mill%20")],
+)
 def test_a_name_with_any_letters_names_one_file(name, quoted):
     assert file_name(name) == quoted
 

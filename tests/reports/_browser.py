@@ -29,7 +29,7 @@ def run_in(page, folder, script):
 
 
 def fits(page, folder, width):
-    """Whether a page needs no more than a width: in a frame, as windows without a screen have 500 pixels or more."""
+    """Whether a page needs no more than a width: in a frame, which has just that whatever a window may have."""
     frame = folder / f"frame-{page.name}"
     inner = page.read_text(encoding="utf-8").replace("&", "&amp;").replace('"', "&quot;")
     frame.write_text(
