@@ -8,6 +8,8 @@ from .page import Page, add_departures, listed_in_words
 from .record import add_check, add_trends, check_of
 
 _MOST_ROWS = 60
+_SINGULAR = 0.1  # smallest eigenvalue of the correlations of process noise, and
+_UNIT_ROOT = 0.999  # radius, beyond which a plant that needed a prior is nearly degenerate
 _COLUMNS = ("cause", "effect", "kind", "strength", "stderr", "p_adjusted", "verdict", "because")
 _DELAYS = ("delay", "delay_low", "delay_high")
 
@@ -74,7 +76,7 @@ def _reserves(estimator, check):
     server, because = estimator.server_, estimator.links_.get("because")
     if not getattr(server, "converged_", True):
         yield "the fit had not converged"
-    if getattr(server, "has_prior_", False):
+    if _is_degenerate(estimator):
         yield "the plant is nearly degenerate, so that single links are unreliable"
     if because is not None and because.str.contains("drift").any():
         yield "units drift, and drifting units seem to drive each other"
@@ -82,6 +84,20 @@ def _reserves(estimator, check):
         yield "gaps were filled in with what the plant expects"
     if check is not None and check.fix_first:
         yield f"the data have {_number(len(check.fix_first), 'defect')} to be put right first"
+
+
+def _is_degenerate(estimator):
+    """Whether noise that units share, or a mode that hardly decays, leaves little to tell links by."""
+    if not getattr(estimator.server_, "has_prior_", False):
+        return False
+    Q = estimator.server_.process_cov_
+    scale = np.sqrt(np.diag(Q))
+    return bool(np.linalg.eigvalsh(Q / np.outer(scale, scale))[0] < _SINGULAR or _radius(estimator) > _UNIT_ROOT)
+
+
+def _radius(estimator):
+    lags = estimator.lag_transitions_
+    return float(spectral_radius(companion(np.hstack(list(lags)), len(lags))))
 
 
 def _number(count, word):
@@ -112,13 +128,12 @@ def _shown(links, names):
 
 def _method(estimator):
     lags = estimator.lag_transitions_
-    radius = float(spectral_radius(companion(np.hstack(list(lags)), len(lags))))
     states = ", ".join(f"{k}: {s.stop - s.start}" for k, s in estimator.state_slices_.items())
     yield f"Every unit was described by a few states of its own ({states});"
     yield f"a {type(estimator.server_).__name__} learned from messages how these states drive each other."
     if len(lags) > 1:
         yield f"Units act on each other over up to {len(lags)} time steps: one was not enough for this record."
-    yield f"The slowest mode of the plant keeps {radius:.1%} of itself from one step to the next."
+    yield f"The slowest mode of the plant keeps {_radius(estimator):.1%} of itself from one step to the next."
 
 
 def _doubts(links, reserves):
