@@ -18,11 +18,15 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
     "sphinx.ext.mathjax",
+    "sphinx-mathjax-offline",  # formulas in plants without internet: MathJax is part of the site
+    "myst_parser",  # for the changelog, which is Markdown
     "numpydoc",
     "published",
+    "sphinx_design",
     "sphinx_gallery.gen_gallery",
 ]
 exclude_patterns = ["_build"]
+source_suffix = {".rst": "restructuredtext"}
 templates_path = ["_templates"]
 nitpicky = True  # a name in the text that does not exist any more is an error
 nitpick_ignore_regex = [("py:.*", r"(collections|control|numpy|pandas|scipy|sklearn)\..*")]
@@ -38,7 +42,18 @@ numpydoc_show_class_members = False
 
 html_theme = "pydata_sphinx_theme"
 html_title = f"skfedcausal {version}"
-html_theme_options = {"show_prev_next": True, "navigation_with_keys": False}
+html_logo = html_favicon = "_static/logo.svg"
+html_static_path = ["_static"]
+html_css_files = ["site.css"]
+html_theme_options = {
+    "logo": {"text": "skfedcausal"},
+    "github_url": "https://github.com/skfedcausal/skfedcausal",
+    "header_links_before_dropdown": 5,
+    "show_prev_next": True,
+    "navigation_with_keys": False,
+    "secondary_sidebar_items": ["page-toc"],
+}
+html_sidebars = {"index": [], "whats_new": [], "which_tool": []}
 html_show_sourcelink = False
 
 # The Tennessee Eastman example runs only where its records are: nothing is downloaded.
@@ -49,7 +64,11 @@ sphinx_gallery_conf = {
     "filename_pattern": r"[\\/]plot_" if _has_records else r"[\\/]plot_(?!tep)",
     "abort_on_example_error": True,
     "show_memory": False,
+    "write_computation_times": False,  # a page that loads scripts from elsewhere
     "min_reported_time": 5,
+    "ignore_repr_types": r"skfedcausal\.displays|matplotlib",  # pictures are shown, not their addresses
+    "default_thumb_file": str(ROOT / "docs" / "_static" / "front.png"),
 }
-# sphinx-gallery keeps functions in its configuration, which Sphinx cannot store between builds.
-suppress_warnings = ["config.cache"]
+# sphinx-gallery keeps functions in its configuration, which Sphinx cannot store between builds; the changelog has no
+# title of its own in its page.
+suppress_warnings = ["config.cache", "myst.header"]

@@ -32,9 +32,18 @@ wrong = wrong[:-8]
 # %%
 # The links of both.
 figure, axes = plt.subplots(1, 2, figsize=(8, 3.8), layout="constrained")
-for ax, record, title in ((axes[0], X, "clocks agree"), (axes[1], wrong, "turbine 8 steps slow")):
-    LinkMatrixDisplay.from_estimator(FederatedGrangerEstimator().fit(record), ax=ax, title=title)
+for ax, record, title in (
+    (axes[0], X, "clocks agree"),
+    (axes[1], wrong, "turbine 8 steps slow"),
+):
+    LinkMatrixDisplay.from_estimator(
+        FederatedGrangerEstimator().fit(record), ax=ax, title=title
+    )
 
 # %%
 # The check says so before the fit.
-print(check_plant(wrong).findings[["unit", "kind", "detail"]].to_string(index=False))
+print(
+    check_plant(wrong)
+    .findings[["unit", "kind", "detail"]]
+    .to_string(index=False)
+)

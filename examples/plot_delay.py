@@ -23,8 +23,13 @@ for t in range(delay, len(h)):
     h[t, 1] += 0.25 * h[t - delay, 0]
 times = pd.date_range("2026-01-01", periods=len(h), freq="10s")
 X = {
-    name: pd.DataFrame(states @ rng.normal(size=(2, 6)) + 0.5 * rng.normal(size=(len(h), 6)), index=times)
-    for name, states in zip(("mixer", "reactor", "boiler"), h.transpose(1, 0, 2), strict=True)
+    name: pd.DataFrame(
+        states @ rng.normal(size=(2, 6)) + 0.5 * rng.normal(size=(len(h), 6)),
+        index=times,
+    )
+    for name, states in zip(
+        ("mixer", "reactor", "boiler"), h.transpose(1, 0, 2), strict=True
+    )
 }
 estimator = FederatedGrangerEstimator().fit(X)
 
@@ -35,11 +40,24 @@ estimator.server_.misfit_.sort_values("p_value").head(4)
 # %%
 # The delay in samples, the most probable one and the ends of a set that holds 90 % of the probability.
 links = estimator.links_.query("verdict == 'influence'")
-links[["cause", "effect", "strength", "p_adjusted", "delay", "delay_low", "delay_high"]]
+links[
+    [
+        "cause",
+        "effect",
+        "strength",
+        "p_adjusted",
+        "delay",
+        "delay_low",
+        "delay_high",
+    ]
+]
 
 # %%
 # What the mixer does to the reactor by lag.
-mixer, reactor = estimator.state_slices_["mixer"], estimator.state_slices_["reactor"]
+mixer, reactor = (
+    estimator.state_slices_["mixer"],
+    estimator.state_slices_["reactor"],
+)
 blocks = estimator.lag_transitions_[:, reactor, mixer]
 size = np.linalg.norm(blocks, axis=(1, 2))
 figure, ax = plt.subplots(figsize=(6, 3), layout="constrained")
@@ -50,6 +68,12 @@ ax.set(xlabel="lag (samples)", ylabel="norm of the block")
 # The table holds on data that nobody simulated only as far as noise behaves: halves of the record are a check.
 found = []
 for half in (slice(None, 2000), slice(2000, None)):
-    again = FederatedGrangerEstimator().fit({name: frame.iloc[half] for name, frame in X.items()})
-    found.append(again.links_.query("verdict == 'influence'")[["cause", "effect", "p_adjusted", "delay"]])
+    again = FederatedGrangerEstimator().fit(
+        {name: frame.iloc[half] for name, frame in X.items()}
+    )
+    found.append(
+        again.links_.query("verdict == 'influence'")[
+            ["cause", "effect", "p_adjusted", "delay"]
+        ]
+    )
 pd.concat(found, keys=["first half", "second half"])

@@ -35,7 +35,9 @@ report.findings[["unit", "column", "kind", "detail"]]
 
 # %%
 # The frozen tag, and the compressed one: straight lines between archived points.
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(9, 3), layout="constrained"
+)
 frozen = report.findings.query("kind == 'stuck'").iloc[0]
 left.plot(X[frozen["column"]].to_numpy(), linewidth=0.6)
 left.set_title(f"{frozen['column']}: {frozen['detail']}", fontsize="medium")
@@ -46,5 +48,7 @@ for ax in (left, right):
 
 # %%
 # With the clock corrected and the two tags left out nothing is found any more but short outages.
-X = read_historian(exports, tz="Europe/Berlin", every="10s", clock={"P2": "-60s"})
+X = read_historian(
+    exports, tz="Europe/Berlin", every="10s", clock={"P2": "-60s"}
+)
 print(check_plant(X.drop(columns=[truth["stuck"], truth["interpolated"]])))

@@ -24,9 +24,13 @@ settings = {
 records = {
     "complete": make_granger_plant(**settings)[0],
     "10 % of cells missing": make_granger_plant(**settings, missing=0.1)[0],
-    "unit1 absent for a third": make_granger_plant(**settings, missing_blocks=[("unit1", 500, 1000)])[0],
+    "unit1 absent for a third": make_granger_plant(
+        **settings, missing_blocks=[("unit1", 500, 1000)]
+    )[0],
 }
 figure, axes = plt.subplots(1, 3, figsize=(11, 3.6), layout="constrained")
 for ax, (title, X) in zip(axes, records.items(), strict=True):
-    display = LinkMatrixDisplay.from_estimator(FederatedGrangerEstimator().fit(X), ax=ax, title=title)
+    display = LinkMatrixDisplay.from_estimator(
+        FederatedGrangerEstimator().fit(X), ax=ax, title=title
+    )
     display.image_.set_clim(0, 0.5)

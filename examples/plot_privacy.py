@@ -14,7 +14,12 @@ import warnings
 import numpy as np
 from matplotlib import pyplot as plt
 
-from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector, GaussianMechanism, PrivacyAccountant
+from skfedcausal import (
+    FederatedGrangerEstimator,
+    FederatedRCADetector,
+    GaussianMechanism,
+    PrivacyAccountant,
+)
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.displays import LinkMatrixDisplay
 from skfedcausal.privacy import PrivacyBudgetError, gaussian_noise_multiplier
@@ -26,10 +31,17 @@ from skfedcausal.privacy import PrivacyBudgetError, gaussian_noise_multiplier
 # sensors), and what is worth hiding at one time step is a change of at most 5.
 names = ["boiler", "turbine", "cooling", "water"]
 links = [("boiler", "turbine"), ("turbine", "cooling"), ("water", "boiler")]
-settings = {"names": names, "links": links, "link_strength": 0.3, "n_samples": 5000}
+settings = {
+    "names": names,
+    "links": links,
+    "link_strength": 0.3,
+    "n_samples": 5000,
+}
 rehearsal, _ = make_granger_plant(4, **settings, random_state=1)
 bounds = {"clip_norm": 25.0, "event_radius": 5.0, "delta": 1e-6}
-planned = FederatedGrangerEstimator(privacy=GaussianMechanism(epsilon=1.0, **bounds))
+planned = FederatedGrangerEstimator(
+    privacy=GaussianMechanism(epsilon=1.0, **bounds)
+)
 curve = planned.privacy_curve(rehearsal, [0.3, 1.0, 3.0, 8.0], random_state=0)
 print(curve.round(2).to_string(index=False))
 print("smallest useful epsilon:", curve.attrs["smallest_useful_epsilon"])
@@ -42,9 +54,13 @@ X, truth = make_granger_plant(4, **settings, random_state=0)
 account = PrivacyAccountant(epsilon=10.0, delta=1e-6)
 mechanism = GaussianMechanism(epsilon=8.0, accountant=account, **bounds)
 estimator = FederatedGrangerEstimator(privacy=mechanism).fit(X)
-figure, (left, right) = plt.subplots(1, 2, figsize=(9, 4), layout="constrained")
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(9, 4), layout="constrained"
+)
 LinkMatrixDisplay.from_links(truth.links, names, ax=left, title="true links")
-LinkMatrixDisplay.from_estimator(estimator, ax=right, title="learned with epsilon = 8")
+LinkMatrixDisplay.from_estimator(
+    estimator, ax=right, title="learned with epsilon = 8"
+)
 plt.show()
 
 # %%
@@ -73,7 +89,11 @@ releases = np.array([1, 2, 10, 50, 100, 400])
 noise = [gaussian_noise_multiplier(1.0, 1e-6, int(k)) for k in releases]
 _, ax = plt.subplots(figsize=(5, 3.5), layout="constrained")
 ax.loglog(releases, noise, "o-")
-ax.set(xlabel="releases", ylabel="noise / sensitivity", title="total epsilon = 1, delta = 1e-6")
+ax.set(
+    xlabel="releases",
+    ylabel="noise / sensitivity",
+    title="total epsilon = 1, delta = 1e-6",
+)
 plt.show()
 
 # %%
@@ -91,10 +111,21 @@ print(caught[0].message)
 # once. Its thresholds are those of noised records: noise alone raises no more alarms than were asked for.
 shift = {"unit": "boiler", "at": 4800, "size": 3.0}
 Y, _ = make_granger_plant(4, **settings, level_shift=shift, random_state=2)
-nominal, today = ({name: part[rows] for name, part in Y.items()} for rows in (slice(4600), slice(4600, None)))
+nominal, today = (
+    {name: part[rows] for name, part in Y.items()}
+    for rows in (slice(4600), slice(4600, None))
+)
 account = PrivacyAccountant(epsilon=8.0, delta=1e-6)
 mechanism = GaussianMechanism(epsilon=8.0, accountant=account, **bounds)
-detector = FederatedRCADetector(privacy=mechanism, false_alarm_rate=1e-3).fit(nominal)
+detector = FederatedRCADetector(privacy=mechanism, false_alarm_rate=1e-3).fit(
+    nominal
+)
 account.new_period()
-print(detector.incidents(today)[["start", "detected", "root", "probability"]].round(2).to_string(index=False))
-print(f"the shift began at row 200; epsilon = {account.spent().epsilon:.3g} per period")
+print(
+    detector.incidents(today)[["start", "detected", "root", "probability"]]
+    .round(2)
+    .to_string(index=False)
+)
+print(
+    f"the shift began at row 200; epsilon = {account.spent().epsilon:.3g} per period"
+)

@@ -12,7 +12,9 @@ from skfedcausal import FederatedGrangerEstimator
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.displays import ResidualDisplay, StateCorrelationDisplay
 
-X, truth = make_granger_plant(5, n_samples=3000, link_strength=(0.3, 0.5), random_state=0)
+X, truth = make_granger_plant(
+    5, n_samples=3000, link_strength=(0.3, 0.5), random_state=0
+)
 estimator = FederatedGrangerEstimator().fit(X)
 ResidualDisplay.from_estimator(estimator, X)
 

@@ -11,6 +11,7 @@ prediction for the victims becomes arbitrary, and plants with more than two unit
 # Nominal operation to learn from, and a record with ten-step faults.
 from skfedcausal import FederatedRCADetector
 from skfedcausal.datasets import make_nonlinear_plant
+from skfedcausal.displays import IncidentDisplay
 from skfedcausal.metrics import incident_report
 
 nominal = make_nonlinear_plant(n_samples=10_000, size=0, random_state=0)
@@ -28,8 +29,14 @@ print(incidents[["start", "detected", "end", "root", "probability"]].head())
 print(incident_report(incidents, record.faults, 2_000))
 
 # %%
+# One of them: the alarm level of both units.
+IncidentDisplay.from_detector(detector, record.data, incidents.iloc[0])
+
+# %%
 # The same record as a stream.
 detector.reset()
 for first in range(0, 2_000, 250):
-    changed = detector.update({name: Y[first : first + 250] for name, Y in record.data.items()})
+    changed = detector.update(
+        {name: Y[first : first + 250] for name, Y in record.data.items()}
+    )
 print(changed[["detected", "root"]])

@@ -26,11 +26,16 @@ if len(sys.argv) > 1:
 elif "SKFEDCAUSAL_DATA" in os.environ:
     folder = Path(os.environ["SKFEDCAUSAL_DATA"]) / "tep"
 else:
-    sys.exit("Give the folder with tep.npz: python examples/plot_tep_links.py FOLDER")
+    sys.exit(
+        "Give the folder with tep.npz: python examples/plot_tep_links.py FOLDER"
+    )
 
+# sphinx_gallery_thumbnail_path = "_static/tep.png"
 # %%
 # Normal operation: d00 to learn from, d00_te to judge by, sensors only, columns standardised on d00.
-training, held_out = (load_tep(folder, record, inputs="drop") for record in ("d00", "d00_te"))
+training, held_out = (
+    load_tep(folder, record, inputs="drop") for record in ("d00", "d00_te")
+)
 scaler = StandardScaler().set_output(transform="pandas").fit(training.data)
 X, X_later = scaler.transform(training.data), scaler.transform(held_out.data)
 estimator = FederatedGrangerEstimator().fit(X)
@@ -38,16 +43,33 @@ estimator = FederatedGrangerEstimator().fit(X)
 # %%
 # The coupled plant against the units alone, on the later record
 # ---------------------------------------------------------------
-alone = sum(client.score(X_later.filter(regex=f"^{name}__").to_numpy()) for name, client in estimator.clients_.items())
-print(f"log-likelihood per time step: coupled {estimator.score(X_later):.2f}, units alone {alone:.2f}")
+alone = sum(
+    client.score(X_later.filter(regex=f"^{name}__").to_numpy())
+    for name, client in estimator.clients_.items()
+)
+print(
+    f"log-likelihood per time step: coupled {estimator.score(X_later):.2f}, units alone {alone:.2f}"
+)
 
 # %%
 # Links against material flows
 # ----------------------------
 links = estimator.links_.copy()
-flows = set(zip(training.topology["source"], training.topology["target"], strict=True))
-links["flow"] = [pair in flows for pair in zip(links["cause"], links["effect"], strict=True)]
-columns = ["cause", "effect", "strength", "stderr", "p_adjusted", "verdict", "flow"]
+flows = set(
+    zip(training.topology["source"], training.topology["target"], strict=True)
+)
+links["flow"] = [
+    pair in flows for pair in zip(links["cause"], links["effect"], strict=True)
+]
+columns = [
+    "cause",
+    "effect",
+    "strength",
+    "stderr",
+    "p_adjusted",
+    "verdict",
+    "flow",
+]
 print(links.sort_values("p_adjusted")[columns].round(3).to_string(index=False))
 found = links["verdict"] == "influence"
 print(
@@ -62,5 +84,7 @@ print(estimator.server_.correlations_.round(2).to_string(index=False))
 print("nearly degenerate, backed by the prior:", estimator.server_.has_prior_)
 
 # %%
-LinkMatrixDisplay.from_estimator(estimator, title="learned links (● influence)")
+LinkMatrixDisplay.from_estimator(
+    estimator, title="learned links (● influence)"
+)
 plt.show()

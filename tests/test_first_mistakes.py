@@ -190,6 +190,18 @@ def test_a_detector_is_fitted_and_asked_at_once():
     np.testing.assert_array_equal(alarms, detector().fit(X).predict(X))
 
 
+def test_the_decision_is_below_zero_where_a_unit_is_in_alarm():
+    X, _ = make_granger_plant(2, n_samples=3000, container="frame", random_state=0)
+    fitted = detector().fit(X.iloc[:2600])
+    faulty = X.iloc[2600:].copy()
+    faulty.iloc[200:, :3] += 5 * X.iloc[:, :3].std().to_numpy()
+    decision = fitted.decision_function(faulty)
+    assert decision.shape == (400,)
+    np.testing.assert_array_equal(decision < 0, np.asarray(fitted.transform(faulty)).max(axis=1) > 1)
+    assert (fitted.predict(faulty)[decision < 0] == -1).all()
+    assert (decision[200:] < 0).mean() > 0.9
+
+
 def test_predictions_keep_times_and_names_under_set_output():
     estimator = granger(TIMED).set_output(transform="pandas")
     for table, rows in ((estimator.predict(TIMED), TIMED), (estimator.forecast(TIMED, 590), TIMED[590:])):

@@ -61,7 +61,7 @@ class SumsAccount:
         -------
         bool
         """
-        known = json.loads(self.path.read_text()) if self.path.exists() else []
+        known = json.loads(self.path.read_text(encoding="utf-8")) if self.path.exists() else []
         begun, entry = [tag, None], [tag, asked]
         if entry in known or (asked is None and tag in [one for one, _ in known]):
             return True

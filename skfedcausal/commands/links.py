@@ -18,7 +18,7 @@ def _links(plant, folder, options):
     links = estimator.links_.sort_values("p_adjusted", kind="stable")
     links.to_csv(folder / "links.csv", index=False)
     LinkMatrixDisplay.from_estimator(estimator).figure_.savefig(folder / "links.png", dpi=120)
-    estimator.report(folder / "report.html")
+    estimator.report(folder / "report.html", X=plant.frame, check=plant.check)
     found = links[links["verdict"] == "influence"]
     shown = found[["cause", "effect", "strength", "p_adjusted"]]
     if found.empty:

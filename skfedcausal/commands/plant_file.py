@@ -85,6 +85,7 @@ def run(reader, arguments, work):
         folder = Path(options.out or f"{Path(options.file[0].rpartition('=')[2]).stem}_{command}")
         folder.mkdir(parents=True, exist_ok=True)
         plant.check.findings.to_csv(folder / "check.csv", index=False)
+        plant.check.report(folder / "check.html")
         print("\n".join([repr(plant).partition("\n")[0], *plant.said, "", repr(plant.check)]), flush=True)
         if plant.fix_first and not (options.fix or options.anyway):
             return _stopped(reader, plant)

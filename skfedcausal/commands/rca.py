@@ -52,7 +52,9 @@ def _pages(detector, incidents, record, folder):
         }
         for name, picture in pictures.items():
             picture.figure_.savefig(folder / name, dpi=120)
-        incident_page(detector, incident, record.frame, **about).write(folder / f"incident_{k}.html")
+        incident_page(detector, incident, record.frame, check=record.check, **about).write(
+            folder / f"incident_{k}.html"
+        )
     return pd.Series(blamed, name="tag to blame", dtype=object)
 
 

@@ -26,6 +26,7 @@ def main(arguments):
 
 def _whatif(plant, folder, options):
     from ..displays import EffectDisplay  # matplotlib is optional
+    from ..reports import whatif_page
 
     inputs = [name.strip() for name in options.inputs.split(",")]
     unknown = [name for name in inputs if name not in plant.frame]
@@ -38,7 +39,9 @@ def _whatif(plant, folder, options):
     answer = estimator.whatif(record[0], change, loops="react" if options.react else "hold", **record[1])
     answer.to_csv(folder / "whatif.csv", index=False)
     EffectDisplay.from_whatif(answer).figure_.savefig(folder / "whatif.png", dpi=120)
-    estimator.report(folder / "report.html")
+    words = {name: f"at {value}" for name, _, value in (text.partition("=") for text in options.do)}
+    whatif_page(answer, words, check=plant.check).write(folder / "report.html")
+    estimator.report(folder / "plant.html", check=plant.check)
     mean = answer.groupby("column", sort=False)["effect"].mean()
     largest = mean.reindex(mean.abs().sort_values(ascending=False).index).head(10)
     return ["Mean effect:", largest.to_string(float_format=lambda x: f"{x:.3g}")]

@@ -8,6 +8,7 @@ from .links import LinkGraphDisplay, LinkMatrixDisplay, SpectrumDisplay
 from .maps import LinkMapDisplay, link_communities
 from .responses import ResponseDisplay
 from .tags import TagDisplay
+from .trends import TrendDisplay
 from .validity import ValidityDisplay
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "StateCorrelationDisplay",
     "TagDisplay",
     "TransferFunctionDisplay",
+    "TrendDisplay",
     "ValidityDisplay",
     "link_communities",
 ]

@@ -1,19 +1,22 @@
 """Pictures of what inputs do: counterfactual measurements, and the plant as a transfer function."""
 
 import numpy as np
-from pandas.api.types import is_datetime64_any_dtype
 
 from ..optional import import_optional
 from ._base import COLOURS, Display, legend_below, line_look, short
+from ._panels import TITLES, added_up, draw_three, few_ticks
 
 _MOST_SENSORS = 12
+_MOST_RECORDS = 6  # sensors of a record, which have three panels each
 _WAS, _WOULD = "as it was", "as it would have been"
 
 
 class EffectDisplay:
-    """Measurements as they were and as they would have been, with a band, one panel per sensor.
+    """What other inputs do to measurements, with bands.
 
-    Use :meth:`from_estimator`, :meth:`from_whatif` or :meth:`from_effect`; the constructor only stores.
+    A record that was replayed has three panels per sensor: as it was and as it would have been, the effect, the
+    effect so far; a response to a step has one. Use :meth:`from_estimator`, :meth:`from_whatif` or
+    :meth:`from_effect`; the constructor only stores.
 
     Parameters
     ----------
@@ -25,6 +28,7 @@ class EffectDisplay:
     Attributes
     ----------
     ax_ : ndarray of matplotlib Axes
+        One per sensor; of a record three.
     figure_ : matplotlib Figure
 
     Examples
@@ -51,14 +55,14 @@ class EffectDisplay:
         ----------
         table : DataFrame
         columns : list of str, default=None
-            None for the twelve sensors with the largest effect.
+            None for the six sensors with the largest effect.
         title : str, default=None
 
         Returns
         -------
         EffectDisplay
         """
-        return cls(table, _largest(table) if columns is None else list(columns)).plot(title=title)
+        return cls(table, _largest(table, _MOST_RECORDS) if columns is None else list(columns)).plot(title=title)
 
     @classmethod
     def from_effect(cls, effect, std, *, columns=None, title=None):
@@ -79,7 +83,7 @@ class EffectDisplay:
         half = 1.645 * std.rename_axis("time").reset_index().melt("time")["value"]
         ends = {"low": long["effect"] - half, "high": long["effect"] + half}
         table = long.assign(counterfactual=long["effect"], **ends)
-        return cls.from_whatif(table, columns=columns, title=title)
+        return cls(table, _largest(table, _MOST_SENSORS) if columns is None else list(columns)).plot(title=title)
 
     @classmethod
     def from_estimator(cls, estimator, n, u0, u1, *, horizon=30, columns=None, title=None):
@@ -117,59 +121,60 @@ class EffectDisplay:
         -------
         EffectDisplay
         """
+        draw = self._draw_record if "factual" in self.table else self._draw_response
+        self.figure_, self.ax_ = draw(import_optional("matplotlib.pyplot", "plot", "An EffectDisplay"))
+        if title is not None:
+            self.figure_.suptitle(title)
+        return self
+
+    def _draw_record(self, plt):
+        """Three panels for every sensor, below each other."""
+        n = len(self.columns)
+        size = {"figsize": (11, 1.9 * n + 1.0), "layout": "constrained"}
+        figure, axes = plt.subplots(n, 3, sharex=True, squeeze=False, **size)
+        for panels, column in zip(axes, self.columns, strict=True):
+            rows = self.table[self.table["column"] == column]
+            bands = {"effect_low": rows["low"] - rows["factual"], "effect_high": rows["high"] - rows["factual"]}
+            rows = rows.assign(**bands)
+            draw_three(panels, rows, added_up(rows), (_WAS, _WOULD))
+            panels[0].set_ylabel(short(column, 20), fontsize="small")
+        for ax, title in zip(axes[0], ("measurements", *TITLES), strict=True):
+            ax.set_title(title, fontsize="medium")
+        few_ticks(axes[-1], self.table["time"])
+        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, frameon=False)
+        return figure, axes
+
+    def _draw_response(self, plt):
+        """One panel for every sensor, beside each other."""
         n = len(self.columns)
         across = 1 if n == 1 else 2 if n <= 4 else 3
         down = -(-n // across)
-        plt = import_optional("matplotlib.pyplot", "plot", "An EffectDisplay")
-        grid = {"figsize": (3.6 * across + 0.6, 1.9 * down + 0.8), "layout": "constrained"}
-        figure, panels = plt.subplots(down, across, sharex=True, squeeze=False, **grid)
+        size = {"figsize": (3.6 * across + 0.6, 1.9 * down + 0.8), "layout": "constrained"}
+        figure, panels = plt.subplots(down, across, sharex=True, squeeze=False, **size)
         axes = panels.ravel()
         for ax in axes[n:]:
             ax.set_axis_off()
         for ax, column in zip(axes, self.columns, strict=False):
-            self._draw_sensor(ax, column)
-        is_record = "factual" in self.table
-        for ax in axes[max(n - across, 0) : n]:
-            ax.tick_params(axis="x", labelbottom=True)
-            ax.set_xlabel("time" if is_record else "steps")
-            self._few_ticks(ax.xaxis)
-        if is_record:
-            entries = axes[0].get_legend_handles_labels()
-            figure.legend(*entries, loc="outside lower center", ncols=2, frameon=False)
-        if title is not None:
-            figure.suptitle(title)
-        self.figure_, self.ax_ = figure, axes[:n]
-        return self
-
-    def _draw_sensor(self, ax, column):
-        rows = self.table[self.table["column"] == column]
-        ax.fill_between(rows["time"], rows["low"], rows["high"], color=COLOURS[1], alpha=0.25, linewidth=0)
-        if "factual" in rows:
-            ax.plot(rows["time"], rows["factual"], color=COLOURS[0], linewidth=1.2, label=_WAS)
-        else:
+            rows = self.table[self.table["column"] == column]
+            ax.fill_between(rows["time"], rows["low"], rows["high"], color=COLOURS[1], alpha=0.25, linewidth=0)
             ax.axhline(0, color="0.5", linewidth=0.8)
-        ax.plot(rows["time"], rows["counterfactual"], color=COLOURS[1], linewidth=1, label=_WOULD)
-        ax.set_title(short(column, 30), fontsize="medium")
-
-    def _few_ticks(self, axis):
-        """Whole steps or short times, few enough to stand beside each other under a panel."""
-        time = self.table["time"]
-        if not is_datetime64_any_dtype(time):
-            axis.get_major_locator().set_params(integer=True, nbins=6)
-            return
-        dates = import_optional("matplotlib.dates", "plot", "An EffectDisplay")
-        locator = dates.AutoDateLocator(maxticks=6, tz=time.dt.tz)
-        axis.set_major_locator(locator)
-        axis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=time.dt.tz))
+            ax.plot(rows["time"], rows["counterfactual"], color=COLOURS[1], linewidth=1, label=_WOULD)
+            ax.set_title(short(column, 30), fontsize="medium")
+        lowest = axes[max(n - across, 0) : n]
+        few_ticks(lowest, self.table["time"])
+        for ax in lowest:
+            ax.tick_params(axis="x", labelbottom=True)
+            ax.set_xlabel("steps")
+        return figure, axes[:n]
 
 
-def _largest(table):
+def _largest(table, most):
     """Sensors by their largest effect, in standard deviations of what was measured where that is there."""
     size = table["effect"].abs().groupby(table["column"], sort=False).max()
     if "factual" in table:
         spread = table["factual"].groupby(table["column"], sort=False).std()
         size = size / spread.where(spread > 0)
-    return size.sort_values(ascending=False, kind="stable").index[:_MOST_SENSORS].tolist()
+    return size.sort_values(ascending=False, kind="stable").index[:most].tolist()
 
 
 class TransferFunctionDisplay(Display):

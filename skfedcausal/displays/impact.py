@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from ._base import COLOURS, Display
-
-_TITLES = ("recorded, and without the move", "effect", "effect since the window began")
+from ._base import Display
+from ._panels import TITLES, added_up, draw_three, few_ticks
 
 
 class ImpactDisplay(Display):
@@ -82,20 +81,10 @@ class ImpactDisplay(Display):
         return cls(rows, column, impact.window).plot(ax=ax, title=column if title is None else title)
 
     def _draw(self, ax):
-        rows, time = self.table, self.table["time"]
-        began = (time >= self.window[0]).to_numpy()
-        sums = {name: np.cumsum(np.where(began, rows[name], 0.0)) for name in ("effect", "effect_low", "effect_high")}
-        ax[0].plot(time, rows["factual"], color=COLOURS[0], linewidth=1.2, label="recorded")
-        ax[0].plot(time, rows["counterfactual"], color=COLOURS[1], linewidth=1, label="without the move")
-        ax[0].fill_between(time, rows["low"], rows["high"], color=COLOURS[1], alpha=0.25, linewidth=0)
+        began = (self.table["time"] >= self.window[0]).to_numpy()
+        draw_three(ax, self.table, added_up(self.table, began), ("recorded", "without the move"))
+        few_ticks(ax, self.table["time"])
         ax[0].legend(frameon=False, fontsize="small")
-        for panel, found in zip(ax[1:], (rows, sums), strict=True):
-            panel.plot(time, found["effect"], color=COLOURS[1], linewidth=1.2)
-            panel.fill_between(
-                time, found["effect_low"], found["effect_high"], color=COLOURS[1], alpha=0.25, linewidth=0
-            )
-            panel.axhline(0, color="0.5", linewidth=0.8)
-        for panel, title in zip(ax, _TITLES, strict=True):
+        for panel, title in zip(ax, ("recorded, and without the move", *TITLES), strict=True):
             panel.axvspan(*self.window, color="0.9", zorder=-1)
             panel.set_title(title, fontsize="medium")
-            panel.tick_params(axis="x", labelrotation=30)

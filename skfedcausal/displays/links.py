@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from ._base import COLOURS, Display, short, tick_names
+from ._base import COLOURS, Display, tick_names
+from ._graphs import CirclePlan, FlowPlan
 
 _MARKS = {"influence": "●", "cannot tell": "?", "shared driver": "◇"}
-_MOST_BOXES = 10  # names in boxes on the circle; more stand around it
-_BENT = 0.15  # arrows, as a share of their length
-_LINE = 0.18  # inches that a name needs around the circle
+_MOST_INCHES = 18.0  # of a graph from left to right, and
+_MOST_ARROWS = 150  # in it; with more the circle shows as much
 
 
 class LinkMatrixDisplay(Display):
@@ -102,8 +102,8 @@ class LinkMatrixDisplay(Display):
             intervals[cells] = links[["low", "high"]]
         return cls(strength, verdict, names, intervals).plot(ax=ax, title=title)
 
-    def plot(self, *, ax=None, title=None, vmax=None):
-        """Draw the matrix.
+    def plot(self, *, ax=None, title=None, vmax=None, colorbar=True):
+        """Draw the matrix; cells of pairs without influence stay white.
 
         Parameters
         ----------
@@ -112,20 +112,26 @@ class LinkMatrixDisplay(Display):
         title : str, default=None
         vmax : float, default=None
             Strength at the end of the colour scale.
+        colorbar : bool, default=True
+            Draw the scale beside the matrix.
 
         Returns
         -------
         LinkMatrixDisplay
         """
-        return self._drawn(ax, title, vmax=vmax)
+        return self._drawn(ax, title, vmax=vmax, colorbar=colorbar)
 
-    def _draw(self, ax, vmax=None):
+    def _draw(self, ax, vmax=None, colorbar=True):
         cmap = self._pyplot().get_cmap("Blues").with_extremes(bad="0.85")
-        self.image_ = ax.imshow(self.strength, cmap=cmap, vmin=0, vmax=vmax)
+        shown = np.where(self.verdict == "no influence", 0.0, self.strength)
+        top = np.nanmax(shown, initial=0.0) if vmax is None else vmax
+        self.image_ = ax.imshow(shown, cmap=cmap, vmin=0, vmax=top or 1.0)
+        if colorbar:
+            ax.figure.colorbar(self.image_, ax=ax, shrink=0.8, label="strength")
         middle, size = 0.5 * self.image_.norm.vmax, None if self.intervals is None else "small"
         for row, col in zip(*np.nonzero(np.isfinite(self.strength)), strict=True):
             label = self._label(row, col)
-            colour = "white" if self.strength[row, col] > middle else "black"
+            colour = "white" if shown[row, col] > middle else "black"
             if label:
                 ax.text(col, row, label, ha="center", va="center", color=colour, fontsize=size)
         tick_names(ax, self.names, range(len(self.names)), rotation=45, ha="right", rotation_mode="anchor")
@@ -133,7 +139,7 @@ class LinkMatrixDisplay(Display):
 
     def _size(self):
         side = len(self.names) * (0.8 if self.intervals is not None else min(0.45, 9 / len(self.names)))
-        return 2.2 + side, 1.8 + side
+        return 3.1 + side, 1.8 + side
 
     def _label(self, row, col):
         """Mark of the verdict and the interval of a pair."""
@@ -145,10 +151,12 @@ class LinkMatrixDisplay(Display):
 
 
 class LinkGraphDisplay(Display):
-    """Units on a circle and an arrow for every influence that was found, as wide as it is strong.
+    """Units from left to right as influence flows, an arrow for every influence that was found.
 
-    Pairs about which nothing can be said are dashed; pairs without influence are left out. A link that acts later than
-    in the next row says when. Use :meth:`from_estimator` or :meth:`from_links`; the constructor only stores.
+    Arrows are as wide as influences are strong. Pairs about which nothing can be said are dashed; pairs without
+    influence are left out, and units without any link stand below. A link that acts later than in the next row
+    says when. Plants with more links than a page has room for are drawn on a circle. Use :meth:`from_estimator` or
+    :meth:`from_links`; the constructor only stores.
 
     Parameters
     ----------
@@ -177,7 +185,7 @@ class LinkGraphDisplay(Display):
         self.names = names
 
     @classmethod
-    def from_estimator(cls, estimator, *, ax=None, title=None, undecided=False):
+    def from_estimator(cls, estimator, *, ax=None, title=None, undecided=False, layout=None):
         """Draw the links between states of a fitted estimator.
 
         Parameters
@@ -187,35 +195,39 @@ class LinkGraphDisplay(Display):
         title : str, default=None
         undecided : bool, default=False
             Also draw the pairs with the verdict "cannot tell".
+        layout : {"flow", "circle"}, default=None
+            None: from left to right where a page has room for it.
 
         Returns
         -------
         LinkGraphDisplay
         """
         links = estimator.links_[estimator.links_["kind"] == "state"]
-        return cls.from_links(links, estimator.client_names_, ax=ax, title=title, undecided=undecided)
+        how = {"undecided": undecided, "layout": layout}
+        return cls.from_links(links, estimator.client_names_, ax=ax, title=title, **how)
 
     @classmethod
-    def from_links(cls, links, names, *, ax=None, title=None, undecided=False):
+    def from_links(cls, links, names, *, ax=None, title=None, undecided=False, layout=None):
         """Draw a table of links with columns ``cause, effect, strength, verdict``.
 
         Parameters
         ----------
         links : DataFrame
         names : sequence of str
-            Units in their order around the circle.
+            Units; on a circle in this order.
         ax : matplotlib Axes, default=None
         title : str, default=None
         undecided : bool, default=False
             Also draw the pairs with the verdict "cannot tell".
+        layout : {"flow", "circle"}, default=None
 
         Returns
         -------
         LinkGraphDisplay
         """
-        return cls(links, names).plot(ax=ax, title=title, undecided=undecided)
+        return cls(links, names).plot(ax=ax, title=title, undecided=undecided, layout=layout)
 
-    def plot(self, *, ax=None, title=None, undecided=False):
+    def plot(self, *, ax=None, title=None, undecided=False, layout=None):
         """Draw the graph.
 
         Parameters
@@ -224,60 +236,44 @@ class LinkGraphDisplay(Display):
             None makes a new figure.
         title : str, default=None
         undecided : bool, default=False
+        layout : {"flow", "circle"}, default=None
 
         Returns
         -------
         LinkGraphDisplay
+
+        Raises
+        ------
+        ValueError
+            If `layout` is neither of these.
         """
-        return self._drawn(ax, title, undecided=undecided)
-
-    def _draw(self, ax, undecided=False):
-        boxed = len(self.names) <= _MOST_BOXES
-        angles = np.pi / 2 - 2 * np.pi * np.arange(len(self.names)) / len(self.names)
-        place = dict(zip(self.names, np.column_stack([np.cos(angles), np.sin(angles)]), strict=True))
+        if layout not in (None, "flow", "circle"):
+            raise ValueError(f"Got layout={layout!r}; give 'flow', 'circle' or None.")
         kept = ["influence", "cannot tell"] if undecided else ["influence"]
-        drawn = self.links[self.links["verdict"].isin(kept)]
-        top = drawn["strength"].max() if (drawn["strength"] > 0).any() else 1.0
-        room = 22 if boxed else 4
-        arrow = {"arrowstyle": "-|>", "connectionstyle": f"arc3,rad={_BENT}", "shrinkA": room, "shrinkB": room}
-        for link in drawn.itertuples():
-            look = {"linewidth": 0.8, "linestyle": "--", "color": "0.6"}
-            if link.verdict == "influence":
-                look = {"linewidth": 0.5 + 2.5 * link.strength / top, "linestyle": "-", "color": COLOURS[0]}
-            start, end = place[link.cause], place[link.effect]
-            ax.annotate("", xy=end, xytext=start, arrowprops=arrow | look)
-            if boxed and getattr(link, "delay", 1) > 1:
-                text = {"ha": "center", "va": "center", "fontsize": "small", "color": "0.3"}
-                box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
-                ax.text(*_middle(start, end), f"{link.delay:.0f} rows later", bbox=box, **text)
-        for (name, point), angle in zip(place.items(), angles, strict=True):
-            if boxed:
-                box = {"boxstyle": "round", "facecolor": "white", "edgecolor": "0.4"}
-                ax.text(*point, short(name), ha="center", va="center", bbox=box)
-                continue
-            ax.plot(*point, "o", color="0.3", markersize=4)  # and the name along the radius: many fit around it
-            left = np.cos(angle) < -1e-9
-            turn = {"rotation": np.degrees(angle) + 180 * left, "rotation_mode": "anchor"}
-            ax.text(*(1.05 * point), short(name), **turn, ha="right" if left else "left", va="center", fontsize="small")
-        radius, beside = self._radii()
-        limits = (-1 - beside / radius, 1 + beside / radius)
-        ax.set(xlim=limits, ylim=limits, aspect="equal")
-        ax.set_axis_off()
-
-    def _radii(self):
-        """Radius of the circle, and space around it for the names, in inches."""
-        if len(self.names) <= _MOST_BOXES:
-            return 1.7, 0.8
-        return max(1.7, _LINE * len(self.names) / (2 * np.pi)), 1.5
+        self._drawn_links = self.links[self.links["verdict"].isin(kept)]
+        pairs = {(link.cause, link.effect): float(link.strength) for link in self._drawn_links.itertuples()}
+        self._plan = FlowPlan(self.names, pairs) if layout == "flow" else CirclePlan(self.names)
+        if layout is None and len(pairs) <= _MOST_ARROWS:
+            flow = FlowPlan(self.names, pairs)
+            self._plan = flow if max(flow.size) <= _MOST_INCHES else self._plan
+        return self._drawn(ax, title)
 
     def _size(self):
-        return (2 * sum(self._radii()),) * 2
+        return self._plan.size
 
-
-def _middle(start, end):
-    """Point half-way along an arrow that is bent by `_BENT`."""
-    x, y = end - start
-    return (start + end) / 2 + _BENT / 2 * np.array([y, -x])
+    def _draw(self, ax):
+        labels, found = self._plan.draw_names(ax), self._drawn_links
+        top = found["strength"].max() if (found["strength"] > 0).any() else 1.0
+        for link in found.itertuples():
+            look = {"linewidth": 0.8, "linestyle": "--", "color": "0.5"}
+            if link.verdict == "influence":
+                look = {"linewidth": 0.7 + 2.5 * link.strength / top, "linestyle": "-", "color": COLOURS[0]}
+            middle = self._plan.draw_arrow(ax, link.cause, link.effect, labels, look | {"arrowstyle": "-|>"})
+            if middle is not None and getattr(link, "delay", 1) > 1:
+                text = {"ha": "center", "va": "center", "fontsize": "small", "color": "0.3"}
+                box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
+                ax.text(*middle, f"{link.delay:.0f} rows later", bbox=box, **text)
+        ax.set_axis_off()
 
 
 class SpectrumDisplay(Display):

@@ -67,7 +67,7 @@ def provision(units, folder, *, server="localhost", port=8002):
 def harden(kit):
     """Allow the two classes of this library in a kit, and nothing that a job brings; no logs leave."""
     local = Path(kit) / "local"
-    resources = json.loads((local / "resources.json.default").read_text())
+    resources = json.loads((local / "resources.json.default").read_text(encoding="utf-8"))
     resources |= {"class_allow_list": [_CONTROLLER, _EXECUTOR], "allow_log_streaming": False}
     text = json.dumps(resources, indent=1)
     for name in ("jobs-storage", "snapshot-storage"):  # not in a folder that anybody can write to
@@ -169,4 +169,4 @@ def fetch(signed_in, job, out):
     target.mkdir(parents=True, exist_ok=True)
     for file in found[0].parent.iterdir():
         write_whole(target / file.name, file.read_bytes(), shared=True)
-    return json.loads(found[0].read_text()) | {"results": str(target)}
+    return json.loads(found[0].read_text(encoding="utf-8")) | {"results": str(target)}

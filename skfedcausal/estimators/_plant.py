@@ -438,14 +438,20 @@ class PlantEstimator(FederatedEstimator):
         )
         return float(np.linalg.norm(own - central) / np.linalg.norm(central))
 
-    def report(self, path, *, title="Which unit drives which"):
+    def report(self, path, *, title="Which unit drives which", X=None, check=None):
         """Write a page for people who were not there: links, doubts, what data left the units.
+
+        Its first sentence says what speaks against the fit or the data as a whole, if anything does.
 
         Parameters
         ----------
         path : str or Path
             HTML file. The page holds everything it shows and loads nothing.
         title : str, default="Which unit drives which"
+        X : list, dict, DataFrame or ndarray, default=None
+            The record, for a check of it and a picture of measurements.
+        check : PlantCheck, default=None
+            Of the record; None checks `X` if it is given.
 
         Returns
         -------
@@ -473,7 +479,7 @@ class PlantEstimator(FederatedEstimator):
         check_is_fitted(self)
         from ..reports import plant_page  # matplotlib is optional
 
-        return plant_page(self, title).write(path)
+        return plant_page(self, title, X, check).write(path)
 
     # -- links -----------------------------------------------------------------------------------
 

@@ -465,6 +465,24 @@ class FederatedRCADetector(FederatedEstimator):
         """
         return self.fit(X, inputs=inputs, lengths=lengths).predict(X, inputs=inputs, lengths=lengths)
 
+    def decision_function(self, X=None, *, inputs=None, lengths=None):
+        """How far every row is from an alarm: one less the largest of :meth:`transform`, below zero in alarm.
+
+        An incident begins before its first alarm and bridges short pauses, so that :meth:`predict` may be -1 in rows
+        that are above zero here.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs, lengths
+            As in `fit`.
+
+        Returns
+        -------
+        ndarray of shape (n_samples,)
+        """
+        return 1.0 - np.asarray(self.transform(X, inputs=inputs, lengths=lengths)).max(axis=1)
+
     def attribute(self, X=None, *, start=0, end=None, inputs=None, lengths=None):
         """Root of whatever happened in a window the user names, whether there was an alarm or not.
 
@@ -563,7 +581,7 @@ class FederatedRCADetector(FederatedEstimator):
             flags = flag_array(self._evidence_of(units), self.client_names_)
             return pd.DataFrame(flags.reshape(len(flags), -1), columns=columns, index=units.index)
 
-    def report(self, incident, path, *, X=None, title=None, lengths=None):
+    def report(self, incident, path, *, X=None, title=None, check=None, lengths=None):
         """Write a page on an incident that a shift lead can read.
 
         What happened, where it began, why we think so, what we do not know, what data left the units.
@@ -575,10 +593,13 @@ class FederatedRCADetector(FederatedEstimator):
         path : str or Path
             HTML file. The page holds everything it shows and loads nothing.
         X : list, dict, DataFrame or ndarray, default=None
-            The record of the incident, for a picture of it and of the tag to blame.
+            The record of the incident, for pictures of it and of the tag to blame, for a check of the data, and to say
+            whether it may be one of the false alarms that were allowed.
         title : str, default=None
+        check : PlantCheck, default=None
+            Of the record; None checks `X` if it is given.
         lengths : sequence of int, default=None
-            Rows of each episode of X.
+            Rows of each episode of `X`.
 
         Returns
         -------
@@ -610,7 +631,7 @@ class FederatedRCADetector(FederatedEstimator):
         check_is_fitted(self)
         from ..reports import incident_page  # matplotlib is optional
 
-        return incident_page(self, incident, X, title, lengths=lengths).write(path)
+        return incident_page(self, incident, X, title, check, lengths=lengths).write(path)
 
     # -- streams ---------------------------------------------------------------------------------
 

@@ -2,12 +2,14 @@
 
 import os
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
 _LONGEST = 200  # bytes of a name, which leaves room for numbers and endings
 _DEVICES = {"con", "prn", "aux", "nul", *(f"{kind}{k}" for kind in ("com", "lpt") for k in range(1, 10))}  # on Windows
+_PAUSES = (0.01, 0.03, 0.1, 0.3, 1.0)  # seconds until a reader has closed its file
 _PRIVATE_FILE, _PRIVATE_FOLDER = 0o600, 0o700
 
 
@@ -22,11 +24,21 @@ def write_whole(path, data, *, shared=False):
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(draft, path)
+        _put(draft, path)
     except BaseException:
         with suppress(OSError):
             draft.unlink()
         raise
+
+
+def _put(draft, path):
+    """Put a draft in the place of a file; on Windows that fails as long as somebody reads the file."""
+    for pause in _PAUSES if os.name == "nt" else ():
+        try:
+            return os.replace(draft, path)
+        except PermissionError:
+            time.sleep(pause)
+    return os.replace(draft, path)
 
 
 def make_folder(path, *, shared=False):
@@ -60,4 +72,6 @@ def file_name(name):
         raise ValueError(
             f"A name of {len(quoted)} bytes cannot name a unit or a run whose packets travel: give at most {_LONGEST}."
         )
+    if quoted[-1] in ". ":  # Windows drops these at the end
+        quoted = f"{quoted[:-1]}%{ord(quoted[-1]):02X}"
     return quoted

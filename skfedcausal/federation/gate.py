@@ -303,7 +303,7 @@ class Gate:
         except ValueError as error:
             raise PacketError(str(error)) from None
         head, about = journal / "run.json", {"run": run, "site": self.name, "record": self._fingerprint}
-        if head.exists() and json.loads(head.read_text()) != about:
+        if head.exists() and json.loads(head.read_text(encoding="utf-8")) != about:
             self._begin_again(run, journal, payload)
         if not head.exists():
             write_whole(head, json.dumps(about).encode())
@@ -332,7 +332,7 @@ class Gate:
             _, state = self.worker.handle(self.policy.narrowed(packet), state)
             done[packet.op] += 1
             sequence, record = int(question.stem), question.with_suffix(".record")
-            if record.exists() and record.read_text() != state.get("record", ""):
+            if record.exists() and record.read_text(encoding="utf-8") != state.get("record", ""):
                 raise PacketError(
                     f"What {self.name!r} sent as packet {sequence} of run {run!r} was about another record "
                     "than it has now: give the record back, or the run a new name."

@@ -13,6 +13,7 @@ from .moves import common_spikes, moves_of
 from .offsets import pooled_offsets, unit_offsets
 from .record import duration, read_units
 from .report import COLUMNS, KINDS, PlantCheck, unit_table
+from .sketch import sketch
 from .tags import Tag, at_limit, filled, frozen, gaps, straight, update_period
 
 _MOST_LAGS = 720
@@ -97,12 +98,14 @@ def checked(X, client_labels="from_columns", lengths=None, max_offset=None, whol
     """The check, or only what can be put right: without clocks and moves, which take most of the time."""
     units, shared = read_units(X, client_labels, lengths)
     found: list[tuple] = []
-    tables = []
+    tables: list[pd.DataFrame] = []
+    sketches: dict = {}
     for k, unit in enumerate(units):
         if not shared or k == 0:
             _check_order(unit, "all units" if shared else unit.name, found, lengths)
             _check_times(unit, "all units" if shared else unit.name, found)
         tables.append(_check_unit(unit, found))
+        sketches |= {column: sketch(series) for column, series in zip(unit.columns, unit.values.T, strict=True)}
     tags = pd.concat(tables, ignore_index=True)
     if whole:
         _check_moves(units, tags, found)
@@ -111,7 +114,7 @@ def checked(X, client_labels="from_columns", lengths=None, max_offset=None, whol
         _check_copies(units, found)
     offsets = _check_clocks(units, shared, tags, found, max_offset) if whole else {}
     findings = pd.DataFrame(found, columns=list(COLUMNS))
-    return PlantCheck(unit_table(units, findings, tags, offsets), findings, tags)
+    return PlantCheck(unit_table(units, findings, tags, offsets), findings, tags, sketches)
 
 
 def _add(found, unit, what, value, *, label=None, column="", rows=None, ends=None, **words):

@@ -1,7 +1,8 @@
 """Tables of the findings of a check."""
 
 import tomllib
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 
 import pandas as pd
@@ -36,6 +37,8 @@ class PlantCheck:
         One row per column: ``unit, column, kind`` ("measured", "steps", "binary", "constant", "empty"),
         ``resolution`` (0 where values lie on no lattice), ``period`` (rows from one new value to the next),
         ``gaps``.
+    sketches : dict of str to Sketch
+        How the values of each column lie and run, for the table that notebooks and :meth:`report` show.
 
     Examples
     --------
@@ -49,6 +52,7 @@ class PlantCheck:
     units: pd.DataFrame
     findings: pd.DataFrame
     tags: pd.DataFrame
+    sketches: Mapping = field(default_factory=dict)
 
     @property
     def ok(self):
@@ -70,7 +74,38 @@ class PlantCheck:
         return self.units.drop(columns="advice").to_string(index=False)
 
     def _repr_html_(self):
-        return self.units.to_html(index=False)
+        from .interactive import table_html
+
+        return table_html(self)
+
+    def report(self, path, *, title="What the check of the record found"):
+        """Write a page with the interactive table: units, findings and tags to sort and to search.
+
+        Parameters
+        ----------
+        path : str or Path
+            HTML file. The page holds everything it shows and loads nothing.
+        title : str
+
+        Returns
+        -------
+        Path
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from skfedcausal import check_plant
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(2, random_state=0)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     page = check_plant(X).report(Path(folder) / "check.html")
+        ...     page.read_text("utf-8").splitlines()[0]
+        '<!DOCTYPE html>'
+        """
+        from .interactive import write_page
+
+        return write_page(self, path, title)
 
 
 def with_findings(check, rows):

@@ -2,5 +2,6 @@
 
 from .incident import incident_page
 from .plant import plant_page
+from .whatif import whatif_page
 
-__all__ = ["incident_page", "plant_page"]
+__all__ = ["incident_page", "plant_page", "whatif_page"]

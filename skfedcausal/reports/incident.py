@@ -1,19 +1,28 @@
 """Report on an incident: events, root, reasons and doubts."""
 
+from dataclasses import dataclass
+
+import numpy as np
 import pandas as pd
 
+from ..containers import read_plant
+from ..containers.rows import position
 from ..displays import IncidentDisplay
 from .page import Page, add_departures, listed_in_words
+from .record import add_check, add_trends, check_of
 from .tags import add_tags
 
 _KIND = {"process": "a fault of the process", "sensor": "a fault of a sensor", "undecided": "of undecided kind"}
+_AROUND = 120  # rows of the measurements before and after an incident
+_CHANCE = 0.1  # false alarms as strong as this one, from which it is said that it may be one of them
+_CAUTION = "It may be one of the false alarms that the budget allows: it is no stronger than they are."
 _CAPTION = "Alarm level of every unit (dotted: threshold), the incident shaded, arrows in the order units were reached"
 
 
-def incident_page(detector, incident, X=None, title=None, *, lengths=None, levels=None):
+def incident_page(detector, incident, X=None, title=None, check=None, *, lengths=None, levels=None):
     """Page on an incident: a row of ``detector.incidents(X)`` or the first of them.
 
-    X is for the picture and the tags; `levels` are ``detector.transform(X)`` where they are known.
+    X is for pictures, tags and checks; `levels` are ``detector.transform(X)`` where they are known.
     """
     if isinstance(incident, pd.DataFrame):
         if incident.empty:
@@ -22,25 +31,76 @@ def incident_page(detector, incident, X=None, title=None, *, lengths=None, level
     absent = [key for key in ("start", "detected", "root", "ranking", "path") if key not in incident]
     if absent:
         raise ValueError(f"Got an incident without {', '.join(absent)}; give one row of `incidents(X)`.")
-    page = Page(title or f"Incident of {_when(incident['start'])}").lead(_answer(incident))
+    seen = None if X is None else _Seen.of(detector, X, incident, lengths, levels)
+    page = Page(title or f"Incident of {_when(incident['start'])}").lead(_answer(incident, seen))
     page.heading("What happened").text(*_events(incident))
-    if X is not None:
-        display = IncidentDisplay.from_detector(detector, X, incident, lengths=lengths, levels=levels)
-        page.picture(display.figure_, _CAPTION)
+    if seen is not None:
+        page.picture(seen.display.plot().figure_, _CAPTION)
+        units = _reached(detector, incident)
+        look = {"units": units, "window": seen.window, "around": _AROUND}
+        add_trends(page, X, "Tags that left what was usual before the incident (green) the furthest", **look)
     ranking = [(name, f"{p:.1%}") for name, p in incident["ranking"][:20]]
     page.heading("Where it began").table(pd.DataFrame(ranking, columns=["unit", "probability"]))
     if X is not None:
         add_tags(page, detector, incident, X, lengths)
-    page.heading("Why we think so").text(*_reasons(incident, detector))
+    page.heading("Why we think so").text(*_reasons(incident, detector, seen))
+    add_check(page, check_of(X, check))
     page.heading("What we do not know").items(_doubts(incident, detector))
     return add_departures(page, detector)
 
 
+@dataclass(frozen=True)
+class _Seen:
+    """An incident in its record: its rows, how high it rose over the threshold, and the rows that were watched."""
+
+    display: IncidentDisplay
+    window: tuple
+    peak: float
+    n_rows: int
+    rate: float  # false alarms allowed per row
+
+    @classmethod
+    def of(cls, detector, X, incident, lengths, levels=None):
+        levels = np.asarray(detector.transform(X, lengths=lengths)) if levels is None else levels
+        index = read_plant(X, lengths=lengths, layout=detector.layout_, min_samples=1).index
+        start, end = position(_plain(incident["start"]), index), incident.get("end")
+        stop = len(levels) if pd.isna(end) else position(_plain(end), index) + 1
+        times = np.arange(len(levels)) if index is None else index
+        display = IncidentDisplay(levels, detector.client_names_, incident, times)
+        peak = float(np.nanmax(levels[start:stop]))
+        return cls(display, (start, stop), peak, len(levels), detector.false_alarms_["asked"])
+
+    @property
+    def chance(self):
+        """False alarms at least as strong to be expected in the record, at most about.
+
+        Statistics are in the scale of log-likelihoods, whose false alarms become rarer as the power of the level.
+        """
+        return self.n_rows * self.rate ** max(self.peak, 1.0)
+
+
+def _plain(row):
+    """A row number as such; tables with an open end keep them as fractions."""
+    return int(row) if isinstance(row, (float, np.floating)) else row
+
+
+def _reached(detector, incident):
+    """Units whose tags are shown: the root or the likeliest ones, then those that were reached."""
+    likely = [name for name, _ in incident["ranking"][:2]]
+    first = likely if incident["root"] not in detector.client_names_ else [incident["root"]]
+    names = dict.fromkeys([*first, *(name for name, _ in incident["path"])])
+    return [name for name in names if name in detector.client_names_][:3] or list(detector.client_names_[:3])
+
+
 def _when(time):
-    return f"{time:%Y-%m-%d %H:%M:%S}" if isinstance(time, pd.Timestamp) else f"row {time}"
+    return f"{time:%Y-%m-%d %H:%M:%S %Z}".strip() if isinstance(time, pd.Timestamp) else f"row {time}"
 
 
-def _answer(incident):
+def _answer(incident, seen):
+    return f"{_where(incident)} {_CAUTION}" if seen is not None and seen.chance >= _CHANCE else _where(incident)
+
+
+def _where(incident):
     best = [name for name, _ in incident["ranking"][:2]]
     if incident["root"] == "undecided":
         return f"Something began at {_when(incident['start'])}; it cannot be told where: {' or '.join(best)}."
@@ -58,7 +118,7 @@ def _events(incident):
         yield f"Units reached, in order: {listed_in_words(reached)}."
 
 
-def _reasons(incident, detector):
+def _reasons(incident, detector, seen):
     if incident["root"] == "undecided":
         yield "Several units explain the alarm about equally well."
     else:
@@ -70,6 +130,15 @@ def _reasons(incident, detector):
         f"were {rates['n_alarms']} in {rates['n_steps']} steps ({rates['low']:.2g} to {rates['high']:.2g} per step, "
         "95 % interval)."
     )
+    if seen is not None:
+        yield (
+            f"In the {seen.n_rows:,} rows watched that is {_count(seen.n_rows * seen.rate)} in all. This one rose to "
+            f"{seen.peak:.3g} times the threshold, as at most about {_count(seen.chance)} of them would."
+        )
+
+
+def _count(number):
+    return f"{number:.2g}" if number >= 0.001 else "less than one in a thousand" if number > 0 else "none"
 
 
 def _doubts(incident, detector):

@@ -13,6 +13,8 @@ import pandas as pd
 from .._version import __version__
 from ..optional import import_optional
 
+_SHORT = 24  # letters of a cell that is not broken into lines
+
 
 class Page:
     """Parts of a page in their order; every text is escaped when it comes in."""
@@ -55,7 +57,7 @@ class Page:
         source = f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode('ascii')}"
         words = escape(str(caption))
         image = f'<img alt="{words}" src="{source}">'
-        return self._add(f"<figure>{image}<figcaption>{words}</figcaption></figure>")
+        return self._add(f'<figure><div class="scroll">{image}</div><figcaption>{words}</figcaption></figure>')
 
     def html(self):
         """The page."""
@@ -81,7 +83,9 @@ def _cell(value):
         return f'<td class="number">{text}</td>'
     if isinstance(value, int) and not isinstance(value, bool):
         return f'<td class="number">{value:,}</td>'
-    return f"<td>{escape(str(value))}</td>"
+    text = str(value)
+    kind = ' class="short"' if len(text) <= _SHORT else ""
+    return f"<td{kind}>{escape(text)}</td>"
 
 
 def listed_in_words(names):

@@ -2,21 +2,32 @@
 
 import numpy as np
 
-from ..displays import LinkMatrixDisplay, TransferFunctionDisplay
+from ..displays import LinkGraphDisplay, LinkMatrixDisplay, TransferFunctionDisplay
 from ..statespace.matrices import companion, spectral_radius
 from .page import Page, add_departures, listed_in_words
+from .record import add_check, add_trends, check_of
 
 _MOST_ROWS = 60
+_SINGULAR = 0.1  # smallest eigenvalue of the correlations of process noise, and
+_UNIT_ROOT = 0.999  # radius, beyond which a plant that needed a prior is nearly degenerate
 _COLUMNS = ("cause", "effect", "kind", "strength", "stderr", "p_adjusted", "verdict", "because")
 _DELAYS = ("delay", "delay_low", "delay_high")
 
 
-def plant_page(estimator, title="Which unit drives which"):
-    """Page on a fitted estimator of links or counterfactuals."""
+def plant_page(estimator, title="Which unit drives which", X=None, check=None):
+    """Page on a fitted estimator of links or counterfactuals; the record is for its check and its trends."""
     links, names = estimator.links_, estimator.client_names_
-    page = Page(title).lead(_answer(links, names))
-    figure = LinkMatrixDisplay.from_links(links[links["kind"] == "state"], names).figure_
-    page.heading("Links").picture(figure, "Strength of every link; ● influence, ? cannot tell, ◇ shared driver")
+    check = check_of(X, check)
+    reserves = list(_reserves(estimator, check))
+    page = Page(title).lead(_answer(links, names, reserves))
+    states = links[links["kind"] == "state"]
+    if (states["verdict"] == "influence").any():
+        figure = LinkGraphDisplay.from_links(states, names).figure_
+        page.picture(figure, "Influences that were found, as wide as they are strong")
+    page.heading("Links").picture(
+        LinkMatrixDisplay.from_links(states, names).figure_,
+        "Strength of every link; ● influence, ? cannot tell, ◇ shared driver, white: no influence",
+    )
     ranked = links.sort_values(["p_adjusted", "strength"], ascending=[True, False], kind="stable")
     later = len(estimator.lag_transitions_) > 1
     page.table(ranked[[c for c in _COLUMNS + _DELAYS * later if c in ranked]].head(_MOST_ROWS))
@@ -39,7 +50,9 @@ def plant_page(estimator, title="Which unit drives which"):
         page.heading("Inputs").table(estimator.excitation_.reset_index())
     page.heading("Why we think so").text(*_method(estimator))
     _add_checks(page, estimator)
-    page.heading("What we do not know").items(_doubts(estimator, links))
+    add_check(page, check)
+    add_trends(page, X, "As measured, one tag of each unit", units=_shown(links, names))
+    page.heading("What we do not know").items(_doubts(links, reserves))
     return add_departures(page, estimator)
 
 
@@ -58,29 +71,72 @@ def _add_checks(page, estimator):
         page.table(failed.drop(columns="passed").head(_MOST_ROWS))
 
 
-def _answer(links, names):
+def _reserves(estimator, check):
+    """What speaks against the fit or its data as a whole, in half-sentences; empty if nothing does."""
+    server, because = estimator.server_, estimator.links_.get("because")
+    if not getattr(server, "converged_", True):
+        yield "the fit had not converged"
+    if _is_degenerate(estimator):
+        yield "the plant is nearly degenerate, so that single links are unreliable"
+    if because is not None and because.str.contains("drift").any():
+        yield "units drift, and drifting units seem to drive each other"
+    if getattr(server, "filled_", False):
+        yield "gaps were filled in with what the plant expects"
+    if check is not None and check.fix_first:
+        yield f"the data have {_number(len(check.fix_first), 'defect')} to be put right first"
+
+
+def _is_degenerate(estimator):
+    """Whether noise that units share, or a mode that hardly decays, leaves little to tell links by."""
+    if not getattr(estimator.server_, "has_prior_", False):
+        return False
+    Q = estimator.server_.process_cov_
+    scale = np.sqrt(np.diag(Q))
+    return bool(np.linalg.eigvalsh(Q / np.outer(scale, scale))[0] < _SINGULAR or _radius(estimator) > _UNIT_ROOT)
+
+
+def _radius(estimator):
+    lags = estimator.lag_transitions_
+    return float(spectral_radius(companion(np.hstack(list(lags)), len(lags))))
+
+
+def _number(count, word):
+    return f"{count} {word}{'s' * (count != 1)}"
+
+
+def _answer(links, names, reserves=()):
     found = links[links["verdict"] == "influence"].sort_values("p_adjusted", kind="stable")
     unsure = int((links["verdict"] == "cannot tell").sum())
     rest = f"for {unsure} of {len(links)} ordered pairs the record cannot tell."
     if found.empty:
-        return f"Among {len(names)} units no link could be shown; {rest}"
-    pairs = list(dict.fromkeys(f"{link.cause} drives {link.effect}" for link in found.itertuples()))
-    text = listed_in_words(pairs) if len(pairs) <= 6 else f"{', '.join(pairs[:6])} and {len(pairs) - 6} more"
-    return f"{text}. {rest.capitalize()}" if unsure else f"{text}."
+        text = f"Among {len(names)} units no link could be shown; {rest}"
+    else:
+        verb = "seems to drive" if reserves else "drives"
+        pairs = list(dict.fromkeys(f"{link.cause} {verb} {link.effect}" for link in found.itertuples()))
+        text = listed_in_words(pairs) if len(pairs) <= 6 else f"{', '.join(pairs[:6])} and {len(pairs) - 6} more"
+        text = f"{text}. {rest.capitalize()}" if unsure else f"{text}."
+    return f"With reserve, as {listed_in_words(reserves)}: {text}" if reserves else text
+
+
+def _shown(links, names):
+    """Units whose measurements are shown: those of the clearest links first."""
+    found = links[(links["verdict"] == "influence") & (links["kind"] == "state")]
+    found = found.sort_values("p_adjusted", kind="stable")
+    linked = found[["cause", "effect"]].to_numpy().ravel().tolist()
+    return list(dict.fromkeys([*linked, *names]))[:6]
 
 
 def _method(estimator):
     lags = estimator.lag_transitions_
-    radius = float(spectral_radius(companion(np.hstack(list(lags)), len(lags))))
     states = ", ".join(f"{k}: {s.stop - s.start}" for k, s in estimator.state_slices_.items())
     yield f"Every unit was described by a few states of its own ({states});"
     yield f"a {type(estimator.server_).__name__} learned from messages how these states drive each other."
     if len(lags) > 1:
         yield f"Units act on each other over up to {len(lags)} time steps: one was not enough for this record."
-    yield f"The slowest mode of the plant keeps {radius:.1%} of itself from one step to the next."
+    yield f"The slowest mode of the plant keeps {_radius(estimator):.1%} of itself from one step to the next."
 
 
-def _doubts(estimator, links):
+def _doubts(links, reserves):
     yield (
         "A link means that the past of one unit helps to predict another beyond its own past. An "
         "unmeasured cause of both, a level shift or a clock that is off looks the same."
@@ -91,7 +147,4 @@ def _doubts(estimator, links):
         pairs = [f"{link.cause} on {link.effect}" for link in unsure.itertuples()]
         more = f" and {len(pairs) - 8} more" if len(pairs) > 8 else ""
         yield f"Neither shown nor excluded: {', '.join(pairs[:8])}{more}."
-    if not getattr(estimator.server_, "converged_", True):
-        yield "The fit had not converged."
-    if getattr(estimator.server_, "has_prior_", False):
-        yield "The plant is nearly degenerate: single links are unreliable."
+    yield from (f"{text[0].upper()}{text[1:]}." for text in reserves)

@@ -32,7 +32,7 @@ def plant_csv(tmp_path_factory):
 
 def test_links(plant_csv, tmp_path, capsys):
     assert main(["links", str(plant_csv), "--clients", "prefix", "--out", str(tmp_path)]) == 0
-    assert {p.name for p in tmp_path.iterdir()} == {"check.csv", "links.csv", "links.png", "report.html"}
+    assert {p.name for p in tmp_path.iterdir()} == {"check.csv", "check.html", "links.csv", "links.png", "report.html"}
     links = pd.read_csv(tmp_path / "links.csv")
     assert ("boiler", "turbine") in set(zip(links["cause"], links["effect"], strict=True))
     said = capsys.readouterr().out
@@ -43,7 +43,7 @@ def test_links(plant_csv, tmp_path, capsys):
 def test_whatif(plant_csv, tmp_path, capsys):
     words = ["whatif", str(plant_csv), "--inputs", "boiler__u0,turbine__u0", "--out", str(tmp_path)]
     assert main([*words, "--do", "boiler__u0=+1", "--do", "turbine__u0=hold"]) == 0
-    assert {"whatif.csv", "whatif.png", "report.html"} <= {p.name for p in tmp_path.iterdir()}
+    assert {"whatif.csv", "whatif.png", "plant.html", "report.html"} <= {p.name for p in tmp_path.iterdir()}
     table = pd.read_csv(tmp_path / "whatif.csv")
     assert list(table) == ["time", "column", "factual", "counterfactual", "effect", "low", "high"]
     assert "Mean effect" in capsys.readouterr().out

@@ -1,5 +1,6 @@
 """Pictures of links: what is drawn is what the tables hold."""
 
+import numpy as np
 import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
@@ -7,6 +8,7 @@ from matplotlib import pyplot as plt
 from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.displays import LinkGraphDisplay, LinkMatrixDisplay, SpectrumDisplay
+from skfedcausal.displays._layers import flow_places
 
 
 @pytest.fixture(scope="module")
@@ -88,3 +90,54 @@ def test_graph_says_when_a_link_acts_later_than_in_the_next_row():
     links = pd.DataFrame(columns | {"delay": [6.0, 1.0]})
     texts = [text.get_text() for text in LinkGraphDisplay.from_links(links, ["a", "b", "c"]).ax_.texts]
     assert [text for text in texts if "later" in text] == ["6 rows later"]
+
+
+def flow(pairs, names):
+    return flow_places(names, dict.fromkeys(pairs, 1.0))
+
+
+def test_a_chain_runs_from_left_to_right():
+    place, _ = flow(["ab", "bc", "cd"], "dbca")
+    assert [place[name] for name in "abcd"] == [(0, 0.0), (1, 0.0), (2, 0.0), (3, 0.0)]
+
+
+def test_the_weakest_link_of_a_ring_goes_against_the_flow():
+    place, _ = flow_places("abc", {("a", "b"): 1.0, ("b", "c"): 1.0, ("c", "a"): 0.1})
+    assert place["a"][0] < place["b"][0] < place["c"][0]
+
+
+def test_without_rings_every_link_points_to_the_right():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        pairs = {tuple(sorted(pair)) for pair in rng.integers(0, 15, (25, 2)).tolist() if pair[0] != pair[1]}
+        order = rng.permutation(15).tolist()
+        place, _ = flow(pairs, order)
+        assert all(place[cause][0] < place[effect][0] for cause, effect in pairs)
+        assert len(set(place.values())) == len(place)  # no two units in one place
+
+
+def test_a_long_link_passes_beside_the_unit_between():
+    place, halfway = flow([("a", "b"), ("b", "c"), ("a", "c")], "abc")
+    assert abs(halfway["a", "c"] - place["b"][1]) >= 1
+
+
+def test_units_without_links_stand_below_the_others():
+    columns = {"cause": ["a"], "effect": ["b"], "strength": [0.3], "verdict": "influence"}
+    display = LinkGraphDisplay.from_links(pd.DataFrame(columns), ["a", "b", "c", "d"])
+    height = {text.get_text(): text.get_position()[1] for text in display.ax_.texts if text.get_text()}
+    assert height["a"] == height["b"] > height["c"] == height["d"]
+
+
+def test_layouts_are_named(fitted):
+    assert LinkGraphDisplay.from_estimator(fitted, layout="circle").figure_ is not None
+    with pytest.raises(ValueError, match="'flow', 'circle' or None"):
+        LinkGraphDisplay.from_estimator(fitted, layout="spring")
+
+
+def test_a_matrix_has_a_scale_and_leaves_pairs_without_influence_white():
+    columns = {"cause": ["a", "b"], "effect": ["b", "a"], "strength": [0.5, 0.4]}
+    links = pd.DataFrame(columns | {"verdict": ["influence", "no influence"]})
+    display = LinkMatrixDisplay.from_links(links, ["a", "b"])
+    assert [ax.get_ylabel() for ax in display.figure_.axes] == ["effect", "strength"]
+    shown = display.image_.get_array()
+    assert (shown[1, 0], shown[0, 1]) == (0.5, 0.0)

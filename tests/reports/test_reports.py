@@ -14,9 +14,10 @@ from skfedcausal import (
     GradientServer,
 )
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.reports import whatif_page
 from skfedcausal.reports.page import Page
 
-from ._browser import BROWSER, opened
+from ._browser import BROWSER, fits, opened
 
 pytest.importorskip("matplotlib")
 UNIT = "<script>alert('x')</script>&\"boiler"  # a name that would be code if it were not escaped
@@ -100,6 +101,94 @@ def test_incidents_of_all_kinds(incident, tmp_path, changes, expected):
     assert expected in detector.report(row, tmp_path / "trip.html").read_text(encoding="utf-8")
 
 
+def test_an_incident_no_stronger_than_the_alarms_allowed_is_said_to_be_perhaps_one(incident, tmp_path):
+    detector, record, incidents = incident
+    strong = detector.report(incidents, tmp_path / "strong.html", X=record).read_text("utf-8")
+    assert "false alarms that the budget allows" not in strong
+    weak = incidents.iloc[0].to_dict()
+    rows = np.asarray(detector.transform(record)).max(axis=1)
+    calm = int(np.argmin(rows[:190]))  # a row before the fault, and nothing like an alarm
+    times = next(iter(record.values())).index
+    weak |= {"start": times[calm], "detected": times[calm], "end": times[calm + 1]}
+    page = detector.report(pd.Series(weak), tmp_path / "weak.html", X=record).read_text("utf-8")
+    assert "It may be one of the false alarms that the budget allows" in page
+
+
+def test_pages_with_the_record_show_its_check_and_its_trends(incident, tmp_path):
+    detector, record, incidents = incident
+    page = detector.report(incidents, tmp_path / "trip.html", X=record).read_text("utf-8")
+    assert "<h2>The data</h2>" in page
+    assert "<h2>Measurements</h2>" in page
+    assert page.count("<img ") == 2
+
+
+def test_times_on_a_page_name_the_zone_of_the_plant(incident, tmp_path):
+    detector, _, incidents = incident
+    row = incidents.iloc[0].to_dict()
+    row = pd.Series(row | {key: row[key].tz_localize("Europe/Berlin") for key in ("start", "detected", "end")})
+    assert f"{row['start']:%Y-%m-%d %H:%M:%S} CEST" in detector.report(row, tmp_path / "t.html").read_text("utf-8")
+
+
+SHARED = 0.02 * np.eye(6) + 0.98  # noise of six states that is nearly one
+
+
+def fit_of_a_plant_with(**facts):
+    X, _ = make_granger_plant(3, links=[(0, 1)], random_state=0)
+    estimator = FederatedGrangerEstimator().fit(X)
+    for name, value in facts.items():
+        setattr(estimator.server_, name, value)
+    return estimator
+
+
+@pytest.mark.parametrize(
+    ("facts", "reserve"),
+    [
+        ({"converged_": False}, "the fit had not converged"),
+        ({"has_prior_": True, "process_cov_": SHARED}, "the plant is nearly degenerate"),
+        ({"filled_": True}, "gaps were filled in"),
+    ],
+)
+def test_the_lead_is_qualified_by_what_speaks_against_the_fit(facts, reserve, tmp_path):
+    page = fit_of_a_plant_with(**facts).report(tmp_path / "plant.html").read_text("utf-8")
+    lead = re.search('<p class="lead">(.*?)</p>', page)[1]
+    assert lead.startswith(f"With reserve, as {reserve}")
+    assert "unit0 seems to drive unit1" in lead
+    assert "drives" not in lead
+
+
+def test_defects_of_the_data_qualify_the_lead(tmp_path):
+    X, _ = make_granger_plant(3, links=[(0, 1)], random_state=0)
+    X["unit0"][500:540, 1] = -999.25
+    with pytest.warns(UserWarning, match="far from all other values"):
+        estimator = FederatedGrangerEstimator().fit(X)
+    page = estimator.report(tmp_path / "plant.html", X=X).read_text("utf-8")
+    lead = re.search('<p class="lead">(.*?)</p>', page)[1]
+    assert "to be put right first" in lead
+    assert "unit0__x1" in page.split("<h2>The data</h2>")[1]
+
+
+@pytest.mark.parametrize("facts", [{}, {"has_prior_": True}])  # a prior alone says little: strong links ask for one
+def test_an_unqualified_lead_states_what_was_found(facts, tmp_path):
+    page = fit_of_a_plant_with(**facts).report(tmp_path / "plant.html").read_text("utf-8")
+    assert '<p class="lead">unit0 drives unit1' in page
+
+
+@pytest.fixture(scope="module")
+def whatif_path(tmp_path_factory):
+    X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
+    estimator = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+    answer = estimator.whatif(X, {"unit0__u0": lambda u: 0.5 * u + 0.5}, inputs=truth.inputs)
+    page = whatif_page(answer, {"unit0__u0": "half as far from one"}, X=X)
+    return page.write(tmp_path_factory.mktemp("reports") / "whatif.html"), answer
+
+
+def test_the_page_of_a_whatif_leads_with_the_largest_mean_effect(whatif_path):
+    path, answer = whatif_path
+    means = answer.groupby("column")["effect"].mean() / answer.groupby("column")["factual"].std()
+    lead = re.search('<p class="lead">(.*?)</p>', path.read_text("utf-8"))[1]
+    assert lead.startswith(f"With unit0__u0 half as far from one, {means.abs().idxmax()} would have been")
+
+
 def test_what_is_no_incident_is_refused(incident, tmp_path):
     detector, _, incidents = incident
     with pytest.raises(ValueError, match="without incidents"):
@@ -143,3 +232,10 @@ def test_a_real_browser_shows_the_page(which, request, tmp_path):
     shown = imread(picture)[..., :3]
     assert shown.shape[:2] == (1600, 1000)
     assert shown.std() > 0.05  # text and a picture, not a blank page
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
+@pytest.mark.parametrize("width", [1280, 420])
+def test_no_page_is_wider_than_its_window(width, plant_page, incident_page, whatif_path, tmp_path):
+    for path in (plant_page, incident_page, whatif_path[0]):
+        assert fits(path, tmp_path, width)

@@ -1,0 +1,93 @@
+"""Where units and arrows of a graph are drawn: from left to right, or on a circle."""
+
+import numpy as np
+
+from ._base import short
+from ._layers import flow_places
+
+_LETTER, _PADDING, _GAP, _ROW = 0.1, 0.35, 1.3, 0.62  # inches: of a letter, around a name, between layers and rows
+_MOST_BOXES = 10  # names in boxes on the circle; more stand around it
+_BENT = 0.15  # arrows on the circle, as a share of their length
+_LINE = 0.18  # inches that a name needs around the circle
+
+
+class FlowPlan:
+    """Units in layers, links to the right; those against the flow go back from left edges. In inches."""
+
+    def __init__(self, names, pairs):
+        self.pairs = pairs
+        placed, halfway = flow_places(names, pairs)
+        alone = [name for name in names if name not in placed]
+        self.box = _PADDING + _LETTER * max((len(short(name)) for name in names), default=1)
+        layers = 1 + max((layer for layer, _ in placed.values()), default=0)
+        width = layers * (self.box + _GAP) - _GAP
+        across = max(1, int((max(width, 5.0) + 0.3) / (self.box + 0.3)))
+        heights = [*(height for _, height in placed.values()), *halfway.values(), *([] if placed else [0.0])]
+        low, self.high = min(heights) * _ROW, max(heights) * _ROW
+        self.place = {name: np.array([k * (self.box + _GAP), height * _ROW]) for name, (k, height) in placed.items()}
+        for k, name in enumerate(alone):
+            below = low - _ROW * (k // across + bool(placed))
+            self.place[name] = np.array([(k % across) * (self.box + 0.3), below])
+        self.place = {name: self.place[name] for name in names}
+        self.halfway = {pair: height * _ROW for pair, height in halfway.items()}
+        places = np.array(list(self.place.values()))
+        self.corner = np.array([-self.box / 2 - 0.15, min(low, places[:, 1].min()) - 0.45])
+        self.far = np.array([places[:, 0].max() + self.box / 2 + 0.15, self.high + 0.45])
+        self.size = tuple(self.far - self.corner)
+
+    def draw_names(self, ax):
+        """Draw the units; the labels, at which arrows begin and end."""
+        ax.set(xlim=(self.corner[0], self.far[0]), ylim=(self.corner[1], self.far[1]), aspect="equal")
+        box = {"boxstyle": "round", "facecolor": "white", "edgecolor": "0.4"}
+        middle = {"ha": "center", "va": "center", "bbox": box, "zorder": 5}
+        return {name: ax.text(*point, short(name), **middle) for name, point in self.place.items()}
+
+    def draw_arrow(self, ax, cause, effect, labels, look):
+        """Draw a link, bent to pass beside the units between its ends; the point half-way along it."""
+        start, end = self.place[cause], self.place[effect]
+        along, chord = end[0] >= start[0], end - start
+        middle = (start + end) / 2
+        aside = self.halfway[cause, effect] - middle[1]
+        both = (effect, cause) in self.pairs
+        edges = (1.0, 0.0) if along else (0.0, 1.0)
+        height = 0.5 if not both else 0.8 if along else 0.2
+        bend = 2 * aside * np.sign(-chord[0] or 1.0) / max(np.hypot(*chord), 1e-9)
+        ends = {"xycoords": labels[effect], "textcoords": labels[cause]}
+        style = {"connectionstyle": f"arc3,rad={bend:.3f}", "shrinkA": 4, "shrinkB": 4, "zorder": 2}
+        ax.annotate("", xy=(edges[1], height), xytext=(edges[0], height), arrowprops=style | look, **ends)
+        return middle[0], middle[1] + aside + (0.15 if along else -0.15) * both
+
+
+class CirclePlan:
+    """Units on a circle, in boxes or, if they are many, around it."""
+
+    def __init__(self, names):
+        self.names, self.boxed = names, len(names) <= _MOST_BOXES
+        self.angles = np.pi / 2 - 2 * np.pi * np.arange(len(names)) / len(names)
+        points = np.column_stack([np.cos(self.angles), np.sin(self.angles)])
+        self.place = dict(zip(names, points, strict=True))
+        self.radius, self.beside = (1.7, 0.8) if self.boxed else (max(1.7, _LINE * len(names) / (2 * np.pi)), 1.5)
+        self.size = (2 * (self.radius + self.beside),) * 2
+
+    def draw_names(self, ax):
+        """Draw the units; nothing, as arrows end at their places."""
+        for (name, point), angle in zip(self.place.items(), self.angles, strict=True):
+            if self.boxed:
+                box = {"boxstyle": "round", "facecolor": "white", "edgecolor": "0.4"}
+                ax.text(*point, short(name), ha="center", va="center", bbox=box)
+                continue
+            ax.plot(*point, "o", color="0.3", markersize=4)  # and the name along the radius: many fit around it
+            left = np.cos(angle) < -1e-9
+            turn = {"rotation": np.degrees(angle) + 180 * left, "rotation_mode": "anchor"}
+            ax.text(*(1.05 * point), short(name), **turn, ha="right" if left else "left", va="center", fontsize="small")
+        limits = (-1 - self.beside / self.radius, 1 + self.beside / self.radius)
+        ax.set(xlim=limits, ylim=limits, aspect="equal")
+
+    def draw_arrow(self, ax, cause, effect, labels, look):
+        """Draw a link; the point half-way along it, where there is room for words."""
+        start, end = self.place[cause], self.place[effect]
+        room = 22 if self.boxed else 4
+        style = {"connectionstyle": f"arc3,rad={_BENT}", "shrinkA": room, "shrinkB": room}
+        ax.annotate("", xy=end, xytext=start, arrowprops=style | look)
+        x, y = end - start
+        return (start + end) / 2 + _BENT / 2 * np.array([y, -x]) if self.boxed else None

@@ -1,0 +1,116 @@
+"""The findings of a check as a table to sort and to search: in a notebook, and as a page of its own."""
+
+import secrets
+from html import escape
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+import numpy as np
+import pandas as pd
+
+_WIDTH, _HEIGHT = 120, 28  # of a small picture, in pixels
+_VERDICTS = {"ok": "good", "fix first": "bad", "not usable": "bad", "moves": "odd"}
+_SHOWN = {
+    "units": ["unit", "tags", "usable", "gaps", "clock", "verdict", "findings", "advice"],
+    "findings": ["unit", "column", "kind", "start", "end", "detail", "advice"],
+    "tags": ["unit", "column", "kind", "distribution", "course", "lowest", "highest", "gaps", "period", "resolution"],
+}
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline';
+script-src 'unsafe-inline'">
+<title>$title</title></head><body style="margin:0 auto;max-width:80rem;padding:1rem;font:16px/1.5 system-ui,sans-serif;
+background:Canvas;color:CanvasText;color-scheme:light dark"><h1 style="font-size:1.5rem">$title</h1>
+$table</body></html>
+"""
+
+
+def table_html(check):
+    """The table as a piece of a page, which brings its own style and script."""
+    tables = {"units": check.units, "findings": check.findings, "tags": _with_sketches(check)}
+    parts = {name: _table(tables[name][columns]) for name, columns in _SHOWN.items()}
+    counts = {f"n_{name}": len(table) for name, table in tables.items()}
+    template = Template(files(__package__).joinpath("table.html").read_text("utf-8"))
+    first = len(check.fix_first)
+    words = f"{first} to be put right first" if first else "nothing to be put right first"
+    return template.substitute(parts, **counts, words=words, key=f"check-{secrets.token_hex(6)}")
+
+
+def write_page(check, path, title):
+    """Write a page with the table; its path."""
+    path = Path(path)
+    texts = {"title": escape(str(title)), "table": table_html(check)}
+    path.write_text(Template(_PAGE).substitute(texts), encoding="utf-8")
+    return path
+
+
+def _with_sketches(check):
+    """The table of tags with small pictures of what was measured."""
+    sketches = [check.sketches.get(column) for column in check.tags["column"]]
+    return check.tags.assign(
+        distribution=[_Picture("" if s is None else _bars(s.counts)) for s in sketches],
+        course=[_Picture("" if s is None else _line(s.course)) for s in sketches],
+        lowest=[np.nan if s is None else s.low for s in sketches],
+        highest=[np.nan if s is None else s.high for s in sketches],
+        gaps=[f"{share:.1%}" if share else "0%" for share in check.tags["gaps"]],
+    )
+
+
+class _Picture(str):
+    """A drawing, which is not escaped."""
+
+
+def _bars(counts):
+    """Bars of how often values fall in each class."""
+    width, top = _WIDTH / len(counts), max(counts)
+    heights = [max(_HEIGHT * count / top, 1.0 if count else 0.0) for count in counts]
+    bars = "".join(
+        f'<rect x="{k * width:.1f}" y="{_HEIGHT - h:.1f}" width="{width - 0.8:.1f}" height="{h:.1f}"/>'
+        for k, h in enumerate(heights)
+        if h
+    )
+    return _svg(bars, "distribution")
+
+
+def _line(course):
+    """The course of the values; nothing is drawn where nothing was measured."""
+    values = np.array(course)
+    low, high = np.nanmin(values), np.nanmax(values)
+    y = _HEIGHT - 2 - (_HEIGHT - 4) * (values - low) / ((high - low) or 1.0)
+    x = np.linspace(1, _WIDTH - 1, len(values))
+    steps, pen = [], "M"
+    for here, there in zip(x, y, strict=True):
+        if np.isnan(there):
+            pen = "M"
+            continue
+        steps.append(f"{pen}{here:.1f} {there:.1f}h0")
+        pen = "L"
+    return _svg(f'<path d="{"".join(steps)}"/>', "course")
+
+
+def _svg(parts, kind):
+    return f'<svg class="{kind}" role="img" aria-label="{kind}" width="{_WIDTH}" height="{_HEIGHT}">{parts}</svg>'
+
+
+def _table(frame):
+    """A table whose cells say what they are sorted by."""
+    head = "".join(f'<th scope="col"><button>{escape(str(name))}</button></th>' for name in frame.columns)
+    rows = ("".join(_cell(value) for value in row) for row in frame.itertuples(index=False))
+    body = "".join(f"<tr>{row}</tr>" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _cell(value):
+    if isinstance(value, _Picture):
+        return f"<td>{value}</td>"
+    if isinstance(value, pd.Timestamp):
+        return f'<td data-by="{value.value}" class="time">{value:%Y-%m-%d %H:%M:%S}</td>'
+    if pd.isna(value):
+        return '<td data-by=""></td>'
+    if isinstance(value, (int, float, np.number)):
+        text = f"{value:,}" if isinstance(value, (int, np.integer)) else f"{value:.6g}"
+        return f'<td data-by="{float(value)!r}" class="number">{text}</td>'
+    text = escape(str(value))
+    kind = _VERDICTS.get(text, "odd" if text.startswith("usable from") else None)
+    return f"<td>{text}</td>" if kind is None else f'<td><span class="verdict {kind}">{text}</span></td>'
