@@ -39,6 +39,7 @@ KEPT = (  # what a unit keeps of a fit for other records
     "silence",
     "flags",
     "monitor",
+    "habits",
     "dtype",
 )
 
@@ -126,6 +127,10 @@ class UnitWorker:
             if not self.monitor:
                 raise PacketError(f"Unit {self.name!r} is not to be monitored: its settings do not say `watch = true`.")
             client, first["monitor"] = monitored(client, self.outputs, self.starts, self._resized)
+            if self.noise is None and self.measured is None:  # noise and seasons leave no value as it was
+                from .habits import Habits  # of units that are watched
+
+                first["habits"] = Habits.learn(self.outputs, self.starts)
         if wishes.refine and self.noise is None and isinstance(client, UnitClient):
             first["alone"] = client.is_likelier_alone(self.outputs, self.inputs, self.starts)
             first["refines"] = first["alone"] and client.model.n_states < len(client.model.C)
@@ -233,7 +238,8 @@ class UnitWorker:
         if wishes.until is not None:
             Y = np.where(np.arange(len(Y))[:, None] >= wishes.until, np.nan, Y)
         settings = {"const": wishes.const, "local_model": wishes.local_model, "monitor": state.get("monitor")}
-        return answers.unit_message(state["client"], Y, self.starts, inputs=self.inputs, **settings), state
+        message = answers.unit_message(state["client"], Y, self.starts, inputs=self.inputs, **settings)
+        return answers.with_events(message, state.get("habits"), Y, self.starts)[0], state
 
     def _tell_law(self, request, state, round):
         """Identify how the unit's inputs follow its measurements."""

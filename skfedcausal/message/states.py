@@ -41,6 +41,9 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     unpredicted : ndarray of shape (n_states, n_states) or None
         Covariance that the noise of the scores ``J^-1 z`` had if all that the past leaves unpredicted of the
         measurements were sensor noise; sent by units with as many states as sensors, which cannot tell.
+    events : ndarray of bool of shape (n_samples, 3) or None
+        What a watched unit notices of its columns: one that is constant in nominal operation has another value;
+        one repeats its value for longer than it ever did; all do. None where nothing is to be noticed.
     rest : float or None
         Mean of `const` over the rows, sent by units whose model of their sensors would be better after
         another round, and only when the server asks who they are.
@@ -85,6 +88,7 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     inputs: ArrayOrNone = wire("inputs T q", "the unit's inputs as they are", default=None)
     input_matrix: ArrayOrNone = wire("numbers p q", "how the inputs act on the unit's states", default=None)
     off_subspace: ArrayOrNone = wire("numbers T", "distance of measurements from what states show", default=None)
+    events: ArrayOrNone = wire("bits T 3", "whether constant columns change and others hold their values", default=None)
     unpredicted: ArrayOrNone = wire("covariance p p", "what the past leaves unpredicted of the states", default=None)
     rest: float | None = wire(
         "number", "mean rest of the log-density of units that another round would help", default=None, least=-np.inf
@@ -136,7 +140,7 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
         """
         series = {
             name: getattr(self, name)[rows]
-            for name in ("z", "index", "const", "inputs", "off_subspace")
+            for name in ("z", "index", "const", "inputs", "off_subspace", "events")
             if getattr(self, name) is not None
         }
         return replace(self, lengths=lengths, **series)
