@@ -7,8 +7,8 @@ import numpy as np
 from ..containers import constant_columns
 from ..statespace.episodes import episodes
 
-_MARGIN = 1.5  # times as many repetitions as ever in nominal operation before a value is held
-_LEAST = 2  # repetitions from which on a value may be held
+_MARGIN = 3  # times as many repetitions as ever in nominal operation before a value is held
+_LEAST = 2  # repetitions beyond these, from which on a value is held
 _FINE = 0.03  # share of a column's change from row to row below which decimals do not matter
 CHANGED, HELD, ALL_HELD = range(3)  # what the three bits of a row say
 N_BITS = 3
@@ -39,7 +39,7 @@ class Habits:
         longest = np.zeros(len(moving), dtype=int)
         for start, stop in episodes(starts, len(Y)):
             longest = np.maximum(longest, _repetitions(Y[start:stop, moving], None, None).max(axis=0))
-        allowed = np.maximum(np.ceil(_MARGIN * longest).astype(int), _LEAST)
+        allowed = _LEAST + _MARGIN * longest
         with np.errstate(invalid="ignore"):
             spread = np.array([np.nanmean(np.abs(np.diff(y))) for y in Y[:, moving].T])
         step = np.zeros(len(moving))

@@ -20,11 +20,13 @@ from .nominal import (
     usual_windows,
 )
 from .noticed import LOUD, event_ages, event_codes, revised
+from .pairs import earlier_first
 from .posterior import SURE, Answer, Look, Nominal, RootPosterior, deciding, explained, shift_answers
 from .thresholds import GAP, STATISTICS, AlarmLevels
 
 NAMED_FROM_START = 0.99  # prior probability that a fault is there from the first row of a named window on
 _DRIFT = 0.2  # of the cumulative sum that finds the onset
+_ALARMED = 2.0  # log prior odds that an alarm is of a fault
 _ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
 
 
@@ -194,11 +196,12 @@ class RootCauseServer:
         answer = deciding(answers)
         if not explained([answer]):
             answer = self._onset_rule.revised(answer, rows, incident.detected)
+        answer = earlier_first(answer, self.model, self.slices, rows)
         answer, noticed = revised(answer, rows, incident.detected, self.prior)
         since = rows.between(answer.start, rows.stop)
         probability = answer.probability.copy()
         if not noticed:
-            probability *= expit(answer.evidence)  # nothing happened is a candidate too
+            probability *= expit(answer.evidence + _ALARMED)  # nothing happened is a candidate too
         root = int(probability.argmax())
         probability *= self._certainty(root, since.absent)
         kind = noticed or "undecided"
@@ -233,6 +236,7 @@ class RootCauseServer:
         answer = deciding(answers)
         if answer.evidence < 0:  # nothing stands out: the statistic that sees the smaller faults
             answer = answers[0]
+        answer = earlier_first(answer, self.model, self.slices, rows)
         answer, _ = revised(answer, rows, start, self.prior)
         certainty = self._certainty(int(answer.probability.argmax()), rows.absent)
         levels = rows.levels[:, self.statistics.index(answer.statistic)]

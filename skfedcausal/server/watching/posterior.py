@@ -18,7 +18,8 @@ from ...statespace.detection.shift import (
 )
 
 SURE = 0.8  # probability from which a kind of fault is stated
-_SHARPNESS = 8.0  # of the energy posterior, by log loss on simulated faults
+_SHARPNESS = 8.0  # of how often units surprise in the energy posterior, by log loss on simulated faults
+_FAR = 2.0  # times the nominal mean square of the states, from which on errors of the model count
 _MAX_PAIRED = 20  # units up to which two roots at a time are candidates
 _SECOND_ROOT = 0.2  # prior weight of a second root
 _SENSOR = 0.5  # prior weight of a sensor fault beside a process fault of the same unit
@@ -83,10 +84,10 @@ def log_sum(logs):
     return float(top + np.log(np.exp(logs - top).sum()))
 
 
-def tempered(scores, n_steps, sharpness, prior):
-    """``softmax(sharpness scores / n_steps)`` times the prior: scores whose steps are not independent."""
+def softmax(logs, prior):
+    """Probabilities from logarithms of likelihoods and prior probabilities."""
     with np.errstate(divide="ignore"):
-        logs = sharpness * scores / n_steps + np.log(prior)
+        logs = logs + np.log(prior)
     weights = np.exp(logs - logs.max())
     return weights / weights.sum()
 
@@ -221,11 +222,23 @@ class RootPosterior:
         beside = nominal.outside_dims / nominal.dims
         inside = log_scale_factor(states, nominal.dims - nominal.outside_dims, n_rows)
         both = log_scale_factor((1 - beside) * states + beside * rest, nominal.dims, n_rows)
+        factor = np.maximum(inside, both) / nominal.energy
         with np.errstate(divide="ignore"):
-            factor = np.maximum(inside, both) / nominal.energy + np.log(self.prior)
-        evidence = log_sum(factor) + float(np.log(_WHATEVER))
-        surprise, n_steps = rows.given_others.sum(axis=0), max(n_rows, self.horizon)
-        return Answer("energy", evidence, tempered(surprise, n_steps, _SHARPNESS, self.prior), rows.first)
+            evidence = log_sum(factor + np.log(self.prior)) + float(np.log(_WHATEVER))
+        excess = np.maximum(states, (1 - beside) * states + beside * rest)
+        often = rows.given_others.sum(axis=0) / max(n_rows, self.horizon)
+        logs = factor / self._misfit(rows.predicted, excess) ** 2 + _SHARPNESS * often
+        return Answer("energy", evidence, softmax(logs, self.prior), rows.first)
+
+    def _misfit(self, predicted, excess):
+        """By how much errors of the model may exceed its noise in a window, at least one.
+
+        Far from nominal states predictions go wrong, by a share of how far; and what the disturbance of one unit
+        cannot explain, surprises of the next most surprising, is such an error too.
+        """
+        far = ((predicted @ self.nominal.leverage) ** 2).mean()
+        second = np.sort(excess)[-2] if len(excess) > 1 else 0.0
+        return max(1.0, far / _FAR, second)
 
     def from_shift(self, windows, n_onsets, at_once=0.0):
         """Answers of the coherent shift statistic to windows of evidence, the onset of the fault free.
