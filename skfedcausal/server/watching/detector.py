@@ -20,7 +20,6 @@ from .nominal import (
     usual_windows,
 )
 from .noticed import LOUD, event_ages, event_codes, revised
-from .pairs import earlier_first
 from .posterior import SURE, Answer, Look, Nominal, RootPosterior, deciding, explained, shift_answers
 from .thresholds import GAP, STATISTICS, AlarmLevels
 
@@ -196,7 +195,6 @@ class RootCauseServer:
         answer = deciding(answers)
         if not explained([answer]):
             answer = self._onset_rule.revised(answer, rows, incident.detected)
-        answer = earlier_first(answer, self.model, self.slices, rows)
         answer, noticed = revised(answer, rows, incident.detected, self.prior)
         since = rows.between(answer.start, rows.stop)
         probability = answer.probability.copy()
@@ -230,13 +228,13 @@ class RootCauseServer:
         rows = self._evidence(messages, StreamState()).between(start, stop)
         answers: list[Answer] = []
         if "shift" in self.statistics:
-            answers += self.posterior.from_shift([rows], stop - start, at_once=NAMED_FROM_START)
+            shift = self.posterior.from_shift([rows], stop - start, at_once=NAMED_FROM_START)[0]
+            answers.append(self.posterior.in_turn(shift, rows))
         if "energy" in self.statistics and not explained(answers):
             answers.append(self.posterior.from_energy(rows))
         answer = deciding(answers)
         if answer.evidence < 0:  # nothing stands out: the statistic that sees the smaller faults
             answer = answers[0]
-        answer = earlier_first(answer, self.model, self.slices, rows)
         answer, _ = revised(answer, rows, start, self.prior)
         certainty = self._certainty(int(answer.probability.argmax()), rows.absent)
         levels = rows.levels[:, self.statistics.index(answer.statistic)]

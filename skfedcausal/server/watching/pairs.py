@@ -1,4 +1,4 @@
-"""Which of two roots was first: steps at two units with an onset of their own each."""
+"""Two roots in turn: steps at two units, each with an onset of its own."""
 
 import numpy as np
 
@@ -6,14 +6,10 @@ from ...statespace.detection.shift import responses
 
 _GRID = 24  # onsets of each unit that are tried
 _RIDGE = 1e-9
-_BOTH = 0.5  # probability of the second of two roots from which on it is asked who was first
 
 
-def first_of_two(model, slices, scaled, units):
-    """Which of two units has the earlier step in a window of scaled innovations, as a position in `units`.
-
-    The pair of onsets is the likeliest one; the first where it is the same for both.
-    """
+def steps_in_turn(model, slices, scaled, units):
+    """Likelihood ratio of steps at two units in a window of scaled innovations, and their likeliest onsets."""
     n_rows = len(scaled)
     onsets = np.unique(np.linspace(0, n_rows - 1, _GRID, endpoint=False).astype(int))
     white = scaled @ model.whitening
@@ -31,7 +27,7 @@ def first_of_two(model, slices, scaled, units):
     b = np.concatenate([np.broadcast_to(b1[:, None], (k, k, p)), np.broadcast_to(b2[None], (k, k, q))], axis=2)
     ratios = (b * np.linalg.solve(J, b[..., None])[..., 0]).sum(axis=2)
     i, j = np.unravel_index(ratios.argmax(), ratios.shape)
-    return int(onsets[j] < onsets[i])
+    return float(ratios[i, j]), (int(onsets[i]), int(onsets[j]))
 
 
 def _signatures(steps, onsets, n_rows):
@@ -41,15 +37,3 @@ def _signatures(steps, onsets, n_rows):
     for row, onset in zip(found, onsets.tolist(), strict=True):
         row[onset:] = steps.transpose(1, 0, 2)[: n_rows - onset]
     return found
-
-
-def earlier_first(answer, model, slices, rows):
-    """The answer with the earlier of two roots the likelier one, where both are likely."""
-    first, second = np.argsort(-answer.probability, kind="stable")[:2].tolist() if len(slices) > 1 else (0, 0)
-    if first == second or answer.probability[second] < _BOTH:
-        return answer
-    if first_of_two(model, slices, rows.scaled, (first, second)) == 0:
-        return answer
-    probability = answer.probability.copy()
-    probability[[first, second]] = probability[[second, first]]
-    return answer._replace(probability=probability)

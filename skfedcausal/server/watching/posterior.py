@@ -16,6 +16,7 @@ from ...statespace.detection.shift import (
     step_and_bias_scores,
     sums_to_end,
 )
+from .pairs import steps_in_turn
 
 SURE = 0.8  # probability from which a kind of fault is stated
 _SHARPNESS = 8.0  # of how often units surprise in the energy posterior, by log loss on simulated faults
@@ -26,6 +27,7 @@ _SENSOR = 0.5  # prior weight of a sensor fault beside a process fault of the sa
 _SENSOR_OUTSIDE, _PROCESS_OUTSIDE = 0.9, 0.1  # prior probability that a fault shows off the subspace
 _WHATEVER = 0.1  # prior weight of a disturbance that is no steady fault
 _TOGETHER = 16  # windows whose likelihood ratios stay in cache
+_BOTH = 0.5  # probability of the second of two roots from which on it is asked who was first
 _LESS = 1e-13  # share by which a unit ranks below another of the same probability
 
 # -- Bayes factors and probabilities ---------------------------------------------------------------------
@@ -161,8 +163,8 @@ def shift_answers(posterior, rows, looks):
         for k in range(0, len(windows), _TOGETHER):
             some = windows[k : k + _TOGETHER]
             shifts = posterior.from_shift([window for _, window in some], n_onsets)
-            for (found, _), shift in zip(some, shifts, strict=True):
-                found.append(shift)
+            for (found, window), shift in zip(some, shifts, strict=True):
+                found.append(posterior.in_turn(shift, window))
     return answers
 
 
@@ -284,8 +286,26 @@ class RootPosterior:
         explains = rest <= 1 and self._nothing_else_outside(window.outside[onset:], best)
         return Answer("shift", float(top) + log_sum(total), probability, window.first + onset, sensor, explains)
 
+    def in_turn(self, answer, rows):
+        """An answer of the shift statistic, where two roots are likely with an onset of each.
+
+        The earlier one becomes the likelier; and steps that came one after the other may explain everything.
+        """
+        first, second = np.argsort(-answer.probability, kind="stable")[:2].tolist() if len(self.slices) > 1 else (0, 0)
+        if answer.probability[second] < _BOTH or first == second:
+            return answer
+        ratio, onsets = steps_in_turn(self.model, self.slices, rows.scaled, (first, second))
+        probability = answer.probability.copy()
+        if onsets[1] < onsets[0]:
+            probability[[first, second]] = probability[[second, first]]
+        begin = min(onsets)
+        white = (rows.scaled[begin:] @ self.model.whitening).ravel()
+        rest = float(white @ white - ratio) / (self.nominal.rest * (len(rows.scaled) - begin) * rows.scaled.shape[1])
+        explains = rest <= 1 and self._nothing_else_outside(rows.outside[begin:], [first, second])
+        return answer._replace(probability=probability, explains=answer.explains or explains)
+
     def _nothing_else_outside(self, outside, root):
-        """Whether the off-subspace numbers of all units but the root are nominal."""
+        """Whether the off-subspace numbers of all units but the root, or several, are nominal."""
         dims = self.nominal.outside_dims / self.nominal.off_subspace
         moved = log_scale_factor(outside.sum(axis=0) / len(outside), dims, len(outside))
         moved[root] = 0.0
