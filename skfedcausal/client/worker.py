@@ -118,8 +118,15 @@ class UnitWorker:
         if state.get("round") == round and state["previous"] is None:
             return self._told(self._message(state["client"], None, state, round))
         first = {**self._first_state(), "wishes": wishes, "dtype": state["dtype"]}
-        client = fitted_client(self.client, *self._about)
+        client = self._status_client() if wishes.monitor else None
+        client = fitted_client(self.client, *self._about) if client is None else client
         return self.off_baseline({"client": client})._first_message(client, wishes, first, round)
+
+    def _status_client(self):
+        """Model of a watched unit of nothing but status bits, None of any other."""
+        from .dither import dithered_client  # of units that are watched
+
+        return dithered_client(self.client, self._about, fitted_client)
 
     def _first_message(self, client, wishes, first, round):
         """What a unit sends about its record once its model is learned."""
