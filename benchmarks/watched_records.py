@@ -22,6 +22,7 @@ from .root_cause import TEP_FAULTS
 
 _OWN = 400  # rows of an experiment that are nominal
 _BUDGET = 1e-3
+_SHORTEST, _NORMAL = 100, 20_000  # rows of a normal run, and of all that are learned from
 _IMBALANCE = [f"other/{k}" for k in range(5, 10)]
 _GROUPS = {"hydraulics": "Hydraulics", "coolant": "Coolant", "probe": "MeasuringProbe"}
 _SURE = 0.9
@@ -91,10 +92,20 @@ def causrca(folder):
         shown = [c for c in data if c.startswith(group) and c in normal.data and data[c].notna().any()]
         key = tuple(shown)
         if key not in detectors:
-            detectors[key] = fitted(_nodes(normal.data[shown]), normal.lengths)
+            detectors[key] = fitted(*_complete(normal, shown))
         rows = np.flatnonzero(target != "")
         fault = (int(rows[0]), int(rows[-1]) + 1, set(manipulated[run].split(";")))
         yield Case(detectors[key], _nodes(data[shown]), [fault])
+
+
+def _complete(normal, shown):
+    """Normal runs that report all of some nodes, up to a number of rows, and their lengths."""
+    parts, stops = [], np.cumsum(normal.lengths)
+    for stop, length in zip(stops.tolist(), normal.lengths, strict=True):
+        run = normal.data[shown].iloc[stop - length : stop].dropna()
+        if len(run) > _SHORTEST and sum(map(len, parts)) < _NORMAL:
+            parts.append(run)
+    return _nodes(pd.concat(parts)), [len(part) for part in parts]
 
 
 def _nodes(data):

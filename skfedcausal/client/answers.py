@@ -166,14 +166,17 @@ def along(Y, inputs, starts):
     return {"lengths": episode_lengths(starts, len(Y)), **known}
 
 
-def stream_message(state, Y, starts, known=None):
-    """Message about the next rows of a stream, and what the unit has to know for those after them."""
+def stream_message(state, Y, starts, known=None, measured=None):
+    """Message about the next rows of a stream, and what the unit has to know for those after them.
+
+    `measured` are the rows before seasons and the like were taken off.
+    """
     known, habit = (None, None) if known is None else known
     if state.get("monitor") is not None:
         message, known = state["monitor"].message(shown_columns(state["client"], Y), starts, known)
     else:
         message, known = unit_message(state["client"], Y, starts), None
-    message, habit = with_events(message, state.get("habits"), Y, starts, habit)
+    message, habit = with_events(message, state.get("habits"), Y if measured is None else measured, starts, habit)
     return message, (known, habit)
 
 

@@ -30,11 +30,12 @@ class Habits:
     step: np.ndarray
 
     @classmethod
-    def learn(cls, Y, starts):
-        """Habits of nominal measurements, shape (n_samples, n_columns)."""
-        seen = ~np.isnan(Y).all(axis=0)
-        constant = np.flatnonzero(constant_columns(Y) & seen)
-        moving = np.flatnonzero(~constant_columns(Y))
+    def learn(cls, Y, starts, told=()):
+        """Habits of nominal measurements, shape (n_samples, n_columns), columns that are `told` left out."""
+        looked_at = ~np.isnan(Y).all(axis=0)
+        looked_at[list(told)] = False
+        same = constant_columns(Y)
+        constant, moving = np.flatnonzero(same & looked_at), np.flatnonzero(~same & looked_at)
         values = np.nanmax(Y[:, constant], axis=0) if len(constant) else np.zeros(0)
         longest = np.zeros(len(moving), dtype=int)
         for start, stop in episodes(starts, len(Y)):

@@ -134,10 +134,11 @@ class UnitWorker:
             if not self.monitor:
                 raise PacketError(f"Unit {self.name!r} is not to be monitored: its settings do not say `watch = true`.")
             client, first["monitor"] = monitored(client, self.outputs, self.starts, self._resized)
-            if self.noise is None and self.measured is None:  # noise and seasons leave no value as it was
+            if self.noise is None:  # which leaves no value as it was
                 from .habits import Habits  # of units that are watched
 
-                first["habits"] = Habits.learn(self.outputs, self.starts)
+                known = () if getattr(client, "baseline_", None) is None else client.baseline_.known
+                first["habits"] = Habits.learn(self._as_measured, self.starts, known)
         if wishes.refine and self.noise is None and isinstance(client, UnitClient):
             first["alone"] = client.is_likelier_alone(self.outputs, self.inputs, self.starts)
             first["refines"] = first["alone"] and client.model.n_states < len(client.model.C)
@@ -188,10 +189,14 @@ class UnitWorker:
         return requests.OrderAnswer(True), self._message(client, None, state, round)[1]
 
     @property
+    def _as_measured(self):
+        """The record with its seasons and the like."""
+        return self.outputs if self.measured is None else self.measured
+
+    @property
     def _about(self):
         """What a unit's model is fitted with."""
-        record = self.outputs if self.measured is None else self.measured
-        return record, self.inputs, self.starts, self.name, self.columns, self.noise, self.index
+        return self._as_measured, self.inputs, self.starts, self.name, self.columns, self.noise, self.index
 
     def _resized(self, n_states):
         """The unit's model with another number of states."""
@@ -246,7 +251,7 @@ class UnitWorker:
             Y = np.where(np.arange(len(Y))[:, None] >= wishes.until, np.nan, Y)
         settings = {"const": wishes.const, "local_model": wishes.local_model, "monitor": state.get("monitor")}
         message = answers.unit_message(state["client"], Y, self.starts, inputs=self.inputs, **settings)
-        return answers.with_events(message, state.get("habits"), Y, self.starts)[0], state
+        return answers.with_events(message, state.get("habits"), self._as_measured, self.starts)[0], state
 
     def _tell_law(self, request, state, round):
         """Identify how the unit's inputs follow its measurements."""
