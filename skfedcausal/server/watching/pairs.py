@@ -9,7 +9,10 @@ _RIDGE = 1e-9
 
 
 def steps_in_turn(model, slices, scaled, units):
-    """Likelihood ratio of steps at two units in a window of scaled innovations, and their likeliest onsets."""
+    """Likelihood ratio of steps at two units in a window of scaled innovations, their likeliest onsets, and the gain.
+
+    The gain is that in the ratio over the likeliest onset of both at once.
+    """
     n_rows = len(scaled)
     onsets = np.unique(np.linspace(0, n_rows - 1, _GRID, endpoint=False).astype(int))
     white = scaled @ model.whitening
@@ -27,7 +30,8 @@ def steps_in_turn(model, slices, scaled, units):
     b = np.concatenate([np.broadcast_to(b1[:, None], (k, k, p)), np.broadcast_to(b2[None], (k, k, q))], axis=2)
     ratios = (b * np.linalg.solve(J, b[..., None])[..., 0]).sum(axis=2)
     i, j = np.unravel_index(ratios.argmax(), ratios.shape)
-    return float(ratios[i, j]), (int(onsets[i]), int(onsets[j]))
+    gain = ratios[i, j] - np.diag(ratios).max()
+    return float(ratios[i, j]), (int(onsets[i]), int(onsets[j])), float(gain)
 
 
 def _signatures(steps, onsets, n_rows):

@@ -27,6 +27,7 @@ _SENSOR = 0.5  # prior weight of a sensor fault beside a process fault of the sa
 _SENSOR_OUTSIDE, _PROCESS_OUTSIDE = 0.9, 0.1  # prior probability that a fault shows off the subspace
 _WHATEVER = 0.1  # prior weight of a disturbance that is no steady fault
 _TOGETHER = 16  # windows whose likelihood ratios stay in cache
+_UNKNOWN = 0.02  # share of what a fault explains that its signature, learned as it is, may miss
 _BOTH = 0.5  # probability of the second of two roots from which on it is asked who was first
 _LESS = 1e-13  # share by which a unit ranks below another of the same probability
 
@@ -280,10 +281,7 @@ class RootPosterior:
         best = int(probability.argmax())
         sensor = float(posterior[best - n_units] / (posterior @ self._members[:, best]))
         onset = int((weights.sum(axis=0) * onsets).argmax())
-        white = (window.scaled[onset:] @ self.model.whitening).ravel()
-        rest = float(white @ white - ratios[total.argmax(), onset])
-        rest /= self.nominal.rest * steps[onset] * window.scaled.shape[1]
-        explains = rest <= 1 and self._nothing_else_outside(window.outside[onset:], best)
+        explains = self._explains(window, onset, ratios[total.argmax(), onset], [best])
         return Answer("shift", float(top) + log_sum(total), probability, window.first + onset, sensor, explains)
 
     def in_turn(self, answer, rows):
@@ -294,21 +292,31 @@ class RootPosterior:
         first, second = np.argsort(-answer.probability, kind="stable")[:2].tolist() if len(self.slices) > 1 else (0, 0)
         if answer.probability[second] < _BOTH or first == second:
             return answer
-        ratio, onsets = steps_in_turn(self.model, self.slices, rows.scaled, (first, second))
+        ratio, onsets, gain = steps_in_turn(self.model, self.slices, rows.scaled, (first, second))
+        if gain < 2 * np.log(len(rows.scaled)):  # of the onset more
+            return answer
         probability = answer.probability.copy()
         if onsets[1] < onsets[0]:
             probability[[first, second]] = probability[[second, first]]
         begin = min(onsets)
-        white = (rows.scaled[begin:] @ self.model.whitening).ravel()
-        rest = float(white @ white - ratio) / (self.nominal.rest * (len(rows.scaled) - begin) * rows.scaled.shape[1])
-        explains = rest <= 1 and self._nothing_else_outside(rows.outside[begin:], [first, second])
+        explains = self._explains(rows, begin, ratio, [first, second])
         return answer._replace(probability=probability, explains=answer.explains or explains)
 
-    def _nothing_else_outside(self, outside, root):
-        """Whether the off-subspace numbers of all units but the root, or several, are nominal."""
+    def _explains(self, window, onset, ratio, roots):
+        """Whether the rest of a window is nominal once a fault of this likelihood ratio is taken off.
+
+        Its signature is known to a share of itself only, so that a large fault leaves more than a small one.
+        """
+        white = (window.scaled[onset:] @ self.model.whitening).ravel()
+        rest = float(white @ white - ratio) - _UNKNOWN * float(ratio)
+        nominal = rest <= self.nominal.rest * white.size
+        return nominal and self._nothing_else_outside(window.outside[onset:], roots)
+
+    def _nothing_else_outside(self, outside, roots):
+        """Whether the off-subspace numbers of all units but the roots are nominal."""
         dims = self.nominal.outside_dims / self.nominal.off_subspace
         moved = log_scale_factor(outside.sum(axis=0) / len(outside), dims, len(outside))
-        moved[root] = 0.0
+        moved[roots] = 0.0
         return bool(moved.max() <= 0)
 
     def _uncertainty(self, predicted, steps):
