@@ -27,7 +27,7 @@ _SENSOR = 0.5  # prior weight of a sensor fault beside a process fault of the sa
 _SENSOR_OUTSIDE, _PROCESS_OUTSIDE = 0.9, 0.1  # prior probability that a fault shows off the subspace
 _WHATEVER = 0.1  # prior weight of a disturbance that is no steady fault
 _TOGETHER = 16  # windows whose likelihood ratios stay in cache
-_UNKNOWN = 0.02  # share of what a fault explains that its signature, learned as it is, may miss
+_UNKNOWN = 0.25  # share of what a fault explains that its signature, learned as it is, may miss
 _BOTH = 0.5  # probability of the second of two roots from which on it is asked who was first
 _LESS = 1e-13  # share by which a unit ranks below another of the same probability
 
