@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import bdtrc, chdtrc, fdtrc, ndtr, ndtri
 from scipy.stats import rankdata
 
+from ...statespace.episodes import episodes
 from ..links.benefit import mean_with_error
 
 _GUARD, _BESIDE = 2, 12  # frequencies next to a line that belong to it, and those behind them on either side
@@ -248,8 +249,7 @@ def _long_run_variance(x):
 def response(lags, starts, states):
     """What earlier states of a unit (n, q) add to others through matrices of its lags (l, p, q)."""
     out = np.zeros((len(states), lags.shape[1]))
-    ends = [*starts[1:], len(states)]
-    for start, stop in zip(starts, ends, strict=True):
+    for start, stop in episodes(starts, len(states)):
         for lag, matrix in enumerate(lags, 1):
             out[start + lag : stop] += states[start : stop - lag] @ matrix.T
     return out

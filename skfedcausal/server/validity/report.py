@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr
 
+from ...statespace.episodes import episodes
+from ..joint import unit_scores
 from . import checks
 
 COLUMNS = ("check", "cause", "effect", "statistic", "p_value", "passed", "remedy")
@@ -80,11 +82,9 @@ def _filled(record, filtered):
     """Scores of a record with gaps, as expected where they are not seen."""
     series = filtered.copy()
     for part, rows in zip(record.parts, record.partition.slices, strict=True):
-        definite = part.regular_patterns
-        seen = part.determined_rows
-        inverse = np.zeros_like(part.patterns)
-        inverse[definite] = np.linalg.inv(part.patterns[definite])
-        series[seen, rows] = np.einsum("tij,tj->ti", inverse[part.pattern_of[seen]], part.z[seen])
+        scores, seen = np.empty_like(part.z), part.determined_rows
+        unit_scores(part, scores)
+        series[seen, rows] = scores[seen]
     return series
 
 
@@ -147,8 +147,7 @@ def _of_halves(found):
 def _of_scores(found):
     m = len(found.units)
     rows = []
-    ends = [*found.starts[1:], len(found.scores[0])]
-    first, stop = max(zip(found.starts, ends, strict=True), key=lambda episode: episode[1] - episode[0])
+    first, stop = max(episodes(found.starts, len(found.scores[0])), key=lambda episode: episode[1] - episode[0])
     for k, whole in enumerate(found.scores):
         series = checks.unit_series(whole[first:stop])
         ratio, p, period = checks.line(series)
