@@ -18,6 +18,7 @@ from .kalman import KalmanClient
 _SHARE = 0.1  # of a step
 _FEW = 2  # values that a column of a status has at most
 _MOST_STATES = 4
+_FEWEST = 20  # rows in which a unit of status bits was there
 _LOOKED_AT = 1000  # rows that mostly show that a unit is none
 
 
@@ -26,7 +27,7 @@ def is_status(Y):
     for rows in (Y[:_LOOKED_AT], Y):
         if any(len(np.unique(y[~np.isnan(y)])) > _FEW for y in rows.T):
             return False
-    return not np.isnan(Y).all()
+    return np.count_nonzero(~np.isnan(Y).all(axis=1)) > _FEWEST
 
 
 @dataclass(frozen=True)

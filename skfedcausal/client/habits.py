@@ -41,8 +41,7 @@ class Habits:
         for start, stop in episodes(starts, len(Y)):
             longest = np.maximum(longest, _repetitions(Y[start:stop, moving], None, None).max(axis=0))
         allowed = _LEAST + _MARGIN * longest
-        with np.errstate(invalid="ignore"):
-            spread = np.array([np.nanmean(np.abs(np.diff(y))) for y in Y[:, moving].T])
+        spread = np.array([np.abs(np.diff(y[~np.isnan(y)])).mean() for y in Y[:, moving].T])
         step = np.zeros(len(moving))
         never = (longest < _LEAST) & (spread > 0)
         step[never] = 10.0 ** np.ceil(np.log10(_FINE * spread[never]))
