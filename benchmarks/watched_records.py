@@ -52,7 +52,9 @@ def batadal(folder):
     """Seven attacks in one record; an hour or two early counts, for some begin before their labels."""
     nominal, attacked = (load_batadal(folder / "batadal", part) for part in ("train_normal", "train_attacks"))
     rows = attacked.data.index.searchsorted
-    ends = zip(rows(attacked.attacks["start"]), rows(attacked.attacks["end"]), attacked.attacks["root_zone"], strict=True)
+    ends = zip(
+        rows(attacked.attacks["start"]), rows(attacked.attacks["end"]), attacked.attacks["root_zone"], strict=True
+    )
     faults = [(int(i) - 2, int(j) + 1, {root}) for i, j, root in ends]
     yield Case(fitted(nominal.data), attacked.data, faults, after=60, early=True)
 
@@ -189,7 +191,14 @@ def summed(name, folder, show=False):
     kinds = ("right", "undecided", "silent", "wrong", "surely wrong")
     low, high = (int(poisson.ppf(p, _BUDGET * n_rows)) for p in (0.025, 0.975))
     counts = {kind: verdicts.count(kind) for kind in kinds}
-    return {"record": name, "faults": len(verdicts), **counts, "alarms": alarms, "of": n_rows, "asked": f"{low} to {high}"}
+    return {
+        "record": name,
+        "faults": len(verdicts),
+        **counts,
+        "alarms": alarms,
+        "of": n_rows,
+        "asked": f"{low} to {high}",
+    }
 
 
 def main():

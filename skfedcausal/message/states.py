@@ -41,9 +41,6 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     unpredicted : ndarray of shape (n_states, n_states) or None
         Covariance that the noise of the scores ``J^-1 z`` had if all that the past leaves unpredicted of the
         measurements were sensor noise; sent by units with as many states as sensors, which cannot tell.
-    events : ndarray of bool of shape (n_samples, 3) or None
-        What a watched unit notices of its columns: one that is constant in nominal operation has another value;
-        one repeats its value for longer than it ever did; all do. None where nothing is to be noticed.
     rest : float or None
         Mean of `const` over the rows, sent by units whose model of their sensors would be better after
         another round, and only when the server asks who they are.
@@ -61,6 +58,9 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
         episode in seconds since 1970; sent by sites that know the times of their rows.
     grid : ndarray of int of shape (1,) or None
         Digest of the times of all rows, sent with it.
+    events : ndarray of bool of shape (n_samples, 3) or None
+        Whether a column that is constant in nominal operation has another value, a column repeats its value for
+        longer than it ever did, and all columns do. Sent by watched units in records in which one is so.
 
     Examples
     --------
@@ -88,7 +88,6 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     inputs: ArrayOrNone = wire("inputs T q", "the unit's inputs as they are", default=None)
     input_matrix: ArrayOrNone = wire("numbers p q", "how the inputs act on the unit's states", default=None)
     off_subspace: ArrayOrNone = wire("numbers T", "distance of measurements from what states show", default=None)
-    events: ArrayOrNone = wire("bits T 3", "whether constant columns change and others hold their values", default=None)
     unpredicted: ArrayOrNone = wire("covariance p p", "what the past leaves unpredicted of the states", default=None)
     rest: float | None = wire(
         "number", "mean rest of the log-density of units that another round would help", default=None, least=-np.inf
@@ -102,6 +101,7 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
         "numbers c", "seconds from row to row, 1 for a known zone, start of each episode", default=None
     )
     grid: ArrayOrNone = wire("whole 1", "digest of the times of all rows", default=None)
+    events: ArrayOrNone = wire("bits T 3", "whether constant columns change and others hold their values", default=None)
 
     @property
     def J(self):

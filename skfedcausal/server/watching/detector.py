@@ -228,8 +228,7 @@ class RootCauseServer:
         rows = self._evidence(messages, StreamState()).between(start, stop)
         answers: list[Answer] = []
         if "shift" in self.statistics:
-            shift = self.posterior.from_shift([rows], stop - start, at_once=NAMED_FROM_START)[0]
-            answers.append(self.posterior.in_turn(shift, rows))
+            answers += self.posterior.from_shift([rows], stop - start, at_once=NAMED_FROM_START)
         if "energy" in self.statistics and not explained(answers):
             answers.append(self.posterior.from_energy(rows))
         answer = deciding(answers)

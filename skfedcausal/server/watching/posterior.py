@@ -164,8 +164,8 @@ def shift_answers(posterior, rows, looks):
         for k in range(0, len(windows), _TOGETHER):
             some = windows[k : k + _TOGETHER]
             shifts = posterior.from_shift([window for _, window in some], n_onsets)
-            for (found, window), shift in zip(some, shifts, strict=True):
-                found.append(posterior.in_turn(shift, window))
+            for (found, _), shift in zip(some, shifts, strict=True):
+                found.append(shift)
     return answers
 
 
@@ -256,7 +256,7 @@ class RootPosterior:
         onsets = np.full(n_onsets, (1 - at_once) / n_onsets)
         onsets[0] += at_once
         return [
-            self._answer(window, step[:n_onsets], bias[:n_onsets], onsets)
+            self._in_turn(self._answer(window, step[:n_onsets], bias[:n_onsets], onsets), window)
             for window, step, bias in zip(windows, *scores, strict=True)
         ]
 
@@ -284,7 +284,7 @@ class RootPosterior:
         explains = self._explains(window, onset, ratios[total.argmax(), onset], [best])
         return Answer("shift", float(top) + log_sum(total), probability, window.first + onset, sensor, explains)
 
-    def in_turn(self, answer, rows):
+    def _in_turn(self, answer, rows):
         """An answer of the shift statistic, where two roots are likely with an onset of each.
 
         The earlier one becomes the likelier; and steps that came one after the other may explain everything.

@@ -395,9 +395,9 @@ def test_units_absent_throughout_take_two_fifths_of_the_certainty_in_their_effec
     rows = rows_around(absent=absent)
     for causes, factor in (((), 1.0), ([(1, 0)], 1 - 0.4 * 15 / 35), ([(1, 0), (1, 2)], 1 - 0.4 * 15 / 35)):
         found = Deciding(ENERGY, causes=causes).verdict(rows, EXPLAINING)
-        assert_allclose(found.probability, EXPLAINING.probability * expit(2.0) * factor)
+        assert_allclose(found.probability, EXPLAINING.probability * expit(2.0 + 2.0) * factor)
     found = Deciding(ENERGY, causes=[(0, 1), (1, 2)]).verdict(rows, EXPLAINING)
-    assert_allclose(found.probability, EXPLAINING.probability * expit(2.0) * (1 - 0.4 * 10 / 35))
+    assert_allclose(found.probability, EXPLAINING.probability * expit(2.0 + 2.0) * (1 - 0.4 * 10 / 35))
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from skfedcausal.server.watching.posterior import (
     log_sum,
     root_sets,
     shift_answers,
-    tempered,
+    softmax,
 )
 from skfedcausal.statespace.detection.shift import (
     InnovationModel,
@@ -89,9 +89,9 @@ def test_scale_factor_is_the_likelihood_ratio_of_a_normal_variance():
 
 
 def test_prior_moves_a_tie_and_a_zero_prior_excludes():
-    p = tempered(np.array([3.0, 3.0]), 10, 8.0, np.array([0.8, 0.2]))
+    p = softmax(np.array([3.0, 3.0]), np.array([0.8, 0.2]))
     assert_allclose(p, [0.8, 0.2])
-    assert tempered(np.array([3.0, 9.0]), 10, 8.0, np.array([1.0, 0.0]))[1] == 0.0
+    assert softmax(np.array([3.0, 9.0]), np.array([1.0, 0.0]))[1] == 0.0
 
 
 def test_no_unit_is_more_than_certain():
@@ -107,7 +107,7 @@ def test_weights_of_any_size_have_probabilities():
     for level in (-3000.0, 3000.0):
         probability, _ = inclusion(members, level + np.array([0.0, 1.0]), np.zeros(2))
         assert_allclose(probability, [1 / (1 + np.e), np.e / (1 + np.e)])
-        shares = tempered(level + np.array([0.0, 1.0]), 1, 1.0, np.full(2, 0.5))
+        shares = softmax(level + np.array([0.0, 1.0]), np.full(2, 0.5))
         assert_allclose(shares, probability)
 
 
