@@ -382,10 +382,13 @@ def test_answer_of_the_energy_statistic_by_its_formula():
         surplus, outside = 1.4 * rng.chisquare(3, (n_rows, 3)) / 3, rng.chisquare(2, (n_rows, 3)) / 2
         outside[:, 1] = 0.0
         given = rng.uniform(0, 2, (n_rows, 3))
-        rows = evidence(n_rows, 3, 4, first=7, surplus=surplus, outside=outside, given_others=given)
+        predicted = rng.normal(size=(n_rows, 4))
+        rows = evidence(
+            n_rows, 3, 4, first=7, predicted=predicted, surplus=surplus, outside=outside, given_others=given
+        )
         answer = posterior.from_energy(rows)
         assert (answer.statistic, answer.start, answer.explains, answer.kind) == ("energy", 7, False, "")
-        total = 0.0
+        total, factors, excess = 0.0, [], []
         for m, prior in enumerate((0.5, 0.3, 0.2)):
             states, rest = surplus[:, m].mean(), outside[:, m].mean()
             d, g = nominal.dims[m], nominal.outside_dims[m]
@@ -395,8 +398,13 @@ def test_answer_of_the_energy_statistic_by_its_formula():
                 x = max(mean, 1.0)
                 gains.append(n_rows * dof / 2 * (x - 1 - np.log(x)) - 0.5 * np.log(n_rows + 1))
             total += prior * np.exp(max(gains) / 1.7)
+            factors.append(max(gains) / 1.7)
+            excess.append(max(states, both))
         assert answer.evidence == pytest.approx(np.log(total) + np.log(0.1))
-        weights = np.array([0.5, 0.3, 0.2]) * np.exp(8.0 * given.sum(axis=0) / max(n_rows, 20))
+        far = sum(x @ nominal.leverage @ nominal.leverage.T @ x for x in predicted) / (4 * n_rows)
+        misfit = max(1.0, far / 2, sorted(excess)[1])
+        often = 8.0 * given.sum(axis=0) / max(n_rows, 20)
+        weights = np.array([0.5, 0.3, 0.2]) * np.exp(often + np.array(factors) / misfit**2)
         assert_allclose(answer.probability, weights / weights.sum())
 
 
