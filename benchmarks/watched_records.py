@@ -123,7 +123,7 @@ def petshop(folder):
     detector = fitted(nominal)
     for part in ("train", "test"):
         for issue in sorted((base / part).glob("issue_*")):
-            row = targets[(targets["split"] == part) & (targets["issue"] == issue.name)]
+            row = targets[targets["case"] == f"{part}/{issue.name}"]
             data = _metrics(issue / "metrics.csv.gz").reindex(columns=nominal.columns)
             yield Case(detector, data, [(0, len(data), set(row["root_cause"]))])
 

@@ -37,7 +37,7 @@ def test_ratio_and_onsets_of_a_regression(onsets):
     signatures = [answer_to(model, onsets[0], 0, n_rows), answer_to(model, onsets[0], 1, n_rows)]
     signatures.append(answer_to(model, onsets[1], 2, n_rows))
     noise = rng.standard_normal((n_rows, 5)) @ np.linalg.cholesky(model.weight).T
-    scaled = 2.0 * signatures[0] - signatures[1] + 2.0 * signatures[2] + noise
+    scaled = 6.0 * signatures[0] - 5.0 * signatures[1] + 6.0 * signatures[2] + noise
     ratio, found, gain = steps_in_turn(model, SLICES, scaled, (0, 1))
     assert found == onsets
     design = np.column_stack([(s @ model.whitening).ravel() for s in signatures])
