@@ -1,5 +1,7 @@
 """What a unit computes at home, from its own record and from what it was told, whatever its client is."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from ..message.packet import PacketError
@@ -164,11 +166,26 @@ def along(Y, inputs, starts):
     return {"lengths": episode_lengths(starts, len(Y)), **known}
 
 
-def stream_message(state, Y, starts, known=None):
-    """Message about the next rows of a stream, and what the unit has to know for those after them."""
+def stream_message(state, Y, starts, known=None, measured=None):
+    """Message about the next rows of a stream, and what the unit has to know for those after them.
+
+    `measured` are the rows before seasons and the like were taken off.
+    """
+    known, habit = (None, None) if known is None else known
     if state.get("monitor") is not None:
-        return state["monitor"].message(shown_columns(state["client"], Y), starts, known)
-    return unit_message(state["client"], Y, starts), None
+        message, known = state["monitor"].message(shown_columns(state["client"], Y), starts, known)
+    else:
+        message, known = unit_message(state["client"], Y, starts), None
+    message, habit = with_events(message, state.get("habits"), Y if measured is None else measured, starts, habit)
+    return message, (known, habit)
+
+
+def with_events(message, habits, Y, starts, before=None):
+    """A message with what the unit notices of the habits of its columns, and where a stream stands after it."""
+    if habits is None:
+        return message, None
+    events, after = habits.events(Y, starts, before)
+    return (message if events is None else replace(message, events=events)), after
 
 
 def shown_columns(client, Y):

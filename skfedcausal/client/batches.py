@@ -63,9 +63,12 @@ def next_message(name, state, monitored, number, *, flags=False):
     Y, silence, passed = batch.outputs, state.get("silence"), None
     if silence is not None:
         Y, passed = silence.masked(name, Y, batch.starts, batch.index, place.passed)
-    Y, row = off_baseline(state["client"], Y, batch.index, batch.starts, place.row)
-    answer = _next_flags if flags else stream_message
-    message, known = answer(state, Y, batch.starts, place.known)
+    measured = Y
+    Y, row = off_baseline(state["client"], measured, batch.index, batch.starts, place.row)
+    if flags:
+        message, known = _next_flags(state, Y, batch.starts, place.known)
+    else:
+        message, known = stream_message(state, Y, batch.starts, place.known, measured)
     release_pages(batch.outputs)
     record = hashlib.sha256(f"{place.record} {batch.fingerprint}".encode()).hexdigest()
     return message, Place(number, known, record, passed, replace(place, before=None), row)

@@ -21,7 +21,7 @@ class Units:
 
     def kept(self):
         """What every unit keeps of a fit; nothing where workers elsewhere have answered."""
-        kept = [key for key in KEPT if not (self.quiet and key == "silence")]
+        kept = [key for key in KEPT if not (self.quiet and key in ("silence", "habits"))]
         return {
             name: {key: site.state[key] for key in kept if key in site.state}
             for name, site in self.sites.items()

@@ -41,6 +41,7 @@ KEPT = (  # what a unit keeps of a fit for other records
     "monitor",
     "fit",
     "tags",
+    "habits",
     "dtype",
 )
 
@@ -119,8 +120,15 @@ class UnitWorker:
         if state.get("round") == round and state["previous"] is None:
             return self._told(self._message(state["client"], None, state, round))
         first = {**self._first_state(), "wishes": wishes, "dtype": state["dtype"]}
-        client = fitted_client(self.client, *self._about)
+        client = self._status_client() if wishes.monitor else None
+        client = fitted_client(self.client, *self._about) if client is None else client
         return self.off_baseline({"client": client})._first_message(client, wishes, first, round)
+
+    def _status_client(self):
+        """Model of a watched unit of nothing but status bits, None of any other."""
+        from .dither import dithered_client  # of units that are watched
+
+        return dithered_client(self.client, self._about, fitted_client)
 
     def _first_message(self, client, wishes, first, round):
         """What a unit sends about its record once its model is learned."""
@@ -131,6 +139,11 @@ class UnitWorker:
 
             client, first["monitor"] = monitored(client, self.outputs, self.starts, self._resized)
             first["tags"] = TagModel.learn(self.outputs, self.starts)
+            if self.noise is None:  # which leaves no value as it was
+                from .habits import Habits  # of units that are watched
+
+                known = () if getattr(client, "baseline_", None) is None else client.baseline_.known
+                first["habits"] = Habits.learn(self._as_measured, self.starts, known)
         if wishes.refine and self.noise is None and isinstance(client, UnitClient):
             first["alone"] = client.is_likelier_alone(self.outputs, self.inputs, self.starts)
             first["refines"] = first["alone"] and client.model.n_states < len(client.model.C)
@@ -197,10 +210,14 @@ class UnitWorker:
         return requests.OrderAnswer(True), self._message(client, None, state, round)[1]
 
     @property
+    def _as_measured(self):
+        """The record with its seasons and the like."""
+        return self.outputs if self.measured is None else self.measured
+
+    @property
     def _about(self):
         """What a unit's model is fitted with."""
-        record = self.outputs if self.measured is None else self.measured
-        return record, self.inputs, self.starts, self.name, self.columns, self.noise, self.index
+        return self._as_measured, self.inputs, self.starts, self.name, self.columns, self.noise, self.index
 
     def _resized(self, n_states):
         """The unit's model with another number of states."""
@@ -255,6 +272,7 @@ class UnitWorker:
             Y = np.where(np.arange(len(Y))[:, None] >= wishes.until, np.nan, Y)
         settings = {"const": wishes.const, "local_model": wishes.local_model, "monitor": state.get("monitor")}
         message = answers.unit_message(state["client"], Y, self.starts, inputs=self.inputs, **settings)
+        message = answers.with_events(message, state.get("habits"), self._as_measured, self.starts)[0]
         return self._with_fit(message, state) if wishes.fits else message, state
 
     def _tell_law(self, request, state, round):

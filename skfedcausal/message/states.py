@@ -61,6 +61,9 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
         episode in seconds since 1970; sent by sites that know the times of their rows.
     grid : ndarray of int of shape (1,) or None
         Digest of the times of all rows, sent with it.
+    events : ndarray of bool of shape (n_samples, 3) or None
+        Whether a column that is constant in nominal operation has another value, a column repeats its value for
+        longer than it ever did, and all columns do. Sent by watched units in records in which one is so.
 
     Examples
     --------
@@ -102,6 +105,7 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
         "numbers c", "seconds from row to row, 1 for a known zone, start of each episode", default=None
     )
     grid: ArrayOrNone = wire("whole 1", "digest of the times of all rows", default=None)
+    events: ArrayOrNone = wire("bits T 3", "whether constant columns change and others hold their values", default=None)
 
     @classmethod
     def silent(cls, n_states, lengths, inputs=None, const=False):
@@ -162,7 +166,7 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
         """
         series = {
             name: getattr(self, name)[rows]
-            for name in ("z", "index", "const", "inputs", "off_subspace")
+            for name in ("z", "index", "const", "inputs", "off_subspace", "events")
             if getattr(self, name) is not None
         }
         return replace(self, lengths=lengths, **series)

@@ -20,11 +20,13 @@ from .nominal import (
     scale_dispersion,
     usual_windows,
 )
+from .noticed import LOUD, event_ages, event_codes, revised
 from .posterior import SURE, Answer, Look, Nominal, RootPosterior, deciding, explained, shift_answers
 from .thresholds import GAP, STATISTICS, AlarmLevels
 
 NAMED_FROM_START = 0.99  # prior probability that a fault is there from the first row of a named window on
 _DRIFT = 0.2  # of the cumulative sum that finds the onset
+_ALARMED = 2.0  # log prior odds that an alarm is of a fault
 _ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
 
 
@@ -37,6 +39,7 @@ class StreamState:
     position: int = 0
     rows: Evidence | None = None  # the last rows
     incidents: list = field(default_factory=list)  # those that may still change
+    noticing: np.ndarray | int = 0  # for how many rows each unit has been noticing something
 
 
 class RootCauseServer:
@@ -152,7 +155,19 @@ class RootCauseServer:
         held = found.scaled @ self.model.held
         levels, state.averages = self.levels.rows(surprise, held, state.averages)
         first, state.position = state.position, state.position + record.n_samples
-        return Evidence(first, found.scaled, found.predicted, surprise, given, surplus, outside, ~found.present, levels)
+        events = event_codes(messages, self.names, record.n_samples)
+        ages = event_ages(events, state.noticing)
+        if events.any():
+            self._raise(levels, ages)
+        state.noticing = ages[-1]
+        absent = ~found.present
+        return Evidence(first, found.scaled, found.predicted, surprise, given, surplus, outside, absent, levels, events)
+
+    def _raise(self, levels, ages):
+        """Alarm while units notice something, until it is nothing new any more."""
+        limits = np.array([self.levels.thresholds[name] for name in self.statistics])
+        new = (ages > 0) & (ages <= HORIZON)
+        np.copyto(levels, np.maximum(levels, LOUD * limits[:, None]), where=new[:, None])
 
     # -- naming the root -------------------------------------------------------------------------
 
@@ -181,12 +196,15 @@ class RootCauseServer:
         answer = deciding(answers)
         if not explained([answer]):
             answer = self._onset_rule.revised(answer, rows, incident.detected)
+        answer, noticed = revised(answer, rows, incident.detected, self.prior)
         since = rows.between(answer.start, rows.stop)
-        probability = answer.probability * expit(answer.evidence)  # nothing happened is a candidate too
+        probability = answer.probability.copy()
+        if not noticed:
+            probability *= expit(answer.evidence + _ALARMED)  # nothing happened is a candidate too
         root = int(probability.argmax())
         probability *= self._certainty(root, since.absent)
-        kind = "undecided"
-        if probability[root] >= SURE and self._causes[:, root].any():  # others show what is at fault
+        kind = noticed or "undecided"
+        if not noticed and probability[root] >= SURE and self._causes[:, root].any():  # others show what is at fault
             kind = next((a.kind for a in answers if a.kind and a.probability.argmax() == root), kind)
         surprise = np.expm1(since.surprise[:, root] + self._level[root])
         if kind == "undecided" and is_glitch(surprise, since.outside[:, root]):
@@ -220,6 +238,7 @@ class RootCauseServer:
         answer = deciding(answers)
         if answer.evidence < 0:  # nothing stands out: the statistic that sees the smaller faults
             answer = answers[0]
+        answer, _ = revised(answer, rows, start, self.prior)
         certainty = self._certainty(int(answer.probability.argmax()), rows.absent)
         levels = rows.levels[:, self.statistics.index(answer.statistic)]
         return answer.statistic, answer.probability * certainty, levels.max(axis=0)

@@ -49,6 +49,7 @@ class Evidence(NamedTuple):
     outside : off-subspace numbers over their expectation from the states
     absent : whether the unit is absent
     levels : alarm levels by statistic, (n_rows, n_statistics, n_units)
+    events : what the units notice of their own columns, see :mod:`.noticed`
     """
 
     first: int
@@ -60,6 +61,7 @@ class Evidence(NamedTuple):
     outside: np.ndarray
     absent: np.ndarray
     levels: np.ndarray
+    events: np.ndarray
 
     @property
     def stop(self):

@@ -16,15 +16,19 @@ from ...statespace.detection.shift import (
     step_and_bias_scores,
     sums_to_end,
 )
+from .pairs import steps_in_turn
 
 SURE = 0.8  # probability from which a kind of fault is stated
-_SHARPNESS = 8.0  # of the energy posterior, by log loss on simulated faults
+_SHARPNESS = 8.0  # of how often units surprise in the energy posterior, by log loss on simulated faults
+_FAR = 2.0  # times the nominal mean square of the states, from which on errors of the model count
 _MAX_PAIRED = 20  # units up to which two roots at a time are candidates
 _SECOND_ROOT = 0.2  # prior weight of a second root
 _SENSOR = 0.5  # prior weight of a sensor fault beside a process fault of the same unit
 _SENSOR_OUTSIDE, _PROCESS_OUTSIDE = 0.9, 0.1  # prior probability that a fault shows off the subspace
 _WHATEVER = 0.1  # prior weight of a disturbance that is no steady fault
 _TOGETHER = 16  # windows whose likelihood ratios stay in cache
+_UNKNOWN = 0.25  # share of what a fault explains that its signature, learned as it is, may miss
+_BOTH = 0.5  # probability of the second of two roots from which on it is asked who was first
 _LESS = 1e-13  # share by which a unit ranks below another of the same probability
 
 # -- Bayes factors and probabilities ---------------------------------------------------------------------
@@ -83,10 +87,10 @@ def log_sum(logs):
     return float(top + np.log(np.exp(logs - top).sum()))
 
 
-def tempered(scores, n_steps, sharpness, prior):
-    """``softmax(sharpness scores / n_steps)`` times the prior: scores whose steps are not independent."""
+def softmax(logs, prior):
+    """Probabilities from logarithms of likelihoods and prior probabilities."""
     with np.errstate(divide="ignore"):
-        logs = sharpness * scores / n_steps + np.log(prior)
+        logs = logs + np.log(prior)
     weights = np.exp(logs - logs.max())
     return weights / weights.sum()
 
@@ -221,11 +225,23 @@ class RootPosterior:
         beside = nominal.outside_dims / nominal.dims
         inside = log_scale_factor(states, nominal.dims - nominal.outside_dims, n_rows)
         both = log_scale_factor((1 - beside) * states + beside * rest, nominal.dims, n_rows)
+        factor = np.maximum(inside, both) / nominal.energy
         with np.errstate(divide="ignore"):
-            factor = np.maximum(inside, both) / nominal.energy + np.log(self.prior)
-        evidence = log_sum(factor) + float(np.log(_WHATEVER))
-        surprise, n_steps = rows.given_others.sum(axis=0), max(n_rows, self.horizon)
-        return Answer("energy", evidence, tempered(surprise, n_steps, _SHARPNESS, self.prior), rows.first)
+            evidence = log_sum(factor + np.log(self.prior)) + float(np.log(_WHATEVER))
+        excess = np.maximum(states, (1 - beside) * states + beside * rest)
+        often = rows.given_others.sum(axis=0) / max(n_rows, self.horizon)
+        logs = factor / self._misfit(rows.predicted, excess) ** 2 + _SHARPNESS * often
+        return Answer("energy", evidence, softmax(logs, self.prior), rows.first)
+
+    def _misfit(self, predicted, excess):
+        """By how much errors of the model may exceed its noise in a window, at least one.
+
+        Far from nominal states predictions go wrong, by a share of how far; and what the disturbance of one unit
+        cannot explain, surprises of the next most surprising, is such an error too.
+        """
+        far = ((predicted @ self.nominal.leverage) ** 2).mean()
+        second = np.sort(excess)[-2] if len(excess) > 1 else 0.0
+        return max(1.0, far / _FAR, second)
 
     def from_shift(self, windows, n_onsets, at_once=0.0):
         """Answers of the coherent shift statistic to windows of evidence, the onset of the fault free.
@@ -240,7 +256,7 @@ class RootPosterior:
         onsets = np.full(n_onsets, (1 - at_once) / n_onsets)
         onsets[0] += at_once
         return [
-            self._answer(window, step[:n_onsets], bias[:n_onsets], onsets)
+            self._in_turn(self._answer(window, step[:n_onsets], bias[:n_onsets], onsets), window)
             for window, step, bias in zip(windows, *scores, strict=True)
         ]
 
@@ -265,17 +281,42 @@ class RootPosterior:
         best = int(probability.argmax())
         sensor = float(posterior[best - n_units] / (posterior @ self._members[:, best]))
         onset = int((weights.sum(axis=0) * onsets).argmax())
-        white = (window.scaled[onset:] @ self.model.whitening).ravel()
-        rest = float(white @ white - ratios[total.argmax(), onset])
-        rest /= self.nominal.rest * steps[onset] * window.scaled.shape[1]
-        explains = rest <= 1 and self._nothing_else_outside(window.outside[onset:], best)
+        explains = self._explains(window, onset, ratios[total.argmax(), onset], [best])
         return Answer("shift", float(top) + log_sum(total), probability, window.first + onset, sensor, explains)
 
-    def _nothing_else_outside(self, outside, root):
-        """Whether the off-subspace numbers of all units but the root are nominal."""
+    def _in_turn(self, answer, rows):
+        """An answer of the shift statistic, where two roots are likely with an onset of each.
+
+        The earlier one becomes the likelier; and steps that came one after the other may explain everything.
+        """
+        first, second = np.argsort(-answer.probability, kind="stable")[:2].tolist() if len(self.slices) > 1 else (0, 0)
+        if answer.probability[second] < _BOTH or first == second:
+            return answer
+        ratio, onsets, gain = steps_in_turn(self.model, self.slices, rows.scaled, (first, second))
+        if gain < 2 * np.log(len(rows.scaled)):  # of the onset more
+            return answer
+        probability = answer.probability.copy()
+        if onsets[1] < onsets[0]:
+            probability[[first, second]] = probability[[second, first]]
+        begin = min(onsets)
+        explains = self._explains(rows, begin, ratio, [first, second])
+        return answer._replace(probability=probability, explains=answer.explains or explains)
+
+    def _explains(self, window, onset, ratio, roots):
+        """Whether the rest of a window is nominal once a fault of this likelihood ratio is taken off.
+
+        Its signature is known to a share of itself only, so that a large fault leaves more than a small one.
+        """
+        white = (window.scaled[onset:] @ self.model.whitening).ravel()
+        rest = float(white @ white - ratio) - _UNKNOWN * float(ratio)
+        nominal = rest <= self.nominal.rest * white.size
+        return nominal and self._nothing_else_outside(window.outside[onset:], roots)
+
+    def _nothing_else_outside(self, outside, roots):
+        """Whether the off-subspace numbers of all units but the roots are nominal."""
         dims = self.nominal.outside_dims / self.nominal.off_subspace
         moved = log_scale_factor(outside.sum(axis=0) / len(outside), dims, len(outside))
-        moved[root] = 0.0
+        moved[roots] = 0.0
         return bool(moved.max() <= 0)
 
     def _uncertainty(self, predicted, steps):

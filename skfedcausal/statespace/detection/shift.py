@@ -84,7 +84,7 @@ class InnovationModel:
 
     def step_information(self, n_steps):
         """Covariance of the step scores for windows of 1, ..., n_steps rows, shape (n_steps, n, n)."""
-        return _information(_responses(self.carry, n_steps, len(self.weight)), self.weight)
+        return _information(responses(self.carry, n_steps, len(self.weight)), self.weight)
 
     @cached_property
     def held(self):
@@ -119,7 +119,7 @@ def step_information(F, W, n_steps):
 
     F and W are `carry` and `weight` of the model.
     """
-    return _information(_responses(F, n_steps), W)
+    return _information(responses(F, n_steps), W)
 
 
 def _information(responses, W):
@@ -225,7 +225,7 @@ def best_onset(model, u, shortest):
         power, settled = power @ F, settled + 1
     table = step_information(F, W, settled)
     whole = model.held.T @ W @ model.held
-    cross_table = np.cumsum(_responses(F, settled).transpose(0, 2, 1) @ (W @ model.held), axis=0)
+    cross_table = np.cumsum(responses(F, settled).transpose(0, 2, 1) @ (W @ model.held), axis=0)
     rows = np.arange(shortest, n - shortest + 1)
     left = n - rows  # rows from the onset on
     k = np.minimum(left, settled) - 1
@@ -237,7 +237,7 @@ def best_onset(model, u, shortest):
     return int(rows[likelihood_ratios(b, M).argmax()])
 
 
-def _responses(F, n_steps, n=None):
+def responses(F, n_steps, n=None):
     """``G_k = I + F + ... + F^k`` for k = 0, ..., n_steps - 1, of the first n states to themselves."""
     n = len(F) if n is None else n
     at_once = np.eye(len(F), n)

@@ -356,7 +356,7 @@ def test_a_fault_that_explains_everything_decides_without_the_energy():
     verdict = deciding.verdict(rows_around(), EXPLAINING)
     assert (verdict.statistic, verdict.start, verdict.detected, verdict.last) == ("shift", 25, 30, 34)
     assert verdict.open
-    assert_allclose(verdict.probability, EXPLAINING.probability * expit(2.0))
+    assert_allclose(verdict.probability, EXPLAINING.probability * expit(2.0 + 2.0))
     assert deciding.windows == deciding.revised == []
 
 
@@ -370,7 +370,7 @@ def test_otherwise_the_energy_statistic_is_asked_from_its_onset_on():
     verdict = deciding.verdict(rows_around(surprise=surprise, levels=levels), PARTIAL)
     assert deciding.windows == [(28, 60)]
     assert (verdict.statistic, verdict.start) == ("energy", 28)
-    assert_allclose(verdict.probability, ENERGY.probability * expit(9.0 - np.log(40)))
+    assert_allclose(verdict.probability, ENERGY.probability * expit(9.0 - np.log(40) + 2.0))
     assert deciding.revised == [(20, 60, 30)]
 
 
@@ -396,9 +396,9 @@ def test_units_absent_throughout_take_two_fifths_of_the_certainty_in_their_effec
     rows = rows_around(absent=absent)
     for causes, factor in (((), 1.0), ([(1, 0)], 1 - 0.4 * 15 / 35), ([(1, 0), (1, 2)], 1 - 0.4 * 15 / 35)):
         found = Deciding(ENERGY, causes=causes).verdict(rows, EXPLAINING)
-        assert_allclose(found.probability, EXPLAINING.probability * expit(2.0) * factor)
+        assert_allclose(found.probability, EXPLAINING.probability * expit(2.0 + 2.0) * factor)
     found = Deciding(ENERGY, causes=[(0, 1), (1, 2)]).verdict(rows, EXPLAINING)
-    assert_allclose(found.probability, EXPLAINING.probability * expit(2.0) * (1 - 0.4 * 10 / 35))
+    assert_allclose(found.probability, EXPLAINING.probability * expit(2.0 + 2.0) * (1 - 0.4 * 10 / 35))
 
 
 @pytest.mark.parametrize(

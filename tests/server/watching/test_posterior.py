@@ -20,7 +20,7 @@ from skfedcausal.server.watching.posterior import (
     log_sum,
     root_sets,
     shift_answers,
-    tempered,
+    softmax,
 )
 from skfedcausal.statespace.detection.shift import (
     InnovationModel,
@@ -89,9 +89,9 @@ def test_scale_factor_is_the_likelihood_ratio_of_a_normal_variance():
 
 
 def test_prior_moves_a_tie_and_a_zero_prior_excludes():
-    p = tempered(np.array([3.0, 3.0]), 10, 8.0, np.array([0.8, 0.2]))
+    p = softmax(np.array([3.0, 3.0]), np.array([0.8, 0.2]))
     assert_allclose(p, [0.8, 0.2])
-    assert tempered(np.array([3.0, 9.0]), 10, 8.0, np.array([1.0, 0.0]))[1] == 0.0
+    assert softmax(np.array([3.0, 9.0]), np.array([1.0, 0.0]))[1] == 0.0
 
 
 def test_no_unit_is_more_than_certain():
@@ -107,7 +107,7 @@ def test_weights_of_any_size_have_probabilities():
     for level in (-3000.0, 3000.0):
         probability, _ = inclusion(members, level + np.array([0.0, 1.0]), np.zeros(2))
         assert_allclose(probability, [1 / (1 + np.e), np.e / (1 + np.e)])
-        shares = tempered(level + np.array([0.0, 1.0]), 1, 1.0, np.full(2, 0.5))
+        shares = softmax(level + np.array([0.0, 1.0]), np.full(2, 0.5))
         assert_allclose(shares, probability)
 
 
@@ -382,10 +382,13 @@ def test_answer_of_the_energy_statistic_by_its_formula():
         surplus, outside = 1.4 * rng.chisquare(3, (n_rows, 3)) / 3, rng.chisquare(2, (n_rows, 3)) / 2
         outside[:, 1] = 0.0
         given = rng.uniform(0, 2, (n_rows, 3))
-        rows = evidence(n_rows, 3, 4, first=7, surplus=surplus, outside=outside, given_others=given)
+        predicted = rng.normal(size=(n_rows, 4))
+        rows = evidence(
+            n_rows, 3, 4, first=7, predicted=predicted, surplus=surplus, outside=outside, given_others=given
+        )
         answer = posterior.from_energy(rows)
         assert (answer.statistic, answer.start, answer.explains, answer.kind) == ("energy", 7, False, "")
-        total = 0.0
+        total, factors, excess = 0.0, [], []
         for m, prior in enumerate((0.5, 0.3, 0.2)):
             states, rest = surplus[:, m].mean(), outside[:, m].mean()
             d, g = nominal.dims[m], nominal.outside_dims[m]
@@ -395,8 +398,13 @@ def test_answer_of_the_energy_statistic_by_its_formula():
                 x = max(mean, 1.0)
                 gains.append(n_rows * dof / 2 * (x - 1 - np.log(x)) - 0.5 * np.log(n_rows + 1))
             total += prior * np.exp(max(gains) / 1.7)
+            factors.append(max(gains) / 1.7)
+            excess.append(max(states, both))
         assert answer.evidence == pytest.approx(np.log(total) + np.log(0.1))
-        weights = np.array([0.5, 0.3, 0.2]) * np.exp(8.0 * given.sum(axis=0) / max(n_rows, 20))
+        far = sum(x @ nominal.leverage @ nominal.leverage.T @ x for x in predicted) / (4 * n_rows)
+        misfit = max(1.0, far / 2, sorted(excess)[1])
+        often = 8.0 * given.sum(axis=0) / max(n_rows, 20)
+        weights = np.array([0.5, 0.3, 0.2]) * np.exp(often + np.array(factors) / misfit**2)
         assert_allclose(answer.probability, weights / weights.sum())
 
 

@@ -1,0 +1,90 @@
+"""Habits of a unit's columns: values that never change, and for how long others repeat theirs."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..containers import constant_columns
+from ..statespace.episodes import episodes
+
+_MARGIN = 3  # times as many repetitions as ever in nominal operation before a value is held
+_LEAST = 2  # repetitions beyond these, from which on a value is held
+_FINE = 0.03  # share of a column's change from row to row below which decimals do not matter
+CHANGED, HELD, ALL_HELD = range(3)  # what the three bits of a row say
+N_BITS = 3
+
+
+@dataclass(frozen=True)
+class Habits:
+    """What the columns of a unit do in nominal operation, to notice what Gaussian models of them cannot.
+
+    constant, values : columns that had one value, and these values
+    moving : the other columns; allowed : repetitions of a value that each may have
+    step : decimals that matter in each moving column that never repeated, zero for the others
+    """
+
+    constant: np.ndarray
+    values: np.ndarray
+    moving: np.ndarray
+    allowed: np.ndarray
+    step: np.ndarray
+
+    @classmethod
+    def learn(cls, Y, starts, told=()):
+        """Habits of nominal measurements, shape (n_samples, n_columns), columns that are `told` left out."""
+        looked_at = ~np.isnan(Y).all(axis=0)
+        looked_at[list(told)] = False
+        same = constant_columns(Y)
+        constant, moving = np.flatnonzero(same & looked_at), np.flatnonzero(~same & looked_at)
+        values = np.nanmax(Y[:, constant], axis=0) if len(constant) else np.zeros(0)
+        longest = np.zeros(len(moving), dtype=int)
+        for start, stop in episodes(starts, len(Y)):
+            longest = np.maximum(longest, _repetitions(Y[start:stop, moving], None, None).max(axis=0))
+        allowed = _LEAST + _MARGIN * longest
+        spread = np.array([np.abs(np.diff(y[~np.isnan(y)])).mean() for y in Y[:, moving].T])
+        step = np.zeros(len(moving))
+        never = (longest < _LEAST) & (spread > 0)
+        step[never] = 10.0 ** np.ceil(np.log10(_FINE * spread[never]))
+        return cls(constant, values, moving, allowed, step)
+
+    def events(self, Y, starts, before=None):
+        """Bits of every row, (n_samples, N_BITS), None where none is set, and where a stream stands after them."""
+        bits = np.zeros((len(Y), N_BITS), dtype=bool)
+        if len(self.constant):
+            shown = Y[:, self.constant]
+            bits[:, CHANGED] = ((shown != self.values) & ~np.isnan(shown)).any(axis=1)
+        moving = Y[:, self.moving]
+        count = np.zeros(moving.shape, dtype=int)
+        for start, stop in episodes(starts, len(Y)):
+            last = before if start == 0 and before is not None else (None, None)
+            count[start:stop] = _repetitions(moving[start:stop], *last)
+        held = count >= self.allowed
+        if held.any():
+            held &= self._is_fine(moving)
+            bits[:, HELD] = held.any(axis=1)
+            bits[:, ALL_HELD] = held.all(axis=1) & (held.shape[1] > 1)
+        after = None if not len(Y) else (moving[-1], count[-1])
+        return (bits if bits.any() else None), after
+
+    def _is_fine(self, Y):
+        """Whether values have decimals that matter: a record that is logged more coarsely repeats more values."""
+        scaled = Y / np.where(self.step > 0, self.step, 1.0)
+        return (self.step == 0) | (np.abs(scaled - np.round(scaled)) > 1e-6 * np.maximum(np.abs(scaled), 1.0))
+
+
+def _repetitions(Y, last, repeated):
+    """How often the value of each cell came right before it, shape of `Y`, from the row before and its counts."""
+    same = np.zeros(Y.shape, dtype=bool)
+    if not Y.size:
+        return same.astype(int)
+    np.equal(Y[1:], Y[:-1], out=same[1:])
+    if last is not None:
+        same[0] = Y[0] == last
+    if not same.any():
+        return np.zeros(Y.shape, dtype=int)
+    rows = np.arange(1, len(Y) + 1)[:, None]
+    begun = np.maximum.accumulate(np.where(same, 0, rows), axis=0)
+    count = rows - begun
+    if last is not None:
+        count = np.where(begun == 0, count + repeated, count)
+    return np.where(same, count, 0)
