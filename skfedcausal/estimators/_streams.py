@@ -11,7 +11,7 @@ from ..message.requests import WatchRequest
 from ..message.states import StateMessage
 from ..message.watching import FlagMessage, VerdictReply
 from ..server.watching.flags import FlagWatch
-from ..server.watching.incidents import incident_row, incident_table
+from ..server.watching.incidents import fault_row, incident_row, incident_table, same_faults
 from ..statespace.episodes import episodes
 
 _REMEMBERED = 300  # rows whose times are kept
@@ -109,3 +109,12 @@ def flag_verdict(roots, n_units):
     named = roots[begins] != -1
     root = np.where(roots[begins] < 0, n_units, roots[begins])
     return VerdictReply(np.column_stack([begins, begins, ends])[named], root[named])
+
+
+def fault_table(found, names, index=None):
+    """Table of incidents given as (first row of their episode, verdict), with one row for each fault."""
+    rows = []
+    for first in sorted({first for first, _ in found}):
+        here = sorted((v for start, v in found if start == first), key=lambda v: v.detected)
+        rows += [fault_row(fault, names, first, index) for fault in same_faults(here)]
+    return incident_table(rows)

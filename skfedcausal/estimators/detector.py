@@ -24,13 +24,13 @@ from ..server.gradient.server import GradientServer
 from ..server.moments import MomentServer
 from ..server.watching.detector import RootCauseServer
 from ..server.watching.flags import FlagWatch, needed_answers, roots_of_flags
-from ..server.watching.incidents import UNDECIDED, incident_row, incident_table, roots_per_step
+from ..server.watching.incidents import UNDECIDED, roots_per_step
 from ..server.watching.thresholds import steps_between_alarms, watch_budget
 from ..statespace.episodes import episodes
 from ._base import FederatedEstimator, explained
 from ._progress import with_callbacks
 from ._promises import mechanisms, promise
-from ._streams import PlantStream, flag_array, flag_verdict, verdict_reply
+from ._streams import PlantStream, fault_table, flag_array, flag_verdict, verdict_reply
 
 _NOT_OF_THE_PROMISE = {"accountant", "random_state", "sampler"}
 
@@ -400,7 +400,7 @@ class FederatedRCADetector(FederatedEstimator):
         with self._asking(X, inputs, lengths, watched=True) as units:
             found, index = self._verdicts(units), units.index
         index = index if isinstance(index, pd.DatetimeIndex) else None
-        return incident_table([incident_row(v, self.client_names_, start, index) for start, v in found])
+        return fault_table(found, self.client_names_, index)
 
     def predict_root_cause(self, X=None, *, inputs=None, lengths=None):
         """Root at every time step: a unit's name, "" without an incident, "undecided" where unclear.

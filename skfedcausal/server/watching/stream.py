@@ -1,0 +1,199 @@
+"""A watch from row to row: incidents that begin and end, and operating points that change under it."""
+
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from .evidence import Evidence, MonitorState
+from .incidents import HORIZON, LOOKBACK, Incident, Verdict, follow
+from .operating import FOLLOWED, LOOK, MOST_KNOWN, SETTLING, Followed, OperatingPoint
+from .posterior import log_scale_factor
+from .thresholds import GAP
+
+KEPT = LOOKBACK + HORIZON + GAP + 2  # rows that are kept to judge incidents by
+_SHARP = 4.0  # of the posterior over the units that drift
+_PAUSE = 2 * HORIZON  # rows after an incident within which an alarm may be of the same fault
+
+
+@dataclass
+class StreamState:
+    """Everything a stream needs to go on: constant size whatever has passed."""
+
+    monitor: MonitorState = field(default_factory=MonitorState)
+    averages: list | None = None
+    position: int = 0
+    rows: Evidence | None = None  # the last rows
+    incidents: list = field(default_factory=list)  # those that may still change
+    point: OperatingPoint | None = None
+    known: list = field(default_factory=list)  # other operating points the plant was at
+    followed: Followed = field(default_factory=Followed)
+    last: Incident | None = None  # the one that began last
+    learning_until: int = 0  # row before which there are no alarms, an operating point being learned
+    drift: np.ndarray | float = 0.0  # of the level, followed since it was last told
+
+
+def taken(server, messages, state):
+    """Evidence of the next rows of an episode, piece by piece, and the incidents that each piece touches."""
+    n_rows, done = len(next(iter(messages.values())).z), 0
+    while done < n_rows:
+        stop = min(n_rows, done + FOLLOWED - state.position % FOLLOWED)
+        part = messages if stop - done == n_rows else {name: one.rows(done, stop) for name, one in messages.items()}
+        rows, incidents = take(server, part, state)
+        done += len(rows.scaled)
+        yield rows, incidents
+
+
+def take(server, messages, state):
+    """Evidence of the next rows, up to the first at which the operating point changes, and incidents they touch."""
+    before = state.monitor, state.averages, state.position
+    new = server.evidence(messages, state)
+    turn, point = _followed(server, new, state)
+    if turn < new.stop:
+        state.monitor, state.averages, state.position = before
+        part = {name: message.rows(0, turn - new.first) for name, message in messages.items()}
+        new = server.evidence(part, state)
+    rows = new if state.rows is None else state.rows.followed_by(new)
+    touched = [i for i in state.incidents if i.verdict is None or i.open or i.detected + HORIZON >= new.first]
+    for incident in touched:
+        if incident.verdict is None:
+            _compare_with_last(server, incident, rows, state)
+    server.judge(rows, touched, new.first)
+    state.incidents = [i for i in state.incidents if i.open or i.detected + HORIZON >= rows.stop]
+    if point is not None:
+        touched += _turn(server, point, rows, state)
+    else:
+        state.rows = rows.between(max(rows.stop - KEPT, rows.first), rows.stop)
+        touched += _drift(server, new, state)
+    return new, touched
+
+
+# -- the operating point ---------------------------------------------------------------------------------
+
+
+def _followed(server, new, state):
+    """Follow incidents by new rows to the first row at which the operating point changes: that row, and the point."""
+    above = np.ascontiguousarray(server.levels.relative(new.levels).T).max(axis=0)
+    above[: max(state.learning_until - new.first, 0)] = 0.0
+    alarm = above > 1
+    if not alarm.any() and not any(i.open for i in state.incidents):
+        return new.stop, None
+    row = new.first
+    while row < new.stop:
+        stop = min(new.stop, row + LOOK - row % LOOK)
+        follow(state.incidents, above[row - new.first : stop - new.first], row)
+        if stop % LOOK == 0 and state.incidents and state.incidents[-1].open:
+            point = _point_after(server, state.incidents[-1], _recent(new, state, stop), state)
+            if point is not None:
+                return stop, point
+        row = stop
+    return new.stop, None
+
+
+def _recent(new, state, stop):
+    """The last rows before a position."""
+    part = new.between(new.first, stop)
+    rows = part if state.rows is None else state.rows.followed_by(part)
+    return rows.between(max(rows.first, stop - HORIZON), stop)
+
+
+def _point_after(server, incident, rows, state):
+    """The operating point that an open incident has led to by the end of some rows, None if it is the present one."""
+    since = rows.between(max(rows.first, incident.detected, rows.stop - LOOK), rows.stop)
+    known = server.level.known_again(since.errors, state.point, state.known)
+    if known is not None:
+        return known
+    if rows.stop <= incident.detected + HORIZON:
+        return None
+    late = rows.stop > incident.detected + 2 * HORIZON
+    if not late and not server.level.stays(rows.errors, rows.surplus, server.dims):
+        return None
+    return settled(server, rows, state.point)
+
+
+def settled(server, rows, point):
+    """The operating point of the last rows, which were judged by the present one."""
+    rows = rows.between(max(rows.first, rows.stop - SETTLING), rows.stop)
+    errors, scaled = rows.errors.mean(axis=0), rows.scaled.mean(axis=0)
+    moved = rows.errors - errors
+    surplus = {
+        "own": server.monitor.energy.own(moved).mean(axis=0) / server.state_dims,
+        "given": server.monitor.energy.given_others(moved).mean(axis=0) / server.usual_inside,
+        "outside": rows.outside.mean(axis=0),
+        "whole": rows.distance.mean(axis=0) / server.usual_distance,
+    }
+    factors = {name: getattr(point, name) * np.maximum(1.0, value) for name, value in surplus.items()}
+    return point.moved(errors, scaled, **factors, n_rows=len(rows.errors))
+
+
+def _turn(server, point, rows, state):
+    """Go on at another operating point; the incident that led there is over."""
+    incident, back = state.incidents[-1], point in state.known
+    incident.open, incident.last = False, rows.stop - 1
+    lasting = point.lasting if back else state.point.lasting | {incident.detected}
+    _move(replace(point, lasting=lasting), state)
+    incident.end = incident.detected if back else rows.stop - 1  # known again: the change is all there was
+    incident.verdict = replace(incident.verdict, last=incident.last, open=False, end=incident.end)
+    return [incident]
+
+
+def _move(point, state):
+    """Go on at another operating point."""
+    state.known = [p for p in state.known if p.errors is not point.errors] + [state.point]
+    if len(state.known) > MOST_KNOWN:
+        del state.known[1]  # the first one is the nominal one
+    state.point, state.averages, state.rows, state.incidents = point, None, None, []
+    state.followed, state.drift = Followed(), 0.0
+
+
+def _drift(server, new, state):
+    """Follow a level that moves slowly; the incident by which it is told, if it is."""
+    followed = state.followed
+    followed.add(new, server.levels.relative(new.levels).max(axis=1) <= 1)
+    if state.position % FOLLOWED:
+        return []
+    if followed.count < FOLLOWED // 2:
+        state.followed = Followed()
+        return []
+    errors, scaled, distance, outside = followed.means()
+    if state.point.is_new:
+        state.point, state.followed = state.point.better_known(errors, scaled), Followed()
+        return []
+    if not server.level.drifted(errors, server.state_dims):
+        state.followed = followed.next()
+        return []
+    state.point = state.point.followed(errors, scaled, distance / server.usual_distance, outside)
+    state.followed = Followed()
+    state.drift = state.drift + errors
+    size = server.level.size(state.drift)
+    if size.max() < 1:
+        return []
+    state.drift = np.zeros_like(errors)
+    return [_drift_incident(size, new)]
+
+
+def _drift_incident(size, rows):
+    """What is told of a drift: the unit that moved most, where it was found."""
+    row = rows.stop - 1
+    probability = np.exp(_SHARP * (size - size.max()))
+    first_rows = np.where(size > 0.5, row, -1)
+    verdict = Verdict(row, row, row, False, "shift", probability / probability.sum(), first_rows, "drift")
+    return Incident(row, row, 0.0, open=False, verdict=verdict)
+
+
+# -- incidents that go on --------------------------------------------------------------------------------
+
+
+def _compare_with_last(server, incident, rows, state):
+    """Take note of what lasts when an incident begins, and of units whose fault before may go on."""
+    incident.lasting = state.point.lasting
+    last, state.last = state.last, incident
+    if last is None or last.verdict is None or last.detected in state.point.lasting:
+        return
+    begin = max(last.verdict.stop, rows.first)
+    if incident.detected - last.verdict.last > _PAUSE or begin >= incident.detected:
+        return
+    pause = rows.between(begin, incident.detected)
+    excess = pause.surplus.mean(axis=0)
+    incident.resumes = log_scale_factor(excess, server.dims, len(pause.surplus)) > 0
+    if last.level is not None and server.level.ahead(pause.errors, last.level) > 0:
+        incident.resumes = np.ones_like(incident.resumes)
