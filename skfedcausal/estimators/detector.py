@@ -14,9 +14,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..client.units import UnitStreams, randomised_flags, units_alone
-from ..containers.rows import check_following, check_sampling, position, sampling_period, warn_of_gaps
-from ..federation.ledger import StreamLedger
+from ..client.units import randomised_flags, units_alone
+from ..containers.rows import check_sampling, position, sampling_period, warn_of_gaps
 from ..message.requests import Acknowledgement, FlagsRequest
 from ..message.watching import FlagMessage
 from ..privacy.mechanism import PrivacyMechanism
@@ -27,7 +26,9 @@ from ..server.watching.flags import FlagWatch, needed_answers, roots_of_flags
 from ..server.watching.incidents import UNDECIDED, roots_per_step
 from ..server.watching.thresholds import steps_between_alarms, watch_budget
 from ..statespace.episodes import episodes
+from . import _following as following
 from ._base import FederatedEstimator, explained
+from ._batches import is_stream
 from ._progress import with_callbacks
 from ._promises import mechanisms, promise
 from ._streams import PlantStream, fault_table, flag_array, flag_verdict, verdict_reply
@@ -397,6 +398,8 @@ class FederatedRCADetector(FederatedEstimator):
             run of steps with a root in the flags, over after ten steps without one, and a unit's probability
             its share of these steps.
         """
+        if is_stream(X):
+            return following.followed(self, X, PlantStream.dated)
         with self._asking(X, inputs, lengths, watched=True) as units:
             found, index = self._verdicts(units), units.index
         index = index if isinstance(index, pd.DatetimeIndex) else None
@@ -415,6 +418,8 @@ class FederatedRCADetector(FederatedEstimator):
         -------
         ndarray of str, shape (n_samples,)
         """
+        if is_stream(X):
+            return following.followed(self, X, lambda stream, changed, _: stream.labels(changed))
         with self._asking(X, inputs, lengths, watched=True) as units:
             if self.evidence == "flags":
                 flags = flag_array(self._evidence_of(units), self.client_names_)
@@ -534,199 +539,13 @@ class FederatedRCADetector(FederatedEstimator):
         check_is_fitted(self)
         return np.array(self.client_names_, dtype=object)
 
-    def flags(self, X=None, *, inputs=None, lengths=None):
-        """The paper's flags of every unit as the server gets them: two bits per step (eq. 9).
+    # -- streams and further questions -----------------------------------------------------------
 
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        inputs, lengths
-            As in `fit`.
-
-        Returns
-        -------
-        DataFrame
-            Columns ``unit__Z_c`` (proprietary model) and ``unit__Z_a`` (augmented model), 0 or 1.
-
-        Raises
-        ------
-        ValueError
-            If the detector was not fitted with ``evidence="flags"``.
-        """
-        check_is_fitted(self)
-        if self.evidence != "flags":
-            raise ValueError('Flags belong to the paper\'s inference; fit with evidence="flags".')
-        columns = [f"{name}__{z}" for name in self.client_names_ for z in ("Z_c", "Z_a")]
-        with self._asking(X, inputs, lengths, watched=True) as units:
-            flags = flag_array(self._evidence_of(units), self.client_names_)
-            return pd.DataFrame(flags.reshape(len(flags), -1), columns=columns, index=units.index)
-
-    def report(self, incident, path, *, X=None, title=None):
-        """Write a page on an incident that a shift lead can read.
-
-        What happened, where it began, why we think so, what we do not know, what data left the units.
-
-        Parameters
-        ----------
-        incident : Series or DataFrame
-            Row of :meth:`incidents`; of a table its first row.
-        path : str or Path
-            HTML file. The page holds everything it shows and loads nothing.
-        X : list, dict, DataFrame or ndarray, default=None
-            The record of the incident, for a picture of it.
-        title : str, default=None
-
-        Returns
-        -------
-        Path
-
-        Raises
-        ------
-        ValueError
-            If `incident` is no row of :meth:`incidents`.
-        ImportError
-            With `X`, without matplotlib (extra ``plot``).
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from skfedcausal import FederatedRCADetector
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, _ = make_granger_plant(n_units=3, n_samples=3000, random_state=0)
-        >>> faulty = {name: Y[2600:].copy() for name, Y in X.items()}
-        >>> faulty["unit2"][200:] += 2 * faulty["unit2"].std(axis=0)
-        >>> detector = FederatedRCADetector().fit({name: Y[:2600] for name, Y in X.items()})
-        >>> incidents = detector.incidents(faulty).query("detected >= 200")
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     page = detector.report(incidents, Path(folder) / "trip.html", X=faulty).read_text()
-        >>> "Where it began" in page
-        True
-        """
-        check_is_fitted(self)
-        from ..reports import incident_page  # matplotlib is optional
-
-        return incident_page(self, incident, X, title).write(path)
-
-    # -- streams ---------------------------------------------------------------------------------
-
-    def update(self, batch):
-        """Follow a stream: the next rows of all units.
-
-        Parameters
-        ----------
-        batch : list, dict, DataFrame or ndarray
-            In the containers and columns of `fit`; one row or more.
-
-        Returns
-        -------
-        DataFrame
-            Incidents that are new or revised, as in :meth:`incidents`, positions counted from the first row
-            of the stream, times where all batches have them. An incident is the same one as long as its
-            ``detected`` is.
-
-        Raises
-        ------
-        ValueError
-            If rows do not follow those before, or flags are randomised.
-        """
-        check_is_fitted(self)
-        if mechanisms(self.privacy)[1] is not None:
-            raise ValueError(
-                "A stream of randomised flags is not offered: ask whole records for `flags` or `incidents`."
-            )
-        if self._channel is not None:
-            raise ValueError("The rows of units at sites come to the sites: follow them with `follow_sites`.")
-        plant = self._read(batch)
-        stream = self._stream
-        stream.last_time = check_following(plant.index, stream.last_time, self._period)
-        if stream.units is None:
-            self._check_units(self.client_names_)
-            stream.units = UnitStreams(self._units, self._plant_layout)
-            stream.exchange = self._exchange(self._transport(stream.units.sites), self.stream_ledger_)
-        if stream.noised is None and (mechanism := self._checked_mechanism()) is not None:
-            stream.noised = mechanism.stream(self._noise)
-        if stream.units.put(plant, stream.noised):
-            self._store_promise(plant.n_samples)
-        changed = stream.push(stream.exchange.ask_all(*stream.question))
-        if changed:
-            self._tell(stream.exchange, verdict_reply(changed))
-        return stream.dated(changed, plant.index)
-
-    def reset(self):
-        """Forget the stream followed so far; the next :meth:`update` starts an episode."""
-        self._stream, self.stream_ledger_ = PlantStream(self._watch, self.client_names_), StreamLedger()
-
-    def watch_sites(self, *, wait=0.0):
-        """Incidents in the records that the sites have to be watched, after :meth:`fit_sites`.
-
-        Every unit sends messages about that record, batch by batch as it comes, by the model it has from the
-        fit, and is told the verdicts where there is a way back. Units and server keep where they stand
-        between batches, so that the answers are those to one record; the next call goes on.
-
-        Parameters
-        ----------
-        wait : float, default=0.0
-            Seconds to wait for a further batch of every unit before the record is taken to end here.
-
-        Returns
-        -------
-        DataFrame
-            As :meth:`incidents`, in positions from 0 at the first batch; those of all batches so far.
-
-        Raises
-        ------
-        ClientError
-            If a unit gave no usable message, for it has no such record, say.
-        ValueError
-            If this estimator has no sites, or the batches of the units do not have the same rows.
-
-        See Also
-        --------
-        follow_sites : The same, batch by batch.
-        """
-        for _ in self.follow_sites(wait=wait):
-            pass
-        return self.site_incidents_
-
-    @property
-    def site_incidents_(self):
-        """Incidents in the records of the sites as far as they were watched, a DataFrame."""
-        check_is_fitted(self)
-        if self._channel is None:
-            raise AttributeError("`site_incidents_` is there after `fit_sites` only.")
-        return self._stream.table()
-
-    def follow_sites(self, *, wait=0.0):
-        """Follow the records that the sites have to be watched, as :meth:`watch_sites` does.
-
-        Parameters
-        ----------
-        wait : float, default=0.0
-            Seconds to wait for a further batch of every unit.
-
-        Yields
-        ------
-        DataFrame
-            For every batch the incidents that are new or revised, as :meth:`update` gives them.
-
-        Raises
-        ------
-        ValueError
-            If there are no sites to be asked.
-        """
-        check_is_fitted(self)
-        if self._channel is None:
-            raise ValueError("There are no sites to be asked: `fit_sites` first.")
-        exchange, stream = self._channel, self._stream
-        while True:
-            answers = exchange.ask_when_there(*stream.question, wait)
-            if answers is None:
-                return
-            changed = stream.push(answers)
-            self._tell(exchange, verdict_reply(changed))
-            self._store_told_promises()
-            yield stream.dated(changed)
+    update, reset = following.update, following.reset
+    watch_sites, follow_sites = following.watch_sites, following.follow_sites
+    site_incidents_, alarms_ = following.site_incidents_, following.alarms_
+    acknowledge, rebaseline = following.acknowledge, following.rebaseline
+    report, flags = following.report, following.flags
 
     # -- scores --------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ from scipy.special import expit
 
 from ...statespace.detection.shift import InnovationModel
 from ..joint import JointRecord
+from . import stream
 from .evidence import Evidence, OnsetRule, PlantMonitor
 from .incidents import HORIZON, LOOKBACK, Verdict
 from .nominal import (
@@ -123,6 +124,19 @@ class RootCauseServer:
         for _, incidents in self._taken(messages, state):
             touched |= {incident.detected: incident for incident in incidents}
         return [incident.verdict for incident in touched.values()]
+
+    def acknowledge(self, state, detected):
+        """Take note that the incidents with these first alarms were seen; verdicts on those that are over by that."""
+        return stream.acknowledge(self, state, detected)
+
+    def rebaseline(self, state, units):
+        """Take the level of the last rows of some units, a mask, for their operating point; verdicts that are over."""
+        return stream.rebaseline(self, state, units)
+
+    @staticmethod
+    def pause(state):
+        """Begin anew after rows of which nothing is known."""
+        stream.pause(state)
 
     def relative_levels(self, messages):
         """Alarm level over threshold of every unit in an episode, shape (n_samples, n_units)."""

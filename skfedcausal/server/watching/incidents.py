@@ -12,7 +12,7 @@ HORIZON = 80  # steps after the alarm until which an answer is revised
 UNDECIDED = "undecided"
 DECIDED = 0.5  # probability from which a root is named
 _STEP = 0.1  # of the threshold: an alarm after a pause must begin that much higher to be another incident
-_COLUMNS = pd.Index("start detected end root probability undecided path ranking kind repeats".split())
+_COLUMNS = ["start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind", "repeats"]
 
 
 @dataclass(frozen=True)
@@ -161,14 +161,23 @@ def fault_row(fault, names, offset=0, index=None):
 
 def incident_table(rows):
     """Rows of incidents as a frame, with the columns also when there is none."""
-    return pd.DataFrame([tuple(row.values()) for row in rows], columns=_COLUMNS)
+    return pd.DataFrame([tuple(row.values()) for row in rows], columns=pd.Index(_COLUMNS))
+
+
+def label_rows(roots, verdict, names, offset=0):
+    """Write the root of an incident into those of its rows that an array of roots has, `offset` being its first.
+
+    Where nothing was at fault before the alarm that can be named, an incident begins with it.
+    """
+    root = root_of(verdict, names)
+    begin = verdict.detected if root == UNDECIDED else verdict.start
+    if verdict.kind != "drift":
+        roots[max(begin + offset, 0) : max(verdict.stop + offset, 0)] = root
 
 
 def roots_per_step(verdicts, names, n_samples):
     """Root at every step: a name, "" without an incident, "undecided"."""
     roots = np.full(n_samples, "", dtype=object)
     for verdict in verdicts:
-        root = root_of(verdict, names)
-        if verdict.kind != "drift":
-            roots[verdict.detected if root == UNDECIDED else verdict.start : verdict.stop] = root
+        label_rows(roots, verdict, names)
     return roots

@@ -103,9 +103,7 @@ class Level:
         """From errors of nominal rows that were held out, (n_rows, n) by segment."""
         dims = np.array([b.stop - b.start for b in slices])
         means = [
-            part[k : k + FOLLOWED].mean(axis=0)
-            for part in errors
-            for k in range(0, len(part) - FOLLOWED + 1, FOLLOWED)
+            part[k : k + FOLLOWED].mean(axis=0) for part in errors for k in range(0, len(part) - FOLLOWED + 1, FOLLOWED)
         ]
         slow = 1.0
         if means:

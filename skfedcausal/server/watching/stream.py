@@ -125,6 +125,33 @@ def settled(server, rows, point):
     return point.moved(errors, scaled, **factors, n_rows=len(rows.errors))
 
 
+def pause(state):
+    """Begin anew after rows of which nothing is known, at the same operating point."""
+    for incident in state.incidents:
+        incident.open, incident.verdict = False, replace(incident.verdict, open=False)
+    state.monitor, state.averages, state.rows, state.incidents = MonitorState(), None, None, []
+    state.followed = Followed()
+
+
+def acknowledge(server, state, detected):
+    """Take note that incidents with these first alarms were seen; verdicts on those that are over by that."""
+    closed = []
+    if any(i.open and i.detected in detected for i in state.incidents):
+        closed = rebaseline(server, state, np.ones(len(server.slices), dtype=bool))
+    state.point = replace(state.point, lasting=state.point.lasting - detected)
+    return closed
+
+
+def rebaseline(server, state, units):
+    """Take the level of the last rows of some units, a mask, for their operating point; verdicts that are over."""
+    n_rows = 0 if state.rows is None else len(state.rows.scaled)
+    if n_rows < LOOK:
+        raise ValueError(f"Only {n_rows} rows came since the operating point changed; wait for {LOOK}.")
+    row, open_ones = state.rows.stop - 1, [i for i in state.incidents if i.open]
+    _move(settled(server, state.rows, state.point).only(units, server.slices, state.point), state)
+    return [replace(i.verdict, last=row, open=False, end=row) for i in open_ones]
+
+
 def _turn(server, point, rows, state):
     """Go on at another operating point; the incident that led there is over."""
     incident, back = state.incidents[-1], point in state.known
