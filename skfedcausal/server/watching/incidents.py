@@ -115,7 +115,7 @@ def same_faults(verdicts):
 def _is_of(fault, verdict, latest):
     """Whether an alarm is of a fault before it."""
     root, named = int(fault[0].probability.argmax()), int(verdict.probability.argmax())
-    if verdict.kind == "drift" or (named != root and verdict.probability[named] >= DECIDED):
+    if named != root and (verdict.kind == "drift" or verdict.probability[named] >= DECIDED):
         return False
     if any(one.detected in verdict.lasting for one in fault):
         return True

@@ -15,7 +15,7 @@ from .posterior import log_scale_factor
 
 LOOK = 20  # rows between two looks at an open incident
 SETTLING = 60  # last rows of an incident from which its operating point is learned
-FOLLOWED = 125  # rows of which the mean is compared with that of the operating point
+FOLLOWED = 120  # rows of which the mean is compared with that of the operating point
 MOST_KNOWN = 4  # operating points that are remembered
 _AVERAGED = 39  # rows in the slowest average
 _ENOUGH = 1000  # rows that an operating point is learned from

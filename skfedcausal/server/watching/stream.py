@@ -1,6 +1,7 @@
 """A watch from row to row: incidents that begin and end, and operating points that change under it."""
 
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from .thresholds import GAP
 
 KEPT = LOOKBACK + HORIZON + GAP + 2  # rows that are kept to judge incidents by
 _SHARP = 4.0  # of the posterior over the units that drift
+_REMEMBERED = 1000  # rows after an incident in which a drift of its root is of the same fault
 _PAUSE = 2 * HORIZON  # rows after an incident within which an alarm may be of the same fault
 
 
@@ -36,8 +38,7 @@ def taken(server, messages, state):
     """Evidence of the next rows of an episode, piece by piece, and the incidents that each piece touches."""
     n_rows, done = len(next(iter(messages.values())).z), 0
     while done < n_rows:
-        stop = min(n_rows, done + FOLLOWED - state.position % FOLLOWED)
-        part = messages if stop - done == n_rows else {name: one.rows(done, stop) for name, one in messages.items()}
+        part = messages if done == 0 else {name: one.rows(done, n_rows) for name, one in messages.items()}
         rows, incidents = take(server, part, state)
         done += len(rows.scaled)
         yield rows, incidents
@@ -47,10 +48,10 @@ def take(server, messages, state):
     """Evidence of the next rows, up to the first at which the operating point changes, and incidents they touch."""
     before = state.monitor, state.averages, state.position
     new = server.evidence(messages, state)
-    turn, point = _followed(server, new, state)
-    if turn < new.stop:
+    turn = _followed(server, new, state)
+    if turn.row < new.stop:
         state.monitor, state.averages, state.position = before
-        part = {name: message.rows(0, turn - new.first) for name, message in messages.items()}
+        part = {name: message.rows(0, turn.row - new.first) for name, message in messages.items()}
         new = server.evidence(part, state)
     rows = new if state.rows is None else state.rows.followed_by(new)
     touched = [i for i in state.incidents if i.verdict is None or i.open or i.detected + HORIZON >= new.first]
@@ -59,34 +60,49 @@ def take(server, messages, state):
             _compare_with_last(server, incident, rows, state)
     server.judge(rows, touched, new.first)
     state.incidents = [i for i in state.incidents if i.open or i.detected + HORIZON >= rows.stop]
-    if point is not None:
-        touched += _turn(server, point, rows, state)
-    else:
-        state.rows = rows.between(max(rows.stop - KEPT, rows.first), rows.stop)
-        touched += _drift(server, new, state)
+    state.rows = rows.between(max(rows.stop - KEPT, rows.first), rows.stop)
+    if turn.drifts:
+        touched += _after_drift(server, turn.point, state)
+    elif turn.point is not None:
+        touched += _turn(server, turn.point, rows, state)
     return new, touched
+
+
+class Turn(NamedTuple):
+    """Row from which on rows are at another operating point, and that point; None where it stays the same."""
+
+    row: int
+    point: OperatingPoint | None = None
+    drifts: bool = False
 
 
 # -- the operating point ---------------------------------------------------------------------------------
 
 
 def _followed(server, new, state):
-    """Follow incidents by new rows to the first row at which the operating point changes: that row, and the point."""
+    """Follow incidents and the level by new rows to the first row at which the operating point changes."""
     above = np.ascontiguousarray(server.levels.relative(new.levels).T).max(axis=0)
     above[: max(state.learning_until - new.first, 0)] = 0.0
-    alarm = above > 1
-    if not alarm.any() and not any(i.open for i in state.incidents):
-        return new.stop, None
+    quiet = above <= 1
     row = new.first
     while row < new.stop:
-        stop = min(new.stop, row + LOOK - row % LOOK)
-        follow(state.incidents, above[row - new.first : stop - new.first], row)
-        if stop % LOOK == 0 and state.incidents and state.incidents[-1].open:
-            point = _point_after(server, state.incidents[-1], _recent(new, state, stop), state)
+        stop = min(new.stop, row + FOLLOWED - row % FOLLOWED)
+        here = slice(row - new.first, stop - new.first)
+        if not quiet[here].all() or any(i.open for i in state.incidents):
+            stop = min(stop, row + LOOK - row % LOOK)
+            here = slice(row - new.first, stop - new.first)
+            follow(state.incidents, above[here], row)
+            if stop % LOOK == 0 and state.incidents and state.incidents[-1].open:
+                point = _point_after(server, state.incidents[-1], _recent(new, state, stop), state)
+                if point is not None:
+                    return Turn(stop, point)
+        state.followed.add(new.between(row, stop), quiet[here])
+        if stop % FOLLOWED == 0:
+            point = _drifted(server, state)
             if point is not None:
-                return stop, point
+                return Turn(stop, point, drifts=True)
         row = stop
-    return new.stop, None
+    return Turn(new.stop)
 
 
 def _recent(new, state, stop):
@@ -172,38 +188,42 @@ def _move(point, state):
     state.followed, state.drift = Followed(), 0.0
 
 
-def _drift(server, new, state):
-    """Follow a level that moves slowly; the incident by which it is told, if it is."""
-    followed = state.followed
-    followed.add(new, server.levels.relative(new.levels).max(axis=1) <= 1)
-    if state.position % FOLLOWED:
-        return []
+def _drifted(server, state):
+    """The operating point after a block of rows whose level has moved, or by which it is better known; else None."""
+    followed, point = state.followed, state.point
     if followed.count < FOLLOWED // 2:
         state.followed = Followed()
-        return []
+        return None
     errors, scaled, distance, outside = followed.means()
-    if state.point.is_new:
-        state.point, state.followed = state.point.better_known(errors, scaled), Followed()
-        return []
+    if point.is_new:
+        return point.better_known(errors, scaled)
     if not server.level.drifted(errors, server.state_dims):
         state.followed = followed.next()
+        return None
+    return point.followed(errors, scaled, distance / server.usual_distance, outside)
+
+
+def _after_drift(server, point, state):
+    """Go on at the level that was followed; the incident by which a drift is told."""
+    moved = 0.0 if state.point.is_new else point.errors - state.point.errors
+    state.point, state.followed, state.drift = point, Followed(), state.drift + moved
+    if np.ndim(state.drift) == 0:
         return []
-    state.point = state.point.followed(errors, scaled, distance / server.usual_distance, outside)
-    state.followed = Followed()
-    state.drift = state.drift + errors
     size = server.level.size(state.drift)
     if size.max() < 1:
         return []
-    state.drift = np.zeros_like(errors)
-    return [_drift_incident(size, new)]
+    state.drift = 0.0
+    return [_drift_incident(size, state.rows, state)]
 
 
-def _drift_incident(size, rows):
+def _drift_incident(size, rows, state):
     """What is told of a drift: the unit that moved most, where it was found."""
     row = rows.stop - 1
     probability = np.exp(_SHARP * (size - size.max()))
     first_rows = np.where(size > 0.5, row, -1)
-    verdict = Verdict(row, row, row, False, "shift", probability / probability.sum(), first_rows, "drift")
+    told = {"resumes": None if state.last is None or row - state.last.last > _REMEMBERED else size > 0, "kind": "drift"}
+    told |= {"lasting": state.point.lasting, "first_rows": first_rows}
+    verdict = Verdict(row, row, row, False, "shift", probability / probability.sum(), **told)
     return Incident(row, row, 0.0, open=False, verdict=verdict)
 
 
