@@ -21,6 +21,7 @@ class Batch:
     starts: tuple = (0,)
     fingerprint: str = ""
     index: pd.Index | None = None
+    inputs: np.ndarray | None = None
 
 
 class Feed:
@@ -66,6 +67,8 @@ def next_message(name, state, monitored, number, *, flags=False):
     Y, row = off_baseline(state["client"], Y, batch.index, batch.starts, place.row)
     answer = _next_flags if flags else stream_message
     message, known = answer(state, Y, batch.starts, place.known)
+    if batch.inputs is not None and not flags:
+        message = message.with_inputs(batch.inputs)
     release_pages(batch.outputs)
     record = hashlib.sha256(f"{place.record} {batch.fingerprint}".encode()).hexdigest()
     return message, Place(number, known, record, passed, replace(place, before=None), row)

@@ -81,24 +81,18 @@ def _fitting_units(X, layout):
             part = np.full((len(found), len(own)), np.nan)
             part = pd.DataFrame(part, columns=own, index=found.index) if isinstance(found, pd.DataFrame) else part
         elif isinstance(part, pd.DataFrame):
-            plain = name + SEPARATOR
-            came = part.rename(
-                columns=lambda column, plain=plain: column if column.startswith(plain) else plain + column
-            )
+            came = part.set_axis([flat_name(name, str(column), own) for column in part.columns], axis=1)
             part = _fitting_columns(came, own, f"unit {name!r}")
         elif part.shape[1] != len(own):
-            _say(
-                f"Unit {name!r} came with {part.shape[1]} columns in place of {len(own)}: its rows are taken as missing"
-            )
+            came = f"Unit {name!r} came with {part.shape[1]} columns in place of {len(own)}"
+            _say(f"{came}: its rows are taken as missing")
             part = np.full((len(part), len(own)), np.nan)
         parts[name] = part
     return parts
 
 
 def _fitting_columns(X, columns, what):
-    came = (
-        list(map(str, X.columns)) if X.columns.nlevels == 1 else [SEPARATOR.join(map(str, pair)) for pair in X.columns]
-    )
+    came = [SEPARATOR.join(map(str, parts)) for parts in X.columns.to_frame().itertuples(index=False)]
     if came == list(columns):
         return X
     unknown = [name for name in came if name not in columns]

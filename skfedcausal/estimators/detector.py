@@ -29,6 +29,7 @@ from ..statespace.episodes import episodes
 from . import _following as following
 from ._base import FederatedEstimator, explained
 from ._batches import is_stream
+from ._inputs import filled_inputs
 from ._progress import with_callbacks
 from ._promises import mechanisms, promise
 from ._streams import PlantStream, fault_table, flag_array, flag_verdict, verdict_reply
@@ -84,6 +85,8 @@ class FederatedRCADetector(FederatedEstimator):
         flags must agree in so many that their noise alone would not exceed `false_alarm_rate`.
     prior : dict or array-like, default=None
         Prior weight of each unit being the root, by name or in the order of the units. None for equal ones.
+    input_columns : list of str or int or callable, default=None
+        Columns of a table that are inputs of the unit they belong to, see `inputs` of :meth:`fit`.
     n_jobs : int, default=None
     random_state : int, RandomState instance or None, default=None
         Draws the bootstrap stretches behind the thresholds. None always draws the same.
@@ -155,6 +158,7 @@ class FederatedRCADetector(FederatedEstimator):
     percentile: float = 95.0
     horizon: int = 1
     prior: Any = None
+    input_columns: Any = None
 
     _parameter_constraints = {
         **FederatedEstimator._parameter_constraints,
@@ -165,9 +169,10 @@ class FederatedRCADetector(FederatedEstimator):
         "percentile": [Interval(Real, 0, 100, closed="neither")],
         "horizon": [Interval(Real, 1, None, closed="left")],
         "prior": ["array-like", dict, None],
+        "input_columns": ["array-like", callable, None],
     }
 
-    _default_server, _monitors = MomentServer, True
+    _default_server, _monitors, _has_inputs = MomentServer, True, True
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -181,8 +186,11 @@ class FederatedRCADetector(FederatedEstimator):
             Measurements of all units in nominal operation, NaN where missing.
         y : None
             Ignored.
-        inputs : None
-            Inputs are given as sensors of their unit.
+        inputs : list or dict, default=None
+            What is set from outside: set-points, loads, weather, recipes, of each unit beside X, arrays of shape
+            (n_samples, n_inputs_m), None for a unit without. They leave their unit as they are. What they do is
+            learned and belongs to the innovations, so that a move of theirs is no incident; where they were never
+            before, the plant is not judged for 80 rows. Missing ones are as they were in the row before.
         lengths : sequence of int, default=None
             Time steps of each episode; None for one episode.
         dry_run : bool, default=False
@@ -202,7 +210,8 @@ class FederatedRCADetector(FederatedEstimator):
         if dry_run:
             return self.plan(X, inputs=inputs, lengths=lengths)
         self._check_privacy()
-        plant = self._read_new(X, inputs, lengths)
+        plant = self._read_new(X, inputs, lengths, input_columns=self.input_columns)
+        plant = filled_inputs(plant, "hold")
         self._set_budget(plant.index)
         watch_budget(self._run_length, plant.n_samples)
         _prior(self.prior, plant.names)
@@ -359,6 +368,8 @@ class FederatedRCADetector(FederatedEstimator):
     def _read(self, X, inputs=None, lengths=None):
         """Plant data in the layout and at the sampling period of `fit`."""
         plant = super()._read(X, inputs, lengths)
+        if plant.layout.has_inputs:
+            plant = filled_inputs(plant, "hold")
         check_sampling(plant.index, self._period)
         warn_of_gaps(plant.index, plant.starts)
         return plant

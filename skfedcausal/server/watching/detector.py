@@ -55,7 +55,12 @@ class RootCauseServer:
                 f"Units {same[0][0]!r} and {same[0][1]!r} send the same states, so that no fault could be told to be "
                 "in one of them. Leave one out."
             )
-        self.names, self.slices = record.names, record.partition.slices
+        self.names, self.slices, self._response = record.names, record.partition.slices, None
+        if record.u is not None:
+            from .inputs import learned_without  # of plants with inputs
+
+            self._response, messages = learned_without(record, messages)
+            record = JointRecord.from_messages(messages, names=plant.names_)
         self.state_dims = np.array([b.stop - b.start for b in self.slices])
         self.nominal_point = OperatingPoint.nominal(sum(self.state_dims), len(self.names))
         rows = NominalRows.of(plant, messages, record, self._rng)
@@ -150,19 +155,32 @@ class RootCauseServer:
     def evidence(self, messages, state):
         """Evidence of the next rows of an episode; the state goes on behind them."""
         record, point = JointRecord.from_messages(messages, names=self.names), state.point
+        spread, unknown = 1.0, np.zeros(record.n_samples, dtype=bool)
+        if self._response is not None:
+            record, spread, unknown = self._without_inputs(record, messages, state)
         distance = off_subspace(messages, record) / point.whole
         found, state.monitor = self.monitor.rows(record, distance, state.monitor, point.errors)
-        surprise = np.where(found.present, np.log1p(found.own / point.own / self.dims) - self._level, 0.0)
+        surprise = np.where(found.present, np.log1p(found.own / point.own / spread / self.dims) - self._level, 0.0)
         distance = np.where(found.present, distance, 0.0)
-        given = np.log1p(found.given_others / point.given / self._usual)
-        surplus = (found.given_others - distance) / point.given / self.usual_inside
+        given = np.log1p(found.given_others / point.given / spread / self._usual)
+        surplus = (found.given_others - distance) / point.given / spread / self.usual_inside
         outside = self._off_subspace.relative(found.states, distance * point.whole) / point.outside
         scaled = found.scaled - found.present.repeat(self.state_dims, axis=1) * point.scaled
+        scaled /= np.sqrt(spread)
         levels, state.averages = self.levels.rows(surprise, scaled @ self.model.held, state.averages)
         levels /= point.spread
         first, state.position = state.position, state.position + record.n_samples
         judged = scaled, found.predicted, surprise, given, surplus, outside, ~found.present, levels
-        return Evidence(first, *judged, found.errors, distance)
+        return Evidence(first, *judged, found.errors / np.sqrt(spread), distance, unknown)
+
+    def _without_inputs(self, record, messages, state):
+        """The record without what inputs do, by how much they widen innovations, and where the plant is unknown."""
+        from .inputs import without_response  # of plants with inputs
+
+        found, state.inputs = self._response.follow(record.u, state.inputs, state.point.inputs)
+        ordered = {name: messages[name] for name in self.names}
+        bare = without_response(ordered, self.slices, found.response)
+        return JointRecord.from_messages(bare), 1 + found.leverage[:, None], found.unknown
 
     # -- naming the root -------------------------------------------------------------------------
 

@@ -51,6 +51,7 @@ class Evidence(NamedTuple):
     levels : alarm levels by statistic, (n_rows, n_statistics, n_units)
     errors : of the prediction from the last row, beyond those of the operating point, (n_rows, n)
     distance : off-subspace numbers
+    unknown : whether inputs are where the plant is not known, (n_rows,)
     """
 
     first: int
@@ -64,6 +65,7 @@ class Evidence(NamedTuple):
     levels: np.ndarray
     errors: np.ndarray
     distance: np.ndarray
+    unknown: np.ndarray
 
     @property
     def stop(self):

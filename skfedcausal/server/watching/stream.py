@@ -1,12 +1,13 @@
 """A watch from row to row: incidents that begin and end, and operating points that change under it."""
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .evidence import Evidence, MonitorState
 from .incidents import HORIZON, LOOKBACK, Incident, Verdict, follow
+from .inputs import LEARNED
 from .operating import FOLLOWED, LOOK, MOST_KNOWN, SETTLING, Followed, OperatingPoint
 from .posterior import log_scale_factor
 from .thresholds import GAP
@@ -30,7 +31,8 @@ class StreamState:
     known: list = field(default_factory=list)  # other operating points the plant was at
     followed: Followed = field(default_factory=Followed)
     last: Incident | None = None  # the one that began last
-    learning_until: int = 0  # row before which there are no alarms, an operating point being learned
+    inputs: Any = None  # InputState of a plant with inputs
+    learning: range | None = None  # rows without alarms, from which an operating point is learned
     drift: np.ndarray | float = 0.0  # of the level, followed since it was last told
 
 
@@ -46,11 +48,11 @@ def taken(server, messages, state):
 
 def take(server, messages, state):
     """Evidence of the next rows, up to the first at which the operating point changes, and incidents they touch."""
-    before = state.monitor, state.averages, state.position
+    before = state.monitor, state.averages, state.position, state.inputs
     new = server.evidence(messages, state)
     turn = _followed(server, new, state)
     if turn.row < new.stop:
-        state.monitor, state.averages, state.position = before
+        state.monitor, state.averages, state.position, state.inputs = before
         part = {name: message.rows(0, turn.row - new.first) for name, message in messages.items()}
         new = server.evidence(part, state)
     rows = new if state.rows is None else state.rows.followed_by(new)
@@ -63,6 +65,11 @@ def take(server, messages, state):
     state.rows = rows.between(max(rows.stop - KEPT, rows.first), rows.stop)
     if turn.drifts:
         touched += _after_drift(server, turn.point, state)
+    elif turn.learned:
+        touched += [i for i in state.incidents if i.open]
+        _end_open(state)
+        _move(replace(turn.point, inputs=state.inputs), state)
+        state.learning = None
     elif turn.point is not None:
         touched += _turn(server, turn.point, rows, state)
     return new, touched
@@ -74,6 +81,7 @@ class Turn(NamedTuple):
     row: int
     point: OperatingPoint | None = None
     drifts: bool = False
+    learned: bool = False
 
 
 # -- the operating point ---------------------------------------------------------------------------------
@@ -82,13 +90,17 @@ class Turn(NamedTuple):
 def _followed(server, new, state):
     """Follow incidents and the level by new rows to the first row at which the operating point changes."""
     above = np.ascontiguousarray(server.levels.relative(new.levels).T).max(axis=0)
-    above[: max(state.learning_until - new.first, 0)] = 0.0
+    if new.unknown.any() and state.learning is None:
+        row = new.first + int(new.unknown.argmax())
+        state.learning = range(row, row + LEARNED - (row + LEARNED) % -LOOK)
+    learning = state.learning or range(0)
+    above[max(learning.start - new.first, 0) : max(learning.stop - new.first, 0)] = 0.0
     quiet = above <= 1
     row = new.first
     while row < new.stop:
         stop = min(new.stop, row + FOLLOWED - row % FOLLOWED)
         here = slice(row - new.first, stop - new.first)
-        if not quiet[here].all() or any(i.open for i in state.incidents):
+        if row < learning.stop or not quiet[here].all() or any(i.open for i in state.incidents):
             stop = min(stop, row + LOOK - row % LOOK)
             here = slice(row - new.first, stop - new.first)
             follow(state.incidents, above[here], row)
@@ -96,6 +108,8 @@ def _followed(server, new, state):
                 point = _point_after(server, state.incidents[-1], _recent(new, state, stop), state)
                 if point is not None:
                     return Turn(stop, point)
+        if learning and stop == learning.stop:
+            return Turn(stop, settled(server, _recent(new, state, stop), state.point), learned=True)
         state.followed.add(new.between(row, stop), quiet[here])
         if stop % FOLLOWED == 0:
             point = _drifted(server, state)
@@ -141,10 +155,14 @@ def settled(server, rows, point):
     return point.moved(errors, scaled, **factors, n_rows=len(rows.errors))
 
 
-def pause(state):
-    """Begin anew after rows of which nothing is known, at the same operating point."""
+def _end_open(state):
     for incident in state.incidents:
         incident.open, incident.verdict = False, replace(incident.verdict, open=False)
+
+
+def pause(state):
+    """Begin anew after rows of which nothing is known, at the same operating point."""
+    _end_open(state)
     state.monitor, state.averages, state.rows, state.incidents = MonitorState(), None, None, []
     state.followed = Followed()
 
