@@ -18,7 +18,7 @@ from .thresholds import ewma
 LEARNED = 80  # rows after a move to an unknown level of the inputs before the plant is judged there
 _RATES = (0.4, 0.1)  # of the averages
 _RIDGE = 1e-4  # share of the mean square of a filtered input
-_UNKNOWN = 0.05  # leverage of a steady level from which on it is not known what the plant does there
+_UNKNOWN = 0.4  # leverage of a steady level from which on it is not known what the plant does there
 _RADIUS = 0.999  # largest spectral radius of the response
 
 
