@@ -190,7 +190,7 @@ class FederatedRCADetector(FederatedEstimator):
             What is set from outside: set-points, loads, weather, recipes, of each unit beside X, arrays of shape
             (n_samples, n_inputs_m), None for a unit without. They leave their unit as they are. What they do is
             learned and belongs to the innovations, so that a move of theirs is no incident; where they were never
-            before, the plant is not judged for 80 rows. Missing ones are as they were in the row before.
+            before, the plant is not judged for 100 rows. Missing ones are as they were in the row before.
         lengths : sequence of int, default=None
             Time steps of each episode; None for one episode.
         dry_run : bool, default=False

@@ -15,10 +15,11 @@ from ...statespace.episodes import episodes
 from ...statespace.kalman import Recurrence
 from .thresholds import ewma
 
-LEARNED = 80  # rows after a move to an unknown level of the inputs before the plant is judged there
+LEARNED = 100  # rows after a move to an unknown level of the inputs before the plant is judged there
 _RATES = (0.4, 0.1)  # of the averages
 _RIDGE = 1e-4  # share of the mean square of a filtered input
 _UNKNOWN = 0.4  # leverage of a steady level from which on it is not known what the plant does there
+_FURTHER = 1.5  # times as far from where the plant is known as it was in the nominal record
 _RADIUS = 0.999  # largest spectral radius of the response
 
 
@@ -46,7 +47,7 @@ class InputResponse:
     """Response of all states to all inputs.
 
     B, (n, n), and G, (k filters, n), with the mean and scale of the inputs, (k,), zero for one that never moved, and
-    the inverse information `known` of the filtered inputs given the states.
+    the inverse information `known` of the filtered inputs given the states, and how far each input was from its mean.
     """
 
     B: np.ndarray
@@ -54,6 +55,7 @@ class InputResponse:
     mean: np.ndarray
     scale: np.ndarray
     known: np.ndarray
+    reach: np.ndarray
 
     @classmethod
     def learn(cls, record):
@@ -61,7 +63,7 @@ class InputResponse:
         u, n_rows = record.u, record.n_samples
         mean, scale = u.mean(axis=0), u.std(axis=0)
         scale = np.where(scale > 1e-9 * np.maximum(np.abs(mean), 1e-300), scale, 0.0)
-        bare = cls(np.eye(0), np.zeros((0, 0)), mean, scale, np.zeros((0, 0)))
+        bare = cls(np.eye(0), np.zeros((0, 0)), mean, scale, np.zeros((0, 0)), np.abs(u - mean).max(axis=0))
         x, there = states_of(record)
         F, kept = np.zeros((n_rows, len(mean) * (2 + len(_RATES)))), np.zeros(n_rows, dtype=bool)
         for start, stop in episodes(record.starts, n_rows):
@@ -105,10 +107,8 @@ class InputResponse:
         k = len(self.mean)
         steady = np.tile(away[:, :k], 2 + len(_RATES))
         unknown = ((steady @ self.known) * steady).sum(axis=1) > _UNKNOWN
-        still = self.scale == 0
-        if still.any():  # never moved in the nominal record
-            before = self.mean if level is None else level.inputs
-            unknown |= (np.abs(u - before) > 1e-9 * np.maximum(np.abs(self.mean), 1e-300))[:, still].any(axis=1)
+        beside = np.abs(u - (self.mean if level is None else level.inputs))
+        unknown |= (beside > _FURTHER * self.reach + 1e-9 * np.abs(self.mean)).any(axis=1)
         return Followed(response, leverage, unknown), InputState(response[-1], last, averages, F[-1], u[-1])
 
 

@@ -110,7 +110,10 @@ def _followed(server, new, state):
                     return Turn(stop, point)
         if learning and stop == learning.stop:
             return Turn(stop, settled(server, _recent(new, state, stop), state.point), learned=True)
-        state.followed.add(new.between(row, stop), quiet[here])
+        if stop > learning.start and row < learning.stop:
+            state.followed = Followed()
+        else:
+            state.followed.add(new.between(row, stop), quiet[here])
         if stop % FOLLOWED == 0:
             point = _drifted(server, state)
             if point is not None:
