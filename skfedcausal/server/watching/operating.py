@@ -20,6 +20,9 @@ FOLLOWED = 120  # rows of which the mean is compared with that of the operating 
 MOST_KNOWN = 4  # operating points that are remembered
 _AVERAGED = 39  # rows in the slowest average
 _ENOUGH = 1000  # rows that an operating point is learned from
+LARGE = 6.0  # surplus of a single row that counts for whether a fault goes on
+CLIPPED = 2.0  # the same of its log likelihood
+_STAYS = 2.0  # of log likelihood that the last rows of an incident are as those before
 _LEAST_ROWS = 10  # to know an operating point again
 _ALIKE = 1e-3  # tail beyond which rows are not of an operating point
 _DRIFTED = 1e-5  # of a mean that is taken for drift
@@ -126,16 +129,18 @@ class Level:
         """Whether the mean of some rows is that of an operating point of mean zero."""
         return float(n_rows * mean @ self._precision @ mean) <= self._slow * chi2.isf(_ALIKE, len(mean))
 
-    def ahead(self, rows, level):
-        """Log likelihood of rows at a level, (n,), over that at zero."""
-        return float((rows @ self._precision @ level).sum() - len(rows) / 2 * level @ self._precision @ level)
+    def ahead(self, rows, level, most=np.inf):
+        """Log likelihood of rows at a level, (n,), over that at zero; no row counts for more than `most`."""
+        ratios = rows @ self._precision @ level - level @ self._precision @ level / 2
+        return float(np.clip(ratios, -most, most).sum())
 
     def stays(self, errors, surplus, dims):
         """Whether the last rows of an incident are as those before them, not as nominal ones."""
-        before, last = errors[:-LOOK], errors[-LOOK:]
-        if self.ahead(last, before.mean(axis=0)) > 0:
+        before, last = errors[-SETTLING:-LOOK], errors[-LOOK:]
+        if self.ahead(last, before.mean(axis=0), CLIPPED) > _STAYS:
             return True
-        return bool(log_scale_factor(surplus[-LOOK:].mean(axis=0), dims, LOOK).max() > 2)
+        excess = np.minimum(surplus[-LOOK:], LARGE).mean(axis=0)
+        return bool(log_scale_factor(excess, dims, LOOK).max() > 2 * _STAYS)
 
     def known_again(self, errors, present, known):
         """The operating point among those known that the last rows are of, None if of none or the present one."""

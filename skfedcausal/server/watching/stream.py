@@ -8,13 +8,14 @@ import numpy as np
 from .evidence import Evidence, MonitorState
 from .incidents import HORIZON, LOOKBACK, Incident, Verdict, follow
 from .inputs import LEARNED
-from .operating import FOLLOWED, LOOK, MOST_KNOWN, SETTLING, Followed, OperatingPoint
+from .operating import CLIPPED, FOLLOWED, LARGE, LOOK, MOST_KNOWN, SETTLING, Followed, OperatingPoint
 from .posterior import log_scale_factor
 from .thresholds import GAP
 
 KEPT = LOOKBACK + HORIZON + GAP + 2  # rows that are kept to judge incidents by
 _SHARP = 4.0  # of the posterior over the units that drift
 _REMEMBERED = 1000  # rows after an incident in which a drift of its root is of the same fault
+_AFTER = 3  # rows beside a fault that may be out of the ordinary without it
 _PAUSE = 2 * HORIZON  # rows after an incident within which an alarm may be of the same fault
 
 
@@ -138,7 +139,7 @@ def _point_after(server, incident, rows, state):
     if rows.stop <= incident.detected + HORIZON:
         return None
     late = rows.stop > incident.detected + 2 * HORIZON
-    if not late and not server.level.stays(rows.errors, rows.surplus, server.dims):
+    if not late and not server.level.stays(rows.errors, rows.surplus, server.state_dims):
         return None
     return settled(server, rows, state.point)
 
@@ -257,11 +258,11 @@ def _compare_with_last(server, incident, rows, state):
     last, state.last = state.last, incident
     if last is None or last.verdict is None or last.detected in state.point.lasting:
         return
-    begin = max(last.verdict.stop, rows.first)
-    if incident.detected - last.verdict.last > _PAUSE or begin >= incident.detected:
+    begin = max(last.verdict.stop + _AFTER, rows.first)
+    if incident.detected - last.verdict.last > _PAUSE or begin + _AFTER >= incident.detected:
         return
-    pause = rows.between(begin, incident.detected)
-    excess = pause.surplus.mean(axis=0)
-    incident.resumes = log_scale_factor(excess, server.dims, len(pause.surplus)) > 0
-    if last.level is not None and server.level.ahead(pause.errors, last.level) > 0:
+    pause = rows.between(begin, incident.detected - _AFTER)
+    excess = np.minimum(pause.surplus, LARGE).mean(axis=0)
+    incident.resumes = log_scale_factor(excess, server.state_dims, len(pause.surplus)) > 0
+    if last.level is not None and server.level.ahead(pause.errors, last.level, CLIPPED) > 0:
         incident.resumes = np.ones_like(incident.resumes)
