@@ -136,8 +136,9 @@ class Level:
 
     def stays(self, errors, surplus, dims):
         """Whether the last rows of an incident are as those before them, not as nominal ones."""
-        before, last = errors[-SETTLING:-LOOK], errors[-LOOK:]
-        if self.ahead(last, before.mean(axis=0), CLIPPED) > _STAYS:
+        rows = errors[-SETTLING:]
+        moved = not self.is_at(rows.mean(axis=0), len(rows))
+        if moved and self.ahead(rows[-LOOK:], rows[:-LOOK].mean(axis=0), CLIPPED) > _STAYS:
             return True
         excess = np.minimum(surplus[-LOOK:], LARGE).mean(axis=0)
         return bool(log_scale_factor(excess, dims, LOOK).max() > 2 * _STAYS)
@@ -195,4 +196,6 @@ def fault_end(errors, surplus, outside, dims, outside_dims):
     for series, size in ((surplus, dims - outside_dims), (outside, outside_dims)):
         if size > 0:
             gains.append(log_scale_factor(series.cumsum() / n_rows, size, n_rows))
-    return int(np.max(gains, axis=0).argmax())
+    end = int(np.max(gains, axis=0).argmax())
+    goes_back = end > 0 and errors[end] @ sums[end - 1] < 0  # as the row after a bias of sensors does
+    return end - 1 if goes_back else end
