@@ -11,7 +11,7 @@ from ..message.requests import WatchRequest
 from ..message.states import StateMessage
 from ..message.watching import FlagMessage, VerdictReply
 from ..server.watching.flags import FlagWatch
-from ..server.watching.incidents import fault_row, incident_table, label_rows, same_faults
+from ..server.watching.incidents import LASTS, fault_row, incident_table, label_rows, same_faults
 from ..statespace.episodes import episodes
 
 _REMEMBERED = 1000  # rows whose times and labels are kept
@@ -164,9 +164,9 @@ class PlantStream:
     def roots(self, begin=0):
         """Root at every step from a row on, names, "" or "undecided"."""
         roots = np.full(self.n_rows - begin, "", dtype=object)
-        for start, verdict in self.found:
-            if start + verdict.stop > begin:
-                label_rows(roots, verdict, self._names, start - begin)
+        recent = [(start, v) for start, v in self.found if start + v.stop + LASTS > begin]
+        for first in sorted({start for start, _ in recent}):
+            label_rows(roots, [v for start, v in recent if start == first], self._names, begin - first)
         return roots
 
 

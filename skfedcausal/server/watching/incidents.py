@@ -9,6 +9,7 @@ from .thresholds import GAP, alarm_runs
 
 LOOKBACK = 100  # steps before the alarm in which the onset is looked for
 HORIZON = 80  # steps after the alarm until which an answer is revised
+LASTS = 2 * HORIZON  # steps at a new operating point that are still told as steps of the fault that led there
 UNDECIDED = "undecided"
 DECIDED = 0.5  # probability from which a root is named
 _STEP = 0.1  # of the threshold: an alarm after a pause must begin that much higher to be another incident
@@ -28,6 +29,8 @@ class Verdict:
     end : last row of the fault, None where it is not known beside the last alarm
     resumes : whether a fault of each unit may be that of the incident before, (n_units,), None if of none
     lasting : first alarms of the incidents before it that last
+    settled : whether it became the operating point, so that the fault lasts
+    ends : first alarms of the incidents that last no longer from this one on
     """
 
     start: int
@@ -41,6 +44,8 @@ class Verdict:
     end: int | None = None
     resumes: np.ndarray | None = None
     lasting: frozenset = frozenset()
+    settled: bool = False
+    ends: frozenset = frozenset()
 
     @property
     def stop(self):
@@ -164,20 +169,27 @@ def incident_table(rows):
     return pd.DataFrame([tuple(row.values()) for row in rows], columns=pd.Index(_COLUMNS))
 
 
-def label_rows(roots, verdict, names, offset=0):
-    """Write the root of an incident into those of its rows that an array of roots has, `offset` being its first.
+def label_rows(roots, verdicts, names, offset=0):
+    """Write the roots of incidents of one episode into an array of roots, whose first row is row `offset` of it.
 
-    Where nothing was at fault before the alarm that can be named, an incident begins with it.
+    Where nothing was at fault before the alarm that can be named, an incident begins with it. A fault that lasts goes on
+    at its operating point, which is how the plant runs after a while.
     """
-    root = root_of(verdict, names)
-    begin = verdict.detected if root == UNDECIDED else verdict.start
-    if verdict.kind != "drift":
-        roots[max(begin + offset, 0) : max(verdict.stop + offset, 0)] = root
+
+    def write(begin, stop, root):
+        roots[max(begin - offset, 0) : max(stop - offset, 0)] = root
+
+    named = [(verdict, root_of(verdict, names)) for verdict in verdicts if verdict.kind != "drift"]
+    for verdict, root in named:
+        if verdict.settled:
+            over = [other.detected for other in verdicts if verdict.detected in other.ends]
+            write(verdict.stop, min([verdict.stop + LASTS, *over]), root)
+    for verdict, root in named:
+        write(verdict.detected if root == UNDECIDED else verdict.start, verdict.stop, root)
 
 
 def roots_per_step(verdicts, names, n_samples):
     """Root at every step: a name, "" without an incident, "undecided"."""
     roots = np.full(n_samples, "", dtype=object)
-    for verdict in verdicts:
-        label_rows(roots, verdict, names)
+    label_rows(roots, verdicts, names)
     return roots

@@ -195,9 +195,11 @@ def _turn(server, point, rows, state):
     incident, back = state.incidents[-1], point in state.known
     incident.open, incident.last = False, rows.stop - 1
     lasting = point.lasting if back else state.point.lasting | {incident.detected}
+    ends = state.point.lasting - lasting
     _move(replace(point, lasting=lasting), state)
     incident.end = incident.detected if back else rows.stop - 1  # known again: the change is all there was
-    incident.verdict = replace(incident.verdict, last=incident.last, open=False, end=incident.end)
+    now = {"last": incident.last, "open": False, "end": incident.end, "settled": not back, "ends": ends}
+    incident.verdict = replace(incident.verdict, **now)
     return [incident]
 
 
