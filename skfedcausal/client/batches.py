@@ -21,6 +21,7 @@ class Batch:
     starts: tuple = (0,)
     fingerprint: str = ""
     index: pd.Index | None = None
+    inputs: np.ndarray | None = None
 
 
 class Feed:
@@ -69,6 +70,8 @@ def next_message(name, state, monitored, number, *, flags=False):
         message, known = _next_flags(state, Y, batch.starts, place.known)
     else:
         message, known = stream_message(state, Y, batch.starts, place.known, measured)
+    if batch.inputs is not None and not flags:
+        message = message.with_inputs(batch.inputs)
     release_pages(batch.outputs)
     record = hashlib.sha256(f"{place.record} {batch.fingerprint}".encode()).hexdigest()
     return message, Place(number, known, record, passed, replace(place, before=None), row)

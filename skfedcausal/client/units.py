@@ -138,6 +138,7 @@ class UnitStreams:
         rows, charged = dict(zip(plant.names, plant.outputs, strict=True)), False
         if noised is not None:
             rows, charged = noised.release(rows)
+        inputs = dict(zip(plant.names, plant.inputs, strict=True))
         for name, Y in rows.items():
-            self._feeds[name].put(Batch(Y, index=plant.index))
+            self._feeds[name].put(Batch(Y, index=plant.index, inputs=inputs[name]))
         return charged

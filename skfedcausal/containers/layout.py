@@ -111,6 +111,11 @@ class PlantLayout:
         return positions, [name_at[position] for position in rank]
 
     @property
+    def has_inputs(self):
+        """Whether some unit has inputs."""
+        return any(self.inputs)
+
+    @property
     def has_separate_inputs(self):
         """Whether inputs came beside the table (``inputs=``) instead of inside it."""
         return any(names and not positions for names, positions in zip(self.inputs, self.input_positions, strict=True))

@@ -226,6 +226,23 @@ class StreamTimes:
         return self._held[row] if row < self._first else self._index[row - self._first]
 
 
+def times_of(X):
+    """Times of the rows of a frame, or of the first frame of a dict or list of units; None without any."""
+    parts = X.values() if isinstance(X, dict) else X if isinstance(X, list) else [X]
+    indexes = (part.index for part in parts if isinstance(part, pd.DataFrame))
+    return next((index for index in indexes if isinstance(index, pd.DatetimeIndex)), None)
+
+
+def has_stopped(index, last, period):
+    """Whether a batch begins so long after the row before that what was known of the states there is of no use."""
+    if last is None or period is None or not isinstance(index, pd.DatetimeIndex) or len(index) == 0:
+        return False
+    return index[0] - last > _LONG * period
+
+
+_LONG = 200  # sampling periods
+
+
 def check_following(index, last, period):
     """Time of the last row of a batch that follows another."""
     if not isinstance(index, pd.DatetimeIndex) or len(index) == 0:

@@ -11,10 +11,11 @@ from ..message.requests import WatchRequest
 from ..message.states import StateMessage
 from ..message.watching import FlagMessage, VerdictReply
 from ..server.watching.flags import FlagWatch
-from ..server.watching.incidents import incident_row, incident_table
+from ..server.watching.incidents import LASTS, fault_row, incident_table, label_rows, same_faults
 from ..statespace.episodes import episodes
 
-_REMEMBERED = 300  # rows whose times are kept
+_REMEMBERED = 1000  # rows whose times and labels are kept
+_REVISED = 0.01  # change of a probability that is told
 
 
 class PlantStream:
@@ -23,8 +24,11 @@ class PlantStream:
     def __init__(self, watch, names):
         self._watch, self._names = watch, names
         self._flags = isinstance(watch, FlagWatch)
-        self._state, self._first, self._n_rows = watch.new_state(), 0, 0
+        self.state, self._first, self.n_rows = watch.new_state(), 0, 0
         self._verdicts = {}
+        self._told: dict[int, dict] = {}
+        self._labels, self._n_labelled = np.zeros(0, dtype=object), 0  # told of the last rows, and up to where
+        self._starts: dict[int, int] = {}  # of the incidents changed last, as they were told
         self.n_batches = 0
         self.units: Any = None  # of a stream in this process, as the next two
         self.exchange: Any = None
@@ -43,7 +47,7 @@ class PlantStream:
         return WatchRequest(self.n_batches + 1, flags=self._flags), answer
 
     def push(self, answers, lengths=None):
-        """Incidents that the next rows start or change, as (first row of their episode, verdict).
+        """Incidents that the next rows start or may change, as (first row of their episode, verdict).
 
         `lengths` are those of the episodes in the rows, None for flags of one episode. The first of them goes
         on where the last rows ended.
@@ -56,10 +60,10 @@ class PlantStream:
         changed = []
         for k, (i, j) in enumerate(episodes(episode_starts(lengths), sum(lengths))):
             if k:
-                self._state, self._first = self._watch.new_state(), self._n_rows
+                self.state, self._first = self._watch.new_state(), self.n_rows
             part = rows[i:j] if self._flags else {name: one.rows(i, j) for name, one in answers.items()}
-            changed += [(self._first, verdict) for verdict in self._watch.push(part, self._state)]
-            self._n_rows += j - i
+            changed += [(self._first, verdict) for verdict in self._watch.push(part, self.state)]
+            self.n_rows += j - i
         self._verdicts |= {start + verdict.detected: (start, verdict) for start, verdict in changed}
         self.n_batches += 1
         return changed
@@ -73,21 +77,106 @@ class PlantStream:
             )
         return next(iter(lengths.values()))
 
+    @property
+    def found(self):
+        """All incidents as they are known now, as (first row of their episode, verdict) in the order of alarms."""
+        return [self._verdicts[detected] for detected in sorted(self._verdicts)]
+
     def table(self):
         """All incidents as they are known now."""
-        found = [self._verdicts[detected] for detected in sorted(self._verdicts)]
-        return incident_table([incident_row(verdict, self._names, start) for start, verdict in found])
+        return fault_table(self.found, self._names)
+
+    def pause(self):
+        """Begin anew after rows of which nothing is known, at the same operating point."""
+        self._watch.pause(self.state)
+
+    def acknowledge(self, detected):
+        """Take note that an incident, told as detected at a row or time, was seen."""
+        if self._flags:
+            raise ValueError("Incidents from flags have no operating point that could be acknowledged.")
+        for first, fault in self._faults(self.found):
+            row = fault_row(fault, self._names, first, self._times) if self._times else None
+            if detected in (first + fault[0].detected, row and row["detected"]):
+                now = self._watch.acknowledge(self.state, {one.detected for one in fault})
+                self._verdicts |= {self._first + verdict.detected: (self._first, verdict) for verdict in now}
+                return
+        raise ValueError(f"There is no incident that was detected at {detected} in this stream.")
+
+    def rebaseline(self, units):
+        """Take the level of the last rows of some units, a mask, for their operating point."""
+        if self._flags:
+            raise ValueError("Flags have no operating point; fit with evidence='innovations'.")
+        now = self._watch.rebaseline(self.state, units)
+        self._verdicts |= {self._first + verdict.detected: (self._first, verdict) for verdict in now}
+
+    @property
+    def alarms(self):
+        """Rows so far, alarms in them, and the share of the rows in alarm."""
+        spans = [(start + v.detected, start + v.stop) for start, v in self.found if v.kind != "drift"]
+        rows = sum(max(stop - begin, 1) for begin, stop in spans)
+        share = rows / self.n_rows if self.n_rows else 0.0
+        return {"n_steps": self.n_rows, "n_alarms": len(spans), "in_alarm": min(share, 1.0)}
 
     def dated(self, changed, index=None):
-        """Table of changed incidents, places as times if all rows so far had them."""
+        """Table of the faults among changed incidents that are new or revised, places as times if all rows had them.
+
+        Revised is one of another root, kind, end or number of repeats, or of a probability that is another by more than
+        0.01.
+        """
         if not isinstance(index, pd.DatetimeIndex):
             self._times = None
-        if self._times is None:
-            return incident_table([incident_row(verdict, self._names, first) for first, verdict in changed])
-        self._times.extend(index)
-        rows = [incident_row(verdict, self._names, index=self._times) for _, verdict in changed]
-        self._times.keep([row for _, v in changed if v.open for row in (v.start, v.detected)])
+        else:
+            self._times.extend(index)
+        rows = []
+        for first, fault in self._faults(changed):
+            row = fault_row(fault, self._names, first)
+            if _is_news(row, self._told.get(row["detected"])):
+                self._told[row["detected"]] = row
+                rows.append(row if self._times is None else fault_row(fault, self._names, first, self._times))
+        if self._times is not None:
+            self._times.keep({first + row for first, v in self.found for row in (v.start, v.detected, v.stop - 1)})
         return incident_table(rows)
+
+    def _faults(self, changed):
+        """Faults of this episode that hold some of the changed verdicts, as (first row of the episode, verdicts)."""
+        touched = {(first, verdict.detected) for first, verdict in changed}
+        for first in sorted({first for first, _ in touched}):
+            here = [verdict for start, verdict in self.found if start == first]
+            for fault in same_faults(here):
+                if any((first, one.detected) in touched for one in fault):
+                    yield first, fault
+
+    def labels(self, changed):
+        """The slice of rows whose roots are new or revised with the last batch, and the roots, an array of str.
+
+        Rows before the last thousand are as they were told.
+        """
+        told, self._n_labelled = self._n_labelled, self.n_rows
+        starts = {first + verdict.detected: first + verdict.start for first, verdict in changed}
+        begin = min([told, *starts.values(), *(self._starts[row] for row in starts if row in self._starts)])
+        begin, self._starts = max(begin, told - len(self._labels)), starts
+        roots = self.roots(begin)
+        before = self._labels[len(self._labels) - (told - begin) :]
+        same = np.append(before == roots[: told - begin], False).argmin()
+        self._labels = np.concatenate([self._labels[: len(self._labels) - (told - begin)], roots])[-_REMEMBERED:]
+        return slice(int(begin + same), self.n_rows), roots[same:].astype(str)
+
+    def roots(self, begin=0):
+        """Root at every step from a row on, names, "" or "undecided"."""
+        roots = np.full(self.n_rows - begin, "", dtype=object)
+        recent = [(start, v) for start, v in self.found if start + v.stop + LASTS > begin]
+        for first in sorted({start for start, _ in recent}):
+            label_rows(roots, [v for start, v in recent if start == first], self._names, begin - first)
+        return roots
+
+
+def _is_news(row, told):
+    """Whether a row of the table says something else than was told of it."""
+    if told is None:
+        return True
+    same = ("root", "kind", "repeats", "end")
+    differs = any(repr(row[name]) != repr(told[name]) for name in same)  # repr: NaN are alike
+    return differs or abs(row["probability"] - told["probability"]) > _REVISED
 
 
 def flag_array(answers, names):
@@ -109,3 +198,12 @@ def flag_verdict(roots, n_units):
     named = roots[begins] != -1
     root = np.where(roots[begins] < 0, n_units, roots[begins])
     return VerdictReply(np.column_stack([begins, begins, ends])[named], root[named])
+
+
+def fault_table(found, names, index=None):
+    """Table of incidents given as (first row of their episode, verdict), with one row for each fault."""
+    rows = []
+    for first in sorted({first for first, _ in found}):
+        here = sorted((v for start, v in found if start == first), key=lambda v: v.detected)
+        rows += [fault_row(fault, names, first, index) for fault in same_faults(here)]
+    return incident_table(rows)

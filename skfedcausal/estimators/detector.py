@@ -14,9 +14,8 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from ..client.units import UnitStreams, randomised_flags, units_alone
-from ..containers.rows import check_following, check_sampling, position, sampling_period, warn_of_gaps
-from ..federation.ledger import StreamLedger
+from ..client.units import randomised_flags, units_alone
+from ..containers.rows import check_sampling, position, sampling_period, warn_of_gaps
 from ..message.requests import Acknowledgement, FlagsRequest
 from ..message.watching import FlagMessage
 from ..privacy.mechanism import PrivacyMechanism
@@ -24,13 +23,16 @@ from ..server.gradient.server import GradientServer
 from ..server.moments import MomentServer
 from ..server.watching.detector import RootCauseServer
 from ..server.watching.flags import FlagWatch, needed_answers, roots_of_flags
-from ..server.watching.incidents import UNDECIDED, incident_row, incident_table, roots_per_step
+from ..server.watching.incidents import UNDECIDED, roots_per_step
 from ..server.watching.thresholds import steps_between_alarms, watch_budget
 from ..statespace.episodes import episodes
+from . import _following as following
 from ._base import FederatedEstimator, explained
+from ._inputs import filled_inputs
 from ._progress import with_callbacks
 from ._promises import mechanisms, promise
-from ._streams import PlantStream, flag_array, flag_verdict, verdict_reply
+from ._stream_batches import is_stream
+from ._streams import PlantStream, fault_table, flag_array, flag_verdict, verdict_reply
 from ._tags import tag_trend, tags
 
 _NOT_OF_THE_PROMISE = {"accountant", "random_state", "sampler"}
@@ -84,6 +86,8 @@ class FederatedRCADetector(FederatedEstimator):
         flags must agree in so many that their noise alone would not exceed `false_alarm_rate`.
     prior : dict or array-like, default=None
         Prior weight of each unit being the root, by name or in the order of the units. None for equal ones.
+    input_columns : list of str or int or callable, default=None
+        Columns of a table that are inputs of the unit they belong to, see `inputs` of :meth:`fit`.
     n_jobs : int, default=None
     random_state : int, RandomState instance or None, default=None
         Draws the bootstrap stretches behind the thresholds. None always draws the same.
@@ -155,6 +159,7 @@ class FederatedRCADetector(FederatedEstimator):
     percentile: float = 95.0
     horizon: int = 1
     prior: Any = None
+    input_columns: Any = None
 
     _parameter_constraints = {
         **FederatedEstimator._parameter_constraints,
@@ -165,9 +170,10 @@ class FederatedRCADetector(FederatedEstimator):
         "percentile": [Interval(Real, 0, 100, closed="neither")],
         "horizon": [Interval(Real, 1, None, closed="left")],
         "prior": ["array-like", dict, None],
+        "input_columns": ["array-like", callable, None],
     }
 
-    _default_server, _monitors = MomentServer, True
+    _default_server, _monitors, _has_inputs = MomentServer, True, True
     tags, tag_trend = tags, tag_trend
 
     # -- learning --------------------------------------------------------------------------------
@@ -182,8 +188,11 @@ class FederatedRCADetector(FederatedEstimator):
             Measurements of all units in nominal operation, NaN where missing.
         y : None
             Ignored.
-        inputs : None
-            Inputs are given as sensors of their unit.
+        inputs : list or dict, default=None
+            What is set from outside: set-points, loads, weather, recipes, of each unit beside X, arrays of shape
+            (n_samples, n_inputs_m), None for a unit without. They leave their unit as they are. What they do is
+            learned and belongs to the innovations, so that a move of theirs is no incident; where they were never
+            before, the plant is not judged for 100 rows. Missing ones are as they were in the row before.
         lengths : sequence of int, default=None
             Time steps of each episode; None for one episode.
         dry_run : bool, default=False
@@ -203,7 +212,8 @@ class FederatedRCADetector(FederatedEstimator):
         if dry_run:
             return self.plan(X, inputs=inputs, lengths=lengths)
         self._check_privacy()
-        plant = self._read_new(X, inputs, lengths)
+        plant = self._read_new(X, inputs, lengths, input_columns=self.input_columns)
+        plant = filled_inputs(plant, "hold")
         self._set_budget(plant.index)
         watch_budget(self._run_length, plant.n_samples)
         _prior(self.prior, plant.names)
@@ -360,6 +370,8 @@ class FederatedRCADetector(FederatedEstimator):
     def _read(self, X, inputs=None, lengths=None):
         """Plant data in the layout and at the sampling period of `fit`."""
         plant = super()._read(X, inputs, lengths)
+        if plant.layout.has_inputs:
+            plant = filled_inputs(plant, "hold")
         check_sampling(plant.index, self._period)
         warn_of_gaps(plant.index, plant.starts)
         return plant
@@ -399,10 +411,12 @@ class FederatedRCADetector(FederatedEstimator):
             run of steps with a root in the flags, over after ten steps without one, and a unit's probability
             its share of these steps.
         """
+        if is_stream(X):
+            return following.followed(self, X, PlantStream.dated)
         with self._asking(X, inputs, lengths, watched=True) as units:
             found, index = self._verdicts(units), units.index
         index = index if isinstance(index, pd.DatetimeIndex) else None
-        return incident_table([incident_row(v, self.client_names_, start, index) for start, v in found])
+        return fault_table(found, self.client_names_, index)
 
     def predict_root_cause(self, X=None, *, inputs=None, lengths=None):
         """Root at every time step: a unit's name, "" without an incident, "undecided" where unclear.
@@ -417,6 +431,8 @@ class FederatedRCADetector(FederatedEstimator):
         -------
         ndarray of str, shape (n_samples,)
         """
+        if is_stream(X):
+            return following.followed(self, X, lambda stream, changed, _: stream.labels(changed))
         with self._asking(X, inputs, lengths, watched=True) as units:
             if self.evidence == "flags":
                 flags = flag_array(self._evidence_of(units), self.client_names_)
@@ -554,204 +570,13 @@ class FederatedRCADetector(FederatedEstimator):
         check_is_fitted(self)
         return np.array(self.client_names_, dtype=object)
 
-    def flags(self, X=None, *, inputs=None, lengths=None):
-        """The paper's flags of every unit as the server gets them: two bits per step (eq. 9).
+    # -- streams and further questions -----------------------------------------------------------
 
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        inputs, lengths
-            As in `fit`.
-
-        Returns
-        -------
-        DataFrame
-            Columns ``unit__Z_c`` (proprietary model) and ``unit__Z_a`` (augmented model), 0 or 1.
-
-        Raises
-        ------
-        ValueError
-            If the detector was not fitted with ``evidence="flags"``.
-        """
-        check_is_fitted(self)
-        if self.evidence != "flags":
-            raise ValueError('Flags belong to the paper\'s inference; fit with evidence="flags".')
-        columns = [f"{name}__{z}" for name in self.client_names_ for z in ("Z_c", "Z_a")]
-        with self._asking(X, inputs, lengths, watched=True) as units:
-            flags = flag_array(self._evidence_of(units), self.client_names_)
-            return pd.DataFrame(flags.reshape(len(flags), -1), columns=columns, index=units.index)
-
-    def report(self, incident, path, *, X=None, title=None, check=None, lengths=None):
-        """Write a page on an incident that a shift lead can read.
-
-        What happened, where it began, why we think so, what we do not know, what data left the units.
-
-        Parameters
-        ----------
-        incident : Series or DataFrame
-            Row of :meth:`incidents`; of a table its first row.
-        path : str or Path
-            HTML file. The page holds everything it shows and loads nothing.
-        X : list, dict, DataFrame or ndarray, default=None
-            The record of the incident, for pictures of it and of the tag to blame, for a check of the data, and to say
-            whether it may be one of the false alarms that were allowed.
-        title : str, default=None
-        check : PlantCheck, default=None
-            Of the record; None checks `X` if it is given.
-        lengths : sequence of int, default=None
-            Rows of each episode of `X`.
-
-        Returns
-        -------
-        Path
-
-        Raises
-        ------
-        ValueError
-            If `incident` is no row of :meth:`incidents`.
-        ImportError
-            With `X`, without matplotlib (extra ``plot``).
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from pathlib import Path
-        >>> from skfedcausal import FederatedRCADetector
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, _ = make_granger_plant(n_units=3, n_samples=3000, random_state=0)
-        >>> faulty = {name: Y[2600:].copy() for name, Y in X.items()}
-        >>> faulty["unit2"][200:] += 2 * faulty["unit2"].std(axis=0)
-        >>> detector = FederatedRCADetector().fit({name: Y[:2600] for name, Y in X.items()})
-        >>> incidents = detector.incidents(faulty).query("detected >= 200")
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     page = detector.report(incidents, Path(folder) / "trip.html", X=faulty).read_text()
-        >>> "Where it began" in page
-        True
-        """
-        check_is_fitted(self)
-        from ..reports import incident_page  # matplotlib is optional
-
-        return incident_page(self, incident, X, title, check, lengths=lengths).write(path)
-
-    # -- streams ---------------------------------------------------------------------------------
-
-    def update(self, batch):
-        """Follow a stream: the next rows of all units.
-
-        Parameters
-        ----------
-        batch : list, dict, DataFrame or ndarray
-            In the containers and columns of `fit`; one row or more.
-
-        Returns
-        -------
-        DataFrame
-            Incidents that are new or revised, as in :meth:`incidents`, positions counted from the first row
-            of the stream, times where all batches have them. An incident is the same one as long as its
-            ``detected`` is.
-
-        Raises
-        ------
-        ValueError
-            If rows do not follow those before, or flags are randomised.
-        """
-        check_is_fitted(self)
-        if mechanisms(self.privacy)[1] is not None:
-            raise ValueError(
-                "A stream of randomised flags is not offered: ask whole records for `flags` or `incidents`."
-            )
-        if self._channel is not None:
-            raise ValueError("The rows of units at sites come to the sites: follow them with `follow_sites`.")
-        plant = self._read(batch)
-        stream = self._stream
-        stream.last_time = check_following(plant.index, stream.last_time, self._period)
-        if stream.units is None:
-            self._check_units(self.client_names_)
-            stream.units = UnitStreams(self._units, self._plant_layout)
-            stream.exchange = self._exchange(self._transport(stream.units.sites), self.stream_ledger_)
-        if stream.noised is None and (mechanism := self._checked_mechanism()) is not None:
-            stream.noised = mechanism.stream(self._noise)
-        if stream.units.put(plant, stream.noised):
-            self._store_promise(plant.n_samples)
-        changed = stream.push(stream.exchange.ask_all(*stream.question))
-        if changed:
-            self._tell(stream.exchange, verdict_reply(changed))
-        return stream.dated(changed, plant.index)
-
-    def reset(self):
-        """Forget the stream followed so far; the next :meth:`update` starts an episode."""
-        self._stream, self.stream_ledger_ = PlantStream(self._watch, self.client_names_), StreamLedger()
-
-    def watch_sites(self, *, wait=0.0):
-        """Incidents in the records that the sites have to be watched, after :meth:`fit_sites`.
-
-        Every unit sends messages about that record, batch by batch as it comes, by the model it has from the
-        fit, and is told the verdicts where there is a way back. Units and server keep where they stand
-        between batches, so that the answers are those to one record; the next call goes on.
-
-        Parameters
-        ----------
-        wait : float, default=0.0
-            Seconds to wait for a further batch of every unit before the record is taken to end here.
-
-        Returns
-        -------
-        DataFrame
-            As :meth:`incidents`, in positions from 0 at the first batch; those of all batches so far.
-
-        Raises
-        ------
-        ClientError
-            If a unit gave no usable message, for it has no such record, say.
-        ValueError
-            If this estimator has no sites, or the batches of the units do not have the same rows.
-
-        See Also
-        --------
-        follow_sites : The same, batch by batch.
-        """
-        for _ in self.follow_sites(wait=wait):
-            pass
-        return self.site_incidents_
-
-    @property
-    def site_incidents_(self):
-        """Incidents in the records of the sites as far as they were watched, a DataFrame."""
-        check_is_fitted(self)
-        if self._channel is None:
-            raise AttributeError("`site_incidents_` is there after `fit_sites` only.")
-        return self._stream.table()
-
-    def follow_sites(self, *, wait=0.0):
-        """Follow the records that the sites have to be watched, as :meth:`watch_sites` does.
-
-        Parameters
-        ----------
-        wait : float, default=0.0
-            Seconds to wait for a further batch of every unit.
-
-        Yields
-        ------
-        DataFrame
-            For every batch the incidents that are new or revised, as :meth:`update` gives them.
-
-        Raises
-        ------
-        ValueError
-            If there are no sites to be asked.
-        """
-        check_is_fitted(self)
-        if self._channel is None:
-            raise ValueError("There are no sites to be asked: `fit_sites` first.")
-        exchange, stream = self._channel, self._stream
-        while True:
-            answers = exchange.ask_when_there(*stream.question, wait)
-            if answers is None:
-                return
-            changed = stream.push(answers)
-            self._tell(exchange, verdict_reply(changed))
-            self._store_told_promises()
-            yield stream.dated(changed)
+    update, reset = following.update, following.reset
+    watch_sites, follow_sites = following.watch_sites, following.follow_sites
+    site_incidents_, alarms_ = following.site_incidents_, following.alarms_
+    acknowledge, rebaseline = following.acknowledge, following.rebaseline
+    report, flags = following.report, following.flags
 
     # -- scores --------------------------------------------------------------------------------------
 

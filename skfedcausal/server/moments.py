@@ -82,15 +82,16 @@ class MomentServer(ServerLearner):
         -------
         self : MomentServer
 
-        Raises
-        ------
-        ValueError
-            If units send inputs.
+        What inputs do to the states is taken off these before.
         """
         self._validate_params()
         record = JointRecord.from_messages(messages)
+        self._response = None
         if record.u is not None:
-            raise ValueError(f"{type(self).__name__} learns plants without inputs; use a LikelihoodServer.")
+            from .watching.inputs import learned_without  # for plants with inputs
+
+            self._response, messages = learned_without(record, messages)
+            record = JointRecord.from_messages(messages)
         A, Q = moment_start(record.scores.moments(1), record.block_diagonal(record.scores.noise))
         self.names_, self.partition_, self.support_ = record.names, record.partition, None
         self.state_slices_ = dict(zip(record.names, record.partition.slices, strict=True))
@@ -99,6 +100,14 @@ class MomentServer(ServerLearner):
             A, Q = self._refined(record, A, Q)
         self.transition_, self.process_cov_ = A, (Q + Q.T) / 2
         return self
+
+    def _record(self, messages):
+        """Record of the units of `fit`, without what inputs do to the states."""
+        if self._response is not None and any(message.inputs is not None for message in messages.values()):
+            from .watching.inputs import without
+
+            messages = without(self._response, JointRecord.from_messages(messages, names=self.names_), messages)
+        return super()._record(messages)
 
     def _refined(self, record, A, Q):
         """Steps towards maximum likelihood on the states as measured."""

@@ -1,15 +1,16 @@
 """Which unit started it: alarms from a false-alarm budget and a posterior over roots, from messages alone."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 from scipy.special import expit
 
 from ...statespace.detection.shift import InnovationModel
 from ..joint import JointRecord
-from .evidence import Evidence, MonitorState, OnsetRule, PlantMonitor
+from . import stream
+from .evidence import Evidence, OnsetRule, PlantMonitor
 from .glitch import is_glitch
-from .incidents import HORIZON, LOOKBACK, Verdict, follow
+from .incidents import HORIZON, LOOKBACK, Verdict
 from .nominal import (
     NominalRows,
     OffSubspace,
@@ -21,25 +22,15 @@ from .nominal import (
     usual_windows,
 )
 from .noticed import LOUD, event_ages, event_codes, revised
+from .operating import Level, OperatingPoint, fault_end
 from .posterior import SURE, Answer, Look, Nominal, RootPosterior, deciding, explained, shift_answers
+from .stream import StreamState, taken
 from .thresholds import GAP, STATISTICS, AlarmLevels
 
 NAMED_FROM_START = 0.99  # prior probability that a fault is there from the first row of a named window on
 _DRIFT = 0.2  # of the cumulative sum that finds the onset
 _ALARMED = 2.0  # log prior odds that an alarm is of a fault
 _ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
-
-
-@dataclass
-class StreamState:
-    """Everything a stream needs to go on: constant size whatever has passed."""
-
-    monitor: MonitorState = field(default_factory=MonitorState)
-    averages: list | None = None
-    position: int = 0
-    rows: Evidence | None = None  # the last rows
-    incidents: list = field(default_factory=list)  # those that may still change
-    noticing: np.ndarray | int = 0  # for how many rows each unit has been noticing something
 
 
 class RootCauseServer:
@@ -67,14 +58,22 @@ class RootCauseServer:
                 f"Units {same[0][0]!r} and {same[0][1]!r} send the same states, so that no fault could be told to be "
                 "in one of them. Leave one out."
             )
-        self.names, self.slices = record.names, record.partition.slices
+        self.names, self.slices, self._response = record.names, record.partition.slices, None
+        if record.u is not None:
+            from .inputs import learned_without  # of plants with inputs
+
+            self._response, messages = learned_without(record, messages)
+            record = JointRecord.from_messages(messages, names=plant.names_)
+        self.state_dims = np.array([b.stop - b.start for b in self.slices])
+        self.nominal_point = OperatingPoint.nominal(sum(self.state_dims), len(self.names))
         rows = NominalRows.of(plant, messages, record, self._rng)
         self._outside_dims = np.round(rows.distance.mean(axis=0))
-        self._dims = np.array([b.stop - b.start for b in self.slices]) + self._outside_dims
+        self.dims = self.state_dims + self._outside_dims
+        self.usual_distance = np.maximum(rows.distance.mean(axis=0), 1e-12)
         own, given, held_out, causes = self._learn_models(plant, rows)
         self._usual = np.concatenate(given).mean(axis=0)
-        self._onset_rule = OnsetRule.learn(given, self._usual, self.prior, self._monitor.energy.shared())
-        surprise = [np.log1p(a / self._dims) for a in own]
+        self._onset_rule = OnsetRule.learn(given, self._usual, self.prior, self.monitor.energy.shared())
+        surprise = [np.log1p(a / self.dims) for a in own]
         self._level = np.concatenate(surprise).mean(axis=0)
         scaled, predicted = self.model.filtered(rows.x @ self.model.J, starts=rows.starts)
         surprise = [s - self._level for s in surprise]
@@ -92,11 +91,15 @@ class RootCauseServer:
 
             self.model = LaggedModel.of(dynamics_of(plant), rows.J)
             folds = list(held_out_plants(plant, rows, self.slices))
-            self._monitor, own, given = LaggedMonitor.learned(self.model, rows, self.slices, folds)
+            self.monitor, own, given = LaggedMonitor.learned(self.model, rows, self.slices, folds)
+            self.level = Level.learned(self.monitor.energy, [fold.errors for fold in folds], self.slices)
             return own, given, [(fold.model, fold.scaled) for fold in folds], self.model.causes(self.slices)
         self.model = InnovationModel(plant.transition_, plant.process_cov_, rows.J)
         regressor = getattr(plant, "regressor", None)
-        self._monitor, own, given = PlantMonitor.learn(self.model, rows, self.slices, regressor)
+        self.monitor, own, given = PlantMonitor.learn(self.model, rows, self.slices, regressor)
+        parts = [rows.x[start:stop] for start, stop in rows.folds]
+        errors = [part[1:] - self.monitor.regression.predict(part[:-1]) for part in parts]
+        self.level = Level.learned(self.monitor.energy, errors, self.slices)
         held_out = list(held_out_models(rows, getattr(plant, "support_", None)))
         return own, given, held_out, direct_causes(self.model.A, np.atleast_2d(np.cov(rows.x.T)), self.slices)
 
@@ -105,15 +108,15 @@ class RootCauseServer:
         distance = rows.held_out(rows.distance)
         self._off_subspace = OffSubspace(rows.x, rows.distance, self.slices)
         inside = [q - g for q, g in zip(given, distance, strict=True)]
-        self._usual_inside = np.concatenate(inside).mean(axis=0)
+        self.usual_inside = np.concatenate(inside).mean(axis=0)
         outside = list(map(self._off_subspace.relative, rows.held_out(rows.x), distance))
-        share = self._outside_dims / self._dims
-        whole = [(1 - share) * q / self._usual_inside + share * g for q, g in zip(inside, outside, strict=True)]
+        share = self._outside_dims / self.dims
+        whole = [(1 - share) * q / self.usual_inside + share * g for q, g in zip(inside, outside, strict=True)]
         excess = self.levels.shift_excess(self.run_length)
         rest, shift = usual_windows(held_out, self.slices, HORIZON, excess)
-        energy = scale_dispersion(whole, self._dims, HORIZON)
+        energy = scale_dispersion(whole, self.dims, HORIZON)
         beside = scale_dispersion(outside, self._outside_dims, HORIZON)
-        place = self._dims, self._outside_dims, inverse_root(np.cov(predicted.T)), len(rows.x)
+        place = self.dims, self._outside_dims, inverse_root(np.cov(predicted.T)), len(rows.x)
         nominal = Nominal(*place, rest, shift, energy, beside)
         longest = LOOKBACK + HORIZON + 1
         self.posterior = RootPosterior(self.model, self.slices, self.prior, longest, HORIZON, nominal)
@@ -121,47 +124,62 @@ class RootCauseServer:
     # -- following -------------------------------------------------------------------------------
 
     def push(self, messages, state):
-        """Verdicts on the incidents that are new or that changed with the next rows of an episode.
+        """Verdicts on the incidents that are new or that may have changed with the next rows of an episode.
 
         The StreamState is changed in place.
         """
-        new = self._evidence(messages, state)
-        rows = new if state.rows is None else state.rows.followed_by(new)
-        above = np.ascontiguousarray(self.levels.relative(new.levels).T).max(axis=0)
-        follow(state.incidents, above, new.first)
-        self._judge(rows, [i for i in state.incidents if i.verdict is None or i.detected + HORIZON >= new.first])
-        for incident in state.incidents:
-            incident.verdict = replace(incident.verdict, last=incident.last, open=incident.open)
-        verdicts = [incident.verdict for incident in state.incidents]
-        state.incidents = [i for i in state.incidents if i.open or i.detected + HORIZON >= rows.stop]
-        keep = LOOKBACK + HORIZON + GAP + 2
-        state.rows = rows.between(max(rows.stop - keep, rows.first), rows.stop)
-        return verdicts
+        touched = {}
+        for _, incidents in self._taken(messages, state):
+            touched |= {incident.detected: incident for incident in incidents}
+        return [incident.verdict for incident in touched.values()]
+
+    def acknowledge(self, state, detected):
+        """Take note that the incidents with these first alarms were seen; verdicts on those that are over by that."""
+        return stream.acknowledge(self, state, detected)
+
+    def rebaseline(self, state, units):
+        """Take the level of the last rows of some units, a mask, for their operating point; verdicts that are over."""
+        return stream.rebaseline(self, state, units)
+
+    @staticmethod
+    def pause(state):
+        """Begin anew after rows of which nothing is known."""
+        stream.pause(state)
 
     def relative_levels(self, messages):
         """Alarm level over threshold of every unit in an episode, shape (n_samples, n_units)."""
-        return self.levels.relative(self._evidence(messages, StreamState()).levels)
+        rows = [rows.levels for rows, _ in self._taken(messages, StreamState())]
+        return self.levels.relative(np.concatenate(rows))
 
-    def _evidence(self, messages, state):
+    def _taken(self, messages, state):
+        state.point = self.nominal_point if state.point is None else state.point
+        return taken(self, messages, state)
+
+    def evidence(self, messages, state):
         """Evidence of the next rows of an episode; the state goes on behind them."""
-        record = JointRecord.from_messages(messages, names=self.names)
-        distance = off_subspace(messages, record)
-        found, state.monitor = self._monitor.rows(record, distance, state.monitor)
-        surprise = np.where(found.present, np.log1p(found.own / self._dims) - self._level, 0.0)
+        record, point = JointRecord.from_messages(messages, names=self.names), state.point
+        spread, unknown = 1.0, np.zeros(record.n_samples, dtype=bool)
+        if self._response is not None:
+            record, spread, unknown = self._without_inputs(record, messages, state)
+        distance = off_subspace(messages, record) / point.whole
+        found, state.monitor = self.monitor.rows(record, distance, state.monitor, point.errors)
+        surprise = np.where(found.present, np.log1p(found.own / point.own / spread / self.dims) - self._level, 0.0)
         distance = np.where(found.present, distance, 0.0)
-        given = np.log1p(found.given_others / self._usual)
-        surplus = (found.given_others - distance) / self._usual_inside
-        outside = self._off_subspace.relative(found.states, distance)
-        held = found.scaled @ self.model.held
-        levels, state.averages = self.levels.rows(surprise, held, state.averages)
+        given = np.log1p(found.given_others / point.given / spread / self._usual)
+        surplus = (found.given_others - distance) / point.given / spread / self.usual_inside
+        outside = self._off_subspace.relative(found.states, distance * point.whole) / point.outside
+        scaled = found.scaled - found.present.repeat(self.state_dims, axis=1) * point.scaled
+        scaled /= np.sqrt(spread)
+        levels, state.averages = self.levels.rows(surprise, scaled @ self.model.held, state.averages)
+        levels /= point.spread
         first, state.position = state.position, state.position + record.n_samples
         events = event_codes(messages, self.names, record.n_samples)
         ages = event_ages(events, state.noticing)
         if events.any():
             self._raise(levels, ages)
         state.noticing = ages[-1]
-        absent = ~found.present
-        return Evidence(first, found.scaled, found.predicted, surprise, given, surplus, outside, absent, levels, events)
+        judged = scaled, found.predicted, surprise, given, surplus, outside, ~found.present, levels, events
+        return Evidence(first, *judged, found.errors / np.sqrt(spread), distance, unknown)
 
     def _raise(self, levels, ages):
         """Alarm while units notice something, until it is nothing new any more."""
@@ -169,16 +187,43 @@ class RootCauseServer:
         new = (ages > 0) & (ages <= HORIZON)
         np.copyto(levels, np.maximum(levels, LOUD * limits[:, None]), where=new[:, None])
 
+    def _without_inputs(self, record, messages, state):
+        """The record without what inputs do, by how much they widen innovations, and where the plant is unknown."""
+        from .inputs import without_response  # of plants with inputs
+
+        found, state.inputs = self._response.follow(record.u, state.inputs, state.point.inputs)
+        ordered = {name: messages[name] for name in self.names}
+        bare = without_response(ordered, self.slices, found.response)
+        return JointRecord.from_messages(bare), 1 + found.leverage[:, None], found.unknown
+
     # -- naming the root -------------------------------------------------------------------------
 
-    def _judge(self, rows, incidents):
-        """Verdicts on incidents from the rows kept, up to the horizon."""
-        looks = [self._look(incident, rows) for incident in incidents]
+    def judge(self, rows, incidents, first):
+        """Verdicts on incidents from the rows kept, up to the horizon; `first` is the first of the new rows."""
+        judged = [i for i in incidents if i.verdict is None or i.detected + HORIZON >= first]
+        looks = [self._look(incident, rows) for incident in judged]
         answers: list[list[Answer]] = [[] for _ in looks]
         if "shift" in self.statistics:
             answers = shift_answers(self.posterior, rows, looks)
-        for incident, look, found in zip(incidents, looks, answers, strict=True):
+        for incident, look, found in zip(judged, looks, answers, strict=True):
             incident.verdict = self._verdict(incident, rows.between(look.begin, look.ends[0]), found)
+        for incident in incidents:
+            end = self._end(incident, rows) if incident.end is None else incident.end
+            now = {"last": incident.last, "open": incident.open, "end": end}
+            told = {"resumes": incident.resumes, "lasting": incident.lasting}
+            incident.verdict = replace(incident.verdict, **now, **told)
+
+    def _end(self, incident, rows):
+        """Last row of the fault, from the rows of its root up to the last alarm."""
+        verdict = incident.verdict
+        begin = max(verdict.start, incident.last - LOOKBACK - GAP, rows.first)
+        since = rows.between(begin, incident.last + 1)
+        root = int(verdict.probability.argmax())
+        white = since.errors @ self.monitor.energy.given_root[:, self.slices[root]]
+        dims = self.dims[root], self._outside_dims[root]
+        last = begin + fault_end(white, since.surplus[:, root], since.outside[:, root], *dims)
+        incident.level = rows.between(begin, last + 1).errors.mean(axis=0)
+        return last
 
     @staticmethod
     def _look(incident, rows):
@@ -229,16 +274,24 @@ class RootCauseServer:
         Gives the statistic that decides, the probability of each unit, (n_units,), and the largest alarm
         level of each in the window, (n_units,).
         """
-        rows = self._evidence(messages, StreamState()).between(start, stop)
+        state = StreamState(point=self.nominal_point)
+        if start > 0:
+            for _ in self._taken({name: one.rows(0, start) for name, one in messages.items()}, state):
+                pass
+        here = {name: one.rows(start, stop) for name, one in messages.items()}
+        rows = self.evidence(here, state)
+        return self._attributed(rows)
+
+    def _attributed(self, rows):
         answers: list[Answer] = []
         if "shift" in self.statistics:
-            answers += self.posterior.from_shift([rows], stop - start, at_once=NAMED_FROM_START)
+            answers += self.posterior.from_shift([rows], len(rows.scaled), at_once=NAMED_FROM_START)
         if "energy" in self.statistics and not explained(answers):
             answers.append(self.posterior.from_energy(rows))
         answer = deciding(answers)
         if answer.evidence < 0:  # nothing stands out: the statistic that sees the smaller faults
             answer = answers[0]
-        answer, _ = revised(answer, rows, start, self.prior)
+        answer, _ = revised(answer, rows, rows.first, self.prior)
         certainty = self._certainty(int(answer.probability.argmax()), rows.absent)
         levels = rows.levels[:, self.statistics.index(answer.statistic)]
         return answer.statistic, answer.probability * certainty, levels.max(axis=0)

@@ -50,6 +50,9 @@ class Evidence(NamedTuple):
     absent : whether the unit is absent
     levels : alarm levels by statistic, (n_rows, n_statistics, n_units)
     events : what the units notice of their own columns, see :mod:`.noticed`
+    errors : of the prediction from the last row, beyond those of the operating point, (n_rows, n)
+    distance : off-subspace numbers
+    unknown : whether inputs are where the plant is not known, (n_rows,)
     """
 
     first: int
@@ -62,6 +65,9 @@ class Evidence(NamedTuple):
     absent: np.ndarray
     levels: np.ndarray
     events: np.ndarray
+    errors: np.ndarray
+    distance: np.ndarray
+    unknown: np.ndarray
 
     @property
     def stop(self):
@@ -100,6 +106,7 @@ class Innovations(NamedTuple):
     own, given_others : surprise of each unit on its own and given the others, (n_samples, n_units)
     states : as measured, zero for absent units, (n_samples, n)
     present : which units were there, (n_samples, n_units)
+    errors : of the prediction from the last row, zero for absent units, (n_samples, n)
     """
 
     scaled: np.ndarray
@@ -108,6 +115,7 @@ class Innovations(NamedTuple):
     given_others: np.ndarray
     states: np.ndarray
     present: np.ndarray
+    errors: np.ndarray
 
 
 class PlantMonitor:
@@ -155,21 +163,24 @@ class PlantMonitor:
         usual = RowBelief(mean, np.cov(rows.x.T, bias=True).reshape(len(mean), -1))
         return cls(model, learned, energy, usual, slices), own, given
 
-    def rows(self, record, off_subspace, state):
-        """Innovations of consecutive rows of one episode, and the state after them."""
+    def rows(self, record, off_subspace, state, level=0.0):
+        """Innovations of consecutive rows of one episode, and the state after them.
+
+        Errors of prediction are those beyond `level`, (n,), their mean at the present operating point.
+        """
         nominal = self.is_nominal(record)
         scaled, predicted, mean, covariance = self._kalman(record, nominal, state)
         if nominal and (state.row is None or state.row.covariance is None):
             x, present = record.z @ self._noise, np.ones(off_subspace.shape, dtype=bool)
             before = x[:1] if state.row is None else state.row.mean[None]
-            e = x - self.regression.predict(np.concatenate([before, x[:-1]]))
+            e = x - self.regression.predict(np.concatenate([before, x[:-1]])) - level
             if state.row is None:
                 e[0] = 0.0  # the first row of an episode has no innovation
             own, given, row = self.energy.own(e), self.energy.given_others(e), RowBelief(x[-1])
         else:
-            x, present, own, given, row = self._surprises(record, state.row)
+            x, present, e, own, given, row = self._surprises(record, state.row, level)
             off_subspace = np.where(present, off_subspace, 0.0)
-        found = Innovations(scaled, predicted, own + off_subspace, given + off_subspace, x, present)
+        found = Innovations(scaled, predicted, own + off_subspace, given + off_subspace, x, present, e)
         return found, MonitorState(mean, covariance, row)
 
     def is_nominal(self, record):
@@ -220,11 +231,13 @@ class PlantMonitor:
         np.dot(filtered[:-1], model.A.T, out=predicted[1:])
         return model.scaled(z, predicted), predicted, model.A @ filtered[-1], None
 
-    def _surprises(self, record, row):
-        """States, which units determine theirs, both surprises and the last row's belief, of rows with gaps."""
+    def _surprises(self, record, row, level):
+        """States, which units determine theirs, errors, both surprises and the last row's belief, of rows with gaps."""
         x, present, patterns, pattern_of = self.measured(record)
-        own, given, belief = surprises_with_gaps(self.regression, self.energy, self.usual, x, patterns, pattern_of, row)
-        return x, present, own, given, belief
+        e, own, given, belief = surprises_with_gaps(
+            self.regression, self.energy, self.usual, x, patterns, pattern_of, row, level
+        )
+        return x, present, e, own, given, belief
 
     def measured(self, record):
         """States as measured, zero for absent units, which units are there, and the patterns of rows with gaps."""

@@ -234,6 +234,11 @@ class FlagWatch:
     needed: int
     new_state = FlagState
 
+    @staticmethod
+    def pause(state):
+        """Begin anew after rows of which nothing is known."""
+        state.tail, state.incident = None, None
+
     def push(self, flags, state):
         """Verdicts on the incidents that are new or that changed with more flags, (n_samples, n_units, 2).
 

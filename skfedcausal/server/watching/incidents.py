@@ -1,6 +1,6 @@
 """Incidents: when one starts, goes on and ends, and how verdicts on them look as tables."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -9,10 +9,11 @@ from .thresholds import GAP, alarm_runs
 
 LOOKBACK = 100  # steps before the alarm in which the onset is looked for
 HORIZON = 80  # steps after the alarm until which an answer is revised
+LASTS = 2 * HORIZON  # steps at a new operating point that are still told as steps of the fault that led there
 UNDECIDED = "undecided"
 DECIDED = 0.5  # probability from which a root is named
 _STEP = 0.1  # of the threshold: an alarm after a pause must begin that much higher to be another incident
-_COLUMNS = pd.Index(["start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind"])
+_COLUMNS = ["start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind", "repeats"]
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,12 @@ class Verdict:
     statistic : which statistic named the root, "energy", "shift" or "flags"
     probability : that each unit is the root, (n_units,)
     first_rows : row in which each unit's own surprise was first out of bounds, -1 if never, (n_units,)
-    kind : of fault at the root, "process", "sensor" or "undecided"
+    kind : of fault at the root, "process", "sensor" or "undecided"; "drift" of what was followed without an alarm
+    end : last row of the fault, None where it is not known beside the last alarm
+    resumes : whether a fault of each unit may be that of the incident before, (n_units,), None if of none
+    lasting : first alarms of the incidents before it that last
+    settled : whether it became the operating point, so that the fault lasts
+    ends : first alarms of the incidents that last no longer from this one on
     """
 
     start: int
@@ -35,17 +41,36 @@ class Verdict:
     probability: np.ndarray
     first_rows: np.ndarray
     kind: str
+    end: int | None = None
+    resumes: np.ndarray | None = None
+    lasting: frozenset = frozenset()
+    settled: bool = False
+    ends: frozenset = frozenset()
+
+    @property
+    def stop(self):
+        """Row after the last one of the fault."""
+        return (self.last if self.end is None else self.end) + 1
 
 
 @dataclass
 class Incident:
-    """An incident that is followed: rows of its first and last alarm, highest level, verdict so far."""
+    """An incident that is followed: rows of its first and last alarm, highest level, verdict so far.
+
+    With what was known when it began: whether a fault of each unit went on since the incident before, and the first
+    alarms of the incidents that last. `level` is the mean of its errors of prediction; `end` is there where a change of
+    the operating point ended it.
+    """
 
     detected: int
     last: int
     peak: float
     open: bool = True
     verdict: Verdict | None = None
+    resumes: np.ndarray | None = None
+    lasting: frozenset = frozenset()
+    level: np.ndarray | None = None
+    end: int | None = None
 
 
 def follow(incidents, above, begin):
@@ -76,8 +101,34 @@ def root_of(verdict, names):
     return names[best] if verdict.probability[best] >= DECIDED else UNDECIDED
 
 
-def incident_row(verdict, names, offset=0, index=None):
-    """One row of the table of incidents, by column."""
+def same_faults(verdicts):
+    """Verdicts on incidents of one episode in the order of their alarms, those of the same fault together.
+
+    An alarm is of a fault before it if that one lasts as an operating point, or the rows between show that it went
+    on, and it names the same root, or none.
+    """
+    faults: list[list[Verdict]] = []
+    for verdict in verdicts:
+        before = [fault for fault in faults if _is_of(fault, verdict, faults[-1])]
+        if before:
+            before[-1].append(verdict)
+        else:
+            faults.append([verdict])
+    return faults
+
+
+def _is_of(fault, verdict, latest):
+    """Whether an alarm is of a fault before it."""
+    root, named = int(fault[0].probability.argmax()), int(verdict.probability.argmax())
+    if named != root and (verdict.kind == "drift" or verdict.probability[named] >= DECIDED):
+        return False
+    if any(one.detected in verdict.lasting for one in fault):
+        return True
+    return fault is latest and verdict.resumes is not None and bool(verdict.resumes[root])
+
+
+def incident_row(verdict, names, offset=0, index=None, repeats=()):
+    """One row of the table of incidents, by column; `repeats` are later verdicts on the same fault."""
     order = np.argsort(-verdict.probability, kind="stable")
     first = verdict.first_rows
     moved = [k for k in np.argsort(first, kind="stable") if first[k] >= 0]
@@ -85,28 +136,60 @@ def incident_row(verdict, names, offset=0, index=None):
     def place(row):
         return row + offset if index is None else index[row + offset]
 
+    def end(one):
+        return np.nan if one.open else place(one.stop - 1)
+
     best = float(verdict.probability[order[0]])
     return {
         "start": place(verdict.start),
         "detected": place(verdict.detected),
-        "end": np.nan if verdict.open else place(verdict.last),
+        "end": end([verdict, *repeats][-1]),
         "root": root_of(verdict, names),
         "probability": best,
         "undecided": 1.0 - best,
         "path": [(names[k], int(first[k] - verdict.start)) for k in moved],
         "ranking": [(names[k], float(verdict.probability[k])) for k in order],
         "kind": verdict.kind,
+        "repeats": [(place(one.detected), end(one)) for one in repeats],
     }
+
+
+def fault_row(fault, names, offset=0, index=None):
+    """One row of the table for all verdicts on the same fault: the surest names it, the first says when it began."""
+    first, *later = fault
+    best = max(fault, key=lambda one: one.probability.max())
+    if best is not first:
+        where = {name: getattr(first, name) for name in ("start", "detected", "last", "open", "end")}
+        best = replace(best, **where, first_rows=np.where(first.first_rows >= 0, first.first_rows, best.first_rows))
+    return incident_row(best, names, offset, index, later)
 
 
 def incident_table(rows):
     """Rows of incidents as a frame, with the columns also when there is none."""
-    return pd.DataFrame([tuple(row.values()) for row in rows], columns=_COLUMNS)
+    return pd.DataFrame([tuple(row.values()) for row in rows], columns=pd.Index(_COLUMNS))
+
+
+def label_rows(roots, verdicts, names, offset=0):
+    """Write the roots of incidents of one episode into an array of roots, whose first row is row `offset` of it.
+
+    Where nothing was at fault before the alarm that can be named, an incident begins with it. A fault that lasts goes
+    on at its operating point, which is how the plant runs after a while.
+    """
+
+    def write(begin, stop, root):
+        roots[max(begin - offset, 0) : max(stop - offset, 0)] = root
+
+    named = [(verdict, root_of(verdict, names)) for verdict in verdicts if verdict.kind != "drift"]
+    for verdict, root in named:
+        if verdict.settled:
+            over = [other.detected for other in verdicts if verdict.detected in other.ends]
+            write(verdict.stop, min([verdict.stop + LASTS, *over]), root)
+    for verdict, root in named:
+        write(verdict.detected if root == UNDECIDED else verdict.start, verdict.stop, root)
 
 
 def roots_per_step(verdicts, names, n_samples):
     """Root at every step: a name, "" without an incident, "undecided"."""
     roots = np.full(n_samples, "", dtype=object)
-    for verdict in verdicts:
-        roots[verdict.start : verdict.last + 1] = root_of(verdict, names)
+    label_rows(roots, verdicts, names)
     return roots

@@ -195,8 +195,8 @@ class LaggedMonitor(PlantMonitor):
         own, given = ([judged(e) + g for e, g in pairs] for judged in (energy.own, energy.given_others))
         return cls(model, energy, slices), own, given
 
-    def rows(self, record, off_subspace, state):
-        """Innovations of consecutive rows of one episode, and the state after them."""
+    def rows(self, record, off_subspace, state, level=0.0):
+        """Innovations of consecutive rows of one episode, and the state after them, see :class:`PlantMonitor`."""
         if self.is_nominal(record):
             x, J, patterns = record.z @ self._noise, None, None
             present, pattern_of = np.ones(off_subspace.shape, dtype=bool), np.zeros(len(x), dtype=int)
@@ -204,11 +204,13 @@ class LaggedMonitor(PlantMonitor):
             x, present, patterns, pattern_of = self.measured(record)
             J = record.matrices()
         found = self.model.follow(record.z, J, state.mean, state.covariance)
-        own, given = self._surprises_of(x - found.predicted, found.covariances, patterns, pattern_of)
+        e = x - found.predicted - level
+        own, given = self._surprises_of(e, found.covariances, patterns, pattern_of)
         if state.mean is None:
-            own[0] = given[0] = 0.0  # the first row of an episode has no innovation
+            own[0] = given[0] = e[0] = 0.0  # the first row of an episode has no innovation
+        e = np.where(present.repeat([b.stop - b.start for b in self.slices], axis=1), e, 0.0)
         off_subspace = np.where(present, off_subspace, 0.0)
-        rows = Innovations(found.scaled, found.predicted, own + off_subspace, given + off_subspace, x, present)
+        rows = Innovations(found.scaled, found.predicted, own + off_subspace, given + off_subspace, x, present, e)
         return rows, MonitorState(found.mean, found.covariance)
 
     def _surprises_of(self, e, covariances, patterns, pattern_of):

@@ -145,7 +145,8 @@ class ConditionalEnergy:
         return root
 
     @cached_property
-    def _given_root(self):
+    def given_root(self):
+        """Whitens the errors of each unit given those of the others: ``e @ given_root``, (n, n)."""
         L = self._precision
         return np.hstack([L[:, b] @ np.linalg.cholesky(np.linalg.inv(L[b, b])) for b in self.blocks])
 
@@ -155,7 +156,7 @@ class ConditionalEnergy:
 
     def given_others(self, e):
         """``(L e)_m' L_mm^-1 (L e)_m``, shape (n_samples, n_units)."""
-        return (e @ self._given_root) ** 2 @ self._sums
+        return (e @ self.given_root) ** 2 @ self._sums
 
     def shared(self):
         """Share of each unit's innovations that the others' of the same step explain, shape (n_units,).
@@ -226,30 +227,33 @@ class _Step(NamedTuple):
         return cls(before, columns, gain, (after + after.T) / 2, judged)
 
 
-def surprises_with_gaps(regression: Predictor, energy, first, x, patterns, pattern_of, belief):
+def surprises_with_gaps(regression: Predictor, energy, first, x, patterns, pattern_of, belief, level=0.0):
     """Surprises of every unit in consecutive rows of one episode.
 
     `energy` is that of nominal rows after nominal rows, `first` the RowBelief about the first row of an
     episode, which is not judged, `belief` that about the row before (None: there is none). Row t of
-    `x`, shape (n_samples, n), has ``patterns[pattern_of[t]]``; its numbers for absent units are not used.
-    Gives own and given_others, both of shape (n_samples, n_units), zero for absent units, and the belief
-    about the last row.
+    `x`, shape (n_samples, n), has ``patterns[pattern_of[t]]``; its numbers for absent units are not used. `level`,
+    (n,), is added to what the regression predicts. Gives the errors, (n_samples, n), own and given_others, both of
+    shape (n_samples, n_units), zero for absent units, and the belief about the last row.
     """
+    errors = np.zeros(x.shape)
     own = np.zeros((len(x), len(energy.blocks)))
     given = np.zeros_like(own)
     steps: dict[int, _Step] = {}
     for t, k in enumerate(pattern_of.tolist()):
         mean, covariance = _predicted(regression, energy, belief, first)
+        mean = mean + (0.0 if belief is None else level)
         step = steps.get(k)
         if step is None or np.abs(step.before - covariance).max() > _SETTLED * np.abs(covariance).max():
             step = steps[k] = _Step.make(covariance, patterns[k], energy)
         e = x[t, step.columns] - mean[step.columns]
         if belief is not None and step.energy is not None:
             seen = patterns[k].seen
+            errors[t, step.columns] = e
             own[t, seen] = step.energy.own(e[None])[0]
             given[t, seen] = step.energy.given_others(e[None])[0]
         belief = RowBelief(x[t] if step.after is None else mean + step.gain @ e, step.after)
-    return own, given, belief
+    return errors, own, given, belief
 
 
 def _predicted(regression, energy, belief, first):

@@ -17,5 +17,8 @@ def evidence(n_rows, n_units, n_states=1, *, first=0, n_statistics=1, **series):
         "absent": np.zeros((n_rows, n_units), dtype=bool),
         "levels": np.zeros((n_rows, n_statistics, n_units)),
         "events": np.zeros((n_rows, n_units), dtype=np.uint8),
+        "errors": np.zeros((n_rows, n_states)),
+        "distance": np.zeros((n_rows, n_units)),
+        "unknown": np.zeros(n_rows, dtype=bool),
     }
     return Evidence(first, **(quiet | series))

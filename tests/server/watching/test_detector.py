@@ -21,8 +21,10 @@ from skfedcausal.server.watching.nominal import (
     scale_dispersion,
     usual_windows,
 )
+from skfedcausal.server.watching.operating import Level, OperatingPoint
 from skfedcausal.server.watching.posterior import Answer
 from skfedcausal.server.watching.thresholds import AlarmLevels
+from skfedcausal.statespace.detection.energy import ConditionalEnergy
 from skfedcausal.statespace.kalman import filtered_states, predicted_states
 
 from .._reference import coupled_plant
@@ -68,9 +70,9 @@ def test_nominal_surprises_have_as_many_degrees_of_freedom_as_states_and_numbers
     messages = messages_of(coupled, coupled.simulate(20_000, 7), 8)
     record = JointRecord.from_messages(messages)
     distance = off_subspace(messages, record)
-    found, _ = detector._monitor.rows(record, distance, MonitorState())
+    found, _ = detector.monitor.rows(record, distance, MonitorState())
     dof = np.array([2 + 2, 1, 2 + 3])
-    assert_array_equal(detector._dims, dof)
+    assert_array_equal(detector.dims, dof)
     # 1200 nominal rows, and a hundredth more variance in every state
     assert_allclose(found.own[1:].mean(axis=0), dof, rtol=0.06)
 
@@ -112,7 +114,8 @@ def test_rows_of_evidence_are_surprises_over_their_nominal_means(plant, detector
     there = np.ones((90, 3), dtype=bool)
     there[30:40, 2] = False
     state = StreamState()
-    evident = detector._evidence(new, state)
+    state.point = detector.nominal_point
+    evident = detector.evidence(new, state)
     assert (evident.first, evident.stop, state.position) == (0, 90, 90)
     surprise = np.where(there, np.log1p(found.own / dims) - level, 0.0)
     distance = np.where(there, distance, 0.0)
@@ -202,8 +205,8 @@ def test_faults_are_found_and_named_in_pieces_as_in_one(plant, statistic):
                 part[name] = replace(part[name], off_subspace=message.off_subspace[start:stop])
         for verdict in detector.push(part, state):
             found[verdict.detected] = verdict
-        assert state.position == state.rows.stop == stop
-        assert state.rows.first == max(stop - 202, 0)
+        assert state.position == stop
+        assert state.rows is None or len(state.rows.scaled) <= 202  # none where the operating point changed
     assert list(found) == [v.detected for v in whole]
     for verdict in whole:
         other = found[verdict.detected]
@@ -226,19 +229,39 @@ def hand_made(levels, statistics=("shift",), **series):
     detector._onset_rule = SimpleNamespace(revised=lambda answer, rows, detected: answer)
     detector._causes, detector._level = np.zeros((2, 2), dtype=bool), np.zeros(2)
     whole = evidence(len(levels), 2, levels=np.asarray(levels)[:, None, None] * np.ones((1, len(statistics), 2)))
-    detector._evidence = lambda bounds, state: _next(whole._replace(**series), bounds, state)
+    detector.evidence = lambda messages, state: _next(whole._replace(**series), messages["both"], state)
+    detector.slices, detector.dims, detector.state_dims = (slice(0, 1), slice(1, 2)), np.ones(2), np.ones(2)
+    detector._outside_dims, detector.usual_distance = np.zeros(2), np.ones(2)
+    energy = ConditionalEnergy(np.eye(1), (slice(0, 1),))
+    detector.monitor = SimpleNamespace(energy=SimpleNamespace(given_root=np.zeros((1, 2))))
+    detector.level = Level(energy, 1.0, 1000)
+    detector.nominal_point = OperatingPoint.nominal(1, 2)
     return detector, asked
 
 
-def _next(whole, bounds, state):
-    state.position = bounds[1]
-    return whole.between(*bounds)
+class Rows:
+    """Stands for the message about rows of evidence made by hand."""
+
+    def __init__(self, start, stop):
+        self.bounds, self.z = (start, stop), range(start, stop)
+
+    def rows(self, start, stop):
+        return Rows(self.bounds[0] + start, self.bounds[0] + stop)
+
+
+def _next(whole, message, state):
+    state.position = message.bounds[1]
+    return whole.between(*message.bounds)
+
+
+def push(detector, bounds, state):
+    return detector.push({"both": Rows(*bounds)}, state)
 
 
 def pushed(detector, bounds):
     state, history = StreamState(), []
     for start, stop in zip(bounds[:-1], bounds[1:], strict=True):
-        verdicts = detector.push((start, stop), state)
+        verdicts = push(detector, (start, stop), state)
         history.append(([v.detected for v in verdicts], [i.detected for i in state.incidents]))
     return history, state
 
@@ -270,14 +293,14 @@ def test_incidents_that_go_on_are_kept_and_no_longer_revised():
     """Their rows of alarm go on, the answer is that of the horizon."""
     detector, asked = hand_made(alarms(400, *range(120, 260)))
     state = StreamState()
-    detector.push((0, 201), state)
+    push(detector, (0, 201), state)
     (before,) = state.incidents
     assert before.verdict.last == 200
     n_asked = len(asked)
-    (verdict,) = detector.push((201, 240), state)
+    (verdict,) = push(detector, (201, 240), state)
     assert len(asked) == n_asked
     assert (verdict.last, verdict.open) == (239, True)
-    (verdict,) = detector.push((240, 300), state)
+    (verdict,) = push(detector, (240, 300), state)
     assert (verdict.last, verdict.open) == (259, False)
     assert state.incidents == []
     assert len(asked) == n_asked
@@ -452,10 +475,13 @@ class Attributing(Deciding):
     def __init__(self, rows, shift, energy, **settings):
         super().__init__(energy, **settings)
         self.shifts = []
-        self.detector._evidence = lambda messages, state: rows
+        self.rows = rows
         self.detector.posterior.from_shift = lambda windows, n_onsets, at_once: self._shifted(
             windows, n_onsets, at_once, shift
         )
+
+    def named(self, start, stop):
+        return self.detector._attributed(self.rows.between(start, stop))
 
     def _shifted(self, windows, n_onsets, at_once, answer):
         self.shifts += [(w.first, w.stop, n_onsets, at_once) for w in windows]
@@ -481,7 +507,7 @@ def test_a_named_window_is_answered_by_the_statistic_that_decides(shift, energy,
     """That of the smaller faults where nothing stands out."""
     rows = episode()
     attributing = Attributing(rows, shift, energy)
-    statistic, probability, score = attributing.detector.attribute(None, 10, 35)
+    statistic, probability, score = attributing.named(10, 35)
     assert statistic == name
     assert_allclose(probability, (shift if name == "shift" else energy).probability)
     assert_allclose(score, rows.levels[10:35, ("energy", "shift").index(name)].max(axis=0))
@@ -493,7 +519,7 @@ def test_certainty_in_a_named_window_counts_the_rows_of_the_window():
     absent = np.zeros((50, 3), dtype=bool)
     absent[10:15, 0] = absent[40:, 0] = True
     attributing = Attributing(episode(absent=absent), EXPLAINING, ENERGY, causes=[(1, 0)])
-    _, probability, _ = attributing.detector.attribute(None, 10, 35)
+    _, probability, _ = attributing.named(10, 35)
     assert_allclose(probability, EXPLAINING.probability * (1 - 0.4 * 5 / 25))
 
 
@@ -501,6 +527,6 @@ def test_certainty_in_a_named_window_counts_the_rows_of_the_window():
 def test_one_statistic_answers_alone(name):
     rows = evidence(50, 3, levels=np.ones((50, 1, 3)))
     attributing = Attributing(rows, PARTIAL, ENERGY, statistics=(name,))
-    assert attributing.detector.attribute(None, 10, 35)[0] == name
+    assert attributing.named(10, 35)[0] == name
     assert (attributing.shifts == []) == (name == "energy")
     assert (attributing.windows == []) == (name == "shift")

@@ -95,7 +95,7 @@ def test_innovations_are_those_of_the_dense_gaussian(plant, bounds, gaps):
     coupled, monitor, Y, beside = plant
     if not gaps:
         Y = coupled.simulate(N_ROWS, 1)
-    (scaled, predicted, own, given, states, present), _ = followed(coupled, monitor, Y, beside, bounds)
+    (scaled, predicted, own, given, states, present, _), _ = followed(coupled, monitor, Y, beside, bounds)
     expected = dense_kalman(coupled, Y)
     assert_allclose(predicted, expected[0], rtol=1e-7, atol=1e-8)
     assert_allclose(scaled, expected[1], rtol=1e-7, atol=1e-8)

@@ -9,11 +9,13 @@ from skfedcausal.server.watching.incidents import (
     LOOKBACK,
     Incident,
     Verdict,
+    fault_row,
     follow,
     incident_row,
     incident_table,
     root_of,
     roots_per_step,
+    same_faults,
 )
 
 # --- when incidents start and end ---------------------------------------------------------------------
@@ -126,6 +128,7 @@ def test_rows_tell_places_path_and_ranking():
         "path": [("c", 2), ("a", 4)],
         "ranking": [("b", 0.5), ("c", 0.3), ("a", 0.2)],
         "kind": "process",
+        "repeats": [],
     }
     assert np.isnan(incident_row(verdict(open=True), NAMES)["end"])
     assert incident_row(verdict(first_rows=(0, -1, -1), start=0), NAMES)["path"] == [("a", 0)]
@@ -144,7 +147,7 @@ def test_equal_units_keep_their_order():
 
 
 def test_tables_have_their_columns_also_without_incidents():
-    columns = ["start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind"]
+    columns = ["start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind", "repeats"]
     empty = incident_table([])
     assert list(empty.columns) == columns
     assert len(empty) == 0
@@ -156,8 +159,36 @@ def test_tables_have_their_columns_also_without_incidents():
 
 
 def test_roots_of_steps_from_the_onset_to_the_last_alarm():
-    verdicts = [verdict(start=2, last=4), verdict((0.4, 0.3, 0.3), start=6, last=7)]
-    assert roots_per_step(verdicts, NAMES, 9).tolist() == [
-        *["", "", "b", "b", "b", ""],
-        *["undecided", "undecided", ""],
-    ]
+    """Where nobody is named from the alarm on; a drift that was followed is no step of a fault."""
+    open_end = verdict((0.4, 0.3, 0.3), start=6, detected=7, last=8)
+    verdicts = [verdict(start=2, last=4), open_end, verdict(start=0, last=1, kind="drift")]
+    assert roots_per_step(verdicts, NAMES, 9).tolist() == ["", "", "b", "b", "b", "", "", "undecided", "undecided"]
+
+
+def test_a_fault_that_is_over_before_its_alarm_ends_labels_no_aftermath():
+    assert roots_per_step([verdict(start=2, last=6, end=3)], NAMES, 8).tolist() == ["", "", "b", "b", "", "", "", ""]
+    assert incident_row(verdict(start=2, last=6, end=3), NAMES)["end"] == 3
+
+
+# --- alarms of the same fault --------------------------------------------------------------------------
+
+
+def test_alarms_of_a_fault_that_lasts_are_one_row_with_repeats():
+    first = verdict((0.1, 0.8, 0.1), detected=13, last=90, end=90)
+    again = verdict((0.0, 0.9, 0.1), detected=200, last=210, end=210, lasting=frozenset({13}))
+    nobody = verdict((0.3, 0.3, 0.4), detected=300, last=301, end=301, lasting=frozenset({13}))
+    other = verdict((0.9, 0.0, 0.1), detected=400, last=401, lasting=frozenset({13}), open=True)
+    faults = same_faults([first, again, nobody, other])
+    assert [[one.detected for one in fault] for fault in faults] == [[13, 200, 300], [400]]
+    row = fault_row(faults[0], NAMES, offset=1000)
+    assert (row["detected"], row["end"], row["root"], row["probability"]) == (1013, 1301, "b", 0.9)
+    assert row["repeats"] == [(1200, 1210), (1300, 1301)]
+
+
+def test_an_alarm_is_of_the_fault_before_it_where_that_went_on():
+    went_on = np.array([False, True, False])
+    before, after = verdict(detected=13), verdict(detected=60, resumes=went_on)
+    assert len(same_faults([before, after])) == 1
+    assert len(same_faults([before, verdict(detected=60, resumes=~went_on)])) == 2
+    between = verdict((1.0, 0.0, 0.0), detected=40)
+    assert len(same_faults([before, between, after])) == 3

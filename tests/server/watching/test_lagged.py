@@ -171,7 +171,7 @@ def test_innovations_are_those_of_the_dense_gaussian(coupled, dynamics, monitor,
         Y[3, 0] = Y[12:14, 4] = Y[30, 7] = np.nan  # one sensor of a unit
         Y[6:9, 3:6] = np.nan  # a unit
         Y[10] = np.nan  # all of them
-    (scaled, predicted, own, given, states, present), _ = followed(coupled, monitor, Y, bounds)
+    (scaled, predicted, own, given, states, present, _), _ = followed(coupled, monitor, Y, bounds)
     record = coupled.record(Y)
     expected = dense_kalman(dynamics, record)
     assert_allclose(predicted, expected[0], rtol=1e-6, atol=1e-8)
@@ -261,7 +261,7 @@ def test_a_stream_in_pieces_gives_the_incidents_of_the_whole(detector, faulty, s
     assert list(told) == whole["detected"].tolist()
     for (first, root, probability), row in zip(told.values(), whole.itertuples(), strict=True):
         assert (first, root) == (row.start, row.root)
-        assert probability == pytest.approx(row.probability, abs=1e-6)
+        assert probability == pytest.approx(row.probability, abs=0.01)  # smaller changes are not told
 
 
 def test_a_detector_that_was_saved_finds_the_same(detector, faulty, tmp_path):

@@ -1,0 +1,166 @@
+"""``python -m skfedcausal watch SETTINGS``: follow a live source, keep a page, tell an alarm system."""
+
+import json
+import sys
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+import pandas as pd
+
+from ..estimators.detector import FederatedRCADetector
+from ..federation.atomic import write_whole
+from ..server.watching.incidents import UNDECIDED
+from ..sites.settings import check_numbers, read_section, read_settings_file
+from ._shared import DONE, ERRORS, FAILED, parser
+
+ALARM = 3  # exit code after an incident
+_SHOWN = 300  # rows of the picture
+_COLUMNS = ["start", "detected", "end", "root", "probability", "kind", "repeats"]
+
+
+@dataclass(frozen=True)
+class WatchSettings:
+    """Settings of the section [watch], see the user guide."""
+
+    nominal: Path
+    source: str
+    page: Path = Path("watch.html")
+    refresh: float = 5.0
+    wait: float | None = None
+    false_alarms: float | str = 1e-3
+    inputs: tuple = ()
+    units: tuple = ()
+    webhook: str = ""
+    until: Literal["end", "alarm"] = "end"
+
+    def __post_init__(self):
+        check_numbers(self, {"refresh": (0, False), "wait": (0, True)})
+        if not self.source.startswith(("csv:", "mqtt://")):
+            raise ValueError(f"source = {self.source!r}; give 'csv:live.csv' or 'mqtt://host:port/topic'.")
+        if self.until not in ("end", "alarm"):
+            raise ValueError(f"until = {self.until!r}; give 'end' or 'alarm'.")
+
+
+def main(arguments):
+    """Fit to the nominal record, follow the source to its end, and keep the page up to date.
+
+    The exit code is 0 without an incident and 3 with one.
+    """
+    reader = parser("watch", "Follow a live source of your plant's rows and keep a page about it.", json=False)
+    path = reader.parse_args(arguments).settings
+    try:
+        settings = read_section(read_settings_file(path), path, "watch", WatchSettings)
+        return _watch(settings, path.resolve().parent)
+    except (*ERRORS, ImportError) as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return FAILED
+
+
+def _watch(settings, folder):
+    nominal = pd.read_csv(settings.nominal, index_col=0, parse_dates=True)
+    detector = FederatedRCADetector(
+        false_alarm_rate=settings.false_alarms, input_columns=list(settings.inputs) or None
+    ).fit(nominal)
+    watch = Watch(detector, settings)
+    for changed in detector.incidents(watch.seen(source_of(settings, folder))):
+        watch.take(changed)
+        if len(changed) and settings.until == "alarm":
+            break
+    watch.write()
+    return ALARM if watch.n_incidents else DONE
+
+
+def source_of(settings, folder):
+    """Batches of the source that settings name."""
+    from ..streams import follow_csv, follow_mqtt
+
+    kind, _, rest = settings.source.partition(":")
+    if kind == "csv":
+        return follow_csv(folder / rest, wait=settings.wait)
+    where, _, topic = rest.removeprefix("//").partition("/")
+    host, _, port = where.partition(":")
+    units = settings.units or None
+    return follow_mqtt(host, topic, port=int(port or 1883), wait=settings.wait, units=units)
+
+
+class Watch:
+    """A detector that follows a source, with the page and the alarm system that hear of it."""
+
+    def __init__(self, detector, settings):
+        self._detector, self._settings = detector, settings
+        self._told: dict = {}
+        self._rows = None
+
+    @property
+    def n_incidents(self):
+        """Incidents so far."""
+        return len(self._told)
+
+    def seen(self, source):
+        """The batches of a source, of which the last rows are kept for pictures."""
+        self.write()
+        for batch in source:
+            rows = batch if self._rows is None else pd.concat([self._rows, batch])
+            self._rows = rows.iloc[-_SHOWN:]
+            yield batch
+
+    def take(self, changed):
+        """Take in the incidents that are new or revised with a batch: the page first, then the alarm system."""
+        rows = changed.to_dict("records")
+        for row in rows:
+            self._told[row["detected"]] = row
+            for repeat, _ in row["repeats"]:
+                self._told.pop(repeat, None)
+        self.write()
+        for row in rows:
+            self._call(row)
+            self._report(row)
+
+    def _report(self, row):
+        """Write the report on an incident beside the page, with a picture where its rows are still there."""
+        page = self._settings.page
+        path = page.with_name(f"{page.stem}-{list(self._told).index(row['detected']) + 1}.html")
+        shown = isinstance(self._rows.index, pd.DatetimeIndex) and self._rows.index[0] <= row["start"]
+        shown = shown and find_spec("matplotlib") is not None
+        self._detector.report(pd.Series(row), path, X=self._rows if shown else None)
+
+    def _call(self, row):
+        """Tell the alarm system; that it does not answer does not stop the watch."""
+        about = {name: row[name] for name in _COLUMNS}
+        print(json.dumps(about, default=str), flush=True)
+        if not self._settings.webhook:
+            return
+        text = json.dumps(about, default=str).encode()
+        request = urllib.request.Request(self._settings.webhook, text, {"Content-Type": "application/json"})
+        try:
+            urllib.request.urlopen(request, timeout=2).close()
+        except (urllib.error.URLError, OSError) as error:
+            print(f"The webhook did not take an incident: {error}", file=sys.stderr, flush=True)
+
+    def write(self):
+        """Write the page."""
+        write_whole(self._settings.page, self._page().encode(), shared=True)
+
+    def _page(self):
+        from ..reports.page import Page
+
+        page, alarms = Page("Watch of the plant"), self._detector.alarms_
+        page.lead(self._words())
+        share = f"in alarm {alarms['in_alarm']:.1%} of the time"
+        page.text(f"{alarms['n_steps']} rows so far, {alarms['n_alarms']} alarms, {share}.")
+        table = pd.DataFrame(list(self._told.values()), columns=_COLUMNS)
+        page.heading("Incidents").table(table.iloc[::-1], empty="None.")
+        refresh = f'<meta http-equiv="refresh" content="{self._settings.refresh:g}">'
+        return page.html().replace('<meta charset="utf-8">', f'<meta charset="utf-8">{refresh}', 1)
+
+    def _words(self):
+        """Sentence to read if there is time for only one."""
+        open_ones = [row for row in self._told.values() if pd.isna(row["end"])]
+        if not open_ones:
+            return "Nothing is out of the ordinary now."
+        named = [row["root"] for row in open_ones if row["root"] != UNDECIDED]
+        return f"Incident: it began in {', '.join(named)}." if named else "Incident; where it began is undecided yet."

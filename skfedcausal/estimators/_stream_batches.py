@@ -1,0 +1,122 @@
+"""Batches of a stream: what may come as one, and what is done with one that does not fit the plant."""
+
+import warnings
+from collections.abc import AsyncIterator, Iterator, Mapping
+
+import numpy as np
+import pandas as pd
+
+from ..containers.layout import SEPARATOR, flat_name, listed
+from ..containers.rows import times_of
+
+
+class StreamWarning(UserWarning):
+    """Something was wrong with a batch of a stream; the watch goes on with what is right."""
+
+
+def is_stream(X):
+    """Whether batches are to come one after the other."""
+    return isinstance(X, (Iterator, AsyncIterator))
+
+
+def batch_of(batch):
+    """Measurements and inputs of a batch, which is a container or a pair of both; single rows are made tables."""
+    X, inputs = batch if isinstance(batch, tuple) and len(batch) == 2 else (batch, None)
+    return _as_table(X), None if inputs is None else _as_table(inputs)
+
+
+def _as_table(X):
+    if isinstance(X, pd.Series):
+        return X.to_frame().T.infer_objects()
+    if isinstance(X, Mapping):
+        return {name: _as_row(part) for name, part in X.items()}
+    if isinstance(X, list):
+        return [_as_row(part) for part in X]
+    return _as_row(X)
+
+
+def _as_row(part):
+    """Measurements of a unit as a table; a flat sequence of numbers is one row."""
+    if part is None or (isinstance(part, (pd.DataFrame, Mapping, list)) and np.ndim(part) != 1):
+        return part
+    return np.asarray(part)[None] if np.ndim(part) == 1 else part
+
+
+def fitting(X, layout, last):
+    """A batch without what the plant does not have, NaN where something is missing, rows after a time only.
+
+    None if no row is left. What is wrong is named by a StreamWarning.
+    """
+    if isinstance(X, Mapping):
+        X = _fitting_units(X, layout)
+    elif isinstance(X, pd.DataFrame):
+        X = _fitting_columns(X, layout.columns, "the batch")
+    times = times_of(X)
+    if times is None or last is None or len(times) == 0 or times[0] > last:
+        return X
+    late = times > last
+    _say(
+        f"{int((~late).sum())} rows go back to {times[0]}, and the stream has been followed up to {last} already: they "
+        "are left out"
+    )
+    return _rows(X, late) if late.any() else None
+
+
+def _fitting_units(X, layout):
+    unknown = [name for name in X if str(name) not in layout.names]
+    missing = [name for name in layout.names if name not in map(str, X)]
+    known = {str(name): part for name, part in X.items() if str(name) in layout.names}
+    if unknown:
+        _say(f"Units {listed(unknown)} are not known since the fit: their rows are left out")
+    if not known:
+        raise ValueError(f"A batch has none of the units {listed(layout.names)}: it is of another plant.")
+    if missing:
+        _say(f"Units {listed(missing)} are missing from a batch: their rows are taken as missing measurements")
+    found = next(iter(known.values()))
+    parts = {}
+    for k, name in enumerate(layout.names):
+        own = [layout.columns[position] for position in layout.unit_columns(k)]
+        part = known.get(name)
+        if part is None:
+            part = np.full((len(found), len(own)), np.nan)
+            part = pd.DataFrame(part, columns=own, index=found.index) if isinstance(found, pd.DataFrame) else part
+        elif isinstance(part, pd.DataFrame):
+            came = part.set_axis([flat_name(name, str(column), own) for column in part.columns], axis=1)
+            part = _fitting_columns(came, own, f"unit {name!r}")
+        elif part.shape[1] != len(own):
+            came = f"Unit {name!r} came with {part.shape[1]} columns in place of {len(own)}"
+            _say(f"{came}: its rows are taken as missing")
+            part = np.full((len(part), len(own)), np.nan)
+        parts[name] = part
+    return parts
+
+
+def _fitting_columns(X, columns, what):
+    came = [SEPARATOR.join(map(str, parts)) for parts in X.columns.to_frame().itertuples(index=False)]
+    if came == list(columns):
+        return X
+    unknown = [name for name in came if name not in columns]
+    missing = [name for name in columns if name not in came]
+    if len(missing) == len(columns):
+        raise ValueError(f"A batch has none of the columns of {what}, {listed(columns)}: it is of another plant.")
+    if unknown:
+        _say(f"Columns {listed(unknown)} of {what} were not there in `fit`: they are left out")
+    if missing:
+        _say(f"Columns {listed(missing)} of {what} are missing from a batch: their values are taken as missing")
+    return X.set_axis(came, axis=1).reindex(columns=list(columns))
+
+
+def _rows(X, kept):
+    return {name: part[kept] for name, part in X.items()} if isinstance(X, Mapping) else X[kept]
+
+
+def last_rows(inputs, kept):
+    """The inputs of the last rows of a batch, those that are kept."""
+    n_rows = len(next(iter(kept.values()))) if isinstance(kept, Mapping) else len(kept)
+    parts = inputs.items() if isinstance(inputs, Mapping) else enumerate(inputs)
+    found = {name: None if part is None else part[-n_rows:] for name, part in parts}
+    return found if isinstance(inputs, Mapping) else list(found.values())
+
+
+def _say(text):
+    warnings.warn(f"{text}. The watch goes on.", StreamWarning, stacklevel=6)

@@ -1,0 +1,149 @@
+"""What the inputs of a plant do to its states, taken off before anything is judged.
+
+States follow set-points, loads or weather as ``x_t = x_(t-1) B + F_t G``, F being the inputs of the row and the row
+before and two slow averages of them. The response ``r_t = r_(t-1) B + F_t G`` is taken off the states, so that the
+innovations of what is left are those given the inputs. How well G is known widens the innovations after a move, and
+a level of the inputs at which nearly nothing is known of the plant is learned before it is judged.
+"""
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ...statespace.episodes import episodes
+from ...statespace.kalman import Recurrence
+from .thresholds import ewma
+
+LEARNED = 100  # rows after a move to an unknown level of the inputs before the plant is judged there
+_RATES = (0.4, 0.1)  # of the averages
+_RIDGE = 1e-4  # share of the mean square of a filtered input
+_UNKNOWN = 0.4  # leverage of a steady level from which on it is not known what the plant does there
+_FURTHER = 1.5  # times as far from where the plant is known as it was in the nominal record
+_RADIUS = 0.999  # largest spectral radius of the response
+
+
+class InputState(NamedTuple):
+    """Where the response stands after a row: itself, the inputs of the row as they enter it, their averages, all of
+    these as F, and the inputs themselves."""
+
+    response: np.ndarray
+    last: np.ndarray
+    averages: tuple
+    filtered: np.ndarray
+    inputs: np.ndarray
+
+
+class Followed(NamedTuple):
+    """Response (n_rows, n), leverage of each row and whether the plant is unknown at its inputs, (n_rows,)."""
+
+    response: np.ndarray
+    leverage: np.ndarray
+    unknown: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class InputResponse:
+    """Response of all states to all inputs.
+
+    B, (n, n), and G, (k filters, n), with the mean and scale of the inputs, (k,), zero for one that never moved, and
+    the inverse information `known` of the filtered inputs given the states, and how far each input was from its mean.
+    """
+
+    B: np.ndarray
+    G: np.ndarray
+    mean: np.ndarray
+    scale: np.ndarray
+    known: np.ndarray
+    reach: np.ndarray
+
+    @classmethod
+    def learn(cls, record):
+        """From a record of all units, by least squares over rows in which every unit is there."""
+        u, n_rows = record.u, record.n_samples
+        mean, scale = u.mean(axis=0), u.std(axis=0)
+        scale = np.where(scale > 1e-9 * np.maximum(np.abs(mean), 1e-300), scale, 0.0)
+        bare = cls(np.eye(0), np.zeros((0, 0)), mean, scale, np.zeros((0, 0)), np.abs(u - mean).max(axis=0))
+        x, there = states_of(record)
+        F, kept = np.zeros((n_rows, len(mean) * (2 + len(_RATES)))), np.zeros(n_rows, dtype=bool)
+        for start, stop in episodes(record.starts, n_rows):
+            F[start:stop] = bare.filtered(u[start:stop], None)[0]
+            kept[start + 1 : stop] = there[start : stop - 1] & there[start + 1 : stop]
+        rows = np.flatnonzero(kept)
+        past = np.column_stack([x[rows - 1], np.ones(len(rows))])
+        F = F[rows]
+        rest = F - past @ np.linalg.lstsq(past, F, rcond=None)[0]
+        information = rest.T @ rest
+        ridge = _RIDGE * len(rows) * np.eye(F.shape[1])
+        known = np.linalg.inv(information + ridge)
+        G = known @ (rest.T @ x[rows])
+        B = np.linalg.lstsq(past, x[rows] - F @ G, rcond=None)[0][:-1]
+        radius = np.abs(np.linalg.eigvals(B)).max()
+        return replace(bare, B=B * min(1.0, _RADIUS / radius), G=G, known=known)
+
+    def filtered(self, u, state):
+        """F of the next rows of an episode, (n_rows, k filters), and the inputs and averages after them."""
+        inside = np.where(self.scale > 0, (u - self.mean) / np.where(self.scale > 0, self.scale, 1.0), 0.0)
+        last = inside[0] if state is None else state.last
+        averages = (inside[0],) * len(_RATES) if state is None else state.averages
+        before = np.concatenate([last[None], inside[:-1]])
+        smooth = [ewma(before, rate, average) for rate, average in zip(_RATES, averages, strict=True)]
+        return np.hstack([inside, before, *smooth]), inside[-1], tuple(part[-1] for part in smooth)
+
+    def follow(self, u, state, level):
+        """The :class:`Followed` next rows of an episode and the state after them.
+
+        `level` is the InputState at which the plant is known; None for the nominal mean of the inputs.
+        """
+        F, last, averages = self.filtered(u, state)
+        response = np.empty((len(u), len(self.B)))
+        if state is None:
+            response[0] = np.linalg.solve(np.eye(len(self.B)) - self.B.T, F[0] @ self.G)
+        else:
+            response[0] = state.response @ self.B + F[0] @ self.G
+        Recurrence(self.B.T).run((F[1:] @ self.G, None), x0=response[0], out=response[1:])
+        away = F if level is None else F - level.filtered
+        leverage = ((away @ self.known) * away).sum(axis=1)
+        k = len(self.mean)
+        steady = np.tile(away[:, :k], 2 + len(_RATES))
+        unknown = ((steady @ self.known) * steady).sum(axis=1) > _UNKNOWN
+        beside = np.abs(u - (self.mean if level is None else level.inputs))
+        unknown |= (beside > _FURTHER * self.reach + 1e-9 * np.abs(self.mean)).any(axis=1)
+        return Followed(response, leverage, unknown), InputState(response[-1], last, averages, F[-1], u[-1])
+
+
+def states_of(record):
+    """States as measured, zero for absent units, (n_rows, n), and whether all units are there, (n_rows,)."""
+    x, there = np.zeros_like(record.z), np.ones(record.n_samples, dtype=bool)
+    for part, b in zip(record.parts, record.partition.slices, strict=True):
+        seen = part.determined_rows if not part.is_constant else np.ones(record.n_samples, dtype=bool)
+        J = part.patterns[part.pattern_of[seen]] if not part.is_constant else part.patterns
+        x[seen, b] = np.linalg.solve(J, part.z[seen][:, :, None])[:, :, 0]
+        there &= seen
+    return x, there
+
+
+def without_response(messages, slices, response):
+    """Messages without inputs and without what these do to the states."""
+    bare = {}
+    for (name, message), b in zip(messages.items(), slices, strict=True):
+        J = message.patterns[0] if message.index is None else message.patterns[message.index]
+        moved = response[:, b] @ J if message.index is None else np.einsum("tij,tj->ti", J, response[:, b])
+        bare[name] = replace(message, z=message.z - moved, inputs=None, input_matrix=None)
+    return bare
+
+
+def learned_without(record, messages):
+    """The response to the inputs of a record, and the messages without it."""
+    response = InputResponse.learn(record)
+    return response, without(response, record, messages)
+
+
+def without(response, record, messages):
+    """Messages about whole episodes, in the order of the record's units, without what their inputs do."""
+    parts = [
+        response.follow(record.u[start:stop], None, None)[0].response
+        for start, stop in episodes(record.starts, record.n_samples)
+    ]
+    ordered = {name: messages[name] for name in record.names}
+    return without_response(ordered, record.partition.slices, np.concatenate(parts))

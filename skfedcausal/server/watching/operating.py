@@ -1,0 +1,201 @@
+"""Operating points: where a plant runs after a change that stays, and how it is found out.
+
+An incident that settles is a new operating point: what the innovations there are beyond the nominal ones is taken
+off from then on, so that the next fault is seen (Willsky & Jones 1976, A generalized likelihood ratio approach to
+the detection and estimation of jumps in linear systems, IEEE Transactions on Automatic Control 21). Slow drift is
+followed in the same way before it is an alarm, and a plant that goes back where it was is known again.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.stats import chi2
+
+from .posterior import log_scale_factor
+
+LOOK = 20  # rows between two looks at an open incident
+SETTLING = 60  # last rows of an incident from which its operating point is learned
+FOLLOWED = 120  # rows of which the mean is compared with that of the operating point
+MOST_KNOWN = 4  # operating points that are remembered
+_AVERAGED = 39  # rows in the slowest average
+_ENOUGH = 1000  # rows that an operating point is learned from
+LARGE = 6.0  # surplus of a single row that counts for whether a fault goes on
+CLIPPED = 2.0  # the same of its log likelihood
+_STAYS = 2.0  # of log likelihood that the last rows of an incident are as those before
+_LEAST_ROWS = 10  # to know an operating point again
+_ALIKE = 1e-3  # tail beyond which rows are not of an operating point
+_DRIFTED = 1e-5  # of a mean that is taken for drift
+_GAIN = 0.5  # of a block's mean in the mean that is followed
+_MOVES = 2.0  # from which on `slow` means that the level of the nominal record itself moves
+_TOLD = 0.5  # standard deviations of a unit's errors by which its level has moved when that is told
+_NATS = 6.0  # of log likelihood that one operating point has to be ahead of another
+
+
+@dataclass(frozen=True, eq=False)
+class OperatingPoint:
+    """What the plant shows beyond the nominal operating point.
+
+    errors, scaled : means of the errors of prediction and of the scaled innovations, (n,)
+    own, given, outside, whole : factors, at least one, of the surprises on its own and given the others, of what
+        states do not explain of the off-subspace numbers, and of these themselves, (n_units,)
+    lasting : first alarms of the incidents that last there
+    n_rows : from which it is known
+    inputs : InputState there, None for the nominal one
+    """
+
+    errors: np.ndarray
+    scaled: np.ndarray
+    own: np.ndarray
+    given: np.ndarray
+    outside: np.ndarray
+    whole: np.ndarray
+    lasting: frozenset = frozenset()
+    n_rows: float = np.inf
+    inputs: Any = None
+
+    @classmethod
+    def nominal(cls, n_states, n_units):
+        """The operating point of the nominal record."""
+        ones = np.ones(n_units)
+        return cls(np.zeros(n_states), np.zeros(n_states), ones, ones, ones, ones)
+
+    def moved(self, errors, scaled, **changes):
+        """The operating point with other means."""
+        return replace(self, errors=self.errors + errors, scaled=self.scaled + scaled, **changes)
+
+    @property
+    def spread(self):
+        """Standard deviation of a slow average of rows there over that at a point known exactly."""
+        return np.sqrt(1 + _AVERAGED / self.n_rows)
+
+    @property
+    def is_new(self):
+        """Whether more rows would make it much better known."""
+        return self.n_rows < _ENOUGH
+
+    def better_known(self, errors, scaled):
+        """The operating point with the means of a block of further rows beyond it taken in."""
+        share = FOLLOWED / (self.n_rows + FOLLOWED)
+        return self.moved(share * errors, share * scaled, n_rows=self.n_rows + FOLLOWED)
+
+    def followed(self, errors, scaled, whole, outside):
+        """The operating point after a drift, from what was followed beyond it."""
+        factors = {"whole": np.maximum(1.0, self.whole * whole), "outside": np.maximum(1.0, self.outside * outside)}
+        return self.moved(errors, scaled, **factors)
+
+    def only(self, units, slices, other):
+        """This operating point in some units (bool), another one in the rest."""
+        states = np.repeat(units, [b.stop - b.start for b in slices])
+        parts = {name: (getattr(self, name), getattr(other, name)) for name in ("own", "given", "outside", "whole")}
+        factors = {name: np.where(units, mine, theirs) for name, (mine, theirs) in parts.items()}
+        means = {name: np.where(states, getattr(self, name), getattr(other, name)) for name in ("errors", "scaled")}
+        return replace(self, **factors, **means)
+
+
+class Level:
+    """Whether rows have the level of an operating point, by the covariance of nominal errors and its blocks.
+
+    `slow` is by how much squares of nominal means over many rows exceed those of independent errors.
+    """
+
+    def __init__(self, energy, slow, n_rows):
+        self._energy, self._slow = energy, slow
+        self._precision = np.linalg.inv(energy.covariance)
+        self._followed = 1 / (_GAIN / (2 - _GAIN) / FOLLOWED + 1 / n_rows)  # rows that a followed mean is worth
+
+    @classmethod
+    def learned(cls, energy, errors, slices):
+        """From errors of nominal rows that were held out, (n_rows, n) by segment."""
+        dims = np.array([b.stop - b.start for b in slices])
+        means = [
+            part[k : k + FOLLOWED].mean(axis=0) for part in errors for k in range(0, len(part) - FOLLOWED + 1, FOLLOWED)
+        ]
+        slow = 1.0
+        if means:
+            slow = max(1.0, float((FOLLOWED * energy.own(np.array(means)) / dims).mean(axis=1).max()))
+        return cls(energy, slow, sum(map(len, errors)))
+
+    def drifted(self, mean, dims):
+        """Whether a followed mean is beyond what chance makes of it: always where that of the nominal record moves."""
+        square = self._followed * self._energy.own(mean[None])[0]
+        return self._slow > _MOVES or bool((square > chi2.isf(_DRIFTED, dims)).any())
+
+    def size(self, moved):
+        """How far the level of each unit has moved in all, over what is told, (n_units,)."""
+        return np.sqrt(self._energy.own(moved[None])[0] / self._slow) / _TOLD
+
+    def is_at(self, mean, n_rows):
+        """Whether the mean of some rows is that of an operating point of mean zero."""
+        return float(n_rows * mean @ self._precision @ mean) <= self._slow * chi2.isf(_ALIKE, len(mean))
+
+    def ahead(self, rows, level, most=np.inf):
+        """Log likelihood of rows at a level, (n,), over that at zero; no row counts for more than `most`."""
+        ratios = rows @ self._precision @ level - level @ self._precision @ level / 2
+        return float(np.clip(ratios, -most, most).sum())
+
+    def stays(self, errors, surplus, dims):
+        """Whether the last rows of an incident are as those before them, not as nominal ones."""
+        rows = errors[-SETTLING:]
+        moved = not self.is_at(rows.mean(axis=0), len(rows))
+        if moved and self.ahead(rows[-LOOK:], rows[:-LOOK].mean(axis=0), CLIPPED) > _STAYS:
+            return True
+        excess = np.minimum(surplus[-LOOK:], LARGE).mean(axis=0)
+        return bool(log_scale_factor(excess, dims, LOOK).max() > 2 * _STAYS)
+
+    def known_again(self, errors, present, known):
+        """The operating point among those known that the last rows are of, None if of none or the present one."""
+        if len(errors) < _LEAST_ROWS or not known:
+            return None
+        mean, found = errors.mean(axis=0), []
+        for point in known:
+            away = point.errors - present.errors
+            if self.is_at(mean - away, len(errors)) and self.ahead(errors, away) > _NATS:
+                found.append((self.ahead(errors, away), len(found), point))
+        return max(found, key=lambda one: one[:2])[-1] if found else None
+
+
+@dataclass
+class Followed:
+    """Sums over the rows since the last look for drift, and the means of the looks before it.
+
+    Of errors, scaled innovations, off-subspace numbers and these over what states let expect.
+    """
+
+    count: int = 0
+    sums: tuple = (0.0, 0.0, 0.0, 0.0)
+    before: tuple | None = None
+
+    def add(self, rows, quiet):
+        """Take note of rows of evidence that are not in alarm."""
+        self.count += int(quiet.sum())
+        series = rows.errors, rows.scaled, rows.distance, rows.outside
+        self.sums = tuple(total + quiet @ values for total, values in zip(self.sums, series, strict=True))
+
+    def means(self):
+        """Means that are followed, after a whole block."""
+        means = tuple(total / self.count for total in self.sums)
+        if self.before is not None:
+            means = tuple((1 - _GAIN) * old + _GAIN * new for old, new in zip(self.before, means, strict=True))
+        return means
+
+    def next(self):
+        """What is followed from here on, where the operating point stays."""
+        return Followed(before=self.means())
+
+
+def fault_end(errors, surplus, outside, dims, outside_dims):
+    """Last row of a fault that begins with the first of some rows: where it is likeliest to have gone on until.
+
+    From the whitened errors of the unit given the others, (n_rows, p), its surplus and its off-subspace numbers over
+    their expectation, (n_rows,). The fault moved the mean of the errors, or the scale of one of the others.
+    """
+    n_rows = np.arange(1, len(errors) + 1)
+    sums = errors.cumsum(axis=0)
+    gains = [(sums**2).sum(axis=1) / (2 * n_rows) - errors.shape[1] / 2 * np.log(n_rows + 1.0)]
+    for series, size in ((surplus, dims - outside_dims), (outside, outside_dims)):
+        if size > 0:
+            gains.append(log_scale_factor(series.cumsum() / n_rows, size, n_rows))
+    end = int(np.max(gains, axis=0).argmax())
+    goes_back = end > 0 and errors[end] @ sums[end - 1] < 0  # as the row after a bias of sensors does
+    return end - 1 if goes_back else end

@@ -1,0 +1,271 @@
+"""A watch from row to row: incidents that begin and end, and operating points that change under it."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .evidence import Evidence, MonitorState
+from .incidents import HORIZON, LOOKBACK, Incident, Verdict, follow
+from .inputs import LEARNED
+from .operating import CLIPPED, FOLLOWED, LARGE, LOOK, MOST_KNOWN, SETTLING, Followed, OperatingPoint
+from .posterior import log_scale_factor
+from .thresholds import GAP
+
+KEPT = LOOKBACK + HORIZON + GAP + 2  # rows that are kept to judge incidents by
+_SHARP = 4.0  # of the posterior over the units that drift
+_REMEMBERED = 1000  # rows after an incident in which a drift of its root is of the same fault
+_AFTER = 3  # rows beside a fault that may be out of the ordinary without it
+_PAUSE = 2 * HORIZON  # rows after an incident within which an alarm may be of the same fault
+
+
+@dataclass
+class StreamState:
+    """Everything a stream needs to go on: constant size whatever has passed."""
+
+    monitor: MonitorState = field(default_factory=MonitorState)
+    averages: list | None = None
+    position: int = 0
+    rows: Evidence | None = None  # the last rows
+    incidents: list = field(default_factory=list)  # those that may still change
+    point: OperatingPoint | None = None
+    known: list = field(default_factory=list)  # other operating points the plant was at
+    followed: Followed = field(default_factory=Followed)
+    last: Incident | None = None  # the one that began last
+    inputs: Any = None  # InputState of a plant with inputs
+    learning: range | None = None  # rows without alarms, from which an operating point is learned
+    noticing: np.ndarray | int = 0  # for how many rows each unit has been noticing something
+    drift: np.ndarray | float = 0.0  # of the level, followed since it was last told
+
+
+def taken(server, messages, state):
+    """Evidence of the next rows of an episode, piece by piece, and the incidents that each piece touches."""
+    n_rows, done = len(next(iter(messages.values())).z), 0
+    while done < n_rows:
+        part = messages if done == 0 else {name: one.rows(done, n_rows) for name, one in messages.items()}
+        rows, incidents = take(server, part, state)
+        done += len(rows.scaled)
+        yield rows, incidents
+
+
+def take(server, messages, state):
+    """Evidence of the next rows, up to the first at which the operating point changes, and incidents they touch."""
+    before = state.monitor, state.averages, state.position, state.inputs, state.noticing
+    new = server.evidence(messages, state)
+    turn = _followed(server, new, state)
+    if turn.row < new.stop:
+        state.monitor, state.averages, state.position, state.inputs, state.noticing = before
+        part = {name: message.rows(0, turn.row - new.first) for name, message in messages.items()}
+        new = server.evidence(part, state)
+    rows = new if state.rows is None else state.rows.followed_by(new)
+    touched = [i for i in state.incidents if i.verdict is None or i.open or i.detected + HORIZON >= new.first]
+    for incident in touched:
+        if incident.verdict is None:
+            _compare_with_last(server, incident, rows, state)
+    server.judge(rows, touched, new.first)
+    state.incidents = [i for i in state.incidents if i.open or i.detected + HORIZON >= rows.stop]
+    state.rows = rows.between(max(rows.stop - KEPT, rows.first), rows.stop)
+    if turn.drifts:
+        touched += _after_drift(server, turn.point, state)
+    elif turn.learned:
+        touched += [i for i in state.incidents if i.open]
+        _end_open(state)
+        _move(replace(turn.point, inputs=state.inputs), state)
+        state.learning = None
+    elif turn.point is not None:
+        touched += _turn(server, turn.point, rows, state)
+    return new, touched
+
+
+class Turn(NamedTuple):
+    """Row from which on rows are at another operating point, and that point; None where it stays the same."""
+
+    row: int
+    point: OperatingPoint | None = None
+    drifts: bool = False
+    learned: bool = False
+
+
+# -- the operating point ---------------------------------------------------------------------------------
+
+
+def _followed(server, new, state):
+    """Follow incidents and the level by new rows to the first row at which the operating point changes."""
+    above = np.ascontiguousarray(server.levels.relative(new.levels).T).max(axis=0)
+    if new.unknown.any() and state.learning is None:
+        row = new.first + int(new.unknown.argmax())
+        state.learning = range(row, row + LEARNED - (row + LEARNED) % -LOOK)
+    learning = state.learning or range(0)
+    above[max(learning.start - new.first, 0) : max(learning.stop - new.first, 0)] = 0.0
+    quiet = above <= 1
+    row = new.first
+    while row < new.stop:
+        stop = min(new.stop, row + FOLLOWED - row % FOLLOWED)
+        here = slice(row - new.first, stop - new.first)
+        if row < learning.stop or not quiet[here].all() or any(i.open for i in state.incidents):
+            stop = min(stop, row + LOOK - row % LOOK)
+            here = slice(row - new.first, stop - new.first)
+            follow(state.incidents, above[here], row)
+            if stop % LOOK == 0 and state.incidents and state.incidents[-1].open:
+                point = _point_after(server, state.incidents[-1], _recent(new, state, stop), state)
+                if point is not None:
+                    return Turn(stop, point)
+        if learning and stop == learning.stop:
+            return Turn(stop, settled(server, _recent(new, state, stop), state.point), learned=True)
+        if stop > learning.start and row < learning.stop:
+            state.followed = Followed()
+        else:
+            state.followed.add(new.between(row, stop), quiet[here])
+        if stop % FOLLOWED == 0:
+            point = _drifted(server, state)
+            if point is not None:
+                return Turn(stop, point, drifts=True)
+        row = stop
+    return Turn(new.stop)
+
+
+def _recent(new, state, stop):
+    """The last rows before a position."""
+    part = new.between(new.first, stop)
+    rows = part if state.rows is None else state.rows.followed_by(part)
+    return rows.between(max(rows.first, stop - HORIZON), stop)
+
+
+def _point_after(server, incident, rows, state):
+    """The operating point that an open incident has led to by the end of some rows, None if it is the present one."""
+    since = rows.between(max(rows.first, incident.detected, rows.stop - LOOK), rows.stop)
+    known = server.level.known_again(since.errors, state.point, state.known)
+    if known is not None:
+        return known
+    if rows.stop <= incident.detected + HORIZON:
+        return None
+    late = rows.stop > incident.detected + 2 * HORIZON
+    if not late and not server.level.stays(rows.errors, rows.surplus, server.state_dims):
+        return None
+    return settled(server, rows, state.point)
+
+
+def settled(server, rows, point):
+    """The operating point of the last rows, which were judged by the present one."""
+    rows = rows.between(max(rows.first, rows.stop - SETTLING), rows.stop)
+    errors, scaled = rows.errors.mean(axis=0), rows.scaled.mean(axis=0)
+    moved = rows.errors - errors
+    surplus = {
+        "own": server.monitor.energy.own(moved).mean(axis=0) / server.state_dims,
+        "given": server.monitor.energy.given_others(moved).mean(axis=0) / server.usual_inside,
+        "outside": rows.outside.mean(axis=0),
+        "whole": rows.distance.mean(axis=0) / server.usual_distance,
+    }
+    factors = {name: getattr(point, name) * np.maximum(1.0, value) for name, value in surplus.items()}
+    return point.moved(errors, scaled, **factors, n_rows=len(rows.errors))
+
+
+def _end_open(state):
+    for incident in state.incidents:
+        incident.open, incident.verdict = False, replace(incident.verdict, open=False)
+
+
+def pause(state):
+    """Begin anew after rows of which nothing is known, at the same operating point."""
+    _end_open(state)
+    state.monitor, state.averages, state.rows, state.incidents = MonitorState(), None, None, []
+    state.followed = Followed()
+
+
+def acknowledge(server, state, detected):
+    """Take note that incidents with these first alarms were seen; verdicts on those that are over by that."""
+    closed = []
+    if any(i.open and i.detected in detected for i in state.incidents):
+        closed = rebaseline(server, state, np.ones(len(server.slices), dtype=bool))
+    state.point = replace(state.point, lasting=state.point.lasting - detected)
+    return closed
+
+
+def rebaseline(server, state, units):
+    """Take the level of the last rows of some units, a mask, for their operating point; verdicts that are over."""
+    n_rows = 0 if state.rows is None else len(state.rows.scaled)
+    if n_rows < LOOK:
+        raise ValueError(f"Only {n_rows} rows came since the operating point changed; wait for {LOOK}.")
+    row, open_ones = state.rows.stop - 1, [i for i in state.incidents if i.open]
+    _move(settled(server, state.rows, state.point).only(units, server.slices, state.point), state)
+    return [replace(i.verdict, last=row, open=False, end=row) for i in open_ones]
+
+
+def _turn(server, point, rows, state):
+    """Go on at another operating point; the incident that led there is over."""
+    incident, back = state.incidents[-1], point in state.known
+    incident.open, incident.last = False, rows.stop - 1
+    lasting = point.lasting if back else state.point.lasting | {incident.detected}
+    ends = state.point.lasting - lasting
+    _move(replace(point, lasting=lasting), state)
+    incident.end = incident.detected if back else rows.stop - 1  # known again: the change is all there was
+    now = {"last": incident.last, "open": False, "end": incident.end, "settled": not back, "ends": ends}
+    incident.verdict = replace(incident.verdict, **now)
+    return [incident]
+
+
+def _move(point, state):
+    """Go on at another operating point."""
+    state.known = [p for p in state.known if p.errors is not point.errors] + [state.point]
+    if len(state.known) > MOST_KNOWN:
+        del state.known[1]  # the first one is the nominal one
+    state.point, state.averages, state.rows, state.incidents = point, None, None, []
+    state.followed, state.drift = Followed(), 0.0
+
+
+def _drifted(server, state):
+    """The operating point after a block of rows whose level has moved, or by which it is better known; else None."""
+    followed, point = state.followed, state.point
+    if followed.count < FOLLOWED // 2:
+        state.followed = Followed()
+        return None
+    errors, scaled, distance, outside = followed.means()
+    if point.is_new:
+        return point.better_known(errors, scaled)
+    if not server.level.drifted(errors, server.state_dims):
+        state.followed = followed.next()
+        return None
+    return point.followed(errors, scaled, distance / server.usual_distance, outside)
+
+
+def _after_drift(server, point, state):
+    """Go on at the level that was followed; the incident by which a drift is told."""
+    moved = 0.0 if state.point.is_new else point.errors - state.point.errors
+    state.point, state.followed, state.drift = point, Followed(), state.drift + moved
+    if np.ndim(state.drift) == 0:
+        return []
+    size = server.level.size(state.drift)
+    if size.max() < 1:
+        return []
+    state.drift = 0.0
+    return [_drift_incident(size, state.rows, state)]
+
+
+def _drift_incident(size, rows, state):
+    """What is told of a drift: the unit that moved most, where it was found."""
+    row = rows.stop - 1
+    probability = np.exp(_SHARP * (size - size.max()))
+    first_rows = np.where(size > 0.5, row, -1)
+    told = {"resumes": None if state.last is None or row - state.last.last > _REMEMBERED else size > 0, "kind": "drift"}
+    told |= {"lasting": state.point.lasting, "first_rows": first_rows}
+    verdict = Verdict(row, row, row, False, "shift", probability / probability.sum(), **told)
+    return Incident(row, row, 0.0, open=False, verdict=verdict)
+
+
+# -- incidents that go on --------------------------------------------------------------------------------
+
+
+def _compare_with_last(server, incident, rows, state):
+    """Take note of what lasts when an incident begins, and of units whose fault before may go on."""
+    incident.lasting = state.point.lasting
+    last, state.last = state.last, incident
+    if last is None or last.verdict is None or last.detected in state.point.lasting:
+        return
+    begin = max(last.verdict.stop + _AFTER, rows.first)
+    if incident.detected - last.verdict.last > _PAUSE or begin + _AFTER >= incident.detected:
+        return
+    pause = rows.between(begin, incident.detected - _AFTER)
+    excess = np.minimum(pause.surplus, LARGE).mean(axis=0)
+    incident.resumes = log_scale_factor(excess, server.state_dims, len(pause.surplus)) > 0
+    if last.level is not None and server.level.ahead(pause.errors, last.level, CLIPPED) > 0:
+        incident.resumes = np.ones_like(incident.resumes)

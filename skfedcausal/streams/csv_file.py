@@ -1,0 +1,104 @@
+"""A CSV file that grows: its new rows as they are written."""
+
+import csv
+import io
+import time
+import warnings
+from pathlib import Path
+
+import pandas as pd
+
+from ..containers.layout import listed
+from ..estimators._stream_batches import StreamWarning
+
+
+def follow_csv(path, *, wait=None, poll=0.1, batch_size=None, index_col=0):
+    """Follow a CSV file that a program writes to, as ``tail -f`` does.
+
+    Parameters
+    ----------
+    path : str or Path
+        File with one line of names, ``unit__sensor``, and one line for each row after it. It need not be there yet. A
+        file that became shorter was begun anew and is read from its start.
+    wait : float, default=None
+        Seconds without a new row after which the stream ends; None: never.
+    poll : float, default=0.1
+        Seconds between two looks at the file.
+    batch_size : int, default=None
+        Most rows of a batch; None for all that are there.
+    index_col : int, str or None, default=0
+        Column of the times; None where rows have none.
+
+    Yields
+    ------
+    DataFrame
+        The next rows. A line that is not yet whole waits for its end; lines that cannot be read are named by a
+        StreamWarning and left out.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from skfedcausal.streams import follow_csv
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = Path(folder) / "live.csv"
+    ...     _ = path.write_text("time,mill__power\\n2026-01-01 00:00,1.5\\n2026-01-01 00:01,1.7\\n2026")
+    ...     [batch.shape for batch in follow_csv(path, wait=0.0)]
+    [(2, 1)]
+    """
+    path, tail, last = Path(path), _Tail(Path(path)), time.monotonic()
+    while True:
+        lines = tail.lines()
+        step = batch_size or max(len(lines), 1)
+        for k in range(0, len(lines), step):
+            batch = _frame(tail.head, lines[k : k + step], index_col, path)
+            if len(batch):
+                yield batch
+        if lines:
+            last = time.monotonic()
+            continue
+        if wait is not None and time.monotonic() - last >= wait:
+            return
+        time.sleep(poll)
+
+
+class _Tail:
+    """The whole lines of a file that were not read yet."""
+
+    def __init__(self, path):
+        self._path, self._at, self.head = path, 0, None
+
+    def lines(self):
+        """Lines since the last call, without the line of names."""
+        try:
+            with self._path.open("rb") as file:
+                if file.seek(0, io.SEEK_END) < self._at:
+                    self._at, self.head = 0, None
+                file.seek(self._at)
+                text = file.read()
+        except FileNotFoundError:
+            return []
+        whole = text[: text.rfind(b"\n") + 1]
+        self._at += len(whole)
+        lines = whole.decode("utf-8-sig" if self.head is None else "utf-8", errors="replace").splitlines()
+        if self.head is None and lines:
+            self.head = lines.pop(0)
+        return [line for line in lines if line.strip()]
+
+
+def _frame(head, lines, index_col, path):
+    """Lines as a table of numbers."""
+    width = len(next(csv.reader([head])))
+    right = [line for line, cells in zip(lines, csv.reader(lines), strict=False) if len(cells) == width]
+    if len(right) < len(lines):
+        _warn(f"{len(lines) - len(right)} lines of {path} do not have the {width} columns of its first line: left out")
+    frame = pd.read_csv(io.StringIO("\n".join([head, *right])), index_col=index_col, parse_dates=index_col is not None)
+    words = frame.select_dtypes(exclude="number").columns
+    if len(words) and len(frame):
+        frame[words] = frame[words].apply(pd.to_numeric, errors="coerce")
+        _warn(f"{path} has something else than numbers in {listed(words)}: taken as missing")
+    return frame
+
+
+def _warn(text):
+    warnings.warn(f"{text}. The watch goes on.", StreamWarning, stacklevel=4)
