@@ -119,7 +119,7 @@ def test_pages_with_the_record_show_its_check_and_its_trends(incident, tmp_path)
     page = detector.report(incidents, tmp_path / "trip.html", X=record).read_text("utf-8")
     assert "<h2>The data</h2>" in page
     assert "<h2>Measurements</h2>" in page
-    assert page.count("<img ") == 2
+    assert page.count("<img ") == 3  # levels, tags of the units, the tag to blame
 
 
 def test_times_on_a_page_name_the_zone_of_the_plant(incident, tmp_path):
