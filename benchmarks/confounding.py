@@ -115,7 +115,6 @@ def main():
         f"relative, of the effect of a move of the valve for {_MOVED} rows over {_ROWS} rows on all sensors; cover: "
         f"share of 90 % bands that hold it. Sensitivity: share of bands for a hidden cause of strength {_STRENGTH} "
         "that hold the effect of a step. Instrument: the set point that the load is added to.",
-        "",
         table([{name: row.get(name, "") for name in names} for row in summary(rows)], names),
     )
 

@@ -197,6 +197,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
     }
 
     _has_inputs = True
+    _instruments = None
 
     # -- fitting ---------------------------------------------------------------------------------
 

@@ -30,9 +30,11 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "forecast": ("message", "prediction"),
     "losses": ("message", "loss"),
     "flags": ("flag",),
-    **dict.fromkeys(("counterfactual", "transfer_function"), _EFFECTS),
+    **dict.fromkeys(("counterfactual", "transfer_function", "gain_table"), _EFFECTS),
+    **dict.fromkeys(("sensitivity", "step_response", "frequency_response"), _EFFECTS),
     "aggregate_counterfactual": ("aggregate",),
-    **dict.fromkeys(("whatif", "impact", "dose_response"), ("message", "factual", "effect")),
+    **dict.fromkeys(("impact", "dose_response"), ("message", "factual", "effect")),
+    "whatif": ("message", "factual", "effect", "prediction"),  # the last for sensors that are held
     "reach": ("message", "prediction", "effect"),
     "watch": ("watch",),
     "inputs": ("inputs", "message"),
