@@ -4,6 +4,7 @@ Run ``python -m benchmarks.months`` for the table.
 """
 
 import argparse
+import pickle
 import resource
 import subprocess
 import sys
@@ -21,7 +22,7 @@ from ._report import table, write
 
 GOAL, SAME = 1.2, 1e-8  # times the cost of the month alone, largest difference from one fit
 _TIMES = 10  # the memory that a process may take
-_WIDTH, _UNITS = 128, 4  # sensors of a unit, units of the large record
+_WIDTH, _UNITS = 256, 2  # sensors of a unit, units of the large record
 
 
 def seconds(work):
@@ -37,24 +38,43 @@ def given(estimator):
     return {name: KalmanClient(A=m.A, C=m.C, Q=m.Q, R=m.R) for name, m in models.items()}
 
 
-def months(n_months, rows, n_units):
-    """Cost of every month, as a batch and alone, and the distance of the plant from that of one fit."""
-    X, _ = make_granger_plant(n_units, n_samples=n_months * rows, random_state=0)
+def month_files(folder, n_months, rows, n_units):
+    """Files with the record of each month, written the first time."""
+    files = [Path(folder) / f"month{k:02d}.npz" for k in range(n_months)]
+    if not files[-1].exists():
+        X, _ = make_granger_plant(n_units, n_samples=n_months * rows, random_state=0)
+        for k, file in enumerate(files):
+            np.savez(file, **{name: Y[k * rows : (k + 1) * rows] for name, Y in X.items()})
+    return files
+
+
+def months(folder, files):
+    """Costs of every month, as a batch and alone, and the estimator; what is known already is in the folder."""
+    kept = Path(folder) / "kept.pickle"
     estimator, costs = FederatedGrangerEstimator(), []
-    for k in range(n_months):
-        month = {name: Y[k * rows : (k + 1) * rows] for name, Y in X.items()}
+    if kept.exists():
+        estimator, costs = pickle.loads(kept.read_bytes())
+    for k in range(len(costs), len(files)):
+        month = dict(np.load(files[k]))
         turns = {"batch": lambda month=month: estimator.partial_fit(month)}
         turns["alone"] = lambda month=month: FederatedGrangerEstimator().fit(month)
         found = {name: seconds(turns[name])[0] for name in sorted(turns, reverse=bool(k % 2))}
-        batch, alone = found["batch"], found["alone"]
-        costs.append((batch, alone))
-        print(f"month {k + 1}: {batch:.2f} s, alone {alone:.2f} s", flush=True)
-    cost, whole = seconds(lambda: FederatedGrangerEstimator(given(estimator)).fit(X, lengths=[rows] * n_months))
-    pairs = [(getattr(estimator, name), getattr(whole, name)) for name in ("lag_transitions_", "process_cov_")]
-    pairs.append((estimator.links_["strength"].to_numpy(), whole.links_["strength"].to_numpy()))
-    shapes = all(a.shape == b.shape for a, b in pairs)
-    distance = max(float(np.abs(a - b).max()) for a, b in pairs) if shapes else np.inf
-    return costs, cost, distance
+        costs.append((found["batch"], found["alone"]))
+        kept.write_bytes(pickle.dumps((estimator, costs)))
+        print(f"month {k + 1}: {found['batch']:.2f} s, alone {found['alone']:.2f} s", flush=True)
+    return costs, estimator
+
+
+def whole(estimator, files):
+    """Cost of one fit to all months with the same models of the units, and the distance of the plant from it."""
+    parts = [dict(np.load(file)) for file in files]
+    lengths = [len(next(iter(part.values()))) for part in parts]
+    X = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    cost, one = seconds(lambda: FederatedGrangerEstimator(given(estimator)).fit(X, lengths=lengths))
+    pairs = [(getattr(estimator, name), getattr(one, name)) for name in ("lag_transitions_", "process_cov_")]
+    pairs.append((estimator.links_["strength"].to_numpy(), one.links_["strength"].to_numpy()))
+    same = all(a.shape == b.shape for a, b in pairs)
+    return cost, max(float(np.abs(a - b).max()) for a, b in pairs) if same else np.inf
 
 
 WORKER = """
@@ -102,30 +122,45 @@ def cost_row(month, batch, alone):
     return {"month": month, "partial_fit, s": f"{batch:.2f}", "fit, s": f"{alone:.2f}", "ratio": f"{batch / alone:.2f}"}
 
 
-def main():
+def report(n_units, n_rows, costs, cost, distance, large):
     """Write the tables."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--months", type=int, default=24)
-    parser.add_argument("--rows", type=int, default=43_200)
-    parser.add_argument("--units", type=int, default=16)
-    parser.add_argument("--limit", type=int, default=500_000_000, help="bytes of address space of the last table")
-    arguments = parser.parse_args()
-    warnings.simplefilter("ignore")
-    costs, cost, distance = months(arguments.months, arguments.rows, arguments.units)
     total = np.sum(costs, axis=0)
     rows = [cost_row(k + 1, *cost_of) for k, cost_of in enumerate(costs)] + [cost_row("all", *total)]
     met = "met" if total[0] <= GOAL * total[1] and distance <= SAME else "missed"
     print(f"one fit {cost:.1f} s, distance {distance:.1e}: {met}", flush=True)
     text = (
-        f"{arguments.units} units, {arguments.rows} rows a month, processor seconds. Goals: every month at most {GOAL} "
+        f"{n_units} units, {n_rows} rows a month, processor seconds. Goals: every month at most {GOAL} "
         f"times the cost of the month alone, the plant of all months within {SAME:g} of one fit with the same models "
         f"of the units. One fit of all months took {cost:.1f} s; largest difference of coefficients, process noise and "
         f"strengths from it: {distance:.1e} ({met})."
     )
-    large = table([ten_times(arguments.limit, 5000)])
     write(
-        "months", "A plant month by month", text, table(rows), "## A record ten times the memory of the process", large
+        "months",
+        "A plant month by month",
+        text,
+        table(rows),
+        "## A record ten times the memory of the process",
+        table([large]),
     )
+
+
+def main():
+    """Measure, and write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--months", type=int, default=24)
+    parser.add_argument("--rows", type=int, default=43_200)
+    parser.add_argument("--units", type=int, default=16)
+    parser.add_argument("--limit", type=int, default=500_000_000, help="bytes of address space of the last table")
+    parser.add_argument("--folder", help="where months and what was measured are kept, for a run that was stopped")
+    arguments = parser.parse_args()
+    warnings.simplefilter("ignore")
+    with tempfile.TemporaryDirectory() as own:
+        folder = own if arguments.folder is None else arguments.folder
+        files = month_files(folder, arguments.months, arguments.rows, arguments.units)
+        costs, estimator = months(folder, files)
+        cost, distance = whole(estimator, files)
+    large = ten_times(arguments.limit, 2500)
+    report(arguments.units, arguments.rows, costs, cost, distance, large)
 
 
 if __name__ == "__main__":

@@ -27,12 +27,33 @@ def as_native(X):
 
 
 def _to_pandas(X):
+    library = type(X).__module__.partition(".")[0]
+    if library == "pyarrow":
+        return X.to_pandas(split_blocks=True)  # columns stay where they are
+    if library == "polars" and all(str(dtype) == "Float64" for dtype in getattr(X, "dtypes", ["other"])):
+        return _of_columns(X)
     try:
         return X.to_pandas()
     except ImportError:  # polars needs pyarrow for it, but not for one column as an array
         if hasattr(X, "columns"):
-            return pd.DataFrame({name: X[name].to_numpy() for name in X.columns})
+            return _of_columns(X)
         return pd.Series(X.to_numpy(), name=X.name)
+
+
+def _of_columns(X):
+    """Frame whose columns are those of another one, where they are."""
+    return pd.DataFrame({name: X[name].to_numpy() for name in X.columns}, copy=False)
+
+
+def columns_apart(X):
+    """Columns of a large frame of float64 that do not lie in one block, each an array; None of other tables."""
+    if not isinstance(X, pd.DataFrame) or X.size <= _FEW or not all(dtype == np.float64 for dtype in X.dtypes.unique()):
+        return None
+    columns = [X.iloc[:, k].to_numpy() for k in range(X.shape[1])]
+    if any(column.strides != (8,) for column in columns):  # rows of a block lie together
+        return None
+    places = np.array([column.ctypes.data for column in columns])
+    return None if (np.diff(places) == 8 * len(X)).all() else columns
 
 
 def _flatten_columns(frame):

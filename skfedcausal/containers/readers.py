@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import validate_data
 
-from .arrays import as_native, column_names, is_fine, n_columns, names_units, pick_columns, to_floats
+from .arrays import as_native, column_names, columns_apart, is_fine, n_columns, names_units, pick_columns, to_floats
 from .layout import (
     SEPARATOR,
     check_known,
@@ -56,14 +56,31 @@ def read_table(X, layout, how):
         name = (layout.columns if order is None else columns)[position]
         return f"column {name!r} of unit {layout.owner(name)!r}"
 
+    units = list(zip(layout.output_positions, layout.input_positions, strict=True)) if layout is not None else []
+    index = X.index if isinstance(X, pd.DataFrame) else None
+    arrays = _stacked_by_unit(columns_apart(X), order, units, how.min_samples)
+    if arrays is not None:
+        return layout, arrays, [("X", len(X), index)]
     checks = {"ensure_min_samples": how.min_samples, "estimator": how.estimator}
     values = to_floats(X, name_column=name_column, input_name="X", **checks)
     if order is not None:
         values = values[:, order]
-    units = zip(layout.output_positions, layout.input_positions, strict=True)
     arrays = [_outputs_and_inputs(values, *positions) for positions in units]
-    index = X.index if isinstance(X, pd.DataFrame) else None
     return layout, arrays, [("X", len(values), index)]
+
+
+def _stacked_by_unit(columns, order, units, min_samples):
+    """Arrays of each unit from columns that lie apart, the only copy; None where checks have to be made."""
+    if columns is None:
+        return None
+    columns = columns if order is None else [columns[k] for k in order]
+
+    def stacked(positions):
+        return np.stack([columns[k] for k in positions], axis=1) if positions else None
+
+    arrays = [(stacked(outputs), stacked(inputs)) for outputs, inputs in units]
+    tables = [table for pair in arrays for table in pair if table is not None]
+    return arrays if all(is_fine(table, min_samples, 1) for table in tables) else None
 
 
 def _check_names(estimator, X, columns, layout):

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +10,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from skfedcausal.containers import read_batches
+from skfedcausal.containers import read_batches, read_plant
 
 COLUMNS = ["a__x", "a__y", "b__x"]
 
@@ -94,7 +95,7 @@ WORKER = """
 import resource, sys, warnings
 import numpy as np
 from skfedcausal import FederatedGrangerEstimator
-from skfedcausal.containers import read_batches
+from skfedcausal.containers import read_batches, read_plant
 from skfedcausal.datasets import make_granger_plant
 warnings.simplefilter("ignore")
 folder, rows, limit = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
@@ -128,3 +129,34 @@ def test_a_record_ten_times_the_memory_that_is_left(tmp_path):
     assert found.returncode == 0, found.stderr[-2000:]
     assert found.stdout.split()[0] == str(8 * 82_000)
     assert "MemoryError" in run(82_000).stderr
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+def test_columns_that_lie_apart_are_copied_once(kind):
+    """Into the units' arrays, which are those of a table in one piece."""
+    rng, names = np.random.default_rng(0), [f"u{k // 4}__x{k % 4}" for k in range(16)]
+    data = {name: rng.standard_normal(2**17) for name in names}
+    table = pd.DataFrame(data, copy=False)
+    if kind == "polars":
+        table = pytest.importorskip("polars").DataFrame(data)
+    elif kind == "pyarrow":
+        table = pytest.importorskip("pyarrow").table(data)
+    size = 8 * 16 * 2**17
+    tracemalloc.start()
+    plant = read_plant(table)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.2 * size
+    whole = read_plant(pd.DataFrame(np.column_stack(list(data.values())), columns=names))
+    for Y, expected in zip(plant.outputs, whole.outputs, strict=True):
+        assert_array_equal(Y, expected)
+        assert Y.flags.c_contiguous
+    again = read_plant(table, layout=plant.layout)
+    assert_array_equal(again.outputs[1], plant.outputs[1])
+
+
+def test_columns_that_lie_apart_are_checked_as_others():
+    data = {f"u__x{k}": np.zeros(2**17) for k in range(9)}
+    data["u__x3"][5] = np.inf
+    with pytest.raises(ValueError, match="infinity"):
+        read_plant(pd.DataFrame(data, copy=False))
