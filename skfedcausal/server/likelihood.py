@@ -665,10 +665,9 @@ class LikelihoodServer(LinkQuestions):
         """The report on what the plant assumes; of a large one on its units and links alone."""
         if self._large is None:
             return report(self, run, record)
-        from .sparse.learning import jobs_for
         from .sparse.report import large_report
 
-        return large_report(self, run, record, jobs_for(len(self.names_), self.n_jobs))
+        return large_report(self, run, record)
 
     def _alone_states(self, units):
         """States of units that are predicted on their own."""

@@ -1,11 +1,12 @@
 """A large plant learned block by block: screening of all pairs, then a search for links that refits what changed."""
 
 import math
+from contextlib import contextmanager
 from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed
+from joblib import Parallel, delayed, effective_n_jobs
 from scipy.sparse import csr_array
 
 from ...statespace.matrices import few_threads
@@ -66,17 +67,22 @@ class LargeEstimate(NamedTuple):
     was_stopped: bool
 
 
-def run(function, tasks, n_jobs):
-    """Results of a function of some tasks, through joblib where there are enough of them."""
+@contextmanager
+def workers(n_units, n_jobs):
+    """Processes for the whole of a large plant, None for one that is not worth any: they take a second to start."""
+    if n_units < _WORTH or effective_n_jobs(n_jobs) == 1:
+        yield None
+        return
+    with Parallel(n_jobs=n_jobs) as parallel:
+        yield parallel
+
+
+def run(function, tasks, parallel):
+    """Results of a function of some tasks, here or by what :func:`workers` gave."""
     tasks = list(tasks)
-    if n_jobs == 1 or len(tasks) < 2:
+    if parallel is None or len(tasks) < 2:
         return [function(*task) for task in tasks]
-    return Parallel(n_jobs=n_jobs)(delayed(function)(*task) for task in tasks)
-
-
-def jobs_for(n_units, n_jobs):
-    """Processes that a plant is worth, which take a second or two to start."""
-    return n_jobs if n_units >= _WORTH else 1
+    return parallel(delayed(function)(*task) for task in tasks)
 
 
 def block_work(n, n_lags):
@@ -89,19 +95,19 @@ def chunks(n, size):
     return [range(first, min(first + size, n)) for first in range(0, n, size)]
 
 
-def screened(plant, with_noise=True, n_jobs=1):
+def screened(plant, with_noise=True, parallel=None):
     """Score tests of every pair at the plant without links, a `Screened`."""
     n_units = plant.partition.n_units
     tasks = (([_unit_task(plant, m) for m in units],) for units in chunks(n_units, _UNITS))
     whole, spectra = np.empty_like(plant.series), []
-    for one, own in zip(chain.from_iterable(run(units_alone, tasks, n_jobs)), plant.partition.slices, strict=True):
+    for one, own in zip(chain.from_iterable(run(units_alone, tasks, parallel)), plant.partition.slices, strict=True):
         whole[:, own] = one[0]
         spectra.append(one[1])
     spectra = _padded_spectra(spectra, plant.partition)
     own = plant.sparse(plant.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
     found = products(whole, plant.series, *own, with_noise=with_noise)
-    p_value = _all_pairs(spectra, found, plant, n_jobs)
-    noise = _all_pairs(spectra, found, plant, n_jobs, of_noise=True) if with_noise else None
+    p_value = _all_pairs(spectra, found, plant, parallel)
+    noise = _all_pairs(spectra, found, plant, parallel, of_noise=True) if with_noise else None
     return Screened(spectra, whole, found, p_value, noise)
 
 
@@ -141,7 +147,7 @@ def _padded_spectra(spectra, partition):
     return Spectra(*found)
 
 
-def _all_pairs(spectra, found, plant, n_jobs, of_noise=False):
+def _all_pairs(spectra, found, plant, parallel, of_noise=False):
     """p-values of all ordered pairs, one on the diagonal."""
     m, partition = plant.partition.n_units, plant.partition
     parts = []
@@ -154,21 +160,21 @@ def _all_pairs(spectra, found, plant, n_jobs, of_noise=False):
         for pairs in parts
     )
     p_value, pairs = np.ones((m, m)), np.concatenate(parts)
-    p_value[tuple(pairs.T)] = np.concatenate(run(p_values_of, tasks, n_jobs))
+    p_value[tuple(pairs.T)] = np.concatenate(run(p_values_of, tasks, parallel))
     return np.minimum(p_value, p_value.T) if of_noise else p_value
 
 
-def estimate_large(plant, settings, n_jobs=None, budget=None):
+def estimate_large(plant, settings, parallel=None, budget=None):
     """Learn a large plant, a `LargeEstimate`."""
-    return _Search(plant, settings, n_jobs, budget).run()
+    return _Search(plant, settings, parallel, budget).run()
 
 
 class _Search:
     """The search for links of a large plant and what it has found so far."""
 
-    def __init__(self, plant, settings, n_jobs, budget):
+    def __init__(self, plant, settings, parallel, budget):
         self.plant, self.settings, self.alpha = plant, settings, settings.alpha
-        self.n_jobs = jobs_for(plant.partition.n_units, n_jobs)
+        self.parallel = parallel
         self.budget = Budget(np.inf) if budget is None else budget
         m = plant.partition.n_units
         self.linked, self.correlated = np.zeros((2, m, m), dtype=bool)
@@ -182,7 +188,7 @@ class _Search:
 
     def run(self):
         """The whole search."""
-        self.screen = screen = screened(self.plant, n_jobs=self.n_jobs)
+        self.screen = screen = screened(self.plant, parallel=self.parallel)
         self.p_value = screen.p_value.copy()
         self.linked = self._capped(screen.p_value, self._significant(screen.p_value))
         half = np.tril_indices(len(self.linked), -1)
@@ -241,7 +247,7 @@ class _Search:
         new = [k for k, key in enumerate(keys) if key not in self.known]
         for k in new:
             self.budget.spend(block_work(len(self._states(self.members[k])), self.plant.n_lags))
-        fits = run(fitted_block, ((self._task(k, gain_tol, is_last),) for k in new), self.n_jobs)
+        fits = run(fitted_block, ((self._task(k, gain_tol, is_last),) for k in new), self.parallel)
         self.known |= {keys[k]: fit for k, fit in zip(new, fits, strict=True)}
         self.known = {key: self.known[key] for key in keys}
         self.fits = [self.known[key] for key in keys]

@@ -19,14 +19,14 @@ from ..validity.report import (
     _row,
     evidence,
 )
-from .learning import _UNITS, chunks
+from .learning import _UNITS, chunks, workers
 from .learning import run as in_processes
 
 _FEWEST_ROWS = 200
 
 
-def large_report(server, run, record, n_jobs):
-    """The table of checks, cause == effect for those of a unit; in so many processes."""
+def large_report(server, run, record):
+    """The table of checks, cause == effect for those of a unit."""
     if record.n_samples < _FEWEST_ROWS:
         return pd.DataFrame(columns=list(COLUMNS))
     found = evidence(server, run, record)
@@ -38,7 +38,8 @@ def large_report(server, run, record, n_jobs):
         sides = [pair for pair in unordered if pair[1] in units]
         numbers = m, len(pairs), len(unordered)
         tasks.append((*_part(found, units, own, sides), numbers))
-    rows = [row for part in in_processes(_checked, tasks, n_jobs) for row in part]
+    with workers(m, server.n_jobs) as parallel:
+        rows = [row for part in in_processes(_checked, tasks, parallel) for row in part]
     table = pd.DataFrame([*rows, *_of_rows_held_out(found)], columns=list(COLUMNS))
     return table.astype({"statistic": float, "p_value": float, "passed": bool})
 
