@@ -78,11 +78,27 @@ def workers(n_units, n_jobs):
 
 
 def run(function, tasks, parallel):
-    """Results of a function of some tasks, here or by what :func:`workers` gave."""
+    """Results of a function of some tasks, here or by what :func:`workers` gave, the same to the last bit."""
     tasks = list(tasks)
     if parallel is None or len(tasks) < 2:
-        return [function(*task) for task in tasks]
-    return parallel(delayed(function)(*task) for task in tasks)
+        found = [called(function, task) for task in tasks]
+    else:
+        found = parallel(delayed(called)(function, task) for task in tasks)
+    return [laid_out(result) for result in found]
+
+
+def called(function, task):
+    """Result of a function of a task whose arrays lie in memory as they would anywhere else."""
+    return function(*laid_out(task))
+
+
+def laid_out(x):
+    """Arrays of nested tuples and lists row by row in aligned memory: sums depend on how numbers lie there."""
+    if isinstance(x, np.ndarray):
+        return np.require(x, requirements=["C_CONTIGUOUS", "ALIGNED"])
+    if isinstance(x, tuple) and hasattr(x, "_fields"):
+        return type(x)(*map(laid_out, x))
+    return type(x)(map(laid_out, x)) if isinstance(x, tuple | list) else x
 
 
 def block_work(n, n_lags):

@@ -179,3 +179,24 @@ def test_an_estimator_answers_with_a_plant_in_blocks():
     found = estimator.links_.query("verdict == 'influence'")
     assert alone.any()
     assert len(found) > UNITS / 2
+
+
+def test_a_task_has_the_same_bits_however_its_arrays_came():
+    """Backends hand over arrays column by column, or between the words of memory."""
+
+    def elsewhere(x, k):
+        raw = np.zeros(x.nbytes + 8, dtype=np.uint8)
+        moved = raw[3 : 3 + x.nbytes].view(x.dtype).reshape(x.shape)
+        moved[:] = x
+        return [np.asfortranarray(x), moved][k]
+
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((300, 7)) for _ in range(2)]
+
+    def summed(pair):
+        return np.einsum("ti,ti->i", *pair), pair[0].sum(axis=0), pair[0].T @ pair[1]
+
+    expected = learning.called(summed, (arrays,))
+    for k in range(2):
+        actual = learning.called(summed, ([elsewhere(x, k) for x in arrays],))
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(actual, expected, strict=True))
