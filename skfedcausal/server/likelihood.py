@@ -803,7 +803,7 @@ class LikelihoodServer(LinkQuestions):
             return run
         if self._lagged is not None:
             return self._lagged.dynamics.filter(record, self._operating_point)
-        if self._large is not None and record.is_constant:
+        if self._large is not None and record.is_constant and record.determined.all():
             from .sparse.filter import LargeFilter
 
             return LargeFilter(self._large, record, self._drive(self.transition_, self.input_))
