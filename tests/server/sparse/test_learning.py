@@ -1,6 +1,7 @@
 """Plants learned in blocks, against the same plants learned as a whole."""
 
 import warnings
+from dataclasses import replace
 
 import joblib
 import numpy as np
@@ -200,3 +201,13 @@ def test_a_task_has_the_same_bits_however_its_arrays_came():
     for k in range(2):
         actual = learning.called(summed, ([elsewhere(x, k) for x in arrays],))
         assert all(a.tobytes() == b.tobytes() for a, b in zip(actual, expected, strict=True))
+
+
+def test_a_unit_that_is_left_out_is_filtered_exactly(both):
+    """Nothing is known of its states but what the others say."""
+    blocks, _, messages = both
+    record = blocks._record(messages)
+    silent = replace(record.parts[0], z=0 * record.parts[0].z, patterns=0 * record.parts[0].patterns)
+    without = replace(record, parts=(silent, *record.parts[1:]))
+    expected = PlantFilter(blocks.transition_, blocks.process_cov_, without)
+    np.testing.assert_allclose(blocks._filter(without).predicted, expected.predicted)
