@@ -1,26 +1,22 @@
 """A large plant learned block by block: screening of all pairs, then a search for links that refits what changed."""
 
 import math
-from contextlib import contextmanager
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
 from scipy.sparse import csr_array
+from scipy.special import chdtrc
 
-from ...statespace.matrices import few_threads
-from ..estimation.evidence import benjamini_hochberg
+from ..estimation.evidence import PADDED_VARIANCE, benjamini_hochberg
 from ..estimation.scoring import Budget, Point
 from ..estimation.search import is_degenerate, is_singular
-from .blocks import BlockTask, core_spectra, fitted_block, pushes
+from .alone import padded_spectra, screened
+from .blocks import BlockTask, fitted_block
 from .cover import cores, neighbours, with_halo
+from .parallel import run
 from .plant import LargePlant
-from .screening import PairRows, Products, Spectra, given_others, p_values_of, products, tested
+from .screening import PairRows, given_others, products, statistics, tested
 
-_WORTH = 128  # units, from which on processes are started
-_UNITS = 32  # that one task is about
-_TOGETHER = 50_000  # pairs that one task tests
 _EVALUATIONS = 50  # that a block is worth, its tests included
 _FAST = 3.0  # times that operations of large products are faster than those of many small ones
 _PROMISING = 0.1  # p-value at the plant without links up to which a pair is tested again
@@ -36,16 +32,6 @@ class PairTests(NamedTuple):
     estimate: np.ndarray
     covariance: np.ndarray
     p_value: np.ndarray
-
-
-class Screened(NamedTuple):
-    """The plant without links and what score tests there say of all pairs."""
-
-    spectra: Spectra
-    pushes: np.ndarray
-    products: Products
-    p_value: np.ndarray  # (n_units, n_units), effect by cause
-    noise_p_value: np.ndarray | None
 
 
 class LargeEstimate(NamedTuple):
@@ -67,117 +53,9 @@ class LargeEstimate(NamedTuple):
     was_stopped: bool
 
 
-@contextmanager
-def workers(n_units, n_jobs):
-    """Processes for the whole of a large plant, None for one that is not worth any: they take a second to start."""
-    if n_units < _WORTH or effective_n_jobs(n_jobs) == 1:
-        yield None
-        return
-    with Parallel(n_jobs=n_jobs) as parallel:
-        yield parallel
-
-
-def run(function, tasks, parallel):
-    """Results of a function of some tasks, here or by what :func:`workers` gave, the same to the last bit."""
-    tasks = list(tasks)
-    if parallel is None or len(tasks) < 2:
-        found = [called(function, task) for task in tasks]
-    else:
-        found = parallel(delayed(called)(function, task) for task in tasks)
-    return [laid_out(result) for result in found]
-
-
-def called(function, task):
-    """Result of a function of a task whose arrays lie in memory as they would anywhere else."""
-    return function(*laid_out(task))
-
-
-def laid_out(x):
-    """Arrays of nested tuples and lists row by row in aligned memory: sums depend on how numbers lie there."""
-    if isinstance(x, np.ndarray):
-        return np.require(x, requirements=["C_CONTIGUOUS", "ALIGNED"])
-    if isinstance(x, tuple) and hasattr(x, "_fields"):
-        return type(x)(*map(laid_out, x))
-    return type(x)(map(laid_out, x)) if isinstance(x, tuple | list) else x
-
-
 def block_work(n, n_lags):
     """Operations of the fit of a block of n states, about."""
     return _EVALUATIONS * 6 * n_lags * n**3
-
-
-def chunks(n, size):
-    """Ranges of at most so many numbers."""
-    return [range(first, min(first + size, n)) for first in range(0, n, size)]
-
-
-def screened(plant, with_noise=True, parallel=None):
-    """Score tests of every pair at the plant without links, a `Screened`."""
-    n_units = plant.partition.n_units
-    tasks = (([_unit_task(plant, m) for m in units],) for units in chunks(n_units, _UNITS))
-    whole, spectra = np.empty_like(plant.series), []
-    for one, own in zip(chain.from_iterable(run(units_alone, tasks, parallel)), plant.partition.slices, strict=True):
-        whole[:, own] = one[0]
-        spectra.append(one[1])
-    spectra = _padded_spectra(spectra, plant.partition)
-    own = plant.sparse(plant.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
-    found = products(whole, plant.series, *own, with_noise=with_noise)
-    p_value = _all_pairs(spectra, found, plant, parallel)
-    noise = _all_pairs(spectra, found, plant, parallel, of_noise=True) if with_noise else None
-    return Screened(spectra, whole, found, p_value, noise)
-
-
-def units_alone(tasks):
-    """Residuals over their spectra, and spectra, of units without links."""
-    found = []
-    with few_threads(0):
-        for task in tasks:
-            point, n = Point(task.A, task.Q, None), task.series.shape[1]
-            found.append((pushes(task, point, n), core_spectra(point, task.noise, _OneUnit(n), 1, task.n_frequencies)))
-    return found
-
-
-class _OneUnit:
-    """A partition of a single unit, as far as :func:`core_spectra` needs one."""
-
-    def __init__(self, size):
-        self.padded, self.groups, self.n_units = np.arange(size)[None], {size: np.zeros(1, dtype=int)}, 1
-
-
-def _unit_task(plant, m):
-    series = np.ascontiguousarray(plant.series[:, plant.partition.slices[m]])
-    own, how = (plant.A[m], plant.Q[m]), (plant.n_lags, plant.n_frequencies)
-    size = (len(plant.A[m]),)
-    return BlockTask(series, plant.starts, plant.noise[m], size, 1, *own, own, (), (), *how, False, 0.0, 0, False)
-
-
-def _padded_spectra(spectra, partition):
-    """Spectra of units one below the other, with zeros where a unit has fewer states than others."""
-    p = partition.padded.shape[1]
-    found = []
-    for part in zip(*spectra, strict=True):
-        whole = np.zeros((len(part), part[0].shape[1], p, p), dtype=complex)
-        for k, (each, size) in enumerate(zip(part, partition.sizes, strict=True)):
-            whole[k, :, :size, :size] = each[0][..., :size, :size]
-        found.append(whole)
-    return Spectra(*found)
-
-
-def _all_pairs(spectra, found, plant, parallel, of_noise=False):
-    """p-values of all ordered pairs, one on the diagonal."""
-    m, partition = plant.partition.n_units, plant.partition
-    parts = []
-    for effects in chunks(m, max(_TOGETHER // m, 1)):
-        effect, cause = (each.ravel() for each in np.meshgrid(effects, np.arange(m), indexing="ij"))
-        chosen = cause < effect if of_noise else cause != effect
-        parts.append(np.column_stack([effect[chosen], cause[chosen]]))
-    tasks = (
-        (pairs, spectra, PairRows.of(pairs, found, partition, of_noise), partition.sizes, plant.n_samples)
-        for pairs in parts
-    )
-    p_value, pairs = np.ones((m, m)), np.concatenate(parts)
-    p_value[tuple(pairs.T)] = np.concatenate(run(p_values_of, tasks, parallel))
-    return np.minimum(p_value, p_value.T) if of_noise else p_value
 
 
 def estimate_large(plant, settings, parallel=None, budget=None):
@@ -316,7 +194,7 @@ class _Search:
         self.A = assembled([(rows, cols, A) for rows, cols, A, _ in parts], n)
         Q = assembled([(rows, cols, Q) for rows, cols, _, Q in parts], n)
         self.Q = (Q + Q.T) / 2
-        self.spectra = _padded_spectra(spectra, self.plant.partition)
+        self.spectra = padded_spectra(spectra, self.plant.partition)
 
     # -- tests -----------------------------------------------------------------------------------
 
@@ -450,8 +328,6 @@ def assembled(parts, n):
 
 def _padded_estimates(estimate, covariance, e):
     """Estimates with as many elements as the largest block of the plant has."""
-    from ..estimation.evidence import PADDED_VARIANCE
-
     k, p, few = len(estimate), math.isqrt(e), math.isqrt(estimate.shape[1])
     if p == few:
         return estimate, covariance
@@ -463,8 +339,4 @@ def _padded_estimates(estimate, covariance, e):
 
 
 def _p_values(estimate, covariance, dof):
-    from scipy.special import chdtrc
-
-    from .screening import statistics
-
     return chdtrc(dof, statistics(estimate, covariance))

@@ -19,8 +19,9 @@ from ..validity.report import (
     _row,
     evidence,
 )
-from .learning import _UNITS, chunks, workers
-from .learning import run as in_processes
+from .alone import UNITS
+from .parallel import chunks, workers
+from .parallel import run as in_processes
 
 _FEWEST_ROWS = 200
 
@@ -33,7 +34,7 @@ def large_report(server, run, record):
     m, pairs = len(found.units), sorted(found.linked)
     unordered = sorted({(min(pair), max(pair)) for pair in [*pairs, *found.correlated]})
     tasks = []
-    for units in chunks(m, _UNITS):
+    for units in chunks(m, UNITS):
         own = [pair for pair in pairs if pair[1] in units]
         sides = [pair for pair in unordered if pair[1] in units]
         numbers = m, len(pairs), len(unordered)

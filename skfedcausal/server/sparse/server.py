@@ -15,10 +15,12 @@ from ..estimation.scoring import MAX_RADIUS, Budget
 from ..lagged.misfit import misfit_table
 from ..prediction import OperatingPoint
 from . import tables
+from .alone import UNITS, screened
 from .cover import neighbours
 from .filter import LargePlantMatrices, stationary_gain
-from .learning import _UNITS, ALL_PAIRS, chunks, estimate_large, run, screened, workers
+from .learning import ALL_PAIRS, estimate_large
 from .memory import check_memory
+from .parallel import chunks, run, workers
 from .plant import LargePlant, shifts_of_units
 from .screening import PairRows, tested
 
@@ -73,7 +75,7 @@ def _estimate(server, record, parallel):
 def _steps(plant, parallel):
     """Rows at which levels of units shift."""
     n_units = len(plant.names)
-    tasks = ((plant.units(units), plant.starts, plant.n_lags, n_units) for units in chunks(n_units, _UNITS))
+    tasks = ((plant.units(units), plant.starts, plant.n_lags, n_units) for units in chunks(n_units, UNITS))
     return joined_shifts(list(chain.from_iterable(run(shifts_of_units, tasks, parallel))))[0]
 
 

@@ -12,7 +12,7 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server import likelihood
 from skfedcausal.server.links import questions
 from skfedcausal.server.prediction import PlantFilter
-from skfedcausal.server.sparse import learning, tables
+from skfedcausal.server.sparse import learning, parallel, tables
 
 UNITS, ROWS = 33, 1000
 
@@ -107,7 +107,7 @@ def test_screening_says_of_every_pair_what_the_whole_plant_does(both, monkeypatc
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 def test_backends_give_the_same_bits(both, monkeypatch, backend):
     blocks, _, messages = both
-    monkeypatch.setattr(learning, "_WORTH", 1)
+    monkeypatch.setattr(parallel, "_WORTH", 1)
     with joblib.parallel_config(backend, n_jobs=2):
         again = LikelihoodServer().fit(messages)
     assert again.transition_.tobytes() == blocks.transition_.tobytes()
@@ -197,9 +197,9 @@ def test_a_task_has_the_same_bits_however_its_arrays_came():
     def summed(pair):
         return np.einsum("ti,ti->i", *pair), pair[0].sum(axis=0), pair[0].T @ pair[1]
 
-    expected = learning.called(summed, (arrays,))
+    expected = parallel.called(summed, (arrays,))
     for k in range(2):
-        actual = learning.called(summed, ([elsewhere(x, k) for x in arrays],))
+        actual = parallel.called(summed, ([elsewhere(x, k) for x in arrays],))
         assert all(a.tobytes() == b.tobytes() for a, b in zip(actual, expected, strict=True))
 
 
