@@ -709,10 +709,9 @@ class LikelihoodServer(LinkQuestions):
         """The report on what the plant assumes; of a large one on its units and links alone."""
         if self._large is None:
             return report(self, run, record)
-        from .sparse.learning import jobs_for
         from .sparse.report import large_report
 
-        return large_report(self, run, record, jobs_for(len(self.names_), self.n_jobs))
+        return large_report(self, run, record)
 
     def _alone_states(self, units):
         """States of units that are predicted on their own."""
@@ -848,7 +847,7 @@ class LikelihoodServer(LinkQuestions):
             return run
         if self._lagged is not None:
             return self._lagged.dynamics.filter(record, self._operating_point)
-        if self._large is not None and record.is_constant:
+        if self._large is not None and record.is_constant and record.determined.all():
             from .sparse.filter import LargeFilter
 
             return LargeFilter(self._large, record, self._drive(self.transition_, self.input_))

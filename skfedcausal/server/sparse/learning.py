@@ -1,25 +1,22 @@
 """A large plant learned block by block: screening of all pairs, then a search for links that refits what changed."""
 
 import math
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed
 from scipy.sparse import csr_array
+from scipy.special import chdtrc
 
-from ...statespace.matrices import few_threads
-from ..estimation.evidence import benjamini_hochberg
+from ..estimation.evidence import PADDED_VARIANCE, benjamini_hochberg
 from ..estimation.scoring import Budget, Point
 from ..estimation.search import is_degenerate, is_singular
-from .blocks import BlockTask, core_spectra, fitted_block, pushes
+from .alone import padded_spectra, screened
+from .blocks import BlockTask, fitted_block
 from .cover import cores, neighbours, with_halo
+from .parallel import run
 from .plant import LargePlant
-from .screening import PairRows, Products, Spectra, given_others, p_values_of, products, tested
+from .screening import PairRows, given_others, products, statistics, tested
 
-_WORTH = 128  # units, from which on processes are started
-_UNITS = 32  # that one task is about
-_TOGETHER = 50_000  # pairs that one task tests
 _EVALUATIONS = 50  # that a block is worth, its tests included
 _FAST = 3.0  # times that operations of large products are faster than those of many small ones
 _PROMISING = 0.1  # p-value at the plant without links up to which a pair is tested again
@@ -35,16 +32,6 @@ class PairTests(NamedTuple):
     estimate: np.ndarray
     covariance: np.ndarray
     p_value: np.ndarray
-
-
-class Screened(NamedTuple):
-    """The plant without links and what score tests there say of all pairs."""
-
-    spectra: Spectra
-    pushes: np.ndarray
-    products: Products
-    p_value: np.ndarray  # (n_units, n_units), effect by cause
-    noise_p_value: np.ndarray | None
 
 
 class LargeEstimate(NamedTuple):
@@ -66,109 +53,22 @@ class LargeEstimate(NamedTuple):
     was_stopped: bool
 
 
-def run(function, tasks, n_jobs):
-    """Results of a function of some tasks, through joblib where there are enough of them."""
-    tasks = list(tasks)
-    if n_jobs == 1 or len(tasks) < 2:
-        return [function(*task) for task in tasks]
-    return Parallel(n_jobs=n_jobs)(delayed(function)(*task) for task in tasks)
-
-
-def jobs_for(n_units, n_jobs):
-    """Processes that a plant is worth, which take a second or two to start."""
-    return n_jobs if n_units >= _WORTH else 1
-
-
 def block_work(n, n_lags):
     """Operations of the fit of a block of n states, about."""
     return _EVALUATIONS * 6 * n_lags * n**3
 
 
-def chunks(n, size):
-    """Ranges of at most so many numbers."""
-    return [range(first, min(first + size, n)) for first in range(0, n, size)]
-
-
-def screened(plant, with_noise=True, n_jobs=1):
-    """Score tests of every pair at the plant without links, a `Screened`."""
-    n_units = plant.partition.n_units
-    tasks = (([_unit_task(plant, m) for m in units],) for units in chunks(n_units, _UNITS))
-    whole, spectra = np.empty_like(plant.series), []
-    for one, own in zip(chain.from_iterable(run(units_alone, tasks, n_jobs)), plant.partition.slices, strict=True):
-        whole[:, own] = one[0]
-        spectra.append(one[1])
-    spectra = _padded_spectra(spectra, plant.partition)
-    own = plant.sparse(plant.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
-    found = products(whole, plant.series, *own, with_noise=with_noise)
-    p_value = _all_pairs(spectra, found, plant, n_jobs)
-    noise = _all_pairs(spectra, found, plant, n_jobs, of_noise=True) if with_noise else None
-    return Screened(spectra, whole, found, p_value, noise)
-
-
-def units_alone(tasks):
-    """Residuals over their spectra, and spectra, of units without links."""
-    found = []
-    with few_threads(0):
-        for task in tasks:
-            point, n = Point(task.A, task.Q, None), task.series.shape[1]
-            found.append((pushes(task, point, n), core_spectra(point, task.noise, _OneUnit(n), 1, task.n_frequencies)))
-    return found
-
-
-class _OneUnit:
-    """A partition of a single unit, as far as :func:`core_spectra` needs one."""
-
-    def __init__(self, size):
-        self.padded, self.groups, self.n_units = np.arange(size)[None], {size: np.zeros(1, dtype=int)}, 1
-
-
-def _unit_task(plant, m):
-    series = np.ascontiguousarray(plant.series[:, plant.partition.slices[m]])
-    own, how = (plant.A[m], plant.Q[m]), (plant.n_lags, plant.n_frequencies)
-    size = (len(plant.A[m]),)
-    return BlockTask(series, plant.starts, plant.noise[m], size, 1, *own, own, (), (), *how, False, 0.0, 0, False)
-
-
-def _padded_spectra(spectra, partition):
-    """Spectra of units one below the other, with zeros where a unit has fewer states than others."""
-    p = partition.padded.shape[1]
-    found = []
-    for part in zip(*spectra, strict=True):
-        whole = np.zeros((len(part), part[0].shape[1], p, p), dtype=complex)
-        for k, (each, size) in enumerate(zip(part, partition.sizes, strict=True)):
-            whole[k, :, :size, :size] = each[0][..., :size, :size]
-        found.append(whole)
-    return Spectra(*found)
-
-
-def _all_pairs(spectra, found, plant, n_jobs, of_noise=False):
-    """p-values of all ordered pairs, one on the diagonal."""
-    m, partition = plant.partition.n_units, plant.partition
-    parts = []
-    for effects in chunks(m, max(_TOGETHER // m, 1)):
-        effect, cause = (each.ravel() for each in np.meshgrid(effects, np.arange(m), indexing="ij"))
-        chosen = cause < effect if of_noise else cause != effect
-        parts.append(np.column_stack([effect[chosen], cause[chosen]]))
-    tasks = (
-        (pairs, spectra, PairRows.of(pairs, found, partition, of_noise), partition.sizes, plant.n_samples)
-        for pairs in parts
-    )
-    p_value, pairs = np.ones((m, m)), np.concatenate(parts)
-    p_value[tuple(pairs.T)] = np.concatenate(run(p_values_of, tasks, n_jobs))
-    return np.minimum(p_value, p_value.T) if of_noise else p_value
-
-
-def estimate_large(plant, settings, n_jobs=None, budget=None):
+def estimate_large(plant, settings, parallel=None, budget=None):
     """Learn a large plant, a `LargeEstimate`."""
-    return _Search(plant, settings, n_jobs, budget).run()
+    return _Search(plant, settings, parallel, budget).run()
 
 
 class _Search:
     """The search for links of a large plant and what it has found so far."""
 
-    def __init__(self, plant, settings, n_jobs, budget):
+    def __init__(self, plant, settings, parallel, budget):
         self.plant, self.settings, self.alpha = plant, settings, settings.alpha
-        self.n_jobs = jobs_for(plant.partition.n_units, n_jobs)
+        self.parallel = parallel
         self.budget = Budget(np.inf) if budget is None else budget
         m = plant.partition.n_units
         self.linked, self.correlated = np.zeros((2, m, m), dtype=bool)
@@ -182,7 +82,7 @@ class _Search:
 
     def run(self):
         """The whole search."""
-        self.screen = screen = screened(self.plant, n_jobs=self.n_jobs)
+        self.screen = screen = screened(self.plant, parallel=self.parallel)
         self.p_value = screen.p_value.copy()
         self.linked = self._capped(screen.p_value, self._significant(screen.p_value))
         half = np.tril_indices(len(self.linked), -1)
@@ -241,7 +141,7 @@ class _Search:
         new = [k for k, key in enumerate(keys) if key not in self.known]
         for k in new:
             self.budget.spend(block_work(len(self._states(self.members[k])), self.plant.n_lags))
-        fits = run(fitted_block, ((self._task(k, gain_tol, is_last),) for k in new), self.n_jobs)
+        fits = run(fitted_block, ((self._task(k, gain_tol, is_last),) for k in new), self.parallel)
         self.known |= {keys[k]: fit for k, fit in zip(new, fits, strict=True)}
         self.known = {key: self.known[key] for key in keys}
         self.fits = [self.known[key] for key in keys]
@@ -294,7 +194,7 @@ class _Search:
         self.A = assembled([(rows, cols, A) for rows, cols, A, _ in parts], n)
         Q = assembled([(rows, cols, Q) for rows, cols, _, Q in parts], n)
         self.Q = (Q + Q.T) / 2
-        self.spectra = _padded_spectra(spectra, self.plant.partition)
+        self.spectra = padded_spectra(spectra, self.plant.partition)
 
     # -- tests -----------------------------------------------------------------------------------
 
@@ -428,8 +328,6 @@ def assembled(parts, n):
 
 def _padded_estimates(estimate, covariance, e):
     """Estimates with as many elements as the largest block of the plant has."""
-    from ..estimation.evidence import PADDED_VARIANCE
-
     k, p, few = len(estimate), math.isqrt(e), math.isqrt(estimate.shape[1])
     if p == few:
         return estimate, covariance
@@ -441,8 +339,4 @@ def _padded_estimates(estimate, covariance, e):
 
 
 def _p_values(estimate, covariance, dof):
-    from scipy.special import chdtrc
-
-    from .screening import statistics
-
     return chdtrc(dof, statistics(estimate, covariance))

@@ -19,26 +19,28 @@ from ..validity.report import (
     _row,
     evidence,
 )
-from .learning import _UNITS, chunks
-from .learning import run as in_processes
+from .alone import UNITS
+from .parallel import chunks, workers
+from .parallel import run as in_processes
 
 _FEWEST_ROWS = 200
 
 
-def large_report(server, run, record, n_jobs):
-    """The table of checks, cause == effect for those of a unit; in so many processes."""
+def large_report(server, run, record):
+    """The table of checks, cause == effect for those of a unit."""
     if record.n_samples < _FEWEST_ROWS:
         return pd.DataFrame(columns=list(COLUMNS))
     found = evidence(server, run, record)
     m, pairs = len(found.units), sorted(found.linked)
     unordered = sorted({(min(pair), max(pair)) for pair in [*pairs, *found.correlated]})
     tasks = []
-    for units in chunks(m, _UNITS):
+    for units in chunks(m, UNITS):
         own = [pair for pair in pairs if pair[1] in units]
         sides = [pair for pair in unordered if pair[1] in units]
         numbers = m, len(pairs), len(unordered)
         tasks.append((*_part(found, units, own, sides), numbers))
-    rows = [row for part in in_processes(_checked, tasks, n_jobs) for row in part]
+    with workers(m, server.n_jobs) as parallel:
+        rows = [row for part in in_processes(_checked, tasks, parallel) for row in part]
     table = pd.DataFrame([*rows, *_of_rows_held_out(found)], columns=list(COLUMNS))
     return table.astype({"statistic": float, "p_value": float, "passed": bool})
 

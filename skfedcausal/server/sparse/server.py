@@ -15,10 +15,12 @@ from ..estimation.scoring import MAX_RADIUS, Budget
 from ..lagged.misfit import misfit_table
 from ..prediction import OperatingPoint
 from . import tables
+from .alone import UNITS, screened
 from .cover import neighbours
 from .filter import LargePlantMatrices, stationary_gain
-from .learning import _UNITS, ALL_PAIRS, chunks, estimate_large, jobs_for, run, screened
+from .learning import ALL_PAIRS, estimate_large
 from .memory import check_memory
+from .parallel import chunks, run, workers
 from .plant import LargePlant, shifts_of_units
 from .screening import PairRows, tested
 
@@ -46,15 +48,8 @@ def is_large(record, server):
 def learn_large(server, record):
     """Learn a large plant; False if later lags act in one that is small enough to be learned as a whole."""
     check_memory(record)
-    plant = LargePlant(record)
-    steps = _steps(plant, jobs_for(len(plant.names), server.n_jobs)) if server.level_shifts else ()
-    changes: list = []
-    if steps:  # every stretch between shifts has levels of its own
-        cut = replace(record, starts=tuple(sorted({*record.starts, *steps})))
-        plant, changes = LargePlant(cut), _changes(record, steps, plant)
-    settings = server._settings(record.names)
-    budget = Budget(server.max_time * len(record.names) / _PER_LARGE)
-    estimate = estimate_large(plant, settings, server.n_jobs, budget)
+    with workers(len(record.names), server.n_jobs) as parallel:
+        estimate, steps, changes = _estimate(server, record, parallel)
     later = tables.later_lags(estimate)
     server.misfit_ = misfit_table(record.names, later)
     lags_act = later is not None and server.misfit_["p_adjusted"].min() <= _LAGS_LEVEL
@@ -65,18 +60,31 @@ def learn_large(server, record):
     return True
 
 
-def _steps(plant, n_jobs):
+def _estimate(server, record, parallel):
+    """The estimate of a large plant, the rows at which levels shift, and by how much they do."""
+    plant = LargePlant(record)
+    steps = _steps(plant, parallel) if server.level_shifts else ()
+    changes: list = []
+    if steps:  # every stretch between shifts has levels of its own
+        cut = replace(record, starts=tuple(sorted({*record.starts, *steps})))
+        plant, changes = LargePlant(cut), _changes(record, steps, plant)
+    budget = Budget(server.max_time * len(record.names) / _PER_LARGE)
+    return estimate_large(plant, server._settings(record.names), parallel, budget), steps, changes
+
+
+def _steps(plant, parallel):
     """Rows at which levels of units shift."""
     n_units = len(plant.names)
-    tasks = ((plant.units(units), plant.starts, plant.n_lags, n_units) for units in chunks(n_units, _UNITS))
-    return joined_shifts(list(chain.from_iterable(run(shifts_of_units, tasks, n_jobs))))[0]
+    tasks = ((plant.units(units), plant.starts, plant.n_lags, n_units) for units in chunks(n_units, UNITS))
+    return joined_shifts(list(chain.from_iterable(run(shifts_of_units, tasks, parallel))))[0]
 
 
 def screened_table(server, record):
     """The table of the score tests of all pairs at the plant without links."""
     check_memory(record)
     plant = LargePlant(record)
-    found = screened(plant, with_noise=False, n_jobs=jobs_for(len(plant.names), server.n_jobs))
+    with workers(len(record.names), server.n_jobs) as parallel:
+        found = screened(plant, with_noise=False, parallel=parallel)
     pairs = tables.reported_pairs(np.zeros_like(found.p_value, dtype=bool), found.p_value)
     rows = PairRows.of(pairs, found.products, plant.partition)
     *known, _ = tested(pairs, found.spectra, rows, plant.partition.sizes, plant.n_samples)

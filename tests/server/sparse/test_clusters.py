@@ -7,7 +7,7 @@ import pytest
 
 from skfedcausal import KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.sparse import learning
+from skfedcausal.server.sparse import parallel
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # theirs
 
@@ -31,8 +31,8 @@ def ray():
 
 @pytest.mark.parametrize("cluster", [dask, ray])
 def test_a_cluster_gives_the_same_bits(cluster, monkeypatch):
-    monkeypatch.setattr(learning, "_WORTH", 1)
-    X, truth = make_granger_plant(36, n_states=1, n_sensors=3, n_samples=600, random_state=0)
+    monkeypatch.setattr(parallel, "_WORTH", 1)
+    X, truth = make_granger_plant(34, n_states=2, n_sensors=4, n_samples=600, random_state=0)
     clients = zip(X, truth.observation, strict=True)
     messages = {name: KalmanClient(C=C).fit(X[name]).message(X[name]) for name, C in clients}
     here = LikelihoodServer(n_jobs=1).fit(messages)

@@ -1,6 +1,7 @@
 """Plants learned in blocks, against the same plants learned as a whole."""
 
 import warnings
+from dataclasses import replace
 
 import joblib
 import numpy as np
@@ -11,7 +12,7 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server import likelihood
 from skfedcausal.server.links import questions
 from skfedcausal.server.prediction import PlantFilter
-from skfedcausal.server.sparse import learning, tables
+from skfedcausal.server.sparse import learning, parallel, tables
 
 UNITS, ROWS = 33, 1000
 
@@ -106,7 +107,7 @@ def test_screening_says_of_every_pair_what_the_whole_plant_does(both, monkeypatc
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 def test_backends_give_the_same_bits(both, monkeypatch, backend):
     blocks, _, messages = both
-    monkeypatch.setattr(learning, "_WORTH", 1)
+    monkeypatch.setattr(parallel, "_WORTH", 1)
     with joblib.parallel_config(backend, n_jobs=2):
         again = LikelihoodServer().fit(messages)
     assert again.transition_.tobytes() == blocks.transition_.tobytes()
@@ -179,3 +180,34 @@ def test_an_estimator_answers_with_a_plant_in_blocks():
     found = estimator.links_.query("verdict == 'influence'")
     assert alone.any()
     assert len(found) > UNITS / 2
+
+
+def test_a_task_has_the_same_bits_however_its_arrays_came():
+    """Backends hand over arrays column by column, or between the words of memory."""
+
+    def elsewhere(x, k):
+        raw = np.zeros(x.nbytes + 8, dtype=np.uint8)
+        moved = raw[3 : 3 + x.nbytes].view(x.dtype).reshape(x.shape)
+        moved[:] = x
+        return [np.asfortranarray(x), moved][k]
+
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((300, 7)) for _ in range(2)]
+
+    def summed(pair):
+        return np.einsum("ti,ti->i", *pair), pair[0].sum(axis=0), pair[0].T @ pair[1]
+
+    expected = parallel.called(summed, (arrays,))
+    for k in range(2):
+        actual = parallel.called(summed, ([elsewhere(x, k) for x in arrays],))
+        assert all(a.tobytes() == b.tobytes() for a, b in zip(actual, expected, strict=True))
+
+
+def test_a_unit_that_is_left_out_is_filtered_exactly(both):
+    """Nothing is known of its states but what the others say."""
+    blocks, _, messages = both
+    record = blocks._record(messages)
+    silent = replace(record.parts[0], z=0 * record.parts[0].z, patterns=0 * record.parts[0].patterns)
+    without = replace(record, parts=(silent, *record.parts[1:]))
+    expected = PlantFilter(blocks.transition_, blocks.process_cov_, without)
+    np.testing.assert_allclose(blocks._filter(without).predicted, expected.predicted)

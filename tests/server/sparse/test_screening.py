@@ -7,7 +7,7 @@ from skfedcausal import KalmanClient
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.estimate import screen_plant
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.sparse.learning import screened
+from skfedcausal.server.sparse.alone import screened
 from skfedcausal.server.sparse.plant import LargePlant
 from skfedcausal.server.sparse.screening import PairRows, given_others, statistics
 from skfedcausal.server.sparse.screening import tested as results
