@@ -23,7 +23,7 @@ from skfedcausal.datasets import load_batadal, load_skab, load_sysid, load_tep, 
 from ._records import folder_of
 from ._report import table, write
 
-_MOST = 300  # seconds until a command is stopped
+_MOST = 900  # seconds until a command is stopped
 _MESSY = "--units", "{unit}[:/._-]{tag}", "--tz", "Europe/Berlin", "--fix"
 
 

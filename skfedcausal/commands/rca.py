@@ -3,10 +3,12 @@
 import numpy as np
 import pandas as pd
 
+from ..containers.layout import listed
 from ..estimators.detector import FederatedRCADetector
 from .plant_file import FileError, changing, parser_for, run
 
 _MOST_PAGES = 20
+_LEAST_SEEN = 0.5  # share of the nominal rows that have a value of a column
 
 
 def main(arguments):
@@ -59,7 +61,7 @@ def _pages(detector, incidents, record, folder):
 
 
 def _split(plant, nominal):
-    """Nominal part and rest; columns that do not move in the nominal part are left out."""
+    """Nominal part and rest, without columns that do not move or are hardly there in the nominal part."""
     table = plant.frame
     try:
         share = float(nominal)
@@ -76,7 +78,13 @@ def _split(plant, nominal):
         raise FileError(f"--nominal {nominal} leaves {rows} of {len(table)} rows as normal; both parts need some.")
     first, rest = plant.split(rows)
     kept = changing(first.frame)
-    return first.with_columns(kept), rest.with_columns(kept)
+    seen = [name for name in kept if first.frame[name].notna().mean() >= _LEAST_SEEN]
+    if len(seen) < len(kept):
+        sparse = listed([name for name in kept if name not in seen], 8, quoted=False)
+        print(f"Left out because most nominal rows have no value of them: {sparse}")
+    if not seen:
+        raise FileError("No column has values in most of the nominal rows; give another --nominal.")
+    return first.with_columns(seen), rest.with_columns(seen)
 
 
 def _budget(text):

@@ -178,6 +178,8 @@ def _modes(series):
     low, high = np.percentile(slow, [10, 90])
     for _ in range(20):
         up = slow > (low + high) / 2
+        if up.all() or not up.any():
+            return None
         low, high = slow[~up].mean(), slow[up].mean()
     explained = 1 - np.where(up, slow - high, slow - low).var() / max(slow.var(), 1e-12)
     sure = np.abs(slow - (low + high) / 2) > _SURE * (high - low)

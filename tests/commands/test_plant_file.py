@@ -56,9 +56,27 @@ def test_rca(plant_csv, tmp_path, capsys):
     assert (tmp_path / "incident_1.png").exists()
     later = incidents[incidents["detected"] >= "2026-03-01 04:43"]
     assert later["root"].iloc[0] == "turbine"
-    assert "turbine" in capsys.readouterr().out
+    told = capsys.readouterr()
+    assert "turbine" in told.out
+    assert told.err.splitlines()[0] == "Starting ..."
+    tags = pd.read_csv(tmp_path / "incident_1_tags.csv")
+    assert tags["tag"].str.startswith("turbine__" if incidents["root"].iloc[0] == "turbine" else "").all()
+    assert (tmp_path / "incident_1_tag.png").exists()
+    assert "Which tag of" in (tmp_path / "incident_1.html").read_text()
     options = ["--nominal", "2026-03-01 04:00", "--false-alarms", "20 per day"]
     assert main(["rca", str(plant_csv), *options, "--out", str(tmp_path / "again")]) == 0
+
+
+def test_columns_that_most_nominal_rows_lack_are_left_out_by_name(plant_csv, tmp_path, capsys):
+    table = pd.read_csv(plant_csv, index_col="time", parse_dates=True)
+    for k in range(3):
+        table[f"spare.s{k}"] = np.random.default_rng(k).standard_normal(len(table))
+        table.iloc[: 1300 + k, table.columns.get_loc(f"spare.s{k}")] = np.nan
+    path = tmp_path / "sparse.csv"
+    table.to_csv(path)
+    assert main(["rca", str(path), "--nominal", "0.7", "--anyway", "--out", str(tmp_path / "out")]) == 0
+    said = "most nominal rows have no value of them: spare__s0, spare__s1, spare__s2"
+    assert said in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
