@@ -139,7 +139,9 @@ class IncidentDisplay(Display):
         low, high = ax.get_xlim()
         first, last = self.times[int(np.ceil(low))], self.times[min(int(high), len(self.times) - 1)]
         step = pd.Timedelta(seconds=next((s for s in _ROUND if (last - first).total_seconds() <= 6 * s), _ROUND[-1]))
-        begun, rows, marks = first.normalize(), [], []
+        begun = first.normalize()
+        rows: list[int] = []
+        marks: list[pd.Timestamp] = []
         for k in range((first - begun) // step, (last - begun) // step + 1):
             mark = begun + k * step
             row = int(self.times.searchsorted(mark))
