@@ -95,7 +95,7 @@ def write_displays(folder):
         "a privacy curve": shown.PrivacyCurveDisplay(curve).plot(),
     }
     for words, display in drawn.items():
-        page.picture(display.figure_, words)
+        page.picture(lambda display=display: display, words)
     page.write(folder / "displays.html")
 
 

@@ -106,6 +106,14 @@ def run(reader, arguments, work):
     return 0
 
 
+def save_picture(path, draw):
+    """Save the figure of the display that `draw` returns; without matplotlib say what is missing."""
+    try:
+        draw().figure_.savefig(path, dpi=120)
+    except ImportError as error:
+        print(f"Note: no {path.name}: {error}", file=sys.stderr)
+
+
 def _with_all(arguments):
     """Words of the command line, in which --fix alone stands for all that can be fixed."""
     arguments, full = list(arguments), []

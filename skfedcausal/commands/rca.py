@@ -1,9 +1,11 @@
 """``python -m skfedcausal rca plant.csv --nominal 0.5``: incidents and where they began."""
 
+from functools import partial
+
 import pandas as pd
 
 from ..estimators.detector import FederatedRCADetector
-from .plant_file import FileError, changing, parser_for, run
+from .plant_file import FileError, changing, parser_for, run, save_picture
 
 _MOST_PAGES = 20
 
@@ -28,9 +30,8 @@ def _rca(plant, folder, options):
     incidents = detector.incidents(rest, lengths=later.lengths)
     incidents.to_csv(folder / "incidents.csv", index=False)
     for k, (_, incident) in enumerate(incidents.head(_MOST_PAGES).iterrows(), start=1):
-        IncidentDisplay.from_detector(detector, rest, incident, lengths=later.lengths).figure_.savefig(
-            folder / f"incident_{k}.png", dpi=120
-        )
+        draw = partial(IncidentDisplay.from_detector, detector, rest, incident, lengths=later.lengths)
+        save_picture(folder / f"incident_{k}.png", draw)
         detector.report(incident, folder / f"incident_{k}.html", X=rest, check=plant.check, lengths=later.lengths)
     if incidents.empty:
         return ["No incident."]

@@ -607,8 +607,6 @@ class FederatedRCADetector(FederatedEstimator):
         ------
         ValueError
             If `incident` is no row of :meth:`incidents`.
-        ImportError
-            With `X`, without matplotlib (extra ``plot``).
 
         Examples
         --------

@@ -31,7 +31,7 @@ def incident_page(detector, incident, X=None, title=None, check=None, lengths=No
     page = Page(title or f"Incident of {_when(incident['start'])}").lead(_answer(incident, seen))
     page.heading("What happened").text(*_events(incident))
     if seen is not None:
-        page.picture(seen.display.plot().figure_, _CAPTION)
+        page.picture(seen.display.plot, _CAPTION)
         units = _reached(detector, incident)
         look = {"units": units, "window": seen.window, "around": _AROUND}
         add_trends(page, X, "Tags that left what was usual before the incident (green) the furthest", **look)

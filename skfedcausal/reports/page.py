@@ -49,8 +49,12 @@ class Page:
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         return self._add(f'<div class="scroll">{table}</div>')
 
-    def picture(self, figure, caption):
-        """Add a matplotlib figure, which is closed afterwards."""
+    def picture(self, draw, caption):
+        """Add the figure of the display that `draw` makes, closed afterwards; without matplotlib say what is missing."""
+        try:
+            figure = draw().figure_
+        except ImportError as error:
+            return self.text(f"A picture is missing here ({caption}): {error}")
         stream = io.BytesIO()
         figure.savefig(stream, format="png", dpi=110)
         import_optional("matplotlib.pyplot", "plot", "A picture").close(figure)
