@@ -337,6 +337,7 @@ class PlantEstimator(FederatedEstimator):
         ------
         NotFittedError
             Before `fit`.
+
         Examples
         --------
         >>> import tempfile

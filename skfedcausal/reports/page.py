@@ -50,7 +50,7 @@ class Page:
         return self._add(f'<div class="scroll">{table}</div>')
 
     def picture(self, draw, caption):
-        """Add the figure of the display that `draw` makes, closed afterwards; without matplotlib say what is missing."""
+        """Add the figure of the display that `draw` makes, closed afterwards; without matplotlib say what is absent."""
         try:
             figure = draw().figure_
         except ImportError as error:
