@@ -10,6 +10,7 @@ import numpy as np
 from ..containers.layout import listed
 from ..historian.fixes import NAMES
 from ..historian.table import PlantTable
+from ..optional import import_optional
 from ..server.likelihood import LikelihoodServer
 from ._shared import FAILED, WRONG, parser
 from ._ticking import ticking
@@ -109,7 +110,9 @@ def run(reader, arguments, work):
 def save_picture(path, draw):
     """Save the figure of the display that `draw` returns; without matplotlib say what is missing."""
     try:
-        draw().figure_.savefig(path, dpi=120)
+        figure = draw().figure_
+        figure.savefig(path, dpi=120)
+        import_optional("matplotlib.pyplot", "plot", "A picture").close(figure)
     except ImportError as error:
         print(f"Note: no {path.name}: {error}", file=sys.stderr)
 

@@ -1,7 +1,6 @@
 """``python -m skfedcausal rca plant.csv --nominal 0.5``: incidents and where they began."""
 
-from functools import partial
-
+import numpy as np
 import pandas as pd
 
 from ..estimators.detector import FederatedRCADetector
@@ -22,6 +21,7 @@ def main(arguments):
 
 def _rca(plant, folder, options):
     from ..displays import IncidentDisplay  # matplotlib is optional
+    from ..reports import incident_page
 
     nominal, later = _split(plant, options.nominal)
     detector = FederatedRCADetector(false_alarm_rate=_budget(options.false_alarms))
@@ -29,10 +29,13 @@ def _rca(plant, folder, options):
     rest = later.frame
     incidents = detector.incidents(rest, lengths=later.lengths)
     incidents.to_csv(folder / "incidents.csv", index=False)
+    record = {"check": plant.check, "lengths": later.lengths}
+    if len(incidents):
+        record["levels"] = np.asarray(detector.transform(rest, lengths=later.lengths))
     for k, (_, incident) in enumerate(incidents.head(_MOST_PAGES).iterrows(), start=1):
-        draw = partial(IncidentDisplay.from_detector, detector, rest, incident, lengths=later.lengths)
-        save_picture(folder / f"incident_{k}.png", draw)
-        detector.report(incident, folder / f"incident_{k}.html", X=rest, check=plant.check, lengths=later.lengths)
+        display = IncidentDisplay(record["levels"], detector.client_names_, incident, rest.index)
+        save_picture(folder / f"incident_{k}.png", display.plot)
+        incident_page(detector, incident, rest, **record).write(folder / f"incident_{k}.html")
     if incidents.empty:
         return ["No incident."]
     shown = incidents[["start", "detected", "end", "root", "probability"]]

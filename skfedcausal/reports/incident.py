@@ -18,8 +18,11 @@ _CAUTION = "It may be one of the false alarms that the budget allows: it is no s
 _CAPTION = "Alarm level of every unit (dotted: threshold), the incident shaded, arrows in the order units were reached"
 
 
-def incident_page(detector, incident, X=None, title=None, check=None, lengths=None):
-    """Page on an incident: a row of ``detector.incidents(X)`` or the first of them; X is for pictures and checks."""
+def incident_page(detector, incident, X=None, title=None, check=None, lengths=None, levels=None):
+    """Page on an incident: a row of ``detector.incidents(X)`` or the first of them; X is for pictures and checks.
+
+    `levels` are those of ``detector.transform(X)``, where they are known.
+    """
     if isinstance(incident, pd.DataFrame):
         if incident.empty:
             raise ValueError("Got a table without incidents; give one row of `incidents(X)`.")
@@ -27,7 +30,7 @@ def incident_page(detector, incident, X=None, title=None, check=None, lengths=No
     absent = [key for key in ("start", "detected", "root", "ranking", "path") if key not in incident]
     if absent:
         raise ValueError(f"Got an incident without {', '.join(absent)}; give one row of `incidents(X)`.")
-    seen = None if X is None else _Seen.of(detector, X, incident, lengths)
+    seen = None if X is None else _Seen.of(detector, X, incident, lengths, levels)
     page = Page(title or f"Incident of {_when(incident['start'])}").lead(_answer(incident, seen))
     page.heading("What happened").text(*_events(incident))
     if seen is not None:
@@ -54,8 +57,8 @@ class _Seen:
     rate: float  # false alarms allowed per row
 
     @classmethod
-    def of(cls, detector, X, incident, lengths):
-        levels = np.asarray(detector.transform(X, lengths=lengths))
+    def of(cls, detector, X, incident, lengths, levels):
+        levels = np.asarray(detector.transform(X, lengths=lengths) if levels is None else levels)
         index = read_plant(X, lengths=lengths, layout=detector.layout_, min_samples=1).index
         start, end = position(_plain(incident["start"]), index), incident.get("end")
         stop = len(levels) if pd.isna(end) else position(_plain(end), index) + 1
