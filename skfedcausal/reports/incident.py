@@ -129,13 +129,13 @@ def _reasons(incident, detector, seen):
     )
     if seen is not None:
         yield (
-            f"In the {seen.n_rows:,} rows watched that is {_count(seen.n_rows * seen.rate)} in all. This one rose to "
-            f"{seen.peak:.3g} times the threshold, as at most about {_count(seen.chance)} of them would."
+            f"In the {seen.n_rows:,} rows watched that is {seen.n_rows * seen.rate:.2g} in all. This one rose to "
+            f"{seen.peak:.3g} times the threshold, as {_count(seen.chance)} of them would."
         )
 
 
 def _count(number):
-    return f"{number:.2g}" if number >= 0.001 else "less than one in a thousand" if number > 0 else "none"
+    return f"at most about {number:.2g}" if number >= 0.001 else "less than one in a thousand"
 
 
 def _doubts(incident, detector):

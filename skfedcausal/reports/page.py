@@ -13,6 +13,7 @@ import pandas as pd
 from .._version import __version__
 from ..optional import import_optional
 
+_WIDE = 9.0  # inches
 _SHORT = 24  # letters of a cell that is not broken into lines
 
 
@@ -60,7 +61,8 @@ class Page:
         import_optional("matplotlib.pyplot", "plot", "A picture").close(figure)
         source = f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode('ascii')}"
         words = escape(str(caption))
-        image = f'<img alt="{words}" src="{source}">'
+        kind = ' class="wide"' if figure.get_figwidth() > _WIDE else ""  # moves sideways on a narrow screen
+        image = f'<img alt="{words}"{kind} src="{source}">'
         return self._add(f'<figure><div class="scroll">{image}</div><figcaption>{words}</figcaption></figure>')
 
     def html(self):
