@@ -21,7 +21,7 @@ X, truth = make_granger_plant(
 trained = FederatedGrangerEstimator(
     server=GradientServer(max_iter=1000, tol=1e-5)
 ).fit(X)
-LossDisplay.from_estimator(trained)
+LossDisplay.from_estimator(trained, relative=True)
 
 # %%
 # Strength of the one true link by both.

@@ -1,7 +1,7 @@
 """``python -m skfedcausal links plant.csv``: which unit drives which."""
 
 from ..estimators.granger import FederatedGrangerEstimator
-from .plant_file import add_max_time, parser_for, run, server_of
+from .plant_file import add_max_time, parser_for, run, save_picture, server_of
 
 
 def main(arguments):
@@ -17,7 +17,7 @@ def _links(plant, folder, options):
     estimator = FederatedGrangerEstimator(server=server_of(options)).fit(plant.frame, lengths=plant.lengths)
     links = estimator.links_.sort_values("p_adjusted", kind="stable")
     links.to_csv(folder / "links.csv", index=False)
-    LinkMatrixDisplay.from_estimator(estimator).figure_.savefig(folder / "links.png", dpi=120)
+    save_picture(folder / "links.png", lambda: LinkMatrixDisplay.from_estimator(estimator))
     estimator.report(folder / "report.html", X=plant.frame, check=plant.check)
     found = links[links["verdict"] == "influence"]
     shown = found[["cause", "effect", "strength", "p_adjusted"]]

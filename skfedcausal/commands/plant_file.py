@@ -10,6 +10,7 @@ import numpy as np
 from ..containers.layout import listed
 from ..historian.fixes import NAMES
 from ..historian.table import PlantTable
+from ..optional import import_optional
 from ..server.likelihood import LikelihoodServer
 from ._shared import FAILED, WRONG, parser
 from ._ticking import ticking
@@ -104,6 +105,16 @@ def run(reader, arguments, work):
     written = ", ".join(sorted(path.name for path in folder.iterdir()))
     print("\n".join(["", *lines, f"Written to {folder.resolve()}: {written}"]))
     return 0
+
+
+def save_picture(path, draw):
+    """Save the figure of the display that `draw` returns; without matplotlib say what is missing."""
+    try:
+        figure = draw().figure_
+        figure.savefig(path, dpi=120)
+        import_optional("matplotlib.pyplot", "plot", "A picture").close(figure)
+    except ImportError as error:
+        print(f"Note: no {path.name}: {error}", file=sys.stderr)
 
 
 def _with_all(arguments):

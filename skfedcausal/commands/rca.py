@@ -1,11 +1,13 @@
 """``python -m skfedcausal rca plant.csv --nominal 0.5``: incidents and where they began."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
 from ..containers.layout import listed
 from ..estimators.detector import FederatedRCADetector
-from .plant_file import FileError, changing, parser_for, run
+from .plant_file import FileError, changing, parser_for, run, save_picture
 
 _MOST_PAGES = 20
 _LEAST_SEEN = 0.5  # share of the nominal rows that have a value of a column
@@ -49,11 +51,13 @@ def _pages(detector, incidents, record, folder):
         tags.to_csv(folder / f"incident_{k}_tags.csv", index=False)
         blamed[row] = tags["tag"].iloc[0]
         pictures = {
-            f"incident_{k}.png": IncidentDisplay.from_detector(detector, record.frame, incident, **about),
-            f"incident_{k}_tag.png": TagDisplay.from_detector(detector, record.frame, incident, lengths=record.lengths),
+            f"incident_{k}.png": partial(IncidentDisplay.from_detector, detector, record.frame, incident, **about),
+            f"incident_{k}_tag.png": partial(
+                TagDisplay.from_detector, detector, record.frame, incident, lengths=record.lengths
+            ),
         }
-        for name, picture in pictures.items():
-            picture.figure_.savefig(folder / name, dpi=120)
+        for name, draw in pictures.items():
+            save_picture(folder / name, draw)
         incident_page(detector, incident, record.frame, check=record.check, **about).write(
             folder / f"incident_{k}.html"
         )

@@ -43,7 +43,7 @@ class LossDisplay(Display):
         self.losses = losses
 
     @classmethod
-    def from_estimator(cls, estimator, *, ax=None, title=None):
+    def from_estimator(cls, estimator, *, ax=None, title=None, relative=False):
         """Draw the losses of an estimator with a GradientServer.
 
         Parameters
@@ -51,6 +51,9 @@ class LossDisplay(Display):
         estimator : FederatedGrangerEstimator
         ax : matplotlib Axes, default=None
         title : str, default=None
+        relative : bool, default=False
+            Draw each loss as a share of that of the first round: shows small changes of unequal losses.
+            Losses that begin at zero are left out.
 
         Returns
         -------
@@ -64,26 +67,30 @@ class LossDisplay(Display):
         losses = getattr(estimator.server_, "loss_history_", None)
         if losses is None:
             raise ValueError(f"A {type(estimator.server_).__name__} has no losses; fit with server=GradientServer().")
-        return cls(losses).plot(ax=ax, title=title)
+        return cls(losses)._drawn(ax, title, relative=relative)
 
-    def _draw(self, ax):
-        kinds, units = (list(dict.fromkeys(self.losses.columns.get_level_values(k))) for k in (0, 1))
+    def _draw(self, ax, relative=False):
+        table = self.losses
+        if relative:
+            table = table.loc[:, table.iloc[0] != 0]
+            table = table / table.iloc[0]
+        kinds, units = (list(dict.fromkeys(table.columns.get_level_values(k))) for k in (0, 1))
         rounds = np.arange(1, len(self.losses) + 1)
         for k, kind in enumerate(kinds):
             if len(units) > _MOST_UNITS:  # median and range
-                losses, colour = self.losses[kind], COLOURS[k % len(COLOURS)]
+                losses, colour = table[kind], COLOURS[k % len(COLOURS)]
                 ax.fill_between(rounds, losses.min(axis=1), losses.max(axis=1), color=colour, alpha=0.2, linewidth=0)
                 label = f"{kind}, median and range\nof {len(units)} units"
                 ax.plot(rounds, losses.median(axis=1), color=colour, linewidth=1.4, label=label)
                 continue
-            for m, unit in enumerate(units):
+            for m, unit in enumerate(name for name in units if (kind, name) in table):
                 look = line_look(m) | {"linestyle": ("-", "--", ":")[k % 3]}
-                ax.plot(rounds, self.losses[kind, unit], **look, linewidth=1.2, label=f"{kind} {short(unit)}")
-        if (self.losses.to_numpy() > 0).all():
+                ax.plot(rounds, table[kind, unit], **look, linewidth=1.2, label=f"{kind} {short(unit)}")
+        if (table.to_numpy() > 0).all() and not relative:
             ax.set_yscale("log")
         if len(rounds) > 20:
             ax.set_xscale("log")
-        ax.set(xlabel="round", ylabel="loss")
+        ax.set(xlabel="round", ylabel="loss, share of the first round's" if relative else "loss")
         legend_beside(ax, len(kinds) * min(len(units), _MOST_UNITS))
 
 

@@ -7,6 +7,8 @@ from ..containers import read_plant
 from ._base import COLOURS, Display, short, small_legend
 
 _MOST_LANES = 14
+_ROUND = [k * unit for unit, steps in ((1, (1, 2, 5, 10, 15, 30)), (60, (1, 2, 5, 10, 15, 30))) for k in steps]
+_ROUND += [3600 * k for k in (1, 2, 3, 6, 12, 24, 48, 168)]  # seconds between ticks
 _BEFORE, _AFTER = 20, 40  # rows around a short incident
 
 
@@ -137,11 +139,21 @@ class IncidentDisplay(Display):
             ax.set_xlabel("row")
             return
         low, high = ax.get_xlim()
-        ticks = np.unique(np.linspace(np.ceil(low), min(np.floor(high), len(self.times) - 1), 6).astype(int))
-        same_day = self.times[ticks[0]].date() == self.times[ticks[-1]].date()
-        form = "%H:%M:%S" if same_day else "%d %b %H:%M"
-        ax.set_xticks(ticks, [self.times[t].strftime(form) for t in ticks])
-        ax.set_xlabel(f"{self.times[ticks[0]]:%Y-%m-%d}" if same_day else "time")
+        first, last = self.times[int(np.ceil(low))], self.times[min(int(high), len(self.times) - 1)]
+        step = pd.Timedelta(seconds=next((s for s in _ROUND if (last - first).total_seconds() <= 6 * s), _ROUND[-1]))
+        begun = first.normalize()
+        rows: list[int] = []
+        marks: list[pd.Timestamp] = []
+        for k in range((first - begun) // step, (last - begun) // step + 1):
+            mark = begun + k * step
+            row = int(self.times.searchsorted(mark))
+            if first <= mark <= last and (not rows or row - rows[-1] > (high - low) / 8):  # a gap has no room for ticks
+                rows.append(row)
+                marks.append(mark)
+        same_day, seconds = first.date() == last.date(), step < pd.Timedelta("1min")
+        form = ("%H:%M:%S" if seconds else "%H:%M") if same_day else "%d %b %H:%M"
+        ax.set_xticks(rows, [mark.strftime(form) for mark in marks])
+        ax.set_xlabel(f"{first:%Y-%m-%d %Z}".strip() if same_day else "time")
 
 
 class FalseAlarmDisplay(Display):

@@ -307,8 +307,6 @@ def report(self, incident, path, *, X=None, title=None, check=None, lengths=None
     ------
     ValueError
         If `incident` is no row of :meth:`incidents`.
-    ImportError
-        With `X`, without matplotlib (extra ``plot``).
 
     Examples
     --------

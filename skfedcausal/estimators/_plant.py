@@ -441,7 +441,8 @@ class PlantEstimator(FederatedEstimator):
     def report(self, path, *, title="Which unit drives which", X=None, check=None):
         """Write a page for people who were not there: links, doubts, what data left the units.
 
-        Its first sentence says what speaks against the fit or the data as a whole, if anything does.
+        Its first sentence says what speaks against the fit or the data as a whole, if anything does. Without
+        matplotlib (extra ``plot``) a page has no pictures, and says so in their places.
 
         Parameters
         ----------
@@ -461,8 +462,6 @@ class PlantEstimator(FederatedEstimator):
         ------
         NotFittedError
             Before `fit`.
-        ImportError
-            Without matplotlib (extra ``plot``).
 
         Examples
         --------

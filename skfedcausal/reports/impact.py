@@ -1,5 +1,7 @@
 """Report on a move: what it did, by sensor, in pictures."""
 
+from functools import partial
+
 from .page import Page
 
 _PICTURES = 6
@@ -16,7 +18,7 @@ def impact_page(impact, title):
     clear = impact.total[impact.total["verdict"] != "no effect"]
     shown = clear.sort_values("verdict", ascending=False, kind="stable")["column"].head(_PICTURES)
     for column in shown:
-        page.picture(impact.plot(column).figure_, f"{column}: recorded and without the move, effect, effect so far")
+        page.picture(partial(impact.plot, column), f"{column}: recorded and without the move, effect, effect so far")
     return page.heading("What this rests on").items(
         [
             "The plant that was learned is taken to hold for the record; a change of the plant itself is not seen.",

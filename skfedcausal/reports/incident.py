@@ -35,7 +35,7 @@ def incident_page(detector, incident, X=None, title=None, check=None, *, lengths
     page = Page(title or f"Incident of {_when(incident['start'])}").lead(_answer(incident, seen))
     page.heading("What happened").text(*_events(incident))
     if seen is not None:
-        page.picture(seen.display.plot().figure_, _CAPTION)
+        page.picture(seen.display.plot, _CAPTION)
         units = _reached(detector, incident)
         look = {"units": units, "window": seen.window, "around": _AROUND}
         add_trends(page, X, "Tags that left what was usual before the incident (green) the furthest", **look)
@@ -60,8 +60,8 @@ class _Seen:
     rate: float  # false alarms allowed per row
 
     @classmethod
-    def of(cls, detector, X, incident, lengths, levels=None):
-        levels = np.asarray(detector.transform(X, lengths=lengths)) if levels is None else levels
+    def of(cls, detector, X, incident, lengths, levels):
+        levels = np.asarray(detector.transform(X, lengths=lengths) if levels is None else levels)
         index = read_plant(X, lengths=lengths, layout=detector.layout_, min_samples=1).index
         start, end = position(_plain(incident["start"]), index), incident.get("end")
         stop = len(levels) if pd.isna(end) else position(_plain(end), index) + 1
@@ -132,13 +132,13 @@ def _reasons(incident, detector, seen):
     )
     if seen is not None:
         yield (
-            f"In the {seen.n_rows:,} rows watched that is {_count(seen.n_rows * seen.rate)} in all. This one rose to "
-            f"{seen.peak:.3g} times the threshold, as at most about {_count(seen.chance)} of them would."
+            f"In the {seen.n_rows:,} rows watched that is {seen.n_rows * seen.rate:.2g} in all. This one rose to "
+            f"{seen.peak:.3g} times the threshold, as {_count(seen.chance)} of them would."
         )
 
 
 def _count(number):
-    return f"{number:.2g}" if number >= 0.001 else "less than one in a thousand" if number > 0 else "none"
+    return f"at most about {number:.2g}" if number >= 0.001 else "less than one in a thousand"
 
 
 def _doubts(incident, detector):

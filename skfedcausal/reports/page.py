@@ -13,6 +13,7 @@ import pandas as pd
 from .._version import __version__
 from ..optional import import_optional
 
+_WIDE = 9.0  # inches
 _SHORT = 24  # letters of a cell that is not broken into lines
 
 
@@ -49,14 +50,19 @@ class Page:
         table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         return self._add(f'<div class="scroll">{table}</div>')
 
-    def picture(self, figure, caption):
-        """Add a matplotlib figure, which is closed afterwards."""
+    def picture(self, draw, caption):
+        """Add the figure of the display that `draw` makes, closed afterwards; without matplotlib say what is absent."""
+        try:
+            figure = draw().figure_
+        except ImportError as error:
+            return self.text(f"A picture is missing here ({caption}): {error}")
         stream = io.BytesIO()
         figure.savefig(stream, format="png", dpi=110)
         import_optional("matplotlib.pyplot", "plot", "A picture").close(figure)
         source = f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode('ascii')}"
         words = escape(str(caption))
-        image = f'<img alt="{words}" src="{source}">'
+        kind = ' class="wide"' if figure.get_figwidth() > _WIDE else ""  # moves sideways on a narrow screen
+        image = f'<img alt="{words}"{kind} src="{source}">'
         return self._add(f'<figure><div class="scroll">{image}</div><figcaption>{words}</figcaption></figure>')
 
     def html(self):

@@ -1,5 +1,7 @@
 """Report on a fitted plant: which unit drives which."""
 
+from functools import partial
+
 import numpy as np
 
 from ..displays import LinkGraphDisplay, LinkMatrixDisplay, TransferFunctionDisplay
@@ -22,10 +24,10 @@ def plant_page(estimator, title="Which unit drives which", X=None, check=None):
     page = Page(title).lead(_answer(links, names, reserves))
     states = links[links["kind"] == "state"]
     if (states["verdict"] == "influence").any():
-        figure = LinkGraphDisplay.from_links(states, names).figure_
-        page.picture(figure, "Influences that were found, as wide as they are strong")
+        draw = partial(LinkGraphDisplay.from_links, states, names)
+        page.picture(draw, "Influences that were found, as wide as they are strong")
     page.heading("Links").picture(
-        LinkMatrixDisplay.from_links(states, names).figure_,
+        partial(LinkMatrixDisplay.from_links, states, names),
         "Strength of every link; ● influence, ? cannot tell, ◇ shared driver, white: no influence",
     )
     ranked = links.sort_values(["p_adjusted", "strength"], ascending=[True, False], kind="stable")
@@ -44,9 +46,9 @@ def plant_page(estimator, title="Which unit drives which", X=None, check=None):
             "Strength is then the norm of the blocks of all steps together."
         )
     if hasattr(estimator, "transfer_function"):
-        figure = TransferFunctionDisplay.from_transfer_function(estimator.transfer_function()).figure_
+        draw = partial(TransferFunctionDisplay.from_transfer_function, estimator.transfer_function())
         caption = "Poles and zeros; singular values from inputs to sensors over frequency"
-        page.heading("Dynamics").picture(figure, caption)
+        page.heading("Dynamics").picture(draw, caption)
         page.heading("Inputs").table(estimator.excitation_.reset_index())
     page.heading("Why we think so").text(*_method(estimator))
     _add_checks(page, estimator)

@@ -1,5 +1,7 @@
 """Sections of a page about the record itself: what a check found in it, and how its tags went."""
 
+from functools import partial
+
 from ..displays import TrendDisplay
 from ..quality import check_plant
 
@@ -38,4 +40,4 @@ def add_check(page, check):
 def add_trends(page, X, caption, **which):
     """Picture of tags of the record; nothing without a record."""
     if X is not None:
-        page.heading("Measurements").picture(TrendDisplay.from_record(X, **which).figure_, caption)
+        page.heading("Measurements").picture(partial(TrendDisplay.from_record, X, **which), caption)

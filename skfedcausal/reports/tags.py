@@ -1,5 +1,7 @@
 """Section of a page: which tag of a unit is to blame, as the unit found it at home."""
 
+from functools import partial
+
 from ..displays import TagDisplay
 
 _MOST_TAGS = 10
@@ -14,9 +16,9 @@ def add_tags(page, detector, incident, X, lengths):
     page.heading(f"Which tag of {unit}").text(_blame(found))
     shown = found.drop(columns="unit").head(_MOST_TAGS)
     page.table(shown.assign(explained=shown["explained"].map("{:.0%}".format)))
-    display = TagDisplay.from_detector(detector, X, incident, lengths=lengths)
+    draw = partial(TagDisplay.from_detector, detector, X, incident, lengths=lengths)
     tag = found["tag"].iloc[0]
-    page.picture(display.figure_, f"{tag} as measured, and where the other tags of {unit} expect it (two deviations)")
+    page.picture(draw, f"{tag} as measured, and where the other tags of {unit} expect it (two deviations)")
 
 
 def _blame(found):

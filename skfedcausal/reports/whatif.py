@@ -1,5 +1,7 @@
 """Report on a record that was replayed under other inputs."""
 
+from functools import partial
+
 import pandas as pd
 
 from ..displays import EffectDisplay
@@ -14,7 +16,7 @@ def whatif_page(answer, change, title="What if", X=None, check=None):
     """Page on an answer of ``whatif``; `change` says in words what each input was replaced by."""
     table = _mean_effects(answer)
     page = Page(title).lead(_answer(table, change))
-    page.picture(EffectDisplay.from_whatif(answer).figure_, _CAPTION)
+    page.picture(partial(EffectDisplay.from_whatif, answer), _CAPTION)
     page.heading("Mean effect").table(table.head(_MOST_ROWS))
     if len(table) > _MOST_ROWS:
         page.text(f"The {len(table) - _MOST_ROWS} tags with the smallest effects are left out.")

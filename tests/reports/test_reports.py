@@ -1,6 +1,8 @@
 """Pages for people who were not there: complete, escaped, nothing fetched, shown by a real browser."""
 
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 
 import numpy as np
@@ -210,6 +212,21 @@ def test_tables_keep_numbers_and_escape_words():
     for part in ("&lt;b&gt;", "a&amp;b", "1,234,567", ">0.123<", '<td class="number"></td>'):
         assert part in text
     assert "None." in Page("t").table(pd.DataFrame()).html()
+
+
+def test_pages_are_there_without_matplotlib_and_say_what_they_miss(tmp_path):
+    script = (
+        "import sys; sys.modules['matplotlib'] = None; sys.modules['matplotlib.pyplot'] = None\n"
+        "from skfedcausal import FederatedGrangerEstimator\n"
+        "from skfedcausal.datasets import make_granger_plant\n"
+        "X, _ = make_granger_plant(3, links=[(0, 1)], random_state=0)\n"
+        "FederatedGrangerEstimator().fit(X).report('plant.html', X=X)"
+    )
+    subprocess.run([sys.executable, "-c", script], cwd=tmp_path, check=True)
+    text = (tmp_path / "plant.html").read_text("utf-8")
+    assert text.count("A picture is missing here") == 3
+    assert "skfedcausal[plot]" in text
+    assert "unit0 drives unit1" in text
 
 
 def test_titles_headings_and_texts_are_escaped():

@@ -1,6 +1,6 @@
 """Every page and picture as a browser shows it, on a wide and on a narrow screen.
 
-``python docs/screenshots.py [SITE]`` writes ``docs/screenshots/*.png``, of the built site too if its
+``python docs/pictures/screenshots.py [SITE]`` writes ``docs/screenshots/*.png``, of the built site too if its
 folder is given.
 It needs chromium and pillow. To look for words that are cut and for what lies on something else.
 """
@@ -95,7 +95,7 @@ def write_displays(folder):
         "a privacy curve": shown.PrivacyCurveDisplay(curve).plot(),
     }
     for words, display in drawn.items():
-        page.picture(display.figure_, words)
+        page.picture(lambda display=display: display, words)
     page.write(folder / "displays.html")
 
 
@@ -113,7 +113,7 @@ def shoot(page, target, width):
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    results = Path(__file__).parent / "screenshots"
+    results = Path(__file__).parents[1] / "screenshots"
     results.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)

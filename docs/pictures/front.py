@@ -1,4 +1,4 @@
-"""The pictures of the front page: ``python docs/front_picture.py`` writes ``docs/_static/front*.png``."""
+"""The pictures of the front page: ``python docs/pictures/front.py`` writes ``docs/_static/front*.png``."""
 
 from pathlib import Path
 
@@ -71,4 +71,4 @@ def write(folder):
 
 
 if __name__ == "__main__":
-    write(Path(__file__).parent / "_static")
+    write(Path(__file__).parents[1] / "_static")
