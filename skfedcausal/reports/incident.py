@@ -5,7 +5,14 @@ import pandas as pd
 from ..displays import IncidentDisplay
 from .page import Page, add_departures, listed_in_words
 
-_KIND = {"process": "a fault of the process", "sensor": "a fault of a sensor", "undecided": "of undecided kind"}
+_KIND = {
+    "process": "a fault of the process",
+    "sensor": "a fault of a sensor",
+    "sensor held": "a sensor repeats its value",
+    "unit held": "the whole unit repeats its values",
+    "status": "a value that never changed is another one",
+    "undecided": "of undecided kind",
+}
 _CAPTION = "Alarm level of every unit (dotted: threshold), the incident shaded, arrows in the order units were reached"
 
 

@@ -24,7 +24,7 @@ class Verdict:
     statistic : which statistic named the root, "energy", "shift" or "flags"
     probability : that each unit is the root, (n_units,)
     first_rows : row in which each unit's own surprise was first out of bounds, -1 if never, (n_units,)
-    kind : of fault at the root, "process", "sensor" or "undecided"
+    kind : of fault at the root, "process", "sensor" or "undecided", or what the unit notices itself
     """
 
     start: int
