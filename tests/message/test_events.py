@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from skfedcausal.message import Packet, PacketError, StateMessage
+from skfedcausal.message import StateMessage
+from skfedcausal.message.packet import Packet, PacketError
 
 
 def message(n_events):
