@@ -378,7 +378,7 @@ class LikelihoodServer(LinkQuestions):
             self._keep_links(estimate)
             self._raw = record
             self._free_lags(filtered, estimate, settings._replace(budget=budget.part(_ONE_LAG)), budget)
-            self._qualify_links()
+            self._qualify_links(estimate.doubtful)
             self._curvature = self._learn_curvature(estimate.plant)
             self._raw, self._gapless, self.work_left = None, None, budget.left
             filtered.forget_scores()
@@ -537,8 +537,8 @@ class LikelihoodServer(LinkQuestions):
             self.links_ = pd.concat([self.links_, inputs], ignore_index=True)
         self.links_ = self._told(self.links_)
 
-    def _qualify_links(self):
-        """Leave open what rests on a plant that was not reached, and links of units that drift side by side."""
+    def _qualify_links(self, doubtful):
+        """Leave open what rests on a plant that was not reached, and links of units that drift or may shift."""
         if self._lagged is not None:
             is_settled = self._lagged.converged
         else:  # the gradient is a distance to the maximum, in standard errors of one row
@@ -546,6 +546,11 @@ class LikelihoodServer(LinkQuestions):
         links = self.links_["kind"] == "state"
         both = self.links_["cause"].isin(self._drifting) & self.links_["effect"].isin(self._drifting) & links
         self.links_.loc[both, ["verdict", "because"]] = "cannot tell", "both units drift like random walks"
+        if doubtful is not None:
+            effect, cause = self.partition_.pairs[doubtful].T
+            pairs = pd.MultiIndex.from_arrays([np.array(self.names_)[cause], np.array(self.names_)[effect]])
+            unsure = pd.MultiIndex.from_frame(self.links_[["cause", "effect"]]).isin(pairs) & links
+            self.links_.loc[unsure, ["verdict", "because"]] = "cannot tell", "a shift of levels explains it as well"
         if not is_settled:
             self.links_.loc[links, ["verdict", "because"]] = "cannot tell", "the search ended before the maximum"
 
