@@ -234,7 +234,7 @@ class RootCauseServer:
         answer = deciding(answers)
         if answer.evidence < 0:  # nothing stands out: the statistic that sees the smaller faults
             answer = answers[0]
-        answer, _ = revised(answer, rows, start, self.prior)
+        answer, _ = revised(answer, rows, rows.first, self.prior)
         certainty = self._certainty(int(answer.probability.argmax()), rows.absent)
         levels = rows.levels[:, self.statistics.index(answer.statistic)]
         return answer.statistic, answer.probability * certainty, levels.max(axis=0)
