@@ -22,6 +22,7 @@ from .root_cause import TEP_FAULTS
 
 _OWN = 400  # rows of an experiment that are nominal
 _BUDGET = 1e-3
+_SEEN = 0.6  # share of the normal rows in which a metric has to be there
 _SHORTEST, _NORMAL = 100, 20_000  # rows of a normal run, and of all that are learned from
 _IMBALANCE = [f"other/{k}" for k in range(5, 10)]
 _GROUPS = {"hydraulics": "Hydraulics", "coolant": "Coolant", "probe": "MeasuringProbe"}
@@ -119,6 +120,7 @@ def petshop(folder):
     """Twenty-six issues of five rows in a web shop, every service a unit with up to three metrics."""
     base = folder / "petshop" / "low_traffic"
     nominal = _metrics(base / "noissue" / "metrics.csv.gz")
+    nominal = nominal[nominal.columns[nominal.notna().mean() > _SEEN]]
     targets = pd.read_csv(base / "targets.csv")
     detector = fitted(nominal)
     for part in ("train", "test"):
@@ -129,10 +131,10 @@ def petshop(folder):
 
 
 def _metrics(file):
-    """Metrics of a shop as flat columns."""
-    data = pd.read_csv(file, header=[0, 1, 2], index_col=0)
-    data.columns = [f"{service}__{metric}_{statistic}" for service, metric, statistic in data.columns]
-    return data.reset_index(drop=True).astype(float)
+    """Metrics of a shop as flat columns, the first statistic of each metric."""
+    data = pd.read_csv(file, header=[0, 1, 2], index_col=0).astype(float)
+    first = {f"{column[0]}__{column[1]}": data[column] for column in reversed(list(data))}
+    return pd.DataFrame(first)[sorted(first)].reset_index(drop=True)
 
 
 def fitted(nominal, lengths=None):

@@ -406,7 +406,8 @@ class FederatedRCADetector(FederatedEstimator):
             One row per incident: ``start`` (onset), ``detected``, ``end`` (last step in alarm; NaN while
             open), ``root`` (the unit, or what enters it unmeasured; "undecided" below a
             probability of one half), ``probability``, ``undecided``, ``path`` [(name, delay), ...],
-            ``ranking`` [(name, probability), ...], ``kind`` of fault ("process", "sensor" or "undecided").
+            ``ranking`` [(name, probability), ...], ``kind`` of fault ("process", "sensor" or "undecided";
+            "status", "sensor held" or "unit held" where the unit notices that itself).
             Positions from 0, or times where the record has them. With ``evidence="flags"`` an incident is a
             run of steps with a root in the flags, over after ten steps without one, and a unit's probability
             its share of these steps.

@@ -146,6 +146,7 @@ def _unasked(message, request, wishes):
         parts["transition"] = message.information.determines_states  # the server needs a start where not
     if isinstance(request, FitRequest):
         parts["off_subspace"] = message.off_subspace is not None and not request.monitor
+        parts["events"] = message.events is not None  # which are told of watched records
     sent = [name for name, is_unasked in parts.items() if is_unasked]
     return f"sent {', '.join(sent)} without being asked." if sent else None
 

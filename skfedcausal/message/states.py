@@ -197,6 +197,8 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
                 raise PacketError(f"Array 'index' names pattern {k} of {len(self.patterns)}.")
         if sum(self.lengths) != len(self.z) or min(self.lengths, default=0) < 1:
             raise PacketError(f"Array 'lengths' is {self.lengths}, which does not cut {len(self.z)} rows.")
+        if self.events is not None and len(self.events) != len(self.z):
+            raise PacketError(f"Array 'events' has {len(self.events)} rows, and the message {len(self.z)}.")
         check_clock(self.clock, self.grid, self.lengths, self.OP)
 
 

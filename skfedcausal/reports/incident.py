@@ -12,7 +12,14 @@ from .page import Page, add_departures, listed_in_words
 from .record import add_check, add_trends, check_of
 from .tags import add_tags
 
-_KIND = {"process": "a fault of the process", "sensor": "a fault of a sensor", "undecided": "of undecided kind"}
+_KIND = {
+    "process": "a fault of the process",
+    "sensor": "a fault of a sensor",
+    "sensor held": "a sensor repeats its value",
+    "unit held": "the whole unit repeats its values",
+    "status": "a value that never changed is another one",
+    "undecided": "of undecided kind",
+}
 _AROUND = 120  # rows of the measurements before and after an incident
 _CHANCE = 0.1  # false alarms as strong as this one, from which it is said that it may be one of them
 _CAUTION = "It may be one of the false alarms that the budget allows: it is no stronger than they are."

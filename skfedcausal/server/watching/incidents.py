@@ -25,7 +25,7 @@ class Verdict:
     statistic : which statistic named the root, "energy", "shift" or "flags"
     probability : that each unit is the root, (n_units,)
     first_rows : row in which each unit's own surprise was first out of bounds, -1 if never, (n_units,)
-    kind : of fault at the root, "process", "sensor" or "undecided"; "drift" of what was followed without an alarm
+    kind : of fault at the root, "process", "sensor" or "undecided", what the unit notices itself, "drift" of what was followed without an alarm
     end : last row of the fault, None where it is not known beside the last alarm
     resumes : whether a fault of each unit may be that of the incident before, (n_units,), None if of none
     lasting : first alarms of the incidents before it that last
