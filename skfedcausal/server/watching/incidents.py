@@ -172,8 +172,8 @@ def incident_table(rows):
 def label_rows(roots, verdicts, names, offset=0):
     """Write the roots of incidents of one episode into an array of roots, whose first row is row `offset` of it.
 
-    Where nothing was at fault before the alarm that can be named, an incident begins with it. A fault that lasts goes on
-    at its operating point, which is how the plant runs after a while.
+    Where nothing was at fault before the alarm that can be named, an incident begins with it. A fault that lasts goes
+    on at its operating point, which is how the plant runs after a while.
     """
 
     def write(begin, stop, root):

@@ -57,7 +57,7 @@ def take(server, messages, state):
         part = {name: message.rows(0, turn.row - new.first) for name, message in messages.items()}
         new = server.evidence(part, state)
     rows = new if state.rows is None else state.rows.followed_by(new)
-    touched = [i for i in state.incidents if i.verdict is None or i.open or i.detected + HORIZON >= new.first]
+    touched = list(state.incidents)
     for incident in touched:
         if incident.verdict is None:
             _compare_with_last(server, incident, rows, state)
