@@ -25,6 +25,10 @@ NOT_TOLD = {
     "what a link leaves",
     "clock of the cause two rows late": "with the clock off by more than the link takes, the effect comes first in "
     "every statistic of the record",
+    "controller reads a noisy sensor": "in the same row the controller answers what it reads, noise included: the "
+    "measured unit passes its cause on faster than its own state shows it",
+    "two operating modes": "dynamics that switch for all units together leave traces of links and of drivers "
+    "between the switches; a column that tells the modes (`mode=`) does",
 }
 
 

@@ -15,8 +15,8 @@ import pandas as pd
 
 from ..containers.layout import SEPARATOR, listed
 from ..statespace.episodes import episodes
+from ..statespace.seasons import overtones, season_columns
 
-_MOST_OVERTONES = 12
 _SMOOTH = 8  # degrees of freedom of a smooth trend unless a number is given
 _SETTLE = 8  # rows after a change of mode with a level of their own, while units settle
 _FEWEST_ROWS = 5  # rows for each column that is taken off, at least
@@ -32,8 +32,7 @@ class Season:
 
     def columns(self, record):
         """Cosines and sines."""
-        angles = 2 * np.pi / self.period * record.rows[:, None] * np.arange(1, self.overtones + 1)
-        return np.hstack([np.cos(angles), np.sin(angles)])
+        return season_columns(record.rows, self.period, self.overtones)
 
 
 @dataclass(frozen=True)
@@ -212,12 +211,12 @@ def _seasons(wanted, record, others, known, by_episode, name):
 
         rest = _rest(record, others, by_episode, name)
         keep = [k for k in range(rest.shape[1]) if k not in known]
-        return [Season(period, _overtones(period)) for period in found_periods(rest[:, keep], record.rows)]
+        return [Season(period, overtones(period)) for period in found_periods(rest[:, keep], record.rows)]
     given: dict[Any, Any] = (
         _numbered(wanted) if isinstance(wanted, dict) else dict.fromkeys(np.atleast_1d(wanted).tolist())
     )
     length = np.ptp(record.rows) + 1
-    for period, overtones in given.items():
+    for period, n_overtones in given.items():
         if not isinstance(period, (int, float)) or not period >= 2:
             raise ValueError(f"harmonics={wanted!r}: a period is a number of rows, at least 2; got {period!r}.")
         if period > length:
@@ -225,22 +224,18 @@ def _seasons(wanted, record, others, known, by_episode, name):
                 f"harmonics: the period of {period:g} rows is longer than the record of {name}, {length:.0f} rows. "
                 "Give a longer record, or trend='smooth' instead."
             )
-        if overtones is not None and not (isinstance(overtones, int) and 1 <= overtones <= period / 2):
+        if n_overtones is not None and not (isinstance(n_overtones, int) and 1 <= n_overtones <= period / 2):
             raise ValueError(
-                f"harmonics: got {overtones!r} harmonics for the period of {period:g} rows; give a whole number from "
+                f"harmonics: got {n_overtones!r} harmonics for the period of {period:g} rows; give a whole number from "
                 f"1 to {int(period / 2)}."
             )
-    return [Season(float(p), _overtones(p) if k is None else int(k)) for p, k in given.items()]
+    return [Season(float(p), overtones(p) if k is None else int(k)) for p, k in given.items()]
 
 
 def _numbered(wanted):
     """Periods of a dict as numbers, which are words in a settings file."""
     words = {period: period.replace(".", "", 1).isdigit() for period in wanted if isinstance(period, str)}
     return {float(period) if words.get(period) else period: count for period, count in wanted.items()}
-
-
-def _overtones(period):
-    return max(min(int(period / 2), _MOST_OVERTONES), 1)
 
 
 def _modes(wanted, record, name, columns):

@@ -4,6 +4,7 @@ import numpy as np
 from scipy.special import chdtrc
 
 from ..statespace.episodes import lagged_rows
+from ..statespace.seasons import overtones, season_columns
 
 _LEVEL = 1e-3  # chance of a period in a record without one
 _MOST_PERIODS = 4
@@ -20,8 +21,6 @@ def found_periods(Y, rows):
     statistic of the latter is chi-squared of two degrees where there is no line. The level is divided by the
     number of sensors and frequencies.
     """
-    from .baseline import Season, _overtones
-
     first = np.floor(rows.min())
     places = np.round(rows - first).astype(int)
     series = np.zeros((places.max() + 1, Y.shape[1]))
@@ -33,8 +32,7 @@ def found_periods(Y, rows):
         if period is None:
             break
         periods.append(period)
-        record = type("Rows", (), {"rows": np.arange(len(series))})
-        X = Season(period, _overtones(period)).columns(record)
+        X = season_columns(np.arange(len(series)), period, overtones(period))
         series = series - X @ np.linalg.lstsq(X, series, rcond=1e-10)[0]
     return periods
 

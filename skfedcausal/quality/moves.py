@@ -9,6 +9,7 @@ import pandas as pd
 from ..client.lines import found_periods
 from ..client.shifts import best_split
 from ..statespace.episodes import lagged_rows
+from ..statespace.seasons import overtones, season_columns
 
 _LEVEL = 1e-3  # chance of any finding of a kind in a unit that stays where it is
 _FEWEST_ROWS = 300
@@ -92,12 +93,9 @@ def _without_spikes(series):
 
 
 def _without_seasons(series, periods):
-    rows = np.arange(len(series))[:, None]
-    X = [np.ones((len(series), 1))]
-    for period in periods:
-        angles = 2 * np.pi / period * rows * np.arange(1, max(min(int(period / 2), 12), 1) + 1)
-        X += [np.cos(angles), np.sin(angles)]
-    design = np.hstack(X)
+    rows = np.arange(len(series))
+    seasons = [season_columns(rows, period, overtones(period)) for period in periods]
+    design = np.hstack([np.ones((len(series), 1)), *seasons])
     return series - design @ np.linalg.lstsq(design, series, rcond=1e-10)[0]
 
 

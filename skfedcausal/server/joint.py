@@ -330,7 +330,7 @@ class Scores:
                     np.matmul(part.z[rows], N, out=joined[rows, own])
         else:
             for k, (part, own) in enumerate(zip(record.parts, partition.slices, strict=True)):
-                present[k], N = _unit_scores(part, joined[:, own])
+                present[k], N = unit_scores(part, joined[:, own])
                 noise.append(N)
         self.noise = [without_last_bits(N, np.sqrt(np.diag(N))) for N in noise]
         if partition.n_known:
@@ -380,7 +380,7 @@ class Scores:
         return self.sums[:needed]
 
 
-def _unit_scores(part, out):
+def unit_scores(part, out):
     """Write the scores of one unit; mask of the steps that determine them (None: all), their covariance."""
     if part.is_constant and is_regular(part.patterns[0]):
         N = np.linalg.inv(part.patterns[0])

@@ -3,13 +3,11 @@
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
@@ -17,7 +15,7 @@ from ..statespace.geweke import geweke_measures
 from ..statespace.matrices import few_threads
 from .effects import effects, gains_of
 from .estimation.covariance import COVARIANCES
-from .estimation.estimate import Settings, estimate_plant, has_no_time, may_be_filled, screen_plant
+from .estimation.estimate import Settings, estimate_plant, has_no_time, may_be_filled
 from .estimation.input_checks import check_independent, controlled_units, excitation_table, feedback_table
 from .estimation.noise_share import choose_filter, choose_noise_share
 from .estimation.scoring import Budget
@@ -25,13 +23,10 @@ from .joint import JointRecord
 from .lagged.misfit import LEVEL as MISFIT_LEVEL
 from .lagged.misfit import filled_record, is_mostly_there, misfit_p_values, misfit_table
 from .lagged.timing import SAMPLED, refuse_at_once, refuse_delays, words_by_input
-from .links.benefit import Benefit, split_messages
-from .links.intervals import intervals_table, measure_intervals, pair_of, spectrum_table
-from .links.resampling import bootstrap_table, stability_table
+from .links.questions import LinkQuestions
 from .links.tables import correlation_table, links_table
-from .links.tests import check_method, tests_table
-from .plant import ServerLearner, smoothed_replies
-from .prediction import OperatingPoint, PlantFilter, smooth_plant
+from .plant import smoothed_replies
+from .prediction import OperatingPoint, smooth_plant
 from .validity.report import gated, report
 
 # a plant drifts if T (1 - |eigenvalue|) is below this (three of four random walks without
@@ -44,7 +39,7 @@ _USER = 6  # frames from a warning to whoever called `fit` of an estimator
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
-class LikelihoodServer(ServerLearner):
+class LikelihoodServer(LinkQuestions):
     """Maximum-likelihood estimate of the plant from the units' sufficient statistics.
 
     The messages ``z = C' R^-1 y`` and ``J = C' R^-1 C`` carry everything that the units' measurements say
@@ -284,7 +279,6 @@ class LikelihoodServer(ServerLearner):
 
     tests_links = True
     knows_curvature = True  # whether effects depend on the inputs that are changed
-    relays_inputs = True
     frees_lags = True  # whether plants of several lags are learned where the record asks for them
     work_left = 0.0  # seconds of `max_time` that the fit left
 
@@ -292,6 +286,11 @@ class LikelihoodServer(ServerLearner):
     def acts_at_once(self):
         """Whether some input acts in the row it is recorded in."""
         return self._lagged is not None and bool(self._lagged.dynamics.B[0].any())
+
+    @property
+    def relays_inputs(self):
+        """Whether units are told inputs of others before they choose their order, which is a round more."""
+        return self.n_rounds != 1
 
     @property
     def needs_local_model(self):
@@ -379,7 +378,7 @@ class LikelihoodServer(ServerLearner):
             self._keep_links(estimate)
             self._raw = record
             self._free_lags(filtered, estimate, settings._replace(budget=budget.part(_ONE_LAG)), budget)
-            self._qualify_links()
+            self._qualify_links(estimate.doubtful)
             self._curvature = self._learn_curvature(estimate.plant)
             self._raw, self._gapless, self.work_left = None, None, budget.left
             filtered.forget_scores()
@@ -538,8 +537,8 @@ class LikelihoodServer(ServerLearner):
             self.links_ = pd.concat([self.links_, inputs], ignore_index=True)
         self.links_ = self._told(self.links_)
 
-    def _qualify_links(self):
-        """Leave open what rests on a plant that was not reached, and links of units that drift side by side."""
+    def _qualify_links(self, doubtful):
+        """Leave open what rests on a plant that was not reached, and links of units that drift or may shift."""
         if self._lagged is not None:
             is_settled = self._lagged.converged
         else:  # the gradient is a distance to the maximum, in standard errors of one row
@@ -547,6 +546,11 @@ class LikelihoodServer(ServerLearner):
         links = self.links_["kind"] == "state"
         both = self.links_["cause"].isin(self._drifting) & self.links_["effect"].isin(self._drifting) & links
         self.links_.loc[both, ["verdict", "because"]] = "cannot tell", "both units drift like random walks"
+        if doubtful is not None:
+            effect, cause = self.partition_.pairs[doubtful].T
+            pairs = pd.MultiIndex.from_arrays([np.array(self.names_)[cause], np.array(self.names_)[effect]])
+            unsure = pd.MultiIndex.from_frame(self.links_[["cause", "effect"]]).isin(pairs) & links
+            self.links_.loc[unsure, ["verdict", "because"]] = "cannot tell", "a shift of levels explains it as well"
         if not is_settled:
             self.links_.loc[links, ["verdict", "because"]] = "cannot tell", "the search ended before the maximum"
 
@@ -605,7 +609,7 @@ class LikelihoodServer(ServerLearner):
         gains = {name: message.gain_alone for name, message in messages.items() if message.gain_alone is not None}
         if not gains:
             return
-        run = self._filter(self._record(messages))
+        run = self._run = self._filter(self._record(messages))
         found = dict(zip(self.names_, run.unit_log_densities().mean(axis=0), strict=True))
         self.alone_ = tuple(name for name in self.names_ if name in gains and gains[name] > found[name])
         own = self.links_["effect"].isin(self.alone_)
@@ -837,134 +841,3 @@ class LikelihoodServer(ServerLearner):
         from .lagged.answers import with_curvature
 
         return with_curvature(replies, self._curvature, self.state_slices_, change, before)
-
-    # -- links: functions in `links` take the settings, estimators' methods say what they are -----
-
-    def link_intervals(self, level=0.95, *, geweke=False):
-        """Intervals of the strength of each link between states, and the rows needed to decide it."""
-        pairs, levels = self.partition_.pairs, {"level": level, "alpha": self.alpha, "margin": self.margin}
-        if self._lagged is not None:
-            from .lagged.tables import lagged_intervals_table
-
-            measure = self.links_.loc[self.links_["kind"] == "state", "geweke"].to_numpy() if geweke else None
-            plant = self.names_, self.partition_, self._lagged, self.n_samples_
-            return lagged_intervals_table(*plant, measure, **levels)
-        table = intervals_table(self.names_, pairs, self._blocks, self.n_samples_, **levels)
-        if geweke:
-            effect, cause = pairs.T
-            found = measure_intervals(self._parameters, self.information_, self.partition_, level)
-            for name, values in zip(("geweke", "geweke_low", "geweke_high"), found, strict=True):
-                table[name] = values[effect, cause]
-        return table
-
-    def spectrum(self, cause, effect, **settings):
-        """Geweke's measure of the influence of one unit on another over frequency."""
-        plant = self.unshrunk_transition_, self.process_cov_, self.information_
-        pair = pair_of(self.names_, cause, effect)
-        if self._lagged is not None:
-            if settings.get("level") is not None:
-                raise ValueError(
-                    "Intervals of a spectrum are computed for plants of one lag; this one has several. Ask "
-                    "without a level."
-                )
-            dynamics = self._lagged.dynamics
-            plant = dynamics.transition, dynamics.process_cov, dynamics.padded_matrix(self.information_)
-        return spectrum_table(plant, self._parameters, self.partition_, pair, **settings)
-
-    def benefit(self, messages, *, held_out=0.3):
-        """Gain of each unit from the plant, on held-out rows, a `Benefit`."""
-        if self.partition_.n_inputs:
-            raise ValueError("The benefit of joining is computed for plants without inputs.")
-        head, tail = split_messages(messages, held_out)
-
-        def learn(known):
-            return clone(self).set_params(held_out=None).fit(known)
-
-        return Benefit(learn(head), lambda name: learn({name: head[name]}), tail)
-
-    def _refuse_lags(self, question, instead):
-        """Refuse what is known of plants of one lag only."""
-        if self._lagged is not None:
-            raise ValueError(
-                f"{question} draws transitions of one row to the next, and this plant has {len(self.lag_transitions_)} "
-                f"lags (see `misfit_`): the answer would be that of another plant. Instead, {instead}."
-            )
-
-    def test_links(self, messages, method="lr"):
-        """Test each link between states given the others, by one of the three classical tests."""
-        check_method(method, self.covariance)
-        plant = clone(self).set_params(held_out=None).fit(messages)
-        if plant._lagged is not None:
-            from .lagged.tables import lagged_tests_table
-
-            return lagged_tests_table(plant.names_, plant.partition_, plant._lagged, method)
-        return tests_table(plant._record(messages), self._settings(plant.names_, messages), method)
-
-    def changed_links(self, messages, alpha):
-        """Which links and units of the plant have changed in a record; dates are its rows."""
-        from .changes.compared import changed_table  # for those who ask
-        from .changes.plant import LearnedPlant
-
-        record, lagged = self._record(messages), self._lagged
-        A = self.unshrunk_transition_[None] if lagged is None else lagged.dynamics.A
-        estimates = None if lagged is not None else self._blocks
-        plant = LearnedPlant(A, self.partition_, self._parameters.state_scale, self.n_samples_, estimates)
-        filter_of = partial(self._filter_of_lags, record)
-        with few_threads(record.partition.n_states):
-            return changed_table(self.names_, plant, record, filter_of, alpha)
-
-    def _filter_of_lags(self, record, A):
-        """Filter over a record by a plant with other coefficients of states, (q, n, n)."""
-        if self._lagged is None and len(A) == 1:
-            return PlantFilter(A[0], self.process_cov_, record, self._drive(A[0], self.unshrunk_input_))
-        from .lagged.dynamics import LaggedDynamics
-
-        B = self.unshrunk_input_
-        B = np.stack([np.zeros_like(B), B]) if self._lagged is None else self._lagged.dynamics.B
-        return LaggedDynamics(A, B, self.process_cov_).filter(record, self._operating_point)
-
-    def bootstrap_links(self, messages, **settings):
-        """Scatter of the estimates of links over resampled records, to check their standard errors."""
-        self._refuse_lags("bootstrap_links", "link_intervals() has the intervals of all lags")
-        record = self._record(messages)
-        return bootstrap_table(record, self._settings(self.names_, messages), **settings)
-
-    def stable_links(self, messages, **settings):
-        """Links that the search finds in most halves of a record: stability selection."""
-        self._refuse_lags("stable_links", "fit parts of the record and compare their links")
-        return stability_table(self._record(messages), self.alpha, **settings)
-
-    def screen(self, messages):
-        """Test every pair once at the uncoupled plant of one lag, the fast first step of :meth:`fit`.
-
-        Score tests that take no other links into account, so an indirect influence may show. Geweke's
-        measure, which needs the whole plant, is missing (NaN).
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-
-        Returns
-        -------
-        DataFrame
-            With the columns of `links_`.
-
-        Examples
-        --------
-        >>> from skfedcausal import KalmanClient, LikelihoodServer
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, truth = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
-        >>> messages = {name: KalmanClient().fit(Y).message(Y) for name, Y in X.items()}
-        >>> table = LikelihoodServer().screen(messages)
-        >>> table.loc[table["p_value"].idxmin(), ["cause", "effect"]].tolist()
-        ['unit0', 'unit2']
-        """
-        self._validate_params()
-        return self._screened(self._with_knowledge(JointRecord.from_messages(messages)))
-
-    def _screened(self, record):
-        """Table of the tests of a joint record at the uncoupled plant."""
-        blocks = screen_plant(record)
-        table = links_table(record.names, record.partition, blocks, alpha=self.alpha, margin=self.margin)
-        known = record.known_links
-        return table if known is None else known.told(table, record.names)

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -89,7 +89,11 @@ class ServerLearner(BaseEstimator, ABC):
     controlled_units_: tuple[str, ...] = ()
     excitation_: dict | None = None
     feedback_: Any = None
-    relays_inputs: ClassVar[bool] = False  # whether units that choose their order are told inputs of others
+
+    @property
+    def relays_inputs(self):
+        """Whether units that choose their order are told inputs of others, before any round of their own."""
+        return False
 
     @property
     def needs_local_model(self):
@@ -142,7 +146,7 @@ class ServerLearner(BaseEstimator, ABC):
             If a unit has no reply.
         """
         request = self._first_request()
-        if inputs and self.relays_inputs and getattr(self, "n_rounds", None) != 1:  # to be told them is a round more
+        if inputs and self.relays_inputs:
             request = replace(request, orders=True)
         first: dict[str, Message] = dict.fromkeys(names, request)
         came = yield Ask(first, StateMessage)

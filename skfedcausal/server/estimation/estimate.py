@@ -9,13 +9,15 @@
 5. Block estimates with covariances, empirical-Bayes shrinkage.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...statespace.fisher import FreeElements
 from ...statespace.timedomain import row_by_row
+from ..prediction import OperatingPoint, smooth_record
 from .block_tests import correlation_estimates, link_estimates, uncoupled_estimates
 from .covariance import assessed_blocks
 from .evidence import BlockEstimates, shrunk_transition
@@ -109,6 +111,7 @@ class PlantEstimate:
     climb: Climb
     plant: StandardisedPlant  # the record it was learned from
     scoring: Scoring  # at the maximum
+    doubtful: np.ndarray | None = None  # pairs that look linked, and not where a level shifts that may
 
 
 def estimate_plant(record, settings):
@@ -118,9 +121,9 @@ def estimate_plant(record, settings):
     """
     about = settings.local, settings.fix_local, settings.edges
     plant, budget = StandardisedPlant(record, *about), settings.budget
-    steps = record.steps
+    steps, doubtful = record.steps, ()
     if settings.level_shifts is not None and not steps:
-        steps = find_level_shifts(plant.unit_records(), record.determined.sum())
+        steps, doubtful = find_level_shifts(plant.unit_records(), record.determined.sum())
     while True:
         if steps != plant.steps:
             plant = StandardisedPlant(record.at_steps(steps), *about)
@@ -128,9 +131,36 @@ def estimate_plant(record, settings):
         if budget is not None and _keeps_one_lag(plant, record):
             budget.widen(_ALL)
         estimate = _assessed(plant, maximise(plant, settings), settings)
-        steps = estimate.shifts.certain
+        steps = estimate.shifts.kept
         if steps == plant.steps or (budget is not None and budget.is_spent):
-            return estimate
+            break
+    is_spent = budget is not None and budget.is_spent
+    if not doubtful or is_spent or not estimate.structure.linked.any():
+        return estimate
+    shifted = StandardisedPlant(record.at_steps(tuple(sorted((*steps, *doubtful)))), *about)
+    shifted.budget = budget
+    return _likelier(record, estimate, _assessed(shifted, maximise(shifted, settings), settings), settings.alpha)
+
+
+def _likelier(record, estimate, shifted, alpha):
+    """The likelier one of a plant and of one with further shifts of levels, if these explain links of it.
+
+    By the Bayesian information criterion, where a place counts as much as two coefficients. Links that the other
+    one does not have are doubtful.
+    """
+    explained = estimate.structure.linked & (shifted.blocks["state"].p_value > alpha)
+    if not explained.any():
+        return estimate
+    return max(replace(estimate, doubtful=explained), shifted, key=partial(_criterion, record))
+
+
+def _criterion(record, estimate):
+    """Log-density of a record under a plant, less what its coefficients and the places of its steps cost."""
+    A, plant = estimate.A, estimate.parameters
+    point = OperatingPoint.of(record, A, estimate.steps, estimate.levels, plant.state_scale)
+    value = smooth_record(A, estimate.Q, point.placed(record), point.drive(A, estimate.B))[2]
+    cost = estimate.structure.free.n_elements / 2 + len(estimate.steps)
+    return value - np.log(record.n_samples) * cost
 
 
 def may_be_filled(record, settings):

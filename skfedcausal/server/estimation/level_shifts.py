@@ -30,6 +30,8 @@ from ..joint import step_series
 from .block_tests import link_estimates
 
 SHIFT_LEVEL = 1e-3  # probability of finding a shift anywhere in a record without one
+_DOUBT_LEVEL = 1e-2  # probability of being in doubt about one
+_SPLITS = 20  # places of a step that differ: the largest of as many ratios has about the law that Andrews (1993) found
 SHORTEST = 20  # rows between two shifts, and between a shift and the end of an episode
 _MOST = 5  # shifts of one unit
 _TOGETHER = 25  # rows within which units shift together
@@ -54,17 +56,23 @@ def shift_threshold(n_rows, n_units, dof):
 
 
 def find_level_shifts(units, n_units):
-    """Rows at which the level of some unit shifts."""
-    found = []
+    """Rows at which the level of some unit shifts, and rows at which it may as well not."""
+    found: list[tuple[int, float]] = []
+    doubtful: list[int] = []
     for unit in units:
-        found += unit_onsets(unit, shift_threshold(len(unit.scores), n_units, len(unit.N)))
+        dof = len(unit.N)
+        onsets = unit_onsets(unit, shift_threshold(len(unit.scores), n_units, dof))
+        found += onsets
+        if not onsets:
+            doubtful += _next_onsets(unit, [], None, special.chdtri(dof, _DOUBT_LEVEL / (n_units * _SPLITS)))[0]
     kept: list[int] = []
     for onset, ratio in sorted(found, key=lambda shift: -shift[1]):
         if all(abs(onset - other) > _TOGETHER for other in kept):
             # a shift travels from the unit where it happened to others: later, and maybe clearer there
             clear = [other for other, its in found if abs(other - onset) <= _TOGETHER and its >= _CLEAR * ratio]
             kept.append(min(clear))
-    return tuple(sorted(kept))
+    apart = sorted(onset for onset in doubtful if all(abs(onset - other) > _TOGETHER for other in kept))
+    return tuple(sorted(kept)), tuple(o for k, o in enumerate(apart) if not k or o - apart[k - 1] > _TOGETHER)
 
 
 def unit_onsets(unit, threshold):
@@ -327,10 +335,13 @@ class UnitRecord:
 
 
 class LevelShifts(NamedTuple):
-    """Shifts of levels in a fitted plant, of which the `certain` onsets are to stay."""
+    """Shifts of levels in a fitted plant, and the onsets `kept` of them: those that are certain.
+
+    Of several that are not, the clearest stays for another look: two onsets of one shift take each other's place.
+    """
 
     table: pd.DataFrame  # unit, start, size in standard deviations of the process noise, statistic, p_value
-    certain: tuple[int, ...]
+    kept: tuple[int, ...]
 
     @classmethod
     def of(cls, names, steps, levels, Q, scoring):
@@ -347,7 +358,10 @@ class LevelShifts(NamedTuple):
             b = levels[rows, column]
             size[k] = np.sqrt(b @ np.linalg.solve(Q[rows, rows], b))
         bound = SHIFT_LEVEL / (scoring.n_samples * partition.n_units)
-        certain = tuple(onset for onset in steps if (p_value[onsets == onset] <= bound).any())
+        clearest = {onset: p_value[onsets == onset].min(initial=1.0) for onset in steps}
+        open_ones = [onset for onset in steps if clearest[onset] > bound]
+        again = min(open_ones, key=clearest.__getitem__) if len(open_ones) > 1 else None
+        kept = tuple(onset for onset in steps if onset not in open_ones or onset == again)
         columns = {"unit": np.asarray(names, dtype=object)[units], "start": onsets, "size": size}
         table = pd.DataFrame(columns | {"statistic": statistic, "p_value": p_value})
-        return cls(table.sort_values("start", kind="stable", ignore_index=True), certain)
+        return cls(table.sort_values("start", kind="stable", ignore_index=True), kept)

@@ -30,6 +30,13 @@ class LaggedProblem:
     input_lags: list  # of each input, its lags
     budget: Budget
     known_links: Any = None  # a `LinkKnowledge`, or None
+    _last: tuple | None = None  # the plant that was evaluated last, and its point
+
+    def point(self, coefficients, Q):
+        """The likelihood and its gradients at a plant; a climb comes back to where it was last."""
+        if self._last is None or self._last[0] is not coefficients or self._last[1] is not Q:
+            self._last = coefficients, Q, self.likelihood.evaluate(coefficients, Q)
+        return self._last[2]
 
     def lags_of(self, unit, cause):
         """Lags at which the states of another unit may act on one."""
@@ -138,7 +145,7 @@ def climb(problem, fitted, masks, n_steps=10, n_sweeps=3):
     for n_step in range(n_steps):
         if problem.budget.is_spent:
             break
-        point = likelihood.evaluate(fitted.coefficients, fitted.Q)
+        point = problem.point(fitted.coefficients, fitted.Q)
         info = RowInformation(likelihood, fitted.coefficients, fitted.Q, problem.periodogram)
         problem.spent()
         sweeps = is_good and swept_times < n_sweeps and (n_step % 2 == 1 or settled)
@@ -156,7 +163,7 @@ def climb(problem, fitted, masks, n_steps=10, n_sweeps=3):
             scattered(values, proposal, own, rows.columns)
             found.append((rows, after))
         base = likelihood.n_rows * point.value
-        step, value = _search_line(problem, fitted, proposal, base, slope, bend)
+        step, coefficients = _search_line(problem, fitted, proposal, base, slope, bend)
         if step is None:
             if not is_good:
                 break
@@ -164,7 +171,6 @@ def climb(problem, fitted, masks, n_steps=10, n_sweeps=3):
             continue
         is_good = step >= 0.5
         gain = slope - 0.5 * bend
-        coefficients = fitted.coefficients + step * (proposal - fitted.coefficients)
         Q, value = _noise_step(problem, coefficients, fitted.Q)
         fitted = Fitted(coefficients, Q, priors, found, value)
         if best is None or fitted.criterion > best.criterion:
@@ -198,7 +204,7 @@ def _unit_step(problem, rows, unit, priors, sweeps, coarse):
 
 
 def _search_line(problem, fitted, proposal, base, slope, bend):
-    """The longest halved step that keeps what the quadratic promises of the likelihood of the data.
+    """The longest halved step that keeps what the quadratic promises of the likelihood of the data, and its end.
 
     Penalised values cannot be compared: under new scales the old point may be all but impossible.
     """
@@ -207,18 +213,18 @@ def _search_line(problem, fitted, proposal, base, slope, bend):
         trial = fitted.coefficients + step * (proposal - fitted.coefficients)
         promised = step * slope - 0.5 * step**2 * bend
         if not (problem.likelihood.N.any() and problem.likelihood.winds(trial)):
-            value = problem.likelihood.n_rows * problem.likelihood.evaluate(trial, fitted.Q, gradient=False)
+            value = problem.likelihood.n_rows * problem.point(trial, fitted.Q).value
             problem.spent()
             if value >= base + promised - max(1.0, _KEEPS * abs(promised)):
-                return step, value
+                return step, trial
         step /= 2
-    return None, base
+    return None, None
 
 
 def _noise_step(problem, coefficients, Q):
     """One scoring step of every unit's process covariance; the covariance and the log-likelihood there."""
     likelihood = problem.likelihood
-    point = likelihood.evaluate(coefficients, Q)
+    point = problem.point(coefficients, Q)
     problem.spent()
     stepped = Q.copy()
     for own in problem.partition.slices:
@@ -230,7 +236,7 @@ def _noise_step(problem, coefficients, Q):
         change = np.tensordot(np.linalg.solve(np.array(information), gradient), basis, 1)
         floor = _Q_FLOOR * np.linalg.eigvalsh(Q[own, own])[0]
         stepped[own, own] = floor_eigenvalues(Q[own, own] + change, floor)
-    value = likelihood.evaluate(coefficients, stepped, gradient=False)
+    value = problem.point(coefficients, stepped).value
     problem.spent()
     if value < point.value:  # the quadratic does not reach that far
         stepped, value = Q, point.value

@@ -63,9 +63,8 @@ class Sources:
 
 def tested(problem, fitted, sources, active):
     """Every source of every unit tested given the others that act, :class:`Channels`."""
-    likelihood = problem.likelihood
-    point = likelihood.evaluate(fitted.coefficients, fitted.Q)
-    info = RowInformation(likelihood, fitted.coefficients, fitted.Q, problem.periodogram)
+    point = problem.point(fitted.coefficients, fitted.Q)
+    info = RowInformation(problem.likelihood, fitted.coefficients, fitted.Q, problem.periodogram)
     linked, driven = sources.masks(active)
     p_values, scores = np.ones(active.shape), {}
     for unit in range(sources.n_units):

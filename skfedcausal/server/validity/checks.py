@@ -7,6 +7,7 @@ import numpy as np
 from scipy.special import bdtrc, chdtrc, fdtrc, ndtr, ndtri
 from scipy.stats import rankdata
 
+from ...statespace.episodes import episodes
 from ..links.benefit import mean_with_error
 
 _GUARD, _BESIDE = 2, 12  # frequencies next to a line that belong to it, and those behind them on either side
@@ -248,8 +249,22 @@ def _long_run_variance(x):
 def response(lags, starts, states):
     """What earlier states of a unit (n, q) add to others through matrices of its lags (l, p, q)."""
     out = np.zeros((len(states), lags.shape[1]))
-    ends = [*starts[1:], len(states)]
-    for start, stop in zip(starts, ends, strict=True):
+    for start, stop in episodes(starts, len(states)):
         for lag, matrix in enumerate(lags, 1):
             out[start + lag : stop] += states[start : stop - lag] @ matrix.T
     return out
+
+
+def settled_path(lags, new_levels, steps, starts):
+    """States (n_samples, n) that shifts alone move, rows `steps` (n_samples, k), to `new_levels` (n, k) in the end."""
+    n_lags, n, _ = lags.shape
+    rows = np.hstack(list(lags)).T
+    pull = steps @ (new_levels - lags.sum(axis=0) @ new_levels).T
+    path = np.empty((len(steps), n))
+    for start, stop in episodes(starts, len(steps)):
+        states = np.tile(new_levels @ steps[start], (n_lags + stop - start, 1))  # held before the episode
+        for t in range(n_lags + 1, len(states)):
+            before = states[t - n_lags : t][::-1]
+            states[t] = before.ravel() @ rows + pull[start + t - n_lags - 1]
+        path[start:stop] = states[n_lags:]
+    return path

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.optimize import minimize
+from scipy.sparse.csgraph import connected_components
 
 from ...statespace.episodes import episodes
 
@@ -190,8 +191,6 @@ def driver_rows(found, record):
     linked = {tuple(sorted(pair)) for pair in found.linked}
     correlated = {tuple(sorted(pair)) for pair in found.correlated}
     for first, second in sorted(linked | correlated if found.has_memory else correlated):
-        if first in found.pushed or second in found.pushed:
-            continue
         places = [np.arange(found.slices[unit].start, found.slices[unit].stop) for unit in (first, second)]
         cols = np.concatenate(places)
         pair = whole.of(_without_others(whole.frequency, found.lags, cols))
@@ -207,7 +206,23 @@ def driver_rows(found, record):
         if len(found.lags) > 1 and (first, second) in linked:
             passed = bool(excess <= -_CLEAR or excess > 0)
             rows.append(("link rather than driver", *names, excess, np.nan, passed, "" if passed else "more rows"))
-    return rows
+    return rows + _of_more_units(found, rows)
+
+
+def _of_more_units(found, rows):
+    """Rows on links between units each of which is moved by what moves others: it may be the same for both."""
+    place = {name: k for k, name in enumerate(found.names)}
+    driven = {(place[a], place[b]) for check, a, b, *_, passed, _ in rows if check == "no shared driver" and not passed}
+    graph = np.zeros((len(place),) * 2)
+    for pair in driven:
+        graph[pair] = 1
+    _, group = connected_components(graph, directed=False)
+    open_links = [pair for pair in sorted(found.linked) if tuple(sorted(pair)) not in driven]
+    return [
+        ("apart from a shared driver", found.names[c], found.names[e], np.nan, np.nan, False, "measure it")
+        for c, e in open_links
+        if group[c] == group[e]
+    ]
 
 
 def standardised(found, noise, n_first):

@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import ndtr
 
+from ...statespace.episodes import episodes
+from ..joint import step_series, unit_scores
 from . import checks
 
 COLUMNS = ("check", "cause", "effect", "statistic", "p_value", "passed", "remedy")
@@ -36,7 +38,6 @@ class Evidence(NamedTuple):
     correlated: set  # pairs of positions whose noise is
     robust: bool  # whether tests hold under any variance
     has_memory: bool  # whether one lag was not shown to be enough, as a driver with a memory asks for more
-    pushed: set  # positions of units whose level was shifted, which answer as slowly as to a driver
 
 
 def evidence(server, run, record):
@@ -52,10 +53,11 @@ def evidence(server, run, record):
     scores = None
     if not record.partition.n_inputs and record.determined.all():
         whole = record.scores.series if record.is_constant else _filled(record, filtered)
-        if record.steps:  # shifts that the plant knows of are no trend
-            known = record.standard_known.series
-            whole = whole[:, : record.partition.n_states]
-            whole = whole - known @ np.linalg.lstsq(known, whole, rcond=None)[0]
+        if record.steps:  # what shifts that the plant knows of lead to is no trend, and no driver
+            steps = step_series(record.steps, record.starts, record.n_samples)
+            new_levels = server._operating_point.new_levels
+            path = checks.settled_path(server.lag_transitions_, new_levels, steps, record.starts)
+            whole = whole[:, : record.partition.n_states] - path
         scores = [whole[:, rows] for rows in slices]
     links = server.links_[server.links_["kind"] == "state"]
     place = {name: k for k, name in enumerate(names)}
@@ -72,7 +74,6 @@ def evidence(server, run, record):
         server.process_cov_, slices, set(pairs), dict(zip(pairs, found["delay"], strict=True)), correlated,
         server.covariance != "information",
         len(server.lag_transitions_) > 1 or server.misfit_.empty or server.has_prior_,
-        {place[name] for name in server.level_shifts_["unit"]},
     )  # fmt: skip
 
 
@@ -80,11 +81,9 @@ def _filled(record, filtered):
     """Scores of a record with gaps, as expected where they are not seen."""
     series = filtered.copy()
     for part, rows in zip(record.parts, record.partition.slices, strict=True):
-        definite = part.regular_patterns
-        seen = part.determined_rows
-        inverse = np.zeros_like(part.patterns)
-        inverse[definite] = np.linalg.inv(part.patterns[definite])
-        series[seen, rows] = np.einsum("tij,tj->ti", inverse[part.pattern_of[seen]], part.z[seen])
+        scores, seen = np.empty_like(part.z), part.determined_rows
+        unit_scores(part, scores)
+        series[seen, rows] = scores[seen]
     return series
 
 
@@ -147,8 +146,7 @@ def _of_halves(found):
 def _of_scores(found):
     m = len(found.units)
     rows = []
-    ends = [*found.starts[1:], len(found.scores[0])]
-    first, stop = max(zip(found.starts, ends, strict=True), key=lambda episode: episode[1] - episode[0])
+    first, stop = max(episodes(found.starts, len(found.scores[0])), key=lambda episode: episode[1] - episode[0])
     for k, whole in enumerate(found.scores):
         series = checks.unit_series(whole[first:stop])
         ratio, p, period = checks.line(series)
@@ -222,6 +220,7 @@ _WORDS = {
     "common variance": "{c} and {e} are rough in the same rows",
     "no common bursts": "the roughest rows of {c} and {e} are the same ones",
     "link rather than driver": "links and a driver that nobody measures explain {c} and {e} about as well",
+    "apart from a shared driver": "{c} and {e} each share a driver that nobody measures with other units",
     "apart in the same row": "{c} and {e} are nearly the same within a row",
     "not by way of another": "{c} may act on {e} by way of another unit within the row",
     "gains held-out": "{c} does not help to predict {e} on rows held out",

@@ -84,13 +84,13 @@ def test_no_shift_is_found_where_there_is_none(options):
     """At a level of 1e-3 per record ten records have none but for one seed in a hundred."""
     for seed in range(10):
         X, _ = make_granger_plant(3, n_samples=1000, random_state=seed, **options)
-        assert find_level_shifts(records(X), len(X)) == ()
+        assert find_level_shifts(records(X), len(X))[0] == ()
 
 
 def test_random_walks_are_not_cut_into_levels():
     rng = np.random.default_rng(0)
     walks = {f"u{k}": np.cumsum(rng.normal(size=(2000, 1)), axis=0) + rng.normal(size=(2000, 4)) for k in range(3)}
-    assert find_level_shifts(records(walks), len(walks)) == ()
+    assert find_level_shifts(records(walks), len(walks))[0] == ()
 
 
 def with_a_slow_state_that_one_sensor_hides(seed, slow=0.98, n_samples=2000):
@@ -103,9 +103,9 @@ def with_a_slow_state_that_one_sensor_hides(seed, slow=0.98, n_samples=2000):
 
 def test_slow_states_that_the_model_lacks_are_not_cut_into_levels(monkeypatch):
     units = [records(with_a_slow_state_that_one_sensor_hides(seed)) for seed in range(5)]
-    assert [find_level_shifts(unit, 1) for unit in units] == [()] * 5
+    assert [find_level_shifts(unit, 1)[0] for unit in units] == [()] * 5
     monkeypatch.setattr(UnitRecord, "misfit", lambda *_: 1.0)
-    assert all(find_level_shifts(unit, 1) for unit in units)
+    assert all(find_level_shifts(unit, 1)[0] for unit in units)
 
 
 def test_innovations_of_a_model_that_fits_have_hardly_any_misfit():
@@ -337,8 +337,9 @@ def test_units_that_shift_within_25_rows_shift_together_at_the_first_clear_onset
         return unit.found
 
     monkeypatch.setattr(level_shifts, "unit_onsets", onsets)
+    monkeypatch.setattr(level_shifts, "_next_onsets", lambda *_: ([], None, 0.0))
     units = [SimpleNamespace(scores=np.zeros((1000, 2)), N=np.eye(2), found=each) for each in found]
-    assert find_level_shifts(units, 7) == expected
+    assert find_level_shifts(units, 7) == (expected, ())
     assert thresholds == [shift_threshold(1000, 7, 2)] * len(units)
 
 
@@ -473,7 +474,7 @@ def test_shifts_are_certain_where_one_unit_is_at_the_level_of_all_rows_and_units
     levels, Q = np.array([[1.0, 2.0, 3.0], [1.0, 0.0, 2.0], [0.0, 1.0, 0.0]]), np.diag([4.0, 1.0, 1.0])
     scoring = SimpleNamespace(structure=structure, n_samples=100)
     shifts = LevelShifts.of(("a", "b"), (30, 10, 20), levels, Q, scoring)
-    assert shifts.certain == (30, 20)
+    assert shifts.kept == (30, 20)
     assert shifts.table["start"].tolist() == [10, 20, 20, 30, 30]
     assert shifts.table["unit"].tolist() == ["a", "a", "b", "a", "b"]
     assert shifts.table["statistic"].tolist() == [2.0, 4.0, 5.0, 0.0, 1.0]
@@ -540,3 +541,35 @@ def test_a_misfit_is_the_power_of_innovations_at_the_sixteen_lowest_frequencies(
     power = (np.abs(cycles @ u) ** 2 / n_rows).mean(axis=1)
     expected = np.exp(np.log(power).mean()) * p / np.exp(special.digamma(p))
     assert unit.misfit([], unit.fit([])) == pytest.approx(expected)
+
+
+def test_a_shift_too_weak_for_its_unit_alone_is_found_where_it_explains_a_link():
+    A = np.kron(np.diag([0.99, 0.5]), np.eye(2))
+    A[2:, :2] = 0.25
+    shift = {"unit": "unit0", "size": 0.2, "at": 2500, "until": 5000}
+    X, _ = make_granger_plant(2, transition=A, n_samples=5000, random_state=102, level_shift=[shift])
+    estimator = FederatedGrangerEstimator().fit(X)
+    assert set(estimator.server_.level_shifts_["unit"]) == {"unit0"}
+    verdicts = estimator.links_.set_index(["cause", "effect"])["verdict"]
+    assert verdicts[("unit1", "unit0")] == "no influence"
+    assert verdicts[("unit0", "unit1")] == "influence"
+
+
+def test_two_onsets_of_one_shift_do_not_take_each_others_place():
+    A = np.kron(np.diag([0.7, 0.5]), np.eye(2))
+    A[2:, :2] = 0.25
+    shift = {"unit": "unit0", "size": 0.2, "at": 2500, "until": 5000}
+    X, _ = make_granger_plant(2, transition=A, n_samples=5000, random_state=7, level_shift=[shift])
+    estimator = FederatedGrangerEstimator().fit(X)  # the units alone say 2404 and 2487
+    assert set(estimator.server_.level_shifts_["unit"]) == {"unit0"}
+    assert estimator.links_.set_index("cause")["verdict"].to_dict() == {"unit1": "no influence", "unit0": "influence"}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_link_into_a_slow_unit_is_no_shift(seed):
+    A = np.kron(np.diag([0.99, 0.5]), np.eye(2))
+    A[2:, :2], A[:2, 2:] = 0.25, [[0.05, -0.05], [-0.03, 0.03]]
+    X, _ = make_granger_plant(2, transition=A, n_samples=3000, random_state=seed)
+    estimator = FederatedGrangerEstimator().fit(X)
+    assert estimator.server_.level_shifts_.empty
+    assert (estimator.links_["p_adjusted"] < 0.05).all()

@@ -1,0 +1,150 @@
+"""What a learned plant answers about its links; functions in this folder take the settings."""
+
+from functools import partial
+
+import numpy as np
+from sklearn.base import clone
+
+from ...statespace.matrices import few_threads
+from ..estimation.estimate import screen_plant
+from ..joint import JointRecord
+from ..plant import ServerLearner
+from ..prediction import PlantFilter
+from .benefit import Benefit, split_messages
+from .intervals import intervals_table, measure_intervals, pair_of, spectrum_table
+from .resampling import bootstrap_table, stability_table
+from .tables import links_table
+from .tests import check_method, tests_table
+
+
+class LinkQuestions(ServerLearner):
+    """A server whose learned plant is asked about its links; estimators' methods say what the questions are."""
+
+    def link_intervals(self, level=0.95, *, geweke=False):
+        """Intervals of the strength of each link between states, and the rows needed to decide it."""
+        pairs, levels = self.partition_.pairs, {"level": level, "alpha": self.alpha, "margin": self.margin}
+        if self._lagged is not None:
+            from ..lagged.tables import lagged_intervals_table
+
+            measure = self.links_.loc[self.links_["kind"] == "state", "geweke"].to_numpy() if geweke else None
+            plant = self.names_, self.partition_, self._lagged, self.n_samples_
+            return lagged_intervals_table(*plant, measure, **levels)
+        table = intervals_table(self.names_, pairs, self._blocks, self.n_samples_, **levels)
+        if geweke:
+            effect, cause = pairs.T
+            found = measure_intervals(self._parameters, self.information_, self.partition_, level)
+            for name, values in zip(("geweke", "geweke_low", "geweke_high"), found, strict=True):
+                table[name] = values[effect, cause]
+        return table
+
+    def spectrum(self, cause, effect, **settings):
+        """Geweke's measure of the influence of one unit on another over frequency."""
+        plant = self.unshrunk_transition_, self.process_cov_, self.information_
+        pair = pair_of(self.names_, cause, effect)
+        if self._lagged is not None:
+            if settings.get("level") is not None:
+                raise ValueError(
+                    "Intervals of a spectrum are computed for plants of one lag; this one has several. Ask "
+                    "without a level."
+                )
+            dynamics = self._lagged.dynamics
+            plant = dynamics.transition, dynamics.process_cov, dynamics.padded_matrix(self.information_)
+        return spectrum_table(plant, self._parameters, self.partition_, pair, **settings)
+
+    def benefit(self, messages, *, held_out=0.3):
+        """Gain of each unit from the plant, on held-out rows, a `Benefit`."""
+        if self.partition_.n_inputs:
+            raise ValueError("The benefit of joining is computed for plants without inputs.")
+        head, tail = split_messages(messages, held_out)
+
+        def learn(known):
+            return clone(self).set_params(held_out=None).fit(known)
+
+        return Benefit(learn(head), lambda name: learn({name: head[name]}), tail)
+
+    def _refuse_lags(self, question, instead):
+        """Refuse what is known of plants of one lag only."""
+        if self._lagged is not None:
+            raise ValueError(
+                f"{question} draws transitions of one row to the next, and this plant has {len(self.lag_transitions_)} "
+                f"lags (see `misfit_`): the answer would be that of another plant. Instead, {instead}."
+            )
+
+    def test_links(self, messages, method="lr"):
+        """Test each link between states given the others, by one of the three classical tests."""
+        check_method(method, self.covariance)
+        plant = clone(self).set_params(held_out=None).fit(messages)
+        if plant._lagged is not None:
+            from ..lagged.tables import lagged_tests_table
+
+            return lagged_tests_table(plant.names_, plant.partition_, plant._lagged, method)
+        return tests_table(plant._record(messages), self._settings(plant.names_, messages), method)
+
+    def changed_links(self, messages, alpha):
+        """Which links and units of the plant have changed in a record; dates are its rows."""
+        from ..changes.compared import changed_table  # for those who ask
+        from ..changes.plant import LearnedPlant
+
+        record, lagged = self._record(messages), self._lagged
+        A = self.unshrunk_transition_[None] if lagged is None else lagged.dynamics.A
+        estimates = None if lagged is not None else self._blocks
+        plant = LearnedPlant(A, self.partition_, self._parameters.state_scale, self.n_samples_, estimates)
+        filter_of = partial(self._filter_of_lags, record)
+        with few_threads(record.partition.n_states):
+            return changed_table(self.names_, plant, record, filter_of, alpha)
+
+    def _filter_of_lags(self, record, A):
+        """Filter over a record by a plant with other coefficients of states, (q, n, n)."""
+        if self._lagged is None and len(A) == 1:
+            return PlantFilter(A[0], self.process_cov_, record, self._drive(A[0], self.unshrunk_input_))
+        from ..lagged.dynamics import LaggedDynamics
+
+        B = self.unshrunk_input_
+        B = np.stack([np.zeros_like(B), B]) if self._lagged is None else self._lagged.dynamics.B
+        return LaggedDynamics(A, B, self.process_cov_).filter(record, self._operating_point)
+
+    def bootstrap_links(self, messages, **settings):
+        """Scatter of the estimates of links over resampled records, to check their standard errors."""
+        self._refuse_lags("bootstrap_links", "link_intervals() has the intervals of all lags")
+        record = self._record(messages)
+        return bootstrap_table(record, self._settings(self.names_, messages), **settings)
+
+    def stable_links(self, messages, **settings):
+        """Links that the search finds in most halves of a record: stability selection."""
+        self._refuse_lags("stable_links", "fit parts of the record and compare their links")
+        return stability_table(self._record(messages), self.alpha, **settings)
+
+    def screen(self, messages):
+        """Test every pair once at the uncoupled plant of one lag, the fast first step of :meth:`fit`.
+
+        Score tests that take no other links into account, so an indirect influence may show. Geweke's
+        measure, which needs the whole plant, is missing (NaN).
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+
+        Returns
+        -------
+        DataFrame
+            With the columns of `links_`.
+
+        Examples
+        --------
+        >>> from skfedcausal import KalmanClient, LikelihoodServer
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, truth = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
+        >>> messages = {name: KalmanClient().fit(Y).message(Y) for name, Y in X.items()}
+        >>> table = LikelihoodServer().screen(messages)
+        >>> table.loc[table["p_value"].idxmin(), ["cause", "effect"]].tolist()
+        ['unit0', 'unit2']
+        """
+        self._validate_params()
+        return self._screened(self._with_knowledge(JointRecord.from_messages(messages)))
+
+    def _screened(self, record):
+        """Table of the tests of a joint record at the uncoupled plant."""
+        blocks = screen_plant(record)
+        table = links_table(record.names, record.partition, blocks, alpha=self.alpha, margin=self.margin)
+        known = record.known_links
+        return table if known is None else known.told(table, record.names)
