@@ -4,7 +4,7 @@ import json
 import sys
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -54,6 +54,7 @@ def main(arguments):
     path = reader.parse_args(arguments).settings
     try:
         settings = read_section(read_settings_file(path), path, "watch", WatchSettings)
+        settings = replace(settings, page=path.resolve().parent / settings.page)
         return _watch(settings, path.resolve().parent)
     except (*ERRORS, ImportError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)

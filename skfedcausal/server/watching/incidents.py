@@ -14,6 +14,7 @@ UNDECIDED = "undecided"
 DECIDED = 0.5  # probability from which a root is named
 _STEP = 0.1  # of the threshold: an alarm after a pause must begin that much higher to be another incident
 _COLUMNS = ["start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind", "repeats"]
+_EMPTY = pd.DataFrame([], columns=pd.Index(_COLUMNS))
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,8 @@ def fault_row(fault, names, offset=0, index=None):
 
 def incident_table(rows):
     """Rows of incidents as a frame, with the columns also when there is none."""
+    if not rows:
+        return _EMPTY.copy()
     return pd.DataFrame([tuple(row.values()) for row in rows], columns=pd.Index(_COLUMNS))
 
 
