@@ -197,9 +197,9 @@ def main():
     warnings.simplefilter("ignore")
     n = options.networks
     sections = [
-        f"{n} networks of {N_UNITS} units of two states, four sensors and a valve, each in a loop of its own, in nominal "
-        f"operation for {NOMINAL} rows, {LOOPS_NOMINAL} where set-points move; default settings, a budget of one false "
-        "alarm per 1000 rows. Named: by the first incident after the fault began.",
+        f"{n} networks of {N_UNITS} units of two states, four sensors and a valve, each in a loop of its own, nominal "
+        f"for {NOMINAL} rows, {LOOPS_NOMINAL} where set-points move; default settings, a budget of one false alarm per "
+        "1000 rows. Named: by the first incident after the fault began.",
         "## A second fault 200 rows after one that stays\n\n" + table([lasting(n)]),
         "## Nominal operation\n\n" + table([quiet(max(n // 4, 2), w) for w in ("steady", "slow drift", "two modes")]),
         "## Set-points that are given as inputs\n\n" + table([moving(n, every) for every in (150, 600)]),

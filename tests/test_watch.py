@@ -99,6 +99,19 @@ def test_slow_drift_is_followed_and_told():
     assert "unit2" in found.query("kind == 'drift'").root.tolist()
 
 
+def test_what_is_nominal_is_brought_up_to_date(nominal):
+    detector = FederatedRCADetector().fit(nominal)
+    moved = {name: Y + 0.5 * Y.std(axis=0) for name, Y in simulate(2500, seed=3).items()}
+    later = {name: Y + 0.5 * Y.std(axis=0) for name, Y in simulate(1000, seed=4).items()}
+    before = (detector.transform(later) > 1).any(axis=1).mean()
+    assert detector.partial_fit(moved, forget=0.0) is detector
+    assert (detector.transform(later) > 1).any(axis=1).mean() < min(before, 0.02)
+    with pytest.raises(ValueError, match="forget=2"):
+        detector.partial_fit(moved, forget=2)
+    fresh = FederatedRCADetector().partial_fit(nominal)
+    assert fresh.thresholds_ == FederatedRCADetector().fit(nominal).thresholds_
+
+
 # --- inputs -------------------------------------------------------------------------------------------
 
 
@@ -236,6 +249,7 @@ def test_the_command_keeps_a_page_and_tells_an_alarm_system(tmp_path, nominal):
         [sys.executable, "-m", "skfedcausal", "watch", str(tmp_path / "watch.toml")], capture_output=True, text=True
     )
     server.shutdown()
+    server.server_close()
     assert told.returncode == 3, told.stderr
     assert "unit1" in [row["root"] for row in heard]
     assert [json.loads(line) for line in told.stdout.splitlines()] == heard

@@ -7,7 +7,7 @@ import urllib.request
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -94,7 +94,7 @@ class Watch:
     def __init__(self, detector, settings):
         self._detector, self._settings = detector, settings
         self._told: dict = {}
-        self._rows = None
+        self._rows: Any = None
 
     @property
     def n_incidents(self):

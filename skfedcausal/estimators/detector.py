@@ -552,9 +552,9 @@ class FederatedRCADetector(FederatedEstimator):
 
     # -- streams and further questions -----------------------------------------------------------
 
-    update, reset = following.update, following.reset
+    update, reset, partial_fit = following.update, following.reset, following.partial_fit
     watch_sites, follow_sites = following.watch_sites, following.follow_sites
-    site_incidents_, alarms_ = following.site_incidents_, following.alarms_
+    site_incidents_, alarms_ = property(following.site_incidents_), property(following.alarms_)
     acknowledge, rebaseline = following.acknowledge, following.rebaseline
     report, flags = following.report, following.flags
 
