@@ -287,18 +287,24 @@ class RootCauseServer:
             for _ in self._taken({name: one.rows(0, start) for name, one in messages.items()}, state):
                 pass
         here = {name: one.rows(start, stop) for name, one in messages.items()}
-        rows = self.evidence(here, state)
+        since = replace(state)
+        rows = self.evidence(here, since)
+        if state.point is not self.nominal_point and self._deciding_in(rows).evidence < 0:
+            rows = self.evidence(here, replace(state, point=self.nominal_point))  # a fault that lasts, nothing else
         return self._attributed(rows)
 
-    def _attributed(self, rows):
+    def _deciding_in(self, rows):
+        """Answer to a named window."""
         answers: list[Answer] = []
         if "shift" in self.statistics:
             answers += self.posterior.from_shift([rows], len(rows.scaled), at_once=NAMED_FROM_START)
         if "energy" in self.statistics and not explained(answers):
             answers.append(self.posterior.from_energy(rows))
         answer = deciding(answers)
-        if answer.evidence < 0:  # nothing stands out: the statistic that sees the smaller faults
-            answer = answers[0]
+        return answer if answer.evidence >= 0 else answers[0]  # of nothing: the statistic that sees the smaller faults
+
+    def _attributed(self, rows):
+        answer = self._deciding_in(rows)
         certainty = self._certainty(int(answer.probability.argmax()), rows.absent)
         levels = rows.levels[:, self.statistics.index(answer.statistic)]
         return answer.statistic, answer.probability * certainty, levels.max(axis=0)
