@@ -23,6 +23,7 @@ MODULES = (
     "skfedcausal.privacy",
     "skfedcausal.quality",
     "skfedcausal.secure",
+    "skfedcausal.streams",
     "skfedcausal.testing",
     "skfedcausal.transfer",
     "skfedcausal.containers",
@@ -30,6 +31,7 @@ MODULES = (
 # an example would need records that are not public, or an object that only a mechanism makes
 WITHOUT_EXAMPLE = {
     "load_hai", "load_swat", "prepare_hai", "prepare_records", "prepare_swat", "Release", "UnitNoise",
+    "follow_mqtt",
 }  # fmt: skip
 # the one contract that all messages share; StateMessage and Packet describe it
 CODEC = {"to_packet", "from_packet"}

@@ -4,10 +4,10 @@ import json
 import sys
 import urllib.error
 import urllib.request
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pandas as pd
 
@@ -54,6 +54,7 @@ def main(arguments):
     path = reader.parse_args(arguments).settings
     try:
         settings = read_section(read_settings_file(path), path, "watch", WatchSettings)
+        settings = replace(settings, page=path.resolve().parent / settings.page)
         return _watch(settings, path.resolve().parent)
     except (*ERRORS, ImportError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
@@ -93,7 +94,7 @@ class Watch:
     def __init__(self, detector, settings):
         self._detector, self._settings = detector, settings
         self._told: dict = {}
-        self._rows = None
+        self._rows: Any = None
 
     @property
     def n_incidents(self):

@@ -122,6 +122,44 @@ def _next(self, batch):
     return _advance(self, plant), plant.index
 
 
+def partial_fit(self, X, y=None, *, inputs=None, lengths=None, forget=None):
+    """Bring what is nominal up to date by a further nominal record: level and spread of every unit.
+
+    The plant, the units' models and the thresholds stay as they were fitted. Streams that begin afterwards begin at the
+    new level. Without a fit before, this is :meth:`fit`.
+
+    Parameters
+    ----------
+    X : list, dict, DataFrame or ndarray
+        Measurements in nominal operation.
+    y : None
+        Ignored.
+    inputs, lengths
+        As in `fit`.
+    forget : float, default=None
+        Weight, from 0 to 1, that what was learned before keeps; None for all of it.
+
+    Returns
+    -------
+    self : FederatedRCADetector
+
+    Raises
+    ------
+    ValueError
+        If `forget` is no weight, or ``evidence="flags"``, of which nothing is kept but a threshold.
+    """
+    if not hasattr(self, "layout_"):
+        return self.fit(X, inputs=inputs, lengths=lengths)
+    if self.evidence == "flags":
+        raise ValueError("`partial_fit` brings innovations up to date; fit with evidence='innovations', or fit again.")
+    forget = 1.0 if forget is None else float(forget)
+    if not 0 <= forget <= 1:
+        raise ValueError(f"Got forget={forget}; give the weight from 0 to 1 that what was learned before keeps.")
+    with self._asking(X, inputs, lengths) as units:
+        self._root_cause.take_in(units.messages(), forget)
+    return self
+
+
 # -- what operators say --------------------------------------------------------------------------------------
 
 
@@ -167,7 +205,6 @@ def rebaseline(self, units=None):
     self._stream.rebaseline(np.isin(self.client_names_, names))
 
 
-@property
 def alarms_(self):
     """Rows of the stream so far (``n_steps``), alarms in them (``n_alarms``) and the share of time ``in_alarm``."""
     check_is_fitted(self)
@@ -210,7 +247,6 @@ def watch_sites(self, *, wait=0.0):
     return self.site_incidents_
 
 
-@property
 def site_incidents_(self):
     """Incidents in the records of the sites as far as they were watched, a DataFrame."""
     check_is_fitted(self)

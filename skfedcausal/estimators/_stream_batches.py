@@ -37,7 +37,7 @@ def _as_table(X):
 
 def _as_row(part):
     """Measurements of a unit as a table; a flat sequence of numbers is one row."""
-    if part is None or (isinstance(part, (pd.DataFrame, Mapping, list)) and np.ndim(part) != 1):
+    if part is None or isinstance(part, (pd.DataFrame, Mapping)):
         return part
     return np.asarray(part)[None] if np.ndim(part) == 1 else part
 

@@ -125,7 +125,7 @@ class PlantStream:
         """
         if not isinstance(index, pd.DatetimeIndex):
             self._times = None
-        else:
+        elif self._times is not None:
             self._times.extend(index)
         rows = []
         for first, fault in self._faults(changed):

@@ -396,18 +396,20 @@ class FederatedRCADetector(FederatedEstimator):
 
         Parameters
         ----------
-        X : list, dict, DataFrame or ndarray
+        X : list, dict, DataFrame, ndarray or iterator
+            An iterator of batches, or an asynchronous one, gives an iterator of tables of what is new or revised, see
+            :meth:`update`; it begins a stream, as :meth:`reset` does.
         inputs, lengths
             As in `fit`.
 
         Returns
         -------
         DataFrame
-            One row per incident: ``start`` (onset), ``detected``, ``end`` (last step in alarm; NaN while
-            open), ``root`` (the unit, or what enters it unmeasured; "undecided" below a
-            probability of one half), ``probability``, ``undecided``, ``path`` [(name, delay), ...],
-            ``ranking`` [(name, probability), ...], ``kind`` of fault ("process", "sensor" or "undecided";
-            "status", "sensor held" or "unit held" where the unit notices that itself).
+            One row per fault: ``start`` (onset), ``detected``, ``end`` (last step of the fault, or the one before it
+            became the operating point; NaN while open), ``root`` (the unit, or what enters it unmeasured; "undecided"
+            below a probability of one half), ``probability``, ``undecided``, ``path`` [(name, delay), ...],
+            ``ranking`` [(name, probability), ...], ``kind`` of fault ("process", "sensor", "undecided", or "drift" of a
+            level that was followed), ``repeats`` [(detected, end), ...] of later alarms of the same fault.
             Positions from 0, or times where the record has them. With ``evidence="flags"`` an incident is a
             run of steps with a root in the flags, over after ten steps without one, and a unit's probability
             its share of these steps.
@@ -424,7 +426,9 @@ class FederatedRCADetector(FederatedEstimator):
 
         Parameters
         ----------
-        X : list, dict, DataFrame or ndarray
+        X : list, dict, DataFrame, ndarray or iterator
+            An iterator of batches, or an asynchronous one, gives an iterator of pairs: a slice of rows that are new or
+            revised, and their roots. Joined in their order these are the answer to the whole record.
         inputs, lengths
             As in `fit`.
 
@@ -573,9 +577,9 @@ class FederatedRCADetector(FederatedEstimator):
 
     # -- streams and further questions -----------------------------------------------------------
 
-    update, reset = following.update, following.reset
+    update, reset, partial_fit = following.update, following.reset, following.partial_fit
     watch_sites, follow_sites = following.watch_sites, following.follow_sites
-    site_incidents_, alarms_ = following.site_incidents_, following.alarms_
+    site_incidents_, alarms_ = property(following.site_incidents_), property(following.alarms_)
     acknowledge, rebaseline = following.acknowledge, following.rebaseline
     report, flags = following.report, following.flags
 

@@ -1,16 +1,18 @@
 """Which unit started it: alarms from a false-alarm budget and a posterior over roots, from messages alone."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
 from ...statespace.detection.shift import InnovationModel
+from ...statespace.episodes import episodes
 from ..joint import JointRecord
 from . import stream
 from .evidence import Evidence, OnsetRule, PlantMonitor
 from .glitch import is_glitch
-from .incidents import HORIZON, LOOKBACK, Verdict
+from .incidents import HORIZON, LOOKBACK, Incident, Verdict
 from .nominal import (
     NominalRows,
     OffSubspace,
@@ -58,7 +60,8 @@ class RootCauseServer:
                 f"Units {same[0][0]!r} and {same[0][1]!r} send the same states, so that no fault could be told to be "
                 "in one of them. Leave one out."
             )
-        self.names, self.slices, self._response = record.names, record.partition.slices, None
+        self.names, self.slices = record.names, record.partition.slices
+        self._response: Any = None
         if record.u is not None:
             from .inputs import learned_without  # of plants with inputs
 
@@ -67,6 +70,7 @@ class RootCauseServer:
         self.state_dims = np.array([b.stop - b.start for b in self.slices])
         self.nominal_point = OperatingPoint.nominal(sum(self.state_dims), len(self.names))
         rows = NominalRows.of(plant, messages, record, self._rng)
+        self._n_known = len(rows.x)
         self._outside_dims = np.round(rows.distance.mean(axis=0))
         self.dims = self.state_dims + self._outside_dims
         self.usual_distance = np.maximum(rows.distance.mean(axis=0), 1e-12)
@@ -128,10 +132,34 @@ class RootCauseServer:
 
         The StreamState is changed in place.
         """
-        touched = {}
+        touched: dict[int, Incident] = {}
         for _, incidents in self._taken(messages, state):
             touched |= {incident.detected: incident for incident in incidents}
         return [incident.verdict for incident in touched.values()]
+
+    def take_in(self, messages, forget):
+        """Bring the nominal level and spread up to date by nominal rows of whole episodes.
+
+        What was known counts `forget` times as much as it did.
+        """
+        record, parts = JointRecord.from_messages(messages, names=self.names), []
+        for start, stop in episodes(record.starts, record.n_samples):
+            here = {name: one.rows(start, stop) for name, one in messages.items()}
+            parts.append(self.evidence(here, StreamState(point=self.nominal_point)))
+        errors, scaled, distance = (
+            np.concatenate([getattr(part, name)[1:] for part in parts]) for name in ("errors", "scaled", "distance")
+        )
+        known, point = forget * self._n_known, self.nominal_point
+        share = len(errors) / (known + len(errors))
+        moved = errors - errors.mean(axis=0)
+        ratios = {
+            "own": self.monitor.energy.own(moved).mean(axis=0) / self.state_dims,
+            "given": self.monitor.energy.given_others(moved).mean(axis=0) / self.usual_inside,
+            "whole": np.where(distance.any(axis=0), distance.mean(axis=0) / self.usual_distance, 1.0),
+        }
+        factors = {name: getattr(point, name) * (1 - share + share * ratio) for name, ratio in ratios.items()}
+        self.nominal_point = point.moved(share * errors.mean(axis=0), share * scaled.mean(axis=0), **factors)
+        self._n_known = known + len(errors)
 
     def acknowledge(self, state, detected):
         """Take note that the incidents with these first alarms were seen; verdicts on those that are over by that."""
@@ -279,18 +307,24 @@ class RootCauseServer:
             for _ in self._taken({name: one.rows(0, start) for name, one in messages.items()}, state):
                 pass
         here = {name: one.rows(start, stop) for name, one in messages.items()}
-        rows = self.evidence(here, state)
+        since = replace(state)
+        rows = self.evidence(here, since)
+        if state.point is not self.nominal_point and self._deciding_in(rows).evidence < 0:
+            rows = self.evidence(here, replace(state, point=self.nominal_point))  # a fault that lasts, nothing else
         return self._attributed(rows)
 
-    def _attributed(self, rows):
+    def _deciding_in(self, rows):
+        """Answer to a named window."""
         answers: list[Answer] = []
         if "shift" in self.statistics:
             answers += self.posterior.from_shift([rows], len(rows.scaled), at_once=NAMED_FROM_START)
         if "energy" in self.statistics and not explained(answers):
             answers.append(self.posterior.from_energy(rows))
         answer = deciding(answers)
-        if answer.evidence < 0:  # nothing stands out: the statistic that sees the smaller faults
-            answer = answers[0]
+        return answer if answer.evidence >= 0 else answers[0]  # of nothing: the statistic that sees the smaller faults
+
+    def _attributed(self, rows):
+        answer = self._deciding_in(rows)
         answer, _ = revised(answer, rows, rows.first, self.prior)
         certainty = self._certainty(int(answer.probability.argmax()), rows.absent)
         levels = rows.levels[:, self.statistics.index(answer.statistic)]

@@ -14,6 +14,7 @@ UNDECIDED = "undecided"
 DECIDED = 0.5  # probability from which a root is named
 _STEP = 0.1  # of the threshold: an alarm after a pause must begin that much higher to be another incident
 _COLUMNS = ["start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind", "repeats"]
+_EMPTY = pd.DataFrame([], columns=pd.Index(_COLUMNS))
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,8 @@ class Verdict:
     statistic : which statistic named the root, "energy", "shift" or "flags"
     probability : that each unit is the root, (n_units,)
     first_rows : row in which each unit's own surprise was first out of bounds, -1 if never, (n_units,)
-    kind : of fault at the root, "process", "sensor" or "undecided", what the unit notices itself, "drift" of what was followed without an alarm
+    kind : of fault at the root, "process", "sensor" or "undecided", what the unit notices itself, or "drift" of what
+        was followed without an alarm
     end : last row of the fault, None where it is not known beside the last alarm
     resumes : whether a fault of each unit may be that of the incident before, (n_units,), None if of none
     lasting : first alarms of the incidents before it that last
@@ -166,6 +168,8 @@ def fault_row(fault, names, offset=0, index=None):
 
 def incident_table(rows):
     """Rows of incidents as a frame, with the columns also when there is none."""
+    if not rows:
+        return _EMPTY.copy()
     return pd.DataFrame([tuple(row.values()) for row in rows], columns=pd.Index(_COLUMNS))
 
 

@@ -147,7 +147,8 @@ class Level:
         """The operating point among those known that the last rows are of, None if of none or the present one."""
         if len(errors) < _LEAST_ROWS or not known:
             return None
-        mean, found = errors.mean(axis=0), []
+        mean = errors.mean(axis=0)
+        found: list[tuple] = []
         for point in known:
             away = point.errors - present.errors
             if self.is_at(mean - away, len(errors)) and self.ahead(errors, away) > _NATS:

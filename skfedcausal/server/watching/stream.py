@@ -58,7 +58,7 @@ def take(server, messages, state):
         part = {name: message.rows(0, turn.row - new.first) for name, message in messages.items()}
         new = server.evidence(part, state)
     rows = new if state.rows is None else state.rows.followed_by(new)
-    touched = [i for i in state.incidents if i.verdict is None or i.open or i.detected + HORIZON >= new.first]
+    touched = list(state.incidents)
     for incident in touched:
         if incident.verdict is None:
             _compare_with_last(server, incident, rows, state)
@@ -246,7 +246,10 @@ def _drift_incident(size, rows, state):
     row = rows.stop - 1
     probability = np.exp(_SHARP * (size - size.max()))
     first_rows = np.where(size > 0.5, row, -1)
-    told = {"resumes": None if state.last is None or row - state.last.last > _REMEMBERED else size > 0, "kind": "drift"}
+    told: dict[str, Any] = {
+        "resumes": None if state.last is None or row - state.last.last > _REMEMBERED else size > 0,
+        "kind": "drift",
+    }
     told |= {"lasting": state.point.lasting, "first_rows": first_rows}
     verdict = Verdict(row, row, row, False, "shift", probability / probability.sum(), **told)
     return Incident(row, row, 0.0, open=False, verdict=verdict)

@@ -1,0 +1,212 @@
+"""A watch that goes on: a second fault after one that stays, drift, modes, moving set-points, speed of streams.
+
+Run ``python -m benchmarks.watch --networks 24``.
+"""
+
+import argparse
+import resource
+import warnings
+from time import process_time
+
+import numpy as np
+
+from skfedcausal import FederatedRCADetector
+
+from ._report import table, write
+
+N_UNITS, NOMINAL, LOOPS_NOMINAL = 6, 1500, 5000
+P, D = 2, 4
+
+
+class Network:
+    """Units of two states, four sensors and a valve, each in a loop of its own that follows a set-point."""
+
+    def __init__(self, seed, control=True):
+        for attempt in range(50):
+            rng = np.random.default_rng([seed, attempt])
+            self.A, self.order = _transition(rng), rng.permutation(N_UNITS)
+            self._link(rng)
+            self.C = rng.standard_normal((N_UNITS, D, P))
+            self.B = rng.standard_normal((N_UNITS, P))
+            self.B /= np.linalg.norm(self.B, axis=1, keepdims=True)
+            self.gains = self._gains() if control else np.zeros((2, N_UNITS))
+            if self._radius() < 0.985:
+                break
+        self.root, self.second = rng.choice(self.order[:-1], 2, replace=False).tolist()
+        self.push = rng.standard_normal((2, P))
+        self.push /= np.linalg.norm(self.push, axis=1, keepdims=True)
+
+    def _link(self, rng):
+        for k in range(1, N_UNITS):
+            for cause in self.order[rng.choice(k, min(k, int(rng.integers(1, 3))), replace=False)]:
+                block, i = rng.standard_normal((P, P)), self.order[k]
+                block *= rng.uniform(0.4, 0.9) / np.linalg.norm(block, 2)
+                self.A[P * i : P * i + P, P * cause : P * cause + P] = block
+
+    def _gains(self):
+        own = [self.A[P * m : P * m + P, P * m : P * m + P] for m in range(N_UNITS)]
+        steady = [np.linalg.solve(np.eye(P) - A, b) for A, b in zip(own, self.B, strict=True)]
+        sign = np.sign([C[0] @ x for C, x in zip(self.C, steady, strict=True)])
+        return np.outer([0.15, 0.05], sign)
+
+    def _radius(self):
+        n, first = P * N_UNITS, np.zeros((N_UNITS, P * N_UNITS))
+        valve = np.zeros((n, N_UNITS))
+        for m in range(N_UNITS):
+            first[m, P * m : P * m + P], valve[P * m : P * m + P, m] = self.C[m, 0], self.B[m]
+        kp, ki = map(np.diag, self.gains)
+        closed = np.block([[self.A - valve @ kp @ first, -valve @ ki], [first, np.eye(N_UNITS)]])
+        return np.abs(np.linalg.eigvals(closed)).max()
+
+    def run(self, n_rows, seed, *, faults=(), bias=None, points=None, drift=0.0, modes=None, burn=300):
+        """Measurements of every unit; faults are (unit, row, size) of steps, bias is (unit, row, size) of a sensor."""
+        rng = np.random.default_rng([seed, 77])
+        noise, rough = rng.standard_normal((2, n_rows + burn, N_UNITS, D)) * 0.5
+        slow = np.cumsum(rng.standard_normal((n_rows + burn, N_UNITS, D)), axis=0) * drift
+        x, total, out = np.zeros((N_UNITS, P)), np.zeros(N_UNITS), np.empty((n_rows, N_UNITS, D + 1))
+        shift = rng.standard_normal((N_UNITS, P)) * 0.5
+        for t in range(-burn, n_rows):
+            y = np.einsum("mdp,mp->md", self.C, x) + noise[t + burn] + slow[t + burn] - slow[burn] * (t >= 0)
+            if bias is not None and t >= bias[1]:
+                y[bias[0], 0] += bias[2]
+            error = y[:, 0] - (points[t] if points is not None and t >= 0 else 0.0)
+            valve, total = -(self.gains[0] * error + self.gains[1] * total), total + error
+            if t >= 0:
+                out[t] = np.column_stack([y, valve + 0.05 * rough[t + burn, :, 0]])
+            extra = np.zeros((N_UNITS, P))
+            for k, (unit, row, size) in enumerate(faults):
+                extra[unit] += size * self.push[k] * (t >= row)
+            if modes is not None and t >= 0:
+                extra += modes[t] * shift
+            x = (self.A @ x.ravel()).reshape(N_UNITS, P) + self.B * valve[:, None]
+            x += rough[t + burn, :, 1 : 1 + P] + extra
+        kept = D + 1 if self.gains.any() else D
+        return {f"u{m}": out[:, m, :kept] for m in range(N_UNITS)}
+
+
+def _transition(rng):
+    A = np.zeros((P * N_UNITS, P * N_UNITS))
+    for m in range(N_UNITS):
+        radius, angle = rng.uniform(0.6, 0.9), rng.uniform(0.1, 1.0)
+        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
+        A[P * m : P * m + P, P * m : P * m + P] = radius * turn
+    return A
+
+
+def set_points(n_rows, every, seed):
+    """Set-points that jump about once in `every` rows, and as inputs of the units."""
+    rng = np.random.default_rng([seed, 99])
+    jumps = rng.random((n_rows, N_UNITS)) < 1 / every
+    values = np.where(jumps, 2 * rng.standard_normal((n_rows, N_UNITS)), np.nan)
+    values[0] = 0.0
+    for t in range(1, n_rows):
+        values[t] = np.where(np.isnan(values[t]), values[t - 1], values[t])
+    return values, {f"u{m}": values[:, [m]] for m in range(N_UNITS)}
+
+
+def alarms(found, row=0):
+    """Incidents that were alarms, from a row on."""
+    return found[(found.kind != "drift") & (found.detected >= row)]
+
+
+def first_is(found, unit):
+    """Whether the first of some incidents names a unit."""
+    return bool(len(found)) and found.root.iloc[0] == f"u{unit}"
+
+
+def lasting(n_networks):
+    """A fault that stays from row 300 on, a second one from row 500 on."""
+    told = []
+    for seed in range(n_networks):
+        network = Network(seed)
+        detector = FederatedRCADetector().fit(network.run(NOMINAL, 1))
+        record = network.run(900, 2, faults=[(network.root, 300, 1.0), (network.second, 500, 1.0)])
+        found = detector.incidents(record)
+        later = alarms(found, 500)
+        named = (later.root == f"u{network.second}").any()
+        told.append((first_is(alarms(found, 300), network.root), named, len(alarms(found, 300)) / 2))
+    names = ("first named by the first incident", "second named", "incidents per lasting fault")
+    return dict(zip(names, np.mean(told, axis=0).round(3), strict=True))
+
+
+def quiet(n_networks, what, n_rows=6000):
+    """Nominal operation with levels that drift, two modes, or neither."""
+    told = []
+    for seed in range(n_networks):
+        network, switches = (
+            Network(seed, control=False),
+            np.random.default_rng(seed).random(NOMINAL + n_rows) < 1 / 1500,
+        )
+        modes = np.cumsum(switches) % 2 if what == "two modes" else None
+        drift = 0.5 / np.sqrt(5000) if what == "slow drift" else 0.0
+        record = network.run(NOMINAL + n_rows, 3, drift=drift, modes=modes)
+        detector = FederatedRCADetector().fit({name: Y[:NOMINAL] for name, Y in record.items()})
+        later = {name: Y[NOMINAL:] for name, Y in record.items()}
+        found = detector.incidents(later)
+        told.append(((detector.predict(later) == -1).mean(), 1000 * len(alarms(found)) / n_rows, len(found)))
+    shares = np.mean(told, axis=0)
+    return {"operation": what, "rows in alarm": f"{shares[0]:.4f}", "alarms per 1000 rows": f"{shares[1]:.2f}"}
+
+
+def moving(n_networks, every):
+    """Faults at row 300 while given set-points move, and false alarms without one."""
+    told = []
+    for seed in range(n_networks):
+        network, (points, inputs) = Network(seed), set_points(LOOPS_NOMINAL, every, seed)
+        detector = FederatedRCADetector().fit(network.run(LOOPS_NOMINAL, 1, points=points), inputs=inputs)
+        row, (points, inputs) = [], set_points(600, every, seed + 1000)
+        deviation = network.run(1500, 5)[f"u{network.root}"][:, 0].std()
+        for fault in ({"faults": [(network.root, 300, 0.5)]}, {"bias": (network.root, 300, 1.5 * deviation)}):
+            found = detector.incidents(network.run(600, 2, points=points, **fault), inputs=inputs)
+            row.append(first_is(alarms(found, 300), network.root))
+        points, inputs = set_points(3000, every, seed + 2000)
+        row.append(len(alarms(detector.incidents(network.run(3000, 3, points=points), inputs=inputs))) / 3)
+        told.append(row)
+    step, bias, false = np.mean(told, axis=0).round(3)
+    return {
+        "moves every": every,
+        "step 0.5 named": step,
+        "sensor bias named": bias,
+        "false alarms per 1000 rows": false,
+    }
+
+
+def streams(n_rows):
+    """Processor time of a stream a row, and the memory it takes."""
+    network = Network(0, control=False)
+    detector = FederatedRCADetector().fit(network.run(NOMINAL, 1))
+    record, found = network.run(20_000, 2), []
+    for size, rows in ((1000, n_rows), (1, min(n_rows, 3000))):
+        detector.reset()
+        before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, process_time()
+        for k in range(0, rows, size):
+            at = k % 20_000
+            detector.update({name: Y[at : at + size] for name, Y in record.items()})
+        cost = 1e6 * (process_time() - begun) / rows
+        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+        found.append({"batch": size, "rows": rows, "us a row": f"{cost:.1f}", "memory more, MB": f"{grown:.1f}"})
+    return found
+
+
+def main():
+    """Write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--networks", type=int, default=24)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    n = options.networks
+    sections = [
+        f"{n} networks of {N_UNITS} units of two states, four sensors and a valve, each in a loop of its own, nominal "
+        f"for {NOMINAL} rows, {LOOPS_NOMINAL} where set-points move; default settings, a budget of one false alarm per "
+        "1000 rows. Named: by the first incident after the fault began.",
+        "## A second fault 200 rows after one that stays\n\n" + table([lasting(n)]),
+        "## Nominal operation\n\n" + table([quiet(max(n // 4, 2), w) for w in ("steady", "slow drift", "two modes")]),
+        "## Set-points that are given as inputs\n\n" + table([moving(n, every) for every in (150, 600)]),
+        "## Streams\n\nProcessor time of one core, shared with other work.\n\n" + table(streams(options.rows)),
+    ]
+    write("watch", "A watch that goes on", "\n\n".join(sections))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""A file that grows is followed row by row, whatever its writer does to it."""
+
+import threading
+import time
+
+import pandas as pd
+import pytest
+
+from skfedcausal.streams import StreamWarning, follow_csv
+
+HEAD = "time,a__x,b__x\n"
+
+
+def line(minute, a=1.0, b=2.0):
+    return f"2026-01-01 00:{minute:02d},{a},{b}\n"
+
+
+def joined(path, **settings):
+    return pd.concat(follow_csv(path, wait=0.0, poll=0.01, **settings))
+
+
+def test_rows_come_as_they_are_written(tmp_path):
+    path = tmp_path / "live.csv"
+    written = "".join(map(line, range(40)))
+
+    def write():
+        with path.open("w") as file:
+            for text in (HEAD[:5], HEAD[5:], written[:100], written[100:107], written[107:]):
+                file.write(text)
+                file.flush()
+                time.sleep(0.03)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    batches = list(follow_csv(path, wait=0.5, poll=0.01))
+    writer.join()
+    assert len(batches) > 1
+    whole = pd.concat(batches)
+    assert len(whole) == 40
+    assert whole.index.is_monotonic_increasing
+    assert list(whole.columns) == ["a__x", "b__x"]
+
+
+def test_a_file_that_is_begun_anew_is_read_from_its_start(tmp_path):
+    path = tmp_path / "live.csv"
+    path.write_text(HEAD + line(0) + line(1) + line(2))
+    source = follow_csv(path, wait=0.3, poll=0.01)
+    assert len(next(source)) == 3
+    path.write_text(HEAD + line(3))
+    assert next(source).index[0] == pd.Timestamp("2026-01-01 00:03")
+
+
+def test_batches_have_at_most_the_rows_asked_for(tmp_path):
+    path = tmp_path / "live.csv"
+    path.write_text(HEAD + "".join(map(line, range(5))))
+    assert [len(batch) for batch in follow_csv(path, wait=0.0, batch_size=2)] == [2, 2, 1]
+
+
+def test_lines_that_cannot_be_read_are_named_and_the_rest_goes_on(tmp_path):
+    path = tmp_path / "live.csv"
+    path.write_text(HEAD + line(0) + "2026-01-01 00:01,1.0\n" + line(2))
+    with pytest.warns(StreamWarning, match=r"1 lines of .*live.csv do not have the 3 columns"):
+        assert len(joined(path)) == 2
+    path.write_text(HEAD + line(0) + line(1, a="broken"))
+    with pytest.warns(StreamWarning, match="something else than numbers in 'a__x'"):
+        table = joined(path)
+    assert table["a__x"].isna().tolist() == [False, True]

@@ -1,0 +1,111 @@
+"""Rows published to a broker: parts of a row come together, from a real broker where one is installed."""
+
+import asyncio
+import json
+import socket
+import threading
+import time
+
+import pandas as pd
+import pytest
+
+from skfedcausal.streams import StreamWarning, follow_mqtt
+from skfedcausal.streams.mqtt import Rows
+
+TIME = "2026-01-01T00:00:00"
+
+
+def told(**numbers):
+    return json.dumps({"time": TIME, **numbers})
+
+
+def test_parts_of_a_row_come_together_by_their_time():
+    rows = Rows(["a", "b"], patience=60.0)
+    rows.add("plant/a", told(x=1.0))
+    assert rows.ready() is None
+    rows.add("plant/b", told(x=2.0, y=3.0))
+    batch = rows.ready()
+    assert batch.to_dict("records") == [{"a__x": 1.0, "b__x": 2.0, "b__y": 3.0}]
+    assert batch.index[0] == pd.Timestamp(TIME)
+    assert rows.ready() is None
+
+
+def test_a_row_does_not_wait_for_ever_for_a_unit():
+    rows = Rows(["a", "b"], patience=0.0)
+    rows.add("plant/a", told(x=1.0))
+    assert list(rows.ready().columns) == ["a__x"]
+
+
+def test_whole_rows_have_flat_names_and_may_come_several_at_once():
+    rows = Rows(None, patience=60.0)
+    rows.add("plant", json.dumps([{"time": k, "a__x": k, "b__x": None} for k in range(3)]))
+    assert rows.ready()["a__x"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize("payload", ["no json", "[1]", '{"a__x": 1}', '{"time": "never", "a__x": 1}', told(x="on")])
+def test_what_is_no_row_is_named_and_left_out(payload):
+    rows = Rows(None, patience=0.0)
+    with pytest.warns(StreamWarning, match="'plant/a' is no row"):
+        rows.add("plant/a", payload)
+    assert rows.ready() is None
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+def broker():
+    """A broker in a thread of this process, its port."""
+    pytest.importorskip("paho.mqtt.client")
+    amqtt = pytest.importorskip("amqtt.broker")
+    port, loop, stopped = free_port(), asyncio.new_event_loop(), threading.Event()
+    config = {
+        "listeners": {"default": {"type": "tcp", "bind": f"127.0.0.1:{port}"}},
+        "plugins": {"amqtt.plugins.authentication.AnonymousAuthPlugin": {"allow_anonymous": True}},
+    }
+
+    async def serve():
+        server = amqtt.Broker(config)
+        await server.start()
+        started.set()
+        while not stopped.is_set():
+            await asyncio.sleep(0.02)
+        await server.shutdown()
+
+    started = threading.Event()
+    thread = threading.Thread(target=lambda: loop.run_until_complete(serve()))
+    thread.start()
+    assert started.wait(10)
+    yield port
+    stopped.set()
+    thread.join(10)
+    loop.close()
+
+
+def test_rows_come_from_a_real_broker_within_a_second(broker):
+    mqtt = pytest.importorskip("paho.mqtt.client")
+    sender = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
+    sender.connect("127.0.0.1", broker)
+    sender.loop_start()
+    sent, delays, rows = {}, [], []
+
+    def publish():
+        time.sleep(0.5)
+        for k in range(20):
+            sent[k] = time.monotonic()
+            for unit in ("a", "b"):
+                sender.publish(f"plant/{unit}", json.dumps({"time": k, "x": k}), qos=1).wait_for_publish(5)
+
+    publisher = threading.Thread(target=publish)
+    publisher.start()
+    for batch in follow_mqtt("127.0.0.1", "plant/+", port=broker, units=["a", "b"], wait=1.5):
+        delays += [time.monotonic() - sent[k] for k in batch["a__x"].astype(int)]
+        rows.append(batch)
+    publisher.join()
+    sender.loop_stop()
+    whole = pd.concat(rows)
+    assert whole["a__x"].tolist() == whole["b__x"].tolist() == list(range(20))
+    assert max(delays) < 1.0

@@ -1,0 +1,268 @@
+"""A watch that goes on: lasting changes, inputs, drift, batches that do not fit, the command."""
+
+import asyncio
+import json
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+
+from skfedcausal import FederatedRCADetector
+from skfedcausal.streams import StreamWarning
+
+from .test_rca import framed, rows, simulate
+
+
+@pytest.fixture(scope="module")
+def nominal():
+    return simulate(2500, seed=1)
+
+
+@pytest.fixture(scope="module")
+def detector(nominal):
+    return FederatedRCADetector().fit(nominal)
+
+
+@pytest.fixture(scope="module")
+def timed(nominal):
+    return FederatedRCADetector().fit(framed(nominal))
+
+
+@pytest.fixture
+def two_faults():
+    """A permanent fault of unit1 from row 200 on, another of unit3 from row 500 on."""
+    X, other = simulate(900, seed=11, fault=1, size=1.5), simulate(900, seed=11, fault=3, size=1.5, at=500)
+    quiet = simulate(900, seed=11)
+    return {name: X[name] + other[name] - quiet[name] for name in X}
+
+
+def cut(X, size):
+    n_rows = len(next(iter(X.values())))
+    return (rows(X, k, min(k + size, n_rows)) for k in range(0, n_rows, size))
+
+
+# --- changes that stay --------------------------------------------------------------------------------
+
+
+def test_a_second_fault_is_found_after_one_that_stays(detector, two_faults):
+    found = detector.incidents(two_faults).query("detected >= 195 and kind != 'drift'")
+    assert found.root.tolist()[:2] == ["unit1", "unit3"]
+    first, second = found.detected.iloc[:2]
+    assert 200 <= first < 240
+    assert 500 <= second < 540
+    assert found.end.iloc[0] < 320
+    assert len(found) <= 3
+
+
+def test_an_acknowledged_incident_has_no_repeats(detector):
+    X, stronger = simulate(900, seed=11, fault=1), simulate(900, seed=11, fault=1, size=2.0, at=500)
+    quiet = simulate(900, seed=11)
+    twice = {name: X[name] + stronger[name] - quiet[name] for name in X}
+    found = detector.incidents(twice).query("detected >= 195 and root == 'unit1'")
+    assert len(found) == 1
+    assert any(500 <= again < 540 for again, _ in found.repeats.iloc[0])
+    detector.reset()
+    told = pd.concat([detector.update(batch) for batch in cut(rows(twice, 0, 450), 50)])
+    detector.acknowledge(told.query("detected >= 195").iloc[0])
+    later = pd.concat([detector.update(batch) for batch in cut(rows(twice, 450, 900), 50)])
+    assert ((later.detected >= 500) & (later.detected < 540) & (later.root == "unit1")).any()
+    with pytest.raises(ValueError, match="no incident that was detected at 12345"):
+        detector.acknowledge(12345)
+
+
+def test_a_level_that_was_taken_anew_is_no_incident(detector):
+    X = simulate(700, seed=11, fault=1)
+    detector.reset()
+    for batch in cut(rows(X, 0, 260), 20):
+        detector.update(batch)
+    detector.rebaseline()
+    later = pd.concat([detector.update(batch) for batch in cut(rows(X, 260, 700), 20)])
+    assert not len(later.query("root == 'unit1' and detected > 300"))
+    with pytest.raises(ValueError, match="unknown units 'nobody'"):
+        detector.rebaseline(["nobody"])
+    assert 0 < detector.alarms_["in_alarm"] < 0.5
+
+
+def test_slow_drift_is_followed_and_told():
+    rng = np.random.default_rng(0)
+    X = simulate(2500, seed=1)
+    later = simulate(4000, seed=2)
+    later["unit2"] = later["unit2"] + np.linspace(0, 2, 4000)[:, None] * rng.standard_normal(later["unit2"].shape[1])
+    detector = FederatedRCADetector().fit(X)
+    found = detector.incidents(later)
+    assert (detector.predict(later) == -1).mean() < 0.05
+    assert "unit2" in found.query("kind == 'drift'").root.tolist()
+
+
+def test_what_is_nominal_is_brought_up_to_date(nominal):
+    detector = FederatedRCADetector().fit(nominal)
+    moved = {name: Y + 0.5 * Y.std(axis=0) for name, Y in simulate(2500, seed=3).items()}
+    later = {name: Y + 0.5 * Y.std(axis=0) for name, Y in simulate(1000, seed=4).items()}
+    before = (detector.transform(later) > 1).any(axis=1).mean()
+    assert detector.partial_fit(moved, forget=0.0) is detector
+    assert (detector.transform(later) > 1).any(axis=1).mean() < min(before, 0.02)
+    with pytest.raises(ValueError, match="forget=2"):
+        detector.partial_fit(moved, forget=2)
+    fresh = FederatedRCADetector().partial_fit(nominal)
+    assert fresh.thresholds_ == FederatedRCADetector().fit(nominal).thresholds_
+
+
+# --- inputs -------------------------------------------------------------------------------------------
+
+
+def driven(n_samples, seed, fault=None, every=100):
+    """A plant whose unit0 is driven by a set-point that moves, and its inputs."""
+    rng, X = np.random.default_rng([seed, 5]), simulate(n_samples, seed=seed, fault=fault, size=1.0)
+    u = np.repeat(rng.standard_normal(n_samples // every + 1) * 3, every)[:n_samples]
+    response = np.zeros(n_samples)
+    for t in range(1, n_samples):
+        response[t] = 0.8 * response[t - 1] + u[t - 1]
+    X["unit0"] = X["unit0"] + np.outer(response, np.linspace(0.5, 1.5, X["unit0"].shape[1]))
+    return X, {"unit0": u[:, None]}
+
+
+@pytest.fixture(scope="module")
+def told_inputs():
+    X, inputs = driven(4000, 1)
+    return FederatedRCADetector().fit(X, inputs=inputs)
+
+
+def test_moves_of_inputs_are_no_incidents_and_a_fault_is_found(told_inputs):
+    X, inputs = driven(2000, 2)
+    assert len(told_inputs.incidents(X, inputs=inputs).query("kind != 'drift'")) <= 6  # budget: two
+    X, inputs = driven(500, 3, fault=2)
+    found = told_inputs.incidents(X, inputs=inputs).query("detected >= 195")
+    assert found.root.iloc[0] == "unit2"
+    assert told_inputs.attribute(X, start=200, end=280, inputs=inputs).client[0] == "unit2"
+    with pytest.raises(ValueError, match=r"no `inputs`, but unit\(s\) 'unit0'"):
+        told_inputs.incidents(X)
+
+
+def test_streams_are_pairs_with_inputs(told_inputs):
+    X, inputs = driven(500, 3, fault=2)
+    whole = told_inputs.predict_root_cause(X, inputs=inputs)
+    joined = np.full(500, "?", dtype=object)
+    pairs = ((rows(X, k, k + 25), rows(inputs, k, k + 25)) for k in range(0, 500, 25))
+    for where, roots in told_inputs.predict_root_cause(pairs):
+        joined[where] = roots
+    assert_array_equal(joined, whole)
+
+
+def test_a_set_point_never_seen_is_learned(told_inputs):
+    X, inputs = driven(600, 4, every=1000)
+    base = inputs["unit0"][0, 0]
+    step = np.where(np.arange(600) >= 200, 40.0, 0.0)
+    moved = np.zeros(600)
+    for t in range(1, 600):
+        moved[t] = 0.8 * moved[t - 1] + step[t - 1]
+    X["unit0"] = X["unit0"] + np.outer(moved, np.linspace(0.5, 1.5, X["unit0"].shape[1]))
+    found = told_inputs.incidents(X, inputs={"unit0": (base + step)[:, None]})
+    assert not len(found.query("detected >= 200 and detected < 300"))
+
+
+# --- batches ------------------------------------------------------------------------------------------
+
+
+def test_single_rows_may_be_flat_and_streams_asynchronous(detector):
+    X = simulate(60, seed=12)
+    whole = detector.predict_root_cause(X)
+
+    async def source():
+        for k in range(60):
+            yield {name: Y[k] for name, Y in X.items()}
+
+    async def follow():
+        joined = np.full(60, "?", dtype=object)
+        async for where, roots in detector.predict_root_cause(source()):
+            joined[where] = roots
+        return joined
+
+    assert_array_equal(asyncio.run(follow()), whole)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "message"),
+    [
+        (lambda X: X.drop(columns=X.columns[0]), "'unit0__s0' of the batch are missing"),
+        (lambda X: X.assign(other__x=1.0), "'other__x' of the batch were not there"),
+        (lambda X: X.set_axis(X.index - pd.Timedelta("70min")), "go back to"),
+        (lambda X: X.set_axis(X.index + pd.Timedelta("1D")), "the watch begins anew"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:There are no rows between:UserWarning")
+def test_a_batch_that_does_not_fit_is_named_and_the_watch_goes_on(timed, spoil, message):
+    X = framed(simulate(500, seed=11, fault=1, size=1.5))
+    parts = [X.iloc[:100], X.iloc[100:160], X.iloc[160:]]
+    if "anew" in message:
+        parts[2] = spoil(parts[2])
+    else:
+        parts[1] = spoil(parts[1])
+    with pytest.warns(StreamWarning, match=message):
+        tables = list(timed.incidents(iter(parts)))
+    assert "unit1" in tables[-1].root.tolist()
+    if message.startswith("'unit0"):
+        with pytest.raises(ValueError, match="unit0__s0"):
+            timed.update(spoil(parts[1]))
+
+
+def test_units_nobody_knows_and_units_that_are_missing_are_named(detector):
+    X = simulate(300, seed=12)
+    batches = [rows(X, 0, 100), {**rows(X, 100, 200), "extra": np.ones((100, 2))}, rows(X, 200, 300)]
+    del batches[2]["unit3"]
+    with pytest.warns(StreamWarning) as told:
+        assert len(list(detector.incidents(iter(batches)))) == 3
+    said = " ".join(str(one.message) for one in told)
+    assert "'extra' are not known" in said
+    assert "'unit3' are missing" in said
+
+
+# --- the command --------------------------------------------------------------------------------------
+
+
+def test_the_command_keeps_a_page_and_tells_an_alarm_system(tmp_path, nominal):
+    framed(nominal).to_csv(tmp_path / "nominal.csv", index_label="time")
+    live = framed(simulate(500, seed=11, fault=1, size=1.5), start="2026-02-01")
+    live.to_csv(tmp_path / "live.csv", index_label="time")
+    heard = []
+
+    class Hook(BaseHTTPRequestHandler):
+        def do_POST(self):
+            heard.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *args):
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Hook)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    (tmp_path / "watch.toml").write_text(
+        f'[watch]\nnominal = "nominal.csv"\nsource = "csv:live.csv"\nwait = 0.2\nrefresh = 2\n'
+        f'webhook = "http://127.0.0.1:{server.server_port}/"\n'
+    )
+    told = subprocess.run(
+        [sys.executable, "-m", "skfedcausal", "watch", str(tmp_path / "watch.toml")], capture_output=True, text=True
+    )
+    server.shutdown()
+    server.server_close()
+    assert told.returncode == 3, told.stderr
+    assert "unit1" in [row["root"] for row in heard]
+    assert [json.loads(line) for line in told.stdout.splitlines()] == heard
+    page = (tmp_path / "watch.html").read_text()
+    assert 'http-equiv="refresh" content="2"' in page
+    assert "unit1" in page
+    assert (tmp_path / "watch-1.html").is_file()
+
+
+@pytest.mark.parametrize("source", ["live.csv", "tcp://here"])
+def test_settings_that_name_no_source_are_refused(tmp_path, source, capsys):
+    from skfedcausal.commands.watch import main
+
+    (tmp_path / "watch.toml").write_text(f'[watch]\nnominal = "nominal.csv"\nsource = "{source}"\n')
+    assert main([str(tmp_path / "watch.toml")]) == 1
+    assert "csv:live.csv" in capsys.readouterr().err
