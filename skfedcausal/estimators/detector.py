@@ -408,8 +408,9 @@ class FederatedRCADetector(FederatedEstimator):
             One row per fault: ``start`` (onset), ``detected``, ``end`` (last step of the fault, or the one before it
             became the operating point; NaN while open), ``root`` (the unit, or what enters it unmeasured; "undecided"
             below a probability of one half), ``probability``, ``undecided``, ``path`` [(name, delay), ...],
-            ``ranking`` [(name, probability), ...], ``kind`` of fault ("process", "sensor", "undecided", or "drift" of a
-            level that was followed), ``repeats`` [(detected, end), ...] of later alarms of the same fault.
+            ``ranking`` [(name, probability), ...], ``kind`` of fault ("process", "sensor", "undecided", "drift" of a
+            level that was followed, or "status", "sensor held" or "unit held" where the unit notices that itself),
+            ``repeats`` [(detected, end), ...] of later alarms of the same fault.
             Positions from 0, or times where the record has them. With ``evidence="flags"`` an incident is a
             run of steps with a root in the flags, over after ten steps without one, and a unit's probability
             its share of these steps.
