@@ -160,6 +160,7 @@ def _exchange(estimator, plant, server, dialogue, is_first, renewed):
         estimator._store_units(there, server.names_)
         if is_first:
             estimator.layout_, estimator._noise, estimator.noise_covariance_ = plant.layout, {}, {}
+            estimator._row_time = sampling_period(plant.index)
         estimator._store_fit(server, exchange)
 
 
