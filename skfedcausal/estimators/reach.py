@@ -19,6 +19,7 @@ _HOLD = 5  # rows that a target is held for if nothing is said
 _CLOSE = 0.06  # standard deviations of a sensor within which a target is reached
 _VAGUE = 0.25  # standard errors of the effect, in standard deviations, beyond which a promise says nothing
 _IDLE = 0.1  # standard deviations by which an input that does something moves a target, over all of its bounds
+_BEYOND = 0.5  # share of what bends the effect that may be beyond second order
 _FAR = 4.0  # standard deviations from the level of `fit` beyond which a sensor was not seen
 _PASSES = 6  # for inputs that act through curves
 _HISTORY = 1000  # rows before now that curves may remember
@@ -249,12 +250,14 @@ class _Situation:
             effect, variance = self._effect(plan)
             found = effect[wish.rows][:, self._targets].T
             miss = float(np.square((found - gap) / self._sd[:, None]).mean())
+            slopes = self._slopes(plan)
+            bent = found - np.einsum("irsj,sj->ir", self._matrix(self._impulses.mean, slopes), moves)
             if miss < best[0]:
                 best = miss, plan, effect, variance
+                self._bent = bent.T if is_bent else np.zeros_like(bent.T)
             if miss < (0.1 * _CLOSE) ** 2:
                 break
-            slopes = self._slopes(plan)
-            correction = found - np.einsum("irsj,sj->ir", self._matrix(self._impulses.mean, slopes), moves)
+            correction = bent
         return best[1], self._base + best[2], best[3]
 
     def _effect(self, plan):
@@ -280,7 +283,11 @@ class _Situation:
         rows, at = wish.rows, self._targets
         missed = (promise[rows][:, at] - self._wanted) / sd
         miss = np.sqrt(np.square(missed).mean(axis=0))
-        doubt = np.sqrt(variance[rows][:, at]).mean(axis=0) / sd * stats.norm.ppf(self._confidence)  # to one side
+        # bands take what is beyond second order to be as large as that, which is the most; here it is half of it
+        spread = np.maximum(
+            variance[rows][:, at] - (1 - _BEYOND**2) * self._bent**2, _BEYOND**2 * variance[rows][:, at]
+        )
+        doubt = np.sqrt(spread).mean(axis=0) / sd * stats.norm.ppf(self._confidence)  # to one side
         moved = np.abs(self._base[rows][:, at].mean(axis=0) - self._wanted) / sd
         notes = self._notes(plan)
         unseen = [name for name, far in zip(wish.target, self._unseen(), strict=True) if far]
