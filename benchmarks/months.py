@@ -134,14 +134,10 @@ def report(n_units, n_rows, costs, cost, distance, large):
         f"of the units. One fit of all months took {cost:.1f} s; largest difference of coefficients, process noise and "
         f"strengths from it: {distance:.1e} ({met})."
     )
-    write(
-        "months",
-        "A plant month by month",
-        text,
-        table(rows),
-        "## A record ten times the memory of the process",
-        table([large]),
-    )
+    parts = [text, table(rows)]
+    if large is not None:
+        parts += ["## A record ten times the memory of the process", table([large])]
+    write("months", "A plant month by month", *parts)
 
 
 def main():
@@ -150,7 +146,9 @@ def main():
     parser.add_argument("--months", type=int, default=24)
     parser.add_argument("--rows", type=int, default=43_200)
     parser.add_argument("--units", type=int, default=16)
-    parser.add_argument("--limit", type=int, default=500_000_000, help="bytes of address space of the last table")
+    parser.add_argument(
+        "--limit", type=int, default=500_000_000, help="bytes of address space of the last table, 0: none"
+    )
     parser.add_argument("--folder", help="where months and what was measured are kept, for a run that was stopped")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -159,7 +157,7 @@ def main():
         files = month_files(folder, arguments.months, arguments.rows, arguments.units)
         costs, estimator = months(folder, files)
         cost, distance = whole(estimator, files)
-    large = ten_times(arguments.limit, 2500)
+    large = ten_times(arguments.limit, 2500) if arguments.limit else None
     report(arguments.units, arguments.rows, costs, cost, distance, large)
 
 
