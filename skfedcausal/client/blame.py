@@ -20,6 +20,8 @@ from functools import cached_property
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, cho_solve_banded, cholesky_banded
 
+from .answers import off_baseline
+
 _LAGS = 3
 _ROWS_PER_COLUMN = 10  # of the autoregression at least, for more than one lag
 _RIDGE = 1e-4  # added to scaled covariances
@@ -252,3 +254,14 @@ def _longest_run(y):
         return 0
     bounds = np.flatnonzero(np.diff(y) != 0) + 1
     return int(np.diff([0, *bounds, len(y)]).max())
+
+
+def tag_names(layout, unit):
+    """Names of the columns that a unit measures, of the layout of its plant."""
+    return [str(column) for column in layout.outputs[layout.names.index(unit)]]
+
+
+def rows_at_home(plant, unit, client, rows):
+    """A unit's rows of an episode (slice) of the record that it was asked about, less what it takes off at home."""
+    own = None if plant.index is None else plant.index[rows]
+    return off_baseline(client, plant.outputs[plant.names.index(unit)][rows], own, (0,))[0]

@@ -102,12 +102,6 @@ def _check_able(estimator):
         )
     if estimator.__dict__.get("remedy") is not None:
         raise ValueError("remedy='auto' fits a whole record twice; leave it out for `partial_fit`.")
-    server = estimator._default_server() if estimator.server is None else estimator.server
-    if not hasattr(server, "partial_fit"):
-        raise TypeError(
-            f"{type(server).__name__} learns from whole records only, and not from sums over batches; use "
-            "a LikelihoodServer for `partial_fit`."
-        )
 
 
 def _after_fit(estimator):

@@ -72,6 +72,7 @@ class PlantEstimator(FederatedEstimator):
 
     # -- batch by batch --------------------------------------------------------------------------
 
+    @where_server("partial_fit")
     def partial_fit(self, X, y=None, *, inputs=None, lengths=None, forget=None):
         """Learn the plant from one more batch of rows, whose sums are added to those of the batches before.
 
@@ -127,6 +128,7 @@ class PlantEstimator(FederatedEstimator):
 
         return learn_batch(self, X, inputs, lengths, forget)
 
+    @where_server("partial_fit")
     def partial_fit_sites(self, transport=None, *, wait=0.0, forget=None):
         """Learn the plant from units at sites, batch by batch.
 

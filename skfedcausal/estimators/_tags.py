@@ -7,8 +7,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from ..client.answers import off_baseline
-from ..client.blame import window_of
+from ..client.blame import rows_at_home, tag_names, window_of
 from ..containers.layout import listed
 from ..containers.rows import position
 from ..statespace.episodes import episodes
@@ -59,7 +58,7 @@ def tags(self, X, incident, *, lengths=None):
     """
     unit, model, Y, _, start, stop = _at_home(self, X, incident, lengths)
     found = model.blame(Y, start, stop)
-    names = np.array(_names(self, unit), dtype=object)[found.order]
+    names = np.array(tag_names(self._plant_layout, unit), dtype=object)[found.order]
     why = np.array(found.why, dtype=object)[found.order]
     return pd.DataFrame({"unit": unit, "tag": names, "explained": found.explained[found.order], "why": why})
 
@@ -88,7 +87,7 @@ def tag_trend(self, X, incident, tag=None, *, lengths=None):
         If the tag is none of the unit's, and as :meth:`tags`.
     """
     unit, model, Y, (first, index), start, stop = _at_home(self, X, incident, lengths)
-    names = _names(self, unit)
+    names = tag_names(self._plant_layout, unit)
     if tag is not None and tag not in names:
         raise ValueError(f"Got tag={tag!r}; {unit!r} has {listed(names)}.")
     k = int(model.blame(Y, start, stop).order[0]) if tag is None else names.index(tag)
@@ -99,12 +98,6 @@ def tag_trend(self, X, incident, tag=None, *, lengths=None):
     rows = np.arange(begin, end) + first
     trend.index = pd.RangeIndex(begin + first, end + first) if index is None else index[rows]
     return trend.rename_axis(index=names[k])
-
-
-def _names(detector, unit):
-    """Names of a unit's columns."""
-    columns = dict(zip(detector.client_names_, detector._plant_layout.outputs, strict=True))[unit]
-    return [str(column) for column in columns]
 
 
 def _at_home(detector, X, incident, lengths):
@@ -125,9 +118,7 @@ def _at_home(detector, X, incident, lengths):
     index = plant.index if isinstance(plant.index, pd.DatetimeIndex) else None
     row = position(_plain(incident["detected"]), index)
     first, last = next((i, j) for i, j in episodes(plant.starts, plant.n_samples) if i <= row < j)
-    Y = plant.outputs[plant.names.index(unit)][first:last]
-    own = None if plant.index is None else plant.index[first:last]
-    Y = off_baseline(kept["client"], Y, own, (0,))[0]
+    Y = rows_at_home(plant, unit, kept["client"], slice(first, last))
     start = position(_plain(incident["start"]), index) - first
     end = plant.n_samples - 1 if pd.isna(incident["end"]) else position(_plain(incident["end"]), index)
     return unit, kept["tags"], Y, (first, index), *window_of(max(start, 0), row - first, end - first, len(Y))

@@ -490,8 +490,8 @@ class FederatedRCADetector(FederatedEstimator):
     def decision_function(self, X=None, *, inputs=None, lengths=None):
         """How far every row is from an alarm: one less the largest of :meth:`transform`, below zero in alarm.
 
-        An incident begins before its first alarm and bridges short pauses, so that :meth:`predict` may be -1 in rows
-        that are above zero here.
+        An incident begins before its first alarm, bridges short pauses and ends with its fault, so that
+        :meth:`predict` may be -1 in rows that are above zero here, and 1 in rows of an aftermath that are below.
 
         Parameters
         ----------

@@ -252,7 +252,7 @@ def test_rows_of_a_fit_are_not_counted(plant):
     [
         ({"server": LikelihoodServer(covariance="sandwich")}, ValueError, "covariance='information'"),
         ({"server": LikelihoodServer(likelihood="time-domain")}, ValueError, "likelihood='whittle'"),
-        ({"server": GradientServer()}, TypeError, "LikelihoodServer"),
+        ({"server": GradientServer()}, AttributeError, "LikelihoodServer"),
         ({"remedy": "auto"}, ValueError, "remedy"),
     ],
 )

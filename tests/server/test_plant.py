@@ -204,13 +204,6 @@ def test_servers_have_no_question_that_they_cannot_answer(server):
     assert not isinstance(server, LikelihoodServer)
 
 
-@pytest.mark.parametrize("server", [MomentServer(), RegressorServer(Ridge())], ids=repr)
-def test_servers_of_the_detector_refuse_inputs(server):
-    X, truth = make_granger_plant(2, n_samples=300, n_inputs=1, random_state=0)
-    with pytest.raises(ValueError, match="learns plants without inputs"):
-        server.fit(messages_of(X, truth.inputs))
-
-
 def test_a_server_has_to_say_how_it_learns():
     class Idle(ServerLearner):
         pass

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...statespace.episodes import TransitionMoments, episodes, lag_covariances
 from ...statespace.geweke import geweke_measures
+from ...statespace.lagged.likelihood import LagSums
 from ...statespace.matrices import few_threads, hermitian
 from ...statespace.partition import Partition, diagonal_blocks
 from ...statespace.whittle import WhittleLikelihood, midpoints, transfer
@@ -180,6 +181,10 @@ class PartOfPlant:
     def lag_sums(self, n_lags):
         """``sum_t s[t+l] s[t]'`` for l from 0 to n_lags."""
         return lag_covariances(self._series, range(n_lags + 1), self.starts)
+
+    def products_of_lags(self, n_lags, memory):
+        """`LagSums` of the scores."""
+        return LagSums.of(self._series, self.starts, n_lags, memory, self.lag_sums(n_lags + memory))
 
     def whittle(self):
         """Whittle likelihood of the units."""

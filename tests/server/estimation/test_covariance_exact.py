@@ -21,7 +21,7 @@ GOAL = {"max_iter": 200, "tol": 1e-8}
 
 
 def _records(plant, scoring):
-    return simulated_records(plant, scoring.structure)
+    return simulated_records(plant, scoring)
 
 
 def thinned(X, periods):
@@ -166,12 +166,12 @@ def test_twenty_thousand_rows_are_simulated_at_least(n_samples, n_records):
 
 def test_a_budget_that_affords_too_few_rows_leaves_the_usual_information():
     """400 rows at a time: all that are wanted, those that are paid for, none that would be singular."""
-    structure = structure_of(Partition((1, 1)))
-    plant = SimpleNamespace(budget=Budget(1e3), n_samples=400)
-    assert simulated_records(plant, structure) == 50
+    scoring = SimpleNamespace(structure=structure_of(Partition((1, 1))), point=None)
+    plant = SimpleNamespace(budget=Budget(1e3), n_samples=400, steps_remembered=lambda point: 16)
+    assert simulated_records(plant, scoring) == 50
     assert not plant.budget.is_spent
     plant.budget = Budget(10 * 400 * 2.1e4 / 2e9)  # of two billion operations a second
-    assert simulated_records(plant, structure) == 10
+    assert simulated_records(plant, scoring) == 10
     assert plant.budget.is_spent
     plant.n_samples, plant.budget = 4, Budget(1e-9)
-    assert simulated_records(plant, structure) == 0
+    assert simulated_records(plant, scoring) == 0
