@@ -1,0 +1,472 @@
+"""What is asked of the links of a fitted plant: methods of the estimators whose server learns one."""
+
+from types import MethodType
+
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from ..optional import import_optional
+from ._changes import dated, level_of, settled
+
+
+class where_server:
+    """A question for estimators whose server has `name`; elsewhere the error says which fit could answer."""
+
+    def __init__(self, name, example="LikelihoodServer"):
+        self._name, self._example = name, example
+
+    def __call__(self, question):
+        self._function = question
+        return self
+
+    def __get__(self, estimator, owner=None):
+        if estimator is None:
+            return self._function
+        server = estimator._default_server() if estimator.server is None else estimator.server
+        if not getattr(server, self._name, False):
+            raise AttributeError(
+                f"{owner.__name__}.{self._function.__name__} is not answered by a fit with "
+                f"{type(server).__name__}; fit with server={self._example}(...)."
+            )
+        return MethodType(self._function, estimator)
+
+
+@property  # type: ignore[misc]
+def validity_(self):
+    """What was checked of the assumptions behind the verdicts of `links_`.
+
+    A table of ``check, cause, effect, statistic, p_value, passed, remedy``, cause and effect the same for a
+    check of a unit. Verdicts that rest on a check that failed are withheld in `links_`.
+    """
+    check_is_fitted(self)
+    table = getattr(self.server_, "validity_", None)
+    if table is None:
+        raise AttributeError(
+            f"{type(self.server_).__name__} does not check what its plant assumes; fit with a LikelihoodServer."
+        )
+    return table
+
+
+def validity_display(self):
+    """Picture of `validity_` (extra ``plot``).
+
+    Returns
+    -------
+    ValidityDisplay
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, _ = make_granger_plant(2, random_state=0)
+    >>> FederatedGrangerEstimator().fit(X).validity_display().failed.sum()
+    np.int64(0)
+    """
+    from ..displays import ValidityDisplay  # matplotlib is optional
+
+    return ValidityDisplay.from_estimator(self)
+
+
+@where_server("spectrum")
+def spectrum(self, cause, effect, *, conditional=True, n_frequencies=None, level=None):
+    """Geweke's measure of the influence of one unit on another over frequency.
+
+    Parameters
+    ----------
+    cause, effect : str
+        Names of units.
+    conditional : bool, default=True
+        Given the measurements of all other units; False looks at the two units alone.
+    n_frequencies : int, default=None
+        None takes as many as the average over frequency needs to converge.
+    level : float, default=None
+        Coverage of intervals at each frequency by the delta method, columns ``low, high``; None gives
+        none.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``frequency``, in radians per time step up to pi, and ``measure``. ``attrs["total"]`` is
+        the measure of the time domain, and ``attrs["averages_to_total"]`` says whether Geweke's root
+        condition holds, so that the mean over frequency is the total.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, _ = make_granger_plant(2, links=[("unit0", "unit1")], random_state=0)
+    >>> spectrum = FederatedGrangerEstimator().fit(X).spectrum("unit0", "unit1")
+    >>> bool(abs(spectrum["measure"].mean() - spectrum.attrs["total"]) < 1e-6)
+    True
+    """
+    check_is_fitted(self)
+    settings = {"conditional": conditional, "n_frequencies": n_frequencies, "level": level}
+    return self.server_.spectrum(cause, effect, **settings)
+
+
+@where_server("link_intervals")
+def link_intervals(self, level=0.95, *, geweke=False):
+    """Intervals of the strength of every link between states, and what would decide them.
+
+    Parameters
+    ----------
+    level : float, default=0.95
+        Coverage of each interval, not of all together.
+    geweke : bool, default=False
+        Also intervals of Geweke's measure: by the delta method on the scale of its root, and like the
+        measure given the links in the model. Takes a few seconds for 30 units.
+
+    Returns
+    -------
+    DataFrame
+        One row per ordered pair: ``cause, effect, strength``; ``low, high``, the interval, `low` zero
+        where no influence is compatible with the record; ``deciding_rows``, length of a record of this
+        kind in which an influence of strength `margin` is told from none four times in five; with
+        `geweke` also ``geweke, geweke_low, geweke_high``, the ends NaN where the plant has no way from
+        cause to effect, so that the measure is exactly zero.
+    """
+    check_is_fitted(self)
+    return self.server_.link_intervals(level, geweke=geweke)
+
+
+@where_server("benefit")
+def benefit(self, X=None, *, inputs=None, lengths=None, held_out=0.3, by="unit"):
+    """What every unit gains from joining, on rows that nothing was learned from.
+
+    The server learns the plant, and every unit's model from its own message alone, from the first part of
+    every episode, and predicts the last part one step ahead.
+
+    Parameters
+    ----------
+    X : list, dict, DataFrame or ndarray
+        Record to learn from and to predict, such as that of `fit`, of which an estimator keeps no series.
+    inputs, lengths
+        As in `fit`.
+    held_out : float, default=0.3
+        Share of every episode to predict.
+    by : {"unit", "pair"}, default="unit"
+
+    Returns
+    -------
+    DataFrame
+        By unit: ``gain``, log-density of the unit's own measurements given the past of all units less
+        that given its own past, in nats per row, and ``stderr``; ``rows`` with measurements of the unit
+        that were predicted; ``neighbour``, whose messages it would miss most, with ``neighbour_gain``
+        and ``neighbour_stderr``, or ``""`` where no such gain is significant (one-sided, 5 %);
+        ``bytes_up, bytes_down``, what joining took in `fit`. By pair: ``cause, effect, gain, stderr``.
+
+    Raises
+    ------
+    ValueError
+        For a plant with inputs, or a share that episodes cannot be split at.
+
+    Notes
+    -----
+    All from messages, which a privacy mechanism releases as everywhere, at its cost. The table stays
+    behind as `benefit_`. Gains from a neighbour are what the learned plant predicts worse without
+    that unit's messages; they need not add up. A unit without any connection in the plant is its own
+    model and gains exactly zero. Otherwise the mean of the differences, given the two fitted models, has
+    the standard error of Newey and West, so that a unit can test its gain [1]_ whatever the distribution
+    of the noise. The units' sensor models (loadings and noise) were identified from all rows, by each
+    alone, and are the same on both sides.
+
+    References
+    ----------
+    .. [1] Giacomini, White (2006), Tests of conditional predictive ability, Econometrica 74(6).
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, _ = make_granger_plant(3, n_samples=5000, links=[("unit0", "unit2")], random_state=0)
+    >>> est = FederatedGrangerEstimator().fit(X)
+    >>> est.benefit(X).loc["unit2", "neighbour"]
+    'unit0'
+    """
+    if by not in ("unit", "pair"):
+        raise ValueError(f"by={by!r}; choose 'unit' or 'pair'.")
+    check_is_fitted(self)
+    with self._asking(X, inputs, lengths) as units:
+        found = self.server_.benefit(units.messages(), held_out=held_out)
+    if by == "pair":
+        return found.by_pair()
+    table = _with_bytes(self, found.by_unit())
+    self._known_benefit = (self.transition_, table)
+    return table
+
+
+def _with_bytes(self, table):
+    """The table with what joining took in `fit`."""
+    paid = self.communication_["per_client"]
+    sent = {way: [paid[name][way] for name in table.index] for way in ("bytes_up", "bytes_down")}
+    return table.assign(**sent)
+
+
+@property  # type: ignore[misc]
+def benefit_(self):
+    """Table by unit of the last call of :meth:`benefit` since `fit`, or of `fit` itself.
+
+    `fit` makes it where the server holds rows out: ``LikelihoodServer(held_out=0.2)``.
+    """
+    check_is_fitted(self)
+    transition, table = self.__dict__.get("_known_benefit", (None, None))
+    if transition is self.transition_:
+        return table
+    table = getattr(self.server_, "benefit_", None)
+    if table is None:
+        raise AttributeError(
+            "Nothing held-out was predicted: call benefit(X), or fit with server=LikelihoodServer(held_out=0.2)."
+        )
+    return _with_bytes(self, table)
+
+
+@where_server("changed_links")
+def changed_links(self, X=None, *, inputs=None, lengths=None, alpha=0.05, false_alarm_rate=None):
+    """Which links and units have changed since the fit: tested, dated, with gain and delay before and after.
+
+    Every row is a test of "this has changed" against everything else being as it was learned. Both the noise of
+    the new record and that of what was learned count. A change is supposed to hold from some row on to the end;
+    what one change explains is not reported of other rows.
+
+    Parameters
+    ----------
+    X : list, dict, DataFrame or ndarray
+        New record of the units of `fit`, of 50 rows at least; a change shows after some hundred.
+    inputs, lengths
+        As in `fit`.
+    alpha : float, default=0.05
+        Chance of any false report in one call, over all rows of the table.
+    false_alarm_rate : float or str, optional
+        Of a watch, instead of `alpha`: false reports per row, or for instance ``"1 per week"`` for frames with a
+        DatetimeIndex. A call about ``n`` rows is given as much of the budget as they take.
+
+    Returns
+    -------
+    DataFrame
+        One row per ordered pair of units, and one per unit (cause and effect are the same), those that changed
+        first; a unit's own row comes behind the rows of pairs that explain it.
+
+        ``changed`` is whether ``p_adjusted`` (family-wise) is at most the level. ``verdict`` is "lost" (less than
+        a quarter of its gain is left), "weaker", "stronger", "delayed" (acts at another lag), "new", "unchanged",
+        or "cannot tell" where nothing was found and the record is too short or too noisy to have shown the loss
+        of the link, or a new one as strong as the plant's usual ones.
+        ``gain_before`` and ``gain_after`` are strengths as in
+        `links_`, ``delay_before`` and ``delay_after`` lags in rows. Of a unit's own row, gains are the size of
+        what it does by itself, 1 in the record of the fit. ``since`` is the row the change dates from, by its
+        label where X has an index.
+
+    Notes
+    -----
+    The innovations ``w[t]`` of a unit, given the past of all and whitened, are regressed on what a change of its
+    coefficients would add to them: of a link's gain, of its lag, of a block that the plant has not, of the unit's
+    own dynamics, level and variance. With the information ``G`` of the new record and ``r G`` of that of the fit,
+    ``r / (1 + r) s' G^-1 s`` of the score ``s`` is chi-squared where nothing has changed. The smallest p-value over
+    hypotheses and starts is calibrated by innovations drawn anew from the record's own; rows share the level by
+    Holm's rule: half of it for links of the plant, 0.3 for other pairs, 0.2 for units.
+
+    A plant that misses something steady (a season, a nonlinearity) shows it here as a change.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> import numpy as np
+    >>> A = np.kron([[0.6, 0.0], [0.4, 0.6]], np.eye(2))
+    >>> X, _ = make_granger_plant(2, transition=A, random_state=0)
+    >>> est = FederatedGrangerEstimator().fit(X)
+    >>> A[2:, :2] = 0.0
+    >>> Y, _ = make_granger_plant(2, transition=A, n_samples=400, random_state=0)
+    >>> table = est.changed_links(Y)
+    >>> table.loc[table["changed"], ["cause", "effect", "verdict"]].to_string(index=False)
+    'cause effect verdict\\nunit0  unit1    lost'
+    """
+    with self._asking(X, inputs, lengths) as units:
+        level = level_of(alpha, false_alarm_rate, units.n_samples, units.index)
+        table = self.server_.changed_links(units.messages(), level)
+        return dated(settled(table, self._undecidable), units.index)
+
+
+def to_networkx(self, *, undecided=False):
+    """The links as a graph of networkx (extra ``graph``).
+
+    Parameters
+    ----------
+    undecided : bool, default=False
+        Also the pairs with the verdicts "cannot tell" and "shared driver".
+
+    Returns
+    -------
+    networkx.MultiDiGraph
+        One node per unit. One edge from cause to effect per influence, its key the `kind` and its
+        attributes the other columns of `links_`; ``weight`` is the strength.
+
+    Raises
+    ------
+    ImportError
+        Without networkx.
+    """
+    check_is_fitted(self)
+    networkx = import_optional("networkx", "graph", "A graph of the links")
+    graph = networkx.MultiDiGraph()
+    graph.add_nodes_from(self.client_names_)
+    kept = ["influence", "cannot tell", "shared driver"] if undecided else ["influence"]
+    for link in self.links_.to_dict("records"):
+        if link["verdict"] in kept:
+            cause, effect, kind = (link.pop(key) for key in ("cause", "effect", "kind"))
+            graph.add_edge(cause, effect, key=kind, weight=link["strength"], **link)
+    return graph
+
+
+@where_server("bootstrap_links")
+def bootstrap_links(
+    self,
+    X=None,
+    *,
+    inputs=None,
+    lengths=None,
+    n_resamples=200,
+    method="blocks",
+    block_length=None,
+    level=0.95,
+    random_state=None,
+    n_jobs=None,
+):
+    """How the estimates of links scatter over resampled records, as a check of their standard errors.
+
+    Parameters
+    ----------
+    X : list, dict, DataFrame or ndarray
+        Record to learn the plant from, such as that of `fit`, NaN where missing.
+    inputs, lengths
+        As in `fit`.
+    n_resamples : int, default=200
+    method : {"blocks", "parametric"}, default="blocks"
+        "blocks" draws blocks of the record with replacement, whatever its noise is like; "parametric"
+        simulates records of the fitted plant with Gaussian noise.
+    block_length : int or "episodes", default=None
+        Rows of a block, or whole episodes. None takes four times the memory of the slowest state, at
+        least the cube root of the number of rows.
+    level : float, default=0.95
+        Coverage of the intervals of Geweke's measure.
+    random_state : int, RandomState instance or None, default=None
+        None takes that of the estimator. The same numbers come for any `n_jobs`.
+    n_jobs : int, default=None
+        Resampled records that are fitted at the same time.
+
+    Returns
+    -------
+    DataFrame
+        One row per link: ``cause, effect, kind, strength``; ``stderr`` and ``p_value`` as in `links_`;
+        ``bootstrap_stderr``, scatter of the estimates along the estimate; ``bootstrap_p_value``, share of
+        records whose estimate is as far from what they were drawn from as the estimate is from zero;
+        ``geweke, geweke_low, geweke_high``. ``attrs["not_converged"]`` counts refits that did not.
+
+    Raises
+    ------
+    ValueError
+        If the sensors of a unit do not determine its states, the record has fewer than ten blocks, or for
+        an unknown method.
+
+    Notes
+    -----
+    The server draws from messages, nothing else crosses. A block of a complete record enters by its
+    lagged products [1]_, so that no transition is made up at its ends; one of a record with gaps becomes
+    an episode of the exact likelihood. The plant is fitted again with the links it has; like all tests
+    the results are conditional on them. p-values cannot be below ``1 / (n_resamples + 1)``.
+
+    References
+    ----------
+    .. [1] Künsch (1989), The jackknife and the bootstrap for general stationary observations, Annals of
+           Statistics 17(3).
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=2)
+    >>> est = FederatedGrangerEstimator().fit(X)
+    >>> table = est.bootstrap_links(X, n_resamples=50, random_state=0)
+    >>> table.query("bootstrap_p_value < 0.05")[["cause", "effect"]].to_string(index=False)
+    'cause effect\\nunit0  unit2'
+    """
+    drawing = {"n_resamples": n_resamples, "block_length": block_length, "n_jobs": n_jobs}
+    return _resampled(
+        self, "bootstrap_links", (X, inputs, lengths), random_state, method=method, level=level, **drawing
+    )
+
+
+@where_server("stable_links")
+def stable_links(
+    self,
+    X=None,
+    *,
+    inputs=None,
+    lengths=None,
+    n_resamples=50,
+    threshold=0.75,
+    block_length=None,
+    random_state=None,
+    n_jobs=None,
+):
+    """Links that the search finds in most halves of a record: stability selection.
+
+    Parameters
+    ----------
+    X : list, dict, DataFrame or ndarray
+        Record to learn the plant from, such as that of `fit`, NaN where missing.
+    inputs, lengths
+        As in `fit`.
+    n_resamples : int, default=50
+        Random divisions of the record's blocks into two halves.
+    threshold : float, default=0.75
+        Share of the halves from which on a link counts as stable, above 0.5.
+    block_length, random_state, n_jobs
+        As in :meth:`bootstrap_links`.
+
+    Returns
+    -------
+    DataFrame
+        ``cause, effect, kind``; ``share`` of the halves in which the search finds the link;
+        ``stable``, whether that is at least the threshold. ``attrs["mean_selected"]`` is the number q of
+        links found in a half on average, ``attrs["expected_false"]`` the bound ``q**2 / ((2 threshold -
+        1) n_pairs)`` of Meinshausen and Bühlmann [1]_ on the expected number of stable links that are
+        none.
+
+    Raises
+    ------
+    ValueError
+        If the sensors of a unit do not determine its states, the record has fewer than ten blocks, or the
+        threshold is not above 0.5.
+
+    Notes
+    -----
+    Both halves of a division are searched, as complementary pairs [2]_. The bound supposes that pairs
+    without a link are exchangeable and found no more often than by guessing. Half a record finds weak
+    links less often than the whole.
+
+    References
+    ----------
+    .. [1] Meinshausen, Bühlmann (2010), Stability selection, Journal of the Royal Statistical Society B
+           72(4).
+    .. [2] Shah, Samworth (2013), Variable selection with error control: another look at stability
+           selection, Journal of the Royal Statistical Society B 75(1).
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=2)
+    >>> table = FederatedGrangerEstimator().fit(X).stable_links(X, n_resamples=10, random_state=0)
+    >>> table.query("stable")[["cause", "effect"]].to_string(index=False)
+    'cause effect\\nunit0  unit2'
+    """
+    drawing = {"n_resamples": n_resamples, "block_length": block_length, "n_jobs": n_jobs}
+    return _resampled(self, "stable_links", (X, inputs, lengths), random_state, threshold=threshold, **drawing)
+
+
+def _resampled(self, question, record, random_state, **settings):
+    """Ask the server with a seed, from the estimator's own random state where none is given."""
+    chosen = self.random_state if random_state is None else random_state
+    seed = int(check_random_state(chosen).randint(2**31 - 1))
+    with self._asking(*record) as units:
+        return getattr(self.server_, question)(units.messages(), random_state=seed, **settings)
