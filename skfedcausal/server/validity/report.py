@@ -17,6 +17,7 @@ _TREND_LEVEL = 1e-4
 _SAME_ROW = 0.7  # correlation of innovations from which on two units may be seen as one
 _BURSTS = 'covariance="sandwich", or mode= of a KalmanClient where modes are switched'
 _FEWEST_ROWS = 200
+_FAR = 10.0  # of its own scatter, how far a level moves by itself, from which on errors of loadings are links
 _LEAST_SEEN = 0.75  # share of rows in which all units have to be seen
 _LAGS, _MORE_LAGS = 10, 24
 
@@ -37,6 +38,8 @@ class Evidence(NamedTuple):
     delays: dict  # of these
     correlated: set  # pairs of positions whose noise is
     robust: bool  # whether tests hold under any variance
+    shifted: set  # positions of units whose own level shifts
+    path: list | None  # states that shifts of levels alone lead to, by unit; None without shifts
     has_memory: bool  # whether one lag was not shown to be enough, as a driver with a memory asks for more
 
 
@@ -50,13 +53,14 @@ def evidence(server, run, record):
         else:
             expected = np.einsum("tij,tj->ti", part.patterns[part.pattern_of], predicted[:, rows])
         units.append(checks.unit_series(z[:, rows] - expected))
-    scores = None
+    scores = path = None
+    if record.steps:
+        steps = step_series(record.steps, record.starts, record.n_samples)
+        new_levels = server._operating_point.new_levels
+        path = checks.settled_path(server.lag_transitions_, new_levels, steps, record.starts)
     if not record.partition.n_inputs and record.determined.all():
         whole = record.scores.series if record.is_constant else _filled(record, filtered)
-        if record.steps:  # what shifts that the plant knows of lead to is no trend, and no driver
-            steps = step_series(record.steps, record.starts, record.n_samples)
-            new_levels = server._operating_point.new_levels
-            path = checks.settled_path(server.lag_transitions_, new_levels, steps, record.starts)
+        if path is not None:  # what shifts that the plant knows of lead to is no trend, and no driver
             whole = whole[:, : record.partition.n_states] - path
         scores = [whole[:, rows] for rows in slices]
     links = server.links_[server.links_["kind"] == "state"]
@@ -72,7 +76,8 @@ def evidence(server, run, record):
         names, units, [filtered[:, rows] for rows in slices],
         [filtered[:, rows] - predicted[:, rows] for rows in slices], scores, record.starts, server.lag_transitions_,
         server.process_cov_, slices, set(pairs), dict(zip(pairs, found["delay"], strict=True)), correlated,
-        server.covariance != "information",
+        server.covariance != "information", {place[name] for name in server.level_shifts_["unit"]},
+        None if path is None else [path[:, rows] for rows in slices],
         len(server.lag_transitions_) > 1 or server.misfit_.empty or server.has_prior_,
     )  # fmt: skip
 
@@ -99,6 +104,8 @@ def report(server, run, record):
         rows += _of_scores(found)
     if len(found.names) > 1:
         rows += [*_of_variance(together), *_of_rows(together), *_of_rows_held_out(found)]
+        if found.path is not None:
+            rows += _beside_shifts(found)
         if found.scores is not None and (found.correlated or (found.linked and found.has_memory)):
             from .drivers import driver_rows  # for plants with links
 
@@ -196,6 +203,20 @@ def _of_rows_held_out(found):
         yield "gains held-out", *names, gain, p, passed, "" if passed else "another record"
 
 
+def _beside_shifts(found):
+    """Links that are there where shifts of levels are taken off: far levels turn errors of loadings into links."""
+    for cause, effect in sorted(found.linked):
+        e, c = found.slices[effect], found.slices[cause]
+        around = found.states[cause] - found.path[cause]
+        direct = checks.response(found.lags[:, e, c], found.starts, around)
+        statistic, p = checks.own_way(found.news[effect] + direct, direct)
+        path = found.path[effect]
+        is_far = path.var(axis=0).sum() > _FAR**2 * (found.states[effect] - path).var(axis=0).sum()
+        passed = bool(p <= LEVEL) and not (effect in found.shifted and is_far)
+        names = found.names[cause], found.names[effect]
+        yield "beside shifts of levels", *names, statistic, p, passed, "" if passed else "cut the record there"
+
+
 def _unordered(pairs):
     return {(min(pair), max(pair)) for pair in pairs}
 
@@ -223,6 +244,7 @@ _WORDS = {
     "apart from a shared driver": "{c} and {e} each share a driver that nobody measures with other units",
     "apart in the same row": "{c} and {e} are nearly the same within a row",
     "not by way of another": "{c} may act on {e} by way of another unit within the row",
+    "beside shifts of levels": "only where levels shift does {e} seem to follow {c}",
     "gains held-out": "{c} does not help to predict {e} on rows held out",
 }
 _FIRST = ("no season", "no trend", "no common bursts", "common variance")  # these are behind what else fails

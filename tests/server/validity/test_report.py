@@ -117,3 +117,17 @@ def test_units_that_hardly_report_together_have_no_report():
     for unit, offset in (("unit0", 0), ("unit2", 1)):
         X[unit][offset::2] = np.nan
     assert FederatedGrangerEstimator().fit(X).validity_.empty
+
+
+def test_a_level_that_goes_far_makes_no_link_into_its_unit():
+    """200 standard deviations of process noise: errors of loadings of 1e-4 are as large as what a link would do."""
+    A = np.kron(np.diag([0.99, 0.5]), np.eye(2))
+    A[2:, :2] = 0.25
+    shift = {"unit": "unit0", "size": 2.0, "at": 2500, "until": 5000}
+    X, _ = make_granger_plant(2, transition=A, n_samples=5000, random_state=5, level_shift=[shift])
+    links = FederatedGrangerEstimator().fit(X).links_.set_index(["cause", "effect"])
+    assert links.loc[("unit1", "unit0"), "p_adjusted"] < 1e-4
+    assert links.loc[("unit1", "unit0"), "because"].startswith(
+        "only where levels shift does unit0 seem to follow unit1"
+    )
+    assert links.loc[("unit0", "unit1"), "verdict"] == "influence"
