@@ -15,7 +15,7 @@ class TagDisplay(Display):
     ----------
     trend : DataFrame
         ``measured, expected, low, high`` by row or time, named after the tag, as of
-        :meth:`FederatedRCADetector.tag_trend`.
+        :meth:`~skfedcausal.FederatedRCADetector.tag_trend`.
     incident : Series
         Row of ``incidents(X)``: `start` and `end` are read.
 
