@@ -64,7 +64,7 @@ class Sources:
 def tested(problem, fitted, sources, active):
     """Every source of every unit tested given the others that act, :class:`Channels`."""
     point = problem.point(fitted.coefficients, fitted.Q)
-    info = RowInformation(problem.likelihood, fitted.coefficients, fitted.Q, problem.periodogram)
+    info = problem.information(fitted.coefficients, fitted.Q)
     linked, driven = sources.masks(active)
     p_values, scores = np.ones(active.shape), {}
     for unit in range(sources.n_units):
