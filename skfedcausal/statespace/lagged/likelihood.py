@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 from scipy.fft import next_fast_len
+from scipy.sparse.csgraph import connected_components
 
 from ..episodes import episodes, lag_covariances
 from ..matrices import hermitian
@@ -199,9 +200,19 @@ class LaggedLikelihood:
         return np.fft.rfft(lags, axis=0)
 
     def winds(self, coefficients, n_fft=1024):
-        """Whether some root of the plant lies outside the circle: the phase of det Z winds."""
-        phase = np.unwrap(np.angle(np.linalg.slogdet(self.residual_filter(coefficients, n_fft)[..., : self.n])[0]))
-        return bool(abs(phase[-1] - phase[0]) > 1.0)
+        """Whether some root of the plant lies outside the circle: the phase of det Z winds.
+
+        det Z is the product of those of the groups of states that act on one another.
+        """
+        A = coefficients[..., : self.n]
+        n_groups, group = connected_components(A.any(axis=0), connection="strong")
+        phase = 0.0
+        for own in (np.flatnonzero(group == k) for k in range(n_groups)):
+            z = -A[:, own[:, None], own]
+            z[0] += np.eye(len(own))
+            turn = np.unwrap(np.angle(np.linalg.slogdet(np.fft.rfft(z, n_fft, axis=0))[0]))
+            phase += turn[-1] - turn[0]
+        return bool(abs(phase) > 1.0)
 
 
 class _Ends:
