@@ -4,6 +4,7 @@ import numpy as np
 from scipy import stats
 
 from ..server.forecasts import forecast_covariances
+from ..server.straight import expected_states
 
 
 def check_band(confidence, return_std):
@@ -20,9 +21,9 @@ def check_band(confidence, return_std):
 def banded_forecast(estimator, units, start, index, confidence, return_std):
     """Mean, low and high of the rows from `start` on, or mean and standard deviation."""
     check_band(confidence, return_std)
-    run = estimator.server_.filter(units.messages(until=start))
+    run, predicted = expected_states(estimator.server_, units.messages(until=start))
     covariances = forecast_covariances(run, start, units.n_samples - start, confidence)
-    answers = estimator._mapped(units, run.predicted[start:], covariances)
+    answers = estimator._mapped(units, predicted[start:], covariances)
     mean, columns = estimator._measured(answers)
     std = np.sqrt(estimator._measured(answers, "variance")[0])
     found = [mean, std]

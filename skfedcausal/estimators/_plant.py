@@ -245,6 +245,9 @@ class PlantEstimator(FederatedEstimator):
 
         Notes
         -----
+        What inputs do beyond what is linear, where a run of the record of `fit` under its inputs was clearly
+        likelier with it, is part of a forecast, as it is of an effect.
+
         Bands come from what forecasts of as many rows have missed just before `start`, in up to 120 rows that they
         had not seen: they are as honest as X has rows before `start`, best with more than twice as many as are
         forecast and another hundred, and rows that nothing was learned from. Without any they are the plant's own.
@@ -265,12 +268,14 @@ class PlantEstimator(FederatedEstimator):
                     f"Got start={start!r} for {n_samples} rows; give the position of the first row to be forecast, 1 "
                     f"to {n_samples - 1}."
                 )
+            from ..server.straight import expected_states  # fits need none
+
             index = None if units.index is None else units.index[start:]
             if confidence is not None or return_std:
                 from ._bands import banded_forecast  # most ask for the mean alone
 
                 return banded_forecast(self, units, int(start), index, confidence, return_std)
-            predicted = self.server_.filter(units.messages(until=int(start))).predicted
+            _, predicted = expected_states(self.server_, units.messages(until=int(start)))
             return self._table(self._mapped(units, predicted[start:]), index)
 
     def _by_unit(self, states):

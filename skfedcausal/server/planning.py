@@ -1,10 +1,11 @@
 """What planned inputs do to a few sensors: impulse responses of a learned plant, and how sure they are."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from ..statespace.matrices import companion
+from .straight import straight_run
 
 _MANY = 1500  # free coefficients above which errors of a plant of one lag are taken to be independent
 
@@ -86,33 +87,11 @@ def _draws_of_one_lag(server, n_draws):
 def held_run(server, messages, n_steps):
     """Filter over a record and expected states of the rows after it, (n_steps, n), if inputs stay as they are.
 
-    What inputs do beyond what is linear is no disturbance that dies away: the filter sees the record without it,
-    and it goes on as long as the inputs do.
+    What inputs do beyond what is linear goes on as long as they do.
     """
-    added = _bent(server, messages, n_steps)
-    if added is None:
-        run = server.filter(messages)
-        return run, held_forecast(run, n_steps)
-    for (name, message), own in zip(messages.items(), (server.state_slices_[name] for name in messages), strict=True):
-        J = message.patterns[message.information.pattern_of]
-        bent = np.einsum("tij,tj->ti", J, added[: len(J), own])
-        messages = messages | {name: replace(message, z=message.z - bent)}
-    run = server.filter(messages)
-    return run, held_forecast(run, n_steps) + added[-n_steps:]
-
-
-def _bent(server, messages, n_steps):
-    """What inputs add to the states beyond what is linear, of a record and the rows after it; None for nothing."""
-    curvature = getattr(server, "_curvature", None)
-    if curvature is None or not any(form.moves for form in curvature.forms):
-        return None
-    u = np.hstack([message.inputs for message in messages.values() if message.inputs is not None])
-    u = np.vstack([u, np.repeat(u[-1:], n_steps, axis=0)]) - server.input_level_
-    lengths = next(iter(messages.values())).lengths
-    last = len(u) - n_steps - lengths[-1]  # rows of earlier episodes say nothing of the one that goes on
-    added = np.zeros((len(u), curvature.dynamics.n_states))
-    added[last + 1 :] = curvature.driven(u[last:-1])
-    return added
+    run, added = straight_run(server, messages, n_steps)
+    states = held_forecast(run, n_steps)
+    return run, states if added is None else states + added[-n_steps:]
 
 
 def held_forecast(run, n_steps):

@@ -48,3 +48,18 @@ def test_without_inputs_that_bend_it_is_the_forecast():
         messages = units.messages()
         found = held_run(estimator.server_, messages, 10)[1]
         np.testing.assert_array_equal(found, held_forecast(estimator.server_.filter(messages), 10))
+
+
+def test_a_forecast_keeps_what_is_not_linear(bent):
+    record, estimator, _ = bent
+    start = 1800
+    mean, low, high = estimator.forecast(record, start, confidence=0.9)
+    with estimator._asking(record) as units:
+        run = estimator.server_.filter(units.messages(until=start))
+        line = estimator._measured(estimator._mapped(units, run.predicted[start:]))[0][:, 0]
+    Y = record["a__y"].to_numpy()[start:]
+    error, linear = (np.sqrt(np.mean(np.square(one - Y))) for one in (np.ravel(mean), line))
+    assert error < 0.7 * linear
+    np.testing.assert_array_equal(estimator.forecast(record, start), mean)
+    held = (Y >= np.ravel(low)) & (Y <= np.ravel(high))
+    assert 0.7 < held.mean() <= 1.0  # moves of ten rows: twenty draws, about four standard errors

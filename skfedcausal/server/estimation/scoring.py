@@ -24,6 +24,7 @@ _DIFFERENCE = 1e-5  # step of numerical derivatives, in standardised units
 _ROUNDING = 1e-12  # relative differences of log-likelihoods that may be rounding errors
 _FAST = 0.1  # share of what a step found that it may leave where the climb goes on because it is fast
 RATE = 2e9  # operations a second of the machine that the costs were measured on
+_LOOK = 0.01  # seconds of work between looks at the clock
 _CLOCK = 4.0  # times the budget after which the clock stops what the count did not
 _ROUNDING_GAIN = 1e-9  # log-likelihood that a step may promise when rounding keeps it from rising
 
@@ -345,7 +346,7 @@ class Budget:
     def __init__(self, max_time, whole=None):
         self.max_time, self._whole = max_time, whole
         self._left, self._longest, self._is_late = max_time * RATE, _CLOCK * max_time, False
-        self._began = perf_counter(), process_time()
+        self._began, self._unseen = (perf_counter(), process_time()), np.inf
 
     def part(self, share):
         """A budget for the next part of the work, a share of what is left; what it does not take stays."""
@@ -363,7 +364,10 @@ class Budget:
         if self._whole is not None:
             self._whole.spend(n_operations)
         else:
-            self._is_late |= self._taken() > self._longest
+            self._unseen += n_operations
+            if self._unseen > _LOOK * RATE:  # a look at the clock of a process costs as much as a small product
+                self._is_late |= self._taken() > self._longest
+                self._unseen = 0.0
 
     def _taken(self):
         """Seconds so far: a busy machine, or a site that is waited for, is no work; nor are several threads more."""

@@ -144,7 +144,7 @@ def kernel_p_values(S, q, n_lags, bases, *, of_each_lag=False):
     early = 1 / np.arange(2, n_lags + 2)
     shares = np.concatenate([np.full(len(bases), 1 / len(bases)), early / early.sum()])
     # one lag that does exactly nothing says nothing of the others
-    return combined(np.minimum(np.concatenate([p_values, single]), _AT_MOST), shares)
+    return combined(np.concatenate([p_values, single]), shares, _AT_MOST)
 
 
 def _single_lag_p_values(S, q, n_lags):
@@ -159,12 +159,19 @@ def _single_lag_p_values(S, q, n_lags):
     return np.exp(weighted_chi2_logsf(squares.reshape(-1, 1), weights)[:, 0]).reshape(n_channels, n_lags).T
 
 
-def combined(p_values, shares=None):
-    """Cauchy combination of dependent p values along the first axis (Liu and Xie, 2020), by equal shares or others."""
-    p_values = np.clip(p_values, _TINY, 1 - 1e-12)
+def combined(p_values, shares=None, at_most=1.0):
+    """Cauchy combination of dependent p values along the first axis (Liu and Xie, 2020), by equal shares or others.
+
+    P values above `at_most` count as that. Their scores, which lack a negative tail, add to the mean what is taken
+    off again: their expectation up to the one that would do alone. A test without it rejects 15 % too often.
+    """
+    p_values = np.clip(p_values, _TINY, min(at_most, 1 - 1e-12))
     small = p_values < 1e-12
     t = np.where(small, 1 / (np.pi * p_values), np.tan((0.5 - np.where(small, 0.5, p_values)) * np.pi))
     t = np.average(t, axis=0, weights=shares)
+    if at_most < 1:
+        least, alone = np.tan((0.5 - at_most) * np.pi), np.maximum(t, 1.0)[..., None] / shares
+        t -= np.log((1 + alone**2) / (1 + least**2)) @ shares / (2 * np.pi)
     # 1/2 - arctan(t)/pi loses its digits where it is small
     return np.clip(np.where(t > 1e6, 1 / (np.pi * np.maximum(t, 1)), 0.5 - np.arctan(t) / np.pi), _TINY, 1.0)
 

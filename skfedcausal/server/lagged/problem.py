@@ -31,12 +31,20 @@ class LaggedProblem:
     budget: Budget
     known_links: Any = None  # a `LinkKnowledge`, or None
     _last: tuple | None = None  # the plant that was evaluated last, and its point
+    _informed: tuple | None = None  # the same with its information
 
     def point(self, coefficients, Q):
         """The likelihood and its gradients at a plant; a climb comes back to where it was last."""
         if self._last is None or self._last[0] is not coefficients or self._last[1] is not Q:
             self._last = coefficients, Q, self.likelihood.evaluate(coefficients, Q)
         return self._last[2]
+
+    def information(self, coefficients, Q):
+        """The :class:`RowInformation` at a plant, kept as its point is."""
+        if self._informed is None or not all(map(np.array_equal, self._informed[0], (coefficients, Q))):
+            found = RowInformation(self.likelihood, coefficients, Q, self.periodogram)
+            self._informed = (coefficients.copy(), Q.copy()), found
+        return self._informed[1]
 
     def lags_of(self, unit, cause):
         """Lags at which the states of another unit may act on one."""
@@ -146,7 +154,7 @@ def climb(problem, fitted, masks, n_steps=10, n_sweeps=3):
         if problem.budget.is_spent:
             break
         point = problem.point(fitted.coefficients, fitted.Q)
-        info = RowInformation(likelihood, fitted.coefficients, fitted.Q, problem.periodogram)
+        info = problem.information(fitted.coefficients, fitted.Q)
         problem.spent()
         sweeps = is_good and swept_times < n_sweeps and (n_step % 2 == 1 or settled)
         swept_times += sweeps

@@ -4,8 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...statespace.lagged.information import RowInformation
-from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, efficient_given, prior_root
+from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, Nuisance, efficient_given, prior_root
 from ..estimation.evidence import benjamini_hochberg
 from .misfit import kernel_p_values, lag_bases
 from .problem import climb, gathered, rows_at
@@ -64,7 +63,7 @@ class Sources:
 def tested(problem, fitted, sources, active):
     """Every source of every unit tested given the others that act, :class:`Channels`."""
     point = problem.point(fitted.coefficients, fitted.Q)
-    info = RowInformation(problem.likelihood, fitted.coefficients, fitted.Q, problem.periodogram)
+    info = problem.information(fitted.coefficients, fitted.Q)
     linked, driven = sources.masks(active)
     p_values, scores = np.ones(active.shape), {}
     for unit in range(sources.n_units):
@@ -116,31 +115,54 @@ def _inside(problem, fitted, unit, rows, sources, active):
 
 def _outside(problem, fitted, unit, rows, info, point, sources, active):
     """The same of the sources that do not act on it, given those that do."""
-    own_rows = problem.partition.slices[unit]
-    p = own_rows.stop - own_rows.start
+    own_rows, found = problem.partition.slices[unit], {}
     R, _ = prior_root(rows.channels, *_prior(fitted, unit, rows.channels))
-    found = {}
-    for source in np.flatnonzero(~active[unit] & ~sources.own[unit] & ~sources.forbidden[unit]):
-        columns = list(zip(sources.columns[source], sources.lags(unit, source), strict=True))
+    nuisance = Nuisance(rows.G, rows.b, R)
+    outside = np.flatnonzero(~active[unit] & ~sources.own[unit] & ~sources.forbidden[unit])
+    for lags, group in _of_same_lags(sources, unit, outside):
+        columns = np.array([sources.columns[source] for source in group])
+        pairs = [(col, lag) for own in columns for col, lag in zip(own, lags, strict=True)]
         # against the own rows' coefficients: (rows, columns, lags) of both, the first in channel order
-        between = info.between(own_rows, rows.columns, columns)
-        size = between.shape[3] * p
-        cross = between.reshape(-1, size)[rows.order]
-        own = info.between(own_rows, columns, columns).reshape(size, size)
-        score = gathered(point.grad, own_rows, columns) * problem.likelihood.n_rows
-        S, q = _given(rows.G, cross, own, score, rows, R)
-        if np.linalg.eigvalsh(S)[0] <= 0:  # far from the maximum
-            G, cross, own = _floored(info, own_rows, rows, columns)
-            S, q = _given(G, cross, own, score, rows, R)
-        found[int(source)] = S, q, len(columns[0][1])
+        cross = info.between(own_rows, rows.columns, pairs)
+        p, n_inside = cross.shape[:2]
+        cross = cross.reshape(p * n_inside, p, len(group), -1)[rows.order].transpose(2, 0, 1, 3)
+        cross = cross.reshape(len(group), p * n_inside, -1)
+        own = info.of_each(own_rows, columns, lags)
+        score = gathered(point.grad, own_rows, pairs).reshape(p, len(group), -1).transpose(1, 0, 2)
+        score = score.reshape(len(group), -1) * problem.likelihood.n_rows
+        S, q = _given(nuisance, cross, own, score, rows)
+        for k in _not_positive(S):  # far from the maximum
+            columns_k = list(zip(columns[k], lags, strict=True))
+            G, cross_k, own_k = _floored(info, own_rows, rows, columns_k)
+            other = Nuisance(G, rows.b, R)
+            S[k], q[k] = (x[0] for x in _given(other, cross_k[None], own_k[None], score[[k]], rows))
+        found.update({int(source): (S[k], q[k], len(lags[0])) for k, source in enumerate(group)})
     return found
 
 
-def _given(G, cross, own, score, rows, R):
-    """Efficient information and score of coefficients given those of the rows with the prior root R."""
+def _of_same_lags(sources, unit, outside):
+    """Lags of every column, and the sources with as many columns of these lags."""
+    groups: dict = {}
+    for source in outside:
+        lags = sources.lags(unit, source)
+        groups.setdefault(tuple(tuple(own) for own in lags), (lags, []))[1].append(source)
+    return groups.values()
+
+
+def _given(nuisance, cross, own, score, rows):
+    """Efficient informations and scores of coefficients given those of the rows."""
     # the score of what is outside, less what a posterior of the inside other than the point explains
-    S, q = efficient_given(G, cross, own, rows.b, score + cross.T @ rows.theta, R)
-    return (S + S.T) / 2, q
+    S, q = nuisance.efficient(cross, own, score + rows.theta @ cross)
+    return (S + np.swapaxes(S, 1, 2)) / 2, q
+
+
+def _not_positive(S):
+    """Which of some matrices are not positive."""
+    try:
+        np.linalg.cholesky(S)
+    except np.linalg.LinAlgError:
+        return np.flatnonzero(np.linalg.eigvalsh(S)[:, 0] <= 0)
+    return []
 
 
 def _floored(info, own_rows, rows, columns):

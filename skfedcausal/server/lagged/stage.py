@@ -175,7 +175,7 @@ def _of_one_lag(problem, scoring):
     point, likelihood = scoring.point, problem.likelihood
     coefficients = np.zeros((likelihood.n_lags + 1, likelihood.n, likelihood.c))
     coefficients[1] = point.A[:, : likelihood.c]
-    value = likelihood.n_rows * likelihood.evaluate(coefficients, point.Q, gradient=False)
+    value = likelihood.n_rows * likelihood.evaluate(coefficients, point.Q).value
     structure = scoring.structure
     n_free = np.count_nonzero(structure.transition_mask[:, : likelihood.c])
     return value - n_free
@@ -222,13 +222,13 @@ def _assessed(plant, best, active, levels, links):
 def _without_idle_lags(problem, fitted):
     """How many lags of the states and inputs the plant needs; later ones are worth nothing together."""
     likelihood, n = problem.likelihood, problem.likelihood.n
-    value = likelihood.n_rows * likelihood.evaluate(fitted.coefficients, fitted.Q, gradient=False)
+    value = likelihood.n_rows * likelihood.evaluate(fitted.coefficients, fitted.Q).value
 
     def is_enough(p, q):
         x = fitted.coefficients.copy()
         x[p + 1 :, :, :n] = 0.0
         x[q + 1 :, :, n:] = 0.0
-        return likelihood.n_rows * likelihood.evaluate(x, fitted.Q, gradient=False) >= value - _NO_LOSS
+        return likelihood.n_rows * likelihood.evaluate(x, fitted.Q).value >= value - _NO_LOSS
 
     p, q = int(problem.state_lags[-1]), max((int(lags[-1]) for lags in problem.input_lags), default=1)
     while p > 1 and is_enough(p - 1, q):

@@ -48,9 +48,10 @@ class RowInformation:
         self.n_fft = 2 * (len(periodogram) - 1)
         F = likelihood.residual_filter(coefficients, self.n_fft)
         Z, N = F[..., :n], likelihood.N
-        self.U = np.linalg.inv(Q + Z @ N @ hermitian(Z))
+        ZN = Z @ N
+        self.U = np.linalg.inv(Q + ZN @ hermitian(Z))
         if N.any():
-            M = -(N @ hermitian(Z) @ self.U) @ F
+            M = -(hermitian(ZN) @ self.U) @ F
             M[..., :n] += np.eye(n)
             smoothed = M @ periodogram
             self.V = np.empty_like(periodogram)
@@ -83,6 +84,22 @@ class RowInformation:
         """
         found, term = self.expected(rows, first, second), self.further(rows, first, second)
         return found if term is None else found + term
+
+    def of_each(self, rows, columns, lags):
+        """Information of several sets of columns (m, k) of the same lags (k lists), each with itself: (m, e, e)."""
+        (_, lag, at), m = _places(list(enumerate(lags))), len(columns)
+        U = np.swapaxes(self.U[:, rows, rows], 1, 2)
+        p = U.shape[1]
+        V = self.V[:, columns[:, :, None], columns[:, None]]
+        products = U.reshape(-1, 1, p, p, 1, 1) * V[:, :, None, None]
+        moments = np.fft.irfft(products, self.n_fft, axis=0)
+        found = moments[lag - lag[:, None], :, :, :, at[:, None], at]  # (first, second, m, i, i')
+        W = self.W[:, columns, rows]
+        if np.abs(W).max() >= _NOT_REACHED:
+            products = np.conj(np.einsum("fxaj,fxci->fxijac", W, W))
+            moments = np.fft.irfft(products, self.n_fft, axis=0)
+            found = found + moments[lag + lag[:, None], :, :, :, at[:, None], at]
+        return np.transpose(found, (2, 3, 0, 4, 1)).reshape(m, p * len(at), p * len(at)) * self._n_rows
 
     def expected(self, rows, first, second):
         """The same without further terms: of regressors that the noise of the rows does not reach."""

@@ -69,6 +69,13 @@ def kernel_root(n_lags, number):
     return np.eye(n_lags, n_kept)[:, :n_kept] @ (np.triu(np.ones((n_kept, n_kept))) * steps)
 
 
+@cache
+def _single_lags(n_lags):
+    """Roots of the kernel of a single lag after every dead time, (n_lags, n_lags, k)."""
+    roots = [kernel_root(n_lags, dead * len(DECAYS)) for dead in range(n_lags)]
+    return np.stack([np.pad(root, ((0, 0), (0, roots[0].shape[1] - root.shape[1]))) for root in roots])
+
+
 def prior_root(channels, scales, decays):
     """Block-diagonal R of all channels, shape (n_coefficients, n_coordinates), and the end of each block."""
     roots = [
@@ -144,24 +151,55 @@ def efficient(G, b, channels, scales, decays, number):
 
 def efficient_given(inner, cross, own, b_inner, b_own, R):
     """The same from blocks: of nuisance coefficients with the prior root R, and of the wanted ones."""
-    M = R.T @ inner @ R
-    M[np.diag_indices(len(M))] += prior_unit(M)
-    turned = R.T @ cross
-    solved = cho_solve(cho_factor(M, lower=True, check_finite=False), np.column_stack([turned, R.T @ b_inner]))
-    return own - turned.T @ solved[:, :-1], b_own - turned.T @ solved[:, -1]
+    nuisance = Nuisance(inner, b_inner, R)
+    return tuple(x[0] for x in nuisance.efficient(cross[None], own[None], b_own[None]))
+
+
+class Nuisance:
+    """Coefficients with a prior root R that others, one set after another, are to be tested given."""
+
+    def __init__(self, inner, b_inner, R):
+        M = R.T @ inner @ R
+        M[np.diag_indices(len(M))] += prior_unit(M)
+        self._root, self._R = cho_factor(M, lower=True, check_finite=False), R
+        self._mean = self._solved(R.T @ b_inner)
+
+    def _solved(self, right):
+        return cho_solve(self._root, right, check_finite=False)
+
+    def efficient(self, cross, own, b_own):
+        """Informations (m, e, e) and scores (m, e) given these, from blocks (m, n, e), (m, e, e) and (m, e)."""
+        m, n, e = cross.shape
+        turned = self._R.T @ cross.transpose(1, 0, 2).reshape(n, m * e)
+        by_set = (len(turned), m, e)
+        explained = self._solved(turned).reshape(by_set).transpose(1, 0, 2)
+        turned = turned.reshape(by_set).transpose(1, 2, 0)
+        return own - turned @ explained, b_own - turned @ self._mean
 
 
 def channel_evidence(S, q, root, n_vectors):
     """Log evidence of a channel for every scale, for one kernel root (n_lags, k)."""
-    n_lags, k = root.shape
-    S = S.reshape(n_vectors, n_lags, n_vectors, n_lags)
-    C = np.tensordot(np.tensordot(S, root, (1, 0)), root, (2, 0))  # (v, v', k, k')
-    C = np.transpose(C, (0, 2, 1, 3)).reshape(n_vectors * k, n_vectors * k)
-    values, axes = np.linalg.eigh((C + C.T) / 2)
-    values = np.maximum(values, 0.0)
-    z = np.square((q.reshape(n_vectors, n_lags) @ root).ravel() @ axes)
-    spread = 1 + CHANNEL_SCALES[:, None] * values
-    return 0.5 * (CHANNEL_SCALES[:, None] * z / spread - np.log(spread)).sum(axis=1)
+    return ChannelEvidence(S, q, n_vectors)(root[None])[0]
+
+
+class ChannelEvidence:
+    """Log evidence of a channel of `n_vectors` vectors of lags, from its efficient information and score."""
+
+    def __init__(self, S, q, n_vectors):
+        self.n_vectors, self.n_lags = n_vectors, len(q) // n_vectors
+        by_pair = S.reshape(n_vectors, self.n_lags, n_vectors, self.n_lags)
+        self._S, self._q = by_pair.transpose(0, 2, 1, 3).copy(), q.reshape(n_vectors, self.n_lags)
+
+    def __call__(self, roots):
+        """For kernel roots (m, n_lags, k) and every scale, shape (m, n_scales)."""
+        size = self.n_vectors * roots.shape[2]
+        C = np.swapaxes(roots, 1, 2)[:, None, None] @ (self._S @ roots[:, None, None])
+        C = C.transpose(0, 1, 3, 2, 4).reshape(-1, size, size)
+        values, axes = np.linalg.eigh((C + np.swapaxes(C, 1, 2)) / 2)
+        values = np.maximum(values, 0.0)[:, None]
+        z = np.square((self._q @ roots).reshape(-1, 1, size) @ axes)
+        spread = 1 + CHANNEL_SCALES[:, None] * values
+        return 0.5 * (CHANNEL_SCALES[:, None] * z / spread - np.log(spread)).sum(axis=2)
 
 
 def swept(G, b, channels, scales, decays, *, coarse=False):
@@ -176,13 +214,16 @@ def swept(G, b, channels, scales, decays, *, coarse=False):
 def _best_kernel(S, q, channel, present, coarse, may_wait):
     """Number and scale of the kernel of the largest evidence, found by steps to neighbours."""
     tried: dict[int, tuple[float, float]] = {}
+    of_roots = ChannelEvidence(S, q, channel.n_vectors)
     most = len(channel.lags) - 1 if may_wait else 0
     penalty = np.log(most + 1.0)  # half of the prior is for no dead time, as much for all others
 
+    def note(k, values):
+        tried[k] = values.max() - penalty * (k >= len(DECAYS)), CHANNEL_SCALES[values.argmax()]
+
     def evidence(k):
         if k not in tried:
-            values = channel_evidence(S, q, kernel_root(len(channel.lags), k), channel.n_vectors)
-            tried[k] = values.max() - penalty * (k >= len(DECAYS)), CHANNEL_SCALES[values.argmax()]
+            note(k, of_roots(kernel_root(len(channel.lags), k)[None])[0])
         return tried[k][0]
 
     def climbed(k):
@@ -195,7 +236,10 @@ def _best_kernel(S, q, channel, present, coarse, may_wait):
     best = climbed(max([*(map(int, _COARSE) if coarse else ()), present, 0], key=evidence))
     if most:
         # where a single lag says most is where a channel with a dead time begins
-        best = max(best, climbed(max(range(0, (most + 1) * len(DECAYS), len(DECAYS)), key=evidence)), key=evidence)
+        single = range(0, (most + 1) * len(DECAYS), len(DECAYS))
+        for k, values in zip(single, of_roots(_single_lags(len(channel.lags))), strict=True):
+            note(k, values)
+        best = max(best, climbed(max(single, key=evidence)), key=evidence)
     return best, tried[best][1]
 
 

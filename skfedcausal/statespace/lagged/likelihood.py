@@ -12,10 +12,12 @@ over time are functions of the lag covariances of `[s; u]` and of a few rows at 
 a value and its gradient cost the same whatever the length of the record.
 """
 
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from scipy.fft import next_fast_len
+from scipy.sparse.csgraph import connected_components
 
 from ..episodes import episodes, lag_covariances
 from ..matrices import hermitian
@@ -76,14 +78,81 @@ class LagSums(NamedTuple):
         return self._replace(sums=T @ self.sums @ T.T, **rows)
 
 
-class LaggedPoint(NamedTuple):
-    """Value per row and gradients of the likelihood at a plant, and what its information is made of."""
+class LaggedPoint:
+    """Value per row of the likelihood at a plant; its gradients, and what information is made of, when asked for."""
 
-    value: float
-    grad: np.ndarray  # (n_lags + 1, n, c) with respect to the coefficients of `[s; u]` by lag
-    grad_Q: np.ndarray  # (n, n)
-    inverse: np.ndarray  # (n_frequencies, n, n): Phi^-1
-    grad_N: np.ndarray  # (n, n)
+    def __init__(self, likelihood, filtered, Q):
+        self._likelihood, self._filtered = likelihood, filtered
+        Phi = Q + filtered.noise
+        logdet = np.linalg.slogdet(Phi)[1]
+        self.inverse = np.linalg.inv(Phi)  # (n_frequencies, n, n): Phi^-1
+        fit = np.einsum("fij,fji->f", self.inverse, filtered.products).real
+        self.value = -0.5 * float(likelihood.weights @ (logdet + fit))
+
+    @cached_property
+    def _misfit(self):
+        X = self.inverse
+        return X @ self._filtered.products @ X - X
+
+    @cached_property
+    def grad_Q(self):
+        """Gradient with respect to Q, (n, n)."""
+        grad = 0.5 * np.einsum("f,fij->ij", self._likelihood.weights, self._misfit.real)
+        return (grad + grad.T) / 2
+
+    @cached_property
+    def grad(self):
+        """Gradient with respect to the coefficients of `[s; u]` by lag, (n_lags + 1, n, c)."""
+        likelihood, filtered = self._likelihood, self._filtered
+        kept, n_fft = slice(likelihood.n_lags + 1), likelihood.n_fft
+        near = likelihood._near(self.inverse)
+        grad = np.fft.irfft(near @ filtered.with_regressors, n_fft, axis=0)[kept]
+        for end in filtered.ends:
+            grad -= end.outside(near)
+        if filtered.short is not None:
+            grad -= filtered.short.outside(near)
+        grad /= likelihood.n_rows
+        # mean_w of exp(iwk) E Z N
+        grad[:, :, : likelihood.n] -= np.fft.irfft(self._misfit @ filtered.ZN, n_fft, axis=0)[kept]
+        return grad
+
+    @cached_property
+    def grad_N(self):
+        """Gradient with respect to the noise of the scores, (n, n)."""
+        Z = self._filtered.F[..., : self._likelihood.n]
+        grad = 0.5 * np.einsum("f,fij->ij", self._likelihood.weights, (hermitian(Z) @ self._misfit @ Z).real)
+        return (grad + grad.T) / 2
+
+
+class _Filtered:
+    """What the likelihood of a record needs of the coefficients of a plant, whatever its process noise."""
+
+    def __init__(self, likelihood, coefficients):
+        n = likelihood.n
+        self.coefficients = coefficients.copy()
+        self.F = likelihood.residual_filter(coefficients)
+        Z = self.F[..., :n]
+        self.ZN = Z @ likelihood.N
+        self.noise = self.ZN @ hermitian(Z)
+        self._crossed = self.F @ likelihood._spectrum
+        products = self._crossed @ hermitian(self.F)
+        self.ends, self.short = [end.residuals(self.F) for end in likelihood._ends], None
+        for end in self.ends:
+            products -= end.products()
+        if likelihood._short is not None:
+            self.short = _ShortResiduals(coefficients, *likelihood._short, n, likelihood.n_lags, likelihood.n_fft)
+            products += self.short.products()
+        self.products = likelihood._near(products) / likelihood.n_rows  # I_r
+
+    @cached_property
+    def with_regressors(self):
+        """Products of the residuals with the regressors, over the record."""
+        crossed = self._crossed
+        for end in self.ends:
+            crossed -= end.with_regressors()
+        if self.short is not None:
+            crossed += self.short.with_regressors()
+        return crossed
 
 
 class LaggedLikelihood:
@@ -110,6 +179,7 @@ class LaggedLikelihood:
         self._window[self.n_fft - L :] = 1.0
         self._ends = [_Ends(rows, self, late) for rows, late in ((sums.heads, False), (sums.tails, True)) if len(rows)]
         self._short = (sums.short, sums.lengths) if len(sums.short) else None
+        self._last = None
 
     def residual_filter(self, coefficients, n_fft=None):
         """``[Z | -B]`` at the frequencies, shape (n_frequencies, n, c)."""
@@ -117,44 +187,11 @@ class LaggedLikelihood:
         z[0, :, : self.n] += np.eye(self.n)
         return np.fft.rfft(z, n_fft or self.n_fft, axis=0)
 
-    def evaluate(self, coefficients, Q, gradient=True):
-        """Value and gradients at a plant, a :class:`LaggedPoint`; the value alone without gradient."""
-        n, n_rows = self.n, self.n_rows
-        F = self.residual_filter(coefficients)
-        Z = F[..., :n]
-        ZN = Z @ self.N
-        Phi = Q + ZN @ hermitian(Z)
-        logdet = np.linalg.slogdet(Phi)[1]
-        X = np.linalg.inv(Phi)
-        near = self._near(X)
-        crossed = F @ self._spectrum
-        I_r = crossed @ hermitian(F)
-        ends = [end.residuals(F) for end in self._ends]
-        for end in ends:
-            I_r -= end.products()
-        if self._short is not None:
-            short = _ShortResiduals(coefficients, *self._short, n, self.n_lags, self.n_fft)
-            I_r += short.products()
-        I_r = self._near(I_r) / n_rows
-        value = -0.5 * float(self.weights @ (logdet + np.einsum("fij,fji->f", X, I_r).real))
-        if not gradient:
-            return value
-        E = X @ I_r @ X - X
-        grad_Q = 0.5 * np.einsum("f,fij->ij", self.weights, E.real)
-        for end in ends:
-            crossed -= end.with_regressors()
-        if self._short is not None:
-            crossed += short.with_regressors()
-        grad = np.fft.irfft(near @ crossed, self.n_fft, axis=0)[: self.n_lags + 1]
-        for end in ends:
-            grad -= end.outside(near)
-        if self._short is not None:
-            grad -= short.outside(near)
-        grad /= n_rows
-        # mean_w of exp(iwk) E Z N
-        grad[:, :, :n] -= np.fft.irfft(E @ ZN, self.n_fft, axis=0)[: self.n_lags + 1]
-        grad_N = 0.5 * np.einsum("f,fij->ij", self.weights, (hermitian(Z) @ E @ Z).real)
-        return LaggedPoint(value, grad, (grad_Q + grad_Q.T) / 2, X, (grad_N + grad_N.T) / 2)
+    def evaluate(self, coefficients, Q):
+        """The :class:`LaggedPoint` of a plant; another Q at the coefficients asked for last costs half."""
+        if self._last is None or not np.array_equal(self._last.coefficients, coefficients):
+            self._last = _Filtered(self, coefficients)
+        return LaggedPoint(self, self._last, Q)
 
     def _near(self, x):
         """A spectrum without what it has beyond the lags that the likelihood remembers."""
@@ -163,9 +200,19 @@ class LaggedLikelihood:
         return np.fft.rfft(lags, axis=0)
 
     def winds(self, coefficients, n_fft=1024):
-        """Whether some root of the plant lies outside the circle: the phase of det Z winds."""
-        phase = np.unwrap(np.angle(np.linalg.slogdet(self.residual_filter(coefficients, n_fft)[..., : self.n])[0]))
-        return bool(abs(phase[-1] - phase[0]) > 1.0)
+        """Whether some root of the plant lies outside the circle: the phase of det Z winds.
+
+        det Z is the product of those of the groups of states that act on one another.
+        """
+        A = coefficients[..., : self.n]
+        n_groups, group = connected_components(A.any(axis=0), connection="strong")
+        phase = 0.0
+        for own in (np.flatnonzero(group == k) for k in range(n_groups)):
+            z = -A[:, own[:, None], own]
+            z[0] += np.eye(len(own))
+            turn = np.unwrap(np.angle(np.linalg.slogdet(np.fft.rfft(z, n_fft, axis=0))[0]))
+            phase += turn[-1] - turn[0]
+        return bool(abs(phase) > 1.0)
 
 
 class _Ends:

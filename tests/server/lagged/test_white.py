@@ -55,7 +55,7 @@ def test_the_likelihood_of_a_plant_does_not_depend_on_its_coordinates(learned):
     coefficients = back @ white.fitted.coefficients
     coefficients[..., :n] = coefficients[..., :n] @ white.W
     Q = back @ white.fitted.Q @ back.T
-    value = problem.likelihood.n_rows * problem.likelihood.evaluate(coefficients, Q, gradient=False)
+    value = problem.likelihood.n_rows * problem.likelihood.evaluate(coefficients, Q).value
     # but for the idle lags that were left out since
     assert white.value == pytest.approx(value, abs=stage._NO_LOSS)
     assert isinstance(white.problem.likelihood, LaggedLikelihood)
