@@ -90,9 +90,10 @@ def _of_innovations(found, ways):
 
 
 def _of_halves(found, ways):
-    for cause, effect, number in ways:
-        statistic, p = checks.halves([found.units[effect]], [found.states[cause]], found.starts)
-        result, level = (statistic[0, 0], p[0, 0]), LEVEL / (2 * number)
+    pairs = [(effect, cause) for cause, effect, _ in ways]
+    results = zip(*checks.halves(found.units, found.states, found.starts, pairs), strict=True)
+    for (cause, effect, number), result in zip(ways, results, strict=True):
+        level = LEVEL / (2 * number)
         yield _row(found, "same in both halves", cause, effect, result, level, "cut the record into episodes")
 
 
@@ -101,7 +102,7 @@ def _of_linked(found, sides, number):
     level = 0.0 if found.robust else LEVEL / (2 * max(number, 1))
     for a, b in sides:
         both = [found.units[a], found.units[b]]
-        together, bursts = checks.common_squares(both)[0, 1], checks.common_bursts(both)[0, 1]
+        together, bursts = (each[0, 1] for each in checks.roughness(both))
         yield _row(found, "common variance", a, b, together, level, 'covariance="sandwich"')
         yield _row(found, "no common bursts", a, b, bursts, level, _BURSTS)
         size = checks.correlation(both)[0, 1]
