@@ -14,6 +14,7 @@ from .cover import with_halo
 from .learning import assembled, block_diagonal, states_of
 
 _LEAST_GAIN = 1e-5  # of a score, both of unit variance; smaller ones move nothing
+_DENSE = 300  # states, up to which a dense product of a row is the faster one
 _MOST = 24  # units that the gain of a core is computed with, unless more act on it
 
 
@@ -63,6 +64,8 @@ class LargeFilter(PlantFilter):
             np.matmul(part.z, N, out=out[:, own])
         out = np.ascontiguousarray((gain @ out.T).T)
         step = csr_array(A - gain @ A)
+        if len(step.indptr) <= _DENSE:
+            step = step.toarray()
         if self._drive is not None:
             added = self._exogenous
             out += added - (gain @ added.T).T

@@ -76,6 +76,7 @@ class _Search:
         self.strength = np.zeros((m, m))
         self.A, self.Q = (plant.sparse(x).tolil() for x in (plant.A, plant.Q))
         self.known: dict = {}  # fitted blocks by what they are of
+        self.sums: dict = {}  # of products of the series of blocks at all lags, by their units
         self.cores: list = []
         self.members: list = []  # units of every block, core first
         self.noise_tests: dict = {}
@@ -142,7 +143,9 @@ class _Search:
         for k in new:
             self.budget.spend(block_work(len(self._states(self.members[k])), self.plant.n_lags))
         fits = run(fitted_block, ((self._task(k, gain_tol, is_last),) for k in new), self.parallel)
-        self.known |= {keys[k]: fit for k, fit in zip(new, fits, strict=True)}
+        self.sums |= {tuple(self.members[k]): fit.sums for k, fit in zip(new, fits, strict=True) if fit.sums is not None}
+        self.sums = {units: self.sums[units] for units in map(tuple, self.members)}
+        self.known |= {keys[k]: fit._replace(sums=None) for k, fit in zip(new, fits, strict=True)}
         self.known = {key: self.known[key] for key in keys}
         self.fits = [self.known[key] for key in keys]
         self._take_over()
@@ -175,6 +178,7 @@ class _Search:
             gain_tol,
             self.settings.max_iter,
             is_last,
+            self.sums.get(tuple(members)),
         )
 
     def _states(self, units):

@@ -78,11 +78,11 @@ def _of_innovations(found, ways):
     n_lags = min(_MORE_LAGS, n_rows // 20)
     few = min(_LAGS, n_lags)
     for cause, effect, number in ways:
-        late, early = found.units[effect], found.units[cause]
-        total, size = 0.0, late.shape[1] * early.shape[1]
+        late, early = found.units[effect].T, found.units[cause]
+        total, size = 0.0, len(late) * early.shape[1]
         for lag in range(1, n_lags + 1):
-            product = late[lag:].T @ early[:-lag]
-            total += float((product * product).sum()) / (n_rows - lag)
+            product = late[:, lag:] @ early[:-lag]
+            total += float(np.vdot(product, product)) / (n_rows - lag)
             for check, last in (("white", few), ("white over more lags", n_lags)):
                 if lag == last:
                     result = total, float(chdtrc(lag * size, total))
