@@ -143,7 +143,9 @@ class _Search:
         for k in new:
             self.budget.spend(block_work(len(self._states(self.members[k])), self.plant.n_lags))
         fits = run(fitted_block, ((self._task(k, gain_tol, is_last),) for k in new), self.parallel)
-        self.sums |= {tuple(self.members[k]): fit.sums for k, fit in zip(new, fits, strict=True) if fit.sums is not None}
+        self.sums |= {
+            tuple(self.members[k]): fit.sums for k, fit in zip(new, fits, strict=True) if fit.sums is not None
+        }
         self.sums = {units: self.sums[units] for units in map(tuple, self.members)}
         self.known |= {keys[k]: fit._replace(sums=None) for k, fit in zip(new, fits, strict=True)}
         self.known = {key: self.known[key] for key in keys}
