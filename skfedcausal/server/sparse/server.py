@@ -89,7 +89,7 @@ def screened_table(server, record):
     rows = PairRows.of(pairs, found.products, plant.partition)
     *known, _ = tested(pairs, found.spectra, rows, plant.partition.sizes, plant.n_samples)
     blocks = tables.chosen_blocks(pairs, known, plant.partition)
-    adjusted = tables.false_discovery_rates(found.p_value)[tuple(pairs.T)]
+    adjusted = tables.adjusted_p_values(found.p_value, server._correction_of(record.names))[tuple(pairs.T)]
     settings = np.full(len(pairs), np.nan), server.alpha, server.margin
     return tables.large_links_table(record.names, pairs, blocks, adjusted, *settings)
 
@@ -175,7 +175,7 @@ def _keep_links(server, record, estimate):
     pairs = tables.reported_pairs(estimate.linked, estimate.p_value)
     known = tables.in_order(pairs, estimate.tests, n_units)
     blocks = tables.chosen_blocks(pairs, known, record.partition)
-    adjusted = tables.false_discovery_rates(estimate.p_value)[tuple(pairs.T)]
+    adjusted = tables.adjusted_p_values(estimate.p_value, server.correction_)[tuple(pairs.T)]
     geweke = tables.measures(estimate)[tuple(pairs.T)]
     server._blocks, server._pairs = blocks, pairs
     levels = server.alpha, server.margin
