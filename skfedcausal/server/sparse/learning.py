@@ -138,6 +138,7 @@ class _Search:
             members if _holds(members, core, causes) else with_halo(core, near, causes)
             for core, members in zip(self.cores, before, strict=True)
         ]
+        self._dense = self.A.toarray(), self.Q.toarray()
         keys = [self._block_key(core, members) for core, members in zip(self.cores, self.members, strict=True)]
         new = [k for k, key in enumerate(keys) if key not in self.known]
         for k in new:
@@ -169,8 +170,7 @@ class _Search:
             dense([plant.noise[m] for m in members]),
             tuple(len(plant.A[m]) for m in members),
             len(core),
-            self.A[states][:, states].toarray(),
-            self.Q[states][:, states].toarray(),
+            *(whole[np.ix_(states, states)] for whole in self._dense),
             (dense([plant.A[m] for m in members]), dense([plant.Q[m] for m in members])),
             tuple(map(tuple, np.argwhere(linked).tolist())),
             tuple(map(tuple, np.argwhere(correlated).tolist())),
