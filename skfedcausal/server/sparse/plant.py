@@ -91,7 +91,7 @@ class LargePlant:
 
 
 def own_models(units, starts, n_lags):
-    """Models (A, Q) of units of one size, from their scores and noise, and what the slowest of their filters remembers."""
+    """Models (A, Q) of units of one size, from scores and noise, and what the slowest of their filters remembers."""
     with few_threads(0):
         moments = _stacked([
             TransitionMoments.from_sums(lag_covariances(series, range(n_lags + 2), starts), series, starts)
