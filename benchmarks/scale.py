@@ -1,8 +1,8 @@
 """A thousand units: seconds, memory, errors and links found of plants of 16 to 1000 units, beside other methods.
 
-``python -m benchmarks.scale [--units 16 64 256 1000] [--jobs 2] [--rivals] [--backends]``. Every fit runs in a process
-of its own, so that peak memory is its own, records as files that are mapped into memory. ``--backends`` needs dask and
-ray, rivals PCMCI the package tigramite; what is not installed is left out.
+``python -m benchmarks.scale [--units 16 64 256 1000] [--jobs 2] [--ideal] [--rivals] [--backends]``. Every fit runs in
+a process of its own, so that peak memory is its own, records as files that are mapped into memory. ``--backends`` needs
+dask and ray, rivals PCMCI the package tigramite; what is not installed is left out.
 """
 
 import argparse
@@ -28,6 +28,7 @@ from skfedcausal.statespace.fisher import InformationColumns
 from skfedcausal.statespace.partition import Partition
 from skfedcausal.statespace.whittle import WhittleLikelihood
 
+from ._best_selection import best_selection
 from ._plants import weak_links
 from ._report import table, write
 
@@ -77,15 +78,18 @@ class Truth:
         return [KalmanClient(C=C) for C in self.C]
 
 
-def bound(truth):
-    """Cramer-Rao error of the known links relative to their norm, block by block: six units and their neighbours."""
+def known_links(truth):
+    """Blocks of the links (k, p * p), and their Cramér-Rao covariances given which links there are.
+
+    Block by block: six units and their neighbours.
+    """
     links, p = truth.links, truth.p
     pairs = np.argwhere(links)
     blocks = truth.A.reshape(truth.n_units, p, truth.n_units, p)
     strength = [np.linalg.norm(blocks[e, :, c]) for e, c in pairs]
     near = neighbours(truth.n_units, pairs, strength, [])
     causes = [np.flatnonzero(row).tolist() for row in links]
-    noise, total = truth.noise(), 0.0
+    noise, found, covariances = truth.noise(), [], []
     for core in cores(near, 6):
         members = with_halo(core, near, causes, 30)
         states = (np.array(members)[:, None] * p + np.arange(p)).ravel()
@@ -99,10 +103,26 @@ def bound(truth):
         likelihood = WhittleLikelihood(_NoMoments(len(states)), N)
         info = likelihood.information(truth.A[at], truth.Q[at])
         free = structure.free
-        variance = np.linalg.inv(InformationColumns(info, free).square()).diagonal()[: free.n_transition] / ROWS
-        own = (free.rows < len(core) * p) & (free.rows // p != free.cols // p)
-        total += variance[own].sum()
-    return float(np.sqrt(total) / np.linalg.norm([np.linalg.norm(x) for x in strength]))
+        covariance = np.linalg.inv(InformationColumns(info, free).square()) / ROWS
+        of_pair = free.rows // p * len(members) + free.cols // p
+        for effect, cause in partition.pairs[linked & (partition.pairs[:, 0] < len(core))]:
+            own = np.flatnonzero(of_pair == effect * len(members) + cause)
+            own = own[np.lexsort((free.cols[own], free.rows[own]))]
+            found.append(blocks[members[effect], :, members[cause]].ravel())
+            covariances.append(covariance[np.ix_(own, own)])
+    return np.array(found), np.array(covariances)
+
+
+def bound(truth):
+    """Cramér-Rao error of the known links relative to their norm."""
+    blocks, covariances = known_links(truth)
+    return float(np.sqrt(np.trace(covariances, axis1=1, axis2=2).sum()) / np.linalg.norm(blocks))
+
+
+def ideal(place, n_jobs):
+    """What the best selection among all pairs could do."""
+    truth = Truth(place)
+    return best_selection(*known_links(truth), truth.n_units * (truth.n_units - 1), LEVEL)
 
 
 class _NoMoments:
@@ -297,8 +317,8 @@ def workers(backend, n_jobs):
 
 
 PARTS = {
-    "fit": fitted, "screen": screened, "watch": watched, "backend": by_backend, "statsmodels VAR(1), all tests": by_var,
-    "lasso VAR(1), BIC": by_lasso, "PCMCI, partial correlation": by_pcmci,
+    "fit": fitted, "ideal": ideal, "screen": screened, "watch": watched, "backend": by_backend,
+    "statsmodels VAR(1), all tests": by_var, "lasso VAR(1), BIC": by_lasso, "PCMCI, partial correlation": by_pcmci,
 }  # fmt: skip
 RIVALS = [name for name in PARTS if "VAR" in name or "PCMCI" in name]
 
@@ -331,6 +351,7 @@ def main():
     reader.add_argument("--folder", type=Path)
     reader.add_argument("--rivals", action="store_true")
     reader.add_argument("--backends", action="store_true")
+    reader.add_argument("--ideal", action="store_true", help="what the best selection of links could do")
     reader.add_argument("--limit", type=float, default=600.0, help="seconds that a rival may take")
     reader.add_argument("--part", nargs="+")
     reader.add_argument("--dry", action="store_true", help="do not write the results")
@@ -340,12 +361,15 @@ def main():
         print(json.dumps(PARTS[part](Path(place), int(n_jobs), *more)))
         return
     folder = options.folder or Path(tempfile.mkdtemp())
-    rows: dict = {name: [] for name in ("fit", "screen", "watch", "rivals", "backends")}
+    rows: dict = {name: [] for name in ("fit", "ideal", "screen", "watch", "rivals", "backends")}
     for n_units in options.units:
         place = saved(folder, n_units, options.seed)
         found = apart(place, "fit", options.jobs)
         rows["fit"].append({"M": n_units, "limit, s": LIMITS.get(n_units, ""), **found})
         print(rows["fit"][-1], flush=True)
+        if options.ideal:
+            rows["ideal"].append({"M": n_units, **apart(place, "ideal", 1)})
+            print(rows["ideal"][-1], flush=True)
         if n_units >= 256:
             for part in ("screen", "watch"):
                 rows[part].append({"M": n_units, **apart(place, part, options.jobs)})
@@ -360,6 +384,7 @@ def main():
             print(rows["backends"][-1], flush=True)
     titles = {
         "fit": "Whole fits from raw records, loadings known.", "screen": "Screening of all pairs, from messages.",
+        "ideal": "The best that any selection could do (simulated estimates as precise as those of known links).",
         "watch": "The next 1000 rows (`predict`).", "rivals": "Other methods, one process.",
         "backends": "Backends of joblib, two workers each, M = 256; the first fit starts nothing.",
     }  # fmt: skip

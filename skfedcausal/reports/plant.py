@@ -13,6 +13,11 @@ _MOST_ROWS = 60
 _SINGULAR = 0.1  # smallest eigenvalue of the correlations of process noise, and
 _UNIT_ROOT = 0.999  # radius, beyond which a plant that needed a prior is nearly degenerate
 _COLUMNS = ("cause", "effect", "kind", "strength", "stderr", "p_adjusted", "verdict", "because")
+_ADJUSTED = {
+    None: "chance of evidence as strong without a link, corrected for the number of pairs",
+    "family-wise": "chance that any pair without a link shows evidence as strong",
+    "fdr": "share of false influences among all that are found with evidence as strong (false discovery rate)",
+}
 _DELAYS = ("delay", "delay_low", "delay_high")
 
 
@@ -37,8 +42,7 @@ def plant_page(estimator, title="Which unit drives which", X=None, check=None):
         page.text(f"The {len(ranked) - _MOST_ROWS} pairs with the weakest evidence are left out.")
     page.text(
         "Strength: how far one standard deviation of the cause's states moves the effect's states one step later "
-        "(Frobenius norm of the block). p_adjusted: chance of evidence as strong without a link, corrected for the "
-        "number of pairs."
+        f"(Frobenius norm of the block). p_adjusted: {_ADJUSTED[getattr(estimator.server_, 'correction_', None)]}."
     )
     if later:
         page.text(

@@ -70,6 +70,11 @@ class LikelihoodServer(LinkQuestions):
         only those; None estimates every block of both (plain maximum likelihood, no selection, no shrinkage).
     alpha : float, default=0.05
         False discovery rate of the search and level of the verdicts.
+    correction : {"auto", "family-wise", "fdr"}, default="auto"
+        What ``p_adjusted`` and the verdicts of links hold at level `alpha` over all pairs: "family-wise" the chance
+        of any false influence, "fdr" the share of false ones among those that are found (Benjamini & Hochberg).
+        "auto" is "family-wise" up to 32 units and "fdr" of more, whatever else is asked, so that links are found
+        about as well of a thousand units as of sixteen (:doc:`/scale`). `correction_` says which it was.
     shrink : bool, default=True
         Shrink the off-diagonal blocks of `transition_` by empirical Bayes. Tables, tests and standard
         errors always use the estimate that is not shrunk.
@@ -194,8 +199,10 @@ class LikelihoodServer(LinkQuestions):
         ``delay`` is the first lag in rows that acts, the most probable one, ``delay_low`` and ``delay_high``
         are the ends of a set of 90 % of the probability; NaN where there is no link. With several lags
         ``strength`` is the norm of the blocks of all lags, ``statistic`` twice the log evidence,
-        ``p_adjusted`` Holm's. Of more than 32 units ``p_adjusted`` is Benjamini and Hochberg's, and of more than 200
+        ``p_adjusted`` Holm's where it is family-wise. Of more than 200 units
         there are rows for links and pairs with p-values of up to 0.001 only.
+    correction_ : {"family-wise", "fdr"}
+        What ``p_adjusted`` is about, see `correction`.
     n_absent_ : int
         Pairs of units that were tested and have no row in `links_`.
     correlations_ : DataFrame
@@ -259,6 +266,7 @@ class LikelihoodServer(LinkQuestions):
     fix_local: bool = False
     sparsity: str | None = "fdr"
     alpha: float = 0.05
+    correction: str = "auto"
     shrink: bool = True
     level_shifts: str | None = "auto"
     sampled: str | Mapping = "auto"
@@ -282,6 +290,7 @@ class LikelihoodServer(LinkQuestions):
         "fix_local": ["boolean"],
         "sparsity": [StrOptions({"fdr"}), None],
         "alpha": [Interval(Real, 0, 1, closed="neither")],
+        "correction": [StrOptions({"auto", "family-wise", "fdr"})],
         "shrink": ["boolean"],
         "level_shifts": [StrOptions({"auto"}), None],
         "sampled": [StrOptions(set(SAMPLED)), dict],
@@ -407,6 +416,7 @@ class LikelihoodServer(LinkQuestions):
     def _learn(self, record, messages=None):
         """Learn the plant of a joint record, of which there may be no messages but sums."""
         self._large, self.n_absent_ = None, 0
+        self.correction_ = self._correction_of(record.names)
         if self._is_learned_in_blocks(record):
             return
         budget = self._next_budget()
@@ -454,6 +464,12 @@ class LikelihoodServer(LinkQuestions):
             record.forget_scores()
         return True
 
+    def _correction_of(self, names):
+        """What p-values of a plant of these units are adjusted for."""
+        if self.correction != "auto":
+            return self.correction
+        return "fdr" if len(names) > LARGE else "family-wise"
+
     def _next_budget(self):
         """The work of this round: an equal part of what is left for all of them."""
         whole, n_left = self.__dict__.pop("_whole", (Budget(self.max_time), 1))
@@ -494,7 +510,7 @@ class LikelihoodServer(LinkQuestions):
                 raise ValueError(f"fix_local=True needs the own model of unit {name!r}, which it did not send.")
             local.append((A, Q, B) if is_known else None)
         own = {name: value for name, value in self.get_params(deep=False).items() if name in Settings._fields}
-        own["known_links"] = self._knowledge(names)
+        own["known_links"], own["correction"] = self._knowledge(names), self._correction_of(names)
         return Settings(tuple(local), time_domain=self.likelihood == "time-domain", **own)
 
     def _knowledge(self, names):
@@ -608,7 +624,7 @@ class LikelihoodServer(LinkQuestions):
         if known is not None:
             self._blocks = known.without_forbidden(self._blocks, partition)
         geweke = geweke_measures(self.unshrunk_transition_, self.process_cov_, self.information_, partition)
-        levels = {"alpha": self.alpha, "margin": self.margin}
+        levels = {"alpha": self.alpha, "margin": self.margin, "correction": self.correction_}
         self.links_ = links_table(self.names_, partition, self._blocks, geweke, **levels)
         if partition.n_inputs and len(partition.input_pairs.pairs):
             family, blocks = partition.input_pairs, estimate.blocks["input"]

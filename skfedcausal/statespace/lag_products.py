@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from .episodes import TransitionMoments, episodes, recentre_lag_sums, remove_episode_means, symmetric
-from .lagged.information import averaged_periodogram
+from .episodes import TransitionMoments, episodes, recentre_lag_sums, symmetric
+from .lagged.information import WINDOW, of_lowest, window_spectrum
 from .lagged.likelihood import LagSums
 
 _LEAST_WINDOW, _NUMBERS = 512, 2**21  # rows of a window, numbers of the windows that are taken together
@@ -169,7 +169,7 @@ class OpenEpisode:
     head: np.ndarray  # (at most n_lags + 2, c)
     tail: np.ndarray  # (at most n_lags + 2, c)
     present: np.ndarray  # (c,)
-    spectrum: np.ndarray  # (n_cells + 1, c, c)
+    windows: "Windows"
 
     @classmethod
     def begun(cls, rows, n_lags, present):
@@ -177,7 +177,7 @@ class OpenEpisode:
         kept = n_lags + 2
         sums = lag_products(rows, kept)
         ends = rows[:kept].copy(), rows[-kept:].copy()
-        return cls(sums, rows.sum(axis=0), len(rows), *ends, present, _spectrum(rows))
+        return cls(sums, rows.sum(axis=0), len(rows), *ends, present, Windows().followed_by(rows))
 
     def extend(self, rows):
         """Take the next rows."""
@@ -187,7 +187,7 @@ class OpenEpisode:
         between = lag_products(border, kept)
         for part in (self.tail, rows[:kept]):
             between -= lag_products(part, kept)
-        self.sums, self.spectrum = self.sums + added + between, self.spectrum + _spectrum(rows)
+        self.sums, self.windows = self.sums + added + between, self.windows.followed_by(rows)
         self.total, self.n_rows = self.total + rows.sum(axis=0), self.n_rows + len(rows)
         self.head = np.concatenate([self.head, rows])[:kept] if len(self.head) < kept else self.head
         self.tail = np.concatenate([self.tail, rows[-kept:]])[-kept:]
@@ -204,12 +204,36 @@ class OpenEpisode:
         parts = {"heads": head, "tails": tail, "means": (mean + origin) * self.present}
         parts |= {"lengths": float(self.n_rows), "weights": 1.0, "present": self.present.astype(float)}
         ends = {name: np.asarray(part)[None] for name, part in parts.items()}
-        return LagProducts(sums=sums, spectrum=self.spectrum, **ends)
+        return LagProducts(sums=sums, spectrum=self.windows.spectrum(mean), **ends)
 
 
-def _spectrum(rows):
-    """Averaged periodogram of a batch, around its mean, times its rows."""
-    return len(rows) * averaged_periodogram(remove_episode_means(rows), (0,))
+@dataclass(frozen=True, eq=False)
+class Windows:
+    """Spectra of the whole windows of an episode that may go on, and the rows of the one that has begun."""
+
+    whole: np.ndarray | float = 0.0  # sum of their spectra, around an origin
+    total: np.ndarray | float = 0.0  # of their rows
+    n_windows: int = 0
+    begun: np.ndarray | None = None
+
+    def followed_by(self, rows):
+        """With the next rows."""
+        if self.begun is not None:
+            rows = np.concatenate([self.begun, rows])
+        stop = len(rows) // WINDOW * WINDOW
+        pieces = rows[:stop].reshape(-1, WINDOW, rows.shape[1])
+        whole, total = self.whole, self.total
+        for piece in pieces:
+            whole, total = whole + window_spectrum(piece), total + piece.sum(axis=0)
+        return Windows(whole, total, self.n_windows + len(pieces), rows[stop:].copy())
+
+    def spectrum(self, mean):
+        """Averaged periodogram of all rows around their mean, times their number."""
+        found = self.whole + (window_spectrum(self.begun - mean) if len(self.begun) else 0.0)
+        if self.n_windows:  # a mean is of frequency zero alone
+            cross = WINDOW * np.outer(self.total, mean)
+            found[0] += (self.n_windows * WINDOW**2 * np.outer(mean, mean) - cross - cross.T) / of_lowest(WINDOW)
+        return found
 
 
 class RunningProducts:

@@ -36,6 +36,26 @@ def test_sums_give_the_plant_of_all_rows(sparsity):
     assert found.n_samples_ == whole.n_samples_
 
 
+def test_an_episode_that_goes_on_gives_the_plant_of_several_lags_of_all_rows():
+    rng, rows = np.random.default_rng(0), 1200
+    h = np.zeros((3 * rows, 2))
+    for t in range(3, len(h)):
+        h[t] = 0.6 * h[t - 1] - 0.2 * h[t - 2] + rng.standard_normal(2)
+        h[t, 1] += 0.4 * h[t - 3, 0]
+    y = np.repeat(h, 3, axis=1) + 0.5 * rng.standard_normal((len(h), 6))
+    units = {"a": y[:, :3], "b": y[:, 3:]}
+    clients = {name: KalmanClient(A=np.eye(1) / 2, C=np.ones((3, 1)), Q=np.eye(1), R=np.eye(3) / 4) for name in units}
+    clients = {name: client.fit(units[name]) for name, client in clients.items()}
+    found, whole = (LikelihoodServer(level_shifts=None) for _ in range(2))
+    for k in range(3):
+        batch = {name: clients[name].message(Y[k * rows : (k + 1) * rows]) for name, Y in units.items()}
+        found.partial_fit(batch, continues=k > 0)
+    whole.fit({name: clients[name].message(Y) for name, Y in units.items()})
+    assert len(found.lag_transitions_) > 1
+    assert_allclose(found.lag_transitions_, whole.lag_transitions_, atol=1e-10)
+    assert_allclose(found.process_cov_, whole.process_cov_, atol=1e-10)
+
+
 def test_what_is_known_beforehand_holds_in_batches():
     found = learned(2, forbidden=[("unit0", "unit1")])
     assert not found.transition_[found.state_slices_["unit1"], found.state_slices_["unit0"]].any()

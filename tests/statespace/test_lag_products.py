@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from skfedcausal.statespace.episodes import TransitionMoments, lag_covariances, remove_episode_means
 from skfedcausal.statespace.lag_products import RunningProducts, lag_products
-from skfedcausal.statespace.lagged.information import averaged_periodogram
+from skfedcausal.statespace.lagged.information import WINDOW, averaged_periodogram
 from skfedcausal.statespace.lagged.likelihood import LagSums
 
 PARTS = ("late", "cross", "early", "back", "n_transitions")
@@ -53,6 +53,23 @@ def test_plants_of_several_lags_get_the_sums_and_the_spectrum_of_all_episodes():
     assert_allclose(found.spectrum / 900, averaged_periodogram(centred, starts), atol=1e-10)
     assert found.lag_sums(5, 1000).memory == 56  # no more than there are
     assert found.lag_sums(55, 60) is None
+
+
+@pytest.mark.parametrize("border", [20_000, WINDOW, 70_001])
+def test_an_episode_that_goes_on_has_the_spectrum_of_the_whole(border):
+    x, running = series(80_000), RunningProducts(9, np.full(3, 3.0))
+    running.add(x[:border], (0,))
+    running.add(x[border:], (0,), continues=True)
+    want = averaged_periodogram(x - x.mean(axis=0), (0,))
+    assert_allclose(running.products().spectrum / len(x), want, atol=1e-12 * np.abs(want).max())
+
+
+def test_windows_of_a_long_episode_say_of_its_spectrum_what_its_whole_does():
+    """White noise: both are means over some 300 frequencies, whose relative standard error is a twentieth."""
+    x = np.random.default_rng(0).standard_normal((2 * WINDOW, 1))
+    in_windows, parts = averaged_periodogram(x, (0,)), [averaged_periodogram(y, (0,)) for y in np.split(x, 2)]
+    assert_allclose(in_windows, np.mean(parts, axis=0), rtol=1e-12)
+    assert np.abs(in_windows[1:-1, 0, 0].real - 1).max() < 5 / np.sqrt(2 * WINDOW / 256)
 
 
 def test_what_is_forgotten_counts_less():

@@ -49,6 +49,7 @@ class Settings(NamedTuple):
     fix_local: bool = False
     sparsity: str | None = "fdr"
     alpha: float = 0.05
+    correction: str = "family-wise"
     shrink: bool = True
     time_domain: bool = False
     feedback: bool = False

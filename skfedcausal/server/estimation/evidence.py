@@ -45,6 +45,28 @@ def unordered_benjamini_hochberg(p_values, alpha, partition):
     return rejected | rejected[mirrored]
 
 
+def false_discovery_rates(p_values):
+    """P-values adjusted as Benjamini and Hochberg's rule does: the level from which on each is rejected."""
+    order = np.argsort(p_values, kind="stable")
+    ranked = p_values[order] * len(p_values) / np.arange(1, len(p_values) + 1)
+    adjusted = np.empty_like(p_values)
+    adjusted[order] = np.minimum(np.minimum.accumulate(ranked[::-1])[::-1], 1.0)
+    return adjusted
+
+
+def holm(p_values):
+    """P-values adjusted for their number by Holm's rule."""
+    order = np.argsort(p_values, kind="stable")
+    adjusted = np.empty_like(p_values)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p_values[order] * np.arange(len(p_values), 0, -1)), 1.0)
+    return adjusted
+
+
+def corrected(p_values, correction):
+    """P-values adjusted for the "family-wise" rate of false ones, or for the rate of false discoveries, "fdr"."""
+    return false_discovery_rates(p_values) if correction == "fdr" else holm(p_values)
+
+
 @dataclass(frozen=True)
 class BlockEstimates:
     """Estimates of off-diagonal blocks with their covariances."""

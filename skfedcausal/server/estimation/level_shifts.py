@@ -159,7 +159,7 @@ def _next_onsets(unit, known, fit, threshold):
 def _by_innovations(unit, onset, others, fit):
     """The onset moved to where the innovations of the model with it want it, and the model there."""
     for _ in range(_MOVES):
-        moved = unit.moved(onset, others, fit)
+        moved = unit.moved(onset, others)
         if moved == onset or any(abs(moved - other) < SHORTEST for other in others):
             break
         again = unit.fit([*others, moved])
@@ -210,6 +210,14 @@ class UnitRecord:
         add = np.tile(np.eye(p), (step, 1))  # one product is several times faster than sums of few rows
         self._before = np.zeros((whole + 1, p))  # sums of the scores before every block
         np.cumsum(scores[: whole * step].reshape(whole, -1) @ add, axis=0, out=self._before[1:])
+        self._known: dict = {}  # what was asked before: doubts begin with the same questions as shifts
+
+    def _once(self, what, find, *asked):
+        """The answer to a question about onsets, found at the first time it is asked."""
+        key = what, *asked
+        if key not in self._known:
+            self._known[key] = find(*asked)
+        return self._known[key]
 
     def steps(self, onsets):
         """Centred steps, shape (n_samples, n_onsets)."""
@@ -217,6 +225,9 @@ class UnitRecord:
 
     def fit(self, onsets):
         """Maximum likelihood of the unit alone, its level shifting at the onsets."""
+        return self._once("fit", self._fitted, tuple(sorted(onsets)))
+
+    def _fitted(self, onsets):
         columns = np.hstack([self.scores, self.inputs, self.steps(onsets)])
         present = self.present
         if present is not None:
@@ -232,6 +243,9 @@ class UnitRecord:
         The split is the best for white scores; the ratio is that of a step in scores as correlated in time
         as they are around both levels, by a moment estimate.
         """
+        return self._once("split", self._best_split, tuple(sorted(onsets)))
+
+    def _best_split(self, onsets):
         best = (None, 0.0)
         for start, stop in episodes(sorted({*self.starts, *onsets}), len(self.scores)):
             best = max(best, self._split(start, stop), key=lambda split: split[1])
@@ -304,11 +318,12 @@ class UnitRecord:
         gain = np.linalg.inv(np.eye(len(A)) - A)
         return gain @ Q @ gain.T + self.N
 
-    def moved(self, onset, others, fit):
-        """The onset that the innovations of the unit's filter ask for, the other steps given.
+    def moved(self, onset, others):
+        """The onset that the innovations of the unit's filter ask for, the other steps given."""
+        return self._once("move", self._moved, onset, tuple(sorted(others)))
 
-        `fit` has the onset and the other steps in order of time.
-        """
+    def _moved(self, onset, others):
+        fit = self.fit([*others, onset])
         place = len(self.N) + self.inputs.shape[1] + sorted([*others, onset]).index(onset)
         model, u = self._innovations(np.delete(fit.A[0], place, axis=1), fit.Q[0], others)
         for start, stop in episodes(self.starts, len(u)):

@@ -26,6 +26,7 @@ _TINY = 1e-300
 _NO_NOISE = 0.01  # share of the process noise up to which sensor noise is none
 _NOISE_ERROR = 0.1  # relative standard error of sensor noise that is estimated at home
 _UNKNOWN = 1e-8
+_ELEMENTS = 1 << 20  # of informations that are judged together
 _AT_MOST = 0.9  # p value of a lag, where many are combined
 _TESTED = (0.02, 0.3, 0.7, 0.93)  # decays of the kernels of the tests
 _EXPLAINED = 0.97  # share of a kernel's variance that its basis holds
@@ -58,15 +59,41 @@ def misfit_p_values(plant, scoring, units=None):
         if rows.stop > rows.start:
             sources[1].append((partition.n_units + k, slice(n + rows.start, n + rows.stop)))
     p_values = np.full((partition.n_units, 2 * partition.n_units), np.nan)
+    waiting = _Waiting(n_lags - 1, bases, p_values)
     for unit in range(partition.n_units) if units is None else units:
         rows = partition.slices[unit]
         inside = np.flatnonzero(in_plant[rows.start])
         for family in sources:
             for group in _of_equal_size(family):
                 channels = np.array([range(cols.start, cols.stop) for _, cols in group])
-                found = test.p_values(rows, inside, channels, bases)
-                p_values[unit, [k for k, _ in group]] = found
+                waiting.add(unit, [k for k, _ in group], *test.efficient(rows, inside, channels))
+    waiting.finish()
     return p_values
+
+
+class _Waiting:
+    """Scores of channels that wait for others of as many elements: many are judged in the time of few."""
+
+    def __init__(self, n_lags, bases, p_values):
+        self._how, self._p_values, self._groups = (n_lags, bases), p_values, {}
+
+    def add(self, unit, sources, S, q):
+        """Channels from some sources to a unit, with their efficient information and score."""
+        group = self._groups.setdefault(q.shape[1], [])
+        group.append((unit, sources, S, q))
+        if sum(S.size for *_, S, _ in group) >= _ELEMENTS:
+            self._judge(self._groups.pop(q.shape[1]))
+
+    def finish(self):
+        """Judge what is left."""
+        for group in self._groups.values():
+            self._judge(group)
+
+    def _judge(self, group):
+        units, sources, S, q = zip(*group, strict=True)
+        found = kernel_p_values(np.concatenate(S), np.concatenate(q), *self._how)
+        rows = np.repeat(units, [len(each) for each in sources])
+        self._p_values[rows, np.concatenate(sources)] = found
 
 
 def is_mostly_there(record):
@@ -292,6 +319,10 @@ class MisfitTest:
 
     def p_values(self, rows, inside, channels, bases):
         """P values of channels (m, k) of columns in a unit's rows; those `inside` (a,) are in the plant."""
+        return kernel_p_values(*self.efficient(rows, inside, channels), self.n_lags - 1, bases)
+
+    def efficient(self, rows, inside, channels):
+        """Information and score of the later lags of the same channels, efficient for them."""
         p, cols = rows.stop - rows.start, channels.ravel()
         against = self._against_first(rows, inside, cols)
         noise_score = self._noise_score(rows)
@@ -314,8 +345,7 @@ class MisfitTest:
         S = S - np.swapaxes(against, 1, 2) @ explained
         q = self._score[1:, rows][..., channels].transpose(2, 1, 3, 0).reshape(m, -1)
         q = q - np.swapaxes(against, 1, 2) @ solved[:, -1]
-        S, q = self._after_first(S, q)
-        return kernel_p_values(S, q, n_lags - 1, bases)
+        return self._after_first(S, q)
 
     def _after_first(self, S, q):
         """Efficient information and score of later lags given the channel's own first one."""

@@ -9,6 +9,7 @@ from ...statespace.lagged.information import averaged_periodogram
 from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, kernel_root
 from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
 from ...statespace.matrices import companion, spectral_radius
+from ..estimation.evidence import corrected
 from .curvature import learned_curvature
 from .delays import channel_posterior, first_lag_probabilities, likely_lags
 from .dynamics import LaggedDynamics
@@ -142,7 +143,7 @@ def learn_lags(estimate, settings, budget, words=()):
     must_be = "before" in words or (known is not None and known.requires_lags)
     if not must_be and fitted.criterion <= _of_one_lag(problem, scoring) + LIKELIER:
         return None
-    links = _links(problem, fitted, sources, active, tests, settings.alpha)
+    links = _links(problem, fitted, sources, active, tests, settings)
     best = unchanged(problem, fitted)
     if words and known is None:  # in other coordinates no link can be left out
         other = whitened(problem, sums, fitted)
@@ -279,7 +280,7 @@ class ChannelBlocks:
     worst: np.ndarray  # largest variance
 
 
-def _links(problem, fitted, sources, active, tests, alpha):
+def _links(problem, fitted, sources, active, tests, settings):
     """Columns of the table of links and blocks, by kind."""
     partition, links, blocks = problem.partition, {}, {}
     families = {"state": partition.pairs}
@@ -290,9 +291,9 @@ def _links(problem, fitted, sources, active, tests, alpha):
         if kind == "input":
             at = np.array([sources.n_units + sources.with_inputs.index(cause) for cause in at], dtype=int)
         p = tests.p_values[pairs[:, 0], at]
-        adjusted = holm(p)
+        adjusted = corrected(p, settings.correction)
         rows = [
-            _link(problem, fitted, sources, active, tests.scores.get((unit, source)), unit, source, q <= alpha)
+            _link(problem, fitted, sources, active, tests.scores.get((unit, source)), unit, source, q <= settings.alpha)
             for unit, source, q in zip(pairs[:, 0], at, adjusted, strict=True)
         ]
         moments = np.array([row[0] for row in rows]).reshape(len(rows), 6).T
@@ -307,14 +308,6 @@ def _links(problem, fitted, sources, active, tests, alpha):
             "delay_high": timing[:, 2],
         }
     return links, blocks
-
-
-def holm(p):
-    """P values adjusted for their number by Holm's rule."""
-    order = np.argsort(p, kind="stable")
-    adjusted = np.empty_like(p)
-    adjusted[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
-    return adjusted
 
 
 def _link(problem, fitted, sources, active, score, unit, source, is_there):

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
+from ..estimation.evidence import holm
 from ..links.intervals import intervals_from_moments, rows_to_decide
 from ..links.tables import COLUMNS, named_pairs
 
@@ -51,7 +52,7 @@ def lagged_tests_table(names, partition, lagged, method):
         "statistic": found["statistic"],
         "dof": np.nan,
         "p_value": found["p_value"],
-        "p_holm": found["p_adjusted"],
+        "p_holm": holm(found["p_value"]),
         "p_fdr": multipletests(found["p_value"], method="fdr_bh")[1],
     }
     return pd.DataFrame(columns)

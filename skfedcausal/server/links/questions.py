@@ -168,6 +168,7 @@ class LinkQuestions(ServerLearner):
     def _screened(self, record):
         """Table of the tests of a joint record at the uncoupled plant."""
         blocks = screen_plant(record)
-        table = links_table(record.names, record.partition, blocks, alpha=self.alpha, margin=self.margin)
+        how = {"alpha": self.alpha, "margin": self.margin, "correction": self._correction_of(record.names)}
+        table = links_table(record.names, record.partition, blocks, **how)
         known = record.known_links
         return table if known is None else known.told(table, record.names)

@@ -4,17 +4,20 @@ import numpy as np
 import pandas as pd
 from scipy.special import chdtri, chndtr
 
-from ..estimation.evidence import adjusted_p_values
+from ..estimation.evidence import adjusted_p_values, false_discovery_rates
 
 _TESTED = ("strength", "stderr", "statistic", "p_value", "p_adjusted", "geweke", "verdict", "because")
 _CLEARLY = 3.0  # standard errors
 COLUMNS = ("cause", "effect", "kind", *_TESTED, "delay", "delay_low", "delay_high")
 
 
-def links_table(names, family, blocks, geweke=None, *, alpha, margin, kind="state"):
+def links_table(names, family, blocks, geweke=None, *, alpha, margin, kind="state", correction="family-wise"):
     """Table of all pairs of a family; Geweke's measure (n_units, n_units) is NaN if it is not given."""
     effect, cause = family.pairs.T
-    p_adjusted = adjusted_p_values(blocks) if len(effect) else np.zeros(0)
+    if correction == "fdr":
+        p_adjusted = false_discovery_rates(blocks.p_value)
+    else:
+        p_adjusted = adjusted_p_values(blocks) if len(effect) else np.zeros(0)
     delay = np.where(p_adjusted <= alpha, 1.0, np.nan)  # the only lag there is
     return pd.DataFrame(
         named_pairs(names, family.pairs)

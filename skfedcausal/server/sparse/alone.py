@@ -9,9 +9,9 @@ from ...statespace.matrices import few_threads
 from ..estimation.scoring import Point
 from .blocks import BlockTask, core_spectra, pushes
 from .parallel import chunks, run
+from .plant import UNITS
 from .screening import PairRows, Products, Spectra, p_values_of, products
 
-UNITS = 32  # that one task is about
 _TOGETHER = 50_000  # pairs that one task tests
 
 

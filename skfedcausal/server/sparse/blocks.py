@@ -40,6 +40,7 @@ class BlockTask(NamedTuple):
     gain_tol: float
     max_iter: int
     is_last: bool  # whether more is said of the block than the search for links needs
+    sums: np.ndarray | None = None  # of products of the series at all lags, once they are known
 
 
 class BlockFit(NamedTuple):
@@ -60,6 +61,7 @@ class BlockFit(NamedTuple):
     converged: bool
     geweke: np.ndarray | None  # measures of the pairs, (n_pairs,)
     misfit: np.ndarray | None  # p-values of later lags, (n_core, n_units of the block)
+    sums: np.ndarray | None  # of products of the series, where the task did not know them
 
 
 def fitted_block(task):
@@ -70,7 +72,9 @@ def fitted_block(task):
 
 def _fitted(task):
     partition = Partition(task.sizes)
-    sums = lag_covariances(task.series, range(task.n_lags + 2), task.starts)
+    sums = task.sums
+    if sums is None:
+        sums = lag_covariances(task.series, range(task.n_lags + 2), task.starts)
     likelihood = WhittleLikelihood(TransitionMoments.from_sums(sums, task.series, task.starts), task.noise)
     objective: Any = likelihood
     if task.has_prior:
@@ -84,7 +88,7 @@ def _fitted(task):
         max_iter=task.max_iter,
     )
     scoring = Scoring(objective, structure, ascent.point)
-    return _described(task, partition, scoring, ascent)
+    return _described(task, partition, scoring, ascent)._replace(sums=sums if task.sums is None else None)
 
 
 def _structure(task, partition):
@@ -131,6 +135,7 @@ def _described(task, partition, scoring, ascent):
         ascent.converged,
         geweke,
         misfit,
+        None,
     )
 
 

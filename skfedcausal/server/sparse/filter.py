@@ -13,7 +13,9 @@ from ..prediction import PlantFilter
 from .cover import with_halo
 from .learning import assembled, block_diagonal, states_of
 
+_LEAST_SHARE = 1e-3  # of covariances between units
 _LEAST_GAIN = 1e-5  # of a score, both of unit variance; smaller ones move nothing
+_DENSE = 600  # states, up to which a dense product of a row is the faster one
 _MOST = 24  # units that the gain of a core is computed with, unless more act on it
 
 
@@ -38,7 +40,45 @@ def stationary_gain(plant, A, Q, cores, near, causes):
         gains.append((states[:k], states, np.where(np.abs(gain) > _LEAST_GAIN, gain, 0.0)))
         covariances.append((states[:k], states, P[:k]))
     P = assembled(covariances, n)
-    return assembled(gains, n), (P + P.T) / 2
+    return assembled(gains, n), _covariance((P + P.T) / 2, plant)
+
+
+def _covariance(P, plant):
+    """What blocks say of covariances between units, weaker until it is the covariance of predicted scores.
+
+    Blocks know each other's units in part, and what they say of them need not go together in short records.
+    """
+    N, unit, coo = block_diagonal(plant.noise), plant.partition.unit_of_state, P.tocoo()
+    across, share = unit[coo.coords[0]] != unit[coo.coords[1]], 1.0
+    while not _is_definite(P.toarray() + N):
+        share = share / 2 if share > _LEAST_SHARE else 0.0
+        P = csr_array((np.where(across, share * coo.data, coo.data), coo.coords), shape=P.shape)
+        if share == 0.0:
+            break
+    return P
+
+
+def _is_definite(matrix):
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return True
+
+
+def _dense_step(A, gain):
+    """What a filtered state makes of the next one, of a plant whose matrix stays in the cache."""
+    return (A - gain @ A).toarray().__matmul__
+
+
+def _sparse_step(A, gain):
+    """The same of others: the product of both matrices has several times as many numbers as they have."""
+
+    def step(state):
+        moved = A @ state
+        return moved - gain @ moved
+
+    return step
 
 
 class LargeFilter(PlantFilter):
@@ -62,13 +102,13 @@ class LargeFilter(PlantFilter):
         for part, N, own in zip(record.parts, noise, record.partition.slices, strict=True):
             np.matmul(part.z, N, out=out[:, own])
         out = np.ascontiguousarray((gain @ out.T).T)
-        step = csr_array(A - gain @ A)
+        step = _dense_step(A, gain) if A.shape[0] <= _DENSE else _sparse_step(csr_array(A), csr_array(gain))
         if self._drive is not None:
             added = self._exogenous
             out += added - (gain @ added.T).T
         for start, stop in episodes(record.starts, len(out)):
             for t in range(start + 1, stop):
-                out[t] += step @ out[t - 1]
+                out[t] += step(out[t - 1])
         return out
 
     @cached_property

@@ -76,6 +76,7 @@ class _Search:
         self.strength = np.zeros((m, m))
         self.A, self.Q = (plant.sparse(x).tolil() for x in (plant.A, plant.Q))
         self.known: dict = {}  # fitted blocks by what they are of
+        self.sums: dict = {}  # of products of the series of blocks at all lags, by their units
         self.cores: list = []
         self.members: list = []  # units of every block, core first
         self.noise_tests: dict = {}
@@ -137,12 +138,17 @@ class _Search:
             members if _holds(members, core, causes) else with_halo(core, near, causes)
             for core, members in zip(self.cores, before, strict=True)
         ]
+        self._dense = self.A.toarray(), self.Q.toarray()
         keys = [self._block_key(core, members) for core, members in zip(self.cores, self.members, strict=True)]
         new = [k for k, key in enumerate(keys) if key not in self.known]
         for k in new:
             self.budget.spend(block_work(len(self._states(self.members[k])), self.plant.n_lags))
         fits = run(fitted_block, ((self._task(k, gain_tol, is_last),) for k in new), self.parallel)
-        self.known |= {keys[k]: fit for k, fit in zip(new, fits, strict=True)}
+        self.sums |= {
+            tuple(self.members[k]): fit.sums for k, fit in zip(new, fits, strict=True) if fit.sums is not None
+        }
+        self.sums = {units: self.sums[units] for units in map(tuple, self.members)}
+        self.known |= {keys[k]: fit._replace(sums=None) for k, fit in zip(new, fits, strict=True)}
         self.known = {key: self.known[key] for key in keys}
         self.fits = [self.known[key] for key in keys]
         self._take_over()
@@ -164,8 +170,7 @@ class _Search:
             dense([plant.noise[m] for m in members]),
             tuple(len(plant.A[m]) for m in members),
             len(core),
-            self.A[states][:, states].toarray(),
-            self.Q[states][:, states].toarray(),
+            *(whole[np.ix_(states, states)] for whole in self._dense),
             (dense([plant.A[m] for m in members]), dense([plant.Q[m] for m in members])),
             tuple(map(tuple, np.argwhere(linked).tolist())),
             tuple(map(tuple, np.argwhere(correlated).tolist())),
@@ -175,6 +180,7 @@ class _Search:
             gain_tol,
             self.settings.max_iter,
             is_last,
+            self.sums.get(tuple(members)),
         )
 
     def _states(self, units):

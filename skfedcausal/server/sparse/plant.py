@@ -17,6 +17,9 @@ from ..estimation.standardised import (
     _filter_memory,
     _state_scales,
 )
+from .parallel import chunks, run
+
+UNITS = 32  # that one task is about
 
 
 class LargePlant:
@@ -26,7 +29,7 @@ class LargePlant:
     the slowest of their filters needs, `n_frequencies` what their spectra do.
     """
 
-    def __init__(self, record):
+    def __init__(self, record, parallel=None):
         self.record, self.partition, self.names = record, record.partition, record.names
         self.n_samples, self.starts = record.n_samples, record.starts
         scores, slices = record.scores, self.partition.slices
@@ -37,32 +40,26 @@ class LargePlant:
         for B, own in zip(self._back, slices, strict=True):
             np.matmul(scores.series[:, own], B.T, out=self.series[:, own])
         self.n_lags = _MIN_LAGS
-        memory = self._fit(self.n_lags)
+        memory = self._fit(self.n_lags, parallel)
         while (needed := self._lags_for(memory)) > self.n_lags:
             self.n_lags = needed
-            memory = self._fit(needed)
+            memory = self._fit(needed, parallel)
         self.n_frequencies = max(frequencies_of_states(A, self.n_lags) for A in self.A)
 
     def _lags_for(self, memory):
         needed = int(np.ceil(np.log(_TRUNCATION) / np.log(max(memory, 1e-6))))
         return min(needed, _MAX_LAGS, max(self.n_samples // _ROWS_PER_LAG, 1))
 
-    def _fit(self, n_lags):
+    def _fit(self, n_lags, parallel):
         """Learn the units' own models from so many lags; what their filters remember."""
         self.A, self.Q = [None] * len(self.names), [None] * len(self.names)
-        memory = 0.0
-        for units in self.partition.groups.values():
-            moments = _stacked([self._moments(m, n_lags) for m in units])
-            N = np.stack([self.noise[m] for m in units])
-            fit = fit_units(moments, N)
-            memory = max(memory, _filter_memory(fit.A, fit.Q, np.linalg.inv(N)))
-            for m, A, Q in zip(units, fit.A, fit.Q, strict=True):
-                self.A[m], self.Q[m] = A, floor_eigenvalues(Q, _OWN_NOISE)
-        return memory
-
-    def _moments(self, unit, n_lags):
-        own = np.ascontiguousarray(self.series[:, self.partition.slices[unit]])
-        return TransitionMoments.from_sums(lag_covariances(own, range(n_lags + 2), self.starts), own, self.starts)
+        together = [units[chunk.start : chunk.stop] for units in self.partition.groups.values()
+                    for chunk in chunks(len(units), UNITS)]  # fmt: skip
+        fits = run(own_models, ((self.units(units), self.starts, n_lags) for units in together), parallel)
+        for units, (models, _) in zip(together, fits, strict=True):
+            for m, (A, Q) in zip(units, models, strict=True):
+                self.A[m], self.Q[m] = A, Q
+        return max(memory for _, memory in fits)
 
     def units(self, chosen):
         """Scores and noise of some units, which tell where their levels shift."""
@@ -91,6 +88,19 @@ class LargePlant:
     def n_transitions(self):
         """Rows with one before them."""
         return self.n_samples - len(self.starts)
+
+
+def own_models(units, starts, n_lags):
+    """Models (A, Q) of units of one size, from scores and noise, and what the slowest of their filters remembers."""
+    with few_threads(0):
+        moments = _stacked([
+            TransitionMoments.from_sums(lag_covariances(series, range(n_lags + 2), starts), series, starts)
+            for series, _ in units
+        ])  # fmt: skip
+        N = np.stack([noise for _, noise in units])
+        fit = fit_units(moments, N)
+        memory = _filter_memory(fit.A, fit.Q, np.linalg.inv(N))
+        return [(A, floor_eigenvalues(Q, _OWN_NOISE)) for A, Q in zip(fit.A, fit.Q, strict=True)], float(memory)
 
 
 def shifts_of_units(units, starts, n_lags, n_units):

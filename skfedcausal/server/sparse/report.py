@@ -1,5 +1,7 @@
 """The assumption report of a large plant: checks of its units, and of the pairs that are linked."""
 
+from itertools import chain
+
 import numpy as np
 import pandas as pd
 from scipy.special import chdtrc
@@ -19,9 +21,9 @@ from ..validity.report import (
     _row,
     evidence,
 )
-from .alone import UNITS
 from .parallel import chunks, workers
 from .parallel import run as in_processes
+from .plant import UNITS
 
 _FEWEST_ROWS = 200
 
@@ -40,8 +42,10 @@ def large_report(server, run, record):
         numbers = m, len(pairs), len(unordered)
         tasks.append((*_part(found, units, own, sides), numbers))
     with workers(m, server.n_jobs) as parallel:
-        rows = [row for part in in_processes(_checked, tasks, parallel) for row in part]
-    table = pd.DataFrame([*rows, *_of_rows_held_out(found)], columns=list(COLUMNS))
+        checked, held_out = zip(*in_processes(_checked, tasks, parallel), strict=True)
+    place = {name: k for k, name in enumerate(found.names)}
+    last = sorted(chain.from_iterable(held_out), key=lambda row: (place[row[1]], place[row[2]]))
+    table = pd.DataFrame([*chain.from_iterable(checked), *last], columns=list(COLUMNS))
     return table.astype({"statistic": float, "p_value": float, "passed": bool})
 
 
@@ -50,19 +54,30 @@ def _part(found, units, pairs, sides):
     others = {unit for pair in [*pairs, *sides] for unit in pair}.difference(units)
     members = [*units, *sorted(others)]
     place = {unit: k for k, unit in enumerate(members)}
+    places = [[(place[a], place[b]) for a, b in these] for these in (pairs, sides)]
+    states, slices = states_of(members, found.slices), []
+    for unit in members:
+        first = slices[-1].stop if slices else 0
+        slices.append(slice(first, first + found.slices[unit].stop - found.slices[unit].start))
     part = found._replace(
         names=tuple(found.names[unit] for unit in members),
         units=[found.units[unit] for unit in members],
         states=[np.ascontiguousarray(found.states[unit]) for unit in members],
         scores=None if found.scores is None else [np.ascontiguousarray(found.scores[unit]) for unit in units],
-        news=[], lags=None, noise=None, slices=(), linked=set(), delays={}, correlated=set(),
+        news=[np.ascontiguousarray(found.news[unit]) for unit in units],
+        lags=found.lags[:, states[:, None], states], noise=None, slices=tuple(slices), linked=set(places[0]),
+        delays={}, correlated=set(),
     )  # fmt: skip
-    places = ([(place[a], place[b]) for a, b in these] for these in (pairs, sides))
     return part, len(units), *places
 
 
+def states_of(units, slices):
+    """States of units, one unit after the other."""
+    return np.concatenate([np.arange(slices[unit].start, slices[unit].stop) for unit in units])
+
+
 def _checked(found, n_own, pairs, sides, numbers):
-    """Rows of the report on the first units, on pairs (cause, effect), and on unordered ones."""
+    """Rows of the report on the first units, on pairs (cause, effect) and on unordered ones; those on rows held out."""
     m, n_pairs, n_sides = numbers
     own = found._replace(units=found.units[:n_own])
     with few_threads(0):
@@ -70,7 +85,7 @@ def _checked(found, n_own, pairs, sides, numbers):
         rows = [*_of_innovations(found, ways), *_of_squares(own, m), *_of_halves(found, ways)]
         if found.scores is not None:
             rows += _of_scores(own, m)
-        return [*rows, *_of_linked(found, sides, n_sides)]
+        return [*rows, *_of_linked(found, sides, n_sides)], list(_of_rows_held_out(found))
 
 
 def _of_innovations(found, ways):
@@ -78,11 +93,11 @@ def _of_innovations(found, ways):
     n_lags = min(_MORE_LAGS, n_rows // 20)
     few = min(_LAGS, n_lags)
     for cause, effect, number in ways:
-        late, early = found.units[effect], found.units[cause]
-        total, size = 0.0, late.shape[1] * early.shape[1]
+        late, early = found.units[effect].T, found.units[cause]
+        total, size = 0.0, len(late) * early.shape[1]
         for lag in range(1, n_lags + 1):
-            product = late[lag:].T @ early[:-lag]
-            total += float((product * product).sum()) / (n_rows - lag)
+            product = late[:, lag:] @ early[:-lag]
+            total += float(np.vdot(product, product)) / (n_rows - lag)
             for check, last in (("white", few), ("white over more lags", n_lags)):
                 if lag == last:
                     result = total, float(chdtrc(lag * size, total))
@@ -90,9 +105,10 @@ def _of_innovations(found, ways):
 
 
 def _of_halves(found, ways):
-    for cause, effect, number in ways:
-        statistic, p = checks.halves([found.units[effect]], [found.states[cause]], found.starts)
-        result, level = (statistic[0, 0], p[0, 0]), LEVEL / (2 * number)
+    pairs = [(effect, cause) for cause, effect, _ in ways]
+    results = zip(*checks.halves(found.units, found.states, found.starts, pairs), strict=True)
+    for (cause, effect, number), result in zip(ways, results, strict=True):
+        level = LEVEL / (2 * number)
         yield _row(found, "same in both halves", cause, effect, result, level, "cut the record into episodes")
 
 
@@ -101,7 +117,7 @@ def _of_linked(found, sides, number):
     level = 0.0 if found.robust else LEVEL / (2 * max(number, 1))
     for a, b in sides:
         both = [found.units[a], found.units[b]]
-        together, bursts = checks.common_squares(both)[0, 1], checks.common_bursts(both)[0, 1]
+        together, bursts = (each[0, 1] for each in checks.roughness(both))
         yield _row(found, "common variance", a, b, together, level, 'covariance="sandwich"')
         yield _row(found, "no common bursts", a, b, bursts, level, _BURSTS)
         size = checks.correlation(both)[0, 1]

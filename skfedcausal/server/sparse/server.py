@@ -15,13 +15,13 @@ from ..estimation.scoring import MAX_RADIUS, Budget
 from ..lagged.misfit import misfit_table
 from ..prediction import OperatingPoint
 from . import tables
-from .alone import UNITS, screened
+from .alone import screened
 from .cover import neighbours
 from .filter import LargePlantMatrices, stationary_gain
 from .learning import ALL_PAIRS, estimate_large
 from .memory import check_memory
 from .parallel import chunks, run, workers
-from .plant import LargePlant, shifts_of_units
+from .plant import UNITS, LargePlant, shifts_of_units
 from .screening import PairRows, tested
 
 _DENSE = 400  # states, up to which eigenvalues are computed all at once
@@ -62,12 +62,12 @@ def learn_large(server, record):
 
 def _estimate(server, record, parallel):
     """The estimate of a large plant, the rows at which levels shift, and by how much they do."""
-    plant = LargePlant(record)
+    plant = LargePlant(record, parallel)
     steps = _steps(plant, parallel) if server.level_shifts else ()
     changes: list = []
     if steps:  # every stretch between shifts has levels of its own
         cut = replace(record, starts=tuple(sorted({*record.starts, *steps})))
-        plant, changes = LargePlant(cut), _changes(record, steps, plant)
+        plant, changes = LargePlant(cut, parallel), _changes(record, steps, plant)
     budget = Budget(server.max_time * len(record.names) / _PER_LARGE)
     return estimate_large(plant, server._settings(record.names), parallel, budget), steps, changes
 
@@ -82,14 +82,14 @@ def _steps(plant, parallel):
 def screened_table(server, record):
     """The table of the score tests of all pairs at the plant without links."""
     check_memory(record)
-    plant = LargePlant(record)
     with workers(len(record.names), server.n_jobs) as parallel:
+        plant = LargePlant(record, parallel)
         found = screened(plant, with_noise=False, parallel=parallel)
     pairs = tables.reported_pairs(np.zeros_like(found.p_value, dtype=bool), found.p_value)
     rows = PairRows.of(pairs, found.products, plant.partition)
     *known, _ = tested(pairs, found.spectra, rows, plant.partition.sizes, plant.n_samples)
     blocks = tables.chosen_blocks(pairs, known, plant.partition)
-    adjusted = tables.false_discovery_rates(found.p_value)[tuple(pairs.T)]
+    adjusted = tables.adjusted_p_values(found.p_value, server._correction_of(record.names))[tuple(pairs.T)]
     settings = np.full(len(pairs), np.nan), server.alpha, server.margin
     return tables.large_links_table(record.names, pairs, blocks, adjusted, *settings)
 
@@ -175,7 +175,7 @@ def _keep_links(server, record, estimate):
     pairs = tables.reported_pairs(estimate.linked, estimate.p_value)
     known = tables.in_order(pairs, estimate.tests, n_units)
     blocks = tables.chosen_blocks(pairs, known, record.partition)
-    adjusted = tables.false_discovery_rates(estimate.p_value)[tuple(pairs.T)]
+    adjusted = tables.adjusted_p_values(estimate.p_value, server.correction_)[tuple(pairs.T)]
     geweke = tables.measures(estimate)[tuple(pairs.T)]
     server._blocks, server._pairs = blocks, pairs
     levels = server.alpha, server.margin

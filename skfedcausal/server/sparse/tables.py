@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import chdtrc
 
-from ..estimation.evidence import PADDED_VARIANCE, BlockEstimates, shrink
+from ..estimation.evidence import PADDED_VARIANCE, BlockEstimates, corrected, shrink
 from ..links.tables import COLUMNS, named_pairs, verdicts
 from .learning import ALL_PAIRS
 
@@ -12,16 +12,10 @@ NEAR = 1e-3  # p-value up to which a pair without a link has a row in the table 
 _INCLUDED = 1e-3  # posterior probability from which on a pair without a link has a block in the shrunk plant
 
 
-def false_discovery_rates(p_value):
-    """p-values (n_units, n_units) adjusted for the false discovery rate over all ordered pairs, one on the diagonal."""
-    others = ~np.eye(len(p_value), dtype=bool)
-    p = p_value[others]
-    order = np.argsort(p, kind="stable")
-    ranked = p[order] * len(p) / np.arange(1, len(p) + 1)
-    adjusted = np.empty_like(p)
-    adjusted[order] = np.minimum(np.minimum.accumulate(ranked[::-1])[::-1], 1.0)
-    whole = np.ones_like(p_value)
-    whole[others] = adjusted
+def adjusted_p_values(p_value, correction):
+    """p-values (n_units, n_units) adjusted over all ordered pairs, one on the diagonal."""
+    others, whole = ~np.eye(len(p_value), dtype=bool), np.ones_like(p_value)
+    whole[others] = corrected(p_value[others], correction)
     return whole
 
 

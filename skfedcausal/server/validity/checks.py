@@ -3,11 +3,14 @@
 Innovations come as one array (n_samples, p) by unit, of unit covariance. What fat tails move is judged by ranks.
 """
 
+from functools import partial
+from itertools import product
+
 import numpy as np
 from scipy.special import bdtrc, chdtrc, fdtrc, ndtr, ndtri
 from scipy.stats import rankdata
 
-from ...statespace.episodes import episodes
+from ...statespace.episodes import episodes, inner_rows
 from ..links.benefit import mean_with_error
 
 _GUARD, _BESIDE = 2, 12  # frequencies next to a line that belong to it, and those behind them on either side
@@ -34,13 +37,14 @@ def whiteness(units, *n_lags):
 
     Pairs of statistics and p values (m, m), one for each.
     """
-    (slices, E), n_samples = _side_by_side(units), len(units[0])
+    (_, E), n_samples = _side_by_side(units), len(units[0])
     total, found = np.zeros((E.shape[1],) * 2), {}
     sizes = np.array([series.shape[1] for series in units])
+    owner = np.repeat(np.eye(len(units)), sizes, axis=1)
     for lag in range(1, max(n_lags) + 1):
         total += np.square(E[lag:].T @ E[:-lag]) / (n_samples - lag)
         if lag in n_lags:
-            statistic = np.array([[total[rows, cols].sum() for cols in slices] for rows in slices])
+            statistic = owner @ total @ owner.T
             found[lag] = statistic, chdtrc(lag * np.outer(sizes, sizes), statistic)
     return [found[lag] for lag in n_lags]
 
@@ -59,83 +63,122 @@ def squares(units, n_lags=10):
     return np.array(found), chdtrc(n_lags, np.array(found))
 
 
-def common_squares(units):
-    """Whether two units are rough in the same rows, apart from what they share: {(m, n): (statistic, p value)}."""
-    n, found = len(units[0]), {}
-    scores = [_log_squares(series) for series in units]
-    for m in range(len(units)):
-        for k in range(m):
-            rest = units[m] - units[k] @ (units[k].T @ units[m] / n)
-            z = float(_log_squares(rest) @ scores[k]) / np.sqrt(n)
-            found[k, m] = z, 2 * float(ndtr(-abs(z)))
-    return found
+def roughness(units):
+    """Whether two units are rough in the same rows, apart from what they share, and in their roughest hundredth.
 
-
-def common_bursts(units):
-    """Whether the roughest hundredth of two units' rows coincide: {(m, n): (how many, p value)}."""
-    n, found = len(units[0]), {}
+    For both questions {(m, n): (statistic, p value)}; the second statistic is how many rows coincide.
+    """
+    n, together, bursts = len(units[0]), {}, {}
     n_top = max(n // 100, 3)
+    sizes = [_squared_norms(series) for series in units]
+    scores = [_log_squares(size, series.shape[1]) for size, series in zip(sizes, units, strict=True)]
+    roughest = [_largest(size, n_top) for size in sizes]
     for m in range(len(units)):
         for k in range(m):
-            rest = units[m] - units[k] @ (units[k].T @ units[m] / n)
-            top, other = (np.argpartition(np.einsum("tp,tp->t", x, x), -n_top)[-n_top:] for x in (rest, units[k]))
-            count = len(np.intersect1d(top, other))
-            found[k, m] = float(count), float(bdtrc(count - 1, n_top, n_top / n)) if count else 1.0
+            size = _squared_norms(units[m] - units[k] @ (units[k].T @ units[m] / n))
+            z = float(_log_squares(size, units[m].shape[1]) @ scores[k]) / np.sqrt(n)
+            together[k, m] = z, 2 * float(ndtr(-abs(z)))
+            count = np.count_nonzero(roughest[k] & _largest(size, n_top))
+            bursts[k, m] = float(count), float(bdtrc(count - 1, n_top, n_top / n)) if count else 1.0
+    return together, bursts
+
+
+def _squared_norms(series):
+    return np.einsum("tp,tp->t", series, series)
+
+
+def _largest(values, n):
+    """Where the n largest values are, a mask."""
+    found = np.zeros(len(values), dtype=bool)
+    found[np.argpartition(values, -n)[-n:]] = True
     return found
 
 
-def _log_squares(series):
+def _log_squares(size, p):
     """Logarithms of how far rows are from zero, standardised: fat tails weigh little, as do rows near zero."""
-    size = np.log(np.einsum("tp,tp->t", series, series) / series.shape[1] + _LEAST_SQUARE)
+    size = np.log(size / p + _LEAST_SQUARE)
     size -= size.mean()
     return size / np.sqrt(size @ size / len(size))
 
 
 def correlation(units):
     """Largest canonical correlation of innovations of two units in the same row, (m, m)."""
-    n = len(units[0])
-    return np.array([[np.linalg.svd(a.T @ b / n, compute_uv=False)[0] for b in units] for a in units])
+    slices, E = _side_by_side(units)
+    products, size = E.T @ E / len(E), np.empty((len(units),) * 2)
+    for rows, cols in _of_equal_shape(slices, slices):
+        blocks = products[rows[1][:, None, :, None], cols[1][None, :, None]]
+        size[np.ix_(rows[0], cols[0])] = np.linalg.svd(blocks, compute_uv=False)[..., 0]
+    return size
 
 
-def halves(units, states, starts):
-    """Chow's test: whether innovations follow earlier states otherwise in one half than in the other, (m, m).
+def halves(units, states, starts, pairs=None):
+    """Chow's test: whether innovations follow earlier states otherwise in one half than in the other.
 
-    `states` are one array by unit. The moments are compared as means, whatever the variance of the noise is.
+    `states` are one array by unit. The moments are compared as means, whatever the variance of the noise is. Matrices
+    (m, m) of statistics and p values, by effect and cause; of some `pairs` (effect, cause) one of each for every pair.
     """
     n_samples, m = len(units[0]), len(units)
-    later = np.setdiff1d(np.arange(1, n_samples), starts)
-    centred = [h - h.mean(axis=0) for h in states]
+    later = inner_rows(n_samples, starts)
     parts = later[later < n_samples // 2], later[later >= n_samples // 2]
-    statistic, p_values = np.zeros((m, m)), np.ones((m, m))
+    shape = (m, m) if pairs is None else (len(pairs),)
+    statistic, p_values = np.zeros(shape), np.ones(shape)
     if min(map(len, parts)) < 2:
         return statistic, p_values
-    moments = [_moments([e[rows] for e in units], [h[rows - 1] for h in centred]) for rows in parts]
-    for effect in range(m):
-        for cause in range(m):
-            (a, V), (b, W) = (of(effect, cause) for of in moments)
-            d = a - b
-            statistic[effect, cause] = d @ np.linalg.pinv(V + W, hermitian=True) @ d
-            p_values[effect, cause] = chdtrc(len(d), statistic[effect, cause])
+    means = [h.mean(axis=0) for h in states]
+    find = _moments if pairs is None else partial(_moments_of_pairs, pairs)
+    moments = [
+        find([e[rows] for e in units], [h[rows - 1] - mean for h, mean in zip(states, means, strict=True)])
+        for rows in parts
+    ]
+    for (place, a, V), (_, b, W) in zip(*moments, strict=True):
+        d = a - b
+        found = np.einsum("...i,...ij,...j->...", d, np.linalg.pinv(V + W, hermitian=True), d)
+        statistic[place], p_values[place] = found, chdtrc(d.shape[-1], found)
     return statistic, p_values
 
 
 def _moments(units, states):
-    """Means of products of innovations and states, and their covariances, by pair of units; all in two products."""
+    """Means of products of innovations and states, and their covariances, by pair of units; all in two products.
+
+    With the place among all pairs, one of each for every two sizes of units.
+    """
     n = len(units[0])
     e_places, E = _side_by_side(units)
     h_places, H = _side_by_side(states)
     ee_places, EE = _side_by_side([_squares_of(e) for e in units])
     hh_places, HH = _side_by_side([_squares_of(h) for h in states])
     first, second = E.T @ H / n, EE.T @ HH / n
+    shapes = _of_equal_shape(e_places, h_places), _of_equal_shape(ee_places, hh_places)
+    for (effects, causes), (ee, hh) in zip(*shapes, strict=True):
+        mean = first[effects[1][:, None, :, None], causes[1][None, :, None]]
+        yield np.ix_(effects[0], causes[0]), *_covered(mean, second[ee[1][:, None, :, None], hh[1][None, :, None]], n)
 
-    def of(effect, cause):
-        mean = first[e_places[effect], h_places[cause]]
-        p, q = mean.shape
-        fourth = second[ee_places[effect], hh_places[cause]].reshape(p, p, q, q).transpose(0, 2, 1, 3)
-        flat = mean.ravel()
-        return flat, (fourth.reshape(p * q, p * q) - np.outer(flat, flat)) / n
 
-    return of
+def _moments_of_pairs(pairs, units, states):
+    """The same of some pairs (effect, cause) only."""
+    n = len(units[0])
+    own, others = ([_squares_of(x) for x in series] for series in (units, states))
+    for k, (effect, cause) in enumerate(pairs):
+        yield k, *_covered(units[effect].T @ states[cause] / n, own[effect].T @ others[cause] / n, n)
+
+
+def _covered(mean, fourth, n):
+    """Means of products (..., p, q) in rows, with the covariances that fourth moments (..., p * p, q * q) give."""
+    *pairs, p, q = mean.shape
+    fourth = np.swapaxes(fourth.reshape(*pairs, p, p, q, q), -3, -2).reshape(*pairs, p * q, p * q)
+    flat = mean.reshape(*pairs, p * q)
+    return flat, (fourth - flat[..., :, None] * flat[..., None, :]) / n
+
+
+def _of_equal_shape(first, second):
+    """Units of one width each, of two lists of slices: pairs of their positions and their columns (k, width)."""
+    sides = []
+    for slices in (first, second):
+        width = np.array([part.stop - part.start for part in slices])
+        start = np.array([part.start for part in slices])
+        groups = (np.flatnonzero(width == each) for each in np.unique(width))
+        sides.append([(units, start[units][:, None] + np.arange(width[units[0]])) for units in groups])
+    return list(product(*sides))
 
 
 def _squares_of(series):

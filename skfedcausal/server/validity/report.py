@@ -164,7 +164,7 @@ def _of_scores(found, m=None):
 
 
 def _of_variance(found):
-    together, bursts = checks.common_squares(found.units), checks.common_bursts(found.units)
+    together, bursts = checks.roughness(found.units)
     level = 0.0 if found.robust else LEVEL / (2 * max(len(together), 1))
     for cause, effect in together:
         yield _row(found, "common variance", cause, effect, together[cause, effect], level, 'covariance="sandwich"')

@@ -223,18 +223,34 @@ def best_onset(model, u, shortest):
     power = F
     while np.abs(power).max() > _SETTLED and settled < n:
         power, settled = power @ F, settled + 1
-    table = step_information(F, W, settled)
+    answers = responses(F, settled)
+    weighed = W @ answers
+    table = np.cumsum(np.swapaxes(answers, 1, 2) @ weighed, axis=0)
     whole = model.held.T @ W @ model.held
-    cross_table = np.cumsum(responses(F, settled).transpose(0, 2, 1) @ (W @ model.held), axis=0)
+    root = np.linalg.cholesky(np.linalg.inv(n * whole))
+    cross_table, cross = np.cumsum(np.swapaxes(weighed, 1, 2), axis=0) @ (model.held @ root), whole @ root
     rows = np.arange(shortest, n - shortest + 1)
     left = n - rows  # rows from the onset on
     k = np.minimum(left, settled) - 1
-    beyond = (left - 1 - k)[:, None, None]
-    M, C = table[k] + beyond * whole, cross_table[k] + beyond * whole
-    level = np.linalg.inv(n * whole)
-    b = step_scores(model, u)[rows] - C @ (level @ (model.held.T @ u.sum(axis=0)))
-    M = M - C @ level @ np.swapaxes(C, 1, 2)
-    return int(rows[likelihood_ratios(b, M).argmax()])
+    beyond = left - 1 - k
+    M, C = (np.moveaxis(of_row, 0, -1)[..., k] + np.multiply.outer(more, beyond)
+            for of_row, more in ((table, whole), (cross_table, cross)))  # fmt: skip
+    M -= np.einsum("iat,jat->ijt", C, C)
+    level = root.T @ (model.held.T @ u.sum(axis=0))
+    b = step_scores(model, u)[rows].T - np.einsum("iat,a->it", C, level)
+    return int(rows[quadratic_forms(b, M).argmax()])
+
+
+def quadratic_forms(b, M):
+    """``b' M^-1 b`` of many small vectors (n, k) and matrices (n, n, k), element by element for all, in their place."""
+    n, total = len(b), np.zeros(b.shape[1])
+    for i in range(n):  # Gauss's elimination
+        total += b[i] ** 2 / M[i, i]
+        for j in range(i + 1, n):
+            factor = M[j, i] / M[i, i]
+            b[j] -= factor * b[i]
+            M[j, i + 1 :] -= factor * M[i, i + 1 :]
+    return total
 
 
 def responses(F, n_steps, n=None):

@@ -9,12 +9,15 @@ the further term ``T mean_w Re exp(-iw(k + l)) W_ci' W_c'i``, ``W = Z^-1 Q Phi^-
 of the unit's rows reaches: its own, and those that follow them.
 """
 
+from functools import cache
+
 import numpy as np
 from scipy.linalg import solve_triangular
 
 from ..episodes import episodes
 from ..matrices import hermitian
 
+WINDOW = 1 << 15  # rows that a periodogram is taken of at once
 _CELLS = 128  # frequencies over the half circle into which a record's periodogram is averaged
 _LEAST = 0.25  # to which the further term may shrink a direction
 _NOT_REACHED = 1e-9
@@ -25,19 +28,32 @@ def averaged_periodogram(series, starts):
     """Spectrum of a series on `_CELLS` + 1 frequencies from 0 to pi, each the mean over its neighbourhood.
 
     Averages of a periodogram are positive at every frequency, which Fourier sums of a few lag covariances are
-    not; of shape (n_frequencies, c, c).
+    not; of shape (n_frequencies, c, c). Of episodes of more than `WINDOW` rows it is that of windows of so many, as
+    they can be taken while an episode goes on.
     """
-    c = series.shape[1]
-    total, weight = np.zeros((_CELLS + 1, c, c), dtype=complex), np.zeros(_CELLS + 1)
+    total = np.zeros((_CELLS + 1, *series.shape[1:] * 2), dtype=complex)
     for start, stop in episodes(starts, len(series)):
-        rows = series[start:stop]
-        F = np.fft.rfft(rows, max(len(rows), 2 * _CELLS), axis=0)
-        cell = np.rint(np.arange(len(F)) * (_CELLS / (len(F) - 1))).astype(int)
-        edges = np.searchsorted(cell, np.arange(_CELLS + 2))
-        for k, (a, b) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
-            total[k] += F[a:b].T @ np.conj(F[a:b]) / (b - a)
-        weight += len(rows)
-    return total / weight[:, None, None]
+        for first in range(start, stop, WINDOW):
+            total += window_spectrum(series[first : min(first + WINDOW, stop)])
+    return total / len(series)
+
+
+def window_spectrum(rows):
+    """The same of a window of rows, times their number."""
+    F, edges = np.fft.rfft(rows, max(len(rows), 2 * _CELLS), axis=0), _edges(len(rows))
+    return np.array([F[a:b].T @ np.conj(F[a:b]) / (b - a) for a, b in zip(edges[:-1], edges[1:], strict=True)])
+
+
+def of_lowest(n_rows):
+    """Frequencies that the lowest of a window's spectrum is the mean over."""
+    return _edges(n_rows)[1]
+
+
+@cache
+def _edges(n_rows):
+    n = max(n_rows, 2 * _CELLS) // 2 + 1
+    cell = np.rint(np.arange(n) * (_CELLS / (n - 1))).astype(int)
+    return np.searchsorted(cell, np.arange(_CELLS + 2)).tolist()
 
 
 class RowInformation:

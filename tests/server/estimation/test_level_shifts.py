@@ -444,7 +444,7 @@ def test_an_onset_moves_three_times_as_long_as_the_likelihood_rises_and_keeps_it
     drift, others, rises, expected
 ):
     unit = SimpleNamespace(
-        moved=lambda onset, others, fit: onset + drift,
+        moved=lambda onset, others: onset + drift,
         fit=lambda onsets: model(0.5, float(onsets[-1]) if rises else 50.0),
     )
     onset, fit = _by_innovations(unit, 50, others, model(0.5, 50.0))

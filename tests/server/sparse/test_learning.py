@@ -130,12 +130,15 @@ def test_tables_of_many_units_hold_links_and_what_comes_near(both, monkeypatch):
     assert intervals[key].equals(few.links_[key])
 
 
-def test_false_discovery_rates_are_those_of_benjamini_and_hochberg():
+def test_adjusted_p_values_are_those_of_benjamini_and_hochberg_and_of_holm():
     from scipy.stats import false_discovery_control
+    from statsmodels.stats.multitest import multipletests
 
     p_value = np.random.default_rng(0).uniform(size=(7, 7)) ** 3
     off = ~np.eye(7, dtype=bool)
-    np.testing.assert_allclose(tables.false_discovery_rates(p_value)[off], false_discovery_control(p_value[off]))
+    fdr, family_wise = (tables.adjusted_p_values(p_value, correction) for correction in ("fdr", "family-wise"))
+    np.testing.assert_allclose(fdr[off], false_discovery_control(p_value[off]))
+    np.testing.assert_allclose(family_wise[off], multipletests(p_value[off], method="holm")[1])
 
 
 def test_units_without_links_stay_without():

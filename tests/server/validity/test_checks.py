@@ -26,7 +26,7 @@ def test_p_values_of_white_innovations_are_uniform():
         units = [checks.unit_series(x) for x in white(seed)]
         p["white"] += checks.whiteness(units, 5)[0][1].ravel().tolist()
         p["squares"] += checks.squares(units)[1].tolist()
-        p["common"] += [p_value for _, p_value in checks.common_squares(units).values()]
+        p["common"] += [p_value for _, p_value in checks.roughness(units)[0].values()]
         p["halves"] += checks.halves(units, white(seed + 1000), (0,))[1].ravel().tolist()
     for name, values in p.items():
         # several hundred values: Kolmogorov's distance of uniform ones is above 0.12 in less than 1 of 1000
@@ -43,9 +43,9 @@ def test_whiteness_sees_what_follows_another_unit():
 
 def test_common_squares_see_shared_bursts_whatever_tails_there_are():
     units = [np.random.default_rng(k).standard_t(2.5, (1000, 2)) for k in range(3)]
-    calm = checks.common_squares([checks.unit_series(x) for x in units])
+    calm = checks.roughness([checks.unit_series(x) for x in units])[0]
     rough = np.where(np.arange(1000) // 50 % 2, 3.0, 1.0)[:, None]
-    loud = checks.common_squares([checks.unit_series(x * rough) for x in units])
+    loud = checks.roughness([checks.unit_series(x * rough) for x in units])[0]
     assert min(p for _, p in calm.values()) > 1e-3
     assert max(p for _, p in loud.values()) < 1e-6
 
