@@ -21,6 +21,7 @@ class Habits:
     constant, values : columns that had one value, and these values
     moving : the other columns; allowed : repetitions of a value that each may have
     step : decimals that matter in each moving column that never repeated, zero for the others
+    coarse : repetitions allowed where such a column has just one decimal more
     """
 
     constant: np.ndarray
@@ -28,6 +29,7 @@ class Habits:
     moving: np.ndarray
     allowed: np.ndarray
     step: np.ndarray
+    coarse: np.ndarray
 
     @classmethod
     def learn(cls, Y, starts, told=()):
@@ -37,15 +39,16 @@ class Habits:
         same = constant_columns(Y)
         constant, moving = np.flatnonzero(same & looked_at), np.flatnonzero(~same & looked_at)
         values = np.nanmax(Y[:, constant], axis=0) if len(constant) else np.zeros(0)
-        longest = np.zeros(len(moving), dtype=int)
-        for start, stop in episodes(starts, len(Y)):
-            longest = np.maximum(longest, _repetitions(Y[start:stop, moving], None, None).max(axis=0))
+        longest = _longest(Y[:, moving], starts)
         allowed = _LEAST + _MARGIN * longest
         spread = np.array([np.abs(np.diff(y[~np.isnan(y)])).mean() for y in Y[:, moving].T])
         step = np.zeros(len(moving))
         never = (longest < _LEAST) & (spread > 0)
         step[never] = 10.0 ** np.ceil(np.log10(_FINE * spread[never]))
-        return cls(constant, values, moving, allowed, step)
+        rounded = np.round(10 * Y[:, moving[never]] / step[never])
+        coarse = allowed.copy()
+        coarse[never] += _MARGIN * _longest(rounded, starts)
+        return cls(constant, values, moving, allowed, step, coarse)
 
     def events(self, Y, starts, before=None):
         """Bits of every row, (n_samples, N_BITS), None where none is set, and where a stream stands after them."""
@@ -60,16 +63,25 @@ class Habits:
             count[start:stop] = _repetitions(moving[start:stop], *last)
         held = count >= self.allowed
         if held.any():
-            held &= self._is_fine(moving)
+            held &= self._is_fine(moving, self.step) & (self._is_fine(moving, self.step / 10) | (count >= self.coarse))
             bits[:, HELD] = held.any(axis=1)
             bits[:, ALL_HELD] = held.all(axis=1) & (held.shape[1] > 1)
         after = None if not len(Y) else (moving[-1], count[-1])
         return (bits if bits.any() else None), after
 
-    def _is_fine(self, Y):
-        """Whether values have decimals that matter: a record that is logged more coarsely repeats more values."""
-        scaled = Y / np.where(self.step > 0, self.step, 1.0)
-        return (self.step == 0) | (np.abs(scaled - np.round(scaled)) > 1e-6 * np.maximum(np.abs(scaled), 1.0))
+    @staticmethod
+    def _is_fine(Y, step):
+        """Whether values have decimals beyond these: a record that is logged more coarsely repeats more values."""
+        scaled = Y / np.where(step > 0, step, 1.0)
+        return (step == 0) | (np.abs(scaled - np.round(scaled)) > 1e-6 * np.maximum(np.abs(scaled), 1.0))
+
+
+def _longest(Y, starts):
+    """Longest repetition in each column of a record."""
+    longest = np.zeros(Y.shape[1], dtype=int)
+    for start, stop in episodes(starts, len(Y)):
+        longest = np.maximum(longest, _repetitions(Y[start:stop], None, None).max(axis=0))
+    return longest
 
 
 def _repetitions(Y, last, repeated):

@@ -83,6 +83,16 @@ def test_a_record_of_fewer_digits_holds_nothing():
     assert habits.events(Y, (0,))[0] is None
 
 
+def test_a_record_of_hardly_enough_digits_may_repeat_as_often_as_the_nominal_one_with_these():
+    """Nominal rows hardly move now and then, which shows only in fewer digits."""
+    nominal, Y = record(), record(50, 1)
+    nominal[100:104, 0] = 0.5 + 1e-4 * np.arange(4)
+    Y[20:26, 0] = 0.52  # five repetitions
+    Y[30:46, 0] = 0.52
+    bits, _ = Habits.learn(nominal, (0,)).events(Y, (0,))
+    assert np.flatnonzero(bits[:, HELD]).tolist() == [*range(30 + 2 + 3 * 3, 46)]
+
+
 @pytest.mark.parametrize("kind", ["sensor freeze", "unit held"])
 def test_the_unit_that_holds_its_values_is_the_root(kind):
     settings = {"n_units": 4, "plant_state": 4}

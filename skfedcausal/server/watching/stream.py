@@ -150,13 +150,13 @@ def settled(server, rows, point):
     rows = rows.between(max(rows.first, rows.stop - SETTLING), rows.stop)
     errors, scaled = rows.errors.mean(axis=0), rows.scaled.mean(axis=0)
     moved = rows.errors - errors
-    surplus = {
+    seen = {
         "own": server.monitor.energy.own(moved).mean(axis=0) / server.state_dims,
         "given": server.monitor.energy.given_others(moved).mean(axis=0) / server.usual_inside,
-        "outside": rows.outside.mean(axis=0),
-        "whole": rows.distance.mean(axis=0) / server.usual_distance,
+        "outside": point.outside * rows.outside.mean(axis=0),
+        "whole": point.whole * rows.distance.mean(axis=0) / server.usual_distance,
     }
-    factors = {name: getattr(point, name) * np.maximum(1.0, value) for name, value in surplus.items()}
+    factors = {name: np.maximum(1.0, value) for name, value in seen.items()}
     return point.moved(errors, scaled, **factors, n_rows=len(rows.errors))
 
 
@@ -201,6 +201,8 @@ def _turn(server, point, rows, state):
     incident.end = incident.detected if back else rows.stop - 1  # known again: the change is all there was
     now = {"last": incident.last, "open": False, "end": incident.end, "settled": not back, "ends": ends}
     incident.verdict = replace(incident.verdict, **now)
+    if back:
+        state.last = None  # nothing goes on where the plant is back at what it was
     return [incident]
 
 
@@ -268,7 +270,14 @@ def _compare_with_last(server, incident, rows, state):
     if incident.detected - last.verdict.last > _PAUSE or begin + _AFTER >= incident.detected:
         return
     pause = rows.between(begin, incident.detected - _AFTER)
-    excess = np.minimum(pause.surplus, LARGE).mean(axis=0)
-    incident.resumes = log_scale_factor(excess, server.state_dims, len(pause.surplus)) > 0
-    if last.level is not None and server.level.ahead(pause.errors, last.level, CLIPPED) > 0:
-        incident.resumes = np.ones_like(incident.resumes)
+    middle = (pause.first + pause.stop) // 2
+    halves = [pause.between(pause.first, middle), pause.between(middle, pause.stop)]
+    incident.resumes = np.logical_and(*(_goes_on(server, half, last.level) for half in halves))
+
+
+def _goes_on(server, rows, level):
+    """Units whose fault goes on in some rows without an alarm: that have its level, or surprise more than usual."""
+    if level is not None and server.level.ahead(rows.errors, level, CLIPPED) > 0:
+        return np.ones(len(server.slices), dtype=bool)
+    excess = np.minimum(rows.surplus, LARGE).mean(axis=0)
+    return log_scale_factor(excess, server.state_dims, len(rows.surplus)) > 0

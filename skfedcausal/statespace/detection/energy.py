@@ -233,26 +233,32 @@ def surprises_with_gaps(regression: Predictor, energy, first, x, patterns, patte
     `energy` is that of nominal rows after nominal rows, `first` the RowBelief about the first row of an
     episode, which is not judged, `belief` that about the row before (None: there is none). Row t of
     `x`, shape (n_samples, n), has ``patterns[pattern_of[t]]``; its numbers for absent units are not used. `level`,
-    (n,), is added to what the regression predicts. Gives the errors, (n_samples, n), own and given_others, both of
-    shape (n_samples, n_units), zero for absent units, and the belief about the last row.
+    (n,), is the mean of errors that is taken off; absent units are believed to follow it too, while the belief about
+    the others stays theirs, so that errors at two levels differ by no more than these. Gives the errors,
+    (n_samples, n), own and given_others, both of shape (n_samples, n_units), zero for absent units, and the belief
+    about the last row.
     """
     errors = np.zeros(x.shape)
     own = np.zeros((len(x), len(energy.blocks)))
     given = np.zeros_like(own)
     steps: dict[int, _Step] = {}
+    levels = np.zeros(x.shape[1]) + level
     for t, k in enumerate(pattern_of.tolist()):
         mean, covariance = _predicted(regression, energy, belief, first)
-        mean = mean + (0.0 if belief is None else level)
+        off = levels if belief is not None else np.zeros_like(levels)
         step = steps.get(k)
         if step is None or np.abs(step.before - covariance).max() > _SETTLED * np.abs(covariance).max():
             step = steps[k] = _Step.make(covariance, patterns[k], energy)
-        e = x[t, step.columns] - mean[step.columns]
+        beyond = x[t, step.columns] - mean[step.columns]
+        e = beyond - off[step.columns]
         if belief is not None and step.energy is not None:
             seen = patterns[k].seen
             errors[t, step.columns] = e
             own[t, seen] = step.energy.own(e[None])[0]
             given[t, seen] = step.energy.given_others(e[None])[0]
-        belief = RowBelief(x[t] if step.after is None else mean + step.gain @ e, step.after)
+        updated = mean + off + step.gain @ e
+        updated[step.columns] = mean[step.columns] + step.gain[step.columns] @ beyond
+        belief = RowBelief(x[t] if step.after is None else updated, step.after)
     return errors, own, given, belief
 
 

@@ -162,6 +162,26 @@ def test_surprises_are_those_of_a_dense_gaussian(plant, patterns):
     assert_allclose(given, expected[1], rtol=1e-9)
 
 
+def test_errors_beyond_a_level_are_less_by_the_level_whatever_was_measured_how_well(plant, patterns):
+    regression, energy, usual = plant
+    x, level = np.random.default_rng(4).standard_normal((T, N)), np.arange(1.0, N + 1)
+    measured = np.array([1, 0, 0, 1, 1, 1, 0, 0, 1])
+    bare = surprises_with_gaps(regression, energy, usual, x, patterns, measured, None)[0]
+    found = surprises_with_gaps(regression, energy, usual, x, patterns, measured, None, level)[0]
+    assert_allclose(found[1:], bare[1:] - level, atol=1e-12)
+
+
+def test_absent_units_are_believed_to_be_at_the_level(plant, patterns):
+    """So that nothing is surprising about a plant that follows it, which is not seen for a while."""
+    regression, energy, usual = plant
+    level, x = np.arange(1.0, N + 1), np.empty((T, N))
+    for t in range(T):
+        x[t] = usual.mean if t == 0 else regression.predict(x[t - 1][None])[0] + level
+    absent = np.array([0, 2, 2, 2, 0, 3, 3, 0, 0])
+    found = surprises_with_gaps(regression, energy, usual, x, patterns, absent, None, level)[0]
+    assert_allclose(found, 0.0, atol=1e-9)
+
+
 def test_units_that_share_nothing_are_followed_on_their_own():
     """While one is absent only its own uncertainty grows; patterns that come again find it changed."""
     innovation, B = np.diag([1.0, 2.0, 0.5, 1.5, 1.0]), np.diag([0.9, 0.8, 0.95, 0.7, 0.6])

@@ -1,0 +1,51 @@
+"""Operating points that a watch moves to, and faults that go on between two alarms."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from skfedcausal.server.watching.incidents import Incident, Verdict
+from skfedcausal.server.watching.operating import OperatingPoint
+from skfedcausal.server.watching.stream import StreamState, _compare_with_last, settled
+from skfedcausal.statespace.detection.energy import ConditionalEnergy
+
+from ._rows import evidence
+
+BLOCKS = (slice(0, 2), slice(2, 4))
+SERVER = SimpleNamespace(
+    monitor=SimpleNamespace(energy=ConditionalEnergy(np.eye(4), BLOCKS)),
+    slices=BLOCKS,
+    state_dims=np.array([2, 2]),
+    usual_inside=np.array([2.0, 2.0]),
+    usual_distance=np.array([1.0, 1.0]),
+    level=SimpleNamespace(ahead=lambda rows, level, most: -1.0),
+)
+
+
+def test_surprises_are_as_usual_again_once_they_settle():
+    """Factors of an operating point are those of its own rows, whatever they were at the one before."""
+    rng = np.random.default_rng(0)
+    point = OperatingPoint.nominal(4, 2)
+    for spread in (5.0, 1.0):
+        outside = np.full((60, 2), spread**2) / point.outside  # as seen from the present operating point
+        rows = evidence(60, 2, 4, errors=spread * rng.standard_normal((60, 4)), outside=outside, distance=outside)
+        point = settled(SERVER, rows, point)
+        assert_allclose([point.own, point.given], spread**2, rtol=0.5)
+        assert_allclose([point.outside, point.whole], spread**2)
+
+
+def alarm(detected, last):
+    told = Verdict(detected, detected, last, False, "energy", np.array([1.0, 0.0]), np.array([detected, -1]), "")
+    return Incident(detected, last, 2.0, open=False, verdict=told, level=np.zeros(4))
+
+
+@pytest.mark.parametrize(("loud", "goes_on"), [((0, 100), True), ((60, 100), False), ((0, 40), False)])
+def test_a_fault_goes_on_if_all_rows_between_two_alarms_show_it(loud, goes_on):
+    surplus = np.ones((100, 2))
+    surplus[slice(*loud), 0] = 2.0
+    state = StreamState(point=OperatingPoint.nominal(4, 2), last=alarm(0, 1))
+    later = Incident(99, 99, 2.0)
+    _compare_with_last(SERVER, later, evidence(100, 2, 4, surplus=surplus), state)
+    assert later.resumes.tolist() == [goes_on, False]
