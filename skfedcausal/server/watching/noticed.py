@@ -7,7 +7,7 @@ LOUD = 2.0  # alarm level over threshold while something is noticed
 _SURE = 0.98  # probability that the unit that notices something first is the root
 _LATE = 0.3  # the same of a constant that changes after the fault was seen elsewhere
 _SOON = 5  # rows after an alarm in which an event still belongs to its beginning
-_FADES = 0.7  # per row by which a unit notices something later than the first, in log probability
+_FADES = 1.0  # per row by which a unit notices something later than the first, in log probability
 
 
 def event_codes(messages, names, n_samples):

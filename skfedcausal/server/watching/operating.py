@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.stats import chi2, f
 
 from .posterior import log_scale_factor
 
@@ -28,7 +28,8 @@ _ALIKE = 1e-3  # tail beyond which rows are not of an operating point
 _DRIFTED = 1e-5  # of a mean that is taken for drift
 _GAIN = 0.5  # of a block's mean in the mean that is followed
 _MOVES = 2.0  # from which on `slow` means that the level of the nominal record itself moves
-_TOLD = 0.5  # standard deviations of a unit's errors by which its level has moved when that is told
+_TOLD = 0.5  # standard deviations of a unit's errors by which its level has moved at least when that is told
+_CHANCE = 0.01  # of a move as far as that by the levels of nominal blocks, where these are few
 _NATS = 6.0  # of log likelihood that one operating point has to be ahead of another
 
 
@@ -96,11 +97,14 @@ class OperatingPoint:
 class Level:
     """Whether rows have the level of an operating point, by the covariance of nominal errors and its blocks.
 
-    `slow` is by how much squares of nominal means over many rows exceed those of independent errors.
+    `slow` is by how much squares of nominal means over many rows exceed those of independent errors, found in
+    `n_blocks` blocks, `dims` are the states of each unit.
     """
 
-    def __init__(self, energy, slow, n_rows):
+    def __init__(self, energy, slow, n_rows, n_blocks, dims):
         self._energy, self._slow = energy, slow
+        by_chance = dims / FOLLOWED * f.isf(_CHANCE, dims, max(n_blocks - 1, 1))
+        self._told = np.sqrt(np.maximum(_TOLD**2, by_chance))
         self._precision = np.linalg.inv(energy.covariance)
         self._followed = 1 / (_GAIN / (2 - _GAIN) / FOLLOWED + 1 / n_rows)  # rows that a followed mean is worth
 
@@ -108,13 +112,10 @@ class Level:
     def learned(cls, energy, errors, slices):
         """From errors of nominal rows that were held out, (n_rows, n) by segment."""
         dims = np.array([b.stop - b.start for b in slices])
-        means = [
-            part[k : k + FOLLOWED].mean(axis=0) for part in errors for k in range(0, len(part) - FOLLOWED + 1, FOLLOWED)
-        ]
-        slow = 1.0
-        if means:
-            slow = max(1.0, float((FOLLOWED * energy.own(np.array(means)) / dims).mean(axis=1).max()))
-        return cls(energy, slow, sum(map(len, errors)))
+        size = min(FOLLOWED, max(map(len, errors)))
+        means = [part[k : k + size].mean(axis=0) for part in errors for k in range(0, len(part) - size + 1, size)]
+        slow = max(1.0, float((size * energy.own(np.array(means)) / dims).mean(axis=1).max()))
+        return cls(energy, slow, sum(map(len, errors)), len(means), dims)
 
     def drifted(self, mean, dims):
         """Whether a followed mean is beyond what chance makes of it: always where that of the nominal record moves."""
@@ -123,7 +124,7 @@ class Level:
 
     def size(self, moved):
         """How far the level of each unit has moved in all, over what is told, (n_units,)."""
-        return np.sqrt(self._energy.own(moved[None])[0] / self._slow) / _TOLD
+        return np.sqrt(self._energy.own(moved[None])[0] / self._slow) / self._told
 
     def is_at(self, mean, n_rows):
         """Whether the mean of some rows is that of an operating point of mean zero."""

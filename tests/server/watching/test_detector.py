@@ -234,7 +234,7 @@ def hand_made(levels, statistics=("shift",), **series):
     detector._outside_dims, detector.usual_distance = np.zeros(2), np.ones(2)
     energy = ConditionalEnergy(np.eye(1), (slice(0, 1),))
     detector.monitor = SimpleNamespace(energy=SimpleNamespace(given_root=np.zeros((1, 2))))
-    detector.level = Level(energy, 1.0, 1000)
+    detector.level = Level(energy, 1.0, 1000, 8, np.ones(1))
     detector.nominal_point = OperatingPoint.nominal(1, 2)
     return detector, asked
 
