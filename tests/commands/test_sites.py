@@ -495,7 +495,7 @@ def test_a_weak_instrument_is_said_at_the_site(plant, caplog):
 
 def test_an_instrument_said_at_the_site_gives_the_plant_of_a_fit_with_it(plant):
     frame = _with_inputs(plant)
-    frame["valve"] += 2 * frame["load"]
+    frame["valve"] += 6 * frame["load"]
     frame.to_csv(plant / "mill.csv", index=False)
     site(
         plant,
