@@ -5,14 +5,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-import numpy as np
 import pandas as pd
 
 from ..containers.layout import SEPARATOR, listed
-from ..statespace.episodes import episodes
-
-_MOST_LAGS, _ROWS_PER_LAG = 20, 20  # of an instrument that its input follows, and rows of the record for each
-_WEAK = 10.0  # F statistic below which an instrument says next to nothing (Staiger and Stock, 1997)
+from ..statespace.instruments import WEAK, explained, explained_change, followed_law, strength
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,11 +27,11 @@ class Instruments:
         _check_pairs(pairs)
         series, laws, rows = _by_name(plant), {}, []
         for name, other in pairs.items():
-            u, lags = series[name], _lagged(series[other], plant.starts, _n_lags(plant))
-            laws[name], *_ = np.linalg.lstsq(lags, u, rcond=1e-10)
-            rows.append((name, other, *_strength(u, lags @ laws[name], lags.shape[1])))
+            u, z = series[name], series[other]
+            law = laws[name] = followed_law(u, z, plant.starts)
+            rows.append((name, other, *strength(u, explained(law, z, plant.starts), len(law))))
         table = pd.DataFrame(rows, columns=["input", "instrument", "share", "statistic"])
-        weak = table.loc[table["statistic"] < _WEAK, "input"]
+        weak = table.loc[table["statistic"] < WEAK, "input"]
         if len(weak):
             warnings.warn(
                 f"The instruments of {listed(weak)} hardly move them (see `instruments_`): effects of these inputs are "
@@ -51,17 +47,14 @@ class Instruments:
         for m, own in enumerate(plant.layout.inputs):
             for k, name in enumerate(own):
                 if name in self.laws:
-                    law = self.laws[name]
-                    lags = _lagged(series[self.pairs[name]], plant.starts, len(law) - 2)
                     found[m] = found[m].astype(float, copy=True)
-                    found[m][:, k] = lags @ law
+                    found[m][:, k] = explained(self.laws[name], series[self.pairs[name]], plant.starts)
         return replace(plant, inputs=tuple(found))
 
     def followed(self, instrument, change, starts):
         """The input behind an instrument, and its change when the instrument changes (n_samples,)."""
         name = next(one for one, other in self.pairs.items() if other == instrument)
-        law = self.laws[name]
-        return name, _lagged(change, starts, len(law) - 2)[:, :-1] @ law[:-1]
+        return name, explained_change(self.laws[name], change, starts)
 
 
 def _resolved(name, names):
@@ -94,28 +87,3 @@ def _by_name(plant):
     """Series of every input by its flat name."""
     parts = zip(plant.inputs, plant.layout.inputs, strict=True)
     return {name: U[:, k].astype(float) for U, own in parts if U is not None for k, name in enumerate(own)}
-
-
-def _n_lags(plant):
-    return int(np.clip(plant.n_samples // _ROWS_PER_LAG, 0, _MOST_LAGS))
-
-
-def _lagged(z, starts, n_lags):
-    """An instrument now and in the rows before, its first value before an episode, and a level, (n_samples, .)."""
-    found = np.ones((len(z), n_lags + 2))
-    for start, stop in episodes(starts, len(z)):
-        rows = np.arange(start, stop)
-        for lag in range(n_lags + 1):
-            found[rows, lag] = z[np.maximum(rows - lag, start)]
-    return found
-
-
-def _strength(u, explained, n_coefficients):
-    """Share of the variance of an input that is explained, and the F statistic of that."""
-    total, rest = np.square(u - u.mean()).sum(), np.square(u - explained).sum()
-    share = 1 - rest / total if total else 0.0
-    freedom = max(len(u) - n_coefficients, 1)
-    if rest <= 0:
-        return 1.0, np.inf
-    statistic = (total - rest) / max(n_coefficients - 1, 1) / (rest / freedom)
-    return float(np.clip(share, 0.0, 1.0)), float(statistic)

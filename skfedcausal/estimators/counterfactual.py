@@ -95,7 +95,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         What moves an input and acts on the plant through this input alone: ``{"valve": "setpoint"}``, both columns
         that are declared as inputs of one unit. The effect of the input is then learned from what its instrument, now
         and in up to 20 rows before, explains of it, so that a hidden cause of the rest of its moves does no harm. The
-        instrument is no input of the plant. Not for sites.
+        instrument is no input of the plant. Sites say so in their own settings.
     lost_units : LostUnits, default=None
         What the fit does about units that do not answer, see
         :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
@@ -221,7 +221,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         Raises
         ------
         ValueError
-            If `basis` is given, or `sampled` by names of inputs, which sites do not tell.
+            If `basis` or `instruments` are given, or `sampled` by names of inputs, which sites do not tell.
         """
         if self.basis != "linear":
             raise ValueError(
@@ -230,7 +230,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             )
         if self.instruments:
             raise ValueError(
-                "`instruments` are about values of inputs, which sites keep. Leave it out and let the sites send the "
+                "`instruments` are about values of inputs, which sites keep. Leave it out and say "
+                '`instruments = {valve = "setpoint"}` in the section [site] of their settings, which then send the '
                 "part of the input that the instrument explains."
             )
         if not isinstance(self.sampled, str):

@@ -43,6 +43,7 @@ class SiteSettings:
     inputs: tuple = ()
     basis: str | dict = "linear"
     sampled: str | dict = "after"
+    instruments: dict | None = None
     lengths: tuple | None = None
     folder: Path | None = None
     key: Path | None = None
@@ -99,7 +100,7 @@ class SiteSettings:
     def record(self):
         """The site's record with its inputs as they are sent."""
         record = SiteRecord.read(self)
-        if self.basis == "linear" and self.sampled == "after":
+        if self.basis == "linear" and self.sampled == "after" and not self.instruments:
             return record
         from .inputs import with_sent_inputs  # of few sites
 

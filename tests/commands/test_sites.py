@@ -459,6 +459,9 @@ def test_a_site_sends_columns_of_its_inputs_and_those_of_the_next_row(plant):
         ('basis = "cubic"', "`basis` is 'cubic'; choose 'linear', 'spline'"),
         ('sampled = {valve = "now"}', "`sampled` is 'now'; choose 'after', 'before'"),
         ("sampled = 3", "`sampled` is 3, of the wrong kind"),
+        ('instruments = {valve = "load"}', "`instruments` names 'load'; the `inputs` are 'valve'"),
+        ('instruments = {valve = "valve"}', "`instruments` names an input twice"),
+        ('instruments = "load"', "`instruments` is 'load', of the wrong kind"),
     ],
 )
 def test_settings_of_inputs_that_cannot_be_meant(plant, more, said):
@@ -466,6 +469,53 @@ def test_settings_of_inputs_that_cannot_be_meant(plant, more, said):
     site(plant, "mill", f'inputs = ["valve"]\n{more}\n')
     with pytest.raises(SettingsError, match=said):
         read_site_settings(plant / "mill.toml").record()
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ('basis = "spline"', "`instruments` explain inputs that act as they are: leave out `basis`"),
+        ('sampled = "after"', "`instruments` names 'stuck', which never move"),
+    ],
+)
+def test_instruments_that_explain_nothing_are_refused(plant, more, said):
+    _with_inputs(plant)
+    site(plant, "mill", f'inputs = ["valve", "stuck"]\ninstruments = {{valve = "stuck"}}\n{more}\n')
+    with pytest.raises(SettingsError, match=said):
+        read_site_settings(plant / "mill.toml").record()
+
+
+def test_a_weak_instrument_is_said_at_the_site(plant, caplog):
+    _with_inputs(plant)
+    site(plant, "mill", 'inputs = ["valve", "load"]\ninstruments = {valve = "load"}\n')
+    record = read_site_settings(plant / "mill.toml").record()
+    assert record.inputs.shape == (300, 1)
+    assert "'load' explains" in caplog.text
+
+
+def test_an_instrument_said_at_the_site_gives_the_plant_of_a_fit_with_it(plant):
+    frame = _with_inputs(plant)
+    frame["valve"] += 6 * frame["load"]
+    frame.to_csv(plant / "mill.csv", index=False)
+    site(
+        plant,
+        "mill",
+        'inputs = ["valve", "load", "stuck"]\ninstruments = {valve = "load"}\nsampled = {valve = "before"}\n',
+    )
+    gates = {name: read_site_settings(plant / f"{name}.toml").gate() for name in UNITS}
+    settings = {"server": LikelihoodServer(max_time=5.0, level_shifts=None)}
+    transport = InProcessTransport({name: Site(gate.worker) for name, gate in gates.items()})
+    told = FederatedCounterfactualEstimator(**settings).fit_sites(transport)
+    sensors = {name: pd.read_csv(plant / f"{name}.csv").drop(columns=["time"]) for name in UNITS}
+    sensors["mill"] = sensors["mill"].drop(columns=["stuck"])
+    plain = FederatedCounterfactualEstimator(
+        input_columns=["mill__valve", "mill__load"],
+        instruments={"mill__valve": "load"},
+        sampled={"mill__valve": "before"},
+        **settings,
+    ).fit(sensors)
+    assert_array_equal(told.server_.transition_, plain.server_.transition_)
+    assert_array_equal(told.server_.input_, plain.server_.input_)
 
 
 def test_what_sites_send_is_what_a_fit_in_one_process_sends(plant):
