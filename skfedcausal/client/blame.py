@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, cho_solve_banded, cholesky_banded
+from scipy.linalg import cho_solve_banded, cholesky, cholesky_banded, solve_triangular
 
 from .answers import off_baseline
 
@@ -102,11 +102,10 @@ class TagModel:
         start, stop = self._window(start, stop)
         E = self._rests(self._filled(Y), start, stop)
         S, moves = self.cov, self._moves
-        whole = _squares(E, S)
+        whole = _unusual(E, S)
         left = np.array([min(self._left(E, j)) for j in range(len(moves))])
-        usual = len(E) * (len(moves) - 1)
         explained = np.zeros(len(self.scale))
-        explained[moves] = (whole - left) / max(whole - usual, 1e-9)
+        explained[moves] = 1 - left / max(whole, 1e-9)
         why = [self._words(Y[start:stop, k], k) for k in range(len(self.scale))]
         sure = np.array([bool(words) for words in why])
         if sure.all():  # a unit that is held as a whole says nothing of a tag
@@ -170,13 +169,13 @@ class TagModel:
     def _left(self, E, j):
         """What is unusual without tag j: if it moves and others follow, and if its values are wrong, read or not."""
         S, others = self.cov, np.delete(np.arange(len(self.cov)), j)
-        follows = _squares(E[:, others], S[np.ix_(others, others)])
+        follows = _unusual(E[:, others], S[np.ix_(others, others)])
         keep, read = self._not_reading(j), self._readers[j]
-        wrong = _wrong_values(E, self.lags, S, j, keep)[0]
+        wrong = max(_wrong_values(E, self.lags, S, j, keep)[0] - len(E) * (len(keep) - 1), 0.0)
         if len(read):  # what controllers read they follow, right or wrong
             gain = np.linalg.solve(S[np.ix_(keep, keep)], S[np.ix_(keep, read)])
             own = S[np.ix_(read, read)] - S[np.ix_(read, keep)] @ gain
-            wrong += _squares(E[:, read] - E[:, keep] @ gain, own)
+            wrong += _unusual(E[:, read] - E[:, keep] @ gain, own)
         return follows, wrong
 
     def _run(self, X, j, start, stop):
@@ -195,9 +194,19 @@ class TagModel:
         return run[start:stop, j], np.maximum(spread[start:stop], np.sqrt(noise))
 
 
-def _squares(E, S):
-    """Sum over rows of squares in the metric of a covariance."""
-    return float((E * cho_solve(cho_factor(S), E.T).T).sum())
+def _unusual(E, S):
+    """How far rows are from normal ones of a covariance: twice the log-likelihood that another one gains.
+
+    Rows that move too little count as those that move too much, which sums of squares would take for usual: a tag
+    that hardly moves leaves less of them than there is in nominal operation.
+    """
+    n, d = E.shape
+    if not d:
+        return 0.0
+    white = solve_triangular(cholesky(S, lower=True), E.T, lower=True)
+    sizes = np.linalg.eigvalsh(white @ white.T)
+    sizes = (sizes + d) / (n + d)  # in few rows the usual one counts as much as d of them
+    return float(n * (sizes - 1 - np.log(sizes)).sum())
 
 
 def _wrong_values(E, lags, S, j, keep):

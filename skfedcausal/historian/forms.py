@@ -22,6 +22,7 @@ TIME_NAMES, _BAD_TEXTS = _WORDS["columns"]["time"], frozenset(_WORDS["values"]["
 _SPELLINGS = [form(text) for text in _BAD_TEXTS for form in (str, str.upper, str.title, str.capitalize)] + [""]
 _JOINTS = ".", "_", " ", ":", "/", "-"  # between a tag and the word for its quality
 _DECIMAL_COMMA = re.compile(r"^[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+),\d+(?:[eE][+-]?\d+)?$")
+_THOUSANDS = re.compile(r"\.\d{3}(?:\.\d{3})*,\d")  # points between thousands beside a decimal comma
 _SEPARATORS = ";\t|,"  # decimal commas look like the last
 _LOOKED_AT = 3000  # cells of a column, about, by which it is told whether it holds words
 _MOST_WORDS = 0.5  # share of the cells of a column that may be words; with more it is a text column
@@ -104,7 +105,7 @@ def _matches(name, patterns):
 
 def _parts(export, dialect, where, time=None):
     """Times of an export, None where it has none, the table without them, and the roles of its columns."""
-    table = _read_table(export, where)
+    table = _read_table(export, where, dialect.bad_values)
     names = {str(column).strip().lower(): column for column in table.columns}
     if time is not None and str(time).strip().lower() not in names:
         raise ValueError(f"There is no column {time!r} in {where}: its columns are {listed(table.columns)}.")
@@ -117,7 +118,7 @@ def _parts(export, dialect, where, time=None):
 # -- tables -------------------------------------------------------------------------------------
 
 
-def _read_table(export, where):
+def _read_table(export, where, marks=()):
     """Table as it is written, numbers where all cells of a column are, or the frame that was given."""
     native = as_native(export) if not isinstance(export, (str, Path)) else export
     if isinstance(native, pd.DataFrame):
@@ -135,11 +136,22 @@ def _read_table(export, where):
             text = raw.decode("cp1252")
     if not text.strip():
         raise ValueError(f"The export is empty: found in {where}.")
+    return _parsed(text, where, marks)
+
+
+def _parsed(text, where, marks):
+    """Table that a text holds."""
     lines = [line for line in text[:1_000_000].splitlines()[:6] if line.strip()]
     separator = _separator(lines)
     fields = next(csv.reader(lines[:1], delimiter=separator))
     as_text = {name: str for name in fields if _is_told(name)}
-    how = {"sep": separator, "decimal": "," if _has_commas(lines, separator) else ".", "dtype": as_text}
+    decimal = "," if _has_commas(lines, separator) else "."
+    written = any("," in mark for mark in marks if isinstance(mark, str)) or not _only_times(as_text)
+    if decimal == "," and not written and not _THOUSANDS.search(text):
+        # numbers with points are read several times as fast, and those written with points are none with commas
+        head, end, body = text.partition("\n")
+        text, decimal = head + end + body.replace(",", "."), "."
+    how = {"sep": separator, "decimal": decimal, "dtype": as_text}
     try:
         return pd.read_csv(io.StringIO(text), na_values=_SPELLINGS, keep_default_na=False, low_memory=False, **how)
     except pd.errors.ParserError as error:
@@ -166,6 +178,11 @@ def _is_told(name):
     plain = {word for role, words in _WORDS["columns"].items() if role != "value" for word in words}
     ends = tuple(joint + word for word in _WORDS["columns"]["quality"] for joint in _JOINTS)
     return name in plain or name == "date" or name.endswith(ends)
+
+
+def _only_times(names):
+    """Whether of columns that are read as they are written none holds names of tags or qualities."""
+    return all(name.strip().lower() in (*TIME_NAMES, "date") for name in names)
 
 
 def _pick(names, words):

@@ -157,13 +157,14 @@ class PlantTable:
         """The table with findings put right: those about rows are when it is read, and need to be known."""
         frame, check = self.frame, self.check
         said: list[str] = []
+        known: dict = {}
         for _ in range(_PASSES if fixes else 0):  # one defect may hide another
             frame, more = apply_fixes(frame, check.findings, fixes)
             if not more:
                 break
-            said, check = said + more, _checked(frame, self.lengths, whole=False)
+            said, check = said + more, _checked(frame, self.lengths, whole=False, known=known)
         if fixes:
-            check = _checked(frame, self.lengths)
+            check = _checked(frame, self.lengths, known=known)
         about_rows = [(finding, FIXES[finding[2]]) for finding in rows_found]
         said += [f"{name}: {finding[-2]}" for finding, name in about_rows if name in fixes]
         gone = {name: "has no values left" for name in self.frame if name not in frame}
@@ -246,11 +247,11 @@ class PlantTable:
         return "\n".join([head, *self.said, *self.fix_first])
 
 
-def _checked(frame, lengths, whole=True):
+def _checked(frame, lengths, whole=True, known=None):
     """Check of a table."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # what they say is found
-        return checked(frame, lengths=lengths, whole=whole)
+        return checked(frame, lengths=lengths, whole=whole, known=known)
 
 
 def _zone(table, tz):

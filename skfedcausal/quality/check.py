@@ -94,8 +94,11 @@ def check_plant(X, *, client_labels="from_columns", lengths=None, max_offset=Non
     return checked(X, client_labels, lengths, max_offset)
 
 
-def checked(X, client_labels="from_columns", lengths=None, max_offset=None, whole=True):
-    """The check, or only what can be put right: without clocks and moves, which take most of the time."""
+def checked(X, client_labels="from_columns", lengths=None, max_offset=None, whole=True, known=None):
+    """The check, or only what can be put right: without clocks and moves, which take most of the time.
+
+    `known`, a dict, keeps what was found in each unit's tags, for another check in which some are as they were.
+    """
     units, shared = read_units(X, client_labels, lengths)
     found: list[tuple] = []
     tables: list[pd.DataFrame] = []
@@ -104,7 +107,7 @@ def checked(X, client_labels="from_columns", lengths=None, max_offset=None, whol
         if not shared or k == 0:
             _check_order(unit, "all units" if shared else unit.name, found, lengths)
             _check_times(unit, "all units" if shared else unit.name, found)
-        tables.append(_check_unit(unit, found))
+        tables.append(_checked_once(unit, found, known))
         sketches |= {column: sketch(series) for column, series in zip(unit.columns, unit.values.T, strict=True)}
     tags = pd.concat(tables, ignore_index=True)
     if whole:
@@ -159,6 +162,18 @@ def _check_times(unit, label, found):
 
 
 # -- tags -----------------------------------------------------------------------------------------
+
+
+def _checked_once(unit, found, known):
+    """As `_check_unit`, or as it was found before in the same values."""
+    values, own, table = (known or {}).get(unit.name, (None, None, None))
+    if values is None or not np.array_equal(values, unit.values, equal_nan=True):
+        own = []
+        table = _check_unit(unit, own)
+        if known is not None:
+            known[unit.name] = unit.values, own, table
+    found += own
+    return table
 
 
 def _check_unit(unit, found):

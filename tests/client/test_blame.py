@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal.client.blame import TagModel, _wrong_values
+from skfedcausal.client.blame import TagModel, _unusual, _wrong_values
 
 SENSORS, VALVE = 3, 3
 
@@ -45,6 +45,26 @@ def test_a_valve_that_sticks_is_blamed_though_all_others_follow_it(model):
     found = model.blame(unit(300, np.random.default_rng(2), "stuck", at=200), 200, 280)
     assert found.order[0] == VALVE
     assert found.explained[VALVE] > 0.8
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_valve_is_blamed_that_stands_still_where_it_seldom_moved_far(model, seed):
+    # nothing is far from where it usually is: what the valve leaves undone is all there is to see
+    Y = unit(260, np.random.default_rng(20 + seed), "stuck", at=200)
+    assert model.blame(Y, 200, 250).order[0] == VALVE
+
+
+def test_rows_that_move_too_little_are_unusual_as_those_are_that_move_too_much():
+    rng = np.random.default_rng(0)
+    root = rng.standard_normal((3, 3))
+    usual = rng.standard_normal((400, 3)) @ root.T
+    found = [_unusual(factor * usual, root @ root.T) for factor in (0.5, 1.0, 2.0)]
+    # of the usual rows twice a log-likelihood that six numbers gain: chi-squared of six degrees, below 24 but 5e-4
+    assert found[1] < 24
+    for factor, value in ((0.5, found[0]), (2.0, found[2])):
+        # each direction gains n (r - 1 - log r); a variance of 400 rows is known to 7 %, four times that
+        expected = 400 * 3 * (factor**2 - 1 - np.log(factor**2))
+        assert value == pytest.approx(expected, rel=0.3)
 
 
 def test_a_push_of_the_process_is_blamed_on_no_tag(model):
