@@ -72,11 +72,14 @@ def evidence(server, run, record):
         for a, b, p in server.correlations_[["first", "second", "p_value"]].itertuples(index=False)
         if p < LEVEL
     }
+    robust = server.covariance != "information"
+    if robust:  # single bursts that units share make sizes of products, not their mean
+        correlated = {pair for pair in correlated if checks.together(*(units[k] for k in pair))[1] < LEVEL}
     return Evidence(
         names, units, [filtered[:, rows] for rows in slices],
         [filtered[:, rows] - predicted[:, rows] for rows in slices], scores, record.starts, server.lag_transitions_,
         server.process_cov_, slices, set(pairs), dict(zip(pairs, found["delay"], strict=True)), correlated,
-        server.covariance != "information", {place[name] for name in server.level_shifts_["unit"]},
+        robust, {place[name] for name in server.level_shifts_["unit"]},
         None if path is None else [path[:, rows] for rows in slices],
         len(server.lag_transitions_) > 1 or server.misfit_.empty or server.has_prior_,
     )  # fmt: skip
@@ -157,10 +160,19 @@ def _of_scores(found, m=None):
     for k, whole in enumerate(found.scores):
         series = checks.unit_series(whole[first:stop])
         ratio, p, period = checks.line(series)
+        slope = _trend(found, k, series, slice(first, stop))
         remedy = f"harmonics={period:.4g} at home"
         rows.append(_row(found, "no season", k, k, (ratio, p), _LINE_LEVEL / m, remedy))
-        rows.append(_row(found, "no trend", k, k, checks.trend(series), _TREND_LEVEL / m, 'trend="smooth" at home'))
+        rows.append(_row(found, "no trend", k, k, slope, _TREND_LEVEL / m, 'trend="smooth" at home'))
     return rows
+
+
+def _trend(found, k, series, rows):
+    """Test of a trend of a unit, beside what shifts that the plant knows of lead to."""
+    if found.path is None:
+        return checks.trend(series)
+    path = found.path[k][rows]
+    return checks.trend(checks.unit_series(found.scores[k][rows] + path), path)
 
 
 def _of_variance(found):
