@@ -21,6 +21,8 @@ _FAR = 10.0  # of its own scatter, how far a level moves by itself, from which o
 _LEAST_SEEN = 0.75  # share of rows in which all units have to be seen
 _LAGS, _MORE_LAGS = 10, 24
 _MOVED = 0.5  # standard errors by which a prior may move a link
+_OF_STRENGTH = 0.2  # share of its strength from which on a move withholds a verdict
+_LONGER = "a longer record, or join the units"
 _NEAR = 0.1  # relative difference of variances that matters to no verdict
 _ONE = 0.99  # correlation of innovations from which on two units are one, and share out the links of both
 
@@ -169,19 +171,25 @@ def _of_orders(server, found):
 
 
 def _of_prior(server, found):
-    """Links that a prior has moved by more than half a standard error."""
+    """Links that a prior has moved, in standard errors, and those that it may have much to do with."""
     moved = server._moved_by_prior
     if moved is None or len(found.lags) > 1:  # those of several lags are learned without it
         return
-    for (effect, cause), size in zip(server.partition_.pairs, moved, strict=True):
-        if size > 0:
-            passed = bool(size <= _MOVED)
-            names = found.names[cause], found.names[effect]
-            yield "apart from the prior", *names, size, np.nan, passed, "" if passed else "more rows, or join the units"
+    links = server.links_[server.links_["kind"] == "state"]
+    of_error = (links["stderr"] / links["strength"].clip(lower=1e-300)).to_numpy()
+    for (effect, cause), size, error in zip(server.partition_.pairs, moved, of_error, strict=True):
+        if size == 0:
+            continue
+        names, share = (found.names[cause], found.names[effect]), float(size * error)
+        passed = bool(size <= _MOVED)
+        yield "apart from the prior", *names, size, np.nan, passed, "" if passed else _LONGER
+        if (cause, effect) in found.linked:
+            passed = bool(passed or share <= _OF_STRENGTH)
+            yield "more than the prior", *names, share, np.nan, passed, "" if passed else _LONGER
 
 
 def _of_noise(run, record, found):
-    """Whether innovations are as large as loadings and noise of the sensors, and the plant, say: mean square a state."""
+    """Whether innovations are as large as the plant and the noise of its sensors say: mean square of a state."""
     if not record.is_constant or not record.determined.all():
         return
     slices = record.partition.slices
@@ -302,6 +310,7 @@ _WORDS = {
     "link rather than driver": "links and a driver that nobody measures explain {c} and {e} about as well",
     "apart from a shared driver": "{c} and {e} each share a driver that nobody measures with other units",
     "apart in the same row": "{c} and {e} are nearly the same within a row",
+    "more than the prior": "how much {c} does to {e} is in part what was supposed of units that hardly settle or are nearly one",
     "no copies": "{c} and {e} are one unit, and links of either are shared out between them",
     "not by way of another": "{c} may act on {e} by way of another unit within the row",
     "beside shifts of levels": "only where levels shift does {e} seem to follow {c}",
