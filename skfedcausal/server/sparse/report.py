@@ -64,6 +64,7 @@ def _part(found, units, pairs, sides):
         units=[found.units[unit] for unit in members],
         states=[np.ascontiguousarray(found.states[unit]) for unit in members],
         scores=None if found.scores is None else [np.ascontiguousarray(found.scores[unit]) for unit in units],
+        path=None if found.path is None else [np.ascontiguousarray(found.path[unit]) for unit in units],
         news=[np.ascontiguousarray(found.news[unit]) for unit in units],
         lags=found.lags[:, states[:, None], states], noise=None, slices=tuple(slices), linked=set(places[0]),
         delays={}, correlated=set(),

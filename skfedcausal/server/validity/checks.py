@@ -18,6 +18,7 @@ _LEAST_BIN = 3  # what is slower is a trend
 _TAIL = 5.0  # degrees of freedom of densities that are compared on rows held out
 _AR = 6  # lags of the noise that a trend is judged against
 _LEAST_SQUARE = 0.1  # of a row's mean square, below which rows are alike
+_SAME = 1e-6  # of the largest singular value of paths, below which one says what another does
 _LEAST_GAP = 1e-3  # of that autoregression from a unit root
 
 
@@ -109,6 +110,14 @@ def correlation(units):
         blocks = products[rows[1][:, None, :, None], cols[1][None, :, None]]
         size[np.ix_(rows[0], cols[0])] = np.linalg.svd(blocks, compute_uv=False)[..., 0]
     return size
+
+
+def together(first, second):
+    """Whether two units' innovations of a row go together, whatever their variance is: statistic and p value."""
+    products = (first[:, :, None] * second[:, None]).reshape(len(first), -1)
+    mean = products.mean(axis=0)
+    statistic = float(mean @ np.linalg.pinv(np.cov(products.T).reshape((len(mean),) * 2), hermitian=True) @ mean)
+    return len(first) * statistic, float(chdtrc(len(mean), len(first) * statistic))
 
 
 def halves(units, states, starts, pairs=None):
@@ -262,12 +271,21 @@ def _peak(power, k):
     return k + 0.5 * (left - right) / min(left - 2 * top + right, -1e-12)
 
 
-def trend(series):
-    """A straight line in time against autoregressive noise: statistic and p value, for all columns together."""
+def trend(series, path=None):
+    """A straight line in time against autoregressive noise: statistic and p value, for all columns together.
+
+    `path` (n, k) is what known shifts lead to, beside which the line has to be there: shifts that a plant
+    was given for a trend leave a sawtooth, which has no slope of its own.
+    """
     n, p = series.shape
     if n < 20 * _AR:
         return 0.0, 1.0
     t = np.arange(n) - (n - 1) / 2
+    if path is not None:
+        around = path - path.mean(axis=0)
+        basis, size, _ = np.linalg.svd(around, full_matrices=False)
+        basis = basis[:, size > _SAME * max(size[0], np.finfo(float).tiny)]
+        t, series = t - basis @ (basis.T @ t), series - basis @ (basis.T @ series)
     t /= np.sqrt(t @ t)
     total = 0.0
     for x in series.T:

@@ -16,6 +16,7 @@ from ...statespace.episodes import episodes
 _SINGLE = 8  # lowest frequencies that are bands of their own: what is slow is told from what is a level there
 _GROWTH = 1.12  # of the width of bands above
 _POLES = (0.5, 0.95)  # from which the driver's own memory is sought
+_FAINT = np.log(0.05)  # variance to start from of noise with a memory, of that of the scores
 _STEPS = 100
 _CLEAR = 6.0  # difference of criteria that is strong evidence (Kass and Raftery, 1995)
 _OWN_LAGS = 3  # of each unit's own memory: units with fewer sensors than states have more than one
@@ -92,7 +93,7 @@ class PairModel:
         return masks
 
     def start(self, masks):
-        """Coefficients by lag and noise to start from: regressions on bands, corrected for sensor noise."""
+        """Coefficients by lag and noise to start from: regressions on bands, corrected for noise of the scores."""
         power, c = self._found.power, self._found.n_bins / self._found.n_bins.sum()
         G = np.einsum("k,kij->ij", c, power).real - self._N
         G = _raised(G, 1e-2)
@@ -104,10 +105,13 @@ class PairModel:
         values = [A[mask] if lag == 1 else np.zeros(mask.sum()) for lag, mask in masks.items()]
         return np.concatenate([*values, np.linalg.cholesky(Q)[self._tri]])
 
-    def fitted(self, masks, theta, *, driver=False):
-        """Twice the negative log-likelihood, less constants, and the parameters, at the maximum."""
+    def fitted(self, masks, theta, *, also=""):
+        """Twice the negative log-likelihood, less constants, and the parameters, at the maximum.
+
+        `also` says what the last parameters are: of a "driver", or of noise of the scores that has a "colour".
+        """
         found = minimize(
-            self._value, theta, args=(masks, driver), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}
+            self._value, theta, args=(masks, also), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}
         )
         return 2 * float(found.fun), found.x
 
@@ -115,7 +119,7 @@ class PairModel:
         """Bayesian information criterion."""
         return value + len(theta) * np.log(2 * self._found.n_bins.sum())
 
-    def _value(self, theta, masks, driver):
+    def _value(self, theta, masks, also):
         n, e, power = self._n, self._turn, self._found.power
         Z, at = np.broadcast_to(np.eye(n), (len(e), n, n)).astype(complex), 0
         for lag, mask in masks.items():
@@ -126,27 +130,53 @@ class PairModel:
         L = np.zeros((n, n))
         L[self._tri] = theta[at : at + len(self._tri[0])]
         at += len(self._tri[0])
-        Zh = np.conj(np.swapaxes(Z, 1, 2))
-        Phi = L @ L.T + 1e-9 * np.eye(n) * self._scale + Z @ self._N @ Zh
-        if driver:
-            b, pole = theta[at : at + n], np.tanh(theta[at + n])
-            gain = 1 - 2 * pole * np.cos(self._found.frequency) + pole**2
-            share = (1 - pole**2) / gain
+        Zh, noise = np.conj(np.swapaxes(Z, 1, 2)), self._N
+        if also:
+            share, slope = self._series_of(theta[-1])
+        if also == "colour":
+            sizes = np.exp(theta[at:-1])
+            noise = noise + share[:, None, None] * np.tensordot(sizes, self._shapes, 1)
+        Phi = L @ L.T + 1e-9 * np.eye(n) * self._scale + Z @ noise @ Zh
+        if also == "driver":
+            b = theta[at:-1]
             Phi = Phi + np.outer(b, b) * share[:, None, None]
         inverse = np.linalg.inv(Phi)
-        R = Z @ power @ Zh
-        IR = inverse @ R
+        IR = inverse @ (Z @ power @ Zh)
         each = np.linalg.slogdet(Phi)[1] + np.einsum("kii->k", IR).real
         G = (inverse - IR @ inverse) * self._weight
-        into = self._N @ Zh @ G + power @ Zh @ (inverse * self._weight)
+        into = noise @ Zh @ G + power @ Zh @ (inverse * self._weight)
         grads = [-2 * np.real(((e**lag)[:, None, None] * into).sum(axis=0)).T[mask] for lag, mask in masks.items()]
         grads.append((2 * G.real.sum(axis=0) @ L)[self._tri])
-        if driver:
+        if also == "driver":
             Gb = G.real @ b
-            cos = np.cos(self._found.frequency)
-            slope = (-2 * pole * gain - (1 - pole**2) * (2 * pole - 2 * cos)) / gain**2
-            grads += [2 * share @ Gb, [((Gb @ b) * slope).sum() * (1 - pole**2)]]
+            grads += [2 * share @ Gb, [(Gb @ b) @ slope]]
+        elif also == "colour":
+            inner = Zh @ G @ Z
+            each_size = sizes * np.einsum("uij,kji->ku", self._shapes, inner).real
+            grads += [share @ each_size, [each_size.sum(axis=1) @ slope]]
         return float(self._found.n_bins @ each), np.concatenate(grads)
+
+    def _series_of(self, theta):
+        """Spectrum of an autoregression of unit variance whose pole is tanh(theta), and its slope in theta."""
+        pole, cos = np.tanh(theta), np.cos(self._found.frequency)
+        gain = 1 - 2 * pole * cos + pole**2
+        slope = (-2 * pole * gain - (1 - pole**2) * (2 * pole - 2 * cos)) / gain**2
+        return (1 - pole**2) / gain, slope * (1 - pole**2)
+
+    @property
+    def _shapes(self):
+        """Noise of either unit's scores alone, of unit size, (2, n, n)."""
+        shapes = np.zeros((2, self._n, self._n))
+        for shape, own in zip(shapes, (slice(0, self._p), slice(self._p, None)), strict=True):
+            noise = self._N[own, own]
+            size = np.trace(noise) / len(noise)
+            shape[own, own] = noise / size if size > 0 else np.eye(len(noise))
+        return shapes
+
+    def coloured(self, masks, theta):
+        """The best fit whose scores have noise with a memory as well, as of sensors that wander, from one without."""
+        start = np.concatenate([theta, [_FAINT, _FAINT, np.arctanh(_POLES[-1])]])
+        return self.fitted(masks, start, also="colour")
 
     @property
     def _scale(self):
@@ -162,7 +192,7 @@ class PairModel:
         Q[self._tri] = theta[-len(self._tri[0]) :]
         size = 0.5 * np.sqrt(np.square(Q).sum() / self._n)
         b = size * np.concatenate([left[:, 0], right[0]])
-        fits = [self.fitted(masks, np.concatenate([theta, b, [np.arctanh(pole)]]), driver=True) for pole in _POLES]
+        fits = [self.fitted(masks, np.concatenate([theta, b, [np.arctanh(pole)]]), also="driver") for pole in _POLES]
         return min(fits, key=lambda fit: fit[0])
 
 
@@ -171,15 +201,22 @@ def _raised(G, least):
     return (axes * np.maximum(values, least * max(values[-1], 1e-300))) @ axes.T
 
 
-def criteria(model, delays):
-    """Criteria of a pair linked at `delays` or the row after, and without links, with or without a driver."""
+def criteria(model, delays, is_linked=False):
+    """Criteria of a pair linked at `delays` or the row after, and without links, with or without a driver.
+
+    Where a driver seems to explain a link that was found, the links are given noise of sensors that has a memory,
+    which is no driver either.
+    """
     masks = model.masks((None, None))
     alone = model.fitted(masks, model.start(masks))
     found = {"none": model.criterion(*alone), "driver": model.criterion(*model.driven(alone[1]))}
     there, back = (delay or 1 for delay in delays)
     for name, lags in {"forward": (there, None), "backward": (None, back), "loop": (there, back)}.items():
         masks = model.masks(lags)
-        found[name] = model.criterion(*model.fitted(masks, model.start(masks)))
+        fit = model.fitted(masks, model.start(masks))
+        found[name] = model.criterion(*fit)
+        if is_linked and found[name] > found["driver"]:
+            found[name] = min(found[name], model.criterion(*model.coloured(masks, fit[1])))
     return found
 
 
@@ -197,7 +234,7 @@ def driver_rows(found, record):
         pair, own_noise = standardised(pair, noise[np.ix_(cols, cols)], len(places[0]))
         model = PairModel(pair, own_noise, [len(own) for own in places], own=_OWN_LAGS)
         delays = [_known(found.delays.get(way)) for way in ((first, second), (second, first))]
-        values = criteria(model, delays)
+        values = criteria(model, delays, (first, second) in linked)
         by_links = min(values[name] for name in ("forward", "backward", "loop"))
         # without a link that was found, noise they share in a row is a driver as well
         driver = values["driver"] if (first, second) in linked else min(values["driver"], values["none"])

@@ -20,6 +20,11 @@ _FEWEST_ROWS = 200
 _FAR = 10.0  # of its own scatter, how far a level moves by itself, from which on errors of loadings are links
 _LEAST_SEEN = 0.75  # share of rows in which all units have to be seen
 _LAGS, _MORE_LAGS = 10, 24
+_MOVED = 0.5  # standard errors by which a prior may move a link
+_OF_STRENGTH = 0.2  # share of its strength from which on a move withholds a verdict
+_LONGER = "a longer record, or join the units"
+_NEAR = 0.1  # relative difference of variances that matters to no verdict
+_ONE = 0.99  # correlation of innovations from which on two units are one, and share out the links of both
 
 
 class Evidence(NamedTuple):
@@ -72,11 +77,14 @@ def evidence(server, run, record):
         for a, b, p in server.correlations_[["first", "second", "p_value"]].itertuples(index=False)
         if p < LEVEL
     }
+    robust = server.covariance != "information"
+    if robust:  # single bursts that units share make sizes of products, not their mean
+        correlated = {pair for pair in correlated if checks.together(*(units[k] for k in pair))[1] < LEVEL}
     return Evidence(
         names, units, [filtered[:, rows] for rows in slices],
         [filtered[:, rows] - predicted[:, rows] for rows in slices], scores, record.starts, server.lag_transitions_,
         server.process_cov_, slices, set(pairs), dict(zip(pairs, found["delay"], strict=True)), correlated,
-        server.covariance != "information", {place[name] for name in server.level_shifts_["unit"]},
+        robust, {place[name] for name in server.level_shifts_["unit"]},
         None if path is None else [path[:, rows] for rows in slices],
         len(server.lag_transitions_) > 1 or server.misfit_.empty or server.has_prior_,
     )  # fmt: skip
@@ -100,6 +108,7 @@ def report(server, run, record):
     found = evidence(server, run, record)
     together = found if seen.all() else found._replace(units=[checks.unit_series(e[seen]) for e in found.units])
     rows = [*_of_innovations(found), *_of_squares(together), *_of_halves(found)]
+    rows += [*_of_orders(server, found), *_of_prior(server, found), *_of_noise(run, record, found)]
     if found.scores is not None:
         rows += _of_scores(found)
     if len(found.names) > 1:
@@ -150,6 +159,53 @@ def _of_halves(found):
             yield _row(found, "same in both halves", cause, effect, result, level, "cut the record into episodes")
 
 
+def _of_orders(server, found):
+    """Whether lags beyond those of the plant were asked for, by unit; a plant of several lags was given them."""
+    if server.misfit_.empty:
+        return
+    smallest = server.misfit_.groupby("effect")["p_adjusted"].min()
+    for name in found.names:
+        p = float(smallest.get(name, np.nan))
+        passed = bool(len(found.lags) > 1 or not p <= LEVEL)
+        yield "enough lags", name, name, len(found.lags), p, passed, "" if passed else "more lags"
+
+
+def _of_prior(server, found):
+    """Links that a prior has moved, in standard errors, and those that it may have much to do with."""
+    moved = server._moved_by_prior
+    if moved is None or len(found.lags) > 1:  # those of several lags are learned without it
+        return
+    links = server.links_[server.links_["kind"] == "state"]
+    of_error = (links["stderr"] / links["strength"].clip(lower=1e-300)).to_numpy()
+    for (effect, cause), size, error in zip(server.partition_.pairs, moved, of_error, strict=True):
+        if size == 0:
+            continue
+        names, share = (found.names[cause], found.names[effect]), float(size * error)
+        passed = bool(size <= _MOVED)
+        yield "apart from the prior", *names, size, np.nan, passed, "" if passed else _LONGER
+        if (cause, effect) in found.linked:
+            passed = bool(passed or share <= _OF_STRENGTH)
+            yield "more than the prior", *names, share, np.nan, passed, "" if passed else _LONGER
+
+
+def _of_noise(run, record, found):
+    """Whether innovations are as large as the plant and the noise of its sensors say: mean square of a state."""
+    if not record.is_constant or not record.determined.all():
+        return
+    slices = record.partition.slices
+    for k, (part, rows, P) in enumerate(zip(record.parts, slices, run.unit_covariances(slices), strict=True)):
+        J = part.patterns[0]
+        residual = record.z[:, rows] - run.predicted[:, rows] @ J
+        root = np.linalg.cholesky(J + J @ P[-1] @ J)
+        square = np.square(np.linalg.solve(root, residual.T)).mean(axis=0)
+        error = square.std() / np.sqrt(len(square))
+        ratio = float(square.mean())
+        p = 2 * float(ndtr(-abs(ratio - 1) / error))
+        passed = bool(p > LEVEL / len(slices) or abs(ratio - 1) <= _NEAR)
+        name = found.names[k]
+        yield "noise as supposed", name, name, ratio, p, passed, "" if passed else "n_rounds, or give C and R"
+
+
 def _of_scores(found, m=None):
     m = len(found.units) if m is None else m
     rows = []
@@ -157,10 +213,19 @@ def _of_scores(found, m=None):
     for k, whole in enumerate(found.scores):
         series = checks.unit_series(whole[first:stop])
         ratio, p, period = checks.line(series)
+        slope = _trend(found, k, series, slice(first, stop))
         remedy = f"harmonics={period:.4g} at home"
         rows.append(_row(found, "no season", k, k, (ratio, p), _LINE_LEVEL / m, remedy))
-        rows.append(_row(found, "no trend", k, k, checks.trend(series), _TREND_LEVEL / m, 'trend="smooth" at home'))
+        rows.append(_row(found, "no trend", k, k, slope, _TREND_LEVEL / m, 'trend="smooth" at home'))
     return rows
+
+
+def _trend(found, k, series, rows):
+    """Test of a trend of a unit, beside what shifts that the plant knows of lead to."""
+    if found.path is None:
+        return checks.trend(series)
+    path = found.path[k][rows]
+    return checks.trend(checks.unit_series(found.scores[k][rows] + path), path)
 
 
 def _of_variance(found):
@@ -180,6 +245,8 @@ def _of_rows(found):
             passed = bool(size[a, b] < _SAME_ROW)
             names = found.names[b], found.names[a]
             yield "apart in the same row", *names, size[a, b], np.nan, passed, "" if passed else "join the units"
+            if size[a, b] > _ONE:
+                yield _OF_BOTH, *names, size[a, b], np.nan, False, "leave one of them out"
     for cause, effect in found.linked:
         for other in range(m):
             between = (min(other, effect), max(other, effect)) in _unordered(found.correlated)
@@ -243,13 +310,22 @@ _WORDS = {
     "link rather than driver": "links and a driver that nobody measures explain {c} and {e} about as well",
     "apart from a shared driver": "{c} and {e} each share a driver that nobody measures with other units",
     "apart in the same row": "{c} and {e} are nearly the same within a row",
+    "more than the prior": "how much {c} does to {e} is in part what was supposed of units that hardly settle or are nearly one",
+    "no copies": "{c} and {e} are one unit, and links of either are shared out between them",
     "not by way of another": "{c} may act on {e} by way of another unit within the row",
     "beside shifts of levels": "only where levels shift does {e} seem to follow {c}",
     "gains held-out": "{c} does not help to predict {e} on rows held out",
 }
-_FIRST = ("no season", "no trend", "no common bursts", "common variance")  # these are behind what else fails
+_FIRST = (
+    "no copies",
+    "no season",
+    "no trend",
+    "no common bursts",
+    "common variance",
+)  # these are behind what else fails
 _MOST_REASONS = 2
 _OF_EFFECT = ("white", "white over more lags", "same in both halves")
+_OF_BOTH = "no copies"
 _BOTH_WAYS = ("common variance", "no common bursts", "link rather than driver", "apart in the same row")
 
 
@@ -291,4 +367,6 @@ def _concerned(links, check, cause, effect):
             )
             return [(pair, why) for pair in pairs if pair[1] == effect]
         return [(pair, why) for pair in pairs if effect in pair]
+    if check == _OF_BOTH:
+        return [(pair, why) for pair in pairs if {cause, effect}.intersection(pair)]
     return [((cause, effect), why)] + [((effect, cause), why)] * (check in _BOTH_WAYS)

@@ -107,3 +107,26 @@ def test_held_out_gain_is_that_of_the_rows_behind():
 def test_responses_stop_at_the_ends_of_episodes():
     states, lags = np.ones((6, 1)), np.array([[[1.0]], [[10.0]]])
     assert checks.response(lags, (0, 3), states)[:, 0].tolist() == [0, 1, 11, 0, 1, 11]
+
+
+def test_a_trend_that_was_taken_for_shifts_is_found():
+    rng = np.random.default_rng(0)
+    rows = np.arange(2000)
+    steps = (rows[:, None] >= [500, 1000, 1500]).astype(float)
+    for slope, found in ((3.0, True), (0.0, False)):
+        series = rng.standard_normal((2000, 1)) + slope * (rows / 2000)[:, None] + 0.1 * steps.sum(axis=1)[:, None]
+        assert (checks.trend(checks.unit_series(series), steps)[1] < 1e-4) == found
+    shifted = checks.unit_series(rng.standard_normal((2000, 1)) + 2 * steps[:, 1:2])
+    assert checks.trend(shifted)[1] < 1e-4 < checks.trend(shifted, steps[:, 1:2])[1]
+
+
+def test_products_that_bursts_make_large_are_no_correlation():
+    rng = np.random.default_rng(1)
+    units = [checks.unit_series(rng.standard_normal((2000, 2))) for _ in range(2)]
+    both = units[0] + rng.standard_normal((2000, 2))
+    assert checks.together(*units)[1] > 0.01
+    assert checks.together(units[0], checks.unit_series(both))[1] < 1e-9
+    hit = rng.choice(2000, 15, replace=False)
+    for unit in units:
+        unit[hit] += 20 * rng.choice([-1.0, 1.0], (15, 2))
+    assert checks.together(*units)[1] > 1e-3

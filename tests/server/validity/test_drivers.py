@@ -23,13 +23,14 @@ def criteria_of(series, own=1):
     return drivers.criteria(model, (None, None))
 
 
-def test_derivatives_are_those_of_the_value():
+@pytest.mark.parametrize(("also", "last"), [("", []), ("driver", [0.3, 0.2, 0.4]), ("colour", [-1.0, -2.0, 0.4])])
+def test_derivatives_are_those_of_the_value(also, last):
     series = pair(0, link=0.3)
     model = drivers.PairModel(drivers.bands(series, (0,)), 0.25 * np.eye(2), [1, 1], own=2)
     masks = model.masks((3, None))
-    theta = np.concatenate([model.start(masks) + 0.05, [0.3, 0.2, 0.4]])
-    value, slope = model._value(theta, masks, True)
-    numeric = approx_fprime(theta, lambda x: model._value(x, masks, True)[0], 1e-6)
+    theta = np.concatenate([model.start(masks) + 0.05, last])
+    value, slope = model._value(theta, masks, also)
+    numeric = approx_fprime(theta, lambda x: model._value(x, masks, also)[0], 1e-6)
     np.testing.assert_allclose(slope, numeric, atol=1e-4 * abs(value))
 
 
@@ -49,6 +50,17 @@ def test_a_driver_with_memory_is_preferred_where_there_is_one(seed):
 @pytest.mark.parametrize("seed", range(4))
 def test_a_link_is_preferred_where_there_is_one(seed):
     values = criteria_of(pair(seed, link=0.3))
+    assert min(values, key=values.get) == "forward"
+
+
+def test_sensors_that_wander_are_no_driver():
+    series = pair(0, link=0.3, n=2000)
+    wander = np.random.default_rng(0).standard_normal(series.shape)
+    for t in range(1, len(series)):
+        wander[t] = 0.9 * wander[t - 1] + np.sqrt(1 - 0.9**2) * wander[t]
+    model = drivers.PairModel(drivers.bands(series + 0.8 * wander, (0,)), 0.25 * np.eye(2), [1, 1])
+    values = drivers.criteria(model, (1, None), is_linked=True)
+    assert drivers.criteria(model, (1, None))["driver"] == values["driver"]
     assert min(values, key=values.get) == "forward"
 
 
