@@ -254,10 +254,10 @@ def has_stopped(index, last, period):
     """Whether a batch begins so long after the row before that what was known of the states there is of no use."""
     if last is None or period is None or not isinstance(index, pd.DatetimeIndex) or len(index) == 0:
         return False
-    return index[0] - last > _times(_LONG, period)
+    return index[0] - last > _times(LONG, period)
 
 
-_LONG = 200  # sampling periods
+LONG = 200  # sampling periods
 
 
 @lru_cache(64)

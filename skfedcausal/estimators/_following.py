@@ -15,7 +15,7 @@ from ..containers.layout import listed
 from ..containers.rows import check_following, has_stopped
 from ..federation.ledger import StreamLedger
 from ._promises import mechanisms
-from ._stream_batches import StreamWarning, batch_of, fitting, last_rows
+from ._stream_batches import StreamWarning, batch_of, fitting, last_rows, left_out, stops
 from ._streams import PlantStream, flag_array, verdict_reply
 
 
@@ -44,7 +44,8 @@ def update(self, batch):
     _check_stream(self)
     plant = self._stream.usual_row(batch)
     if plant is None:
-        plant = self._read(*batch_of(batch))
+        X, inputs = batch_of(batch)
+        plant = self._read(X, inputs, stops(X, self._period))
         self._stream.learn_columns(batch, self.layout_)
     changed = _advance(self, plant)
     return self._stream.dated(changed)
@@ -60,7 +61,11 @@ def _check_stream(self):
 
 
 def _advance(self, plant):
-    """Incidents that the next rows start or may change."""
+    """Incidents that the next rows start or may change, part by part where the plant stood for long."""
+    return [one for part in plant.episodes() for one in _advanced(self, part)]
+
+
+def _advanced(self, plant):
     stream = self._stream
     if has_stopped(plant.index, stream.last_time, self._period):
         warnings.warn(
@@ -117,15 +122,26 @@ def _next(self, batch):
     """Incidents that a batch of a stream changes; what does not fit the plant is named and left out."""
     plant = self._stream.usual_row(batch)
     if plant is None:
-        X, inputs = batch_of(batch)
-        kept = fitting(X, self.layout_, self._stream.last_time)
-        if kept is None:
-            return []
-        if inputs is not None and kept is not X:
-            inputs = last_rows(inputs, kept)
-        plant = self._read(kept, inputs)
-        self._stream.learn_columns(batch, self.layout_)
-    return _advance(self, plant)
+        try:
+            plant = _read_fitting(self, batch)
+        except (TypeError, ValueError) as error:
+            if self._stream.n_rows == 0:
+                raise  # nothing of it has been right so far
+            left_out(error)
+    return [] if plant is None else _advance(self, plant)
+
+
+def _read_fitting(self, batch):
+    """What fits the plant of a batch, None if no row does."""
+    X, inputs = batch_of(batch)
+    kept = fitting(X, self.layout_, self._stream.last_time)
+    if kept is None:
+        return None
+    if inputs is not None and kept is not X:
+        inputs = last_rows(inputs, kept)
+    plant = self._read(kept, inputs, stops(kept, self._period))
+    self._stream.learn_columns(batch, self.layout_)
+    return plant
 
 
 def partial_fit(self, X, y=None, *, inputs=None, lengths=None, forget=None):

@@ -47,8 +47,9 @@ class PlantStream:
         plant = None if self._usual is None else self._usual.read(batch)
         if plant is None or self.last_time is None:
             return plant
-        timed = isinstance(plant.index, pd.DatetimeIndex)
-        return plant if timed and plant.index[0] > self.last_time else None
+        index, last = plant.index, self.last_time
+        timed = isinstance(index, pd.DatetimeIndex) and (index.tz is None) == (last.tz is None)
+        return plant if timed and index[0] > last else None
 
     def learn_columns(self, batch, layout):
         """Take note of what a batch that was read looked like."""
