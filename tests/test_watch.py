@@ -267,7 +267,7 @@ def in_containers(X, k):
 def test_single_rows_with_times_give_what_one_batch_gives(timed, container):
     X = framed(simulate(400, seed=11, fault=1, size=1.5))
     single = [list(in_containers(X, k))[container] for k in range(len(X))]
-    whole, ledger = list(timed.predict_root_cause(iter([X])))[0][1], timed.stream_ledger_
+    whole, ledger = next(timed.predict_root_cause(iter([X])))[1], timed.stream_ledger_
     joined = np.full(len(X), "?", dtype=object)
     for where, roots in timed.predict_root_cause(iter(single)):
         joined[where] = roots

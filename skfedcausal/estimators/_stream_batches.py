@@ -58,9 +58,7 @@ def fitting(X, layout, last):
     if times is None:
         return X
     if last is not None and (times.tz is None) != (last.tz is None):
-        _say(
-            "Times of a batch have a zone and those before have none, or the other way round: they are taken as of one"
-        )
+        _say("Times of a batch have a zone and those before have none, or the reverse: they are taken as of one clock")
         times = times.tz_localize(None if last.tz is None else last.tz)
         X = _each(X, lambda part: part.set_axis(times, axis=0))
     if not times.is_monotonic_increasing:
@@ -93,7 +91,7 @@ def left_out(error):
 
 
 def stops(X, period):
-    """Lengths of the parts of a batch between which the plant stood so long that the watch begins anew; None for one."""
+    """Lengths of the parts of a batch between which there are no rows for long; None for one part."""
     times = times_of(X)
     if times is None or period is None or len(times) < 2:
         return None

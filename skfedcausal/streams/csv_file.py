@@ -5,6 +5,7 @@ import io
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -67,11 +68,12 @@ class _Tail:
     """The whole lines of a file that were not read yet."""
 
     def __init__(self, path):
-        self._path, self._at, self.head = path, 0, None
+        self._path, self._at = path, 0
+        self.head: Any = None  # the line of names
 
     def parts(self):
         """Lines of names and lines of rows since the last call, as (names, rows): a line of names may come again."""
-        before, parts = self.head, []
+        before, parts = self.head, list[tuple[str, list[str]]]()
         for line in self._lines():
             if self.head is None or self._names(line):
                 self.head = line
