@@ -205,8 +205,9 @@ def main():
     if find_spec("paho") and find_spec("amqtt"):
         sections.append(
             "## From a row to the page\n\n``python -m skfedcausal watch`` behind a broker in another process; from the "
-            "publication of the row that raises an alarm to the page that tells of it, wall clock; faults come at least three "
-            "seconds apart, since a report with pictures is written after the page.\n\n" + table([alarm_to_page()])
+            "publication of the row that raises an alarm to the page that tells of it, wall clock; faults come at least "
+            "three seconds apart, since a report with pictures is written after the page.\n\n"
+            + table([alarm_to_page()])
         )
     sections.append(f"Load at the end: {os.getloadavg()[0]:.1f}.")
     write("streams", "Speed of streams", "\n\n".join(sections))
