@@ -192,6 +192,13 @@ def test_single_rows_may_be_flat_and_streams_asynchronous(detector):
         (lambda X: X.assign(other__x=1.0), "'other__x' of the batch were not there"),
         (lambda X: X.set_axis(X.index - pd.Timedelta("70min")), "go back to"),
         (lambda X: X.set_axis(X.index + pd.Timedelta("1D")), "the watch begins anew"),
+        (lambda X: X.astype(object).mask(X > 0, "on"), "hold something else than numbers: taken as missing"),
+        (lambda X: X.mask(X > 0, np.inf), "are infinite: taken as missing"),
+        (lambda X: X.sample(frac=1.0, random_state=0), "in no order of time: they are sorted"),
+        (lambda X: X.tz_localize("UTC"), "have a zone and those before have none"),
+        (lambda X: pd.concat([X, X.iloc[:, :1]], axis=1), "'unit0__s0' of the batch came more than once"),
+        (lambda X: X.set_axis([f"other__{k}" for k in range(X.shape[1])], axis=1), "is left out. A batch has none of"),
+        (lambda X: X.iloc[::2], "is left out. X has a row every 0 days 00:02:00"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:There are no rows between:UserWarning")
@@ -219,6 +226,75 @@ def test_units_nobody_knows_and_units_that_are_missing_are_named(detector):
     said = " ".join(str(one.message) for one in told)
     assert "'extra' are not known" in said
     assert "'unit3' are missing" in said
+
+
+def test_units_that_come_with_other_rows_are_taken_as_missing(detector):
+    X = simulate(300, seed=12)
+    batches = [rows(X, 0, 100), rows(X, 100, 200) | {"unit1": X["unit1"][100:150], "unit2": None}, rows(X, 200, 300)]
+    with pytest.warns(StreamWarning) as told:
+        roots = [found for _, found in detector.predict_root_cause(iter(batches))]
+    said = " ".join(str(one.message) for one in told)
+    assert "'unit1' came with 50 rows in place of 100" in said
+    assert "'unit2' are missing" in said
+    assert sum(map(len, roots)) >= 300
+
+
+def test_a_stop_inside_a_batch_begins_the_watch_anew(timed):
+    X = framed(simulate(500, seed=11, fault=1, size=1.5))
+    late = X.iloc[100:].set_axis(X.index[100:] + pd.Timedelta("1D"))
+    with pytest.warns(StreamWarning, match="the watch begins anew"):
+        joined = list(timed.incidents(iter([pd.concat([X.iloc[:100], late])])))[-1]
+    with pytest.warns(StreamWarning, match="the watch begins anew"):
+        apart = pd.concat(timed.incidents(iter([X.iloc[:100], late])))
+    pd.testing.assert_frame_equal(joined, apart.reset_index(drop=True))
+
+
+def test_a_first_batch_of_another_plant_is_refused(timed):
+    X = framed(simulate(50, seed=11))
+    with pytest.raises(ValueError, match="it is of another plant"):
+        next(timed.incidents(iter([X.set_axis([f"other__{k}" for k in range(X.shape[1])], axis=1)])))
+
+
+def in_containers(X, k):
+    """A row of a frame in every container that has the names of its columns."""
+    row = X.iloc[k : k + 1]
+    units = dict.fromkeys(name.partition("__")[0] for name in X)
+    own = {unit: row[[name for name in X if name.startswith(f"{unit}__")]] for unit in units}
+    yield from (row, X.iloc[k], own, pd.DataFrame(row.to_numpy(), row.index, list(X)))
+
+
+@pytest.mark.parametrize("container", range(4))
+def test_single_rows_with_times_give_what_one_batch_gives(timed, container):
+    X = framed(simulate(400, seed=11, fault=1, size=1.5))
+    single = [list(in_containers(X, k))[container] for k in range(len(X))]
+    whole, ledger = next(timed.predict_root_cause(iter([X])))[1], timed.stream_ledger_
+    joined = np.full(len(X), "?", dtype=object)
+    for where, roots in timed.predict_root_cause(iter(single)):
+        joined[where] = roots
+    assert_array_equal(joined, whole)
+    assert "unit1" in joined
+    sent = timed.stream_ledger_.table
+    assert sent.packets[(sent.op == "states")].tolist() == [len(X)] * 4
+    assert timed.stream_ledger_.total("up") > ledger.total("up")
+    tables = [table for table in timed.incidents(iter(single)) if len(table)]
+    last = pd.concat(tables).drop_duplicates("detected", keep="last").set_index("detected")
+    once = next(timed.incidents(iter([X]))).set_index("detected")
+    assert last.loc[once.index, "start"].tolist() == once.start.tolist()
+    assert last.loc[once.index, "root"].tolist() == once.root.tolist()
+    np.testing.assert_allclose(last.loc[once.index, "probability"], once.probability, atol=0.01)  # what is not told
+
+
+@pytest.mark.parametrize("row", [3, 250])
+def test_a_single_row_that_cannot_be_usual_is_looked_at(timed, row):
+    X = framed(simulate(300, seed=12))
+    X.iloc[row, :2] = np.nan
+    joined = np.full(len(X), "?", dtype=object)
+    for where, roots in timed.predict_root_cause(X.iloc[k : k + 1] for k in range(len(X))):
+        joined[where] = roots
+    assert_array_equal(joined, next(timed.predict_root_cause(iter([X])))[1])
+    wrong = X.iloc[-1:].set_axis(X.index[-1:] + pd.Timedelta("1min")).assign(unit0__s0=np.inf)
+    with pytest.raises(ValueError, match="infinity"):
+        timed.update(wrong)
 
 
 # --- the command --------------------------------------------------------------------------------------

@@ -1,7 +1,8 @@
 """The record that a unit has monitored, batch by batch, and where the unit stands between two of them."""
 
 import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ from ..message.watching import FlagMessage
 from .answers import flags_of, off_baseline, stream_message
 from .records import Passed, release_pages
 
+_FEW = 10  # rows that are looked at in less time than threads need to start
 _REMEMBERED = 300  # rows that a unit's filter goes on from where it sends flags only
 
 
@@ -34,20 +36,24 @@ class Feed:
         """Take the next batch."""
         self.number, self._last = self.number + 1, batch
 
+    @property
+    def is_short(self):
+        """Whether the last batch has few rows."""
+        return self._last is not None and len(self._last.outputs) < _FEW
+
     def batch(self, number):
         """Batch of a number from 1, None where there is none yet."""
         return self._last if number == self.number else None
 
 
-@dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where a unit stands in its monitored record."""
 
     number: int = 0
     known: object = None
     record: str = ""
     passed: Passed | None = None
-    before: object = None
+    before: Any = None
     row: float | None = None  # number of the last one, where seasons need it
 
 
@@ -73,8 +79,11 @@ def next_message(name, state, monitored, number, *, flags=False):
     if batch.inputs is not None and not flags:
         message = message.with_inputs(batch.inputs)
     release_pages(batch.outputs)
-    record = hashlib.sha256(f"{place.record} {batch.fingerprint}".encode()).hexdigest()
-    return message, Place(number, known, record, passed, replace(place, before=None), row)
+    record = place.record
+    if batch.fingerprint or record:  # rows that came as a file
+        record = hashlib.sha256(f"{record} {batch.fingerprint}".encode()).hexdigest()
+    before = place if place.before is None else place._replace(before=None)
+    return message, Place(number, known, record, passed, before, row)
 
 
 def _next_flags(state, Y, starts, known):

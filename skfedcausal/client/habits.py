@@ -1,6 +1,7 @@
 """Habits of a unit's columns: values that never change, and for how long others repeat theirs."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -52,6 +53,8 @@ class Habits:
 
     def events(self, Y, starts, before=None):
         """Bits of every row, (n_samples, N_BITS), None where none is set, and where a stream stands after them."""
+        if before is not None and len(Y) == 1 and self._is_usual(Y[0], before[0]):
+            return None, (Y[0].take(self.moving), self._no_repetition)
         bits = np.zeros((len(Y), N_BITS), dtype=bool)
         if len(self.constant):
             shown = Y[:, self.constant]
@@ -68,6 +71,16 @@ class Habits:
             bits[:, ALL_HELD] = held.all(axis=1) & (held.shape[1] > 1)
         after = None if not len(Y) else (moving[-1], count[-1])
         return (bits if bits.any() else None), after
+
+    def _is_usual(self, row, last):
+        """Whether no constant has another value and no value is that of the row before."""
+        if len(self.constant) and not (row.take(self.constant) == self.values).all():
+            return False
+        return not (row.take(self.moving) == last).any()
+
+    @cached_property
+    def _no_repetition(self):
+        return np.zeros(len(self.moving), dtype=int)
 
     @staticmethod
     def _is_fine(Y, step):

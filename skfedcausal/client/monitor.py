@@ -4,6 +4,7 @@ import warnings
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import isfinite
 
 import numpy as np
 from scipy.linalg import null_space
@@ -61,12 +62,17 @@ class UnitMonitor:
         finest = np.min(self.spread[self.spread > 0], initial=1.0) * _FINE
         return np.arange(-2, int(np.ceil(-np.log10(finest))) + 1)
 
+    @cached_property
+    def _finest(self):
+        """Resolutions of a record in which no step matters any more."""
+        return np.zeros(len(self.spread))
+
     def resolutions(self, Y, known=None):
         """Smallest step seen so far in each column at each row, zero once it does not matter."""
         steps = np.full(Y.shape[1], np.inf) if known is None else known
         matter = np.flatnonzero(steps > _FINE * self.spread)
         if self._is_fine(Y[0, matter]):
-            return np.zeros((1, Y.shape[1]))
+            return self._finest[None]
         seen = np.full(Y.shape, np.inf)
         seen[:, matter] = self._row_steps(Y[:, matter])
         seen = np.minimum.accumulate(np.minimum(seen, steps), axis=0)
@@ -95,11 +101,13 @@ class UnitMonitor:
 
         Columns that are recorded more coarsely than in nominal data get that much more noise.
         """
+        if known is self._finest:  # and will not be coarser in rows to come
+            return self._plain_message(Y, starts), known
         steps = self.resolutions(Y, known)
         extra = np.maximum(np.minimum(steps, 1e3 * self.spread) ** 2 - self.resolution**2, 0.0) / 12
         extra = np.where(extra > 1e-3 * self.spread**2, extra, 0.0)
         if not extra.any():
-            return self._plain_message(Y, starts), steps[-1]
+            return self._plain_message(Y, starts), steps[-1] if steps[-1].any() else self._finest
         rows, index = np.unique(extra, axis=0, return_inverse=True)
         index = np.broadcast_to(index.reshape(-1), len(Y)) if len(extra) == 1 else index.reshape(-1)
         return self._coarse_message(Y, starts, rows, index), steps[-1]
@@ -115,6 +123,8 @@ class UnitMonitor:
     def _plain_message(self, Y, starts):
         """Message about measurements of nominal resolution."""
         centred = Y - self.model.mean
+        if len(Y) == 1 and (message := self._message_of_row(centred)) is not None:
+            return message
         if not np.isfinite(centred.sum()):
             distance = self._distance(centred, None)
             return replace(self.model.message(Y, starts), off_subspace=distance)
@@ -126,6 +136,21 @@ class UnitMonitor:
             distance = _squares(outside @ centred.T)
         lengths = episode_lengths(starts, len(Y))
         return StateMessage(centred @ weights, J, None, lengths, off_subspace=distance)
+
+    def _message_of_row(self, centred):
+        """Message about one row, None where something is missing or far off."""
+        weights, outside, _ = self._weights
+        z, rest = centred @ weights, outside @ centred[0]
+        distance = float(rest @ rest)
+        if not (distance < _BEYOND**2 and isfinite(sum(z[0].tolist()))):
+            return None
+        return self._row_before.next_row(z, np.array([distance]))
+
+    @cached_property
+    def _row_before(self):
+        """A message about one row, from which others differ in their numbers only."""
+        J = self._weights[2]
+        return StateMessage(np.zeros((1, len(J[0]))), J, None, (1,), off_subspace=np.zeros(1))
 
     def _coarse_message(self, Y, starts, extra, index):
         n_samples, p = len(Y), self.model.n_states

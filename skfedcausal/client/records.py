@@ -3,6 +3,7 @@
 import mmap
 import warnings
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -218,8 +219,7 @@ def _same_as_before(Y, columns):
     return same
 
 
-@dataclass(frozen=True)
-class Passed:
+class Passed(NamedTuple):
     """Where a unit stands in a stream: its last row, how often that came before, and rows so far."""
 
     row: np.ndarray
@@ -248,6 +248,10 @@ class Silence:
 
     def masked(self, name, Y, starts, index=None, before=None):
         """Rows with repetitions as missing and a warning that names the unit, and where a stream stands."""
+        if before is not None and len(Y) == 1:  # most rows of a stream that comes row by row
+            row = Y[0].take(self.columns)
+            if _moves(row.item(0), before.row.item(0)):
+                return Y, Passed(row, 0, before.n_rows + 1)
         count = repeated_rows(Y, starts, before, self.columns)
         n_before = 0 if before is None else before.n_rows
         after = Passed(Y[-1, self.columns], int(count[-1]), n_before + len(Y))
@@ -258,6 +262,11 @@ class Silence:
         if len(noticed):
             _warn_of_silence(name, noticed[0], silent, count, (starts, index, n_before))
         return np.where(silent[:, None], np.nan, Y), after
+
+
+def _moves(now, then):
+    """Whether a value is another one than that before it, both missing aside."""
+    return now != then and (now == now or then == then)
 
 
 def _moving_columns(Y):

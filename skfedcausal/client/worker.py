@@ -79,6 +79,11 @@ class UnitWorker:
         """Measurements and inputs of a row."""
         return self.outputs.shape[1] + (0 if self.inputs is None else self.inputs.shape[1])
 
+    @property
+    def is_quick(self):
+        """Whether it is asked about so few rows that no other thread or process is worth its while."""
+        return self.monitored is not None and getattr(self.monitored, "is_short", False)
+
     def handle(self, packet, state):
         """The answer to a packet and the state after it; PacketError if it is unknown or out of turn."""
         op = packet.op

@@ -2,10 +2,13 @@
 
 import json
 import sys
+import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass, replace
+from importlib import import_module
 from importlib.util import find_spec
+from math import inf
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,6 +21,7 @@ from ..sites.settings import check_numbers, read_section, read_settings_file
 from ._shared import DONE, ERRORS, FAILED, parser
 
 ALARM = 3  # exit code after an incident
+_AGAIN = 30.0  # seconds before a report is written again
 _SHOWN = 300  # rows of the picture
 _COLUMNS = ["start", "detected", "end", "root", "probability", "kind", "repeats"]
 
@@ -71,7 +75,7 @@ def _watch(settings, folder):
         watch.take(changed)
         if len(changed) and settings.until == "alarm":
             break
-    watch.write()
+    watch.close()
     return ALARM if watch.n_incidents else DONE
 
 
@@ -94,7 +98,12 @@ class Watch:
     def __init__(self, detector, settings):
         self._detector, self._settings = detector, settings
         self._told: dict = {}
+        self._due: dict = {}  # incidents whose reports are not up to date, by first alarm
+        self._reported: dict = {}  # when a report was written last
         self._rows: Any = None
+        self._draws = find_spec("matplotlib") is not None
+        if self._draws:
+            import_module("matplotlib.figure")  # which takes longer than a page may wait
 
     @property
     def n_incidents(self):
@@ -108,6 +117,7 @@ class Watch:
             rows = batch if self._rows is None else pd.concat([self._rows, batch])
             self._rows = rows.iloc[-_SHOWN:]
             yield batch
+            self._report_due()
 
     def take(self, changed):
         """Take in the incidents that are new or revised with a batch: the page first, then the alarm system."""
@@ -119,15 +129,31 @@ class Watch:
         self.write()
         for row in rows:
             self._call(row)
-            self._report(row)
+        self._due |= {row["detected"]: row for row in rows}
+        self._report_due()
+
+    def _report_due(self, everything=False):
+        """Write the reports that are due, none again within a while: pictures take longer than the page may wait."""
+        now = time.monotonic()
+        for detected, row in list(self._due.items()):
+            if everything or now - self._reported.get(detected, -inf) >= _AGAIN:
+                self._reported[detected] = now
+                del self._due[detected]
+                self._report(row)
+
+    def close(self):
+        """Write what was not written yet."""
+        self._report_due(everything=True)
+        self.write()
 
     def _report(self, row):
         """Write the report on an incident beside the page, with a picture where its rows are still there."""
         page = self._settings.page
+        if row["detected"] not in self._told:  # a repeat of another by now
+            return
         path = page.with_name(f"{page.stem}-{list(self._told).index(row['detected']) + 1}.html")
         shown = isinstance(self._rows.index, pd.DatetimeIndex) and self._rows.index[0] <= row["start"]
-        shown = shown and find_spec("matplotlib") is not None
-        self._detector.report(pd.Series(row), path, X=self._rows if shown else None)
+        self._detector.report(pd.Series(row), path, X=self._rows if shown and self._draws else None)
 
     def _call(self, row):
         """Tell the alarm system; that it does not answer does not stop the watch."""

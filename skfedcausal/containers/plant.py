@@ -131,6 +131,24 @@ class PlantData:
         """Number of inputs of each unit, a dict by unit."""
         return {name: 0 if U is None else U.shape[1] for name, U in zip(self.names, self.inputs, strict=True)}
 
+    def episodes(self):
+        """Each episode as a record of its own; the record itself where it is one.
+
+        Returns
+        -------
+        list of PlantData
+        """
+        if len(self.lengths) == 1:
+            return [self]
+        parts, stop = [], 0
+        for length in self.lengths:
+            start, stop = stop, stop + length
+            outputs = tuple(Y[start:stop] for Y in self.outputs)
+            inputs = tuple(None if U is None else U[start:stop] for U in self.inputs)
+            index = None if self.index is None else self.index[start:stop]
+            parts.append(PlantData(self.layout, outputs, inputs, index, (length,)))
+        return parts
+
     @property
     def raw_bytes(self):
         """Bytes of all outputs and inputs: what pooling the record would cost."""

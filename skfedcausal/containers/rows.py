@@ -1,6 +1,8 @@
 """Episodes: several records of one plant, one below the other in a table."""
 
 import warnings
+from bisect import bisect_right
+from functools import lru_cache
 from itertools import accumulate
 from numbers import Integral
 
@@ -206,24 +208,39 @@ def _warn_of_missing_numbers(index, starts):
 
 
 class StreamTimes:
-    """Times of the rows of a stream by their positions, as long as somebody may ask for them."""
+    """Times of the last rows of a stream by their positions, and of earlier ones that somebody may ask for."""
 
     def __init__(self, n_kept):
         self._n_kept, self._first, self._held = n_kept, 0, {}
-        self._index = pd.Index([])
+        self._parts: list[pd.DatetimeIndex] = []
+        self._ends: list[int] = []  # positions after the last row of each part
 
     def extend(self, index):
         """Take note of the times of the next rows."""
-        self._index = self._index.append(index) if len(self._index) else index
+        if len(index):
+            self._parts.append(index)
+            self._ends.append((self._ends[-1] if self._ends else self._first) + len(index))
+        if len(self._parts) > _FEW_PARTS or (self._ends and self._ends[-1] - self._first > 8 * self._n_kept):
+            self._forget()
 
-    def keep(self, rows):
-        """Forget all but the last rows and these."""
-        self._held = {row: self[row] for row in rows}
-        gone = max(len(self._index) - self._n_kept, 0)
-        self._index, self._first = self._index[gone:], self._first + gone
+    def _forget(self):
+        """Join what is kept of the parts."""
+        joined = self._parts[0].append(self._parts[1:])
+        gone = max(len(joined) - self._n_kept, 0)
+        self._first, self._parts, self._ends = self._first + gone, [joined[gone:]], self._ends[-1:]
+
+    def hold(self, rows):
+        """Remember the times of some of the last rows."""
+        self._held |= {row: self[row] for row in rows if row not in self._held}
 
     def __getitem__(self, row):
-        return self._held[row] if row < self._first else self._index[row - self._first]
+        if row in self._held:
+            return self._held[row]
+        part = bisect_right(self._ends, row)
+        return self._parts[part][row - (self._ends[part - 1] if part else self._first)]
+
+
+_FEW_PARTS = 256
 
 
 def times_of(X):
@@ -237,10 +254,15 @@ def has_stopped(index, last, period):
     """Whether a batch begins so long after the row before that what was known of the states there is of no use."""
     if last is None or period is None or not isinstance(index, pd.DatetimeIndex) or len(index) == 0:
         return False
-    return index[0] - last > _LONG * period
+    return index[0] - last > _times(LONG, period)
 
 
-_LONG = 200  # sampling periods
+LONG = 200  # sampling periods
+
+
+@lru_cache(64)
+def _times(factor, period):
+    return factor * period
 
 
 def check_following(index, last, period):
@@ -252,7 +274,7 @@ def check_following(index, last, period):
             f"The batch starts at {index[0]}, but the stream has been followed up to {last} already. Give "
             "the rows after that, or reset() for another stream."
         )
-    if last is not None and period is not None and index[0] - last > 1.5 * period:
+    if last is not None and period is not None and index[0] - last > _times(1.5, period):
         warnings.warn(
             f"There are no rows between {last} and {index[0]}; the stream goes on as if none had been left "
             "out. Give missing rows as NaN, or reset().",

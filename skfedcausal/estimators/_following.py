@@ -15,7 +15,7 @@ from ..containers.layout import listed
 from ..containers.rows import check_following, has_stopped
 from ..federation.ledger import StreamLedger
 from ._promises import mechanisms
-from ._stream_batches import StreamWarning, batch_of, fitting, last_rows
+from ._stream_batches import StreamWarning, batch_of, fitting, last_rows, left_out, stops
 from ._streams import PlantStream, flag_array, verdict_reply
 
 
@@ -42,13 +42,18 @@ def update(self, batch):
         If rows do not follow those before, or flags are randomised. The stream stays where it was.
     """
     _check_stream(self)
-    plant = self._read(*batch_of(batch))
+    plant = self._stream.usual_row(batch)
+    if plant is None:
+        X, inputs = batch_of(batch)
+        plant = self._read(X, inputs, stops(X, self._period))
+        self._stream.learn_columns(batch, self.layout_)
     changed = _advance(self, plant)
-    return self._stream.dated(changed, plant.index)
+    return self._stream.dated(changed)
 
 
 def _check_stream(self):
-    check_is_fitted(self)
+    if not hasattr(self, "_stream"):
+        check_is_fitted(self)  # takes as long as to look at a row
     if mechanisms(self.privacy)[1] is not None:
         raise ValueError("A stream of randomised flags is not offered: ask whole records for `flags` or `incidents`.")
     if self._channel is not None:
@@ -56,7 +61,11 @@ def _check_stream(self):
 
 
 def _advance(self, plant):
-    """Incidents that the next rows start or may change."""
+    """Incidents that the next rows start or may change, part by part where the plant stood for long."""
+    return [one for part in plant.episodes() for one in _advanced(self, part)]
+
+
+def _advanced(self, plant):
     stream = self._stream
     if has_stopped(plant.index, stream.last_time, self._period):
         warnings.warn(
@@ -78,6 +87,7 @@ def _advance(self, plant):
     if stream.units.put(plant, stream.noised):
         self._store_promise(plant.n_samples)
     changed = stream.push(stream.exchange.ask_all(*stream.question))
+    stream.take_times(plant.index)
     if changed:
         self._tell(stream.exchange, verdict_reply(changed))
     return changed
@@ -91,7 +101,7 @@ def reset(self):
 def followed(self, batches, answer):
     """Answers to batches one by one, a generator or for an asynchronous iterator an asynchronous one.
 
-    `answer` takes the stream, the incidents that may have changed, and the times of the batch.
+    `answer` takes the stream and the incidents that may have changed.
     """
     _check_stream(self)
     self.reset()
@@ -100,26 +110,38 @@ def followed(self, batches, answer):
 
 def _each(self, batches, answer):
     for batch in batches:
-        changed, index = _next(self, batch)
-        yield answer(self._stream, changed, index)
+        yield answer(self._stream, _next(self, batch))
 
 
 async def _each_later(self, batches, answer):
     async for batch in batches:
-        changed, index = _next(self, batch)
-        yield answer(self._stream, changed, index)
+        yield answer(self._stream, _next(self, batch))
 
 
 def _next(self, batch):
-    """Incidents that a batch of a stream changes, and its times; what does not fit the plant is named and left out."""
+    """Incidents that a batch of a stream changes; what does not fit the plant is named and left out."""
+    plant = self._stream.usual_row(batch)
+    if plant is None:
+        try:
+            plant = _read_fitting(self, batch)
+        except (TypeError, ValueError) as error:
+            if self._stream.n_rows == 0:
+                raise  # nothing of it has been right so far
+            left_out(error)
+    return [] if plant is None else _advance(self, plant)
+
+
+def _read_fitting(self, batch):
+    """What fits the plant of a batch, None if no row does."""
     X, inputs = batch_of(batch)
     kept = fitting(X, self.layout_, self._stream.last_time)
     if kept is None:
-        return [], None if self._period is None else pd.DatetimeIndex([])
+        return None
     if inputs is not None and kept is not X:
         inputs = last_rows(inputs, kept)
-    plant = self._read(kept, inputs)
-    return _advance(self, plant), plant.index
+    plant = self._read(kept, inputs, stops(kept, self._period))
+    self._stream.learn_columns(batch, self.layout_)
+    return plant
 
 
 def partial_fit(self, X, y=None, *, inputs=None, lengths=None, forget=None):
@@ -284,6 +306,7 @@ def follow_sites(self, *, wait=0.0):
         changed = stream.push(answers)
         self._tell(exchange, verdict_reply(changed))
         self._store_told_promises()
+        stream.take_times(None)
         yield stream.dated(changed)
 
 

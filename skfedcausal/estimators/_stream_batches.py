@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 import numpy as np
 import pandas as pd
 
+from ..containers.arrays import column_names
 from ..containers.layout import SEPARATOR, flat_name, listed
-from ..containers.rows import times_of
+from ..containers.rows import LONG, times_of
 
 
 class StreamWarning(UserWarning):
@@ -43,29 +44,65 @@ def _as_row(part):
 
 
 def fitting(X, layout, last):
-    """A batch without what the plant does not have, NaN where something is missing, rows after a time only.
+    """A batch without what the plant does not have, NaN where something is missing, rows after a time only, in order.
 
     None if no row is left. What is wrong is named by a StreamWarning.
     """
     if isinstance(X, Mapping):
         X = _fitting_units(X, layout)
     elif isinstance(X, pd.DataFrame):
-        X = _fitting_columns(X, layout.columns, "the batch")
+        X = _numbers(_fitting_columns(X, layout.columns, "the batch"), "the batch")
+    if _n_rows(X) == 0:
+        return None
     times = times_of(X)
-    if times is None or last is None or len(times) == 0 or times[0] > last:
+    if times is None:
+        return X
+    if last is not None and (times.tz is None) != (last.tz is None):
+        _say("Times of a batch have a zone and those before have none, or the reverse: they are taken as of one clock")
+        times = times.tz_localize(None if last.tz is None else last.tz)
+        X = _each(X, lambda part: part.set_axis(times, axis=0))
+    if not times.is_monotonic_increasing:
+        _say(f"Rows of a batch from {times.min()} on are in no order of time: they are sorted")
+        order = np.argsort(times.asi8, kind="stable")
+        X, times = _each(X, lambda part: part.iloc[order]), times[order]
+    if last is None or times[0] > last:
         return X
     late = times > last
     _say(
         f"{int((~late).sum())} rows go back to {times[0]}, and the stream has been followed up to {last} already: they "
         "are left out"
     )
-    return _rows(X, late) if late.any() else None
+    return _each(X, lambda part: part[late]) if late.any() else None
+
+
+def _n_rows(X):
+    parts = list(X.values()) if isinstance(X, Mapping) else [X]
+    return len(parts[0]) if parts and hasattr(parts[0], "__len__") else 1
+
+
+def _each(X, change):
+    """A container with a change made to the frames in it, and to arrays where it is one of rows."""
+    return {name: change(part) for name, part in X.items()} if isinstance(X, Mapping) else change(X)
+
+
+def left_out(error):
+    """Name a batch that cannot be read."""
+    _say(f"A batch cannot be read and is left out. {error}".rstrip(". "))
+
+
+def stops(X, period):
+    """Lengths of the parts of a batch between which there are no rows for long; None for one part."""
+    times = times_of(X)
+    if times is None or period is None or len(times) < 2:
+        return None
+    cuts = np.flatnonzero(times[1:] - times[:-1] > LONG * period) + 1
+    return np.diff([0, *cuts, len(times)]).tolist() if len(cuts) else None
 
 
 def _fitting_units(X, layout):
     unknown = [name for name in X if str(name) not in layout.names]
-    missing = [name for name in layout.names if name not in map(str, X)]
-    known = {str(name): part for name, part in X.items() if str(name) in layout.names}
+    known = {str(name): part for name, part in X.items() if str(name) in layout.names and part is not None}
+    missing = [name for name in layout.names if name not in known]
     if unknown:
         _say(f"Units {listed(unknown)} are not known since the fit: their rows are left out")
     if not known:
@@ -77,24 +114,52 @@ def _fitting_units(X, layout):
     for k, name in enumerate(layout.names):
         own = [layout.columns[position] for position in layout.unit_columns(k)]
         part = known.get(name)
+        if isinstance(part, pd.DataFrame) and column_names(part) is not None:
+            came = part.set_axis([flat_name(name, str(column), own) for column in part.columns], axis=1)
+            part = _fitting_columns(came, own, f"unit {name!r}")
+        elif part is not None and len(part) != len(found):
+            _say(f"Unit {name!r} came with {len(part)} rows in place of {len(found)}: they are taken as missing")
+            part = None
+        elif part is not None and part.shape[1] != len(own):
+            came = f"Unit {name!r} came with {part.shape[1]} columns in place of {len(own)}"
+            _say(f"{came}: its rows are taken as missing")
+            part = None
         if part is None:
             part = np.full((len(found), len(own)), np.nan)
             part = pd.DataFrame(part, columns=own, index=found.index) if isinstance(found, pd.DataFrame) else part
-        elif isinstance(part, pd.DataFrame):
-            came = part.set_axis([flat_name(name, str(column), own) for column in part.columns], axis=1)
-            part = _fitting_columns(came, own, f"unit {name!r}")
-        elif part.shape[1] != len(own):
-            came = f"Unit {name!r} came with {part.shape[1]} columns in place of {len(own)}"
-            _say(f"{came}: its rows are taken as missing")
-            part = np.full((len(part), len(own)), np.nan)
-        parts[name] = part
+        parts[name] = _numbers(part, f"unit {name!r}")
     return parts
+
+
+def _numbers(part, what):
+    """A table without words and infinite numbers."""
+    if isinstance(part, pd.DataFrame):
+        words = [column for column, kind in part.dtypes.items() if kind.kind not in "fiub"]
+        if words:
+            numbers = part[words].apply(pd.to_numeric, errors="coerce")
+            lost = [column for column in words if numbers[column].isna().sum() > part[column].isna().sum()]
+            if lost:
+                _say(f"Columns {listed(lost)} of {what} hold something else than numbers: taken as missing")
+            part = part.assign(**{column: numbers[column].astype(float) for column in words})
+        values = part.to_numpy()
+    else:
+        values = part if isinstance(part, np.ndarray) and part.dtype.kind == "f" else np.zeros(0)
+    infinite = np.isinf(values)
+    if not infinite.any():
+        return part
+    _say(f"{int(infinite.sum())} values of {what} are infinite: taken as missing")
+    return part.mask(infinite) if isinstance(part, pd.DataFrame) else np.where(infinite, np.nan, part)
 
 
 def _fitting_columns(X, columns, what):
     came = [SEPARATOR.join(map(str, parts)) for parts in X.columns.to_frame().itertuples(index=False)]
     if came == list(columns):
         return X
+    if len(set(came)) < len(came):
+        again = sorted({name for name in came if came.count(name) > 1})
+        _say(f"Columns {listed(again)} of {what} came more than once: the first of each is taken")
+        first = [came.index(name) == k for k, name in enumerate(came)]
+        X, came = X.loc[:, first], list(dict.fromkeys(came))
     unknown = [name for name in came if name not in columns]
     missing = [name for name in columns if name not in came]
     if len(missing) == len(columns):
@@ -104,10 +169,6 @@ def _fitting_columns(X, columns, what):
     if missing:
         _say(f"Columns {listed(missing)} of {what} are missing from a batch: their values are taken as missing")
     return X.set_axis(came, axis=1).reindex(columns=list(columns))
-
-
-def _rows(X, kept):
-    return {name: part[kept] for name, part in X.items()} if isinstance(X, Mapping) else X[kept]
 
 
 def last_rows(inputs, kept):

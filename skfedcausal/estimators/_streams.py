@@ -7,11 +7,12 @@ import pandas as pd
 
 from ..containers import episode_starts
 from ..containers.rows import StreamTimes
+from ..containers.usual import UsualRows
 from ..message.requests import WatchRequest
 from ..message.states import StateMessage
 from ..message.watching import FlagMessage, VerdictReply
 from ..server.watching.flags import FlagWatch
-from ..server.watching.incidents import LASTS, fault_row, incident_table, label_rows, same_faults
+from ..server.watching.incidents import LASTS, KnownFaults, fault_row, incident_table, label_rows, same_faults
 from ..statespace.episodes import episodes
 
 _REMEMBERED = 1000  # rows whose times and labels are kept
@@ -25,11 +26,12 @@ class PlantStream:
         self._watch, self._names = watch, names
         self._flags = isinstance(watch, FlagWatch)
         self.state, self._first, self.n_rows = watch.new_state(), 0, 0
-        self._verdicts = {}
+        self._known: dict[int, KnownFaults] = {}  # by the first row of their episode
+        self._recent: dict[int, tuple] = {}  # verdicts that may have to do with the last rows, by first alarm
         self._told: dict[int, dict] = {}
         self._labels, self._n_labelled = np.zeros(0, dtype=object), 0  # told of the last rows, and up to where
         self._starts: dict[int, int] = {}  # of the incidents changed last, as they were told
-        self.n_batches = 0
+        self.n_batches, self._usual = 0, None
         self.units: Any = None  # of a stream in this process, as the next two
         self.exchange: Any = None
         self.noised = None
@@ -39,6 +41,21 @@ class PlantStream:
     def __reduce__(self):
         """A copy starts another stream: the last rows of this one stay with its units."""
         return PlantStream, (self._watch, self._names)
+
+    def usual_row(self, batch):
+        """A row that came in the container of those before it, as PlantData; None of what has to be looked at."""
+        plant = None if self._usual is None else self._usual.read(batch)
+        if plant is None or self.last_time is None:
+            return plant
+        index, last = plant.index, self.last_time
+        timed = isinstance(index, pd.DatetimeIndex) and (index.tz is None) == (last.tz is None)
+        return plant if timed and index[0] > last else None
+
+    def learn_columns(self, batch, layout):
+        """Take note of what a batch that was read looked like."""
+        if layout.names == tuple(self._names):
+            self._usual = UsualRows(layout) if self._usual is None else self._usual
+            self._usual.learn(batch)
 
     @property
     def question(self):
@@ -61,12 +78,24 @@ class PlantStream:
         for k, (i, j) in enumerate(episodes(episode_starts(lengths), sum(lengths))):
             if k:
                 self.state, self._first = self._watch.new_state(), self.n_rows
-            part = rows[i:j] if self._flags else {name: one.rows(i, j) for name, one in answers.items()}
+            if self._flags:
+                part = rows[i:j]
+            else:
+                part = answers if len(lengths) == 1 else {name: one.rows(i, j) for name, one in answers.items()}
             changed += [(self._first, verdict) for verdict in self._watch.push(part, self.state)]
             self.n_rows += j - i
-        self._verdicts |= {start + verdict.detected: (start, verdict) for start, verdict in changed}
+        self._note(changed)
         self.n_batches += 1
         return changed
+
+    def _note(self, changed):
+        """Take note of incidents that are new or have changed, as (first row of their episode, verdict)."""
+        for first in {first for first, _ in changed}:
+            self._known.setdefault(first, KnownFaults()).take([v for start, v in changed if start == first])
+        if changed:
+            recent = self._recent | {start + verdict.detected: (start, verdict) for start, verdict in changed}
+            begin = self.n_rows - _REMEMBERED
+            self._recent = {row: one for row, one in sorted(recent.items()) if _reaches(one, begin)}
 
     def _same_lengths(self, messages):
         lengths = {name: message.lengths for name, message in messages.items()}
@@ -80,7 +109,7 @@ class PlantStream:
     @property
     def found(self):
         """All incidents as they are known now, as (first row of their episode, verdict) in the order of alarms."""
-        return [self._verdicts[detected] for detected in sorted(self._verdicts)]
+        return [(first, verdict) for first in sorted(self._known) for verdict in self._known[first].verdicts.values()]
 
     def table(self):
         """All incidents as they are known now."""
@@ -98,7 +127,7 @@ class PlantStream:
             row = fault_row(fault, self._names, first, self._times) if self._times else None
             if detected in (first + fault[0].detected, row and row["detected"]):
                 now = self._watch.acknowledge(self.state, {one.detected for one in fault})
-                self._verdicts |= {self._first + verdict.detected: (self._first, verdict) for verdict in now}
+                self._changed_by_hand(now)
                 return
         raise ValueError(f"There is no incident that was detected at {detected} in this stream.")
 
@@ -107,7 +136,12 @@ class PlantStream:
         if self._flags:
             raise ValueError("Flags have no operating point; fit with evidence='innovations'.")
         now = self._watch.rebaseline(self.state, units)
-        self._verdicts |= {self._first + verdict.detected: (self._first, verdict) for verdict in now}
+        self._changed_by_hand(now)
+
+    def _changed_by_hand(self, verdicts):
+        changed = [(self._first, verdict) for verdict in verdicts]
+        self._note(changed)
+        self._hold_times(changed)
 
     @property
     def alarms(self):
@@ -117,34 +151,37 @@ class PlantStream:
         share = rows / self.n_rows if self.n_rows else 0.0
         return {"n_steps": self.n_rows, "n_alarms": len(spans), "in_alarm": min(share, 1.0)}
 
-    def dated(self, changed, index=None):
+    def take_times(self, index):
+        """Take note of the times of the next rows, if they have any."""
+        if not isinstance(index, pd.DatetimeIndex):
+            self._times = None
+        elif self._times is not None:
+            self._times.extend(index)
+
+    def _hold_times(self, changed):
+        if self._times is not None:
+            self._times.hold({first + row for first, v in changed for row in (v.start, v.detected, v.stop - 1)})
+
+    def dated(self, changed):
         """Table of the faults among changed incidents that are new or revised, places as times if all rows had them.
 
         Revised is one of another root, kind, end or number of repeats, or of a probability that is another by more than
         0.01.
         """
-        if not isinstance(index, pd.DatetimeIndex):
-            self._times = None
-        elif self._times is not None:
-            self._times.extend(index)
+        self._hold_times(changed)
         rows = []
         for first, fault in self._faults(changed):
             row = fault_row(fault, self._names, first)
             if _is_news(row, self._told.get(row["detected"])):
                 self._told[row["detected"]] = row
                 rows.append(row if self._times is None else fault_row(fault, self._names, first, self._times))
-        if self._times is not None:
-            self._times.keep({first + row for first, v in self.found for row in (v.start, v.detected, v.stop - 1)})
         return incident_table(rows)
 
     def _faults(self, changed):
         """Faults of this episode that hold some of the changed verdicts, as (first row of the episode, verdicts)."""
-        touched = {(first, verdict.detected) for first, verdict in changed}
-        for first in sorted({first for first, _ in touched}):
-            here = [verdict for start, verdict in self.found if start == first]
-            for fault in same_faults(here):
-                if any((first, one.detected) in touched for one in fault):
-                    yield first, fault
+        for first in sorted({first for first, _ in changed}):
+            for fault in self._known[first].of({verdict.detected for start, verdict in changed if start == first}):
+                yield first, fault
 
     def labels(self, changed):
         """The slice of rows whose roots are new or revised with the last batch, and the roots, an array of str.
@@ -164,10 +201,16 @@ class PlantStream:
     def roots(self, begin=0):
         """Root at every step from a row on, names, "" or "undecided"."""
         roots = np.full(self.n_rows - begin, "", dtype=object)
-        recent = [(start, v) for start, v in self.found if start + v.stop + LASTS > begin]
+        here = self._recent.values() if begin >= self.n_rows - _REMEMBERED else self.found
+        recent = [one for one in here if _reaches(one, begin)]
         for first in sorted({start for start, _ in recent}):
             label_rows(roots, [v for start, v in recent if start == first], self._names, begin - first)
         return roots
+
+
+def _reaches(one, row):
+    """Whether an incident, (first row of its episode, verdict), may be told in rows after one."""
+    return one[0] + one[1].stop + LASTS > row
 
 
 def _is_news(row, told):

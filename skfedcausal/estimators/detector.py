@@ -438,7 +438,7 @@ class FederatedRCADetector(FederatedEstimator):
         ndarray of str, shape (n_samples,)
         """
         if is_stream(X):
-            return following.followed(self, X, lambda stream, changed, _: stream.labels(changed))
+            return following.followed(self, X, PlantStream.labels)
         with self._asking(X, inputs, lengths, watched=True) as units:
             if self.evidence == "flags":
                 flags = flag_array(self._evidence_of(units), self.client_names_)

@@ -273,7 +273,11 @@ class Exchange:
         if unknown:
             raise ClientError(f"The transport does not know the clients {unknown}; it reaches {list(known)}.")
         requests = requests if self._guard is None else self._guard(requests)
-        return {name: request.to_packet(self.round, self.dtype) for name, request in requests.items()}
+        written: dict[int, Packet] = {}  # the same question to many units is written once
+        for request in requests.values():
+            if id(request) not in written:
+                written[id(request)] = request.to_packet(self.round, self.dtype)
+        return {name: written[id(request)] for name, request in requests.items()}
 
     def _carried(self, packets, timeout):
         """Answers of the transport, every packet in the ledger before it goes and when it came.

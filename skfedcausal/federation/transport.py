@@ -186,18 +186,21 @@ class InProcessTransport:
         """
         del timeout  # nothing can be late inside one process
         sites = [self._sites[name] for name in out]
-        widest = max((getattr(site.worker, "n_columns", np.inf) for site in sites), default=0)
-        with few_threads(widest):
-            n_jobs, pairs = effective_n_jobs(self._n_jobs), zip(sites, out.values(), strict=True)
-            if n_jobs > 1 and sites:
-                results = self._by_several(pairs, math.ceil(len(sites) / (2 * n_jobs)))
-            else:
-                results = []
-                for site, packet in pairs:
-                    results.append(site.worker.handle(packet, site.state))
+        quick = bool(sites) and all(map(_is_quick, sites))
+        results = _one_by_one(sites, out) if quick else self._with_care(sites, out)
         for site, (_, state) in zip(sites, results, strict=True):  # once all of them have answered
             site.state = state
         return {name: answer for name, (answer, _) in zip(out, results, strict=True)}
+
+    def _with_care(self, sites, out):
+        """Results of workers on their packets, with as many threads as are of use."""
+        widest = max((getattr(site.worker, "n_columns", np.inf) for site in sites), default=0)
+        with few_threads(widest):
+            n_jobs = effective_n_jobs(self._n_jobs)
+            if n_jobs > 1 and sites:
+                pairs = zip(sites, out.values(), strict=True)
+                return self._by_several(pairs, math.ceil(len(sites) / (2 * n_jobs)))
+            return _one_by_one(sites, out)
 
     def _by_several(self, pairs, share):
         """Results of workers on their packets, as many at a time as there are jobs."""
@@ -209,3 +212,12 @@ class InProcessTransport:
     def close(self):
         """Drop the workers."""
         self._sites = {}
+
+
+def _is_quick(site):
+    """Whether what is asked takes less time than to share it out."""
+    return getattr(site.worker, "is_quick", False)
+
+
+def _one_by_one(sites, out):
+    return [site.worker.handle(packet, site.state) for site, packet in zip(sites, out.values(), strict=True)]

@@ -38,8 +38,11 @@ class CodeError(ValueError):
 
 def n_leading(array):
     """Number of values of the leading byte if they are written as a table, otherwise 0."""
-    n, dtype = array.size, array.dtype
-    if n < _FEWEST or dtype.kind != "f" or dtype.itemsize < 4:
+    n = array.size
+    if n < _FEWEST:
+        return 0
+    dtype = array.dtype
+    if dtype.kind != "f" or dtype.itemsize < 4:
         return 0
     if n <= _FEW:
         data = array.astype(_little_endian(dtype), copy=False).tobytes()

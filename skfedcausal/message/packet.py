@@ -12,7 +12,7 @@ import reprlib
 import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from typing import Literal
 
 import numpy as np
@@ -68,8 +68,17 @@ class Packet:
     arrays: Mapping[str, np.ndarray] = field(default_factory=dict)
     scalars: Mapping[str, int | float | str | bool] = field(default_factory=dict)
 
-    @cached_property
+    def __getstate__(self):
+        return {name: getattr(self, name) for name in ("op", "round", "arrays", "scalars")}  # not what was found of it
+
+    @property
     def _header(self):
+        found = vars(self).get("_found")
+        if found is None:
+            found = vars(self)["_found"] = self._look()
+        return found
+
+    def _look(self):
         """The header, and the size of the table of every array: finding it takes a look at all numbers."""
         for value in (self.arrays, self.scalars):
             if type(value) is not dict and not isinstance(value, Mapping):
@@ -81,9 +90,15 @@ class Packet:
             text = _usual_header(self.op, self.round, specs)
         return text, [leading for _, _, _, leading in specs]
 
-    @cached_property
+    @property
     def nbytes(self):
         """Length of the encoding in bytes."""
+        known = vars(self).get("_nbytes")
+        if known is None:
+            known = vars(self)["_nbytes"] = self._size()
+        return known
+
+    def _size(self):
         header, tables = self._header
         size = _PREFIX.size + len(header)
         for value, leading in zip(self.arrays.values(), tables, strict=True):

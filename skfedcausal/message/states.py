@@ -1,12 +1,14 @@
 """States of a unit: what its measurements say about them, and the replies of the server."""
 
 from dataclasses import replace
+from functools import lru_cache
+from math import isfinite
 
 import numpy as np
 
 from ..statespace.observation import Information
 from .clock import check_clock
-from .packet import PacketError
+from .packet import Packet, PacketError
 from .schema import WIRE_DTYPES as WIRE_DTYPES
 from .schema import ArrayOrNone, Message, wire
 
@@ -129,6 +131,56 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
         z, patterns = np.zeros((n, n_states)), np.zeros((1, n_states, n_states))
         return cls(z, patterns, lengths=tuple(lengths), inputs=inputs, const=np.zeros(n) if const else None)
 
+    @classmethod
+    def from_packet(cls, packet):
+        """Message in a packet, see :meth:`Message.from_packet`.
+
+        Parameters
+        ----------
+        packet : Packet
+
+        Returns
+        -------
+        StateMessage
+        """
+        return _of_one_row(packet) or super().from_packet(packet)
+
+    def to_packet(self, round=0, dtype="float64"):
+        """Packet form, see :meth:`Message.to_packet`.
+
+        Parameters
+        ----------
+        round : int, default=0
+        dtype : {"float64", "float32", "float16"}, default="float64"
+
+        Returns
+        -------
+        Packet
+        """
+        before = vars(self).get("_written")
+        if before is None or dtype != "float64":
+            return super().to_packet(round, dtype)
+        return Packet(self.OP, round, before | {"z": self.z, "off_subspace": self.off_subspace})
+
+    def next_row(self, z, off_subspace):
+        """The message about another single row that says the same of everything else.
+
+        Parameters
+        ----------
+        z : ndarray of shape (1, n_states)
+        off_subspace : ndarray of shape (1,)
+
+        Returns
+        -------
+        StateMessage
+        """
+        own = vars(self)
+        if "_written" not in own:
+            own["_written"] = super().to_packet().arrays
+        other = object.__new__(StateMessage)  # without what `replace` makes of every field anew
+        vars(other).update(own, z=z, off_subspace=off_subspace)
+        return other
+
     @property
     def J(self):
         """Information matrix ``C' R^-1 C``: one, or one per time step where they differ."""
@@ -200,6 +252,39 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
         if self.events is not None and len(self.events) != len(self.z):
             raise PacketError(f"Array 'events' has {len(self.events)} rows, and the message {len(self.z)}.")
         check_clock(self.clock, self.grid, self.lengths, self.OP)
+
+
+_ROW = ["z", "patterns", "lengths", "off_subspace"]  # arrays about one row of a watched unit
+
+
+def _of_one_row(packet):
+    """Message about one row in double precision, as streams bring them again and again; None of any other."""
+    arrays = packet.arrays
+    if list(arrays) != _ROW or packet.op != StateMessage.OP or packet.scalars:
+        return None
+    z, packed, lengths, distance = values = arrays.values()
+    if any(type(x) is not np.ndarray or x.dtype.char not in "dl" for x in values) or lengths.dtype.kind != "i":
+        return None
+    if z.shape != (1, z.size) or lengths.shape != (1,) or distance.shape != (1,) or lengths.item() != 1:
+        return None
+    if not isfinite(sum(z[0].tolist()) + distance.item()) or packed.dtype.kind != "f" or packed.ndim != 2:
+        return None
+    row = _row_like(packed.tobytes(), packed.shape, z.size)
+    return None if row is None else row.next_row(z, distance)
+
+
+@lru_cache(4096)
+def _row_like(packed, shape, p):
+    """A message about one row with these triangles, from which others differ in their numbers only; None of others."""
+    if shape != (1, p * (p + 1) // 2):
+        return None
+    arrays = {"z": np.zeros((1, p)), "patterns": np.frombuffer(packed).reshape(shape), "lengths": np.ones(1, dtype=int)}
+    try:
+        row = super(StateMessage, StateMessage).from_packet(Packet(StateMessage.OP, 0, arrays))
+    except PacketError:
+        return None  # whoever reads the whole packet says why
+    row.patterns.setflags(write=False)
+    return row
 
 
 class Acknowledgement(Message, op="done"):

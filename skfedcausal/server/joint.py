@@ -1,7 +1,7 @@
 """The units' messages put side by side, and the scores of their rows: what the server knows of a record."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -27,6 +27,9 @@ _MAX_REGIMES = 8
 _COPY_ROWS = 200  # rows in which units differ
 _COPY = 1 - 1e-6  # smallest canonical correlation of two units that are one
 _FORECASTS = 40  # steps of an episode in which forecasts can be compared
+
+
+_partition = lru_cache(4)(Partition)  # of records that come in batches
 
 
 class Standardised(NamedTuple):
@@ -58,7 +61,7 @@ class JointRecord:
         self.is_constant = all(part.is_constant for part in self.parts)
         sizes = [part.z.shape[1] for part in self.parts]
         input_sizes = [0 if u is None else u.shape[1] for u in self.inputs]
-        self.partition = Partition(sizes, input_sizes, len(self.steps))
+        self.partition = _partition(tuple(sizes), tuple(input_sizes), len(self.steps))
         self.u = None  # inputs of the plant, (n_samples, n_inputs)
         if self.partition.n_inputs:
             self.u = np.concatenate([u for u in self.inputs if u is not None], axis=1)

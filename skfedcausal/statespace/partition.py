@@ -40,22 +40,47 @@ class Partition:
         n, sizes, units = self.n_states, np.asarray(sizes), np.arange(self.n_units)
         self.unit_of_state = np.repeat(units, sizes)
         self.unit_of_input = np.repeat(units, self.input_sizes)
-        self.block_diagonal = self.unit_of_state[:, None] == self.unit_of_state
         self.groups = {int(p): np.flatnonzero(sizes == p) for p in np.unique(sizes)}  # units by size
         place = np.arange(max(sizes))
         first = np.array([rows.start for rows in self.slices])[:, None]
         self.padded = np.where(place < sizes[:, None], first + place, n)  # states of each unit, (n_units, p)
-        effect, cause = np.nonzero(~np.eye(self.n_units, dtype=bool))
-        self.pairs = np.column_stack([effect, cause])
+        self.without_inputs = self if self.n_regressors == n else Partition(self.sizes)
+
+    @cached_property
+    def block_diagonal(self):
+        """Elements of the plant matrix of units with themselves."""
+        return self.unit_of_state[:, None] == self.unit_of_state
+
+    @cached_property
+    def pairs(self):
+        """All ordered pairs (effect, cause), shape (n_pairs, 2): as many as the square of the plant."""
+        return np.argwhere(~np.eye(self.n_units, dtype=bool))
+
+    @cached_property
+    def reverse_pairs(self):
+        """Number of the pair (n, m) of each pair (m, n)."""
+        effect, cause = self.pairs.T
         number = np.empty((self.n_units, self.n_units), dtype=int)
         number[effect, cause] = np.arange(len(effect))
-        self.reverse_pairs = number[cause, effect]  # number of the pair (n, m) of each pair (m, n)
-        self.pair_dof = sizes[effect] * sizes[cause]
-        self.n_input_pairs = int(np.count_nonzero(np.asarray(self.input_sizes)[cause]))
+        return number[cause, effect]
+
+    @cached_property
+    def pair_dof(self):
+        """Elements of each block, (n_pairs,)."""
+        return np.asarray(self.sizes)[self.pairs].prod(axis=1)
+
+    @cached_property
+    def n_input_pairs(self):
+        """Pairs of units of which the second one has inputs."""
+        return int(np.count_nonzero(self.input_sizes)) * (self.n_units - 1)
+
+    @cached_property
+    def pair_elements(self):
+        """Flat indices of the elements of each block in ``[A | B]``, ``n_elements`` where padded, (n_pairs, e)."""
+        n, (effect, cause) = self.n_states, self.pairs.T
         rows, cols = self.padded[effect][:, :, None], self.padded[cause][:, None, :]
         index = np.where((rows < n) & (cols < n), rows * self.n_regressors + cols, self.n_elements)
-        self.pair_elements = index.reshape(len(effect), len(place) ** 2)
-        self.without_inputs = self if self.n_regressors == n else Partition(self.sizes)
+        return index.reshape(len(effect), self.padded.shape[1] ** 2)
 
     @cached_property
     def input_pairs(self):

@@ -5,6 +5,7 @@ import io
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -33,7 +34,7 @@ def follow_csv(path, *, wait=None, poll=0.1, batch_size=None, index_col=0):
     ------
     DataFrame
         The next rows. A line that is not yet whole waits for its end; lines that cannot be read are named by a
-        StreamWarning and left out.
+        StreamWarning and left out. A line of names that comes again begins rows with its columns.
 
     Examples
     --------
@@ -48,13 +49,14 @@ def follow_csv(path, *, wait=None, poll=0.1, batch_size=None, index_col=0):
     """
     path, tail, last = Path(path), _Tail(Path(path)), time.monotonic()
     while True:
-        lines = tail.lines()
-        step = batch_size or max(len(lines), 1)
-        for k in range(0, len(lines), step):
-            batch = _frame(tail.head, lines[k : k + step], index_col, path)
-            if len(batch):
-                yield batch
-        if lines:
+        parts = tail.parts()
+        for head, lines in parts:
+            step = batch_size or max(len(lines), 1)
+            for k in range(0, len(lines), step):
+                batch = _frame(head, lines[k : k + step], index_col, path)
+                if len(batch):
+                    yield batch
+        if parts:
             last = time.monotonic()
             continue
         if wait is not None and time.monotonic() - last >= wait:
@@ -66,10 +68,30 @@ class _Tail:
     """The whole lines of a file that were not read yet."""
 
     def __init__(self, path):
-        self._path, self._at, self.head = path, 0, None
+        self._path, self._at = path, 0
+        self.head: Any = None  # the line of names
 
-    def lines(self):
-        """Lines since the last call, without the line of names."""
+    def parts(self):
+        """Lines of names and lines of rows since the last call, as (names, rows): a line of names may come again."""
+        before, parts = self.head, list[tuple[str, list[str]]]()
+        for line in self._lines():
+            if self.head is None or self._names(line):
+                self.head = line
+            elif parts and parts[-1][0] is self.head:
+                parts[-1][1].append(line)
+            else:
+                parts.append((self.head, [line]))
+        if before is not None and self.head != before:
+            _warn(f"{self._path} has a new line of names: rows after it have its columns")
+        return parts
+
+    def _names(self, line):
+        """Whether a line is one of names: it begins as the first one does, and no number follows."""
+        first, _, rest = line.partition(",")
+        return first == self.head.partition(",")[0] and not _is_number(rest.partition(",")[0])
+
+    def _lines(self):
+        """Whole lines since the last call."""
         try:
             with self._path.open("rb") as file:
                 if file.seek(0, io.SEEK_END) < self._at:
@@ -81,9 +103,24 @@ class _Tail:
         whole = text[: text.rfind(b"\n") + 1]
         self._at += len(whole)
         lines = whole.decode("utf-8-sig" if self.head is None else "utf-8", errors="replace").splitlines()
-        if self.head is None and lines:
-            self.head = lines.pop(0)
         return [line for line in lines if line.strip()]
+
+
+def _is_number(text):
+    try:
+        float(text or "nan")
+    except ValueError:
+        return False
+    return True
+
+
+def _timed(frame, path):
+    """A table without rows whose time cannot be read."""
+    times = pd.to_datetime(frame.index, errors="coerce")
+    if not times.isna().any() or times.isna().all():
+        return frame
+    _warn(f"{int(times.isna().sum())} lines of {path} begin with no time: left out")
+    return frame.set_axis(times, axis=0)[times.notna()]
 
 
 def _frame(head, lines, index_col, path):
@@ -93,6 +130,8 @@ def _frame(head, lines, index_col, path):
     if len(right) < len(lines):
         _warn(f"{len(lines) - len(right)} lines of {path} do not have the {width} columns of its first line: left out")
     frame = pd.read_csv(io.StringIO("\n".join([head, *right])), index_col=index_col, parse_dates=index_col is not None)
+    if index_col is not None and not isinstance(frame.index, pd.DatetimeIndex):
+        frame = _timed(frame, path)
     words = frame.select_dtypes(exclude="number").columns
     if len(words) and len(frame):
         frame[words] = frame[words].apply(pd.to_numeric, errors="coerce")

@@ -65,3 +65,29 @@ def test_lines_that_cannot_be_read_are_named_and_the_rest_goes_on(tmp_path):
     with pytest.warns(StreamWarning, match="something else than numbers in 'a__x'"):
         table = joined(path)
     assert table["a__x"].isna().tolist() == [False, True]
+
+
+def test_a_new_line_of_names_begins_rows_with_other_columns(tmp_path):
+    path = tmp_path / "live.csv"
+    path.write_text(HEAD + line(0) + "time,b__x,a__x,c__x\n" + "2026-01-01 00:01,2.0,1.0,3.0\n")
+    later = "time,a__x\n2026-01-01 00:02,1.0\n"
+
+    def followed():
+        for table in follow_csv(path, wait=0.3, poll=0.01):
+            yield table
+            if table.shape[1] == 3:
+                path.write_text(path.read_text() + later)
+
+    with pytest.warns(StreamWarning, match="a new line of names"):
+        tables = list(followed())
+    assert [list(table) for table in tables] == [["a__x", "b__x"], ["b__x", "a__x", "c__x"], ["a__x"]]
+    assert pd.concat(tables)["a__x"].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_line_without_a_time_is_left_out(tmp_path):
+    path = tmp_path / "live.csv"
+    path.write_text(HEAD + line(0) + "soon,1.0,2.0\n" + line(2))
+    with pytest.warns(StreamWarning, match="1 lines of .* begin with no time"):
+        table = joined(path)
+    assert isinstance(table.index, pd.DatetimeIndex)
+    assert len(table) == 2

@@ -8,6 +8,7 @@ stream in pieces gives what one call on the whole gives.
 
 import math
 from dataclasses import dataclass
+from operator import is_
 from typing import NamedTuple
 
 import numpy as np
@@ -126,6 +127,8 @@ class PlantMonitor:
     states of each unit.
     """
 
+    _seen: tuple[np.ndarray, ...] = ()  # information matrices that were found nominal last
+
     def __init__(self, model, regression: Predictor, energy: ConditionalEnergy, usual: RowBelief, slices):
         self.model, self.regression, self.energy, self.usual, self.slices = model, regression, energy, usual, slices
         self._noise = np.linalg.pinv(model.J, hermitian=True)
@@ -185,9 +188,15 @@ class PlantMonitor:
 
     def is_nominal(self, record):
         """Whether every row is measured as nominal ones are."""
-        return record.is_constant and all(
-            _same(part.patterns[0], J) for part, J in zip(record.parts, self._blocks, strict=True)
-        )
+        if not record.is_constant:
+            return False
+        came = tuple(part.patterns for part in record.parts)
+        if len(came) == len(self._seen) and all(map(is_, came, self._seen)):  # read-only, of rows one by one
+            return True
+        same = all(_same(patterns[0], J) for patterns, J in zip(came, self._blocks, strict=True))
+        if same and not any(patterns.flags.writeable for patterns in came):
+            self._seen = came
+        return same
 
     def _kalman(self, record, nominal, state):
         """Scaled innovations, predicted states, and mean and covariance of the states after the last row."""

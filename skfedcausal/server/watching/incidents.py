@@ -1,6 +1,7 @@
 """Incidents: when one starts, goes on and ends, and how verdicts on them look as tables."""
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 import numpy as np
 import pandas as pd
@@ -103,20 +104,54 @@ def root_of(verdict, names):
     return names[best] if verdict.probability[best] >= DECIDED else UNDECIDED
 
 
-def same_faults(verdicts):
-    """Verdicts on incidents of one episode in the order of their alarms, those of the same fault together.
+class KnownFaults:
+    """Verdicts on the incidents of an episode as they come and change, those on the same fault together.
 
     An alarm is of a fault before it if that one lasts as an operating point, or the rows between show that it went
-    on, and it names the same root, or none.
+    on, and it names the same root, or none. What is of which fault depends on the alarms before only, so that a verdict
+    that is revised concerns those from it on and no earlier ones.
     """
-    faults: list[list[Verdict]] = []
-    for verdict in verdicts:
-        before = [fault for fault in faults if _is_of(fault, verdict, faults[-1])]
-        if before:
-            before[-1].append(verdict)
-        else:
-            faults.append([verdict])
-    return faults
+
+    def __init__(self):
+        self.verdicts = {}  # by first alarm, in the order of these
+        self._faults: list[list[Verdict]] = []
+        self._number: dict[int, int] = {}  # of the fault of each first alarm
+
+    def take(self, verdicts):
+        """Take new or revised verdicts."""
+        new = {verdict.detected: verdict for verdict in verdicts}
+        begin = min(new)
+        for detected in list(takewhile(lambda row: row >= begin, reversed(self.verdicts))):
+            verdict = self.verdicts.pop(detected)
+            new.setdefault(detected, verdict)
+            number = self._number.pop(detected)
+            self._faults[number].pop()
+            if not self._faults[number]:
+                self._faults.pop()
+        for detected in sorted(new):
+            self._add(new[detected])
+
+    def _add(self, verdict):
+        near = {self._number[detected] for detected in verdict.lasting if detected in self._number}
+        near |= {len(self._faults) - 1} if self._faults else set()
+        of = [number for number in near if _is_of(self._faults[number], verdict, self._faults[-1])]
+        number = max(of, default=len(self._faults))
+        if not of:
+            self._faults.append([])
+        self._faults[number].append(verdict)
+        self.verdicts[verdict.detected], self._number[verdict.detected] = verdict, number
+
+    def of(self, detected):
+        """Faults that hold some of these first alarms, lists of verdicts in the order of their alarms."""
+        return [self._faults[number] for number in sorted({self._number[row] for row in detected})]
+
+
+def same_faults(verdicts):
+    """Verdicts on incidents of one episode in the order of their alarms, those of the same fault together."""
+    known = KnownFaults()
+    if verdicts:
+        known.take(verdicts)
+    return known.of(known.verdicts)
 
 
 def _is_of(fault, verdict, latest):
@@ -169,7 +204,7 @@ def fault_row(fault, names, offset=0, index=None):
 def incident_table(rows):
     """Rows of incidents as a frame, with the columns also when there is none."""
     if not rows:
-        return _EMPTY.copy()
+        return _EMPTY.copy(deep=False)
     return pd.DataFrame([tuple(row.values()) for row in rows], columns=pd.Index(_COLUMNS))
 
 

@@ -87,6 +87,8 @@ def ewma(series, rate, state=None):
     if rate == 1.0:
         return series
     start = np.zeros(series.shape[1]) if state is None else (1 - rate) * state
+    if len(series) == 1:
+        return rate * series + start
     return lfilter([rate], [1.0, rate - 1.0], series, axis=0, zi=start[None])[0]
 
 

@@ -8,7 +8,9 @@ from skfedcausal.server.watching.incidents import (
     HORIZON,
     LOOKBACK,
     Incident,
+    KnownFaults,
     Verdict,
+    _is_of,
     fault_row,
     follow,
     incident_row,
@@ -192,3 +194,28 @@ def test_an_alarm_is_of_the_fault_before_it_where_that_went_on():
     assert len(same_faults([before, verdict(detected=60, resumes=~went_on)])) == 2
     between = verdict((1.0, 0.0, 0.0), detected=40)
     assert len(same_faults([before, between, after])) == 3
+
+
+def test_faults_that_are_known_row_by_row_are_those_of_all_verdicts():
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        known, verdicts = KnownFaults(), {}
+        for _ in range(25):
+            detected = int(rng.integers(0, 60)) if verdicts and rng.random() < 0.4 else 60 + len(verdicts)
+            probability = rng.dirichlet([0.3, 0.3, 0.3])
+            before = [row for row in verdicts if row < detected]
+            lasting = frozenset(rng.choice(before, min(2, len(before)), replace=False).tolist() if before else ())
+            told = {"resumes": rng.random(3) < 0.5, "lasting": lasting if rng.random() < 0.5 else frozenset()}
+            where = detected, detected, detected + 1, False, "shift"
+            verdicts[detected] = Verdict(*where, probability, np.full(3, -1), "undecided", **told)
+            known.take([verdicts[detected]])
+            assert known.of(known.verdicts) == _by_brute_force([verdicts[row] for row in sorted(verdicts)])
+
+
+def _by_brute_force(verdicts):
+    """Every alarm compared with every fault before it."""
+    faults = []
+    for verdict in verdicts:
+        of = [fault for fault in faults if _is_of(fault, verdict, faults[-1])]
+        of[-1].append(verdict) if of else faults.append([verdict])
+    return faults
