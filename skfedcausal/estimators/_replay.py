@@ -15,6 +15,8 @@ def asked_whatif(estimator, X, do, inputs, lengths, *, confidence, loops, split,
     if sensors not in _SENSORS:
         raise ValueError(f"Got sensors={sensors!r}; choose 'controller' or 'force'.")
     do = flat_questions(do, estimator.client_names_)
+    if not do:
+        raise ValueError("Got an empty `do`: name an input or a sensor, and what replaces it.")
     with estimator._asking(X, inputs, lengths) as units:
         messages = units.messages()
         known_series = units.inputs or [message.inputs for message in messages.values()]

@@ -122,6 +122,8 @@ def allowed_inputs(estimator, inputs, bounds, rates):
         raise ValueError(f"Inputs {listed(words)} have levels, between which there is nothing to plan. Leave them out.")
     low, high = (np.array([_pair(bounds, name)[k] for name in inputs]) for k in (0, 1))
     rates = dict.fromkeys(inputs) if rates is None else rates
+    if not isinstance(rates, Mapping):
+        raise ValueError(f"Got rates={rates!r}; give a dict by input, or None for any change.")
     unknown = sorted(set(rates) - set(inputs)) + sorted(set(bounds) - set(inputs))
     if unknown:
         raise ValueError(f"Bounds or rates name {listed(unknown)}, which are not among `inputs`.")
