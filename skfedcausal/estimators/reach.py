@@ -12,6 +12,7 @@ from scipy import stats
 from ..containers.layout import listed
 from ..server.forecasts import forecast_covariances
 from ..server.planning import held_run, impulses, spread_of
+from ._input_effects import above_level, replayed
 from ._least_moves import least_moves
 from ._questions import told_loadings
 
@@ -271,10 +272,10 @@ class _Situation:
         other[len(past) :, wish.at] = plan
         units = replace(self._units, lengths=(len(held),))
         change = estimator._change(held, other)
-        operated = estimator._above_level(estimator._input_map.values(held))
+        operated = above_level(estimator, estimator._input_map.values(held))
         none_held = np.zeros(change.shape[1], dtype=bool)
         shape = len(held), self._base.shape[1]
-        effect, variance = estimator._replayed(units, change, operated, none_held, "hold", shape)
+        effect, variance = replayed(estimator, units, change, operated, none_held, "hold", shape)
         return effect[len(past) :], np.nan_to_num(variance[len(past) :])
 
     # -- what is said ----------------------------------------------------------------------------
