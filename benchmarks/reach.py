@@ -143,7 +143,7 @@ def summary(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plants", nargs="+", choices=_KINDS, default=_KINDS)
-    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--large", action="store_true", help="only the plan of 100 inputs")
     arguments = parser.parse_args()
     print(large(), flush=True)
