@@ -137,7 +137,7 @@ class PlantInputs:
                 warnings.warn(
                     f"Input {self.names[k]!r} is asked for values from {low:.4g} to {high:.4g}, but was only "
                     f"seen from {self.low[k]:.4g} to {self.high[k]:.4g}: the answer extrapolates.",
-                    stacklevel=4,
+                    stacklevel=5,
                 )
 
     def table(self, excitation):

@@ -301,20 +301,22 @@ def sensitivity(self, n, u0, u1, *, horizon=1, strength=0.5, confidence=0.9):
     return asked_sensitivity(self, n, u0, u1, horizon, strength, confidence)
 
 
-def gain_table(self, *, confidence=0.9):
+def gain_table(self, *, confidence=0.9, times="rows"):
     """Gain, dead time, time constant and settling time of every input and sensor, with intervals.
 
     Parameters
     ----------
     confidence : float, default=0.9
         Of every interval.
+    times : {"rows", "seconds"}, default="rows"
+        What dead time, time constant and settling time are counted in; seconds for a record whose rows have times.
 
     Returns
     -------
     DataFrame
         One row per pair of an input (column of `input_`) and a sensor: ``input, output``, and of each of the
         following a value and the ends ``_low`` and ``_high`` of its interval. ``gain``: where the sensor ends
-        after the input has moved by one and stayed there, in the units of both. In rows: ``dead_time``, in
+        after the input has moved by one and stayed there, in the units of both. In `times`: ``dead_time``, in
         which less than 2 % of the way is done; ``time_constant``, from the last of these until 63 % of it are;
         ``settling_time``, from the move until the sensor stays within 2 % of its end. NaN for times of
         pairs whose gain is zero, and for intervals where the server has no sampling covariance.
@@ -322,7 +324,7 @@ def gain_table(self, *, confidence=0.9):
     Raises
     ------
     ValueError
-        If no input moved in `fit`, or `confidence` is no probability.
+        If no input moved in `fit`, `confidence` is no probability, or rows have no times.
 
     Examples
     --------
@@ -336,7 +338,7 @@ def gain_table(self, *, confidence=0.9):
     check_is_fitted(self)
     from .dynamics import asked_gains
 
-    return asked_gains(self, confidence)
+    return asked_gains(self, confidence, times)
 
 
 def step_response(self, input, output, *, n_steps=None, confidence=0.9):

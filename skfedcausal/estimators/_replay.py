@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from ..containers.layout import listed
+from ._input_effects import above_level, factual_measurements, replayed
 from ._interventions import replaced_input, whatif_table
 from ._sensors import HeldSensors, flat_questions
 
@@ -15,20 +16,22 @@ def asked_whatif(estimator, X, do, inputs, lengths, *, confidence, loops, split,
     if sensors not in _SENSORS:
         raise ValueError(f"Got sensors={sensors!r}; choose 'controller' or 'force'.")
     do = flat_questions(do, estimator.client_names_)
+    if not do:
+        raise ValueError("Got an empty `do`: name an input or a sensor, and what replaces it.")
     with estimator._asking(X, inputs, lengths) as units:
         messages = units.messages()
         known_series = units.inputs or [message.inputs for message in messages.values()]
         recorded = np.hstack([np.zeros((units.n_samples, 0)), *(U for U in known_series if U is not None)])
-        factual, spread, columns = estimator._factual(units, messages)
+        factual, spread, columns = factual_measurements(estimator, units, messages)
         moves, holds = _sorted_out(estimator, do, columns)
         replaced = _replaced(estimator, units, moves, recorded)
         asked = HeldSensors(estimator, units, holds, columns, factual) if holds else None
         parts = _input_parts(estimator, recorded, replaced, moves, split, loops)
         if asked is not None and sensors == "controller":
             parts |= _controller_part(estimator, asked, recorded, factual, split, parts)
-        effects, operated = {}, estimator._above_level(estimator._input_map.values(recorded))
+        effects, operated = {}, above_level(estimator, estimator._input_map.values(recorded))
         for source, (part, held, how) in parts.items():  # each given those before it, so that they add up
-            effects[source] = estimator._replayed(units, part, operated, held, how, factual.shape)
+            effects[source] = replayed(estimator, units, part, operated, held, how, factual.shape)
             operated = operated + part
         if asked is not None and sensors == "force":
             before = sum((effect for effect, _ in effects.values()), np.zeros_like(factual))

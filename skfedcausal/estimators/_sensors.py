@@ -9,6 +9,7 @@ from ..message.requests import Measurements
 from ..message.states import EffectReply
 from ..server.held import held_effects
 from ..statespace.episodes import episodes
+from ._input_effects import inputs_of, state_effects, with_variance
 from ._interventions import replaced_input
 from ._questions import check_covariances, told_loadings
 
@@ -65,7 +66,7 @@ class HeldSensors:
             V = np.einsum("dti,dtj->tij", spread, spread) / max(len(spread), 1)
             replies[name] = EffectReply(np.ascontiguousarray(moved[:, own]), V)
         answers = self._units.exchange.ask(replies, Measurements)
-        found, variance, _ = estimator._with_variance(answers, np.nan)
+        found, variance, _ = with_variance(estimator, answers, np.nan)
         variance[:, self._at] = np.where(np.isnan(self._values), variance[:, self._at], 0.0)  # held is held
         return found, variance
 
@@ -90,7 +91,7 @@ class HeldSensors:
                 )
             if np.isnan(values).any() or np.ptp(values):
                 raise ValueError(f"A controller holds {name!r} at one value; give a number, or sensors='force'.")
-            gains = {j: self._gain(j, at) for j in estimator._inputs_of(unit)}
+            gains = {j: self._gain(j, at) for j in inputs_of(estimator, unit)}
             j = max(gains, key=lambda one: abs(gains[one]))
             if abs(gains[j]) * estimator.excitation_["std"].iloc[j] < _NOTHING * factual[:, at].std():
                 raise ValueError(f"No input of {unit!r} moves {name!r}, so that its controller cannot hold it.")
@@ -104,5 +105,5 @@ class HeldSensors:
         change = np.zeros((_SETTLED, len(estimator._plant_inputs.names)))
         change[:, j] = 1.0
         none_held = np.zeros(change.shape[1], dtype=bool)
-        replies = estimator._effects(change, np.zeros_like(change), none_held, "react")
+        replies = state_effects(estimator, change, np.zeros_like(change), none_held, "react")
         return estimator._measured(self._units.exchange.ask(replies, Measurements))[0][-1, at]

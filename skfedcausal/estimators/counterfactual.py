@@ -12,11 +12,10 @@ from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..containers.layout import SEPARATOR, listed
-from ..message.requests import AggregateRequest, FactualRequest, Measurements
+from ..message.requests import AggregateRequest, Measurements
 from ..server.estimation.input_checks import InputsNotSeparableError
 from ..server.lagged.timing import SAMPLED
 from ..server.likelihood import LikelihoodServer
-from ..statespace.episodes import episodes
 from ..statespace.input_basis import BASES
 from ..transfer import TransferFunction
 from . import _questions
@@ -32,7 +31,7 @@ from ._inputs import (
     warn_of_misfit,
     warn_of_timing,
 )
-from ._interventions import one_lag_realisation, trajectory, unit_name
+from ._interventions import one_lag_realisation, unit_name
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
 from ._questions import told_loadings
@@ -525,21 +524,9 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             )
         if isinstance(horizon, bool) or not isinstance(horizon, Integral) or horizon < 1:
             raise ValueError(f"Got horizon={horizon!r}; give a number of steps ahead of at least 1.")
-        known = self._plant_inputs
-        own, series = self._operated(n, u0, u1, horizon)
-        change, owners = self._change(*series), self._input_map.owners
-        held = np.isin(owners, own)
-        operated = _only(self._above_level(self._input_map.values(series[0])), held)
-        parts = {known.names[k]: _only(change, owners == k) for k in own} if split else {None: change}
-        frames = []
-        for part in parts.values():  # each given those before it, so that they add up
-            frames.append(self._effect_frames(part, operated, held, loops, level))
-            operated = operated + part
-        tables = [
-            pd.concat(dict(zip(parts, some, strict=True)), axis=1, names=["input", "column"]) if split else some[0]
-            for some in zip(*frames, strict=True)
-        ]
-        return tuple(tables) if return_std else tables[0]
+        from ._input_effects import asked_counterfactual
+
+        return asked_counterfactual(self, n, u0, u1, int(horizon), level, return_std, loops, split)
 
     def whatif(
         self,
@@ -660,42 +647,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         A, B, C, D = one_lag_realisation(self.lag_transitions_, self.lag_inputs_, self.input_at_once_, C)
         return TransferFunction(A, B, C, self.input_names_, tuple(columns), D)
 
-    def _operated(self, n, u0, u1, horizon):
-        """Positions of the inputs of a unit or of several, and all inputs under either operation, (2, horizon, k)."""
-        if not isinstance(n, (list, tuple)):
-            n, u0, u1 = [n], {n: u0}, {n: u1}
-        known, own = self._plant_inputs, []
-        series = np.zeros((2, horizon, len(known.names)))
-        for one in n:
-            at = self._inputs_of(unit_name(one, self.client_names_))
-            twice = [known.names[k] for k in at if k in own]
-            if twice:
-                raise ValueError(f"Inputs {listed(twice)} act on several of the units asked about; name one of these.")
-            own += at
-            for k, values in enumerate((u0, u1)):
-                if not isinstance(values, Mapping) or one not in values:
-                    raise ValueError(
-                        f"Got no u{k} for unit {one!r}; give inputs of several units as a dict by unit, as in n."
-                    )
-                series[k][:, at] = self._trajectories(values[one], f"u{k}", horizon, at)
-        return own, series
-
-    def _inputs_of(self, name):
-        """Positions of the inputs that act on a unit, of which there has to be one."""
-        own = self._acting_on(name)
-        if not own:
-            with_inputs = [unit for unit in self.client_names_ if self._acting_on(unit)]
-            raise ValueError(f"Unit {name!r} has no inputs; units with inputs are {', '.join(with_inputs) or 'none'}.")
-        return own
-
-    def _trajectories(self, value, what, horizon, at):
-        """Inputs at positions over so many steps, (horizon, n_inputs), from what users write."""
-        names = [self._plant_inputs.names[k] for k in at]
-        values = trajectory(self._coded(value, names), what, horizon, names)
-        self._plant_inputs.warn_outside(values, at)
-        return values
-
-    # -- units' answers ------------------------------------------------------------------------------
+    # -- names of inputs ---------------------------------------------------------------------------
 
     def _acting_on(self, unit):
         """Positions of a unit's inputs: its own, and those that it shares with the unit that sends them."""
@@ -736,94 +688,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         """Whether some input acts on the row that it stands in."""
         return bool(self._input_map.early.any() or getattr(self.server_, "acts_at_once", False))
 
-    def _above_level(self, values):
-        """What is sent in place of the inputs, less its level in `fit`."""
-        active, level = self._sent_inputs.active, np.zeros(values.shape[1])
-        if getattr(self.server_, "knows_curvature", False):
-            level[active] = self.server_.input_level_
-        return values - level
-
-    def _effects(self, change, operated, held, loops):
-        """What a change of inputs does to every unit's states, from how they were operated, less its level."""
-        known = self._sent_inputs
-        known.check_known(change)
-        if not known.active.any():
-            raise ValueError("No input of this plant moved in `fit`: there is nothing to ask about.")
-        held = held[known.active] if loops == "react" else None
-        at_once = known.active & self.input_at_once_.any(axis=0) & ~self._input_map.early[self._input_map.owners]
-        if held is not None and at_once.any():
-            raise ValueError(
-                f"Inputs {listed(np.array(known.names)[at_once])} act in the row that they stand in, as `sampled` "
-                "says or the record shows: a controller that responds to measurements cannot follow those of the same "
-                "row. Ask with loops='hold', or fit with sampled='after' for the inputs that a controller sets."
-            )
-        settings = {}
-        if getattr(self.server_, "knows_curvature", False):
-            settings["before"] = operated[:, known.active]
-        return self.server_.effects(change[:, known.active], held=held, **settings)
-
-    def _effect_frames(self, change, operated, held, loops, level):
-        """Effect and standard error (NaN where the server has none) as labelled tables."""
-        steps, rows = pd.RangeIndex(1, len(change) + 1, name="step"), slice(None)
-        if self._acts_at_once:
-            steps, rows = pd.RangeIndex(len(change) + 1, name="step"), slice(-1)
-            change, operated = (self._input_map.asked(x, holds=True) for x in (change, operated))
-        replies = self._effects(change, operated, held, loops)
-        if level == "state":
-            if self._channel is not None:  # each site maps the effect on its own sensors, for itself
-                self._channel.tell({name: replace(reply, keep=True) for name, reply in replies.items()})
-            known = [replies[name] for name in self.client_names_]
-            effect, columns = np.hstack([reply.states for reply in known]), self.get_feature_names_out()
-            variance = np.full_like(effect, np.nan)
-            if all(reply.covariances is not None for reply in known):
-                own = [np.diagonal(reply.covariances, axis1=1, axis2=2) for reply in known]
-                variance = np.hstack(own).clip(0)
-        else:
-            with self._asking_models() as exchange:
-                effect, variance, columns = self._with_variance(exchange.ask(replies, Measurements), np.nan)
-        blocks = effect, np.sqrt(variance)
-        return tuple(pd.DataFrame(block[rows], index=steps, columns=list(columns)) for block in blocks)
-
-    def _with_variance(self, answers, unknown):
-        """Measurements in answers, their variance (`unknown` where some unit has none), names of columns."""
-        values, columns = self._measured(answers)
-        if any(answer.variance is None for answer in answers.values()):
-            return values, np.full_like(values, unknown), columns
-        return values, self._measured(answers, "variance")[0], columns
-
-    def _replayed(self, units, change, operated, held, loops, shape):
-        """Effect and its variance over the rows of a record, every episode from its own start."""
-        effect, variance = np.zeros(shape), np.zeros(shape)
-        operated = self._input_map.in_time(operated, units.starts)
-        for start, stop in episodes(units.starts, len(change)):
-            moved = np.flatnonzero(change[start:stop].any(axis=1))
-            if not len(moved) or start + moved[0] + (not self._acts_at_once) >= stop:
-                continue
-            first = start + moved[0]
-            if self._acts_at_once:
-                asked, rows = self._input_map.asked(change[first:stop], holds=False)[:-1], slice(first, stop)
-            else:
-                asked, rows = change[first : stop - 1], slice(first + 1, stop)
-            known = operated[start : rows.stop - (not self._acts_at_once)]
-            answers = units.exchange.ask(self._effects(asked, known, held, loops), Measurements)
-            found, n_rows = self._with_variance(answers, np.nan), rows.stop - rows.start
-            effect[rows], variance[rows] = found[0][:n_rows], found[1][:n_rows]
-        return effect, variance
-
-    def _factual(self, units, messages):
-        """Measurements of the record, expected ones where they are missing, the variance of those, names."""
-        request = dict.fromkeys(messages, FactualRequest())
-        if not all(message.information.is_constant for message in messages.values()):
-            states = self.server_.abducted(messages)
-            request = {name: FactualRequest(one.states, one.covariances) for name, one in states.items()}
-        return self._with_variance(units.exchange.ask(request, Measurements), 0.0)
-
 
 def _check_choice(name, value, choices):
     if value not in choices:
         raise ValueError(f"Got {name}={value!r}; choose {' or '.join(repr(c) for c in choices)}.")
-
-
-def _only(change, columns):
-    """The change of some columns, the others as they were."""
-    return np.where(columns, change, 0.0)

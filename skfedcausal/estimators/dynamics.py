@@ -16,20 +16,33 @@ _DRAWS, _FREQUENCIES = 60, 200
 _NUMBERS = ("gain", "dead_time", "time_constant", "settling_time")
 
 
-def asked_gains(estimator, confidence):
+def asked_gains(estimator, confidence, times):
     """The table of :meth:`FederatedCounterfactualEstimator.gain_table`."""
     if isinstance(confidence, bool) or not 0 < confidence < 1:
         raise ValueError(f"Got confidence={confidence!r}; give a number between 0 and 1.")
+    factors = np.array([1.0, *[_row_length(estimator, times)] * (len(_NUMBERS) - 1)])
     found, names, columns = _learned_impulses(estimator, _length(estimator))
     values = step_numbers(np.cumsum(found.mean, axis=1))
     drawn = np.array([step_numbers(np.cumsum(found.mean + draw, axis=1)) for draw in found.draws])
     pairs = pd.MultiIndex.from_product([names, columns], names=["input", "output"])
     table = {}
     for k, name in enumerate(_NUMBERS):
-        table[name] = values[k].T.ravel()
+        table[name] = values[k].T.ravel() * factors[k]
         for edge, level in (("low", (1 - confidence) / 2), ("high", (1 + confidence) / 2)):
-            table[f"{name}_{edge}"] = _quantile(drawn[:, k], level).T.ravel() if len(drawn) else np.nan
+            ends = _quantile(drawn[:, k], level).T.ravel() if len(drawn) else np.nan
+            table[f"{name}_{edge}"] = ends * factors[k]
     return pd.DataFrame(table, index=pairs).reset_index()
+
+
+def _row_length(estimator, times):
+    """From row to row in the unit that times are counted in."""
+    if times not in ("rows", "seconds"):
+        raise ValueError(f"Got times={times!r}; choose 'rows' or 'seconds'.")
+    if times == "rows":
+        return 1.0
+    if estimator._row_time is None:
+        raise ValueError("Rows of this record had no regular times: ask with times='rows', or fit with a time index.")
+    return estimator._row_time.total_seconds()
 
 
 def asked_step(estimator, input, output, n_steps, confidence):

@@ -167,9 +167,8 @@ def _within(value, window, name):
             )
         if isinstance(new, pd.Series) and isinstance(part.index, pd.DatetimeIndex) and not new.index.equals(part.index):
             raise ValueError(f"The series for input {name!r} has other times than the window.")
-        if isinstance(new, str) or series.dtype == object:
-            series = series.astype(object)
-        other = series.copy()
+        is_words = isinstance(new, str) or not pd.api.types.is_numeric_dtype(series)
+        other = series.astype(object) if is_words else series.copy()
         other.iloc[rows] = np.asarray(new) if np.ndim(new) else new
         return other
 
@@ -214,7 +213,10 @@ def _sentence(total, inputs, edges, confidence):
         for row in clear.head(_NAMED).itertuples(index=False)
     ]
     more = f"; and moved {len(clear) - _NAMED} other columns" if len(clear) > _NAMED else ""
-    words = [f"{what} {'; '.join(parts)}{more}." if parts else f"{what} did nothing that this record shows."]
+    nothing = "did nothing that this record shows" if (total["verdict"] == "no effect").all() else "had no clear effect"
+    words = [f"{what} {'; '.join(parts) or nothing}{more}."]
+    if total["low"].isna().all():
+        words = [f"{what} had an effect that has no band: the plant was learned without standard errors."]
     for verdict, said in (("no effect", "It did not move"), ("cannot tell", "It cannot be told what it did to")):
         names = total.loc[total["verdict"] == verdict, "column"].tolist()
         if names:

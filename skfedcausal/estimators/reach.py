@@ -12,6 +12,7 @@ from scipy import stats
 from ..containers.layout import listed
 from ..server.forecasts import forecast_covariances
 from ..server.planning import held_run, impulses, spread_of
+from ._input_effects import above_level, replayed
 from ._least_moves import least_moves
 from ._questions import told_loadings
 
@@ -122,6 +123,8 @@ def allowed_inputs(estimator, inputs, bounds, rates):
         raise ValueError(f"Inputs {listed(words)} have levels, between which there is nothing to plan. Leave them out.")
     low, high = (np.array([_pair(bounds, name)[k] for name in inputs]) for k in (0, 1))
     rates = dict.fromkeys(inputs) if rates is None else rates
+    if not isinstance(rates, Mapping):
+        raise ValueError(f"Got rates={rates!r}; give a dict by input, or None for any change.")
     unknown = sorted(set(rates) - set(inputs)) + sorted(set(bounds) - set(inputs))
     if unknown:
         raise ValueError(f"Bounds or rates name {listed(unknown)}, which are not among `inputs`.")
@@ -269,10 +272,10 @@ class _Situation:
         other[len(past) :, wish.at] = plan
         units = replace(self._units, lengths=(len(held),))
         change = estimator._change(held, other)
-        operated = estimator._above_level(estimator._input_map.values(held))
+        operated = above_level(estimator, estimator._input_map.values(held))
         none_held = np.zeros(change.shape[1], dtype=bool)
         shape = len(held), self._base.shape[1]
-        effect, variance = estimator._replayed(units, change, operated, none_held, "hold", shape)
+        effect, variance = replayed(estimator, units, change, operated, none_held, "hold", shape)
         return effect[len(past) :], np.nan_to_num(variance[len(past) :])
 
     # -- what is said ----------------------------------------------------------------------------

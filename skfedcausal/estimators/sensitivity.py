@@ -10,6 +10,7 @@ from ..message.requests import Measurements
 from ..message.states import EffectReply
 from ..server.disturbances import lasting_covariances
 from ..server.estimation.hidden_causes import HELD
+from ._input_effects import operated_inputs
 
 _LASTED = 5  # rows that a hidden cause has been at work before the input moves with it
 
@@ -38,7 +39,7 @@ def _looks_like(estimator, n, u0, u1, horizon, n_steps):
 
     As noise that lasts as long as the inputs stay, in standard deviations of inputs over as many rows.
     """
-    _, (before, after) = estimator._operated(n, u0, u1, horizon)
+    _, (before, after) = operated_inputs(estimator, n, u0, u1, horizon)
     change = estimator._change(before, after)[:, estimator._sent_inputs.active]
     change = np.vstack([change, change[-1:]])[:n_steps]  # with a row more where inputs act at once
     held = estimator.server_.held_variances_

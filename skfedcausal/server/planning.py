@@ -76,11 +76,14 @@ def _draws_of_one_lag(server, n_draws):
         noise = axes @ (np.sqrt(values.clip(0))[:, None] * rng.standard_normal((len(c.rows), n_draws)))
     n, back = len(c.matrix), np.linalg.inv(c.state_scale)
     A, B, found = server.transition_, server.input_, []
-    for values in noise.T:
+    # small posterior means of links that were not selected may as well be nothing, or twice what they are
+    faint = [np.where(x == 0, now, 0.0) for x, now in ((server.unshrunk_transition_, A), (server.unshrunk_input_, B))]
+    for values, share in zip(noise.T, rng.standard_normal(n_draws), strict=True):
         change = np.zeros_like(c.matrix)
         change[c.rows, c.cols] = values
-        drawn = B + c.state_scale @ change[:, n:] / c.input_scale
-        found.append(((A + c.state_scale @ change[:, :n] @ back)[None], np.stack([np.zeros_like(B), drawn])))
+        driven = B + c.state_scale @ change[:, n:] / c.input_scale + share * faint[1]
+        moved = A + c.state_scale @ change[:, :n] @ back + share * faint[0]
+        found.append((moved[None], np.stack([np.zeros_like(B), driven])))
     return found
 
 

@@ -497,11 +497,7 @@ def test_an_instrument_said_at_the_site_gives_the_plant_of_a_fit_with_it(plant):
     frame = _with_inputs(plant)
     frame["valve"] += 6 * frame["load"]
     frame.to_csv(plant / "mill.csv", index=False)
-    site(
-        plant,
-        "mill",
-        'inputs = ["valve", "load", "stuck"]\ninstruments = {valve = "load"}\nsampled = {valve = "before"}\n',
-    )
+    site(plant, "mill", 'inputs = ["valve", "load", "stuck"]\ninstruments = {valve = "load"}\n')
     gates = {name: read_site_settings(plant / f"{name}.toml").gate() for name in UNITS}
     settings = {"server": LikelihoodServer(max_time=5.0, level_shifts=None)}
     transport = InProcessTransport({name: Site(gate.worker) for name, gate in gates.items()})
@@ -511,11 +507,13 @@ def test_an_instrument_said_at_the_site_gives_the_plant_of_a_fit_with_it(plant):
     plain = FederatedCounterfactualEstimator(
         input_columns=["mill__valve", "mill__load"],
         instruments={"mill__valve": "load"},
-        sampled={"mill__valve": "before"},
         **settings,
     ).fit(sensors)
     assert_array_equal(told.server_.transition_, plain.server_.transition_)
     assert_array_equal(told.server_.input_, plain.server_.input_)
+    effects = [one.counterfactual("mill", 0.0, 1.0, horizon=5, return_std=True) for one in (told, plain)]
+    for one, two in zip(*effects, strict=True):
+        pd.testing.assert_frame_equal(one, two, check_exact=True)
 
 
 def test_what_sites_send_is_what_a_fit_in_one_process_sends(plant):

@@ -98,3 +98,34 @@ def test_the_picture_draws_the_numbers(learned):
     assert_allclose(lines[1], bode[["frequency", "gain"]])
     assert_allclose(lines[2][:, 1], np.degrees(bode["phase"]))
     plt.close(display.figure_)
+
+
+def test_times_in_seconds_where_rows_have_times():
+    rng = np.random.default_rng(0)
+    u = np.repeat(rng.uniform(-1, 1, 200), 5)
+    x = lfilter([0, 0, 0, 0, 0.2], [1, -0.9], u) + 0.02 * rng.standard_normal(len(u))
+    rows = pd.DataFrame({"a__y": x, "a__u": u})
+    timed = rows.set_index(pd.date_range("2026-01-01", periods=len(rows), freq="30s"))
+    plain, known = (FederatedCounterfactualEstimator(input_columns=["a__u"]).fit(one) for one in (rows, timed))
+    in_rows, in_seconds = known.gain_table(), known.gain_table(times="seconds")
+    for name in in_rows.columns[2:]:
+        assert_allclose(in_seconds[name], in_rows[name] * (1 if name.startswith("gain") else 30))
+    with pytest.raises(ValueError, match="had no regular times"):
+        plain.gain_table(times="seconds")
+    with pytest.raises(ValueError, match="choose 'rows' or 'seconds'"):
+        plain.gain_table(times="minutes")
+
+
+def test_what_is_left_of_a_link_that_was_not_selected_is_no_certain_gain():
+    rng = np.random.default_rng(1)
+    u, x, Y = np.repeat(rng.uniform(-1, 1, (300, 2)), 5, axis=0), np.zeros(2), np.zeros((1500, 2))
+    for t in range(1500):
+        Y[t] = x + 0.05 * rng.standard_normal(2)
+        x = np.array([[0.8, 0.0], [0.2, 0.7]]) @ x + [0.4, 0.3] * u[t] + 0.05 * rng.standard_normal(2)
+    record = pd.DataFrame({"a__y": Y[:, 0], "a__u": u[:, 0], "b__y": Y[:, 1], "b__v": u[:, 1]})
+    estimator = FederatedCounterfactualEstimator(input_columns=["a__u", "b__v"]).fit(record)
+    table = estimator.gain_table().set_index(["input", "output"])
+    none = table.loc[("b__v", "a__y")]
+    assert none["gain_low"] <= 0 <= none["gain_high"]
+    assert abs(none["gain"]) < 0.01
+    assert table.loc[("b__v", "b__y"), "gain_low"] > 0

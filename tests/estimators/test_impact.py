@@ -124,3 +124,20 @@ def test_a_page_and_a_picture(moved, fitted, tmp_path):
     plt.close("all")
     with pytest.raises(ValueError, match="the impact knows"):
         found.plot("b__z")
+
+
+def test_words_for_inputs_and_nothing_to_replace():
+    rng = np.random.default_rng(0)
+    mode, x, Y = rng.choice(["idle", "high"], 600), 0.0, np.zeros(600)
+    for t in range(600):
+        Y[t] = x + 0.05 * rng.standard_normal()
+        x = 0.8 * x + 0.4 * (mode[t] == "high")
+    record = pd.DataFrame({"mill__y": Y, "mill__mode": mode})
+    estimator = FederatedCounterfactualEstimator(input_columns=["mill__mode"]).fit(record)
+    found = estimator.impact(record, {"mill__mode": "idle"}, (100, 130))
+    assert found.total["verdict"].tolist() == ["effect"]
+    assert estimator.impact(record, {"mill__mode": lambda was: was}, (100, 130)).total["total"].tolist() == [0.0]
+    with pytest.raises(ValueError, match="whose levels are 'high', 'idle'"):
+        estimator.impact(record, {"mill__mode": 1.0}, (100, 130))
+    with pytest.raises(ValueError, match="empty `do`"):
+        estimator.impact(record, {}, (100, 130))

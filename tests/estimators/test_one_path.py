@@ -259,6 +259,51 @@ def test_sites_say_the_same_of_bands_held_sensors_hidden_causes_and_experiments(
     assert_identical(*(plan.schedule for plan in plans))
     assert plans[0].rows_needed == plans[1].rows_needed
     assert_identical(*(fit.step_response("unit0__u0", "unit1__x0") for fit in (one, two)))
+    assert_identical(*(fit.frequency_response("unit0__u0", "unit1__x0") for fit in (one, two)))
+    assert_identical(*(fit.gain_table() for fit in (one, two)))
+
+
+def test_sites_say_the_same_of_units_that_are_operated_together_and_of_whole_units(here):
+    one = here["counterfactual"]
+    two = FederatedCounterfactualEstimator().fit_sites(InProcessTransport(sites_of("counterfactual")))
+    together = {"n": ["unit0", "unit1"], "u0": {"unit0": 0.0, "unit1": 0.0}, "u1": {"unit0": 1.0, "unit1": -1.0}}
+    for settings in ({"horizon": 3, "return_std": True}, {"split": True}, {"horizon": 3, "loops": "react"}):
+        assert_identical(*(fit.counterfactual(**together, **settings) for fit in (one, two)))
+    asked = {"do": {"unit0": {"u0": 0.5, "x1": 0.2}, "unit2__u0": np.zeros(N)}, "sensors": "force", "split": True}
+    assert_identical(one.whatif(GAPPY, inputs=U, **asked), two.whatif(None, **asked))
+    std = {"start": 350, "return_std": True}
+    assert_identical(one.forecast(GAPPY, inputs=U, **std), two.forecast(None, **std))
+    for fit, record in ((one, {"X": GAPPY, "inputs": U}), (two, {"X": None})):
+        with pytest.raises(ValueError, match="sensors='force'"):
+            fit.whatif(**record, do={"unit0__x0": 0.5})
+
+
+def test_sites_that_were_trained_answer_or_say_why_they_cannot():
+    """By gradient descent there are effects without standard errors, here as in one process."""
+    make = lambda: FederatedCounterfactualEstimator(server=GradientServer(max_iter=3, tol=0.0))  # noqa: E731
+    columns = {name: tuple(f"{name}__x{k}" for k in range(Y.shape[1])) for name, Y in X.items()}
+    workers = {
+        name: Site(UnitWorker(name, Y, inputs, (0,), columns[name], KalmanClient()))
+        for (name, Y), inputs in zip(X.items(), U, strict=True)
+    }
+    one, two = make().fit(X, inputs=U), make().fit_sites(InProcessTransport(workers))
+    assert_identical(*(fit.counterfactual("unit0", 0.0, 1.0, horizon=4) for fit in (one, two)))
+    assert_identical(*(fit.gain_table() for fit in (one, two)))
+    asked = {"do": {"unit0__u0": 0.0}, "window": (200, 230)}
+    found = one.impact(X, inputs=U, **asked), two.impact(None, **asked)
+    assert_identical(*found)
+    assert "has no band" in found[0].summary
+    bands = {"start": 350, "confidence": 0.9}
+    assert_identical(one.forecast(X, inputs=U, **bands), two.forecast(None, **bands))
+    limits = {"inputs": ["unit0__u0"], "bounds": {"unit0__u0": (-3.0, 3.0)}}
+    for question in (
+        lambda: two.reach({"unit1__x0": 0.5}, **limits, by=8),
+        lambda: two.experiment("unit0", "unit1", **limits, rows=40),
+        lambda: two.sensitivity("unit0", 0.0, 1.0),
+        lambda: two.whatif(None, {"unit0__x0": 0.5}, sensors="force"),
+    ):
+        with pytest.raises(ValueError, match=r"Fit with server=LikelihoodServer\(\)"):
+            question()
 
 
 @pytest.mark.parametrize(("kind", "question"), CASES)

@@ -105,6 +105,7 @@ def test_inputs_without_effect_are_said(plant):
         ({"a__y": 1.0}, {"hold": -1}, "hold=-1"),
         ({"a__y": 1.0}, {"rates": {"c__u": 1.0}}, "not among `inputs`"),
         ({"a__y": 1.0}, {"rates": {"a__u": 0.0}}, "above zero"),
+        ({"a__y": 1.0}, {"rates": 0.05}, "rates=0.05; give a dict by input"),
         ({"a__y": 1.0}, {"confidence": 2.0}, "between 0 and 1"),
     ],
 )
