@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 from scipy.linalg import cho_solve_banded, cholesky, cholesky_banded, solve_triangular
 
 from .answers import off_baseline
@@ -28,6 +29,7 @@ _RIDGE = 1e-4  # added to scaled covariances
 _FOLLOWS = 1.1  # a reader's variance given the tag alone, over that given all tags of the row, at most
 _LEAST_TIE = 0.9  # and over its own variance
 _LEAST_ROWS, _MOST_ROWS = 50, 100  # after an alarm that are looked at
+_BEFORE = 60  # rows that are shown before an incident
 _REPEATS = 10  # rows of one value that are not worth a word
 _LONGER = 3.0  # times as long as in nominal operation ever
 
@@ -263,6 +265,17 @@ def _longest_run(y):
         return 0
     bounds = np.flatnonzero(np.diff(y) != 0) + 1
     return int(np.diff([0, *bounds, len(y)]).max())
+
+
+def trend_of(model, Y, tag, start, stop, index, name):
+    """A tag around some rows as measured and as the unit's others expect it, with a band of two deviations.
+
+    `index` is that of all rows in Y.
+    """
+    begin, end = max(start - _BEFORE, 0), min(stop + _BEFORE // 2, len(Y))
+    expected, std = model.expected(Y, tag, begin, end)
+    columns = {"measured": Y[begin:end, tag], "expected": expected, "low": expected - 2 * std}
+    return pd.DataFrame(columns | {"high": expected + 2 * std}, index=index[begin:end]).rename_axis(index=name)
 
 
 def tag_names(layout, unit):

@@ -1,4 +1,4 @@
-"""A tag around an incident, and what the other tags of its unit would have it be."""
+"""Tags around an incident, and what the other tags of their unit would have them be."""
 
 import numpy as np
 import pandas as pd
@@ -7,21 +7,21 @@ from ._base import COLOURS, Display, short, small_legend
 
 
 class TagDisplay(Display):
-    """A measured tag around an incident with the band in which its unit's other tags expect it.
+    """Measured tags around an incident with the bands in which their unit's other tags expect them.
 
     Use :meth:`from_detector`; the constructor only stores.
 
     Parameters
     ----------
-    trend : DataFrame
+    trend : DataFrame or list of DataFrame
         ``measured, expected, low, high`` by row or time, named after the tag, as of
-        :meth:`~skfedcausal.FederatedRCADetector.tag_trend`.
+        :meth:`~skfedcausal.FederatedRCADetector.tag_trend`; of a list one panel each, below each other.
     incident : Series
         Row of ``incidents(X)``: `start` and `end` are read.
 
     Attributes
     ----------
-    ax_ : matplotlib Axes
+    ax_ : matplotlib Axes, or ndarray of them for a list
     figure_ : matplotlib Figure
 
     Examples
@@ -39,6 +39,7 @@ class TagDisplay(Display):
     """
 
     _inches = 8.5, 3.2
+    _more = 2.0  # inches of every panel below the first
 
     def __init__(self, trend, incident):
         self.trend = trend
@@ -46,7 +47,7 @@ class TagDisplay(Display):
 
     @classmethod
     def from_detector(cls, detector, X, incident, tag=None, *, lengths=None, ax=None, title=None):
-        """Draw a tag of the unit in which an incident began.
+        """Draw a tag of the unit in which an incident began, or some of them.
 
         Parameters
         ----------
@@ -55,7 +56,7 @@ class TagDisplay(Display):
             The record in which it was found.
         incident : Series
             Row of ``detector.incidents(X)``.
-        tag : str, default=None
+        tag : str or list of str, default=None
             None for the one to blame first.
         lengths : sequence of int, default=None
         ax : matplotlib Axes, default=None
@@ -65,7 +66,37 @@ class TagDisplay(Display):
         -------
         TagDisplay
         """
-        return cls(detector.tag_trend(X, incident, tag, lengths=lengths), incident).plot(ax=ax, title=title)
+        trend = detector.tag_trend(X, incident, tag, lengths=lengths)
+        return cls(trend, incident).plot(ax=ax, title=title)
+
+    def plot(self, *, ax=None, title=None):
+        """Draw the picture.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, or a sequence of them for a list of trends, default=None
+            None makes a new figure.
+        title : str, default=None
+
+        Returns
+        -------
+        TagDisplay
+        """
+        if not isinstance(self.trend, list):
+            return self._drawn(ax, title)
+        n, (width, height) = len(self.trend), self._inches
+        if ax is None:
+            size = {"figsize": (width, height + (n - 1) * self._more), "layout": "constrained"}
+            ax = self._pyplot().subplots(n, 1, sharex=True, squeeze=False, **size)[1][:, 0]
+        for one, trend in zip(ax, self.trend, strict=True):
+            TagDisplay(trend, self.incident).plot(ax=one)
+            one.label_outer()
+        for one in ax[1:]:
+            one.get_legend().remove()
+        self.ax_, self.figure_ = np.asarray(ax), ax[0].figure
+        if title is not None:
+            self.figure_.suptitle(title)
+        return self
 
     def _draw(self, ax):
         trend, x = self.trend, self._places(self.trend.index)

@@ -7,12 +7,10 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from ..client.blame import rows_at_home, tag_names, window_of
+from ..client.blame import rows_at_home, tag_names, trend_of, window_of
 from ..containers.layout import listed
 from ..containers.rows import position
 from ..statespace.episodes import episodes
-
-_BEFORE = 60  # rows that are shown before an incident
 
 
 def tags(self, X, incident, *, lengths=None):
@@ -72,13 +70,13 @@ def tag_trend(self, X, incident, tag=None, *, lengths=None):
         The record in which the incident was found.
     incident : Series or DataFrame
         Row of ``incidents(X)``.
-    tag : str, default=None
-        A tag of the unit where it began; None for the first one of :meth:`tags`.
+    tag : str or list of str, default=None
+        A tag of the unit where it began, or several; None for the first one of :meth:`tags`.
     lengths : sequence of int, default=None
 
     Returns
     -------
-    DataFrame
+    DataFrame, or a list of them
         ``measured, expected, low, high`` by row or time; the band is two standard deviations. Named after the tag.
 
     Raises
@@ -88,16 +86,13 @@ def tag_trend(self, X, incident, tag=None, *, lengths=None):
     """
     unit, model, Y, (first, index), start, stop = _at_home(self, X, incident, lengths)
     names = tag_names(self._plant_layout, unit)
-    if tag is not None and tag not in names:
-        raise ValueError(f"Got tag={tag!r}; {unit!r} has {listed(names)}.")
-    k = int(model.blame(Y, start, stop).order[0]) if tag is None else names.index(tag)
-    begin, end = max(start - _BEFORE, 0), min(stop + _BEFORE // 2, len(Y))
-    expected, std = model.expected(Y, k, begin, end)
-    trend = pd.DataFrame({"measured": Y[begin:end, k], "expected": expected})
-    trend["low"], trend["high"] = expected - 2 * std, expected + 2 * std
-    rows = np.arange(begin, end) + first
-    trend.index = pd.RangeIndex(begin + first, end + first) if index is None else index[rows]
-    return trend.rename_axis(index=names[k])
+    wanted = tag if isinstance(tag, list) else [names[model.blame(Y, start, stop).order[0]] if tag is None else tag]
+    for name in wanted:
+        if name not in names:
+            raise ValueError(f"Got tag={name!r}; {unit!r} has {listed(names)}.")
+    index = pd.RangeIndex(first, first + len(Y)) if index is None else index[first : first + len(Y)]
+    found = [trend_of(model, Y, names.index(name), start, stop, index, name) for name in wanted]
+    return found if isinstance(tag, list) else found[0]
 
 
 def _at_home(detector, X, incident, lengths):

@@ -99,14 +99,13 @@ def on_one_clock(times, tags, tz, where, strict=True):
                 "is there once; taken as the first, before the clock was put back.",
                 stacklevel=6,  # the caller of read_historian
             )
-    try:
-        local = times.tz_localize(zone, ambiguous=earlier, nonexistent="raise")
-    except ValueError:
-        missing = times[times.tz_localize(zone, ambiguous=earlier, nonexistent="NaT").isna()][0]
+    local = times.tz_localize(zone, ambiguous=earlier, nonexistent="NaT")
+    missing = times[local.isna() & times.notna()]
+    if len(missing):
         raise ValueError(
-            f"{missing} does not exist in {tz}, where clocks are put forward then, but is in {where}: "
+            f"{missing[0]} does not exist in {tz}, where clocks are put forward then, but is in {where}: "
             "its clock does not change to summer time. Pass a zone without it: tz='Etc/GMT-1' for UTC+1."
-        ) from None
+        )
     return local.tz_convert("UTC")
 
 

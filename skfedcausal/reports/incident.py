@@ -21,6 +21,8 @@ _KIND = {
     "undecided": "of undecided kind",
 }
 _AROUND = 120  # rows of the measurements before and after an incident
+_SHOWN = 2  # units whose measurements are shown beside those of the first
+_ELSEWHERE = "Tags of other units that left what was usual before the incident (green) the furthest"
 _CHANCE = 0.1  # false alarms as strong as this one, from which it is said that it may be one of them
 _CAUTION = "It may be one of the false alarms that the budget allows: it is no stronger than they are."
 _CAPTION = "Alarm level of every unit (dotted: threshold), the incident shaded, arrows in the order units were reached"
@@ -43,13 +45,11 @@ def incident_page(detector, incident, X=None, title=None, check=None, *, lengths
     page.heading("What happened").text(*_events(incident))
     if seen is not None:
         page.picture(seen.display.plot, _CAPTION)
-        units = _reached(detector, incident)
-        look = {"units": units, "window": seen.window, "around": _AROUND}
-        add_trends(page, X, "Tags that left what was usual before the incident (green) the furthest", **look)
     ranking = [(name, f"{p:.1%}") for name, p in incident["ranking"][:20]]
     page.heading("Where it began").table(pd.DataFrame(ranking, columns=["unit", "probability"]))
     if X is not None:
         add_tags(page, detector, incident, X, lengths)
+        add_trends(page, X, _ELSEWHERE, units=_others(detector, incident), window=seen.window, around=_AROUND)
     page.heading("Why we think so").text(*_reasons(incident, detector, seen))
     add_check(page, check_of(X, check))
     page.heading("What we do not know").items(_doubts(incident, detector))
@@ -91,12 +91,13 @@ def _plain(row):
     return int(row) if isinstance(row, (float, np.floating)) else row
 
 
-def _reached(detector, incident):
-    """Units whose tags are shown: the root or the likeliest ones, then those that were reached."""
-    likely = [name for name, _ in incident["ranking"][:2]]
-    first = likely if incident["root"] not in detector.client_names_ else [incident["root"]]
-    names = dict.fromkeys([*first, *(name for name, _ in incident["path"])])
-    return [name for name in names if name in detector.client_names_][:3] or list(detector.client_names_[:3])
+def _others(detector, incident):
+    """Units whose tags are shown beside those of the likeliest one: the next likely, then those that were reached."""
+    (first, _), *others = incident["ranking"]
+    undecided = incident["root"] not in detector.client_names_
+    names = [name for name, _ in others[:1] if undecided] + [name for name, _ in incident["path"]]
+    names += [name for name, _ in others]  # of an incident that reached none
+    return [name for name in dict.fromkeys(names) if name in detector.client_names_ and name != first][:_SHOWN]
 
 
 def _when(time):

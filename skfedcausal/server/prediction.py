@@ -12,6 +12,7 @@ from scipy.sparse import issparse
 from ..statespace.episodes import PIECE, episode_lengths, episodes, side_by_side
 from ..statespace.inputs import input_term
 from ..statespace.kalman import (
+    FILTERED_BYTES,
     CovarianceSchedule,
     covariance_schedule,
     filter_rows,
@@ -363,13 +364,16 @@ def smooth_plant(A, Q, record, drive=None, *, intercept=True):
 
     The covariance of a unit that has the same sensors in every row is one for all of them, averaged.
     """
-    return smooth_record(A, Q, record, drive, intercept=intercept)[:2]
+    # without levels nothing is summed over all rows, and pieces that fit in memory are several times as fast
+    n_bytes = None if intercept else FILTERED_BYTES
+    return smooth_record(A, Q, record, drive, intercept=intercept, n_bytes=n_bytes)[:2]
 
 
-def smooth_record(A, Q, record, drive=None, *, intercept=True):
+def smooth_record(A, Q, record, drive=None, *, intercept=True, n_bytes=None):
     """The same, and the log-likelihood of the record without the constants of its measurements."""
     J = record.mean_information() if record.is_constant else None
     settings = {"J": J, "starts": record.starts, "keep": record.partition.slices, "intercept": intercept}
+    settings["n_bytes"] = n_bytes
     if drive is not None:
         A = np.hstack([A, drive.B])
         settings |= {"inputs": drive.inputs(record), "spread": drive.spread}

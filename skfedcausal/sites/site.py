@@ -21,7 +21,7 @@ from ..message.watching import VerdictReply
 from .secure import DealerSettings, SiteSums
 from .settings import SettingsError, check_numbers, csv_bytes, read_section, read_settings_file
 
-_BEFORE = 10  # rows before an incident that tags are judged from
+_BEFORE = 70  # rows before an incident that tags are judged from, and shown
 SECURE_LAGS = 13  # that a server asks for unless it is told otherwise, for dry runs
 
 
@@ -130,7 +130,7 @@ class SiteSettings:
             elif packet.op == VerdictReply.OP:
                 self._write_answer("incidents", _incidents(state["verdict"]), index=False)
                 if self.privacy is None and "tags" in state and len(state["verdict"].rows):
-                    self._write_answer("tags", _tags(columns, state, worker.monitored), index=False)
+                    self._write_tags(list(_blamed(columns, state, worker.monitored)))
 
         settings = {
             "max_bytes": self.max_bytes,
@@ -156,10 +156,18 @@ class SiteSettings:
         return None if self.watched is None else SiteBatches(self, columns, released)
 
     def _write_answer(self, kind, table, index):
-        """Write what only the site may read, one file per answer."""
+        """Write what only the site may read, one file per answer; the name of the file."""
         folder = self.home / "answers"
-        number = len(list(folder.glob(f"{kind}*.csv")))
-        write_whole(folder / f"{kind}{number}.csv", csv_bytes(table, index=index))
+        path = folder / f"{kind}{len(list(folder.glob(f'{kind}*.csv')))}.csv"
+        write_whole(path, csv_bytes(table, index=index))
+        return path
+
+    def _write_tags(self, blamed):
+        """Write the ranking of the site's tags for each incident, and a page with their trends."""
+        from ..reports.tags import home_page  # of sites that are watched
+
+        path = self._write_answer("tags", pd.concat([table for _, table, _ in blamed]), index=False)
+        write_whole(path.with_suffix(".html"), home_page(self.name, blamed).html().encode())
 
     def read_key(self):
         """The key in its file, or the site's own with the public one of the server."""
@@ -192,20 +200,23 @@ def _effect(columns, state):
     return effect
 
 
-def _tags(columns, state, batches):
-    """The site's own tags for each incident, the one to blame first if it began here."""
+def _blamed(columns, state, batches):
+    """For each incident its rows, a table of the site's own tags, the one to blame first, and trends of the first."""
     from ..client.answers import off_baseline  # of sites that are watched
-    from ..client.blame import window_of
+    from ..client.blame import trend_of, window_of
+    from ..reports.tags import trends_of
 
-    tables = []
     for onset, detected, last in state["verdict"].rows.tolist():
         first, Y = batches.rows_from(max(onset - _BEFORE, 0))
         Y = off_baseline(state["client"], Y, None, (0,))[0]
-        found = state["tags"].blame(Y, *window_of(onset - first, detected - first, last - first, len(Y)))
-        why = [found.why[k] for k in found.order]
-        own = {"tag": [columns[k] for k in found.order], "explained": found.explained[found.order], "why": why}
-        tables.append(pd.DataFrame({"onset": onset, **own}))
-    return pd.concat(tables)
+        start, stop = window_of(onset - first, detected - first, last - first, len(Y))
+        found = state["tags"].blame(Y, start, stop)
+        order = found.order.tolist()
+        own = {"tag": [columns[k] for k in order], "explained": found.explained[order]}
+        table = pd.DataFrame({"onset": onset, **own, "why": [found.why[k] for k in order]})
+        rows, names = pd.RangeIndex(first, first + len(Y)), list(columns)
+        trends = [trend_of(state["tags"], Y, names.index(tag), start, stop, rows, tag) for tag in trends_of(table)]
+        yield pd.Series({"start": onset, "detected": detected, "end": last}), table, trends
 
 
 def _incidents(verdict):

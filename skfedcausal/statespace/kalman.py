@@ -21,7 +21,8 @@ from .riccati import filtered_covariance, predicted_covariance, stationary_covar
 _SETTLED = 1e-13  # relative distance to the steady covariance that is rounding
 _NEARLY_SETTLED = 1e-9  # distance at which standing still means that rounding is in the way
 _CACHE_BYTES = 1 << 19  # a chunk of a recurrence and its buffer stay in the second-level cache
-_CHUNK_BYTES = 1 << 28  # of the matrices of rows that are filtered together
+_CHUNK_BYTES = 1 << 28  # of the matrices of rows that are smoothed together
+FILTERED_BYTES = 1 << 24  # that are filtered together: few enough for their memory to be used again
 _CHUNK = 20_000  # rows that statsmodels filters together
 _RANK = 1e-12
 
@@ -179,9 +180,9 @@ def log_density_terms(covariances, z, means):
     return -0.5 * (logdet + quadratic - gained)
 
 
-def chunks(start, stop, n):
+def chunks(start, stop, n, n_bytes=None):
     """Rows of an episode in chunks whose arrays take a bounded amount of memory."""
-    length = max(64, _CHUNK_BYTES // (8 * 6 * n * n))
+    length = max(64, (n_bytes or _CHUNK_BYTES) // (8 * 6 * n * n))
     return [slice(a, min(stop, a + length)) for a in range(start, stop, length)]
 
 
@@ -199,7 +200,7 @@ def filter_rows(A, Q, P0, z, matrices, *, starts=(0,), exogenous=None):
     """Filter one or several episodes, chunk by chunk."""
     for start, stop in episodes(starts, len(z)):
         mean, cov = initial_mean(exogenous, start, len(A)), P0
-        for rows in chunks(start, stop, len(A)):
+        for rows in chunks(start, stop, len(A), FILTERED_BYTES):
             covariances, cov = covariance_rows(A, Q, matrices(rows), cov)
             drive = step_drive(exogenous, rows, stop)
             means, mean = predicted_means(covariances, z[rows][..., None], mean, drive)

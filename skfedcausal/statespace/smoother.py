@@ -70,12 +70,14 @@ class Smoothed:
             covariance[rows] = spread[..., block, block]
 
 
-def smooth(A, Q, z, matrices, *, J=None, starts=(0,), keep=None, inputs=None, spread=None, intercept=True):
+def smooth(
+    A, Q, z, matrices, *, J=None, starts=(0,), keep=None, inputs=None, spread=None, intercept=True, n_bytes=None
+):
     """Smoother with every episode from the stationary distribution; that distribution and a `Smoothed`.
 
     A may have the columns of B appended; `matrices` gives information matrices of rows, J the one of all rows
     if it is constant; `keep` says of which blocks of the states covariances are wanted; `spread` is what
-    unknown inputs before an episode add to the covariance of its first state.
+    unknown inputs before an episode add to the covariance of its first state; `n_bytes` as in `smooth_varying`.
     """
     n = len(Q)
     A, B = A[:, :n], A[:, n:]
@@ -85,7 +87,7 @@ def smooth(A, Q, z, matrices, *, J=None, starts=(0,), keep=None, inputs=None, sp
     if inputs is not None:
         settings |= {"exogenous": input_term(B, inputs, starts), "inputs": inputs}
     if J is None:
-        return P0, smooth_varying(A, Q, start, z, matrices, **settings)
+        return P0, smooth_varying(A, Q, start, z, matrices, n_bytes=n_bytes, **settings)
     return P0, smooth_constant(A, Q, start, z, J, **settings)
 
 
@@ -264,11 +266,17 @@ def _spread(schedule, before, n_samples):
     return covariances
 
 
-def smooth_varying(A, Q, P0, z, matrices, *, starts=(0,), exogenous=None, inputs=None, intercept=False, keep=None):
-    """The same with information matrices that change from row to row, by one pass forth and back."""
+def smooth_varying(
+    A, Q, P0, z, matrices, *, starts=(0,), exogenous=None, inputs=None, intercept=False, keep=None, n_bytes=None
+):
+    """The same with information matrices that change from row to row, by one pass forth and back.
+
+    `n_bytes` is the memory that matrices of rows may take; sums over all rows depend on it in their last digits.
+    """
     found = Smoothed(len(z), len(A), inputs, keep)
     for start, stop in episodes(starts, len(z)):
-        episode = _Episode(A, Q, P0, z, matrices, exogenous, intercept, start, stop)
+        rows = chunks(start, stop, len(A), n_bytes)
+        episode = _Episode(A, Q, P0, z, matrices, exogenous, intercept, rows)
         episode.backward(found, inputs)
         found.levels.append(episode.level)
     return found
@@ -277,12 +285,12 @@ def smooth_varying(A, Q, P0, z, matrices, *, starts=(0,), exogenous=None, inputs
 class _Episode:
     """Forward pass over one episode: chunk starts, the last chunk and the level."""
 
-    def __init__(self, A, Q, P0, z, matrices, exogenous, intercept, start, stop):
+    def __init__(self, A, Q, P0, z, matrices, exogenous, intercept, pieces):
         self._A, self._Q, self._z, self._matrices = A, Q, z, matrices
-        self._exogenous, self._intercept, self._stop = exogenous, intercept, stop
+        self._exogenous, self._intercept, self._stop = exogenous, intercept, pieces[-1].stop
         n = len(A)
-        self._chunks = chunks(start, stop, n)
-        mean, cov = initial_mean(exogenous, start, n), P0
+        self._chunks = pieces
+        mean, cov = initial_mean(exogenous, pieces[0].start, n), P0
         if intercept:
             mean = np.concatenate([mean, np.zeros((n, n))], axis=1)
         self._starts = []

@@ -376,6 +376,10 @@ def test_a_plant_is_watched_over_files(plant, capsys):
     for _, incident in here[[ranking[0][0] == "kiln" for ranking in here["ranking"]]].iterrows():
         own, expected = tags[tags["onset"] == incident["start"]], detector.tags(pushed, incident)
         assert_allclose(np.sort(own["explained"]), np.sort(expected["explained"]), rtol=1e-6)
+    page = (plant / "home-kiln/answers/tags0.html").read_text()
+    assert page.count("<img") == tags["onset"].nunique()
+    assert f"Incident from row {here['start'].iloc[0]:,} on" in page
+    assert tags["tag"].iloc[0] in page
 
 
 def test_a_plant_is_watched_over_a_one_way_link_batch_by_batch(plant, capsys):

@@ -47,6 +47,7 @@ def smoothed(plant, info, *, blocks=(), **options):
 
 def use_short_chunks(monkeypatch):
     monkeypatch.setattr(kalman, "_CHUNK_BYTES", 1)
+    monkeypatch.setattr(kalman, "FILTERED_BYTES", 1)
 
 
 @STARTS

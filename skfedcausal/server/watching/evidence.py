@@ -253,7 +253,9 @@ class PlantMonitor:
         x, patterns_of = np.zeros_like(record.z), []
         for part, b, nominal in zip(record.parts, self.slices, self._blocks, strict=True):
             index = part.pattern_of
-            regular = np.array([is_regular(J) and _informative(J, nominal) for J in part.patterns])
+            regular = np.zeros(len(part.patterns), dtype=bool)
+            for k in np.unique(index):  # the other patterns are those of other rows
+                regular[k] = is_regular(part.patterns[k]) and _informative(part.patterns[k], nominal)
             inverse = np.zeros_like(part.patterns)
             inverse[regular] = np.linalg.inv(part.patterns[regular])
             x[:, b] = np.einsum("tij,tj->ti", inverse[index], part.z)

@@ -318,7 +318,7 @@ def test_short_alarms_may_be_of_faults_that_have_ended():
     for n_alarms, windows in ((1, [181, 101]), (39, [181, 139]), (40, [181]), (90, [181])):
         detector, asked = hand_made(alarms(300, *range(100, 100 + n_alarms)))
         pushed(detector, (0, 300))
-        assert [stop for *_, stop in asked] == windows
+        assert [stop for *_, stop in asked][-len(windows) :] == windows  # after looks on the way
     detector, asked = hand_made(alarms(120, *range(100, 120)))
     pushed(detector, (0, 120))
     assert [stop for *_, stop in asked] == [120]  # it goes on
