@@ -31,7 +31,7 @@ def expected_states(server, messages):
 def _bent(server, messages, n_steps):
     """What inputs add to the states, None for nothing."""
     curvature = getattr(server, "_curvature", None)
-    if curvature is None or not any(form.moves for form in curvature.forms):
+    if curvature is None or not curvature.is_foretold:
         return None
     u = np.hstack([message.inputs for message in messages.values() if message.inputs is not None])
     u = np.vstack([u, np.repeat(u[-1:], n_steps, axis=0)]) - server.input_level_

@@ -61,5 +61,5 @@ def test_a_forecast_keeps_what_is_not_linear(bent):
     error, linear = (np.sqrt(np.mean(np.square(one - Y))) for one in (np.ravel(mean), line))
     assert error < 0.7 * linear
     np.testing.assert_array_equal(estimator.forecast(record, start), mean)
-    held = (Y >= np.ravel(low)) & (Y <= np.ravel(high))
+    held = (np.ravel(low) <= Y) & (np.ravel(high) >= Y)
     assert 0.7 < held.mean() <= 1.0  # moves of ten rows: twenty draws, about four standard errors

@@ -28,6 +28,7 @@ _NOISE_ORDER = 10  # of the autoregression that whitens what is missed
 _PASSES = 3  # of which the later ones know what the quadratic forms explain
 _SHARES = 10.0 ** np.arange(-7, 1, 0.25)  # of the variance of what is missed that the forms may have
 _LIKELIER = np.log(100.0)  # by which they have to be likelier than none to move an effect
+_FOLDS, _FORETOLD = 5, 0.75  # parts of a record, and the share of what a run misses of one that may be left
 _HISTORY = 1000  # rows before a change that matter, at most
 _JITTER = 1e-6
 
@@ -73,6 +74,7 @@ class Form:
     root: np.ndarray  # (r f, e): root @ root' is the covariance
     gain: float  # log evidence over that of none
     moves: bool = False  # whether those of its unit are credible enough to move an effect
+    is_foretold: bool = False  # whether those learned from some rows explain others, so that forecasts may count on it
 
     def regressors(self, features):
         """What `features` (n_samples, f) do through each row, shape (n_samples, r f)."""
@@ -101,12 +103,17 @@ class Curvature:
     def driven(self, u):
         """What products and bends do under inputs (n_samples, k), in the row after each, shape (n_samples, n)."""
         found = np.zeros((len(u), self.dynamics.n_states))
-        if any(form.moves for form in self.forms):
+        if self.is_foretold:
             features = self.features(self.dynamics.response(u), u)
             for i, form in enumerate(self.forms):
-                if form.moves and len(form.mean):
+                if form.is_foretold and len(form.mean):
                     found[:, i] = form.regressors(features) @ form.mean
         return found
+
+    @property
+    def is_foretold(self):
+        """Whether there is anything that forecasts may count on."""
+        return any(form.is_foretold for form in self.forms)
 
     def moments(self, change, effect, before=None):
         """What to add to an `effect` (n_steps, n) of a change of inputs, and the variance of what is left.
@@ -157,7 +164,7 @@ def learned_curvature(dynamics, slices, scores, u, starts):
             for i in range(rows.start, rows.stop)
         ]
         moves = sum(form.gain for form in own) > _LIKELIER
-        forms += [replace(form, moves=moves) for form in own]
+        forms += [replace(form, moves=moves, is_foretold=form.is_foretold and moves) for form in own]
     low, high = everything.min(axis=0), everything.max(axis=0)
     return Curvature(dynamics, level, axes, low, high, bends, centre, tuple(forms))
 
@@ -227,7 +234,34 @@ def _learned(answers, features, is_bend, missed, lates):
         for _ in range(_PASSES):
             rest = [a - b @ mean for a, b in zip(y, G, strict=True)]
             mean, root, gain = _posterior(y, G, rest, kinds)
-    return Form(bare.responses, scale, mean, root, gain)
+    is_foretold = gain > _LIKELIER and _foretold(y, G, mean, kinds)
+    return Form(bare.responses, scale, mean, root, gain, is_foretold=is_foretold)
+
+
+def _foretold(y, G, mean, kinds):
+    """Whether coefficients learned without a fifth of the rows explain much of what a run misses there, of each one.
+
+    What a record that wanders misses seems to follow its inputs, elsewhere in another way.
+    """
+    lengths = [len(x) for x in y]
+    firsts, total = np.cumsum([0, *lengths[:-1]]), sum(lengths)
+    for fold in range(_FOLDS):
+        cuts = [
+            np.clip(np.array([fold, fold + 1]) * total // _FOLDS - a, 0, n)
+            for a, n in zip(firsts, lengths, strict=True)
+        ]
+        rest = [
+            (a[part], b[part]) for a, b, (i, j) in zip(y, G, cuts, strict=True) for part in (slice(i), slice(j, None))
+        ]
+        rest = [pair for pair in rest if len(pair[0]) > _NOISE_ORDER]
+        if not rest:
+            return False
+        learned = _posterior(*zip(*rest, strict=True), [a - b @ mean for a, b in rest], kinds)[0]
+        left_out = [(a[i:j], b[i:j] @ learned) for a, b, (i, j) in zip(y, G, cuts, strict=True)]
+        missed, explained = (np.concatenate(one) for one in zip(*left_out, strict=True))
+        if np.square(missed - explained).sum() >= _FORETOLD * np.square(missed).sum():
+            return False
+    return True
 
 
 def _posterior(y, G, noise, kinds):

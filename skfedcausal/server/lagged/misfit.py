@@ -195,10 +195,12 @@ def combined(p_values, shares=None, at_most=1.0):
     p_values = np.clip(p_values, _TINY, min(at_most, 1 - 1e-12))
     small = p_values < 1e-12
     t = np.where(small, 1 / (np.pi * p_values), np.tan((0.5 - np.where(small, 0.5, p_values)) * np.pi))
+    shares = np.ones(len(t)) if shares is None else shares
     t = np.average(t, axis=0, weights=shares)
     if at_most < 1:
-        least, alone = np.tan((0.5 - at_most) * np.pi), np.maximum(t, 1.0)[..., None] / shares
-        t -= np.log((1 + alone**2) / (1 + least**2)) @ shares / (2 * np.pi)
+        shares, least = shares / shares.sum(), np.tan((0.5 - at_most) * np.pi)
+        alone = np.maximum(t, 1.0)[..., None] / shares
+        t -= np.log(np.hypot(1, alone) / np.hypot(1, least)) @ shares / np.pi
     # 1/2 - arctan(t)/pi loses its digits where it is small
     return np.clip(np.where(t > 1e6, 1 / (np.pi * np.maximum(t, 1)), 0.5 - np.arctan(t) / np.pi), _TINY, 1.0)
 

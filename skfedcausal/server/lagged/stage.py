@@ -141,13 +141,13 @@ def learn_lags(estimate, settings, budget, words=()):
     tests = tested(problem, fitted, sources, active)
     fitted = with_shared_noise(problem, fitted, settings.alpha if settings.sparsity else None)
     must_be = "before" in words or (known is not None and known.requires_lags)
-    if not must_be and fitted.criterion <= _of_one_lag(problem, scoring) + LIKELIER:
-        return None
-    links = _links(problem, fitted, sources, active, tests, settings)
     best = unchanged(problem, fitted)
     if words and known is None:  # in other coordinates no link can be left out
         other = whitened(problem, sums, fitted)
         best = best if other is None or other.criterion < best.criterion else other
+    if not must_be and max(fitted.criterion, best.criterion) <= _of_one_lag(problem, scoring) + LIKELIER:
+        return None
+    links = _links(problem, fitted, sources, active, tests, settings)
     found = _assessed(plant, best, active, levels, links)
     found.timing = timing
     found.curvature = curvature_of(plant, found.dynamics)
