@@ -57,7 +57,7 @@ def warn_of_work(record, reason):
     n_units = len(record.names)
     if n_units > _WHOLE:
         warnings.warn(
-            f"A plant of {n_units} units with {reason} is learned as a whole: some minutes of work, eight times as many "
+            f"A plant of {n_units} units with {reason} is learned as a whole: minutes of work, eight times as many "
             "for twice the units, as far as max_time goes. Fit parts of it, or do without that, and it is learned in "
             "blocks along its links.",
             UserWarning,
