@@ -1,6 +1,7 @@
 """The seam between the estimators and whatever carries packets to the clients."""
 
 import math
+import time
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
@@ -9,6 +10,8 @@ from joblib import Parallel, delayed, effective_n_jobs
 
 from ..message.packet import Failure, Packet
 from ..statespace.matrices import few_threads
+
+_WORTH = 0.3  # seconds of work from which on it is handed over
 
 
 class Worker(Protocol):
@@ -188,16 +191,24 @@ class InProcessTransport:
         sites = [self._sites[name] for name in out]
         widest = max((getattr(site.worker, "n_columns", np.inf) for site in sites), default=0)
         with few_threads(widest):
-            n_jobs, pairs = effective_n_jobs(self._n_jobs), zip(sites, out.values(), strict=True)
-            if n_jobs > 1 and sites:
-                results = self._by_several(pairs, math.ceil(len(sites) / (2 * n_jobs)))
-            else:
-                results = []
-                for site, packet in pairs:
-                    results.append(site.worker.handle(packet, site.state))
+            n_jobs, pairs = effective_n_jobs(self._n_jobs), list(zip(sites, out.values(), strict=True))
+            results, began = [], time.monotonic()
+            for site, packet in pairs:
+                if n_jobs > 1 and self._are_worth_help(len(results), len(pairs), began):
+                    break
+                results.append(site.worker.handle(packet, site.state))
+            left = pairs[len(results) :]
+            if left:
+                results += self._by_several(left, math.ceil(len(left) / (2 * n_jobs)))
         for site, (_, state) in zip(sites, results, strict=True):  # once all of them have answered
             site.state = state
         return {name: answer for name, (answer, _) in zip(out, results, strict=True)}
+
+    def _are_worth_help(self, n_done, n_workers, began):
+        """Whether those that are left take so long that handing them over pays, which costs as much as many answers."""
+        if self._backend is not None:
+            return True
+        return n_done > 0 and (time.monotonic() - began) / n_done * (n_workers - n_done) > _WORTH
 
     def _by_several(self, pairs, share):
         """Results of workers on their packets, as many at a time as there are jobs."""
