@@ -34,8 +34,8 @@ class TieredTransport:
     Notes
     -----
     Sites are told nine tenths of that time, so that one whose unit is late can bring the others' answers: the unit is
-    lost and not its site. A site that comes late goes on in its own thread; what it brings then is not taken. Its next packets wait until it
-    is done with the last ones, so that state at units follows the order of packets.
+    lost and not its site. A site that comes late goes on in its own thread; what it brings then is not taken. Its next
+    packets wait until it is done with the last ones, so that state at units follows the order of packets.
 
     Examples
     --------
