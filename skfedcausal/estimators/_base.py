@@ -225,6 +225,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         raw_bytes = plant.unit_bytes
         if mechanism is not None:
             check_noise_can_be_told(templates)
+        if hasattr(server, "_check_room"):
+            server._check_room(templates, plant.n_samples)
         plant, self._noise = released(mechanism, plant, learning=True)
         self._row_time = sampling_period(plant.index)
         training = TrainingNoise()

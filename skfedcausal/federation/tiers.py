@@ -5,6 +5,8 @@ from typing import Any
 
 from ..message.packet import Failure, Packet
 
+_SHARE = 0.9  # of the time for a round that sites are told
+
 
 class TieredTransport:
     """Transports of several sites as one, in which a late site holds up nobody.
@@ -31,8 +33,9 @@ class TieredTransport:
 
     Notes
     -----
-    A site that comes late goes on in its own thread; what it brings then is not taken. Its next packets wait until it
-    is done with the last ones, so that state at units follows the order of packets.
+    Sites are told nine tenths of that time, so that one whose unit is late can bring the others' answers: the unit is
+    lost and not its site. A site that comes late goes on in its own thread; what it brings then is not taken. Its next
+    packets wait until it is done with the last ones, so that state at units follows the order of packets.
 
     Examples
     --------
@@ -93,11 +96,13 @@ class TieredTransport:
         by_site: dict[str, dict[str, Packet]] = {}
         for name, packet in out.items():
             by_site.setdefault(self._site_of[name], {})[name] = packet
+        patience = self._patience if timeout is None else timeout
+        at_site = None if patience is None else _SHARE * patience
         running = {
-            site: self._threads[site].submit(self._sites[site].exchange, packets, timeout=timeout)
+            site: self._threads[site].submit(self._sites[site].exchange, packets, timeout=at_site)
             for site, packets in by_site.items()
         }
-        wait(running.values(), timeout=self._patience if timeout is None else timeout)
+        wait(running.values(), timeout=patience)
         answers: dict[str, Packet | Failure] = {}
         for site, packets in by_site.items():
             if running[site].done():

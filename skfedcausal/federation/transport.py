@@ -1,6 +1,7 @@
 """The seam between the estimators and whatever carries packets to the clients."""
 
 import math
+import time
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
@@ -9,6 +10,8 @@ from joblib import Parallel, delayed, effective_n_jobs
 
 from ..message.packet import Failure, Packet
 from ..statespace.matrices import few_threads
+
+_WORTH = 0.3  # seconds of work from which on it is handed over
 
 
 class Worker(Protocol):
@@ -193,14 +196,23 @@ class InProcessTransport:
         return {name: answer for name, (answer, _) in zip(out, results, strict=True)}
 
     def _with_care(self, sites, out):
-        """Results of workers on their packets, with as many threads as are of use."""
+        """Results of workers on their packets, with as many threads and processes as are of use."""
         widest = max((getattr(site.worker, "n_columns", np.inf) for site in sites), default=0)
         with few_threads(widest):
-            n_jobs = effective_n_jobs(self._n_jobs)
-            if n_jobs > 1 and sites:
-                pairs = zip(sites, out.values(), strict=True)
-                return self._by_several(pairs, math.ceil(len(sites) / (2 * n_jobs)))
-            return _one_by_one(sites, out)
+            n_jobs, pairs = effective_n_jobs(self._n_jobs), list(zip(sites, out.values(), strict=True))
+            results, began = [], time.monotonic()
+            for site, packet in pairs:
+                if n_jobs > 1 and self._are_worth_help(len(results), len(pairs), began):
+                    break
+                results.append(site.worker.handle(packet, site.state))
+            left = pairs[len(results) :]
+            return results + (self._by_several(left, math.ceil(len(left) / (2 * n_jobs))) if left else [])
+
+    def _are_worth_help(self, n_done, n_workers, began):
+        """Whether those that are left take so long that handing them over pays, which costs as much as many answers."""
+        if self._backend is not None:
+            return True
+        return n_done > 0 and (time.monotonic() - began) / n_done * (n_workers - n_done) > _WORTH
 
     def _by_several(self, pairs, share):
         """Results of workers on their packets, as many at a time as there are jobs."""

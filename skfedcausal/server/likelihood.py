@@ -450,19 +450,29 @@ class LikelihoodServer(LinkQuestions):
         """Learn a plant of many units in blocks; False for others, with all they ask for."""
         if len(record.names) <= LARGE:
             return False
-        from .sparse.server import is_large, learn_large  # for plants of many units
+        from .sparse.server import asks_for_the_whole, learn_large, warn_of_work  # for plants of many units
 
         record = self._with_knowledge(record)
         self.noise_share_ = self.filter_noise_share_ = self._gapless = self._raw = None
         self.filled_, self._drifting, self.work_left = False, (), self.max_time
         with few_threads(record.partition.n_states):
-            if not is_large(record, self) or not learn_large(self, record):
+            reason = asks_for_the_whole(record, self)
+            if reason:
+                warn_of_work(record, reason)
+            if reason or not learn_large(self, record):
                 return False
             own = ((name, self.unshrunk_transition_[rows, rows]) for name, rows in self.state_slices_.items())
             self._warn_of_drift([name for name, A in own if is_drift(np.linalg.eigvals(A), self.n_samples_).any()])
             self._qualify_links(None)
             record.forget_scores()
         return True
+
+    def _check_room(self, clients, n_samples):
+        """Refuse a plant of many units that cannot fit into memory, before its units begin."""
+        if len(clients) > LARGE:
+            from .sparse.memory import check_memory, fewest_states  # for plants of many units
+
+            check_memory(len(clients), sum(map(fewest_states, clients.values())), n_samples)
 
     def _correction_of(self, names):
         """What p-values of a plant of these units are adjusted for."""

@@ -1,13 +1,14 @@
 """A server per site and one above."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
 
 from skfedcausal import FederatedGrangerEstimator
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation import InProcessTransport, LostUnits, LostUnitWarning, Packet
+from skfedcausal.federation import Failure, InProcessTransport, LostUnits, LostUnitWarning, Packet
 from skfedcausal.federation.tiers import TieredTransport
 from skfedcausal.testing import check_transport
 
@@ -64,6 +65,38 @@ def test_a_late_site_holds_up_nobody():
     late[0].go.set()
     assert estimator.client_names_ == ("unit0", "unit1", "unit2", "unit3")
     assert "site2" in estimator.lost_units_["reason"].iloc[0]
+
+
+class Patient:
+    """A site that waits for its first unit, in vain, and brings what the others said."""
+
+    def __init__(self, transport):
+        self._transport, self.told = transport, []
+        self.clients, self.close = transport.clients, transport.close
+
+    def exchange(self, out, *, timeout=None):
+        self.told.append(timeout)
+        first = self.clients()[0]
+        time.sleep(0.05)
+        others = {name: packet for name, packet in out.items() if name != first}
+        found = self._transport.exchange(others) if others else {}
+        return found | {name: Failure("timeout", "it sleeps") for name in out if name == first}
+
+
+@pytest.mark.parametrize("by_whom", ["transport", "rule"])
+def test_a_late_unit_does_not_cost_its_site(by_whom):
+    X, _ = make_granger_plant(4, n_samples=400, random_state=0)
+    sites = []
+
+    def make(workers):
+        patience = 20.0 if by_whom == "transport" else None
+        return tiers(workers, 2, patience, lambda transport: sites.append(Patient(transport)) or sites[-1])
+
+    lost = LostUnits(quorum=0.5, timeout=20.0 if by_whom == "rule" else None)
+    with pytest.warns(LostUnitWarning, match="unit2"):
+        estimator = FederatedGrangerEstimator(transport=make, lost_units=lost).fit(X)
+    assert estimator.client_names_ == ("unit0", "unit1", "unit3")
+    assert set(sites[0].told) == {18.0}
 
 
 def test_units_of_one_name_at_two_sites_are_refused():

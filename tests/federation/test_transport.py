@@ -33,11 +33,18 @@ def test_every_job_gets_its_units_in_two_batches(monkeypatch, n_jobs, n_units, s
         return lambda calls: [function(*args) for function, args, _ in calls]
 
     monkeypatch.setattr(module, "Parallel", parallel)
-    workers = {f"unit{k}": Namer(f"unit{k}") for k in range(n_units)}
+    monkeypatch.setattr(module, "_WORTH", 0.0)
+    workers = {f"unit{k}": Namer(f"unit{k}") for k in range(n_units + 1)}  # the first says how long the others take
     assert [answer.op for answer in ask(workers, n_jobs=n_jobs).values()] == list(workers)
     assert asked == {"jobs": n_jobs, "prefer": "threads", "batch_size": share, "pre_dispatch": "all"}
     ask(workers, n_jobs=n_jobs, backend="loky")
     assert asked["backend"] == "loky"
+
+
+def test_little_work_is_not_handed_over(monkeypatch):
+    monkeypatch.setattr(module, "Parallel", None)
+    workers = {f"unit{k}": Namer(f"unit{k}") for k in range(5)}
+    assert [answer.op for answer in ask(workers, n_jobs=2).values()] == list(workers)
 
 
 @pytest.mark.parametrize(("n_jobs", "n_units"), [(None, 3), (1, 3), (2, 0)])

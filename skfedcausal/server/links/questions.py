@@ -158,9 +158,9 @@ class LinkQuestions(ServerLearner):
         self._validate_params()
         record = self._with_knowledge(JointRecord.from_messages(messages))
         if len(record.names) > LARGE:
-            from ..sparse.server import is_large, screened_table  # for plants of many units
+            from ..sparse.server import asks_for_the_whole, screened_table  # for plants of many units
 
-            if is_large(record, self):
+            if not asks_for_the_whole(record, self):
                 with few_threads(record.partition.n_states):
                     return screened_table(self, record)
         return self._screened(record)

@@ -20,9 +20,8 @@ def allowed_memory():
     return min(_of_machine(), _of_group(), _of_process())
 
 
-def check_memory(record):
-    """Refuse a plant that does not fit into memory, with what would."""
-    n_samples, n_states, n_units = record.n_samples, record.partition.n_states, len(record.names)
+def check_memory(n_units, n_states, n_samples):
+    """Refuse a plant that does not fit into memory, with what would; n_states may be the fewest that there can be."""
     allowed, needed = allowed_memory(), needed_memory(n_samples, n_states, n_units)
     if needed <= allowed:
         return
@@ -36,6 +35,15 @@ def check_memory(record):
         f"of memory, and {allowed / 2**30:.3g} GiB are allowed here. What would fit: {' or '.join(ways) or 'nothing'}. "
         "Give units fewer states, fit parts of the plant, or allow more memory."
     )
+
+
+def fewest_states(client):
+    """States that a unit has at least, as far as its client is told them."""
+    for given in (getattr(client, name, None) for name in ("A", "C")):
+        if given is not None:
+            return np.shape(given)[-1]
+    n_states = getattr(client, "n_states", None)
+    return n_states if isinstance(n_states, int) else 1
 
 
 def _of_machine():
@@ -63,4 +71,17 @@ def _of_process():
     except ImportError:
         return math.inf
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return math.inf if soft == resource.RLIM_INFINITY else soft
+    if soft == resource.RLIM_INFINITY:
+        return math.inf
+    mapped, resident = _pages()
+    return max(soft - mapped + resident, 0)
+
+
+def _pages():
+    """Bytes of address space that this process has already, and of memory; a limit is on the first."""
+    try:
+        with open("/proc/self/statm") as file:
+            mapped, resident = map(int, file.read().split()[:2])
+    except OSError:
+        return 0, 0
+    return mapped * os.sysconf("SC_PAGE_SIZE"), resident * os.sysconf("SC_PAGE_SIZE")

@@ -24,6 +24,7 @@ from .parallel import chunks, run, workers
 from .plant import UNITS, LargePlant, shifts_of_units
 from .screening import PairRows, tested
 
+_WHOLE = 100  # units, above which it is said that a plant is learned as a whole
 _DENSE = 400  # states, up to which eigenvalues are computed all at once
 _LAGS_LEVEL = 1e-3  # family-wise, below which later lags are taken to act
 _STEP_LEVEL = 0.01  # of the tests whether a unit's level shifts with others'
@@ -36,18 +37,37 @@ class StateScale(NamedTuple):
     state_scale: np.ndarray
 
 
-def is_large(record, server):
-    """Whether a plant is learned in blocks: many units, seen completely, and the default questions about it."""
-    usual = server.sparsity == "fdr" and server.covariance == "information" and server.likelihood == "whittle"
-    plain = record.u is None and record.is_constant and record.most_lags is None and record.known_links is None
-    if not (usual and plain) or server.fix_local or not record.determined.all():
-        return False
-    return record.n_samples > 2 * len(record.starts)
+def asks_for_the_whole(record, server):
+    """Why a plant of many units is not learned in blocks, in words; nothing where it is."""
+    usual = {"sparsity": "fdr", "covariance": "information", "likelihood": "whittle", "fix_local": False}
+    reasons = [f"{name}={getattr(server, name)!r}" for name, value in usual.items() if getattr(server, name) != value]
+    facts = {
+        "inputs": record.u is not None,
+        "gaps": not record.is_constant,
+        "sums of batches": record.most_lags is not None,
+        "known links": record.known_links is not None,
+        "units whose sensors do not determine their states": record.is_constant and not record.determined.all(),
+        "episodes of few rows": record.n_samples <= 2 * len(record.starts),
+    }
+    return ", ".join(reasons + [name for name, holds in facts.items() if holds])
+
+
+def warn_of_work(record, reason):
+    """Say before it starts what a plant of many units costs that has to be learned as a whole."""
+    n_units = len(record.names)
+    if n_units > _WHOLE:
+        warnings.warn(
+            f"A plant of {n_units} units with {reason} is learned as a whole: minutes of work, eight times as many "
+            "for twice the units, as far as max_time goes. Fit parts of it, or do without that, and it is learned in "
+            "blocks along its links.",
+            UserWarning,
+            stacklevel=7,
+        )
 
 
 def learn_large(server, record):
     """Learn a large plant; False if later lags act in one that is small enough to be learned as a whole."""
-    check_memory(record)
+    check_memory(len(record.names), record.partition.n_states, record.n_samples)
     with workers(len(record.names), server.n_jobs) as parallel:
         estimate, steps, changes = _estimate(server, record, parallel)
     later = tables.later_lags(estimate)
@@ -81,7 +101,7 @@ def _steps(plant, parallel):
 
 def screened_table(server, record):
     """The table of the score tests of all pairs at the plant without links."""
-    check_memory(record)
+    check_memory(len(record.names), record.partition.n_states, record.n_samples)
     with workers(len(record.names), server.n_jobs) as parallel:
         plant = LargePlant(record, parallel)
         found = screened(plant, with_noise=False, parallel=parallel)

@@ -1,25 +1,24 @@
 """A plant too large for the memory says so before it starts."""
 
-from types import SimpleNamespace
-
 import pytest
 
+from skfedcausal import FederatedGrangerEstimator, KalmanClient
+from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.sparse import memory
 
 
 def record_of(n_units, n_samples=5000, n_states=2):
-    partition = SimpleNamespace(n_states=n_states * n_units)
-    return SimpleNamespace(n_samples=n_samples, partition=partition, names=tuple(range(n_units)))
+    return n_units, n_states * n_units, n_samples
 
 
 def test_what_is_needed_and_what_would_fit_is_said(monkeypatch):
     monkeypatch.setattr(memory, "allowed_memory", lambda: 2**30)
     with pytest.raises(MemoryError, match=r"1500 units.*1 GiB are allowed.*would fit: \d+ units") as told:
-        memory.check_memory(record_of(1500))
+        memory.check_memory(*record_of(1500))
     fits = int(str(told.value).split("would fit: ")[1].split()[0])
-    memory.check_memory(record_of(fits))
+    memory.check_memory(*record_of(fits))
     with pytest.raises(MemoryError):
-        memory.check_memory(record_of(fits + 1))
+        memory.check_memory(*record_of(fits + 1))
 
 
 def test_a_thousand_units_need_less_than_four_gigabytes():
@@ -30,4 +29,21 @@ def test_nothing_fits():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(memory, "allowed_memory", lambda: 2**20)
         with pytest.raises(MemoryError, match="nothing"):
-            memory.check_memory(record_of(40))
+            memory.check_memory(*record_of(40))
+
+
+def test_what_a_process_has_mapped_already_is_not_left_to_it(monkeypatch):
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (2**30, 2**30))
+    monkeypatch.setattr(memory, "_pages", lambda: (2**29, 2**27))
+    assert memory.allowed_memory() == 2**29 + 2**27
+
+
+def test_it_is_said_before_any_unit_begins(monkeypatch):
+    X, truth = make_granger_plant(40, n_states=2, n_sensors=3, n_samples=60, random_state=0)
+    monkeypatch.setattr(memory, "allowed_memory", lambda: 2**20)
+    monkeypatch.setattr(KalmanClient, "fit", lambda *_: pytest.fail("a unit began"))
+    with pytest.raises(MemoryError, match="40 units with 80 states and 60 rows"):
+        FederatedGrangerEstimator([KalmanClient(C=C) for C in truth.observation]).fit(X)
+    with pytest.raises(MemoryError, match="40 units with 40 states"):  # as few as there may be
+        FederatedGrangerEstimator().fit(X)
