@@ -310,7 +310,7 @@ _WORDS = {
     "link rather than driver": "links and a driver that nobody measures explain {c} and {e} about as well",
     "apart from a shared driver": "{c} and {e} each share a driver that nobody measures with other units",
     "apart in the same row": "{c} and {e} are nearly the same within a row",
-    "more than the prior": "how much {c} does to {e} is in part what was supposed of units that hardly settle or are nearly one",
+    "more than the prior": "what {c} does to {e} is in part what was supposed of units that hardly settle",
     "no copies": "{c} and {e} are one unit, and links of either are shared out between them",
     "not by way of another": "{c} may act on {e} by way of another unit within the row",
     "beside shifts of levels": "only where levels shift does {e} seem to follow {c}",
