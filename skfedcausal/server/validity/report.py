@@ -20,6 +20,7 @@ _FEWEST_ROWS = 200
 _FAR = 10.0  # of its own scatter, how far a level moves by itself, from which on errors of loadings are links
 _LEAST_SEEN = 0.75  # share of rows in which all units have to be seen
 _LAGS, _MORE_LAGS = 10, 24
+_WHITE = 0.05  # p value from which on innovations of a unit are taken to be white
 _MOVED = 0.5  # standard errors by which a prior may move a link
 _OF_STRENGTH = 0.2  # share of its strength from which on a move withholds a verdict
 _LONGER = "a longer record, or join the units"
@@ -349,6 +350,15 @@ def gated(links, table):
         verdicts[k] = "shared driver" if is_driver else "cannot tell"
         becauses[k] = "; ".join(list(dict.fromkeys(others or [why for _, why in own]))[:_MOST_REASONS])
     return links.assign(verdict=verdicts, because=becauses)
+
+
+def in_doubt(alone, table):
+    """Units that their own past predicts better than the plant does and whose innovations may have a past.
+
+    Where these are white the past that helps is that of shapes of the sensors, which no test of a link rests on.
+    """
+    own = table[table["check"].eq("white") & (table["cause"] == table["effect"])].set_index("effect")["p_value"]
+    return [name for name in alone if not own.get(name, 0.0) > _WHITE]
 
 
 def _concerned(links, check, cause, effect):
