@@ -12,6 +12,7 @@ from ..links.benefit import mean_with_error
 
 _GUARD, _BESIDE = 2, 12  # frequencies next to a line that belong to it, and those behind them on either side
 _LEAST_BIN = 3  # what is slower is a trend
+_FAR_OUT = 4.0  # deviations beyond which innovations count as that far
 _TAIL = 5.0  # degrees of freedom of densities that are compared on rows held out
 _AR = 6  # lags of the noise that a trend is judged against
 _LEAST_SQUARE = 0.1  # of a row's mean square, below which rows are alike
@@ -33,9 +34,12 @@ def unit_series(series):
 def whiteness(units, *n_lags):
     """Portmanteau tests of every unit (effect) against the past of every unit, up to each of `n_lags`.
 
-    Pairs of statistics and p values (m, m), one for each.
+    Pairs of statistics and p values (m, m), one for each. Innovations are cut off far out, so that a few rows of far
+    tails do not make products of their own.
     """
     (slices, E), n_samples = _side_by_side(units), len(units[0])
+    E = np.clip(E, -_FAR_OUT, _FAR_OUT)
+    E = (E - E.mean(axis=0)) / E.std(axis=0)
     total, found = np.zeros((E.shape[1],) * 2), {}
     sizes = np.array([series.shape[1] for series in units])
     for lag in range(1, max(n_lags) + 1):

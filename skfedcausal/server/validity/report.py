@@ -78,14 +78,13 @@ def evidence(server, run, record):
         for a, b, p in server.correlations_[["first", "second", "p_value"]].itertuples(index=False)
         if p < LEVEL
     }
-    robust = server.covariance != "information"
-    if robust:  # single bursts that units share make sizes of products, not their mean
-        correlated = {pair for pair in correlated if checks.together(*(units[k] for k in pair))[1] < LEVEL}
+    # single bursts that units share, or far tails, make sizes of products, not their mean
+    correlated = {pair for pair in correlated if checks.together(*(units[k] for k in pair))[1] < LEVEL}
     return Evidence(
         names, units, [filtered[:, rows] for rows in slices],
         [filtered[:, rows] - predicted[:, rows] for rows in slices], scores, record.starts, server.lag_transitions_,
         server.process_cov_, slices, set(pairs), dict(zip(pairs, found["delay"], strict=True)), correlated,
-        robust, {place[name] for name in server.level_shifts_["unit"]},
+        server.covariance != "information", {place[name] for name in server.level_shifts_["unit"]},
         None if path is None else [path[:, rows] for rows in slices],
         len(server.lag_transitions_) > 1 or server.misfit_.empty or server.has_prior_,
     )  # fmt: skip

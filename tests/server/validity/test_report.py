@@ -162,7 +162,7 @@ def test_a_unit_that_is_there_twice_leaves_no_verdict_about_either():
 
 def test_lags_and_noise_are_checked_of_every_unit(fitted):
     for check in ("enough lags", "noise as supposed"):
-        own = fitted.validity_.query("check == @check")
+        own = fitted.validity_[fitted.validity_["check"] == check]
         assert list(own["cause"]) == list(own["effect"]) == ["unit0", "unit1", "unit2"]
     assert own["statistic"].between(0.95, 1.05).all()
     louder = {name: KalmanClient(R=np.full(8, 9.0), C=client.observation_) for name, client in fitted.clients_.items()}
