@@ -31,19 +31,21 @@ def unit_series(series):
 # -- innovations -----------------------------------------------------------------------------------
 
 
-def whiteness(units, *n_lags):
+def whiteness(units, *n_lags, any_variance=False):
     """Portmanteau tests of every unit (effect) against the past of every unit, up to each of `n_lags`.
 
     Pairs of statistics and p values (m, m), one for each. Innovations are cut off far out, so that a few rows of far
-    tails do not make products of their own.
+    tails do not make products of their own. With `any_variance` products are judged by their own scatter.
     """
     (slices, E), n_samples = _side_by_side(units), len(units[0])
     E = np.clip(E, -_FAR_OUT, _FAR_OUT)
     E = (E - E.mean(axis=0)) / E.std(axis=0)
     total, found = np.zeros((E.shape[1],) * 2), {}
     sizes = np.array([series.shape[1] for series in units])
+    squares = np.square(E) if any_variance else None
     for lag in range(1, max(n_lags) + 1):
-        total += np.square(E[lag:].T @ E[:-lag]) / (n_samples - lag)
+        scatter = n_samples - lag if squares is None else squares[lag:].T @ squares[:-lag]
+        total += np.square(E[lag:].T @ E[:-lag]) / scatter
         if lag in n_lags:
             statistic = np.array([[total[rows, cols].sum() for cols in slices] for rows in slices])
             found[lag] = statistic, chdtrc(lag * np.outer(sizes, sizes), statistic)

@@ -132,7 +132,7 @@ def _row(found, check, cause, effect, result, level, remedy):
 def _of_innovations(found):
     m = len(found.units)
     n_lags = min(_MORE_LAGS, len(found.units[0]) // 20)
-    tests = checks.whiteness(found.units, min(_LAGS, n_lags), n_lags)
+    tests = checks.whiteness(found.units, min(_LAGS, n_lags), n_lags, any_variance=found.robust)
     for check, (statistic, p) in zip(("white", "white over more lags"), tests, strict=True):
         for effect in range(m):
             for cause in range(m):
