@@ -33,7 +33,7 @@ from .links.questions import LinkQuestions
 from .links.tables import correlation_table, faint_links, links_table
 from .plant import smoothed_replies
 from .prediction import OperatingPoint, smooth_plant
-from .validity.report import gated, in_doubt, report
+from .validity.report import gated, in_doubt, report, with_joining
 
 # a plant drifts if T (1 - |eigenvalue|) is below this (three of four random walks without
 # measurement noise are, by the distribution of Dickey and Fuller's coefficient), in long and short records
@@ -376,6 +376,7 @@ class LikelihoodServer(LinkQuestions):
             self._check_assumptions(messages)
             if self.held_out is not None:
                 self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
+                self.validity_ = with_joining(self.validity_, self.benefit_)
         return self
 
     def partial_fit(self, messages, *, continues=False, forget=None):

@@ -270,6 +270,17 @@ def _of_rows_held_out(found):
         yield "gains held-out", *names, gain, p, passed, "" if passed else "another record"
 
 
+def with_joining(table, benefit):
+    """The table with a row per unit on what joining gained on rows held out; zero for units without connections."""
+    if table.empty:
+        return table
+    rows = []
+    for name, gain, error in benefit[["gain", "stderr"]].itertuples():
+        p, passed = float(ndtr(-gain / error)) if error > 0 else np.nan, bool(gain >= 0)
+        rows.append(("joining gains held-out", name, name, gain, p, passed, "" if passed else "leave it alone"))
+    return pd.concat([table, pd.DataFrame(rows, columns=list(COLUMNS))], ignore_index=True)
+
+
 def _beside_shifts(found):
     """Links that are there where shifts of levels are taken off: far levels turn errors of loadings into links."""
     for cause, effect in sorted(found.linked):
