@@ -701,7 +701,7 @@ class LikelihoodServer(LinkQuestions):
         """Check what the plant assumes, and withhold verdicts that rest on what does not hold."""
         record = self._record(messages)
         run = self._filter(record)
-        self.validity_ = self._reported(run, record)
+        self.validity_: pd.DataFrame = self._reported(run, record)
         own = self.links_["effect"].isin(in_doubt(self.alone_, self.validity_))
         self.links_.loc[own, ["verdict", "because"]] = "cannot tell", "its own past predicts the effect better"
         self.links_ = self._told(gated(self.links_, self.validity_))
