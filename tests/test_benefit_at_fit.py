@@ -17,6 +17,10 @@ def test_fit_knows_the_benefit_that_a_later_question_finds():
     assert pickle.loads(pickle.dumps(est)).benefit_.equals(known)
     pd.testing.assert_frame_equal(known, est.benefit(X, held_out=0.3))
     assert known.loc["unit2", "neighbour"] == "unit0"
+    joining = est.validity_.query("check == 'joining gains held-out'").set_index("effect")
+    assert joining["statistic"].to_dict() == known["gain"].to_dict()
+    assert joining.loc["unit2", "p_value"] < 1e-6
+    assert joining.loc["unit2", "passed"]
     for name, row in known.iterrows():
         assert row["bytes_up"] == est.communication_["per_client"][name]["bytes_up"]
     plain = FederatedGrangerEstimator().fit(X)

@@ -33,7 +33,7 @@ from .links.questions import LinkQuestions
 from .links.tables import correlation_table, faint_links, links_table
 from .plant import smoothed_replies
 from .prediction import OperatingPoint, smooth_plant
-from .validity.report import gated, report
+from .validity.report import gated, in_doubt, report, with_joining
 
 # a plant drifts if T (1 - |eigenvalue|) is below this (three of four random walks without
 # measurement noise are, by the distribution of Dickey and Fuller's coefficient), in long and short records
@@ -385,6 +385,7 @@ class LikelihoodServer(LinkQuestions):
             self._check_assumptions(messages)
             if self.held_out is not None:
                 self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
+                self.validity_ = with_joining(self.validity_, self.benefit_)
         return self
 
     def partial_fit(self, messages, *, continues=False, forget=None):
@@ -721,14 +722,14 @@ class LikelihoodServer(LinkQuestions):
         run = self._run = self._filter(self._record(messages))
         found = dict(zip(self.names_, run.unit_log_densities().mean(axis=0), strict=True))
         self.alone_ = tuple(name for name in self.names_ if name in gains and gains[name] > found[name])
-        own = self.links_["effect"].isin(self.alone_)
-        self.links_.loc[own, ["verdict", "because"]] = "cannot tell", "its own past predicts the effect better"
 
     def _check_assumptions(self, messages):
         """Check what the plant assumes, and withhold verdicts that rest on what does not hold."""
         record = self._record(messages)
         run = self._filter(record)
-        self.validity_ = self._reported(run, record)
+        self.validity_: pd.DataFrame = self._reported(run, record)
+        own = self.links_["effect"].isin(in_doubt(self.alone_, self.validity_))
+        self.links_.loc[own, ["verdict", "because"]] = "cannot tell", "its own past predicts the effect better"
         self.links_ = self._told(gated(self.links_, self.validity_))
         self._run = run  # the replies need it again
 

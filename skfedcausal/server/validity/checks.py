@@ -15,6 +15,7 @@ from ..links.benefit import mean_with_error
 
 _GUARD, _BESIDE = 2, 12  # frequencies next to a line that belong to it, and those behind them on either side
 _LEAST_BIN = 3  # what is slower is a trend
+_FAR_OUT = 4.0  # deviations beyond which innovations count as that far
 _TAIL = 5.0  # degrees of freedom of densities that are compared on rows held out
 _AR = 6  # lags of the noise that a trend is judged against
 _LEAST_SQUARE = 0.1  # of a row's mean square, below which rows are alike
@@ -33,17 +34,22 @@ def unit_series(series):
 # -- innovations -----------------------------------------------------------------------------------
 
 
-def whiteness(units, *n_lags):
+def whiteness(units, *n_lags, any_variance=False):
     """Portmanteau tests of every unit (effect) against the past of every unit, up to each of `n_lags`.
 
-    Pairs of statistics and p values (m, m), one for each.
+    Pairs of statistics and p values (m, m), one for each. Innovations are cut off far out, so that a few rows of far
+    tails do not make products of their own. With `any_variance` products are judged by their own scatter.
     """
     (_, E), n_samples = _side_by_side(units), len(units[0])
+    E = np.clip(E, -_FAR_OUT, _FAR_OUT)
+    E = (E - E.mean(axis=0)) / E.std(axis=0)
     total, found = np.zeros((E.shape[1],) * 2), {}
     sizes = np.array([series.shape[1] for series in units])
     owner = np.repeat(np.eye(len(units)), sizes, axis=1)
+    squares = np.square(E) if any_variance else None
     for lag in range(1, max(n_lags) + 1):
-        total += np.square(E[lag:].T @ E[:-lag]) / (n_samples - lag)
+        scatter = n_samples - lag if squares is None else squares[lag:].T @ squares[:-lag]
+        total += np.square(E[lag:].T @ E[:-lag]) / scatter
         if lag in n_lags:
             statistic = owner @ total @ owner.T
             found[lag] = statistic, chdtrc(lag * np.outer(sizes, sizes), statistic)

@@ -16,7 +16,7 @@ from ...statespace.episodes import episodes
 _SINGLE = 8  # lowest frequencies that are bands of their own: what is slow is told from what is a level there
 _GROWTH = 1.12  # of the width of bands above
 _POLES = (0.5, 0.95)  # from which the driver's own memory is sought
-_FAINT = np.log(0.05)  # variance to start from of noise with a memory, of that of the scores
+_FAINT = 0.2  # deviation to start from of noise with a memory, of that of the scores
 _STEPS = 100
 _CLEAR = 6.0  # difference of criteria that is strong evidence (Kass and Raftery, 1995)
 _OWN_LAGS = 3  # of each unit's own memory: units with fewer sensors than states have more than one
@@ -134,7 +134,7 @@ class PairModel:
         if also:
             share, slope = self._series_of(theta[-1])
         if also == "colour":
-            sizes = np.exp(theta[at:-1])
+            sizes = theta[at:-1] ** 2
             noise = noise + share[:, None, None] * np.tensordot(sizes, self._shapes, 1)
         Phi = L @ L.T + 1e-9 * np.eye(n) * self._scale + Z @ noise @ Zh
         if also == "driver":
@@ -152,8 +152,8 @@ class PairModel:
             grads += [2 * share @ Gb, [(Gb @ b) @ slope]]
         elif also == "colour":
             inner = Zh @ G @ Z
-            each_size = sizes * np.einsum("uij,kji->ku", self._shapes, inner).real
-            grads += [share @ each_size, [each_size.sum(axis=1) @ slope]]
+            of_size = np.einsum("uij,kji->ku", self._shapes, inner).real
+            grads += [2 * theta[at:-1] * (share @ of_size), [slope @ of_size @ sizes]]
         return float(self._found.n_bins @ each), np.concatenate(grads)
 
     def _series_of(self, theta):

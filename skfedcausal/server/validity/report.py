@@ -20,6 +20,7 @@ _FEWEST_ROWS = 200
 _FAR = 10.0  # of its own scatter, how far a level moves by itself, from which on errors of loadings are links
 _LEAST_SEEN = 0.75  # share of rows in which all units have to be seen
 _LAGS, _MORE_LAGS = 10, 24
+_WHITE = 0.05  # p value from which on innovations of a unit are taken to be white
 _MOVED = 0.5  # standard errors by which a prior may move a link
 _OF_STRENGTH = 0.2  # share of its strength from which on a move withholds a verdict
 _LONGER = "a longer record, or join the units"
@@ -77,14 +78,13 @@ def evidence(server, run, record):
         for a, b, p in server.correlations_[["first", "second", "p_value"]].itertuples(index=False)
         if p < LEVEL
     }
-    robust = server.covariance != "information"
-    if robust:  # single bursts that units share make sizes of products, not their mean
-        correlated = {pair for pair in correlated if checks.together(*(units[k] for k in pair))[1] < LEVEL}
+    # single bursts that units share, or far tails, make sizes of products, not their mean
+    correlated = {pair for pair in correlated if checks.together(*(units[k] for k in pair))[1] < LEVEL}
     return Evidence(
         names, units, [filtered[:, rows] for rows in slices],
         [filtered[:, rows] - predicted[:, rows] for rows in slices], scores, record.starts, server.lag_transitions_,
         server.process_cov_, slices, set(pairs), dict(zip(pairs, found["delay"], strict=True)), correlated,
-        robust, {place[name] for name in server.level_shifts_["unit"]},
+        server.covariance != "information", {place[name] for name in server.level_shifts_["unit"]},
         None if path is None else [path[:, rows] for rows in slices],
         len(server.lag_transitions_) > 1 or server.misfit_.empty or server.has_prior_,
     )  # fmt: skip
@@ -132,7 +132,7 @@ def _row(found, check, cause, effect, result, level, remedy):
 def _of_innovations(found):
     m = len(found.units)
     n_lags = min(_MORE_LAGS, len(found.units[0]) // 20)
-    tests = checks.whiteness(found.units, min(_LAGS, n_lags), n_lags)
+    tests = checks.whiteness(found.units, min(_LAGS, n_lags), n_lags, any_variance=found.robust)
     for check, (statistic, p) in zip(("white", "white over more lags"), tests, strict=True):
         for effect in range(m):
             for cause in range(m):
@@ -270,6 +270,17 @@ def _of_rows_held_out(found):
         yield "gains held-out", *names, gain, p, passed, "" if passed else "another record"
 
 
+def with_joining(table, benefit):
+    """The table with a row per unit on what joining gained on rows held out; zero for units without connections."""
+    if table.empty:
+        return table
+    rows = []
+    for name, gain, error in benefit[["gain", "stderr"]].itertuples():
+        p, passed = float(ndtr(-gain / error)) if error > 0 else np.nan, bool(gain >= 0)
+        rows.append(("joining gains held-out", name, name, gain, p, passed, "" if passed else "leave it alone"))
+    return pd.concat([table, pd.DataFrame(rows, columns=list(COLUMNS))], ignore_index=True)
+
+
 def _beside_shifts(found):
     """Links that are there where shifts of levels are taken off: far levels turn errors of loadings into links."""
     for cause, effect in sorted(found.linked):
@@ -310,7 +321,7 @@ _WORDS = {
     "link rather than driver": "links and a driver that nobody measures explain {c} and {e} about as well",
     "apart from a shared driver": "{c} and {e} each share a driver that nobody measures with other units",
     "apart in the same row": "{c} and {e} are nearly the same within a row",
-    "more than the prior": "how much {c} does to {e} is in part what was supposed of units that hardly settle or are nearly one",
+    "more than the prior": "what {c} does to {e} is in part what was supposed of units that hardly settle",
     "no copies": "{c} and {e} are one unit, and links of either are shared out between them",
     "not by way of another": "{c} may act on {e} by way of another unit within the row",
     "beside shifts of levels": "only where levels shift does {e} seem to follow {c}",
@@ -349,6 +360,15 @@ def gated(links, table):
         verdicts[k] = "shared driver" if is_driver else "cannot tell"
         becauses[k] = "; ".join(list(dict.fromkeys(others or [why for _, why in own]))[:_MOST_REASONS])
     return links.assign(verdict=verdicts, because=becauses)
+
+
+def in_doubt(alone, table):
+    """Units that their own past predicts better than the plant does and whose innovations may have a past.
+
+    Where these are white the past that helps is that of shapes of the sensors, which no test of a link rests on.
+    """
+    own = table[table["check"].eq("white") & (table["cause"] == table["effect"])].set_index("effect")["p_value"]
+    return [name for name in alone if not own.get(name, 0.0) > _WHITE]
 
 
 def _concerned(links, check, cause, effect):

@@ -130,3 +130,25 @@ def test_products_that_bursts_make_large_are_no_correlation():
     for unit in units:
         unit[hit] += 20 * rng.choice([-1.0, 1.0], (15, 2))
     assert checks.together(*units)[1] > 1e-3
+
+
+def test_whiteness_under_swings_needs_the_scatter_of_products():
+    """Swings by three for a hundred rows: sums of products are then no longer chi-squared."""
+    rng = np.random.default_rng(2)
+    size = np.where(np.arange(4000) // 100 % 2, 3.0, 1.0)[:, None]
+    plain, robust = [], []
+    for _ in range(40):
+        units = [checks.unit_series(size * rng.standard_normal((4000, 2))) for _ in range(2)]
+        plain.append(checks.whiteness(units, 24)[0][1].ravel())
+        robust.append(checks.whiteness(units, 24, any_variance=True)[0][1].ravel())
+    assert np.mean(np.concatenate(plain) < 0.05) > 0.2
+    assert np.mean(np.concatenate(robust) < 0.05) < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 160)
+
+
+def test_few_rows_far_out_do_not_make_innovations_coloured():
+    rng = np.random.default_rng(3)
+    p_values = []
+    for _ in range(20):
+        units = [checks.unit_series(rng.standard_t(2.5, (2000, 2))) for _ in range(3)]
+        p_values.append(checks.whiteness(units, 24)[0][1].ravel())
+    assert np.mean(np.concatenate(p_values) < 0.01) < 0.01 + 3 * np.sqrt(0.01 * 0.99 / 180)

@@ -6,9 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skfedcausal import FederatedGrangerEstimator, GradientServer, LikelihoodServer
+from skfedcausal import FederatedGrangerEstimator, GradientServer, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.validity.report import COLUMNS, gated
+from skfedcausal.server.validity.report import COLUMNS, gated, in_doubt
 
 LINK = {("unit0", "unit2")}
 
@@ -131,3 +131,50 @@ def test_a_level_that_goes_far_makes_no_link_into_its_unit():
         "only where levels shift does unit0 seem to follow unit1"
     )
     assert links.loc[("unit0", "unit1"), "verdict"] == "influence"
+
+
+def test_a_link_that_a_prior_made_is_not_told():
+    """A slow unit whose small shift nobody finds: the likelihood would have it unstable, and a prior keeps it back."""
+    A = np.kron(np.diag([0.99, 0.5]), np.eye(2))
+    A[2:, :2] = 0.25
+    shift = {"unit": "unit0", "size": 0.2, "at": 2500, "until": 5000}
+    X, _ = make_granger_plant(2, transition=A, n_samples=5000, random_state=9, level_shift=[shift])
+    est = FederatedGrangerEstimator().fit(X)
+    assert est.server_.has_prior_
+    moved = est.validity_.query("check == 'apart from the prior'").set_index(["cause", "effect"])
+    assert (moved["statistic"] > 2).all()
+    assert not moved["passed"].any()
+    links = est.links_.set_index(["cause", "effect"])
+    assert links.loc[("unit0", "unit1"), "verdict"] == "influence"
+    assert links.loc[("unit1", "unit0"), "p_adjusted"] < 1e-9
+    assert links.loc[("unit1", "unit0"), "because"].startswith("what unit1 does to unit0 is in part what was supposed")
+
+
+def test_a_unit_that_is_there_twice_leaves_no_verdict_about_either():
+    X = plant()
+    with pytest.warns(UserWarning, match="one unit under two names|tags in common"):
+        est = FederatedGrangerEstimator().fit({**X, "copy": X["unit2"].copy()})
+    about = est.links_["cause"].isin(["unit2", "copy"]) | est.links_["effect"].isin(["unit2", "copy"])
+    assert set(est.links_[about]["verdict"]) == {"cannot tell"}
+    assert est.links_[about]["because"].str.contains("are one unit").all()
+    assert set(est.links_[~about]["because"]) == {""}
+
+
+def test_lags_and_noise_are_checked_of_every_unit(fitted):
+    for check in ("enough lags", "noise as supposed"):
+        own = fitted.validity_[fitted.validity_["check"] == check]
+        assert list(own["cause"]) == list(own["effect"]) == ["unit0", "unit1", "unit2"]
+    assert own["statistic"].between(0.95, 1.05).all()
+    louder = {name: KalmanClient(R=np.full(8, 9.0), C=client.observation_) for name, client in fitted.clients_.items()}
+    est = FederatedGrangerEstimator(louder).fit(plant())
+    own = est.validity_.query("check == 'noise as supposed'")
+    assert (own["statistic"] < 0.8).all()
+    assert not own["passed"].any()
+
+
+def test_units_left_to_themselves_are_in_doubt_where_they_are_not_white(fitted):
+    table = fitted.validity_
+    assert in_doubt(("unit0",), table.iloc[:0]) == ["unit0"]
+    white = table["check"].eq("white") & table["cause"].eq("unit1") & table["effect"].eq("unit1")
+    assert in_doubt(("unit1",), table.assign(p_value=table["p_value"].mask(white, 0.01))) == ["unit1"]
+    assert in_doubt(("unit1",), table.assign(p_value=table["p_value"].mask(white, 0.5))) == []
