@@ -101,8 +101,12 @@ class Level:
 
     def __init__(self, energy, slow, n_rows):
         self._energy, self._slow = energy, slow
-        self._precision = np.linalg.inv(energy.covariance)
+        self._precision = self._precision_of(energy)
         self._followed = 1 / (_GAIN / (2 - _GAIN) / FOLLOWED + 1 / n_rows)  # rows that a followed mean is worth
+
+    @staticmethod
+    def _precision_of(energy):
+        return np.linalg.inv(energy.covariance)
 
     @classmethod
     def learned(cls, energy, errors, slices):
