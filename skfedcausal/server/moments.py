@@ -18,7 +18,8 @@ from .prediction import PlantFilter
 from .watching.nominal import LEAST_ATTENDED, attended_rows, filled_states, usual_pattern
 
 _FALSE_LINKS = 0.05  # false discovery rate of the links that are kept
-_LARGE = 32  # units, beyond which plants are learned in blocks
+_LARGE = 200  # states, beyond which plants are learned in blocks
+_BLOCK_STEPS = 20  # of blocks of a large plant towards maximum likelihood
 _SPARSE_STEPS = 5  # of expectation maximisation with these only
 
 
@@ -94,7 +95,7 @@ class MomentServer(ServerLearner):
 
             self._response, messages = learned_without(record, messages)
             record = JointRecord.from_messages(messages)
-        if len(record.names) > _LARGE and self._learned_in_blocks(record):
+        if record.partition.n_states > _LARGE and self._learned_in_blocks(record):
             return self
         A, Q = moment_start(record.scores.moments(1), record.block_diagonal(record.scores.noise))
         self.names_, self.partition_, self.support_ = record.names, record.partition, None
@@ -109,7 +110,7 @@ class MomentServer(ServerLearner):
         """Learn a plant of many units in blocks, as the likelihood server does; False where that is not possible."""
         from .likelihood import LikelihoodServer  # for such plants only
 
-        learner = LikelihoodServer(level_shifts=False)
+        learner = LikelihoodServer(level_shifts=None, shrink=False, max_iter=_BLOCK_STEPS)
         if record.u is not None or not learner._is_learned_in_blocks(record):
             return False
         self.names_, self.partition_ = record.names, record.partition
