@@ -5,7 +5,7 @@ an incident began in is asked of the units around its alarms alone, under the pl
 """
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array, eye_array
@@ -146,6 +146,8 @@ class LargeLevels(AlarmLevels):
 
 class LargeLevel(Level):
     """Whether rows have the level of an operating point, unit by unit."""
+
+    dims: np.ndarray  # states of each unit
 
     @staticmethod
     def _precision_of(energy):
@@ -318,6 +320,7 @@ class LargeRootCauseServer(RootCauseServer):
     """Alarms and roots of a plant that was learned in blocks, see :class:`RootCauseServer`."""
 
     _levels_of = LargeLevels
+    posterior: Any
 
     def _learn_models(self, plant, rows):
         self.model = LargeModel(plant._large, rows.J, self.slices)
