@@ -23,7 +23,7 @@ import pandas as pd
 
 from skfedcausal import FederatedRCADetector
 
-from . import watch
+from . import scale, watch
 from ._report import table, write
 
 NOMINAL, HELD = 1500, 20_000
@@ -186,13 +186,52 @@ def start_broker():
     return port
 
 
+# -- many units --------------------------------------------------------------------------------------
+
+
+def many_units(n_units, n_jobs, seed=0):
+    """Seconds of a fit to a plant of many units, processor time of the next rows, and whether a fault is named."""
+    with tempfile.TemporaryDirectory() as folder:
+        truth = scale.Truth(scale.saved(Path(folder), n_units, seed))
+        nominal = {name: np.array(Y[:-1000]) for name, Y in truth.X.items()}
+        later = {name: np.array(Y[-1000:]) for name, Y in truth.X.items()}
+        clients = truth.clients()
+    began, used = time.perf_counter(), time.process_time()
+    detector = FederatedRCADetector(clients, n_jobs=n_jobs).fit(nominal)
+    row = {"units": n_units, "fit, s": f"{time.perf_counter() - began:.0f}"}
+    row["CPU s here"] = f"{time.process_time() - used:.0f}"
+    root = list(nominal)[n_units // 3]
+    faulty = {name: Y.copy() for name, Y in later.items()}
+    faulty[root][300:] += 2 * nominal[root].std(axis=0)
+    for name, rows in (("quiet", later), ("with a fault", faulty)):
+        detector.reset()
+        used = time.process_time()
+        found = detector.update(rows)
+        row[f"{name}, ms a row"] = f"{time.process_time() - used:.2f}"
+    first = found[(found.detected >= 300) & (found.kind != "drift")]
+    row["named"] = "no" if first.empty else f"{first.root.iloc[0] == root}, row {first.detected.iloc[0]}"
+    return row | {"peak GiB": f"{scale.peak():.2f}", "load": f"{os.getloadavg()[0]:.0f}"}
+
+
+def apart(n_units):
+    """The row of a plant in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.streams", "--part", str(n_units)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    return json.loads(told.stdout.splitlines()[-1])
+
+
 def main():
     """Write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--single", type=int, default=2000)
+    parser.add_argument("--units", type=int, nargs="*", default=[64, 256, 1000])
+    parser.add_argument("--part", type=int, help="print the row of a plant of so many units")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
+    if options.part:
+        print(json.dumps(many_units(options.part, 2 if options.part > 500 else None)))
+        return
     load = os.getloadavg()[0]
     sections = [
         f"Processor time of one thread on {platform.machine()} with {os.cpu_count()} processors shared with other work "
@@ -205,9 +244,15 @@ def main():
     if find_spec("paho") and find_spec("amqtt"):
         sections.append(
             "## From a row to the page\n\n``python -m skfedcausal watch`` behind a broker in another process; from the "
-            "publication of the row that raises an alarm to the page that tells of it, wall clock; faults come at least "
-            "three seconds apart, since a report with pictures is written after the page.\n\n"
+            "publication of the row that raises an alarm to the page that tells of it, wall clock; faults come "
+            "at least three seconds apart, since a report with pictures is written after the page.\n\n"
             + table([alarm_to_page()])
+        )
+    if options.units:
+        sections.append(
+            "## Many units\n\nTwo states, eight sensors, 1.5 links a unit, 4000 nominal rows, a batch of 1000 rows, a "
+            "fault of two standard deviations from its row 300 on; each plant in a process of its own, "
+            "above 500 units two.\n\n" + table([apart(n) for n in options.units])
         )
     sections.append(f"Load at the end: {os.getloadavg()[0]:.1f}.")
     write("streams", "Speed of streams", "\n\n".join(sections))

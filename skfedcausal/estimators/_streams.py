@@ -7,7 +7,6 @@ import pandas as pd
 
 from ..containers import episode_starts
 from ..containers.rows import StreamTimes
-from ..containers.usual import UsualRows
 from ..message.requests import WatchRequest
 from ..message.states import StateMessage
 from ..message.watching import FlagMessage, VerdictReply
@@ -54,6 +53,8 @@ class PlantStream:
     def learn_columns(self, batch, layout):
         """Take note of what a batch that was read looked like."""
         if layout.names == tuple(self._names):
+            from ..containers.usual import UsualRows  # of streams
+
             self._usual = UsualRows(layout) if self._usual is None else self._usual
             self._usual.learn(batch)
 

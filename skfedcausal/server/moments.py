@@ -18,6 +18,8 @@ from .prediction import PlantFilter
 from .watching.nominal import LEAST_ATTENDED, attended_rows, filled_states, usual_pattern
 
 _FALSE_LINKS = 0.05  # false discovery rate of the links that are kept
+_LARGE = 200  # states, beyond which plants are learned in blocks
+_BLOCK_STEPS = 20  # of blocks of a large plant towards maximum likelihood
 _SPARSE_STEPS = 5  # of expectation maximisation with these only
 
 
@@ -85,6 +87,7 @@ class MomentServer(ServerLearner):
         What inputs do to the states is taken off these before.
         """
         self._validate_params()
+        self._large = None
         record = JointRecord.from_messages(messages)
         self._response = None
         if record.u is not None:
@@ -92,6 +95,8 @@ class MomentServer(ServerLearner):
 
             self._response, messages = learned_without(record, messages)
             record = JointRecord.from_messages(messages)
+        if record.partition.n_states > _LARGE and self._learned_in_blocks(record):
+            return self
         A, Q = moment_start(record.scores.moments(1), record.block_diagonal(record.scores.noise))
         self.names_, self.partition_, self.support_ = record.names, record.partition, None
         self.state_slices_ = dict(zip(record.names, record.partition.slices, strict=True))
@@ -100,6 +105,19 @@ class MomentServer(ServerLearner):
             A, Q = self._refined(record, A, Q)
         self.transition_, self.process_cov_ = A, (Q + Q.T) / 2
         return self
+
+    def _learned_in_blocks(self, record):
+        """Learn a plant of many units in blocks, as the likelihood server does; False where that is not possible."""
+        from .likelihood import LikelihoodServer  # for such plants only
+
+        learner = LikelihoodServer(level_shifts=None, shrink=False, max_iter=_BLOCK_STEPS)
+        if record.u is not None or not learner._is_learned_in_blocks(record):
+            return False
+        self.names_, self.partition_ = record.names, record.partition
+        self.state_slices_, self.information_ = learner.state_slices_, learner.information_
+        self.transition_, self.process_cov_ = learner.transition_, learner.process_cov_
+        self.support_, self._large = learner.transition_ != 0, learner._large
+        return True
 
     def _record(self, messages):
         """Record of the units of `fit`, without what inputs do to the states."""

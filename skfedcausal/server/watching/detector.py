@@ -43,7 +43,7 @@ class RootCauseServer:
     and `rng` a RandomState.
     """
 
-    new_state = StreamState
+    new_state, _levels_of = StreamState, AlarmLevels
 
     def __init__(self, statistic, run_length, prior, rng):
         self.statistics = STATISTICS[statistic]
@@ -82,7 +82,7 @@ class RootCauseServer:
         scaled, predicted = self.model.filtered(rows.x @ self.model.J, starts=rows.starts)
         surprise = [s - self._level for s in surprise]
         held = [u @ self.model.held for _, u in held_out]
-        self.levels = AlarmLevels(self.statistics, self.model, self.slices)
+        self.levels = self._levels_of(self.statistics, self.model, self.slices)
         self.levels.learn(scaled, rows.starts, surprise, held, self.run_length, self._rng)
         self._learn_posterior(rows, given, held_out, predicted)
         self._causes = causes

@@ -10,6 +10,7 @@ from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 from scipy.stats import chi2
 
 from ...statespace.detection.energy import block_sums
@@ -304,6 +305,11 @@ class OffSubspace:
         for m, b in enumerate(slices):
             if distance[:, m].any():
                 self._least[m], self._roots[b, b] = _quadratic_scale(x[:, b], distance[:, m])
+
+    def sparse(self):
+        """The same in matrices that do without what units have to do with each other."""
+        self._roots, self._sums = csr_array(self._roots), csr_array(self._sums)
+        return self
 
     def relative(self, x, distance):
         """Off-subspace numbers over their expectation from the states of the same rows."""

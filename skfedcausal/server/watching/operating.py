@@ -116,8 +116,12 @@ class Level:
         self._energy, self._slow = energy, slow
         by_chance = dims / FOLLOWED * f.isf(_CHANCE, dims, max(n_blocks - 1, 1))
         self._told = np.sqrt(np.maximum(_TOLD**2, by_chance))
-        self._precision = np.linalg.inv(energy.covariance)
+        self._precision = self._precision_of(energy)
         self._known = 1 / n_rows  # variance of the mean of nominal errors
+
+    @staticmethod
+    def _precision_of(energy):
+        return np.linalg.inv(energy.covariance)
 
     @classmethod
     def learned(cls, energy, errors, slices):

@@ -196,11 +196,15 @@ class AlarmLevels:
         limits = extrapolated_thresholds(maxima, np.exp(-length / run_length))
         return dict(zip(self.statistics, limits.tolist(), strict=True))
 
+    def _held_covariance(self):
+        """Covariance of the shift scores under the model."""
+        return self.model.held.T @ self.model.weight @ self.model.held
+
     def _whitening(self, held, rate, starts):
         """Per unit: matrix that whitens the averaged scores, from the data and the model together."""
         n_rows = len(held)
         averaged = np.concatenate([ewma(held[i:j], rate) for i, j in episodes(starts, n_rows)])
-        expected = rate / (2 - rate) * self.model.held.T @ self.model.weight @ self.model.held
+        expected = rate / (2 - rate) * self._held_covariance()
         weight = n_rows * rate / 2
         covariance = (weight * (averaged.T @ averaged / n_rows) + _PRIOR_ROWS * expected) / (weight + _PRIOR_ROWS)
         root = np.zeros_like(expected)
