@@ -186,7 +186,7 @@ class RootCauseServer:
     def evidence(self, messages, state):
         """Evidence of the next rows of an episode; the state goes on behind them."""
         record, point = JointRecord.from_messages(messages, names=self.names), state.point
-        spread, unknown = 1.0, np.zeros(record.n_samples, dtype=bool)
+        spread, unknown = 1.0, np.zeros(record.n_samples, dtype=int)
         if self._response is not None:
             record, spread, unknown = self._without_inputs(record, messages, state)
         distance = off_subspace(messages, record) / point.whole
@@ -216,7 +216,7 @@ class RootCauseServer:
         np.copyto(levels, np.maximum(levels, LOUD * limits[:, None]), where=new[:, None])
 
     def _without_inputs(self, record, messages, state):
-        """The record without what inputs do, by how much they widen innovations, and where the plant is unknown."""
+        """The record without what inputs do, by how much they widen innovations, and what is unknown there."""
         from .inputs import without_response  # of plants with inputs
 
         found, state.inputs = self._response.follow(record.u, state.inputs, state.point.inputs)
