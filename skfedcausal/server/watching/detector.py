@@ -23,7 +23,7 @@ from .nominal import (
     scale_dispersion,
     usual_windows,
 )
-from .noticed import LOUD, event_ages, event_codes, revised
+from .noticed import HOLDING, LOUD, event_ages, event_codes, revised
 from .operating import Level, OperatingPoint, fault_end
 from .posterior import SURE, Answer, Look, Nominal, RootPosterior, deciding, explained, shift_answers
 from .stream import StreamState, taken
@@ -250,6 +250,9 @@ class RootCauseServer:
         white = since.errors @ self.monitor.energy.given_root[:, self.slices[root]]
         dims = self.dims[root], self._outside_dims[root]
         last = begin + fault_end(white, since.surplus[:, root], since.outside[:, root], *dims)
+        noticed = begin + np.flatnonzero(since.events[:, root])
+        if len(noticed) and verdict.kind in HOLDING:  # for as long as its unit notices it
+            last = int(noticed[-1])
         incident.level = rows.between(begin, last + 1).errors.mean(axis=0)
         return last
 
