@@ -153,16 +153,27 @@ def test_streams_are_pairs_with_inputs(told_inputs):
     assert_array_equal(joined, whole)
 
 
-def test_a_set_point_never_seen_is_learned(told_inputs):
-    X, inputs = driven(600, 4, every=1000)
-    base = inputs["unit0"][0, 0]
-    step = np.where(np.arange(600) >= 200, 40.0, 0.0)
-    moved = np.zeros(600)
+def stepped(size, fault=None, at=200):
+    """A set-point that goes where it never was, and its inputs."""
+    X, inputs = driven(600, 4, fault=fault, every=1000)
+    step, moved = np.where(np.arange(600) >= at, size, 0.0), np.zeros(600)
     for t in range(1, 600):
         moved[t] = 0.8 * moved[t - 1] + step[t - 1]
     X["unit0"] = X["unit0"] + np.outer(moved, np.linspace(0.5, 1.5, X["unit0"].shape[1]))
-    found = told_inputs.incidents(X, inputs={"unit0": (base + step)[:, None]})
-    assert not len(found.query("detected >= 200 and detected < 300"))
+    return X, {"unit0": inputs["unit0"] + step[:, None]}
+
+
+def test_a_set_point_never_seen_is_learned(told_inputs):
+    X, inputs = stepped(40.0)
+    assert not len(told_inputs.incidents(X, inputs=inputs).query("detected >= 200 and detected < 300"))
+
+
+def test_a_plant_that_does_as_foreseen_at_a_set_point_is_watched_there(told_inputs):
+    """Sixty rows after the move, long before a level would be learned anew."""
+    X, inputs = stepped(8.0, fault=2, at=140)
+    found = told_inputs.incidents(X, inputs=inputs).query("detected >= 140")
+    assert found.root.iloc[0] == "unit2"
+    assert found.detected.iloc[0] < 140 + 100
 
 
 # --- batches ------------------------------------------------------------------------------------------

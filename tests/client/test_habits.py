@@ -109,6 +109,15 @@ def test_the_unit_that_holds_its_values_is_the_root(kind):
     assert min(found["probability"], window["probability"]) > 0.9
 
 
+def test_a_held_sensor_is_at_fault_while_it_is_held():
+    X, _ = make_granger_plant(3, n_samples=1300, random_state=0)
+    detector = FederatedRCADetector(false_alarm_rate=0.01).fit({k: Y[:1000] for k, Y in X.items()})
+    watched = {name: Y[1000:].copy() for name, Y in X.items()}
+    watched["unit1"][150:170, 0] = watched["unit1"][150, 0]
+    found = detector.incidents(watched).query("detected == 152").iloc[0]
+    assert (found["root"], found["kind"], found["end"]) == ("unit1", "sensor held", 169)
+
+
 def test_a_status_that_flips_names_its_unit_in_batches_as_in_one_call():
     X, _ = make_granger_plant(3, n_samples=1300, random_state=0)
     X = {name: np.column_stack([Y, np.ones(len(Y))]) for name, Y in X.items()}

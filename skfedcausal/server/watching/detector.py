@@ -23,7 +23,7 @@ from .nominal import (
     scale_dispersion,
     usual_windows,
 )
-from .noticed import LOUD, event_ages, event_codes, revised
+from .noticed import HOLDING, LOUD, event_ages, event_codes, revised
 from .operating import Level, OperatingPoint, fault_end
 from .posterior import SURE, Answer, Look, Nominal, RootPosterior, deciding, explained, shift_answers
 from .stream import StreamState, taken
@@ -186,7 +186,7 @@ class RootCauseServer:
     def evidence(self, messages, state):
         """Evidence of the next rows of an episode; the state goes on behind them."""
         record, point = JointRecord.from_messages(messages, names=self.names), state.point
-        spread, unknown = 1.0, np.zeros(record.n_samples, dtype=bool)
+        spread, unknown = 1.0, np.zeros(record.n_samples, dtype=int)
         if self._response is not None:
             record, spread, unknown = self._without_inputs(record, messages, state)
         distance = off_subspace(messages, record) / point.whole
@@ -216,7 +216,7 @@ class RootCauseServer:
         np.copyto(levels, np.maximum(levels, LOUD * limits[:, None]), where=new[:, None])
 
     def _without_inputs(self, record, messages, state):
-        """The record without what inputs do, by how much they widen innovations, and where the plant is unknown."""
+        """The record without what inputs do, by how much they widen innovations, and what is unknown there."""
         from .inputs import without_response  # of plants with inputs
 
         found, state.inputs = self._response.follow(record.u, state.inputs, state.point.inputs)
@@ -250,6 +250,9 @@ class RootCauseServer:
         white = since.errors @ self.monitor.energy.given_root[:, self.slices[root]]
         dims = self.dims[root], self._outside_dims[root]
         last = begin + fault_end(white, since.surplus[:, root], since.outside[:, root], *dims)
+        noticed = begin + np.flatnonzero(since.events[:, root])
+        if len(noticed) and verdict.kind in HOLDING:  # for as long as its unit notices it
+            last = int(noticed[-1])
         incident.level = rows.between(begin, last + 1).errors.mean(axis=0)
         return last
 

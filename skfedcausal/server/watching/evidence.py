@@ -53,7 +53,7 @@ class Evidence(NamedTuple):
     events : what the units notice of their own columns, see :mod:`.noticed`
     errors : of the prediction from the last row, beyond those of the operating point, (n_rows, n)
     distance : off-subspace numbers
-    unknown : whether inputs are where the plant is not known, (n_rows,)
+    unknown : whether inputs are where the plant is not known, (n_rows,), 2 where it has to be learned
     """
 
     first: int

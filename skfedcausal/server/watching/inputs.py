@@ -1,9 +1,10 @@
 """What the inputs of a plant do to its states, taken off before anything is judged.
 
 States follow set-points, loads or weather as ``x_t = x_(t-1) B + F_t G``, F being the inputs of the row and the row
-before and two slow averages of them. The response ``r_t = r_(t-1) B + F_t G`` is taken off the states, so that the
+before and slow averages of them. The response ``r_t = r_(t-1) B + F_t G`` is taken off the states, so that the
 innovations of what is left are those given the inputs. How well G is known widens the innovations after a move, and
-a level of the inputs at which nearly nothing is known of the plant is learned before it is judged.
+a level of the inputs at which nearly nothing is known of the plant is learned before it is judged, unless the plant
+is soon seen to do there what the response lets expect.
 """
 
 from dataclasses import dataclass, replace
@@ -15,8 +16,9 @@ from ...statespace.episodes import episodes
 from ...statespace.kalman import Recurrence
 from .thresholds import ewma
 
-LEARNED = 100  # rows after a move to an unknown level of the inputs before the plant is judged there
-_RATES = (0.4, 0.1)  # of the averages
+LEARNED = 130  # rows after a move to an unknown level of the inputs before the plant is judged there
+FORESEEN = 30  # rows after which it is judged there already if it does what the response lets expect
+_RATES = (0.4, 0.1, 0.03)  # of the averages
 _RIDGE = 1e-4  # share of the mean square of a filtered input
 _UNKNOWN = 0.4  # leverage of a steady level from which on it is not known what the plant does there
 _FURTHER = 1.5  # times as far from where the plant is known as it was in the nominal record
@@ -35,7 +37,10 @@ class InputState(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """Response (n_rows, n), leverage of each row and whether the plant is unknown at its inputs, (n_rows,)."""
+    """Response (n_rows, n), leverage of each row and what is known of the plant at its inputs, (n_rows,).
+
+    `unknown` is 0 where it is known, 1 where the response may foresee it, 2 where it has to be learned.
+    """
 
     response: np.ndarray
     leverage: np.ndarray
@@ -90,10 +95,11 @@ class InputResponse:
         smooth = [ewma(before, rate, average) for rate, average in zip(_RATES, averages, strict=True)]
         return np.hstack([inside, before, *smooth]), inside[-1], tuple(part[-1] for part in smooth)
 
-    def follow(self, u, state, level):
+    def follow(self, u, state, levels):
         """The :class:`Followed` next rows of an episode and the state after them.
 
-        `level` is the InputState at which the plant is known; None for the nominal mean of the inputs.
+        `levels` are the InputStates at which the plant is known, the first one by itself and the others by the response
+        from there on; None for the nominal mean of the inputs.
         """
         F, last, averages = self.filtered(u, state)
         response = np.empty((len(u), len(self.B)))
@@ -102,14 +108,19 @@ class InputResponse:
         else:
             response[0] = state.response @ self.B + F[0] @ self.G
         Recurrence(self.B.T).run((F[1:] @ self.G, None), x0=response[0], out=response[1:])
+        leverage, unknown = zip(*(self._away_from(level, F, u) for level in levels), strict=True)
+        found = Followed(response, leverage[0], np.min(unknown, axis=0))
+        return found, InputState(response[-1], last, averages, F[-1], u[-1])
+
+    def _away_from(self, level, F, u):
+        """Leverage of rows, and what is known of the plant there if it is known at one level of the inputs."""
         away = F if level is None else F - level.filtered
         leverage = ((away @ self.known) * away).sum(axis=1)
-        k = len(self.mean)
-        steady = np.tile(away[:, :k], 2 + len(_RATES))
-        unknown = ((steady @ self.known) * steady).sum(axis=1) > _UNKNOWN
-        beside = np.abs(u - (self.mean if level is None else level.inputs))
-        unknown |= (beside > _FURTHER * self.reach + 1e-9 * np.abs(self.mean)).any(axis=1)
-        return Followed(response, leverage, unknown), InputState(response[-1], last, averages, F[-1], u[-1])
+        steady = np.tile(away[:, : len(self.mean)], 2 + len(_RATES))
+        steady = ((steady @ self.known) * steady).sum(axis=1)
+        beside = np.abs(u - (self.mean if level is None else level.inputs)) - 1e-9 * np.abs(self.mean)
+        further = (beside > _FURTHER * self.reach).any(axis=1)
+        return leverage, np.where(further, 2, steady > _UNKNOWN)
 
 
 def states_of(record):
@@ -142,7 +153,7 @@ def learned_without(record, messages):
 def without(response, record, messages):
     """Messages about whole episodes, in the order of the record's units, without what their inputs do."""
     parts = [
-        response.follow(record.u[start:stop], None, None)[0].response
+        response.follow(record.u[start:stop], None, (None,))[0].response
         for start, stop in episodes(record.starts, record.n_samples)
     ]
     ordered = {name: messages[name] for name in record.names}

@@ -3,6 +3,7 @@
 import numpy as np
 
 CHANGED, HELD, ALL_HELD = 1, 2, 4  # bits of an event
+HOLDING = ("sensor held", "unit held")  # kinds of faults that are there while their unit notices them
 LOUD = 2.0  # alarm level over threshold while something is noticed
 _SURE = 0.98  # probability that the unit that notices something first is the root
 _LATE = 0.3  # the same of a constant that changes after the fault was seen elsewhere

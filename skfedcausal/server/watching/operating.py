@@ -7,7 +7,6 @@ followed in the same way before it is an alarm, and a plant that goes back where
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy.stats import chi2, f
@@ -42,7 +41,7 @@ class OperatingPoint:
         states do not explain of the off-subspace numbers, and of these themselves, (n_units,)
     lasting : first alarms of the incidents that last there
     n_rows : from which it is known
-    inputs : InputState there, None for the nominal one
+    inputs : InputStates at which it is the one, None for the nominal mean of the inputs
     variance : by which errors are off that follow the level, for errors of variance one
     """
 
@@ -54,7 +53,7 @@ class OperatingPoint:
     whole: np.ndarray
     lasting: frozenset = frozenset()
     n_rows: float = np.inf
-    inputs: Any = None
+    inputs: tuple = (None,)
     variance: float = 0.0
 
     @classmethod

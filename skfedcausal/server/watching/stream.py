@@ -7,7 +7,7 @@ import numpy as np
 
 from .evidence import Evidence, MonitorState
 from .incidents import HORIZON, LOOKBACK, Incident, Verdict, follow
-from .inputs import LEARNED
+from .inputs import FORESEEN, LEARNED
 from .operating import CLIPPED, FOLLOWED, LARGE, LOOK, MOST_KNOWN, SETTLING, Followed, OperatingPoint
 from .posterior import log_scale_factor
 from .thresholds import GAP
@@ -15,6 +15,7 @@ from .thresholds import GAP
 KEPT = LOOKBACK + HORIZON + GAP + 2  # rows that are kept to judge incidents by
 _SHARP = 4.0  # of the posterior over the units that drift
 _REMEMBERED = 1000  # rows after an incident in which a drift of its root is of the same fault
+_MOST_INPUTS = 3  # levels of the inputs besides the present one at which an operating point is the same
 _AFTER = 3  # rows beside a fault that may be out of the ordinary without it
 _PAUSE = 2 * HORIZON  # rows after an incident within which an alarm may be of the same fault
 
@@ -74,7 +75,7 @@ def take(server, messages, state):
     elif turn.learned:
         touched += [i for i in state.incidents if i.open]
         _end_open(state)
-        _move(replace(turn.point, inputs=state.inputs), state)
+        _move(_with_inputs(turn.point, state), state)
         state.learning = None
     elif turn.point is not None:
         touched += _turn(server, turn.point, rows, state)
@@ -114,8 +115,10 @@ def _followed(server, new, state):
                 point = _point_after(server, state.incidents[-1], _recent(new, state, stop), state)
                 if point is not None:
                     return Turn(stop, point)
-        if learning and stop == learning.stop:
-            return Turn(stop, settled(server, _recent(new, state, stop), state.point), learned=True)
+        if learning and stop >= min(learning.stop, learning.start + FORESEEN):
+            point = _learned(server, learning, _recent(new, state, stop), state.point)
+            if point is not None:
+                return Turn(stop, point, learned=True)
         if stop > learning.start and row < learning.stop:
             state.followed = Followed()
         else:
@@ -133,6 +136,26 @@ def _recent(new, state, stop):
     part = new.between(new.first, stop)
     rows = part if state.rows is None else state.rows.followed_by(part)
     return rows.between(max(rows.first, stop - HORIZON), stop)
+
+
+def _learned(server, learning, rows, point):
+    """The operating point after a move of the inputs to where the plant is unknown, None if it is not found yet.
+
+    It is the present one where the rows are those that the response to the inputs lets expect.
+    """
+    since = rows.between(max(rows.first, learning.start), rows.stop)
+    foreseen = since.unknown.max() < 2 and server.levels.relative(since.levels[-LOOK:]).max() <= 1
+    if foreseen and server.level.is_at(since.errors.mean(axis=0), len(since.errors)):
+        return point
+    return settled(server, rows, point) if rows.stop >= learning.stop else None
+
+
+def _with_inputs(point, state):
+    """The operating point, known at the present inputs now; it goes on at others where these changed nothing."""
+    if point is not state.point:
+        return replace(point, inputs=(state.inputs,))
+    first, *later = point.inputs
+    return replace(point, inputs=(first, *later[1 - _MOST_INPUTS :], state.inputs))
 
 
 def _point_after(server, incident, rows, state):

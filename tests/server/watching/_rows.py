@@ -19,6 +19,6 @@ def evidence(n_rows, n_units, n_states=1, *, first=0, n_statistics=1, **series):
         "events": np.zeros((n_rows, n_units), dtype=np.uint8),
         "errors": np.zeros((n_rows, n_states)),
         "distance": np.zeros((n_rows, n_units)),
-        "unknown": np.zeros(n_rows, dtype=bool),
+        "unknown": np.zeros(n_rows, dtype=int),
     }
     return Evidence(first, **(quiet | series))

@@ -39,7 +39,7 @@ def test_nothing_noticed_changes_nothing():
 
 def test_who_notices_first_is_the_root():
     answer, kind = revised(ANSWER, rows_with((29, 1, CHANGED), (31, 0, CHANGED)), 30, PRIOR)
-    second = np.exp(-0.7 * 2)
+    second = np.exp(-1.0 * 2)
     noticed = np.array([second, 1.0, 0.0]) / (1 + second)
     assert_allclose(answer.probability, 0.02 * ANSWER.probability + 0.98 * noticed)
     assert (answer.start, kind) == (29, "status")

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skfedcausal.server.watching.incidents import Incident, Verdict
-from skfedcausal.server.watching.operating import OperatingPoint
+from skfedcausal.server.watching.operating import FOLLOWED, Level, OperatingPoint
 from skfedcausal.server.watching.stream import StreamState, _compare_with_last, settled
 from skfedcausal.statespace.detection.energy import ConditionalEnergy
 
@@ -49,3 +49,17 @@ def test_a_fault_goes_on_if_all_rows_between_two_alarms_show_it(loud, goes_on):
     later = Incident(99, 99, 2.0)
     _compare_with_last(SERVER, later, evidence(100, 2, 4, surplus=surplus), state)
     assert later.resumes.tolist() == [goes_on, False]
+
+
+def test_a_drift_is_told_at_half_a_deviation_and_later_where_few_blocks_show_how_far_levels_move():
+    """Nominal blocks as scattered as the present one tell hardly any drift, however few they are."""
+    energy, moved = ConditionalEnergy(np.eye(2), (slice(0, 2),)), np.array([0.5, 0.0])
+    known = [Level(energy, 1.0, k * FOLLOWED, k, np.array([2])).size(moved)[0] for k in (2, 3, 40)]
+    assert_allclose(known[2], 1.0)
+    assert known[0] < known[1] < known[2]
+    rng, told = np.random.default_rng(0), 0
+    for _ in range(2000):
+        wander = rng.standard_normal((4, 2))
+        slow = max(1.0, (wander[:3] ** 2).mean())
+        told += Level(energy, slow, 3 * FOLLOWED, 3, np.array([2])).size(wander[3] / np.sqrt(FOLLOWED))[0] >= 1
+    assert told <= 0.01 * 2000
