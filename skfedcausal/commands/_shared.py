@@ -3,6 +3,8 @@
 import argparse
 import json
 import sys
+import warnings
+from contextlib import contextmanager
 from pathlib import Path
 
 from ..federation.lost import ClientError
@@ -33,7 +35,8 @@ def answer(reader, arguments, work, text):
     """Do the work of a command with its options and print the result, or the reason why there is none."""
     options = reader.parse_args(arguments)
     try:
-        result = work(options)
+        with _noted():
+            result = work(options)
     except ERRORS as error:
         if options.json:
             print(json.dumps({"ok": False, "error": f"{type(error).__name__}: {error}"}))
@@ -41,6 +44,22 @@ def answer(reader, arguments, work, text):
         return FAILED
     print(json.dumps({"ok": True, **result}, default=str) if options.json else text(result))
     return DONE
+
+
+@contextmanager
+def _noted():
+    """Warnings to the user as notes on standard error, without the line of code that they come from."""
+    usual = warnings.showwarning
+
+    def show(message, category, *where, **more):
+        if issubclass(category, UserWarning):
+            print(f"Note: {message}", file=sys.stderr, flush=True)
+        else:
+            usual(message, category, *where, **more)
+
+    with warnings.catch_warnings():
+        warnings.showwarning = show
+        yield
 
 
 def report(options, line):

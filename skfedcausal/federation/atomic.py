@@ -66,7 +66,12 @@ def keep_private(folder):
 def file_name(name):
     """Name of a unit or a run as the name of a file or folder."""
     quoted = quote(name, safe=" ")
-    if not quoted or quoted.startswith(".") or quoted.partition(".")[0].rstrip().lower() in _DEVICES:
+    if quoted.partition(".")[0].rstrip().lower() in _DEVICES:
+        raise ValueError(
+            f"{name!r} cannot name a unit or a run whose packets travel: to Windows a file of that name is a device. "
+            f"Call it otherwise, for instance {name + ' unit'!r}."
+        )
+    if not quoted or quoted.startswith("."):
         raise ValueError(f"{name!r} cannot name a unit or a run whose packets travel: give letters or digits.")
     if len(quoted) > _LONGEST:
         raise ValueError(

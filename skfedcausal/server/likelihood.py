@@ -605,10 +605,12 @@ class LikelihoodServer(LinkQuestions):
         elif budget.is_spent or budget.was_short:
             self._warn_of_budget(budget, "The search for links")
         elif not self.converged_:
+            left = f"its gradient per time step has length {self.gradient_norm_:.2e} (tol={self.tol:.0e})"
+            if self.gradient_norm_ <= self.tol:
+                left = "links still came and went"
             warnings.warn(
-                f"The likelihood did not converge: after {self.n_iter_} iterations its gradient per time "
-                f"step has length {self.gradient_norm_:.2e} (tol={self.tol:.0e}). Raise max_iter or max_time, give "
-                "fewer states or more data; far from the maximum the verdict on links is that nobody can tell.",
+                f"The likelihood did not converge: after {self.n_iter_} iterations {left}. Raise max_iter or "
+                "max_time, give fewer states or more data; far from the maximum the verdict on links is that nobody can tell.",
                 ConvergenceWarning,
                 stacklevel=_USER,
             )

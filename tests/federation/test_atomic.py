@@ -31,6 +31,12 @@ def test_a_name_that_is_empty_or_hidden_is_refused(name):
         file_name(name)
 
 
+@pytest.mark.parametrize("name", ["AUX", "con", "Com1.x"])
+def test_a_name_that_is_a_device_on_windows_says_so(name):
+    with pytest.raises(ValueError, match=f"{name} unit"):
+        file_name(name)
+
+
 def test_a_file_that_is_being_read_on_windows_is_replaced_once_it_is_closed(tmp_path, monkeypatch):
     path, tries = tmp_path / "one.packet", []
 
