@@ -195,7 +195,7 @@ def _keep_links(server, record, estimate):
     pairs = tables.reported_pairs(estimate.linked, estimate.p_value)
     known = tables.in_order(pairs, estimate.tests, n_units)
     blocks = tables.chosen_blocks(pairs, known, record.partition)
-    adjusted = tables.adjusted_p_values(estimate.p_value, server.correction_)[tuple(pairs.T)]
+    adjusted = tables.adjusted_p_values(estimate.p_value, server._correction_of(record.names))[tuple(pairs.T)]
     geweke = tables.measures(estimate)[tuple(pairs.T)]
     server._blocks, server._pairs = blocks, pairs
     levels = server.alpha, server.margin

@@ -31,7 +31,8 @@ def example(missing=0.0, n_samples=600, **options):
 
 
 def test_settings_are_those_of_a_server_unless_told():
-    parameters = LikelihoodServer().get_params(deep=False)
+    server = LikelihoodServer()
+    parameters = {**server.get_params(deep=False), "correction": server._correction_of(())}
     assert Settings() == Settings(**{name: value for name, value in parameters.items() if name in Settings._fields})
 
 

@@ -12,7 +12,7 @@ DIMS = np.array([2, 3])
 
 @pytest.fixture(scope="module")
 def level():
-    return Level(ConditionalEnergy(np.eye(5), SLICES), 1.0, 10**6)
+    return Level(ConditionalEnergy(np.eye(5), SLICES), 1.0, 10**6, 10**6 // FOLLOWED, DIMS)
 
 
 def blocks(n, rng):
