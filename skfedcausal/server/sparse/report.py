@@ -56,7 +56,7 @@ def _part(found, units, pairs, sides):
         states=[np.ascontiguousarray(found.states[unit]) for unit in members],
         scores=None if found.scores is None else [np.ascontiguousarray(found.scores[unit]) for unit in units],
         path=None if found.path is None else [np.ascontiguousarray(found.path[unit]) for unit in units],
-        news=[], lags=None, noise=None, slices=(), linked=set(), delays={}, correlated=set(),
+        news=[], lags=None, noise=None, slices=(), linked=set(), sure=set(), delays={}, correlated=set(),
     )  # fmt: skip
     places = ([(place[a], place[b]) for a, b in these] for these in (pairs, sides))
     return part, len(units), *places
