@@ -384,8 +384,7 @@ class LikelihoodServer(LinkQuestions):
             self._leave_alone(messages)
             self._check_assumptions(messages)
             if self.held_out is not None:
-                self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
-                self.validity_ = with_joining(self.validity_, self.benefit_)
+                self._measure_benefit(messages)
         return self
 
     def partial_fit(self, messages, *, continues=False, forget=None):
@@ -730,11 +729,16 @@ class LikelihoodServer(LinkQuestions):
         """Check what the plant assumes, and withhold verdicts that rest on what does not hold."""
         record = self._record(messages)
         run = self._filter(record)
-        self.validity_: pd.DataFrame = self._reported(run, record)
+        self.validity_ = self._reported(run, record)
         own = self.links_["effect"].isin(in_doubt(self.alone_, self.validity_))
         self.links_.loc[own, ["verdict", "because"]] = "cannot tell", "its own past predicts the effect better"
         self.links_ = self._told(gated(self.links_, self.validity_))
         self._run = run  # the replies need it again
+
+    def _measure_benefit(self, messages):
+        """Measure what joining gains, of which the report speaks too."""
+        self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
+        self.validity_ = with_joining(self.validity_, self.benefit_)
 
     def _reported(self, run, record):
         """The report on what the plant assumes; of a large one on its units and links alone."""

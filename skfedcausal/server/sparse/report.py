@@ -67,7 +67,7 @@ def _part(found, units, pairs, sides):
         path=None if found.path is None else [np.ascontiguousarray(found.path[unit]) for unit in units],
         news=[np.ascontiguousarray(found.news[unit]) for unit in units],
         lags=found.lags[:, states[:, None], states], noise=None, slices=tuple(slices), linked=set(places[0]),
-        delays={}, correlated=set(),
+        sure=set(), delays={}, correlated=set(),
     )  # fmt: skip
     return part, len(units), *places
 

@@ -21,6 +21,7 @@ _FAR = 10.0  # of its own scatter, how far a level moves by itself, from which o
 _LEAST_SEEN = 0.75  # share of rows in which all units have to be seen
 _LAGS, _MORE_LAGS = 10, 24
 _WHITE = 0.05  # p value from which on innovations of a unit are taken to be white
+_SURE = 1e-8  # adjusted p value of a link that is not what is left of a driver of one of its units
 _MOVED = 0.5  # standard errors by which a prior may move a link
 _OF_STRENGTH = 0.2  # share of its strength from which on a move withholds a verdict
 _LONGER = "a longer record, or join the units"
@@ -41,6 +42,7 @@ class Evidence(NamedTuple):
     noise: np.ndarray
     slices: tuple
     linked: set  # pairs (cause, effect) of positions that look like links
+    sure: set  # those that no driver next to them would make
     delays: dict  # of these
     correlated: set  # pairs of positions whose noise is
     robust: bool  # whether tests hold under any variance
@@ -73,6 +75,7 @@ def evidence(server, run, record):
     place = {name: k for k, name in enumerate(names)}
     found = links[links["verdict"] == "influence"]
     pairs = [(place[c], place[e]) for c, e in zip(found["cause"], found["effect"], strict=True)]
+    sure = {pair for pair, p in zip(pairs, found["p_adjusted"], strict=True) if p < _SURE}
     correlated = {
         (place[a], place[b])
         for a, b, p in server.correlations_[["first", "second", "p_value"]].itertuples(index=False)
@@ -83,7 +86,7 @@ def evidence(server, run, record):
     return Evidence(
         names, units, [filtered[:, rows] for rows in slices],
         [filtered[:, rows] - predicted[:, rows] for rows in slices], scores, record.starts, server.lag_transitions_,
-        server.process_cov_, slices, set(pairs), dict(zip(pairs, found["delay"], strict=True)), correlated,
+        server.process_cov_, slices, set(pairs), sure, dict(zip(pairs, found["delay"], strict=True)), correlated,
         server.covariance != "information", {place[name] for name in server.level_shifts_["unit"]},
         None if path is None else [path[:, rows] for rows in slices],
         len(server.lag_transitions_) > 1 or server.misfit_.empty or server.has_prior_,
@@ -320,6 +323,7 @@ _WORDS = {
     "no common bursts": "the roughest rows of {c} and {e} are the same ones",
     "link rather than driver": "links and a driver that nobody measures explain {c} and {e} about as well",
     "apart from a shared driver": "{c} and {e} each share a driver that nobody measures with other units",
+    "more than a driver leaves": "a driver that nobody measures moves {c} or {e}, and may leave as much as there is",
     "apart in the same row": "{c} and {e} are nearly the same within a row",
     "more than the prior": "what {c} does to {e} is in part what was supposed of units that hardly settle",
     "no copies": "{c} and {e} are one unit, and links of either are shared out between them",
