@@ -200,7 +200,8 @@ class InProcessTransport:
         widest = max((getattr(site.worker, "n_columns", np.inf) for site in sites), default=0)
         with few_threads(widest):
             n_jobs, pairs = effective_n_jobs(self._n_jobs), list(zip(sites, out.values(), strict=True))
-            results, began = [], time.monotonic()
+            results: list = []
+            began = time.monotonic()
             for site, packet in pairs:
                 if n_jobs > 1 and self._are_worth_help(len(results), len(pairs), began):
                     break

@@ -229,7 +229,9 @@ class Windows:
 
     def spectrum(self, mean):
         """Averaged periodogram of all rows around their mean, times their number."""
-        found = self.whole + (window_spectrum(self.begun - mean) if len(self.begun) else 0.0)
+        found = np.array(self.whole, dtype=complex)
+        if self.begun is not None and len(self.begun):
+            found = found + window_spectrum(self.begun - mean)
         if self.n_windows:  # a mean is of frequency zero alone
             cross = WINDOW * np.outer(self.total, mean)
             found[0] += (self.n_windows * WINDOW**2 * np.outer(mean, mean) - cross - cross.T) / of_lowest(WINDOW)

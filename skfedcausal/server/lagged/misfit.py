@@ -321,7 +321,8 @@ class MisfitTest:
 
     def p_values(self, rows, inside, channels, bases):
         """P values of channels (m, k) of columns in a unit's rows; those `inside` (a,) are in the plant."""
-        return kernel_p_values(*self.efficient(rows, inside, channels), self.n_lags - 1, bases)
+        S, q = self.efficient(rows, inside, channels)
+        return kernel_p_values(S, q, self.n_lags - 1, bases)
 
     def efficient(self, rows, inside, channels):
         """Information and score of the later lags of the same channels, efficient for them."""

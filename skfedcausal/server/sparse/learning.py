@@ -160,17 +160,19 @@ class _Search:
 
     def _task(self, k, gain_tol, is_last):
         plant, members, core = self.plant, self.members[k], self.cores[k]
+        known = self.sums.get(tuple(members))
         states = self._states(members)
         linked = self.linked[np.ix_(members, members)]
         correlated = np.tril(self.correlated[np.ix_(members, members)])
-        dense = block_diagonal
+        dense, (A, Q) = block_diagonal, (whole[np.ix_(states, states)] for whole in self._dense)
         return BlockTask(
             np.ascontiguousarray(plant.series[:, states]),
             plant.starts,
             dense([plant.noise[m] for m in members]),
             tuple(len(plant.A[m]) for m in members),
             len(core),
-            *(whole[np.ix_(states, states)] for whole in self._dense),
+            A,
+            Q,
             (dense([plant.A[m] for m in members]), dense([plant.Q[m] for m in members])),
             tuple(map(tuple, np.argwhere(linked).tolist())),
             tuple(map(tuple, np.argwhere(correlated).tolist())),
@@ -180,7 +182,7 @@ class _Search:
             gain_tol,
             self.settings.max_iter,
             is_last,
-            self.sums.get(tuple(members)),
+            known,
         )
 
     def _states(self, units):

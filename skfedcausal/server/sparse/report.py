@@ -55,10 +55,9 @@ def _part(found, units, pairs, sides):
     members = [*units, *sorted(others)]
     place = {unit: k for k, unit in enumerate(members)}
     places = [[(place[a], place[b]) for a, b in these] for these in (pairs, sides)]
-    states, slices = states_of(members, found.slices), []
-    for unit in members:
-        first = slices[-1].stop if slices else 0
-        slices.append(slice(first, first + found.slices[unit].stop - found.slices[unit].start))
+    states = states_of(members, found.slices)
+    ends = np.cumsum([0, *(found.slices[unit].stop - found.slices[unit].start for unit in members)])
+    slices = tuple(slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True))
     part = found._replace(
         names=tuple(found.names[unit] for unit in members),
         units=[found.units[unit] for unit in members],
@@ -66,7 +65,7 @@ def _part(found, units, pairs, sides):
         scores=None if found.scores is None else [np.ascontiguousarray(found.scores[unit]) for unit in units],
         path=None if found.path is None else [np.ascontiguousarray(found.path[unit]) for unit in units],
         news=[np.ascontiguousarray(found.news[unit]) for unit in units],
-        lags=found.lags[:, states[:, None], states], noise=None, slices=tuple(slices), linked=set(places[0]),
+        lags=found.lags[:, states[:, None], states], noise=None, slices=slices, linked=set(places[0]),
         sure=set(), delays={}, correlated=set(),
     )  # fmt: skip
     return part, len(units), *places
