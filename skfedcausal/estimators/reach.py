@@ -149,8 +149,8 @@ def _pair(bounds, name):
         raise ValueError(f"Got bounds {bounds[name]!r} for input {name!r}; give (low, high).") from None
     if not low < high:
         raise ValueError(
-            f"Got bounds {low:.6g} to {high:.6g} for input {name!r}; the low one has to be below the high one. An input "
-            "that is to stay as it is, is left out."
+            f"Got bounds {low:.6g} to {high:.6g} for input {name!r}; the low one has to be below the high one. "
+            "Leave an input out that is to stay as it is."
         )
     return low, high
 
