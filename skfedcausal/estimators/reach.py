@@ -148,7 +148,10 @@ def _pair(bounds, name):
     except TypeError:
         raise ValueError(f"Got bounds {bounds[name]!r} for input {name!r}; give (low, high).") from None
     if not low < high:
-        raise ValueError(f"Got bounds {bounds[name]!r} for input {name!r}; the low one has to be below the high one.")
+        raise ValueError(
+            f"Got bounds {low:.6g} to {high:.6g} for input {name!r}; the low one has to be below the high one. "
+            "Leave an input out that is to stay as it is."
+        )
     return low, high
 
 
