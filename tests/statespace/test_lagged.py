@@ -5,13 +5,14 @@ import pytest
 from scipy.linalg import eigh
 from scipy.stats import kstest, multivariate_normal
 
-from skfedcausal.server.lagged.misfit import MisfitTest, kernel_p_values, lag_bases
+from skfedcausal.server.lagged.misfit import MisfitTest, combined, kernel_p_values, lag_bases
 from skfedcausal.statespace.episodes import episodes
 from skfedcausal.statespace.lagged.information import RowInformation, averaged_periodogram, floored_sum
 from skfedcausal.statespace.lagged.kernels import (
     CHANNEL_SCALES,
     DECAYS,
     Channel,
+    Nuisance,
     channel_evidence,
     efficient,
     kernel_root,
@@ -205,12 +206,46 @@ def test_single_lags_find_a_link_with_a_dead_time_and_keep_the_size():
     q = rng.normal(size=(4000, n_lags)) @ L.T
     settings = n_lags, lag_bases(n_lags)
     p = kernel_p_values(S, q, *settings, of_each_lag=True)
-    # Cauchy's rule is exact in the tail only: a fifth more than the level at 5 %
-    for level, excess in ((0.05, 1.2), (0.005, 1.1)):
-        assert np.mean(p < level) < excess * level + 4 * np.sqrt(level / len(p))
+    # exact for independent p values only, and in the tail
+    for level in (0.05, 0.01, 0.005):
+        assert abs(np.mean(p < level) - level) < 0.1 * level + 3 * np.sqrt(level / len(p))
     q = q + 0.45 * S[0, 14]  # of a coefficient of 0.45 at lag 15
     powers = [np.mean(kernel_p_values(S, q, *settings, of_each_lag=each) < 0.001) for each in (False, True)]
     assert powers[1] > powers[0] + 4 * np.sqrt(0.25 / len(p))
+
+
+def test_scores_without_a_negative_tail_keep_the_size_of_a_combination():
+    p, shares = np.random.default_rng(8).uniform(size=(12, 40_000)), np.arange(1.0, 13)
+    for level in (0.1, 0.05, 0.01):
+        error = 4 * np.sqrt(level / p.shape[1])
+        assert abs(np.mean(combined(p, shares, 0.9) < level) - level) < 0.05 * level + error
+        assert np.mean(combined(np.minimum(p, 0.9), shares) < level) > level + error / 4  # without the correction
+    tiny = combined(np.full((12, 1), 1e-200), shares, 0.9)
+    assert 0 < tiny[0] < 1e-150
+
+
+def test_sets_tested_together_are_those_tested_alone():
+    rng = np.random.default_rng(9)
+    inner, R = np.cov(rng.normal(size=(6, 50))), np.diag(rng.uniform(0.1, 1, 6))
+    own = np.array([np.cov(rng.normal(size=(3, 50))) for _ in range(4)])
+    cross, b, b_own = 0.1 * rng.normal(size=(4, 6, 3)), rng.normal(size=6), rng.normal(size=(4, 3))
+    S, q = Nuisance(inner, b, R).efficient(cross, own, b_own)
+    prior = np.linalg.inv(R @ R.T)
+    for k in range(4):
+        explained = cross[k].T @ np.linalg.inv(inner + prior)
+        np.testing.assert_allclose(S[k], own[k] - explained @ cross[k], rtol=1e-8)
+        np.testing.assert_allclose(q[k], b_own[k] - explained @ b, rtol=1e-8)
+
+
+def test_roots_of_groups_of_states_wind_as_those_of_the_plant_do():
+    x, A = np.random.default_rng(4).standard_normal((200, 3)), np.zeros((N_LAGS + 1, 3, 3))
+    likelihood = LaggedLikelihood(LagSums.of(x, (0,), N_LAGS, MEMORY), np.eye(3))
+    A[1] = [[0.9, 0.0, 0.5], [0.4, 0.5, 0.0], [0.0, 0.0, 0.7]]
+    for gain in (0.0, 0.3, -0.9, 2.0):  # a loop from 2 to 3 and back by 1
+        A[2, 2, 1] = gain
+        top = np.hstack(list(A[1:]))
+        radius = np.abs(np.linalg.eigvals(np.vstack([top, np.eye(len(top[0]) - 3, len(top[0]))]))).max()
+        assert likelihood.winds(A) == (radius > 1)
 
 
 @pytest.mark.parametrize("dead", [1, 4])

@@ -256,7 +256,8 @@ def _foretold(y, G, mean, kinds):
         rest = [pair for pair in rest if len(pair[0]) > _NOISE_ORDER]
         if not rest:
             return False
-        learned = _posterior(*zip(*rest, strict=True), [a - b @ mean for a, b in rest], kinds)[0]
+        ys, Gs = zip(*rest, strict=True)
+        learned = _posterior(ys, Gs, [a - b @ mean for a, b in rest], kinds)[0]
         left_out = [(a[i:j], b[i:j] @ learned) for a, b, (i, j) in zip(y, G, cuts, strict=True)]
         missed, explained = (np.concatenate(one) for one in zip(*left_out, strict=True))
         if np.square(missed - explained).sum() >= _FORETOLD * np.square(missed).sum():

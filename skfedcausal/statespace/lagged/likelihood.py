@@ -140,7 +140,8 @@ class _Filtered:
         for end in self.ends:
             products -= end.products()
         if likelihood._short is not None:
-            self.short = _ShortResiduals(coefficients, *likelihood._short, n, likelihood.n_lags, likelihood.n_fft)
+            rows, lengths = likelihood._short
+            self.short = _ShortResiduals(coefficients, rows, lengths, n, likelihood.n_lags, likelihood.n_fft)
             products += self.short.products()
         self.products = likelihood._near(products) / likelihood.n_rows  # I_r
 

@@ -41,6 +41,20 @@ def test_a_linear_plant_is_left_as_it_is():
     assert np.sqrt(variance.max()) < 4 * 0.5 / np.sqrt(4000 / 10)
 
 
+def test_forecasts_count_on_what_explains_every_part_of_a_record():
+    assert learned(0.2).is_foretold
+    rng = np.random.default_rng(3)
+    u = held(rng, 4000)
+    turning = [
+        run(u[rows], bend, 0.1 * rng.normal(size=(2000, 1)))
+        for rows, bend in ((slice(2000), 0.3), (slice(2000, None), 0.0))
+    ]
+    curvature = learned_curvature(DYNAMICS, [slice(0, 1)], np.concatenate(turning), u, (0,))
+    assert curvature.forms[0].moves
+    assert not curvature.is_foretold
+    assert not curvature.driven(u).any()
+
+
 @pytest.mark.parametrize("level", [-1.0, 0.0, 0.7])
 def test_the_effect_depends_on_where_the_plant_is_operated(level):
     bend, n_steps = 0.2, 40
