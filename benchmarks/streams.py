@@ -120,12 +120,15 @@ def alarm_to_page(n_faults=10):
         sender = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2)
         sender.connect("127.0.0.1", port)
         sender.loop_start()
-        rows, before = flat(record, NOMINAL), told(page)
+        rows = flat(record, NOMINAL)
         columns = [name for name in rows if name.startswith("u2__")]
         size = 6 * rows[columns].std()
         for k in range(n_faults):
             for row in range(150 * k, 150 * k + 150):
                 values = rows.iloc[row].copy()
+                if row == 150 * k + 140:
+                    time.sleep(3)  # the end of the incident before, and its report with pictures
+                    before = told(page)
                 if row >= 150 * k + 140:  # a fault that passes
                     values[columns] += size
                 published = time.monotonic()
@@ -135,8 +138,6 @@ def alarm_to_page(n_faults=10):
                     delays.append(found - published)
                     break
                 time.sleep(0.002)
-            time.sleep(3)  # its report with pictures
-            before = told(page)
         sender.loop_stop()
         process.terminate()
         process.wait()

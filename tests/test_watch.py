@@ -346,6 +346,25 @@ def test_the_command_keeps_a_page_and_tells_an_alarm_system(tmp_path, nominal):
     assert (tmp_path / "watch-1.html").is_file()
 
 
+def test_the_command_goes_on_whatever_comes(tmp_path, nominal):
+    framed(nominal).to_csv(tmp_path / "nominal.csv", index_label="time")
+    X = framed(simulate(500, seed=11, fault=1, size=1.5), start="2026-02-01")
+    late = X[150:].set_axis(X.index[150:] + pd.Timedelta("1D"))
+    with (tmp_path / "live.csv").open("w") as file:
+        file.write(X[:100].to_csv(index_label="time"))
+        file.write(X[100:150].drop(columns="unit0__s1").assign(other__x=1.0).to_csv(index_label="time"))
+        file.write(X[80:90].to_csv(index_label="time") + "garbage\n" + late.to_csv(header=False))
+    (tmp_path / "watch.toml").write_text('[watch]\nnominal = "nominal.csv"\nsource = "csv:live.csv"\nwait = 0.2\n')
+    told = subprocess.run(
+        [sys.executable, "-m", "skfedcausal", "watch", str(tmp_path / "watch.toml")], capture_output=True, text=True
+    )
+    assert told.returncode == 3, told.stderr
+    for words in ("'other__x'", "'unit0__s1'", "go back to", "begins anew", "1 lines of"):
+        assert words in told.stderr
+    assert "was not written" not in told.stderr
+    assert "500 rows so far" in (tmp_path / "watch.html").read_text()
+
+
 @pytest.mark.parametrize("source", ["live.csv", "tcp://here"])
 def test_settings_that_name_no_source_are_refused(tmp_path, source, capsys):
     from skfedcausal.commands.watch import main

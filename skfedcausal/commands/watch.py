@@ -5,15 +5,18 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from collections import deque
 from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
-from math import inf
+from math import inf, nan
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pandas as pd
 
+from ..containers.rows import sampling_period
+from ..estimators._stream_batches import stops
 from ..estimators.detector import FederatedRCADetector
 from ..federation.atomic import write_whole
 from ..server.watching.incidents import UNDECIDED
@@ -100,7 +103,7 @@ class Watch:
         self._told: dict = {}
         self._due: dict = {}  # incidents whose reports are not up to date, by first alarm
         self._reported: dict = {}  # when a report was written last
-        self._rows: Any = None
+        self._last: deque = deque()  # batches, as they came
         self._draws = find_spec("matplotlib") is not None
         if self._draws:
             import_module("matplotlib.figure")  # which takes longer than a page may wait
@@ -114,8 +117,9 @@ class Watch:
         """The batches of a source, of which the last rows are kept for pictures."""
         self.write()
         for batch in source:
-            rows = batch if self._rows is None else pd.concat([self._rows, batch])
-            self._rows = rows.iloc[-_SHOWN:]
+            self._last.append(batch)
+            while sum(map(len, self._last)) - len(self._last[0]) >= _SHOWN:
+                self._last.popleft()
             yield batch
             self._report_due()
 
@@ -152,8 +156,22 @@ class Watch:
         if row["detected"] not in self._told:  # a repeat of another by now
             return
         path = page.with_name(f"{page.stem}-{list(self._told).index(row['detected']) + 1}.html")
-        shown = isinstance(self._rows.index, pd.DatetimeIndex) and self._rows.index[0] <= row["start"]
-        self._detector.report(pd.Series(row), path, X=self._rows if shown and self._draws else None)
+        try:
+            self._detector.report(pd.Series(row), path, X=self._shown(row["start"]) if self._draws else None)
+        except (TypeError, ValueError) as error:
+            print(f"{path.name} was not written: {error}", file=sys.stderr, flush=True)
+
+    def _shown(self, start):
+        """The last rows with the columns of the plant, None where they do not reach back to a time."""
+        columns = self._detector.layout_.columns
+        batches = [batch.loc[:, ~batch.columns.duplicated()].reindex(columns=columns) for batch in self._last]
+        rows = pd.concat(batches).apply(pd.to_numeric, errors="coerce").replace([inf, -inf], nan)
+        if not isinstance(rows.index, pd.DatetimeIndex):
+            return None
+        rows = rows[~rows.index.duplicated()].sort_index()[-_SHOWN:]
+        parts = stops(rows, sampling_period(rows.index))
+        rows = rows[-parts[-1] :] if parts else rows
+        return rows if len(rows) and rows.index[0] <= start else None
 
     def _call(self, row):
         """Tell the alarm system; that it does not answer does not stop the watch."""

@@ -98,6 +98,15 @@ class Packet:
             known = vars(self)["_nbytes"] = self._size()
         return known
 
+    def is_of_size(self, nbytes):
+        """Take note of the length of the encoding, where it is known to be that of another packet.
+
+        Parameters
+        ----------
+        nbytes : int
+        """
+        vars(self)["_nbytes"] = nbytes
+
     def _size(self):
         header, tables = self._header
         size = _PREFIX.size + len(header)

@@ -8,6 +8,7 @@ import numpy as np
 
 from ..statespace.observation import Information
 from .clock import check_clock
+from .codes import n_leading
 from .packet import Packet, PacketError
 from .schema import WIRE_DTYPES as WIRE_DTYPES
 from .schema import ArrayOrNone, Message, wire
@@ -157,10 +158,16 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
         -------
         Packet
         """
-        before = vars(self).get("_written")
+        before, sizes = vars(self).get("_written", (None, None))
         if before is None or dtype != "float64":
             return super().to_packet(round, dtype)
-        return Packet(self.OP, round, before | {"z": self.z, "off_subspace": self.off_subspace})
+        packet = Packet(self.OP, round, before | {"z": self.z, "off_subspace": self.off_subspace})
+        kind = round, n_leading(self.z)  # all that the size depends on: a single number has no table
+        if kind in sizes:
+            packet.is_of_size(sizes[kind])
+        else:
+            sizes[kind] = packet.nbytes
+        return packet
 
     def next_row(self, z, off_subspace):
         """The message about another single row that says the same of everything else.
@@ -176,7 +183,7 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
         """
         own = vars(self)
         if "_written" not in own:
-            own["_written"] = super().to_packet().arrays
+            own["_written"] = super().to_packet().arrays, {}  # and sizes of packets
         other = object.__new__(StateMessage)  # without what `replace` makes of every field anew
         vars(other).update(own, z=z, off_subspace=off_subspace)
         return other

@@ -489,3 +489,32 @@ def test_a_sensor_alone_sees_one_direction_after_rounding_too(dtype):
     values = np.linalg.eigvalsh(came)
     assert np.all(np.abs(values[:, :2]) < 1e-12 * values[:, 2:])
     assert_allclose(came, patterns, rtol=0, atol=2**-19 * np.abs(patterns).max())
+
+
+def test_rows_that_follow_each_other_are_packets_of_their_own():
+    rng = np.random.default_rng(0)
+    first = StateMessage(rng.standard_normal((1, 3)), np.eye(3)[None], None, (1,), off_subspace=np.ones(1))
+    for scale in (1e-300, 1e-3, 1.0, 1e5, 1e200):
+        z, distance = rng.standard_normal((1, 3)) * [1.0, scale, 1.0], rng.random(1)
+        row = first.next_row(z, distance)
+        packet = row.to_packet(3)
+        whole = replace(first, z=z, off_subspace=distance).to_packet(3)
+        assert packet.encode() == whole.encode()
+        assert packet.nbytes == len(packet.encode())
+        for came in (StateMessage.from_packet(packet), StateMessage.from_packet(Packet.decode(packet.encode()))):
+            assert_array_equal(came.z, z)
+            assert_array_equal(came.patterns, np.eye(3)[None])
+            assert came.lengths == (1,)
+        assert row.to_packet(3, "float32").arrays["z"].dtype == np.float32
+        assert "events" in replace(row, events=np.ones((1, 3), dtype=bool)).to_packet().arrays
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"z": np.array([[np.nan, 1.0]])}, {"off_subspace": np.array([np.inf])}, {"patterns": -np.ones((1, 3))}],
+)
+def test_a_row_that_cannot_be_meant_is_refused_like_any_other(wrong):
+    row = StateMessage(np.ones((1, 2)), np.eye(2)[None], None, (1,), off_subspace=np.ones(1)).to_packet()
+    for _ in range(2):
+        with pytest.raises(PacketError, match=r"finite|symmetric"):
+            StateMessage.from_packet(Packet(row.op, row.round, row.arrays | wrong))

@@ -204,7 +204,7 @@ def fault_row(fault, names, offset=0, index=None):
 def incident_table(rows):
     """Rows of incidents as a frame, with the columns also when there is none."""
     if not rows:
-        return _EMPTY.copy(deep=False)
+        return _EMPTY[:0]
     return pd.DataFrame([tuple(row.values()) for row in rows], columns=pd.Index(_COLUMNS))
 
 
