@@ -524,7 +524,8 @@ class FederatedRCADetector(FederatedEstimator):
         Returns
         -------
         DataFrame
-            ``client, probability, statistic``, best first; `statistic` is the unit's largest alarm level.
+            ``client, probability, statistic``, best first; `statistic` is the unit's largest alarm level. What the
+            probabilities lack to one is that nothing happened.
 
         Raises
         ------

@@ -32,6 +32,7 @@ from .thresholds import GAP, STATISTICS, AlarmLevels
 NAMED_FROM_START = 0.99  # prior probability that a fault is there from the first row of a named window on
 _DRIFT = 0.2  # of the cumulative sum that finds the onset
 _ALARMED = 2.0  # log prior odds that an alarm is of a fault
+_NAMED = 4.0  # the same of a window that the user names
 _ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
 
 
@@ -328,8 +329,10 @@ class RootCauseServer:
 
     def _attributed(self, rows):
         answer = self._deciding_in(rows)
-        answer, _ = revised(answer, rows, rows.first, self.prior)
+        answer, noticed = revised(answer, rows, rows.first, self.prior)
         certainty = self._certainty(int(answer.probability.argmax()), rows.absent)
+        if not noticed:
+            certainty *= expit(answer.evidence + _NAMED)  # nothing happened is a candidate too
         levels = rows.levels[:, self.statistics.index(answer.statistic)]
         return answer.statistic, answer.probability * certainty, levels.max(axis=0)
 

@@ -504,12 +504,13 @@ def episode(**series):
     ],
 )
 def test_a_named_window_is_answered_by_the_statistic_that_decides(shift, energy, name):
-    """That of the smaller faults where nothing stands out."""
+    """That of the smaller faults where nothing stands out, unless nothing happened."""
     rows = episode()
     attributing = Attributing(rows, shift, energy)
     statistic, probability, score = attributing.named(10, 35)
     assert statistic == name
-    assert_allclose(probability, (shift if name == "shift" else energy).probability)
+    answer = shift if name == "shift" else energy
+    assert_allclose(probability, answer.probability / (1 + np.exp(-4.0 - answer.evidence)))
     assert_allclose(score, rows.levels[10:35, ("energy", "shift").index(name)].max(axis=0))
     assert attributing.shifts == [(10, 35, 25, 0.99)]
     assert attributing.windows == ([] if shift is EXPLAINING else [(10, 35)])
@@ -520,7 +521,8 @@ def test_certainty_in_a_named_window_counts_the_rows_of_the_window():
     absent[10:15, 0] = absent[40:, 0] = True
     attributing = Attributing(episode(absent=absent), EXPLAINING, ENERGY, causes=[(1, 0)])
     _, probability, _ = attributing.named(10, 35)
-    assert_allclose(probability, EXPLAINING.probability * (1 - 0.4 * 5 / 25))
+    happened = 1 / (1 + np.exp(-4.0 - EXPLAINING.evidence))
+    assert_allclose(probability, EXPLAINING.probability * happened * (1 - 0.4 * 5 / 25))
 
 
 @pytest.mark.parametrize("name", ["energy", "shift"])
