@@ -582,7 +582,8 @@ class LikelihoodServer(LinkQuestions):
                 left = "links still came and went"
             warnings.warn(
                 f"The likelihood did not converge: after {self.n_iter_} iterations {left}. Raise max_iter or "
-                "max_time, give fewer states or more data; far from the maximum the verdict on links is that nobody can tell.",
+                "max_time, give fewer states or more data; far from the maximum the verdict on links is that nobody "
+                "can tell.",
                 ConvergenceWarning,
                 stacklevel=_USER,
             )
