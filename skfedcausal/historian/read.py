@@ -110,9 +110,8 @@ def read_historian(
     2025-10-26 02:00:10+01:00             NaN          2999.0
     """
     if not isinstance(exports, Mapping):
-        raise TypeError(
-            f"Got exports of type {type(exports).__name__}; give a dict: {_EXPORTS}. One file with all units: PlantTable.read(file, units=...)."
-        )
+        one = "One file with all units: PlantTable.read(file, units=...)."
+        raise TypeError(f"Got exports of type {type(exports).__name__}; give a dict: {_EXPORTS}. {one}")
     if not exports:
         raise ValueError(f"Got no exports; give at least one unit: {_EXPORTS}.")
     if how not in ("last", "mean"):
