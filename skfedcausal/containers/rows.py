@@ -290,6 +290,10 @@ def position(row, index, default=None):
     if isinstance(row, Integral) and not isinstance(row, bool):
         return int(row)
     if isinstance(index, pd.DatetimeIndex) and not isinstance(row, float):
+        if not index.is_monotonic_increasing:  # records below each other: the first row of that time
+            there = np.flatnonzero(index == pd.Timestamp(row))
+            if len(there):
+                return int(there[0])
         return int(index.searchsorted(pd.Timestamp(row)))
     times = " or a time" if isinstance(index, pd.DatetimeIndex) else "; the record has no times"
     raise TypeError(f"Got {row!r} as a row; give a position{times}.")

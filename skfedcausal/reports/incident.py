@@ -71,7 +71,7 @@ class _Seen:
         levels = np.asarray(detector.transform(X, lengths=lengths) if levels is None else levels)
         index = read_plant(X, lengths=lengths, layout=detector.layout_, min_samples=1).index
         start, end = position(_plain(incident["start"]), index), incident.get("end")
-        stop = len(levels) if pd.isna(end) else position(_plain(end), index) + 1
+        stop = len(levels) if pd.isna(end) else min(max(position(_plain(end), index), start) + 1, len(levels))
         times = np.arange(len(levels)) if index is None else index
         display = IncidentDisplay(levels, detector.client_names_, incident, times)
         peak = float(np.nanmax(levels[start:stop]))

@@ -24,8 +24,8 @@ CLIPPED = 2.0  # the same of its log likelihood
 _STAYS = 2.0  # of log likelihood that the last rows of an incident are as those before
 _LEAST_ROWS = 10  # to know an operating point again
 _ALIKE = 1e-3  # tail beyond which rows are not of an operating point
-_DRIFTED = 0.03  # chance of taking a block's mean for a drift, in any unit
-_LITTLE = 0.25  # of a block's mean in the level where it is not beyond chance
+_DRIFTED = 1e-5  # of a mean that is taken for drift
+_GAIN = 0.5  # of a block's mean in the mean that is followed
 _MOVES = 2.0  # from which on `slow` means that the level of the nominal record itself moves
 _TOLD = 0.5  # standard deviations of a unit's errors by which its level has moved at least when that is told
 _CHANCE = 0.01  # of a move as far as that by the levels of nominal blocks, where these are few
@@ -42,7 +42,6 @@ class OperatingPoint:
     lasting : first alarms of the incidents that last there
     n_rows : from which it is known
     inputs : InputStates at which it is the one, None for the nominal mean of the inputs
-    variance : by which errors are off that follow the level, for errors of variance one
     """
 
     errors: np.ndarray
@@ -54,7 +53,6 @@ class OperatingPoint:
     lasting: frozenset = frozenset()
     n_rows: float = np.inf
     inputs: tuple = (None,)
-    variance: float = 0.0
 
     @classmethod
     def nominal(cls, n_states, n_units):
@@ -81,19 +79,10 @@ class OperatingPoint:
         share = FOLLOWED / (self.n_rows + FOLLOWED)
         return self.moved(share * errors, share * scaled, n_rows=self.n_rows + FOLLOWED)
 
-    def followed(self, means, usual_distance, drifted):
-        """The operating point with the means of a block of rows beyond it: their level if it drifted, else a part.
-
-        A level known from one block alone would strike up alarms of its own, one that never moves would be left.
-        """
-        errors, scaled, distance, outside = means
-        gain = 1.0 if drifted else _LITTLE
-        factors = {
-            "whole": np.maximum(1.0, self.whole * distance / usual_distance),
-            "outside": np.maximum(1.0, self.outside * outside),
-            "variance": (1 - gain) ** 2 * self.variance + gain**2 / FOLLOWED,
-        }
-        return self.moved(gain * errors, gain * scaled, **factors)
+    def followed(self, errors, scaled, whole, outside):
+        """The operating point after a drift, from what was followed beyond it."""
+        factors = {"whole": np.maximum(1.0, self.whole * whole), "outside": np.maximum(1.0, self.outside * outside)}
+        return self.moved(errors, scaled, **factors)
 
     def only(self, units, slices, other):
         """This operating point in some units (bool), another one in the rest."""
@@ -116,7 +105,7 @@ class Level:
         by_chance = dims / FOLLOWED * f.isf(_CHANCE, dims, max(n_blocks - 1, 1))
         self._told = np.sqrt(np.maximum(_TOLD**2, by_chance))
         self._precision = self._precision_of(energy)
-        self._known = 1 / n_rows  # variance of the mean of nominal errors
+        self._followed = 1 / (_GAIN / (2 - _GAIN) / FOLLOWED + 1 / n_rows)  # rows that a followed mean is worth
 
     @staticmethod
     def _precision_of(energy):
@@ -131,13 +120,10 @@ class Level:
         slow = max(1.0, float((size * energy.own(np.array(means)) / dims).mean(axis=1).max()))
         return cls(energy, slow, sum(map(len, errors)), len(means), dims)
 
-    def drifted(self, mean, dims, variance):
-        """Whether the mean of a block is beyond what chance makes of it about a level that is off by a variance.
-
-        Always where that of the nominal record moves.
-        """
-        square = self._energy.own(mean[None])[0] / (1 / FOLLOWED + variance + self._known)
-        return self._slow > _MOVES or bool((square > chi2.isf(_DRIFTED / len(dims), dims)).any())
+    def drifted(self, mean, dims):
+        """Whether a followed mean is beyond what chance makes of it: always where that of the nominal record moves."""
+        square = self._followed * self._energy.own(mean[None])[0]
+        return self._slow > _MOVES or bool((square > chi2.isf(_DRIFTED, dims)).any())
 
     def size(self, moved):
         """How far the level of each unit has moved in all, over what is told, (n_units,)."""
@@ -176,13 +162,14 @@ class Level:
 
 @dataclass
 class Followed:
-    """Sums over the rows since the last look for drift.
+    """Sums over the rows since the last look for drift, and the means of the looks before it.
 
     Of errors, scaled innovations, off-subspace numbers and these over what states let expect.
     """
 
     count: int = 0
     sums: tuple = (0.0, 0.0, 0.0, 0.0)
+    before: tuple | None = None
 
     def add(self, rows, quiet):
         """Take note of rows of evidence that are not in alarm."""
@@ -192,7 +179,14 @@ class Followed:
 
     def means(self):
         """Means that are followed, after a whole block."""
-        return tuple(total / self.count for total in self.sums)
+        means = tuple(total / self.count for total in self.sums)
+        if self.before is not None:
+            means = tuple((1 - _GAIN) * old + _GAIN * new for old, new in zip(self.before, means, strict=True))
+        return means
+
+    def next(self):
+        """What is followed from here on, where the operating point stays."""
+        return Followed(before=self.means())
 
 
 def fault_end(errors, surplus, outside, dims, outside_dims):

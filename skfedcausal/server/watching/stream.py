@@ -42,7 +42,7 @@ class StreamState:
 def taken(server, messages, state):
     """Evidence of the next rows of an episode, piece by piece, and the incidents that each piece touches.
 
-    Pieces end where the level is looked at, which changes the operating point: what follows is seen from there.
+    Pieces end where the level is looked at, which may change the operating point: what follows is seen from there.
     """
     n_rows, done = len(next(iter(messages.values())).z), 0
     while done < n_rows:
@@ -243,16 +243,18 @@ def _move(point, state):
 
 
 def _drifted(server, state):
-    """The operating point after a block of rows, whose level has moved or is better known by it; None without rows."""
+    """The operating point after a block of rows whose level has moved, or by which it is better known; else None."""
     followed, point = state.followed, state.point
     if followed.count < FOLLOWED // 2:
         state.followed = Followed()
         return None
-    means = followed.means()
+    errors, scaled, distance, outside = followed.means()
     if point.is_new:
-        return point.better_known(*means[:2])
-    drifted = server.level.drifted(means[0], server.state_dims, point.variance)
-    return point.followed(means, server.usual_distance, drifted)
+        return point.better_known(errors, scaled)
+    if not server.level.drifted(errors, server.state_dims):
+        state.followed = followed.next()
+        return None
+    return point.followed(errors, scaled, distance / server.usual_distance, outside)
 
 
 def _after_drift(server, point, state):
