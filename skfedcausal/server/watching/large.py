@@ -27,6 +27,7 @@ _CORE, _MOST = 6, 16  # units in alarm that are asked, and with their neighbours
 _PROBED = 12  # places of the plant whose nominal windows show how far these stray
 _LEAST = 1e-4  # share of a column's largest element below which a response is none
 _CHUNK = 100  # rows that stay in cache
+_NUMBERS = 250_000  # of a series of all units, in a piece of a batch
 _ALIKE = 1e-3  # tail beyond which the mean of some rows is not of an operating point
 _MOVED = 1e-3  # of a unit's level that is taken to have moved
 
@@ -321,6 +322,14 @@ class LargeRootCauseServer(RootCauseServer):
 
     _levels_of = LargeLevels
     posterior: Any
+
+    def _taken(self, messages, state):
+        n_rows = len(next(iter(messages.values())).z)
+        piece = max(_CHUNK, _NUMBERS // len(self.names))  # arrays of a piece stay in memory that is there
+        for first in range(0, n_rows, piece):
+            stop = min(first + piece, n_rows)
+            part = messages if stop - first == n_rows else {k: one.rows(first, stop) for k, one in messages.items()}
+            yield from super()._taken(part, state)
 
     def _learn_models(self, plant, rows):
         self.model = LargeModel(plant._large, rows.J, self.slices)
