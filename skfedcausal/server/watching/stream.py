@@ -47,7 +47,8 @@ def taken(server, messages, state):
     n_rows, done = len(next(iter(messages.values())).z), 0
     while done < n_rows:
         stop = min(n_rows, done + FOLLOWED - state.position % FOLLOWED)
-        part = {name: one.rows(done, stop) for name, one in messages.items()}
+        whole = stop - done == n_rows
+        part = messages if whole else {name: one.rows(done, stop) for name, one in messages.items()}
         rows, incidents = take(server, part, state)
         done += len(rows.scaled)
         yield rows, incidents
