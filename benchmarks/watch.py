@@ -1,12 +1,10 @@
-"""A watch that goes on: a second fault after one that stays, drift, modes, moving set-points, speed of streams.
+"""A watch that goes on: a second fault after one that stays, drift, modes, moving set-points.
 
 Run ``python -m benchmarks.watch --networks 24``.
 """
 
 import argparse
-import resource
 import warnings
-from time import process_time
 
 import numpy as np
 
@@ -171,28 +169,10 @@ def moving(n_networks, every):
     }
 
 
-def streams(n_rows):
-    """Processor time of a stream a row, and the memory it takes."""
-    network = Network(0, control=False)
-    detector = FederatedRCADetector().fit(network.run(NOMINAL, 1))
-    record, found = network.run(20_000, 2), []
-    for size, rows in ((1000, n_rows), (1, min(n_rows, 3000))):
-        detector.reset()
-        before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, process_time()
-        for k in range(0, rows, size):
-            at = k % 20_000
-            detector.update({name: Y[at : at + size] for name, Y in record.items()})
-        cost = 1e6 * (process_time() - begun) / rows
-        grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-        found.append({"batch": size, "rows": rows, "us a row": f"{cost:.1f}", "memory more, MB": f"{grown:.1f}"})
-    return found
-
-
 def main():
     """Write the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--networks", type=int, default=24)
-    parser.add_argument("--rows", type=int, default=1_000_000)
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     n = options.networks
@@ -203,7 +183,6 @@ def main():
         "## A second fault 200 rows after one that stays\n\n" + table([lasting(n)]),
         "## Nominal operation\n\n" + table([quiet(max(n // 4, 2), w) for w in ("steady", "slow drift", "two modes")]),
         "## Set-points that are given as inputs\n\n" + table([moving(n, every) for every in (150, 600)]),
-        "## Streams\n\nProcessor time of one core, shared with other work.\n\n" + table(streams(options.rows)),
     ]
     write("watch", "A watch that goes on", "\n\n".join(sections))
 
