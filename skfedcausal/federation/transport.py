@@ -7,6 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
+from joblib.parallel import ThreadingBackend, get_active_backend
 
 from ..message.packet import Failure, Packet
 from ..statespace.matrices import few_threads
@@ -211,8 +212,8 @@ class InProcessTransport:
 
     def _are_worth_help(self, n_done, n_workers, began):
         """Whether those that are left take so long that handing them over pays, which costs as much as many answers."""
-        if self._backend is not None:
-            return True
+        if self._backend is not None or not isinstance(get_active_backend(prefer="threads")[0], ThreadingBackend):
+            return True  # the user has said who is to help
         return n_done > 0 and (time.monotonic() - began) / n_done * (n_workers - n_done) > _WORTH
 
     def _by_several(self, pairs, share):

@@ -73,7 +73,7 @@ def test_rows_taken_in_pieces_contribute_the_same(monkeypatch):
     monkeypatch.setattr("skfedcausal.statespace.contributions._PIECE", 4 * 9)
     monkeypatch.setattr(
         "skfedcausal.statespace.kalman.chunks",
-        lambda start, stop, n: [slice(a, min(a + 7, stop)) for a in range(start, stop, 7)],
+        lambda start, stop, n, n_bytes: [slice(a, min(a + 7, stop)) for a in range(start, stop, 7)],
     )
     for cut, once in zip(joined(A, Q, z, matrices, J=J, known=known, memory=6), whole, strict=True):
         np.testing.assert_allclose(cut, once, atol=1e-12)
