@@ -17,7 +17,7 @@ from scipy.linalg import solve_triangular
 from ..episodes import episodes
 from ..matrices import hermitian
 
-WINDOW = 1 << 15  # rows that a periodogram is taken of at once
+WINDOW = 1 << 13  # rows that a periodogram is taken of at once
 _CELLS = 128  # frequencies over the half circle into which a record's periodogram is averaged
 _LEAST = 0.25  # to which the further term may shrink a direction
 _NOT_REACHED = 1e-9
