@@ -8,7 +8,7 @@ import warnings
 
 import numpy as np
 
-from skfedcausal import FederatedRCADetector
+from skfedcausal import FederatedRCADetector, KalmanClient
 
 from ._report import table, write
 
@@ -146,6 +146,33 @@ def quiet(n_networks, what, n_rows=6000):
     return {"operation": what, "rows in alarm": f"{shares[0]:.4f}", "alarms per 1000 rows": f"{shares[1]:.2f}"}
 
 
+def modes_told(n_networks, how, n_rows=6000):
+    """Two nominal modes that are told, and a step of 0.5 in one of them; the nominal record has both."""
+    told = []
+    for seed in range(n_networks):
+        network, nominal = Network(seed, control=False), np.arange(NOMINAL) >= 2 * NOMINAL // 3
+        modes = np.cumsum(np.random.default_rng(seed).random(n_rows) < 1 / 1500) % 2
+        record = network.run(NOMINAL + n_rows, 3, modes=np.concatenate([nominal, modes]))
+        records = {
+            "nominal": ({name: Y[:NOMINAL] for name, Y in record.items()}, nominal),
+            "later": ({name: Y[NOMINAL:] for name, Y in record.items()}, modes),
+            "faulty": (network.run(900, 4, modes=modes[:900], faults=[(network.root, 450, 0.5)]), modes[:900]),
+        }
+        if how == "mode=":
+            parts = {k: {name: np.column_stack([Y, m]) for name, Y in X.items()} for k, (X, m) in records.items()}
+            detector = FederatedRCADetector(client=KalmanClient(n_states="auto", mode=D)).fit(parts["nominal"])
+        else:
+            parts = {k: X for k, (X, _) in records.items()}
+            lengths = None if how == "nothing" else [2 * NOMINAL // 3, NOMINAL - 2 * NOMINAL // 3]
+            detector = FederatedRCADetector(levels=lengths and "episode").fit(parts["nominal"], lengths=lengths)
+        in_alarm, found = (detector.predict(parts["later"]) == -1).mean(), detector.incidents(parts["later"])
+        fault = alarms(detector.incidents(parts["faulty"]), 450)
+        told.append((in_alarm, 1000 * len(alarms(found)) / n_rows, first_is(fault, network.root)))
+    share, rate, named = np.mean(told, axis=0)
+    shares = {"rows in alarm": f"{share:.4f}", "alarms per 1000 rows": f"{rate:.2f}"}
+    return {"told": how, **shares, "step 0.5 named": f"{named:.3f}"}
+
+
 def moving(n_networks, every):
     """Faults at row 300 while given set-points move, and false alarms without one."""
     told = []
@@ -182,6 +209,8 @@ def main():
         "1000 rows. Named: by the first incident after the fault began.",
         "## A second fault 200 rows after one that stays\n\n" + table([lasting(n)]),
         "## Nominal operation\n\n" + table([quiet(max(n // 4, 2), w) for w in ("steady", "slow drift", "two modes")]),
+        "## Two modes that the nominal record has\n\nThe second mode from row 1000 of the nominal record on, then a switch "
+        "about every 1500 rows.\n\n" + table([modes_told(n, how) for how in ("nothing", "mode=", "campaigns")]),
         "## Set-points that are given as inputs\n\n" + table([moving(n, every) for every in (150, 600)]),
     ]
     write("watch", "A watch that goes on", "\n\n".join(sections))

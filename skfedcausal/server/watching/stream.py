@@ -224,16 +224,26 @@ def _turn(server, point, rows, state):
     incident, back = state.incidents[-1], point in state.known
     incident.open, incident.last = False, rows.stop - 1
     lasting = point.lasting if back else state.point.lasting | {incident.detected}
-    ends = state.point.lasting - lasting
+    ends, before = state.point.lasting - lasting, state.incidents
     _move(replace(point, lasting=lasting), state)
     incident.end = incident.detected if back else rows.stop - 1  # known again: the change is all there was
     now = {"last": incident.last, "open": False, "end": incident.end, "settled": not back, "ends": ends}
     incident.verdict = replace(incident.verdict, **now)
-    if back and point.campaign:
-        incident.verdict = replace(incident.verdict, kind=SWITCH, resumes=None, lasting=frozenset())
     if back:
         state.last = None  # nothing goes on where the plant is back at what it was
-    return [incident]
+    return _of_switch(before) if back and point.campaign else [incident]
+
+
+def _of_switch(incidents):
+    """The alarms in a row up to the last one, which were no incidents but a switch to another campaign."""
+    alarms = [incidents[-1]]
+    for incident in reversed(incidents[:-1]):
+        if alarms[-1].detected - incident.last > GAP:
+            break
+        alarms.append(incident)
+    for incident in alarms:
+        incident.verdict = replace(incident.verdict, kind=SWITCH, resumes=None, lasting=frozenset())
+    return alarms
 
 
 def _move(point, state):
