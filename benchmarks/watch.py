@@ -209,8 +209,8 @@ def main():
         "1000 rows. Named: by the first incident after the fault began.",
         "## A second fault 200 rows after one that stays\n\n" + table([lasting(n)]),
         "## Nominal operation\n\n" + table([quiet(max(n // 4, 2), w) for w in ("steady", "slow drift", "two modes")]),
-        "## Two modes that the nominal record has\n\nThe second mode from row 1000 of the nominal record on, then a switch "
-        "about every 1500 rows.\n\n" + table([modes_told(n, how) for how in ("nothing", "mode=", "campaigns")]),
+        "## Two modes that the nominal record has\n\nThe second mode from row 1000 of the nominal record on, then a "
+        "switch about every 1500 rows.\n\n" + table([modes_told(n, how) for how in ("nothing", "mode=", "campaigns")]),
         "## Set-points that are given as inputs\n\n" + table([moving(n, every) for every in (150, 600)]),
     ]
     write("watch", "A watch that goes on", "\n\n".join(sections))

@@ -45,6 +45,7 @@ class RootCauseServer:
     """
 
     new_state, _levels_of = StreamState, AlarmLevels
+    campaigns: Any = ()  # nominal operating points besides the one a stream begins at
 
     def __init__(self, statistic, run_length, prior, rng):
         self.statistics = STATISTICS[statistic]
@@ -71,7 +72,7 @@ class RootCauseServer:
         self.state_dims = np.array([b.stop - b.start for b in self.slices])
         self.nominal_point = OperatingPoint.nominal(sum(self.state_dims), len(self.names))
         rows = NominalRows.of(plant, messages, record, self._rng)
-        self._n_known, self.campaigns = len(rows.x), []
+        self._n_known, self.campaigns = len(rows.x), ()
         self._outside_dims = np.round(rows.distance.mean(axis=0))
         self.dims = self.state_dims + self._outside_dims
         self.usual_distance = np.maximum(rows.distance.mean(axis=0), 1e-12)
