@@ -33,6 +33,7 @@ class Network:
         self.root, self.second = rng.choice(self.order[:-1], 2, replace=False).tolist()
         self.push = rng.standard_normal((2, P))
         self.push /= np.linalg.norm(self.push, axis=1, keepdims=True)
+        self.shift = 0.5 * rng.standard_normal((N_UNITS, P))
 
     def _link(self, rng):
         for k in range(1, N_UNITS):
@@ -62,7 +63,6 @@ class Network:
         noise, rough = rng.standard_normal((2, n_rows + burn, N_UNITS, D)) * 0.5
         slow = np.cumsum(rng.standard_normal((n_rows + burn, N_UNITS, D)), axis=0) * drift
         x, total, out = np.zeros((N_UNITS, P)), np.zeros(N_UNITS), np.empty((n_rows, N_UNITS, D + 1))
-        shift = rng.standard_normal((N_UNITS, P)) * 0.5
         for t in range(-burn, n_rows):
             y = np.einsum("mdp,mp->md", self.C, x) + noise[t + burn] + slow[t + burn] - slow[burn] * (t >= 0)
             if bias is not None and t >= bias[1]:
@@ -75,7 +75,7 @@ class Network:
             for k, (unit, row, size) in enumerate(faults):
                 extra[unit] += size * self.push[k] * (t >= row)
             if modes is not None and t >= 0:
-                extra += modes[t] * shift
+                extra += modes[t] * self.shift
             x = (self.A @ x.ravel()).reshape(N_UNITS, P) + self.B * valve[:, None]
             x += rough[t + burn, :, 1 : 1 + P] + extra
         kept = D + 1 if self.gains.any() else D
@@ -147,16 +147,16 @@ def quiet(n_networks, what, n_rows=6000):
 
 
 def modes_told(n_networks, how, n_rows=6000):
-    """Two nominal modes that are told, and a step of 0.5 in one of them; the nominal record has both."""
+    """Two nominal modes that are told, and a step of 0.5 in the second one; the nominal record has both."""
     told = []
     for seed in range(n_networks):
         network, nominal = Network(seed, control=False), np.arange(NOMINAL) >= 2 * NOMINAL // 3
-        modes = np.cumsum(np.random.default_rng(seed).random(n_rows) < 1 / 1500) % 2
+        modes, second = np.cumsum(np.random.default_rng(seed).random(n_rows) < 1 / 1500) % 2, np.arange(900) >= 200
         record = network.run(NOMINAL + n_rows, 3, modes=np.concatenate([nominal, modes]))
         records = {
             "nominal": ({name: Y[:NOMINAL] for name, Y in record.items()}, nominal),
             "later": ({name: Y[NOMINAL:] for name, Y in record.items()}, modes),
-            "faulty": (network.run(900, 4, modes=modes[:900], faults=[(network.root, 450, 0.5)]), modes[:900]),
+            "faulty": (network.run(900, 4, modes=second, faults=[(network.root, 450, 0.5)]), second),
         }
         if how == "mode=":
             parts = {k: {name: np.column_stack([Y, m]) for name, Y in X.items()} for k, (X, m) in records.items()}
