@@ -6,6 +6,7 @@ determine. A linear model with such columns in every equation is the model of th
 """
 
 import hashlib
+import warnings
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -82,7 +83,7 @@ class Modes:
             for start, stop in episodes(record.starts, n):
                 then[start:stop] = np.maximum(then[start:stop], start)
             columns[:, lag] = now[then][:, None] == np.arange(1, len(self.labels))
-        return columns.reshape(n, -1)
+        return columns.reshape(n, (_SETTLE + 1) * (len(self.labels) - 1))
 
 
 @dataclass(frozen=True)
@@ -148,6 +149,23 @@ class Baseline:
         for k in self.known:
             off[:, k] = Y[:, k]
         return off, (rows[-1] if len(rows) else after)
+
+    def in_known_modes(self, Y):
+        """Measurements of a stream, missing in rows whose mode did not occur in the fit; a warning names it."""
+        for term in self.terms:
+            if isinstance(term, Modes) and isinstance(term.where, int):
+                came = Y[:, term.where]
+                new = ~np.isin(came, term.labels)
+                if new.any():
+                    warnings.warn(
+                        f"{int(new.sum())} rows of {term.name} are in mode(s) "
+                        f"{listed(np.unique(came[new]).tolist())}, which did not occur in `fit`: they are taken as "
+                        "missing. The watch goes on.",
+                        stacklevel=2,
+                    )
+                    Y = np.where(new[:, None], np.nan, Y)
+                    Y[new, term.where] = term.labels[0]
+        return Y
 
 
 def learned_baseline(Y, options, *, index=None, starts=(0,), name="the unit", columns=None, noised=False):

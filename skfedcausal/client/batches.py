@@ -70,7 +70,8 @@ def next_message(name, state, monitored, number, *, flags=False):
     Y, silence, passed = batch.outputs, state.get("silence"), None
     if silence is not None:
         Y, passed = silence.masked(name, Y, batch.starts, batch.index, place.passed)
-    measured = Y
+    baseline: Any = getattr(state["client"], "baseline_", None)
+    measured = Y = baseline.in_known_modes(Y) if getattr(baseline, "known", ()) else Y
     Y, row = off_baseline(state["client"], measured, batch.index, batch.starts, place.row)
     if flags:
         message, known = _next_flags(state, Y, batch.starts, place.known)

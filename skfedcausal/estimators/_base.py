@@ -475,7 +475,12 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 f"This {type(self).__name__} learned from sites, which hold their records and models: ask with None in "
                 "place of X about those, or `fit` to records in this process."
             )
-        plant = self._read(X, inputs, lengths)
+        with self._asking_about(self._read(X, inputs, lengths), watched) as asked:
+            yield asked
+
+    @contextmanager
+    def _asking_about(self, plant, watched=False):
+        """The units about a record that was read."""
         self._check_units(plant.names)
         known = without_silent(self._seen_by_units(plant), self._units)
         sites = self._sites(known, watched)

@@ -11,7 +11,7 @@ from ..message.requests import WatchRequest
 from ..message.states import StateMessage
 from ..message.watching import FlagMessage, VerdictReply
 from ..server.watching.flags import FlagWatch
-from ..server.watching.incidents import LASTS, KnownFaults, fault_row, incident_table, label_rows, same_faults
+from ..server.watching.incidents import LASTS, SWITCH, KnownFaults, fault_row, incident_table, label_rows, same_faults
 from ..statespace.episodes import episodes
 
 _REMEMBERED = 1000  # rows whose times and labels are kept
@@ -147,7 +147,7 @@ class PlantStream:
     @property
     def alarms(self):
         """Rows so far, alarms in them, and the share of the rows in alarm."""
-        spans = [(start + v.detected, start + v.stop) for start, v in self.found if v.kind != "drift"]
+        spans = [(start + v.detected, start + v.stop) for start, v in self.found if v.kind not in ("drift", SWITCH)]
         rows = sum(max(stop - begin, 1) for begin, stop in spans)
         share = rows / self.n_rows if self.n_rows else 0.0
         return {"n_steps": self.n_rows, "n_alarms": len(spans), "in_alarm": min(share, 1.0)}
@@ -173,6 +173,8 @@ class PlantStream:
         rows = []
         for first, fault in self._faults(changed):
             row = fault_row(fault, self._names, first)
+            if row["kind"] == SWITCH and row["detected"] not in self._told:
+                continue  # it has been no incident for those who are told
             if _is_news(row, self._told.get(row["detected"])):
                 self._told[row["detected"]] = row
                 rows.append(row if self._times is None else fault_row(fault, self._names, first, self._times))
@@ -248,6 +250,6 @@ def fault_table(found, names, index=None):
     """Table of incidents given as (first row of their episode, verdict), with one row for each fault."""
     rows = []
     for first in sorted({first for first, _ in found}):
-        here = sorted((v for start, v in found if start == first), key=lambda v: v.detected)
+        here = sorted((v for start, v in found if start == first and v.kind != SWITCH), key=lambda v: v.detected)
         rows += [fault_row(fault, names, first, index) for fault in same_faults(here)]
     return incident_table(rows)

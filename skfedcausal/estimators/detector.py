@@ -88,6 +88,11 @@ class FederatedRCADetector(FederatedEstimator):
         Prior weight of each unit being the root, by name or in the order of the units. None for equal ones.
     input_columns : list of str or int or callable, default=None
         Columns of a table that are inputs of the unit they belong to, see `inputs` of :meth:`fit`.
+    levels : {"episode"}, default=None
+        "episode": the episodes of the nominal record are campaigns with levels of their own, all of them nominal. The
+        plant and the thresholds are learned from what is left without these levels, and the units are asked once more
+        for the record with them. A plant that switches between campaigns is known again by its rows, and that is no
+        incident; a stream begins at the level of the first one. None: all episodes have the same level.
     n_jobs : int, default=None
     random_state : int, RandomState instance or None, default=None
         Draws the bootstrap stretches behind the thresholds. None always draws the same.
@@ -160,6 +165,7 @@ class FederatedRCADetector(FederatedEstimator):
     horizon: int = 1
     prior: Any = None
     input_columns: Any = None
+    levels: str | None = None
 
     _parameter_constraints = {
         **FederatedEstimator._parameter_constraints,
@@ -171,6 +177,7 @@ class FederatedRCADetector(FederatedEstimator):
         "horizon": [Interval(Real, 1, None, closed="left")],
         "prior": ["array-like", dict, None],
         "input_columns": ["array-like", callable, None],
+        "levels": [StrOptions({"episode"}), None],
     }
 
     _default_server, _monitors, _has_inputs = MomentServer, True, True
@@ -218,6 +225,10 @@ class FederatedRCADetector(FederatedEstimator):
         watch_budget(self._run_length, plant.n_samples)
         _prior(self.prior, plant.names)
         randomised = self.evidence == "flags" and mechanisms(self.privacy)[1] is not None
+        if self.levels is not None:
+            from ._campaigns import fit_campaigns  # of plants with several nominal levels
+
+            return fit_campaigns(self, plant)
         return self._fit_units(plant, home=plant if randomised else None)
 
     def fit_sites(self, transport):
@@ -245,6 +256,8 @@ class FederatedRCADetector(FederatedEstimator):
         self._validate_params()
         if self.evidence == "flags" and getattr(transport, "one_way", False):
             raise ValueError("evidence='flags' asks the units again; over a one-way link use 'innovations'.")
+        if self.levels is not None:
+            raise ValueError("levels='episode' needs the nominal record in this process: sites send theirs once.")
         self._promised = None
         self._set_budget(None)
         return super().fit_sites(transport)
@@ -412,7 +425,8 @@ class FederatedRCADetector(FederatedEstimator):
             became the operating point; NaN while open), ``root`` (the unit, or what enters it unmeasured; "undecided"
             below a probability of one half), ``probability``, ``undecided``, ``path`` [(name, delay), ...],
             ``ranking`` [(name, probability), ...], ``kind`` of fault ("process", "sensor", "undecided", "drift" of a
-            level that was followed, or "status", "sensor held" or "unit held" where the unit notices that itself),
+            level that was followed, or "status", "sensor held" or "unit held" where the unit notices that itself; in a
+            stream also "switch" of an alarm that was told and found to be a switch between campaigns),
             ``repeats`` [(detected, end), ...] of later alarms of the same fault.
             Positions from 0, or times where the record has them. With ``evidence="flags"`` an incident is a
             run of steps with a root in the flags, over after ten steps without one, and a unit's probability

@@ -45,6 +45,7 @@ class RootCauseServer:
     """
 
     new_state, _levels_of = StreamState, AlarmLevels
+    campaigns: Any = ()  # nominal operating points besides the one a stream begins at
 
     def __init__(self, statistic, run_length, prior, rng):
         self.statistics = STATISTICS[statistic]
@@ -71,7 +72,7 @@ class RootCauseServer:
         self.state_dims = np.array([b.stop - b.start for b in self.slices])
         self.nominal_point = OperatingPoint.nominal(sum(self.state_dims), len(self.names))
         rows = NominalRows.of(plant, messages, record, self._rng)
-        self._n_known = len(rows.x)
+        self._n_known, self.campaigns = len(rows.x), ()
         self._outside_dims = np.round(rows.distance.mean(axis=0))
         self.dims = self.state_dims + self._outside_dims
         self.usual_distance = np.maximum(rows.distance.mean(axis=0), 1e-12)
@@ -170,6 +171,16 @@ class RootCauseServer:
         """Take the level of the last rows of some units, a mask, for their operating point; verdicts that are over."""
         return stream.rebaseline(self, state, units)
 
+    def know(self, messages):
+        """Take the episodes of a nominal record, in messages with their levels, for operating points of their own."""
+        record, parts = JointRecord.from_messages(messages, names=self.names), []
+        for start, stop in episodes(record.starts, record.n_samples):
+            here = {name: one.rows(start, stop) for name, one in messages.items()}
+            rows = self.evidence(here, StreamState(point=self.nominal_point))
+            rows = rows.between(rows.first + 1, rows.stop)  # nothing predicts the first one
+            parts.append(stream.settled(self, rows, self.nominal_point, len(rows.errors)))
+        self.nominal_point, *self.campaigns = [replace(point, campaign=True) for point in parts]
+
     @staticmethod
     def pause(state):
         """Begin anew after rows of which nothing is known."""
@@ -181,8 +192,13 @@ class RootCauseServer:
         return self.levels.relative(np.concatenate(rows))
 
     def _taken(self, messages, state):
-        state.point = self.nominal_point if state.point is None else state.point
-        return taken(self, messages, state)
+        return taken(self, messages, self._begun(state))
+
+    def _begun(self, state):
+        """A stream at its beginning is at the nominal operating point."""
+        if state.point is None:
+            state.point, state.known = self.nominal_point, list(self.campaigns)
+        return state
 
     def evidence(self, messages, state):
         """Evidence of the next rows of an episode; the state goes on behind them."""
@@ -306,14 +322,14 @@ class RootCauseServer:
         Gives the statistic that decides, the probability of each unit, (n_units,), and the largest alarm
         level of each in the window, (n_units,).
         """
-        state = StreamState(point=self.nominal_point)
+        state = self._begun(StreamState())
         if start > 0:
             for _ in self._taken({name: one.rows(0, start) for name, one in messages.items()}, state):
                 pass
         here = {name: one.rows(start, stop) for name, one in messages.items()}
         since = replace(state)
         rows = self.evidence(here, since)
-        if state.point is not self.nominal_point and self._deciding_in(rows).evidence < 0:
+        if not (state.point is self.nominal_point or state.point.campaign) and self._deciding_in(rows).evidence < 0:
             rows = self.evidence(here, replace(state, point=self.nominal_point))  # a fault that lasts, nothing else
         return self._attributed(rows)
 

@@ -12,6 +12,7 @@ LOOKBACK = 100  # steps before the alarm in which the onset is looked for
 HORIZON = 80  # steps after the alarm until which an answer is revised
 LASTS = 2 * HORIZON  # steps at a new operating point that are still told as steps of the fault that led there
 UNDECIDED = "undecided"
+SWITCH = "switch"  # kind of what was an alarm until it was found to lead to another nominal operating point
 DECIDED = 0.5  # probability from which a root is named
 _STEP = 0.1  # of the threshold: an alarm after a pause must begin that much higher to be another incident
 _COLUMNS = ["start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind", "repeats"]
@@ -28,7 +29,7 @@ class Verdict:
     probability : that each unit is the root, (n_units,)
     first_rows : row in which each unit's own surprise was first out of bounds, -1 if never, (n_units,)
     kind : of fault at the root, "process", "sensor" or "undecided", what the unit notices itself, or "drift" of what
-        was followed without an alarm
+        was followed without an alarm, or "switch" to another nominal operating point
     end : last row of the fault, None where it is not known beside the last alarm
     resumes : whether a fault of each unit may be that of the incident before, (n_units,), None if of none
     lasting : first alarms of the incidents before it that last
@@ -218,7 +219,7 @@ def label_rows(roots, verdicts, names, offset=0):
     def write(begin, stop, root):
         roots[max(begin - offset, 0) : max(stop - offset, 0)] = root
 
-    named = [(verdict, root_of(verdict, names)) for verdict in verdicts if verdict.kind != "drift"]
+    named = [(verdict, root_of(verdict, names)) for verdict in verdicts if verdict.kind not in ("drift", SWITCH)]
     for verdict, root in named:
         if verdict.settled:
             over = [other.detected for other in verdicts if verdict.detected in other.ends]

@@ -42,6 +42,7 @@ class OperatingPoint:
     lasting : first alarms of the incidents that last there
     n_rows : from which it is known
     inputs : InputStates at which it is the one, None for the nominal mean of the inputs
+    campaign : whether it is one of several nominal ones, between which to switch is no incident
     """
 
     errors: np.ndarray
@@ -53,6 +54,7 @@ class OperatingPoint:
     lasting: frozenset = frozenset()
     n_rows: float = np.inf
     inputs: tuple = (None,)
+    campaign: bool = False
 
     @classmethod
     def nominal(cls, n_states, n_units):

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .evidence import Evidence, MonitorState
-from .incidents import HORIZON, LOOKBACK, Incident, Verdict, follow
+from .incidents import HORIZON, LOOKBACK, SWITCH, Incident, Verdict, follow
 from .inputs import FORESEEN, LEARNED
 from .operating import CLIPPED, FOLLOWED, LARGE, LOOK, MOST_KNOWN, SETTLING, Followed, OperatingPoint
 from .posterior import log_scale_factor
@@ -173,9 +173,9 @@ def _point_after(server, incident, rows, state):
     return settled(server, rows, state.point)
 
 
-def settled(server, rows, point):
+def settled(server, rows, point, n_rows=SETTLING):
     """The operating point of the last rows, which were judged by the present one."""
-    rows = rows.between(max(rows.first, rows.stop - SETTLING), rows.stop)
+    rows = rows.between(max(rows.first, rows.stop - n_rows), rows.stop)
     errors, scaled = rows.errors.mean(axis=0), rows.scaled.mean(axis=0)
     moved = rows.errors - errors
     seen = {
@@ -185,7 +185,7 @@ def settled(server, rows, point):
         "whole": point.whole * rows.distance.mean(axis=0) / server.usual_distance,
     }
     factors = {name: np.maximum(1.0, value) for name, value in seen.items()}
-    return point.moved(errors, scaled, **factors, n_rows=len(rows.errors))
+    return point.moved(errors, scaled, **factors, n_rows=len(rows.errors), campaign=False)
 
 
 def _end_open(state):
@@ -224,21 +224,34 @@ def _turn(server, point, rows, state):
     incident, back = state.incidents[-1], point in state.known
     incident.open, incident.last = False, rows.stop - 1
     lasting = point.lasting if back else state.point.lasting | {incident.detected}
-    ends = state.point.lasting - lasting
+    ends, before = state.point.lasting - lasting, state.incidents
     _move(replace(point, lasting=lasting), state)
     incident.end = incident.detected if back else rows.stop - 1  # known again: the change is all there was
     now = {"last": incident.last, "open": False, "end": incident.end, "settled": not back, "ends": ends}
     incident.verdict = replace(incident.verdict, **now)
     if back:
         state.last = None  # nothing goes on where the plant is back at what it was
-    return [incident]
+    return _of_switch(before) if back and point.campaign else [incident]
+
+
+def _of_switch(incidents):
+    """The alarms in a row up to the last one, which were no incidents but a switch to another campaign."""
+    alarms = [incidents[-1]]
+    for incident in reversed(incidents[:-1]):
+        if alarms[-1].detected - incident.last > GAP:
+            break
+        alarms.append(incident)
+    for incident in alarms:
+        incident.verdict = replace(incident.verdict, kind=SWITCH, resumes=None, lasting=frozenset())
+    return alarms
 
 
 def _move(point, state):
     """Go on at another operating point."""
     state.known = [p for p in state.known if p.errors is not point.errors] + [state.point]
-    if len(state.known) > MOST_KNOWN:
-        del state.known[1]  # the first one is the nominal one
+    forgettable = [k for k, p in enumerate(state.known) if k and not p.campaign]  # the first one is nominal
+    if len(forgettable) >= MOST_KNOWN:
+        del state.known[forgettable[0]]
     state.point, state.averages, state.rows, state.incidents = point, None, None, []
     state.followed, state.drift = Followed(), 0.0
 

@@ -1,0 +1,132 @@
+"""Nominal operation at several levels: campaigns that are known again, and modes that are told."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from numpy.testing import assert_array_equal
+
+from skfedcausal import FederatedRCADetector, KalmanClient
+
+from .test_rca import rows, simulate
+
+
+def at_level(X, mode):
+    """A record in whose mode 1 the sensors of every unit are at another level."""
+    shift = np.random.default_rng(5).standard_normal((len(X), 10))
+    return {
+        name: Y + 3.0 * np.multiply.outer(mode, s[: Y.shape[1]]) for (name, Y), s in zip(X.items(), shift, strict=True)
+    }
+
+
+@pytest.fixture(scope="module")
+def campaigns():
+    return [at_level(simulate(1500, seed=1), np.zeros(1500)), at_level(simulate(1000, seed=2), np.ones(1000))]
+
+
+@pytest.fixture(scope="module")
+def detector(campaigns):
+    return FederatedRCADetector(levels="episode").fit(campaigns)
+
+
+@pytest.fixture(scope="module")
+def switching():
+    """A record that is in mode 1 from row 200 to 500, and the modes."""
+    mode = (np.arange(900) // 10 >= 20) & (np.arange(900) < 500)
+    return at_level(simulate(900, seed=7), mode), mode
+
+
+def test_a_switch_between_campaigns_is_no_incident(detector, switching):
+    X, mode = switching
+    assert (detector.predict(X) == -1).mean() <= 0.01
+    found = detector.incidents(X).detected.to_numpy()
+    assert not any(((found >= row) & (found < row + 40)).any() for row in np.flatnonzero(np.diff(mode)))
+    assert (detector.predict(at_level(simulate(400, seed=8), np.ones(400))) == -1).mean() <= 0.01  # from the first row
+
+
+def test_a_level_of_no_campaign_is_an_incident(detector):
+    X = at_level(simulate(500, seed=9), -1.0 * (np.arange(500) >= 200))
+    assert ((detector.incidents(X).detected - 200).between(0, 20)).any()
+
+
+def test_a_fault_in_a_campaign_is_named(detector):
+    found = []
+    for seed in range(4):
+        X = at_level(simulate(600, seed=20 + seed, fault=1, at=400), np.arange(600) >= 200)
+        found += detector.incidents(X).query("detected >= 400").root.tolist()[:1]
+    assert found.count("unit1") >= 3
+
+
+def test_attribution_knows_the_campaign_by_the_rows_before(detector):
+    quiet = at_level(simulate(400, seed=31), np.ones(400))
+    assert detector.attribute(quiet, start=200).probability.max() < 0.5
+    faulty = at_level(simulate(400, seed=31, fault=1), np.ones(400))
+    assert detector.attribute(faulty, start=200).client.iloc[0] == "unit1"
+
+
+def test_streams_tell_of_a_switch_what_the_whole_record_tells(detector, switching):
+    X, _ = switching
+    batches = [rows(X, k, k + 30) for k in range(0, 900, 30)]
+    roots = np.full(900, "?", dtype=object)
+    for where, part in detector.predict_root_cause(iter(batches)):
+        roots[where] = part
+    assert_array_equal(roots.astype(str), detector.predict_root_cause(X))
+    told = pd.concat(list(detector.incidents(iter(batches)))).drop_duplicates("detected", keep="last")
+    whole = detector.incidents(X)
+    assert told[told.kind != "switch"].detected.tolist() == whole.detected.tolist()
+    assert detector.alarms_["n_alarms"] == len(whole[whole.kind != "drift"])
+
+
+def test_one_campaign_has_the_plant_of_a_fit_without_levels(campaigns):
+    plain = FederatedRCADetector(false_alarm_rate=1e-2).fit(campaigns[0])
+    told = FederatedRCADetector(levels="episode", false_alarm_rate=1e-2).fit(campaigns[0])
+    np.testing.assert_allclose(told.transition_, plain.transition_, rtol=1e-10)
+
+
+def test_levels_need_rows_and_states(campaigns, detector):
+    short = [campaigns[0], {name: Y[:50] for name, Y in campaigns[1].items()}]
+    with pytest.raises(ValueError, match="Episodes '1' have at most 60 rows"):
+        FederatedRCADetector(levels="episode", false_alarm_rate=1e-2).fit(short)
+    with pytest.raises(ValueError, match="needs the levels of states"):
+        FederatedRCADetector(levels="episode", evidence="flags").fit(campaigns)
+    with pytest.raises(ValueError, match="one nominal level"):
+        detector.partial_fit(campaigns[0])
+    with pytest.raises(ValueError, match="in this process"):
+        FederatedRCADetector(levels="episode").fit_sites(None)
+
+
+# --- modes that are told ------------------------------------------------------------------------------
+
+
+def _told(X, mode):
+    names = [*map("s{}".format, range(next(iter(X.values())).shape[1])), "mode"]
+    return {name: pd.DataFrame(np.column_stack([Y, mode]), columns=names) for name, Y in X.items()}
+
+
+@pytest.fixture(scope="module")
+def moded():
+    mode = np.arange(2500) // 250 % 2
+    X = _told(at_level(simulate(2500, seed=1), mode), mode)
+    return FederatedRCADetector(client=KalmanClient(n_states="auto", mode="mode")).fit(X)
+
+
+def test_units_take_the_level_of_their_mode_off(moded, switching):
+    X, mode = switching
+    assert (moded.predict(_told(X, mode)) == -1).mean() <= 0.01
+    X = at_level(simulate(600, seed=21, fault=1, at=400), mode[:600])
+    assert moded.incidents(_told(X, mode[:600])).query("detected >= 400").root.iloc[0] == "unit1"
+
+
+def test_a_mode_never_seen_is_named_and_is_no_incident(moded, switching):
+    X, mode = switching
+    told = _told(X, np.where(np.arange(900) // 100 == 6, 2, mode))
+    with pytest.raises(ValueError, match="which did not occur in `fit`"):
+        moded.incidents(told)
+    moded.reset()
+    for k in range(0, 900, 100):
+        batch = {name: Y.iloc[k : k + 100] for name, Y in told.items()}
+        if k != 600:
+            moded.update(batch)
+            continue
+        with pytest.warns(UserWarning, match="100 rows of unit 'unit.' are in mode.s. 2.0, which did not occur"):
+            moded.update(batch)
+    assert moded.alarms_["in_alarm"] <= 0.01
