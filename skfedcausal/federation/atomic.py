@@ -59,8 +59,9 @@ def keep_private(folder):
         os.chmod(parent, _PRIVATE_FOLDER)
         for name in files:
             path = os.path.join(parent, name)
-            if os.lstat(path).st_mode & 0o177 and not os.path.islink(path):
-                os.chmod(path, _PRIVATE_FILE)
+            with suppress(FileNotFoundError):  # a draft that another process has put in its place meanwhile
+                if os.lstat(path).st_mode & 0o177 and not os.path.islink(path):
+                    os.chmod(path, _PRIVATE_FILE)
 
 
 def file_name(name):
