@@ -6,7 +6,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from .atomic import make_folder, write_whole
+from .atomic import make_folder
 from .locks import in_turn
 
 START = "0" * 64  # what stands for the line before the first
@@ -24,17 +24,23 @@ class Chain:
 
     def __init__(self, path):
         self.path = Path(path)
-        data = self.path.read_bytes() if self.path.exists() else b""
-        if data and not data.endswith(b"\n"):  # writing the last line was broken off
-            write_whole(self.path, data[: data.rfind(b"\n") + 1])
-        self._read_again()
+        if not self.path.exists():
+            self._know(b"")
+            return
+        with open(self.path, "rb") as file, in_turn(file):  # another process may be writing a line
+            file.seek(0)
+            data = file.read()
+            whole = data[: data.rfind(b"\n") + 1]
+            if len(whole) < len(data):  # writing the last line was broken off
+                os.truncate(self.path, len(whole))
+        self._know(whole)
 
-    def _read_again(self):
-        entries = self.entries()
+    def _know(self, data):
+        """Take up the chain where these bytes, all that is in the file, end."""
+        entries = _entries_of(data, self.path)
         check_chain(entries, self.path)
         self.head = entries[-1]["hash"] if entries else START
-        self._number = len(entries)
-        self._size = self.path.stat().st_size if self.path.exists() else 0
+        self._number, self._size = len(entries), len(data)
 
     def entries(self):
         """All lines, as dicts."""
@@ -46,7 +52,7 @@ class Chain:
         made = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         with open(made, "ab", buffering=0) as file, in_turn(file):
             if os.fstat(made).st_size != self._size:
-                self._read_again()  # another process wrote
+                self._know(self.path.read_bytes())  # another process wrote
             time = datetime.now(UTC).isoformat(timespec="milliseconds")
             entry = {"number": self._number + 1, "time": time, **content, "previous": self.head}
             entry["hash"] = _hash(entry)
@@ -69,8 +75,11 @@ def _hash(entry):
 
 def read_ledger(path):
     """Lines of a ledger, not yet checked."""
-    entries = []
-    text = Path(path).read_text(encoding="utf-8")
+    return _entries_of(Path(path).read_bytes(), path)
+
+
+def _entries_of(data, path):
+    entries, text = [], data.decode("utf-8")
     if text and not text.endswith("\n"):
         raise LedgerError(
             f"{path}: its last line is not whole. Either writing it was broken off, then starting the site "

@@ -284,6 +284,20 @@ def test_two_processes_that_write_one_ledger_do_not_break_it(tmp_path):
     assert verify_ledger(path)["entries"] == 100
 
 
+@pytest.mark.slow
+def test_a_ledger_may_be_opened_while_others_write_it(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    command = (
+        "import sys; from skfedcausal.federation.chain import Chain\n"
+        "for _ in range(25):\n"
+        "    chain = Chain(sys.argv[1])\n"
+        "    for k in range(4): chain.append({'event': 'refused', 'n': k, 'why': 'x' * 3000})"
+    )
+    writers = [subprocess.Popen([sys.executable, "-c", command, str(path)]) for _ in range(4)]
+    assert [writer.wait(60) for writer in writers] == [0] * 4
+    assert verify_ledger(path)["entries"] == 400
+
+
 def test_a_line_that_finds_no_room_leaves_the_ledger_whole(ledger, monkeypatch):
     def full(descriptor):
         raise OSError(28, "No space left on device")
