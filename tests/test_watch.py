@@ -344,6 +344,7 @@ def test_the_command_keeps_a_page_and_tells_an_alarm_system(tmp_path, nominal):
     assert 'http-equiv="refresh" content="2"' in page
     assert "unit1" in page
     assert (tmp_path / "watch-1.html").is_file()
+    assert 'href="watch-1.html"' in page
 
 
 def test_the_command_goes_on_whatever_comes(tmp_path, nominal):

@@ -5,10 +5,12 @@ folder is given.
 It needs chromium and pillow. To look for words that are cut and for what lies on something else.
 """
 
+import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from pathlib import Path
 
@@ -24,12 +26,17 @@ from skfedcausal import (
     FederatedGrangerEstimator,
     FederatedRCADetector,
     GradientServer,
+    KalmanClient,
     PlantTable,
 )
 from skfedcausal import displays as shown
+from skfedcausal.client.worker import UnitWorker
+from skfedcausal.commands.watch import main as watch
 from skfedcausal.datasets import make_granger_plant, make_messy_export
+from skfedcausal.federation import FileSite, FileTransport, Gate
 from skfedcausal.reports import whatif_page
 from skfedcausal.reports.page import Page
+from skfedcausal.reports.tags import home_page, trends_of
 
 WIDTHS, TALLEST = (1280, 420), 2600
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")
@@ -60,6 +67,7 @@ def write_pages(folder):
     faulty.iloc[500:560, :8] += 2 * X.iloc[:, :8].std().to_numpy()
     incidents = detector.incidents(faulty)
     detector.report(incidents[incidents["detected"] >= faulty.index[495]], folder / "incident.html", X=faulty)
+    write_watched(folder, X[:4000], faulty)
     moved = [f"{name}__u0" for name in UNITS]
     X, _ = plant(3000, **ACTING)
     estimator = FederatedCounterfactualEstimator(input_columns=moved).fit(X)
@@ -67,6 +75,48 @@ def write_pages(folder):
     answer = estimator.whatif(hour, {"boiler__u0": lambda u: u.clip(upper=0.0)})
     whatif_page(answer, {"boiler__u0": "at most 0"}, X=X).write(folder / "whatif.html")
     estimator.impact(hour, {"boiler__u0": 0.0}, (60, 120)).report(folder / "impact.html")
+    X, _ = make_granger_plant(3, names=UNITS[:3], n_samples=400, random_state=1)
+    fit_over_files(folder, X)
+
+
+def write_watched(folder, nominal, rows):
+    """The page that a watch keeps of rows that arrive, and what a site writes about its own tags."""
+    nominal.to_csv(folder / "nominal.csv")
+    rows.to_csv(folder / "live.csv")
+    settings = folder / "watch.toml"
+    settings.write_text(f'[watch]\nnominal = "{folder}/nominal.csv"\nsource = "csv:live.csv"\nwait = 0\n')
+    watch([str(settings)])
+    for page in folder.glob("watch-*.html"):  # of single incidents, as incident.html
+        page.unlink()
+    live = (folder / "watch.html").read_text()  # a browser that counts time itself would load it again for ever
+    (folder / "watch.html").write_text(re.sub('<meta http-equiv="refresh"[^>]*>', "", live))
+    detector = FederatedRCADetector().fit(nominal.reset_index(drop=True))
+    rows = rows.reset_index(drop=True)
+    incident = detector.incidents(rows).query("detected >= 495").iloc[0]
+    found = detector.tags(rows, incident)
+    unit = found.pop("unit").iloc[0]
+    trends = detector.tag_trend(rows, incident, trends_of(found))
+    home_page(unit, [(incident, found.assign(onset=incident["start"]), trends)]).write(folder / "tags.html")
+
+
+def fit_over_files(folder, X):
+    """The account of a site that took part in a fit over files."""
+    keys = {name: bytes([k + 1]) * 32 for k, name in enumerate(X)}
+    stop = threading.Event()
+    threads = []
+    for name, rows in X.items():
+        worker = UnitWorker(name, rows, None, (0,), None, KalmanClient())
+        gate = Gate(name, worker, folder / "home" / name, key=keys[name])
+        serve = FileSite(gate, folder / "exchange").serve
+        threads.append(threading.Thread(target=serve, kwargs={"stop": stop.is_set}))
+        threads[-1].start()
+    transport = FileTransport(folder / "exchange", tuple(X), "march", keys, timeout=60.0)
+    FederatedGrangerEstimator().fit_sites(transport)
+    transport.close()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    gate.ledger.to_html(folder / "ledger.html")
 
 
 def write_displays(folder):

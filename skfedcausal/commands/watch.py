@@ -101,6 +101,7 @@ class Watch:
     def __init__(self, detector, settings):
         self._detector, self._settings = detector, settings
         self._told: dict = {}
+        self._pages: dict = {}  # reports that were written, by first alarm
         self._due: dict = {}  # incidents whose reports are not up to date, by first alarm
         self._reported: dict = {}  # when a report was written last
         self._last: deque = deque()  # batches, as they came
@@ -152,12 +153,13 @@ class Watch:
 
     def _report(self, row):
         """Write the report on an incident beside the page, with a picture where its rows are still there."""
-        page = self._settings.page
         if row["detected"] not in self._told:  # a repeat of another by now
             return
-        path = page.with_name(f"{page.stem}-{list(self._told).index(row['detected']) + 1}.html")
+        page = self._settings.page
+        path = self._pages.get(row["detected"], page.with_name(f"{page.stem}-{len(self._pages) + 1}.html"))
         try:
             self._detector.report(pd.Series(row), path, X=self._shown(row["start"]) if self._draws else None)
+            self._pages[row["detected"]] = path
         except (TypeError, ValueError) as error:
             print(f"{path.name} was not written: {error}", file=sys.stderr, flush=True)
 
@@ -197,8 +199,10 @@ class Watch:
         page.lead(self._words())
         share = f"in alarm {alarms['in_alarm']:.1%} of the time"
         page.text(f"{alarms['n_steps']} rows so far, {alarms['n_alarms']} alarms, {share}.")
-        table = pd.DataFrame(list(self._told.values()), columns=_COLUMNS)
-        page.heading("Incidents").table(table.iloc[::-1], empty="None.")
+        rows = list(reversed(self._told.values()))
+        page.heading("Incidents").table(pd.DataFrame(map(_in_words, rows)), empty="None.")
+        reports = ((row, self._pages[row["detected"]]) for row in rows if row["detected"] in self._pages)
+        page.links({f"Report on {_when(row['start'])}": path.name for row, path in reports})
         refresh = f'<meta http-equiv="refresh" content="{self._settings.refresh:g}">'
         return page.html().replace('<meta charset="utf-8">', f'<meta charset="utf-8">{refresh}', 1)
 
@@ -209,3 +213,16 @@ class Watch:
             return "Nothing is out of the ordinary now."
         named = [row["root"] for row in open_ones if row["root"] != UNDECIDED]
         return f"Incident: it began in {', '.join(named)}." if named else "Incident; where it began is undecided yet."
+
+
+def _in_words(row):
+    """An incident as a reader asks for it: where, since when, until when."""
+    told = {"root": row["root"], "began": _when(row["start"]), "ended": _when(row["end"]), "kind": row["kind"]}
+    return told | {"probability": f"{row['probability']:.0%}", "repeats": len(row["repeats"])}
+
+
+def _when(time):
+    """A time to the second in the plant's zone, the number of a row, or that it goes on."""
+    if pd.isna(time):
+        return "goes on"
+    return f"{time:%Y-%m-%d %H:%M:%S %Z}".strip() if isinstance(time, pd.Timestamp) else f"row {time:g}"

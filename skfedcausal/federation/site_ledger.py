@@ -304,7 +304,7 @@ class SiteLedger:
         """
         from .ledger_page import ledger_page
 
-        write_whole(path, ledger_page(self.entries(), self.verify()).encode("utf-8"))
+        write_whole(path, ledger_page(self.entries(), self.verify()).html().encode("utf-8"))
 
 
 def verify_ledger(path, server=None):

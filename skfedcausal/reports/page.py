@@ -15,6 +15,7 @@ from ..optional import import_optional
 
 _WIDE = 9.0  # inches
 _SHORT = 24  # letters of a cell that is not broken into lines
+_NARROW = 3  # columns of a table that fits a telephone; the rows of a wider one become blocks there
 
 
 class Page:
@@ -45,10 +46,18 @@ class Page:
         if frame.empty:
             return self.text(empty)
         head = "".join(f'<th scope="col">{escape(str(column))}</th>' for column in frame.columns)
-        rows = ("".join(_cell(value) for value in row) for row in frame.itertuples(index=False))
+        wide = len(frame.columns) > _NARROW
+        labels = [f' data-of="{escape(str(column))}"' if wide else "" for column in frame.columns]
+        rows = ("".join(map(_cell, row, labels)) for row in frame.itertuples(index=False))
         body = "".join(f"<tr>{row}</tr>" for row in rows)
-        table = f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+        kind = ' class="wide"' if wide else ""
+        table = f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         return self._add(f'<div class="scroll">{table}</div>')
+
+    def links(self, targets):
+        """Add a list of links to pages beside this one, by their words."""
+        items = [f'<li><a href="{escape(target)}">{escape(str(words))}</a></li>' for words, target in targets.items()]
+        return self._add(f"<ul>{''.join(items)}</ul>") if items else self
 
     def picture(self, draw, caption):
         """Add the figure of the display that `draw` makes, closed afterwards; without matplotlib say what is absent."""
@@ -83,15 +92,15 @@ class Page:
         return self
 
 
-def _cell(value):
+def _cell(value, label):
     if isinstance(value, float):
         text = "" if pd.isna(value) else f"{value:.3g}"
-        return f'<td class="number">{text}</td>'
+        return f'<td class="number"{label}>{text}</td>'
     if isinstance(value, int) and not isinstance(value, bool):
-        return f'<td class="number">{value:,}</td>'
+        return f'<td class="number"{label}>{value:,}</td>'
     text = str(value)
     kind = ' class="short"' if len(text) <= _SHORT else ""
-    return f"<td{kind}>{escape(text)}</td>"
+    return f"<td{kind}{label}>{escape(text)}</td>"
 
 
 def listed_in_words(names):

@@ -38,6 +38,8 @@ def add_ranking(page, unit, found, draw):
     """A unit's ranking of its tags (``tag, explained, why``) and the picture of the first ones that `draw` makes."""
     page.heading(f"Which tag of {unit}").text(_blame(found))
     shown = found.head(_MOST_TAGS)
+    if not shown["why"].any():
+        shown = shown.drop(columns="why")
     page.table(shown.assign(explained=shown["explained"].map("{:.0%}".format)))
     what = f"{listed_in_words(trends_of(found))} as measured, first what is to blame first"
     page.picture(draw, f"{what}; the band is where the other tags of {unit} expect it (two deviations)")

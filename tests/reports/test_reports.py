@@ -209,7 +209,7 @@ def test_estimators_with_inputs_and_trained_ones_have_pages(tmp_path):
 
 def test_tables_keep_numbers_and_escape_words():
     text = Page("t").table(pd.DataFrame({"<b>": ["a&b"], "n": [1234567], "x": [0.12345], "none": [np.nan]})).html()
-    for part in ("&lt;b&gt;", "a&amp;b", "1,234,567", ">0.123<", '<td class="number"></td>'):
+    for part in ("&lt;b&gt;", "a&amp;b", "1,234,567", ">0.123<", '<td class="number" data-of="none"></td>'):
         assert part in text
     assert "None." in Page("t").table(pd.DataFrame()).html()
 
