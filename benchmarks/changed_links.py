@@ -8,6 +8,7 @@ from time import perf_counter
 
 import numpy as np
 from joblib import Parallel, delayed
+from scipy import stats
 
 from skfedcausal import FederatedGrangerEstimator
 from skfedcausal.statespace.matrices import spectral_radius
@@ -21,6 +22,8 @@ ALPHA, LEARNED, BEFORE, AFTER = 0.05, 4000, 200, 400
 SETTINGS = settings("paper1")["table4"]
 CHANGES = ("none", "weaker", "lost", "new", "delayed")
 _STATES, _SENSORS, _WARM = 2, 6, 100
+_MOVES = 5  # rows by which a link may move
+_ORACLES = "oracle, this link", "oracle, all links"
 _BLOCK, _N_BLOCKS = 500, 10
 JOBS = Parallel(n_jobs=3)
 
@@ -75,6 +78,10 @@ class Plant:
 
     def record(self, *parts):
         """Measurements of consecutive stretches ``(lags, n_rows)``."""
+        return self.sensors(self.states(*parts))
+
+    def states(self, *parts):
+        """States of consecutive stretches ``(lags, n_rows)``."""
         n, total = len(self.A), sum(rows for _, rows in parts) + _WARM
         plan = [(parts[0][0], _WARM), *parts]
         h, t = np.zeros((total, n)), 0
@@ -83,7 +90,10 @@ class Plant:
                 past = sum(A @ h[t - k] for k, A in enumerate(lags, 1) if t >= k)
                 h[t] = past + self.rng.standard_normal(n)
             t += 1
-        h = h[_WARM:]
+        return h[_WARM:]
+
+    def sensors(self, h):
+        """What sensors say of states."""
         noise = self.rng.standard_normal((self.n_units, len(h), _SENSORS)) / 2
         return {f"unit{m}": h[:, 2 * m : 2 * m + 2] @ C.T + noise[m] for m, C in enumerate(self.C)}
 
@@ -91,6 +101,24 @@ class Plant:
 def block(effect, cause):
     """Place of a link in a transition matrix."""
     return np.s_[_STATES * effect : _STATES * (effect + 1), _STATES * cause : _STATES * (cause + 1)]
+
+
+def oracle(plant, h, lags, what):
+    """Chances that somebody finds a change who sees the states `h` and knows the plant, the date and what it is.
+
+    Of a test of the one link that changed, knowing how; and where it is not known which of all links, or, of a new
+    one, of all other pairs: Bonferroni's rule over them and the rows by which a link may move.
+    """
+    changed = lags.copy()
+    changed[0] -= plant.A
+    signal = sum(h[BEFORE - k : -k] @ A.T for k, A in enumerate(changed, 1))
+    size, n_links = np.square(signal).sum(), len(plant.pairs)  # states have noise of unit variance
+    one = stats.norm.sf(stats.norm.isf(ALPHA) - np.sqrt(size))
+    if what == "new":
+        n_elements, n_pairs = _STATES**2, plant.n_units * (plant.n_units - 1) - n_links
+        return one, stats.ncx2.sf(stats.chi2.isf(ALPHA / n_pairs, n_elements), n_elements, size)
+    n_tests = n_links * (_MOVES if what == "delayed" else 1)
+    return one, stats.norm.sf(stats.norm.isf(ALPHA / n_tests) - np.sqrt(size))
 
 
 def outcomes(seed, n_units, strength):
@@ -101,7 +129,8 @@ def outcomes(seed, n_units, strength):
     for what in CHANGES:
         lags, pair = plant.changed(what)
         late = plant.A[None] if what == "none" else lags
-        Y = plant.record((plant.A[None], BEFORE), (late, AFTER))
+        h = plant.states((plant.A[None], BEFORE), (late, AFTER))
+        Y = plant.sensors(h)
         begun = perf_counter()
         told = estimator.changed_links(Y, alpha=ALPHA).query("changed")
         seconds = perf_counter() - begun
@@ -113,6 +142,8 @@ def outcomes(seed, n_units, strength):
             "since": abs(hit["since"].iloc[0] - BEFORE) if len(hit) else np.nan,
             "seconds": seconds,
         }
+        if what != "none":
+            found[what] |= dict(zip(_ORACLES, oracle(plant, h, lags, what), strict=True))
     return found
 
 
@@ -125,6 +156,7 @@ def detection_rows(n_plants, strength):
         row = {"change": what, "detected": f"{of['detected'].mean():.2f}", "named right": f"{of['named'].mean():.2f}"}
         if what == "none":
             row |= {"detected": "", "named right": ""}
+        row |= {name: f"{of[name].mean():.2f}" if name in of else "" for name in _ORACLES}
         row["a false alarm"] = f"{of['false alarm'].mean():.3f} ({int(of['false alarm'].sum())} of {n_plants})"
         since = of["since"][np.isfinite(of["since"])]
         row["rows off the true date, median"] = f"{np.median(since):.0f}" if len(since) else ""
