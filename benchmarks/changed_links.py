@@ -25,7 +25,7 @@ _STATES, _SENSORS, _WARM = 2, 6, 100
 _MOVES = 5  # rows by which a link may move
 _ORACLES = "oracle, this link", "oracle, all links"
 _BLOCK, _N_BLOCKS = 500, 10
-JOBS = Parallel(n_jobs=3)
+JOBS = Parallel(n_jobs=2)
 
 
 class Plant:
