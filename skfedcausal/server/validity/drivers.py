@@ -226,8 +226,7 @@ def driver_rows(found, record):
     noise = record.block_diagonal([np.linalg.inv(part.mean_information) for part in record.parts])
     rows = []
     linked = {tuple(sorted(pair)) for pair in found.linked}
-    correlated = {tuple(sorted(pair)) for pair in found.correlated}
-    for first, second in sorted(linked | correlated if found.has_memory else correlated):
+    for first, second in sorted(found.suspected):
         places = [np.arange(found.slices[unit].start, found.slices[unit].stop) for unit in (first, second)]
         cols = np.concatenate(places)
         pair = whole.of(_without_others(whole.frequency, found.lags, cols))
