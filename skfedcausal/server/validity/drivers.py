@@ -253,13 +253,14 @@ def _of_more_units(found, rows):
     for pair in driven:
         graph[pair] = 1
     _, group = connected_components(graph, directed=False)
+    is_wide = np.bincount(group)[group] > 2  # what moves three units seldom spares the others
     moved, rows = {unit for pair in driven for unit in pair}, []
     for c, e in sorted(found.linked):
         if tuple(sorted((c, e))) in driven:
             continue
         if group[c] == group[e]:
             check = "apart from a shared driver"
-        elif moved.intersection((c, e)) and (c, e) not in found.sure:
+        elif is_wide[[c, e]].any() or (moved.intersection((c, e)) and (c, e) not in found.sure):
             check = "more than a driver leaves"
         else:
             continue
