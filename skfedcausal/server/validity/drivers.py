@@ -235,10 +235,12 @@ def driver_rows(found, record):
         delays = [_known(found.delays.get(way)) for way in ((first, second), (second, first))]
         values = criteria(model, delays, (first, second) in linked)
         by_links = min(values[name] for name in ("forward", "backward", "loop"))
-        # without a link that was found, noise they share in a row is a driver as well
-        driver = values["driver"] if (first, second) in linked else min(values["driver"], values["none"])
+        # without a link that was found, noise they share in a row is a driver as well, or a link within the row
+        is_fast = (first, second) not in linked and values["none"] < values["driver"]
+        driver = values["none"] if is_fast else values["driver"]
         names, excess = (found.names[first], found.names[second]), by_links - driver
-        rows.append(("no shared driver", *names, excess, np.nan, excess <= 0, "" if excess <= 0 else "measure it"))
+        remedy = "measure it, or sample faster" if is_fast else "measure it"
+        rows.append(("no shared driver", *names, excess, np.nan, excess <= 0, "" if excess <= 0 else remedy))
         if len(found.lags) > 1 and (first, second) in linked:
             passed = bool(excess <= -_CLEAR or excess > 0)
             rows.append(("link rather than driver", *names, excess, np.nan, passed, "" if passed else "more rows"))
