@@ -1,6 +1,7 @@
 """What has changed: how often links that change are found, named and dated, and how often it is a false alarm.
 
-Run ``python -m benchmarks.changed_links`` for the tables; ``--plants`` and ``--table4`` say of how many plants.
+Run ``python -m benchmarks.changed_links`` for the tables; ``--plants``, ``--nominal`` and ``--table4`` say of how many
+plants.
 """
 
 import argparse
@@ -22,6 +23,7 @@ ALPHA, LEARNED, BEFORE, AFTER = 0.05, 4000, 200, 400
 SETTINGS = settings("paper1")["table4"]
 CHANGES = ("none", "weaker", "lost", "new", "delayed")
 _STATES, _SENSORS, _WARM = 2, 6, 100
+_NOMINAL, _FIRST_NOMINAL = 4, 8000  # records of each further plant, seed of the first
 _MOVES = 5  # rows by which a link may move
 _ORACLES = "oracle, this link", "oracle, all links"
 _BLOCK, _N_BLOCKS = 500, 10
@@ -164,6 +166,23 @@ def detection_rows(runs):
     return rows
 
 
+def false_alarms(seed):
+    """Whether anything is said to have changed, of records of one plant in which nothing has."""
+    n_units = 6 + seed % 5
+    plant = Plant(np.random.default_rng([seed, n_units]), n_units, (0.25, 0.45))
+    estimator = FederatedGrangerEstimator().fit(plant.record((plant.A[None], LEARNED)))
+    records = (plant.record((plant.A[None], BEFORE + AFTER)) for _ in range(_NOMINAL))
+    return [bool(estimator.changed_links(Y, alpha=ALPHA)["changed"].any()) for Y in records]
+
+
+def nominal_text(told):
+    """The section on false alarms where nothing has changed, of the `false_alarms` of each plant."""
+    return (
+        f"## Nothing changed\n\nOf {_NOMINAL} records each of {len(told)} further plants (strengths 0.25 to 0.45) "
+        f"{np.sum(told)} of {np.size(told)} show a false alarm."
+    )
+
+
 def table4_rows(n_plants, push):
     """What `changed_links` says of every test record of the first paper's Table 4."""
     s = {**SETTINGS, "push": push}
@@ -236,6 +255,7 @@ def main():
     """Print and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plants", type=int, default=40)
+    parser.add_argument("--nominal", type=int, default=24)
     parser.add_argument("--table4", type=int, default=10)
     options = parser.parse_args()
     sections = [
@@ -244,12 +264,14 @@ def main():
         "a link lost, a new one, one that acts three rows later (delayed). A false alarm is any other row of the "
         f"table that is said to have changed (alpha={ALPHA}). Oracles see the states without noise and know the plant, "
         "the date and the sort of change: power of a test of the one link, and of all links (or all pairs without "
-        f"one) at a family-wise {ALPHA}."
+        f"one) at a family-wise {ALPHA}. Plants of both tables have the same random numbers, but for the strengths."
     ]
     for strength in ((0.3, 0.5), (0.2, 0.3)):
         plants = ((seed, 6 + seed % 5, strength) for seed in range(options.plants))
         rows = table(detection_rows(JOBS(delayed(outcomes)(*plant) for plant in plants)))
         sections.append(f"## Links of strength {strength[0]} to {strength[1]}, {options.plants} plants\n\n{rows}")
+    told = JOBS(delayed(false_alarms)(_FIRST_NOMINAL + seed) for seed in range(options.nominal))
+    sections.append(nominal_text(told))
     push = SETTINGS["push"]
     for size, words in ((0.0, "no push"), (push, f"a push of {push} in the second half of every record")):
         rows = table(table4_rows(options.table4, size))
