@@ -173,9 +173,16 @@ def _grouped(found):
     groups = []
     for c in sorted({x.regressors.shape[1] for x in found}):
         own = [x for x in found if x.regressors.shape[1] == c]
-        sources, kinds, shifts, regressors, told, sides, shares = zip(*own, strict=True)
-        nothing = np.zeros(len(regressors[0]))
-        told = np.column_stack([nothing if x is None else x for x in told])
-        columns = np.array(sources), kinds, np.array(shifts), np.stack(regressors, axis=1), told
-        groups.append(Group(*columns, np.array(sides), np.array(shares)))
+        nothing = np.zeros(len(own[0].regressors))
+        groups.append(
+            Group(
+                sources=np.array([x.source for x in own]),
+                kinds=tuple(x.kind for x in own),
+                shifts=np.array([x.shift for x in own]),
+                regressors=np.stack([x.regressors for x in own], axis=1),
+                told=np.column_stack([nothing if x.told is None else x.told for x in own]),
+                sides=np.array([x.side for x in own]),
+                shares=np.array([x.share for x in own]),
+            )
+        )
     return groups
