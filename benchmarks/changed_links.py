@@ -1,6 +1,7 @@
 """What has changed: how often links that change are found, named and dated, and how often it is a false alarm.
 
-Run ``python -m benchmarks.changed_links`` for the tables; ``--plants`` and ``--table4`` say of how many plants.
+Run ``python -m benchmarks.changed_links`` for the tables; ``--plants``, ``--nominal`` and ``--table4`` say of how many
+plants.
 """
 
 import argparse
@@ -8,6 +9,7 @@ from time import perf_counter
 
 import numpy as np
 from joblib import Parallel, delayed
+from scipy import stats
 
 from skfedcausal import FederatedGrangerEstimator
 from skfedcausal.statespace.matrices import spectral_radius
@@ -21,8 +23,11 @@ ALPHA, LEARNED, BEFORE, AFTER = 0.05, 4000, 200, 400
 SETTINGS = settings("paper1")["table4"]
 CHANGES = ("none", "weaker", "lost", "new", "delayed")
 _STATES, _SENSORS, _WARM = 2, 6, 100
+_NOMINAL, _FIRST_NOMINAL = 4, 8000  # records of each further plant, seed of the first
+_MOVES = 5  # rows by which a link may move
+_ORACLES = "oracle, this link", "oracle, all links"
 _BLOCK, _N_BLOCKS = 500, 10
-JOBS = Parallel(n_jobs=3)
+JOBS = Parallel(n_jobs=2)
 
 
 class Plant:
@@ -75,6 +80,10 @@ class Plant:
 
     def record(self, *parts):
         """Measurements of consecutive stretches ``(lags, n_rows)``."""
+        return self.sensors(self.states(*parts))
+
+    def states(self, *parts):
+        """States of consecutive stretches ``(lags, n_rows)``."""
         n, total = len(self.A), sum(rows for _, rows in parts) + _WARM
         plan = [(parts[0][0], _WARM), *parts]
         h, t = np.zeros((total, n)), 0
@@ -83,7 +92,10 @@ class Plant:
                 past = sum(A @ h[t - k] for k, A in enumerate(lags, 1) if t >= k)
                 h[t] = past + self.rng.standard_normal(n)
             t += 1
-        h = h[_WARM:]
+        return h[_WARM:]
+
+    def sensors(self, h):
+        """What sensors say of states."""
         noise = self.rng.standard_normal((self.n_units, len(h), _SENSORS)) / 2
         return {f"unit{m}": h[:, 2 * m : 2 * m + 2] @ C.T + noise[m] for m, C in enumerate(self.C)}
 
@@ -91,6 +103,24 @@ class Plant:
 def block(effect, cause):
     """Place of a link in a transition matrix."""
     return np.s_[_STATES * effect : _STATES * (effect + 1), _STATES * cause : _STATES * (cause + 1)]
+
+
+def oracle(plant, h, lags, what):
+    """Chances that somebody finds a change who sees the states `h` and knows the plant, the date and what it is.
+
+    Of a test of the one link that changed, knowing how; and where it is not known which of all links, or, of a new
+    one, of all other pairs: Bonferroni's rule over them and the rows by which a link may move.
+    """
+    changed = lags.copy()
+    changed[0] -= plant.A
+    signal = sum(h[BEFORE - k : -k] @ A.T for k, A in enumerate(changed, 1))
+    size, n_links = np.square(signal).sum(), len(plant.pairs)  # states have noise of unit variance
+    one = stats.norm.sf(stats.norm.isf(ALPHA) - np.sqrt(size))
+    if what == "new":
+        n_elements, n_pairs = _STATES**2, plant.n_units * (plant.n_units - 1) - n_links
+        return one, stats.ncx2.sf(stats.chi2.isf(ALPHA / n_pairs, n_elements), n_elements, size)
+    n_tests = n_links * (_MOVES if what == "delayed" else 1)
+    return one, stats.norm.sf(stats.norm.isf(ALPHA / n_tests) - np.sqrt(size))
 
 
 def outcomes(seed, n_units, strength):
@@ -101,7 +131,8 @@ def outcomes(seed, n_units, strength):
     for what in CHANGES:
         lags, pair = plant.changed(what)
         late = plant.A[None] if what == "none" else lags
-        Y = plant.record((plant.A[None], BEFORE), (late, AFTER))
+        h = plant.states((plant.A[None], BEFORE), (late, AFTER))
+        Y = plant.sensors(h)
         begun = perf_counter()
         told = estimator.changed_links(Y, alpha=ALPHA).query("changed")
         seconds = perf_counter() - begun
@@ -113,24 +144,43 @@ def outcomes(seed, n_units, strength):
             "since": abs(hit["since"].iloc[0] - BEFORE) if len(hit) else np.nan,
             "seconds": seconds,
         }
+        if what != "none":
+            found[what] |= dict(zip(_ORACLES, oracle(plant, h, lags, what), strict=True))
     return found
 
 
-def detection_rows(n_plants, strength):
-    """Shares by change over plants of six to ten units."""
-    runs = JOBS(delayed(outcomes)(seed, 6 + seed % 5, strength) for seed in range(n_plants))
-    rows = []
+def detection_rows(runs):
+    """Shares by change over plants, the `outcomes` of each."""
+    rows, n_plants = [], len(runs)
     for what in CHANGES:
         of = {key: np.array([run[what][key] for run in runs], dtype=float) for key in runs[0][what]}
         row = {"change": what, "detected": f"{of['detected'].mean():.2f}", "named right": f"{of['named'].mean():.2f}"}
         if what == "none":
             row |= {"detected": "", "named right": ""}
+        row |= {name: f"{of[name].mean():.2f}" if name in of else "" for name in _ORACLES}
         row["a false alarm"] = f"{of['false alarm'].mean():.3f} ({int(of['false alarm'].sum())} of {n_plants})"
         since = of["since"][np.isfinite(of["since"])]
         row["rows off the true date, median"] = f"{np.median(since):.0f}" if len(since) else ""
         row["seconds"] = f"{np.median(of['seconds']):.1f}"
         rows.append(row)
     return rows
+
+
+def false_alarms(seed):
+    """Whether anything is said to have changed, of records of one plant in which nothing has."""
+    n_units = 6 + seed % 5
+    plant = Plant(np.random.default_rng([seed, n_units]), n_units, (0.25, 0.45))
+    estimator = FederatedGrangerEstimator().fit(plant.record((plant.A[None], LEARNED)))
+    records = (plant.record((plant.A[None], BEFORE + AFTER)) for _ in range(_NOMINAL))
+    return [bool(estimator.changed_links(Y, alpha=ALPHA)["changed"].any()) for Y in records]
+
+
+def nominal_text(told):
+    """The section on false alarms where nothing has changed, of the `false_alarms` of each plant."""
+    return (
+        f"## Nothing changed\n\nOf {_NOMINAL} records each of {len(told)} further plants (strengths 0.25 to 0.45) "
+        f"{np.sum(told)} of {np.size(told)} show a false alarm."
+    )
 
 
 def table4_rows(n_plants, push):
@@ -205,17 +255,23 @@ def main():
     """Print and write the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--plants", type=int, default=40)
+    parser.add_argument("--nominal", type=int, default=24)
     parser.add_argument("--table4", type=int, default=10)
     options = parser.parse_args()
     sections = [
         f"Plants of 6 to 10 units, two states, {_SENSORS} sensors each, one link a unit, learned from {LEARNED} rows. "
         f"New records have {BEFORE} rows as learned and {AFTER} after the change: the gain of a link halved (weaker), "
         "a link lost, a new one, one that acts three rows later (delayed). A false alarm is any other row of the "
-        f"table that is said to have changed (alpha={ALPHA})."
+        f"table that is said to have changed (alpha={ALPHA}). Oracles see the states without noise and know the plant, "
+        "the date and the sort of change: power of a test of the one link, and of all links (or all pairs without "
+        f"one) at a family-wise {ALPHA}. Plants of both tables have the same random numbers, but for the strengths."
     ]
     for strength in ((0.3, 0.5), (0.2, 0.3)):
-        rows = table(detection_rows(options.plants, strength))
+        plants = ((seed, 6 + seed % 5, strength) for seed in range(options.plants))
+        rows = table(detection_rows(JOBS(delayed(outcomes)(*plant) for plant in plants)))
         sections.append(f"## Links of strength {strength[0]} to {strength[1]}, {options.plants} plants\n\n{rows}")
+    told = JOBS(delayed(false_alarms)(_FIRST_NOMINAL + seed) for seed in range(options.nominal))
+    sections.append(nominal_text(told))
     push = SETTINGS["push"]
     for size, words in ((0.0, "no push"), (push, f"a push of {push} in the second half of every record")):
         rows = table(table4_rows(options.table4, size))

@@ -8,7 +8,7 @@ import pandas as pd
 from scipy import stats
 
 from ..joint import JointRecord
-from .hypotheses import FURTHER_LAGS, LEVEL, UnitResponses, unit_hypotheses
+from .hypotheses import FURTHER_LAGS, LESS, LEVEL, USUAL_LAGS, UnitResponses, unit_hypotheses
 from .innovations import unit_innovations
 from .plant import LearnedPlant
 from .runs import changed_run, inputs_before
@@ -18,7 +18,7 @@ from .tests import VARIANCE, UnitTests, effective_tests, log_p_of_minimum, weigh
 _TESTED = ("cause", "effect", "changed", "verdict", "p_value", "p_adjusted")
 COLUMNS = (*_TESTED, "gain_before", "gain_after", "delay_before", "delay_after", "since")
 LINK, GAP, OWN = "link", "gap", "own"
-_LEVELS = {LINK: 0.5, GAP: 0.3, OWN: 0.2}  # shares of the chance of a false report
+_LEVELS = {LINK: 0.6, GAP: 0.3, OWN: 0.1}  # shares of the chance of a false report
 _CLEAR = np.log(1e-5)  # likelihood ratio that a change of coefficients has over one of the variance
 _REFITS = 2  # of a changed link, by the filter that knows of the change
 _DRAWS, _DRAWS_OF_A_UNIT = 1000, (50, 200)  # of records under no change; rows of a family share them
@@ -223,12 +223,13 @@ def _unchanged(comparison, unit, cause, alpha):
     if family == LINK:
         kernel = plant.kernel(effect, cause)
         z = unit.responses.kernel(kernel, plant.partition.slices[cause])
-        is_shown = unit.tests.shown(z @ z, left) >= (stats.norm.isf(level / 2) + _SURE) ** 2
+        is_shown = unit.tests.shown(z @ z, left) >= (stats.norm.isf(level * LESS) + _SURE) ** 2
         before, lag = plant.strength(effect, cause, kernel), float(plant.first_lag(effect, cause))
         after = before * abs(1 + z @ white / max(z @ z, 1e-300))
         return Change("unchanged" if is_shown else "cannot tell", before, after, lag, lag)
     block = unit.responses.block(1, plant.partition.slices[cause])
     usual = plant.of_strength(effect, cause, plant.usual_strength(_VISIBLE))
     added = float(np.sum(np.einsum("rij,rij->ij", block, block) * usual**2))
-    is_shown = unit.tests.shown(added, left) >= (np.sqrt(stats.chi2.isf(level, usual.size)) + _SURE) ** 2
+    share = USUAL_LAGS / plant.n_lags
+    is_shown = unit.tests.shown(added, left) >= (np.sqrt(stats.chi2.isf(share * level, usual.size)) + _SURE) ** 2
     return Change("unchanged" if is_shown else "cannot tell", 0.0, 0.0)

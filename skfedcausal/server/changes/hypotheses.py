@@ -9,6 +9,8 @@ import numpy as np
 from ...statespace.episodes import episodes
 
 SCALED, MOVED, BLOCK, NEW, OWN, LEVEL, INPUT = "scaled", "moved", "block", "new", "own", "level", "input"
+LESS, _MORE, _MOVES, _FREE = 0.6, 0.2, 0.1, 0.1  # shares of a link's chance of a false report
+USUAL_LAGS = 0.7  # share of a new link's chance that lags of the plant have
 _LESS_SURE = 3.0  # times the variance that a record like the new one leaves, beyond which an estimate is not used
 FURTHER_LAGS = 5  # beyond those of the plant that a link may move to
 
@@ -30,6 +32,8 @@ class Group:
     shifts: np.ndarray  # (n_hypotheses,): lags moved by, or the lag of a new link
     regressors: np.ndarray  # (n_rows, n_hypotheses, c): of the white innovations, rows of the record by directions
     told: np.ndarray  # (n_rows, n_hypotheses): what coefficients that the plant left out added to the record it is from
+    sides: np.ndarray  # (n_hypotheses,): sign of the only coefficient, zero where either is looked for
+    shares: np.ndarray  # (n_hypotheses,), of the chance of a false report of its cause
 
     def one(self, number):
         """One :class:`Hypothesis`."""
@@ -88,6 +92,18 @@ def _before(series, starts, n_rows):
     return late
 
 
+class _Asked(NamedTuple):
+    """One hypothesis of a unit, as the columns of a `Group` have it."""
+
+    source: int
+    kind: str
+    shift: int
+    regressors: np.ndarray
+    told: np.ndarray | None = None
+    side: int = 0
+    share: float = 1.0
+
+
 def unit_hypotheses(unit, responses, plant, inputs):
     """Groups of all hypotheses about the rows of one unit; `plant` is a :class:`~.plant.LearnedPlant`."""
     found, own = [], plant.partition.slices[unit]
@@ -103,23 +119,27 @@ def unit_hypotheses(unit, responses, plant, inputs):
         if not plant.is_linked(unit, cause):
             found += _of_gap(unit, cause, responses, plant, known)
     block = responses.block(1, own)
-    found.append((unit, OWN, 0, block.reshape(len(block), -1), None))
-    found.append((unit, LEVEL, 0, responses.level, None))
+    found.append(_Asked(unit, OWN, 0, block.reshape(len(block), -1)))
+    found.append(_Asked(unit, LEVEL, 0, responses.level))
     if inputs.shape[1]:
-        found.append((unit, INPUT, 0, responses.pushed(inputs), None))
+        found.append(_Asked(unit, INPUT, 0, responses.pushed(inputs)))
     return _grouped(found)
 
 
 def _of_link(unit, cause, responses, plant):
-    """A link scaled, moved, or its block free."""
+    """A link with less or more gain, moved, or its block free."""
     cols, kernel = plant.partition.slices[cause], plant.kernel(unit, cause)
-    yield cause, SCALED, 0, responses.kernel(kernel, cols)[:, None], None
-    for shift in plant.shifts(unit, cause):
+    scaled = responses.kernel(kernel, cols)[:, None]
+    yield _Asked(cause, SCALED, 0, scaled, side=-1, share=LESS)
+    yield _Asked(cause, SCALED, 0, scaled, side=1, share=_MORE)
+    shifts = plant.shifts(unit, cause)
+    for shift in shifts:
         change = shifted(kernel, shift, responses.n_lags) - shifted(kernel, 0, responses.n_lags)
-        yield cause, MOVED, shift, responses.kernel(change, cols)[:, None], None
+        moved = responses.kernel(change, cols)[:, None]
+        yield _Asked(cause, MOVED, shift, moved, side=1, share=_MOVES / len(shifts))
     if kernel[0].size > 1:
         block = responses.block(plant.first_lag(unit, cause), cols)
-        yield cause, BLOCK, 0, block.reshape(len(block), -1), None
+        yield _Asked(cause, BLOCK, 0, block.reshape(len(block), -1), share=_FREE)
 
 
 def _of_gap(unit, cause, responses, plant, fixed):
@@ -135,7 +155,8 @@ def _of_gap(unit, cause, responses, plant, fixed):
             expected = rest.T @ rest * plant.n_samples / len(responses)
             if np.linalg.eigvals(covariance @ expected).real.max() < _LESS_SURE:
                 told = rest @ estimate
-        yield cause, NEW, lag, block, told
+        share = USUAL_LAGS / plant.n_lags if lag <= plant.n_lags else (1 - USUAL_LAGS) / FURTHER_LAGS
+        yield _Asked(cause, NEW, lag, block, told, share=share)
 
 
 def shifted(kernel, shift, n_lags):
@@ -150,11 +171,18 @@ def shifted(kernel, shift, n_lags):
 def _grouped(found):
     """Hypotheses by their number of coefficients."""
     groups = []
-    for c in sorted({x[3].shape[1] for x in found}):
-        own = [x for x in found if x[3].shape[1] == c]
-        n_rows = len(own[0][3])
-        told = np.column_stack([np.zeros(n_rows) if x[4] is None else x[4] for x in own])
-        regressors = np.stack([x[3] for x in own], axis=1)
-        sources, shifts = np.array([x[0] for x in own]), np.array([x[2] for x in own])
-        groups.append(Group(sources, tuple(x[1] for x in own), shifts, regressors, told))
+    for c in sorted({x.regressors.shape[1] for x in found}):
+        own = [x for x in found if x.regressors.shape[1] == c]
+        nothing = np.zeros(len(own[0].regressors))
+        groups.append(
+            Group(
+                sources=np.array([x.source for x in own]),
+                kinds=tuple(x.kind for x in own),
+                shifts=np.array([x.shift for x in own]),
+                regressors=np.stack([x.regressors for x in own], axis=1),
+                told=np.column_stack([nothing if x.told is None else x.told for x in own]),
+                sides=np.array([x.side for x in own]),
+                shares=np.array([x.share for x in own]),
+            )
+        )
     return groups

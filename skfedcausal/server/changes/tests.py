@@ -45,7 +45,7 @@ class UnitTests:
         return Hypothesis(VARIANCE, 0, None)
 
     def log_p_values(self, white, *, exact=False):
-        """Log p-value of every hypothesis of every group from every start, and of the unit's variance.
+        """Log p-value, over its share, of every hypothesis from every start, and of the unit's variance.
 
         A list of arrays (n_starts, n_hypotheses, ...) with the trailing axes of `white` (n_rows, ...); `exact` where
         they are draws, in which the learned plant has no errors.
@@ -85,8 +85,12 @@ class UnitTests:
         # of the variance of a difference between two records, the share that is the new one's
         share = 1 / (1 + counts / learned)
         ratio = share[:, None, None] * explained / c / left
+        log_p = _log_tail(ratio, c, free)
+        if c == 1:
+            log_p = _one_sided(log_p, s[:, :, 0] * group.sides[:, None])
         enough = counts >= _ROWS_PER_COEFFICIENT * c
-        return np.where(enough[:, None, None], _log_tail(ratio, c, free), 0.0)
+        weighed = np.minimum(log_p - np.log(group.shares)[:, None], 0.0)
+        return np.where(enough[:, None, None], weighed, 0.0)
 
     def _gram(self, Z):
         edges = np.append(self.starts * self.n_states, len(Z))
@@ -128,6 +132,12 @@ def _log_tail(ratio, c, d):
     p = special.fdtrc(c, d, ratio)
     with np.errstate(divide="ignore"):
         return np.where(p > 1e-290, np.log(p), -0.5 * d * np.log1p(c * ratio / d))
+
+
+def _one_sided(log_p, signs):
+    """Log p-values of the side that scores have the sign of, from those of both; zero signs are of either."""
+    other = np.log1p(-0.5 * np.exp(log_p))
+    return np.where(signs > 0, log_p - np.log(2), np.where(signs < 0, other, log_p))
 
 
 def effective_tests(log_minima):

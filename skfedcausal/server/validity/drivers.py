@@ -226,8 +226,7 @@ def driver_rows(found, record):
     noise = record.block_diagonal([np.linalg.inv(part.mean_information) for part in record.parts])
     rows = []
     linked = {tuple(sorted(pair)) for pair in found.linked}
-    correlated = {tuple(sorted(pair)) for pair in found.correlated}
-    for first, second in sorted(linked | correlated if found.has_memory else correlated):
+    for first, second in sorted(found.suspected):
         places = [np.arange(found.slices[unit].start, found.slices[unit].stop) for unit in (first, second)]
         cols = np.concatenate(places)
         pair = whole.of(_without_others(whole.frequency, found.lags, cols))
@@ -236,10 +235,12 @@ def driver_rows(found, record):
         delays = [_known(found.delays.get(way)) for way in ((first, second), (second, first))]
         values = criteria(model, delays, (first, second) in linked)
         by_links = min(values[name] for name in ("forward", "backward", "loop"))
-        # without a link that was found, noise they share in a row is a driver as well
-        driver = values["driver"] if (first, second) in linked else min(values["driver"], values["none"])
+        # without a link that was found, noise they share in a row is a driver as well, or a link within the row
+        is_fast = (first, second) not in linked and values["none"] < values["driver"]
+        driver = values["none"] if is_fast else values["driver"]
         names, excess = (found.names[first], found.names[second]), by_links - driver
-        rows.append(("no shared driver", *names, excess, np.nan, excess <= 0, "" if excess <= 0 else "measure it"))
+        remedy = "measure it, or sample faster" if is_fast else "measure it"
+        rows.append(("no shared driver", *names, excess, np.nan, excess <= 0, "" if excess <= 0 else remedy))
         if len(found.lags) > 1 and (first, second) in linked:
             passed = bool(excess <= -_CLEAR or excess > 0)
             rows.append(("link rather than driver", *names, excess, np.nan, passed, "" if passed else "more rows"))
@@ -254,13 +255,14 @@ def _of_more_units(found, rows):
     for pair in driven:
         graph[pair] = 1
     _, group = connected_components(graph, directed=False)
+    is_wide = np.bincount(group)[group] > 2  # what moves three units seldom spares the others
     moved, rows = {unit for pair in driven for unit in pair}, []
     for c, e in sorted(found.linked):
         if tuple(sorted((c, e))) in driven:
             continue
         if group[c] == group[e]:
             check = "apart from a shared driver"
-        elif moved.intersection((c, e)) and (c, e) not in found.sure:
+        elif is_wide[[c, e]].any() or (moved.intersection((c, e)) and (c, e) not in found.sure):
             check = "more than a driver leaves"
         else:
             continue

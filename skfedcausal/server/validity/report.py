@@ -50,6 +50,12 @@ class Evidence(NamedTuple):
     path: list | None  # states that shifts of levels alone lead to, by unit; None without shifts
     has_memory: bool  # whether one lag was not shown to be enough, as a driver with a memory asks for more
 
+    @property
+    def suspected(self):
+        """Unordered pairs that a driver may move: noise that goes together, links of plants with a memory, loops."""
+        loops = {pair for pair in self.linked if pair[::-1] in self.linked}
+        return _unordered(self.correlated | (self.linked if self.has_memory else loops))
+
 
 def evidence(server, run, record):
     """`Evidence` of the filter of a fitted server over its record."""
@@ -118,7 +124,7 @@ def report(server, run, record):
         rows += [*_of_variance(together), *_of_rows(together), *_of_rows_held_out(found)]
         if found.path is not None:
             rows += _beside_shifts(found)
-        if found.scores is not None and (found.correlated or (found.linked and found.has_memory)):
+        if found.scores is not None and found.suspected:
             from .drivers import driver_rows  # for plants with links
 
             rows += driver_rows(found, record)

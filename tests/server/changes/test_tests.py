@@ -7,9 +7,17 @@ from statsmodels.stats.multitest import multipletests
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.changes.hypotheses import shifted
-from skfedcausal.server.changes.innovations import unit_innovations
-from skfedcausal.server.changes.tests import _log_tail, effective_tests, log_p_of_minimum, weighted_holm, window_starts
+from skfedcausal.server.changes.hypotheses import Group, shifted
+from skfedcausal.server.changes.innovations import UnitInnovations, unit_innovations
+from skfedcausal.server.changes.tests import (
+    UnitTests,
+    _log_tail,
+    _one_sided,
+    effective_tests,
+    log_p_of_minimum,
+    weighted_holm,
+    window_starts,
+)
 
 
 def innovations_of(est, Y):
@@ -103,3 +111,23 @@ def test_responses_are_what_a_push_adds(alone, gap):
     before, after = innovations_of(est, Y)[0], innovations_of(est, Z)[0]
     told = np.einsum("tij,tj->ti", before.maps, before.responses(series[:, None])[:, :, 1, 0])
     np.testing.assert_allclose(after.white - before.white, told, atol=1e-8)
+
+
+def test_one_side_has_half_of_both_where_the_sign_is_right():
+    both = np.log([0.04, 0.04, 1.0])
+    np.testing.assert_allclose(np.exp(_one_sided(both, np.array([1, -1, 0]))), [0.02, 0.98, 1.0])
+
+
+@pytest.mark.parametrize("side", [-1, 1])
+def test_p_values_of_a_side_are_uniform_before_they_are_over_their_share(side):
+    rng, n = np.random.default_rng(0), 400
+    z, white = rng.standard_normal((n, 1, 1)), rng.standard_normal((n, 1, 3000))
+    told = UnitInnovations(white[..., 0], None, None, np.ones(n, dtype=int), None, (0,))
+    share, one = 0.5, np.ones(1)
+    group = Group(np.zeros(1, int), ("scaled",), np.zeros(1, int), z, np.zeros((n, 1)), side * one, share * one)
+    tests = UnitTests(told, [group], np.array([0]), 1000)
+    p = np.exp(tests.log_p_values(white.reshape(n, -1), exact=True)[0][0, 0])
+    # 3000 draws: two and a half standard errors of a share of 0.05 are 0.01
+    assert np.mean(p * share <= 0.05) == pytest.approx(0.05, abs=0.01)
+    pushed = np.exp(tests.log_p_values(white.reshape(n, -1) + 0.3 * side * z[:, 0], exact=True)[0][0, 0])
+    assert np.median(pushed) < 1e-4

@@ -4,7 +4,10 @@ import numpy as np
 import pytest
 from scipy.optimize import approx_fprime
 
+from benchmarks._situations import draw
+from skfedcausal import FederatedGrangerEstimator
 from skfedcausal.server.validity import drivers
+from skfedcausal.server.validity.report import Evidence
 
 
 def pair(seed, *, link=0.0, driver=0.0, pole=0.9, n=3000):
@@ -67,3 +70,30 @@ def test_sensors_that_wander_are_no_driver():
 def test_nothing_is_preferred_where_there_is_nothing():
     values = criteria_of(pair(9))
     assert min(values, key=values.get) == "none"
+
+
+def evidence_of(**known):
+    """Evidence of which only some is known."""
+    return Evidence(**dict.fromkeys(Evidence._fields) | {"names": ("a", "b", "c", "d"), **known})
+
+
+@pytest.mark.parametrize(("has_memory", "pairs"), [(False, {(0, 1), (2, 3)}), (True, {(0, 1), (0, 2), (2, 3)})])
+def test_loops_are_suspected_where_one_lag_is_enough_and_links_where_it_is_not(has_memory, pairs):
+    linked, correlated = {(0, 1), (1, 0), (2, 0)}, {(3, 2)}
+    assert evidence_of(linked=linked, correlated=correlated, has_memory=has_memory).suspected == pairs
+
+
+@pytest.mark.parametrize(("driven", "checks"), [("ab", []), ("ab bc", ["more than a driver leaves"])])
+def test_sure_links_of_driven_units_stand_unless_three_units_are_driven(driven, checks):
+    found = evidence_of(linked={(1, 3)}, sure={(1, 3)})
+    rows = [("no shared driver", *pair, 1.0, np.nan, False, "measure it") for pair in driven.split()]
+    assert [row[0] for row in drivers._of_more_units(found, rows)] == checks
+
+
+@pytest.mark.parametrize("seed", [21022, 21033])
+def test_a_driver_with_a_memory_is_no_loop(seed):
+    """Records in which one lag was enough and the loop was told."""
+    est = FederatedGrangerEstimator().fit(draw("hidden AR(.9) driver of two units", seed).X)
+    links = est.links_.set_index(["cause", "effect"])["verdict"]
+    assert links["u2", "u3"] == links["u3", "u2"] == "shared driver"
+    assert links["u0", "u1"] == "influence"
