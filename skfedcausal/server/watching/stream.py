@@ -17,6 +17,7 @@ _SHARP = 4.0  # of the posterior over the units that drift
 _REMEMBERED = 1000  # rows after an incident in which a drift of its root is of the same fault
 _MOST_INPUTS = 3  # levels of the inputs besides the present one at which an operating point is the same
 _AFTER = 3  # rows beside a fault that may be out of the ordinary without it
+_FIRST = 2  # rows of an episode in which a fault that begins with it is in its unit only
 _PAUSE = 2 * HORIZON  # rows after an incident within which an alarm may be of the same fault
 
 
@@ -222,16 +223,28 @@ def rebaseline(server, state, units):
 def _turn(server, point, rows, state):
     """Go on at another operating point; the incident that led there is over."""
     incident, back = state.incidents[-1], point in state.known
+    elsewhere = not back and began_elsewhere(server, rows, incident)
     incident.open, incident.last = False, rows.stop - 1
-    lasting = point.lasting if back else state.point.lasting | {incident.detected}
+    lasting = point.lasting if back else state.point.lasting | (frozenset() if elsewhere else {incident.detected})
     ends, before = state.point.lasting - lasting, state.incidents
     _move(replace(point, lasting=lasting), state)
     incident.end = incident.detected if back else rows.stop - 1  # known again: the change is all there was
-    now = {"last": incident.last, "open": False, "end": incident.end, "settled": not back, "ends": ends}
+    now = {"last": incident.last, "open": False, "end": incident.end, "settled": not (back or elsewhere), "ends": ends}
     incident.verdict = replace(incident.verdict, **now)
-    if back:
+    if back or elsewhere:
         state.last = None  # nothing goes on where the plant is back at what it was
-    return _of_switch(before) if back and point.campaign else [incident]
+    return _of_switch(before) if elsewhere or (back and point.campaign) else [incident]
+
+
+def began_elsewhere(server, rows, incident):
+    """Whether the plant was at another operating point before an episode began, in whose first rows incidents are.
+
+    No fault of one unit is seen in others in the row in which it begins.
+    """
+    if rows.first > 0 or incident.detected >= LOOK:
+        return False
+    first = rows.between(0, _FIRST)
+    return bool((server.levels.relative(first.levels) > 1).any(axis=0).sum() > 1)
 
 
 def _of_switch(incidents):
