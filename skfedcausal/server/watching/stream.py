@@ -17,7 +17,6 @@ _SHARP = 4.0  # of the posterior over the units that drift
 _REMEMBERED = 1000  # rows after an incident in which a drift of its root is of the same fault
 _MOST_INPUTS = 3  # levels of the inputs besides the present one at which an operating point is the same
 _AFTER = 3  # rows beside a fault that may be out of the ordinary without it
-_FIRST = 2  # rows of an episode in which a fault that begins with it is in its unit only
 _PAUSE = 2 * HORIZON  # rows after an incident within which an alarm may be of the same fault
 
 
@@ -38,6 +37,8 @@ class StreamState:
     learning: range | None = None  # rows without alarms, from which an operating point is learned
     noticing: np.ndarray | int = 0  # for how many rows each unit has been noticing something
     drift: np.ndarray | float = 0.0  # of the level, followed since it was last told
+    gathered: list | None = None  # messages about rows at another operating point, to learn from
+    own: Any = None  # the server that learned from them, which goes on
 
 
 def taken(server, messages, state):
@@ -50,7 +51,7 @@ def taken(server, messages, state):
         stop = min(n_rows, done + FOLLOWED - state.position % FOLLOWED)
         whole = stop - done == n_rows
         part = messages if whole else {name: one.rows(done, stop) for name, one in messages.items()}
-        rows, incidents = take(server, part, state)
+        rows, incidents = take(state.own or server, part, state)
         done += len(rows.scaled)
         yield rows, incidents
 
@@ -62,8 +63,8 @@ def take(server, messages, state):
     turn = _followed(server, new, state)
     if turn.row < new.stop:
         state.monitor, state.averages, state.position, state.inputs, state.noticing = before
-        part = {name: message.rows(0, turn.row - new.first) for name, message in messages.items()}
-        new = server.evidence(part, state)
+        messages = {name: message.rows(0, turn.row - new.first) for name, message in messages.items()}
+        new = server.evidence(messages, state)
     rows = new if state.rows is None else state.rows.followed_by(new)
     touched = list(state.incidents)
     for incident in touched:
@@ -72,6 +73,7 @@ def take(server, messages, state):
     server.judge(rows, touched, new.first)
     state.incidents = [i for i in state.incidents if i.open or i.detected + HORIZON >= rows.stop]
     state.rows = rows.between(max(rows.stop - KEPT, rows.first), rows.stop)
+    gathers = state.gathered is not None
     if turn.drifts:
         touched += _after_drift(server, turn.point, state)
     elif turn.learned:
@@ -81,6 +83,10 @@ def take(server, messages, state):
         state.learning = None
     elif turn.point is not None:
         touched += _turn(server, turn.point, rows, state)
+    if gathers:
+        from .elsewhere import gather  # of such records
+
+        gather(server, new, messages, state)
     return new, touched
 
 
@@ -223,7 +229,7 @@ def rebaseline(server, state, units):
 def _turn(server, point, rows, state):
     """Go on at another operating point; the incident that led there is over."""
     incident, back = state.incidents[-1], point in state.known
-    elsewhere = not back and began_elsewhere(server, rows, incident)
+    elsewhere = not back and _began_elsewhere(server, rows, incident, state)
     incident.open, incident.last = False, rows.stop - 1
     lasting = point.lasting if back else state.point.lasting | (frozenset() if elsewhere else {incident.detected})
     ends, before = state.point.lasting - lasting, state.incidents
@@ -236,15 +242,16 @@ def _turn(server, point, rows, state):
     return _of_switch(before) if elsewhere or (back and point.campaign) else [incident]
 
 
-def began_elsewhere(server, rows, incident):
-    """Whether the plant was at another operating point before an episode began, in whose first rows incidents are.
-
-    No fault of one unit is seen in others in the row in which it begins.
-    """
+def _began_elsewhere(server, rows, incident, state):
+    """Whether an incident led to the operating point that the plant was at before the episode began."""
     if rows.first > 0 or incident.detected >= LOOK:
         return False
-    first = rows.between(0, _FIRST)
-    return bool((server.levels.relative(first.levels) > 1).any(axis=0).sum() > 1)
+    from .elsewhere import began_elsewhere  # of such records
+
+    elsewhere = began_elsewhere(server, rows, incident)
+    if elsewhere and server.learner is not None:
+        state.gathered = []
+    return elsewhere
 
 
 def _of_switch(incidents):

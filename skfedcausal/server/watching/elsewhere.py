@@ -1,0 +1,113 @@
+"""A plant that ran at another operating point before its record began: what is nominal there is learned from its rows.
+
+No fault of one unit is seen in others in the row in which it begins, so that a plant that is out of the ordinary in
+several units from the first row on was so before, and there is no onset that would tell of a root. Where its surprises
+are as the nominal record has them, the plant that was learned goes on at the other level. Where they are not, plant and
+thresholds are learned again, from the first rows there that are in no alarm.
+"""
+
+import warnings
+from dataclasses import replace
+
+import numpy as np
+from sklearn.base import clone
+
+from .inputs import without_response
+from .operating import FOLLOWED, LOOK, Followed
+
+_FIRST = 2  # rows of an episode in which a fault that begins with it is in its unit only
+_LEAST = 3 * FOLLOWED  # rows without an alarm that a plant is learned from: nine memories of the slowest average
+_PER_STATE = 10  # of these for each state
+_OTHERWISE = 2.0  # times more or less surprise than in the nominal record, from which on the plant is another one
+_SERIES = "z", "off_subspace", "events"
+
+
+def began_elsewhere(server, rows, incident):
+    """Whether an incident was there, in several units, before the episode began; says so."""
+    if rows.first > 0 or incident.detected >= LOOK:
+        return False
+    units = (server.levels.relative(rows.between(0, _FIRST).levels) > 1).any(axis=0)
+    if units.sum() < 2:
+        return False
+    where = ", ".join(name for name, out in zip(server.names, units, strict=True) if out)
+    warnings.warn(
+        f"A record begins at an operating point that the nominal record does not have, in {where}. It is watched from "
+        "there: a fault that was there before its first row is taken for part of it. Fit with nominal rows of that "
+        "operating point too (levels='episode'), or ask `attribute` about such a fault.",
+        stacklevel=2,
+    )
+    return True
+
+
+def gather(server, new, messages, state):
+    """Take note of rows at an operating point that the nominal record does not have, and learn from them once enough.
+
+    `messages` are about the rows of evidence `new`. Those up to the last one in alarm are not learned from.
+    """
+    loud = np.flatnonzero((server.levels.relative(new.levels) > 1).any(axis=1))
+    quiet = 0 if not len(loud) else int(loud[-1]) + 1
+    before = [] if quiet else state.gathered
+    part = {name: message.rows(quiet, len(new.scaled)) for name, message in messages.items()}
+    state.gathered = [*before, part] if quiet < len(new.scaled) else before
+    if state.position % FOLLOWED:
+        return
+    n_rows = sum(len(one[server.names[0]].z) for one in state.gathered)
+    if n_rows >= max(_LEAST, _PER_STATE * int(server.state_dims.sum())):
+        together = {name: _joined([part[name] for part in state.gathered]) for name in server.names}
+        state.gathered = None
+        if None not in together.values() and _is_another_plant(server, together, state):
+            _go_on_with(_learned(server, together), together, state)
+
+
+def _joined(parts):
+    """Messages about rows that follow each other as one; None where measurements are missing."""
+    first = parts[0]
+    if any(one.index is not None or not np.array_equal(one.patterns, first.patterns) for one in parts):
+        return None
+    there = [name for name in _SERIES if any(getattr(one, name) is not None for one in parts)]
+    if any(getattr(one, name) is None for one in parts for name in there if name != "events"):
+        return None
+    series = {name: np.concatenate([getattr(one, name) for one in parts]) for name in there if name != "events"}
+    return replace(first, lengths=(len(series["z"]),), events=None, **series)
+
+
+def _is_another_plant(server, messages, state):
+    """Whether units surprise otherwise at another operating point than in the nominal record."""
+    alone = type(state)(point=server.nominal_point)
+    errors = server.evidence(messages, alone).errors[1:]
+    ratio = server.monitor.energy.own(errors - errors.mean(axis=0)).mean(axis=0) / server.state_dims
+    return bool((np.maximum(ratio, 1 / np.maximum(ratio, 1e-300)) > _OTHERWISE).any())
+
+
+def _learned(server, messages):
+    """A server that takes these rows for the nominal record, beyond their mean; None if they do not tell enough."""
+    noise = {name: np.linalg.pinv(message.patterns[0], hermitian=True) for name, message in messages.items()}
+    origin = np.concatenate([message.z.mean(axis=0) @ noise[name] for name, message in messages.items()])
+    statistic = "both" if len(server.statistics) > 1 else server.statistics[0]
+    learned = type(server)(statistic, server.run_length, server.prior, np.random.RandomState(0))
+    centred = beyond(messages, server.names, server.slices, origin)
+    try:
+        learned.fit(clone(server.learner).fit(centred), centred)
+    except ValueError as error:
+        warnings.warn(f"Rows at another operating point do not tell what is nominal there: {error}", stacklevel=2)
+        return None
+    learned.origin = origin
+    return learned
+
+
+def beyond(messages, names, slices, origin):
+    """Messages about states beyond an origin, (n,)."""
+    n_rows, ordered = len(messages[names[0]].z), {name: messages[name] for name in names}
+    return without_response(ordered, slices, np.broadcast_to(origin, (n_rows, len(origin))))
+
+
+def _go_on_with(server, messages, state):
+    """Watch from here on by what was learned from the last rows; with None as before."""
+    if server is None:
+        return
+    alone = type(state)(point=server.nominal_point, position=state.position - len(messages[server.names[0]].z))
+    rows = server.evidence(messages, alone)
+    state.own, state.monitor, state.averages = server, alone.monitor, alone.averages
+    state.point, state.known, state.incidents, state.last = server.nominal_point, [], [], None
+    state.rows = rows.between(max(rows.first + 1, rows.stop - len(state.rows.scaled)), rows.stop)
+    state.followed, state.drift = Followed(), 0.0
