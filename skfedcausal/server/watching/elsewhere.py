@@ -12,14 +12,14 @@ from dataclasses import replace
 import numpy as np
 from sklearn.base import clone
 
-from .inputs import without_response
+from ..joint import JointRecord
+from .inputs import states_of, without_response
 from .operating import FOLLOWED, LOOK, Followed
 
 _FIRST = 2  # rows of an episode in which a fault that begins with it is in its unit only
 _LEAST = 3 * FOLLOWED  # rows without an alarm that a plant is learned from: nine memories of the slowest average
 _PER_STATE = 10  # of these for each state
 _OTHERWISE = 2.0  # times more or less surprise than in the nominal record, from which on the plant is another one
-_SERIES = "z", "off_subspace", "events"
 
 
 def began_elsewhere(server, rows, incident):
@@ -55,20 +55,20 @@ def gather(server, new, messages, state):
     if n_rows >= max(_LEAST, _PER_STATE * int(server.state_dims.sum())):
         together = {name: _joined([part[name] for part in state.gathered]) for name in server.names}
         state.gathered = None
-        if None not in together.values() and _is_another_plant(server, together, state):
+        if _is_another_plant(server, together, state):
             _go_on_with(_learned(server, together), together, state)
 
 
 def _joined(parts):
-    """Messages about rows that follow each other as one; None where measurements are missing."""
-    first = parts[0]
-    if any(one.index is not None or not np.array_equal(one.patterns, first.patterns) for one in parts):
-        return None
-    there = [name for name in _SERIES if any(getattr(one, name) is not None for one in parts)]
-    if any(getattr(one, name) is None for one in parts for name in there if name != "events"):
-        return None
-    series = {name: np.concatenate([getattr(one, name) for one in parts]) for name in there if name != "events"}
-    return replace(first, lengths=(len(series["z"]),), events=None, **series)
+    """Messages about rows that follow each other as one."""
+    sizes = [len(one.patterns) for one in parts]
+    index = [np.zeros(len(one.z), dtype=int) if one.index is None else one.index for one in parts]
+    index = np.concatenate([k + first for k, first in zip(index, np.cumsum([0, *sizes[:-1]]), strict=True)])
+    patterns, place = np.unique(np.concatenate([one.patterns for one in parts]), axis=0, return_inverse=True)
+    there = ["z"] if parts[0].off_subspace is None else ["z", "off_subspace"]
+    series = {name: np.concatenate([getattr(one, name) for one in parts]) for name in there}
+    index = None if len(patterns) == 1 else place.reshape(-1)[index]
+    return replace(parts[0], patterns=patterns, index=index, lengths=(len(series["z"]),), events=None, **series)
 
 
 def _is_another_plant(server, messages, state):
@@ -81,8 +81,8 @@ def _is_another_plant(server, messages, state):
 
 def _learned(server, messages):
     """A server that takes these rows for the nominal record, beyond their mean; None if they do not tell enough."""
-    noise = {name: np.linalg.pinv(message.patterns[0], hermitian=True) for name, message in messages.items()}
-    origin = np.concatenate([message.z.mean(axis=0) @ noise[name] for name, message in messages.items()])
+    x, there = states_of(JointRecord.from_messages(messages, names=server.names))
+    origin = x[there].mean(axis=0)
     statistic = "both" if len(server.statistics) > 1 else server.statistics[0]
     learned = type(server)(statistic, server.run_length, server.prior, np.random.RandomState(0))
     centred = beyond(messages, server.names, server.slices, origin)
