@@ -192,7 +192,8 @@ def settled(server, rows, point, n_rows=SETTLING):
         "whole": point.whole * rows.distance.mean(axis=0) / server.usual_distance,
     }
     factors = {name: np.maximum(1.0, value) for name, value in seen.items()}
-    return point.moved(errors, scaled, **factors, n_rows=len(rows.errors), campaign=False)
+    predicted = point.predicted + rows.predicted.mean(axis=0)
+    return point.moved(errors, scaled, **factors, predicted=predicted, n_rows=len(rows.errors), campaign=False)
 
 
 def _end_open(state):
