@@ -1,7 +1,8 @@
 """A plant that ran at another operating point before its record began: what is nominal there is learned from its rows.
 
-No fault of one unit is seen in others in the row in which it begins, so that a plant that is out of the ordinary in
-several units from the first row on was so before, and there is no onset that would tell of a root. Where its surprises
+No fault of one unit is seen in others in the row in which it begins, and its effects need time to settle. A plant that
+is out of the ordinary in several units from the first row on, and stays where it was there, was so before, and there
+is no onset that would tell of a root. Where its surprises
 are as the nominal record has them, the plant that was learned goes on at the other level. Where they are not, plant and
 thresholds are learned again, from the first rows there that are in no alarm.
 """
@@ -14,9 +15,10 @@ from sklearn.base import clone
 
 from ..joint import JointRecord
 from .inputs import states_of, without_response
-from .operating import FOLLOWED, LOOK, Followed
+from .operating import FOLLOWED, LOOK, SETTLING, Followed
 
 _FIRST = 2  # rows of an episode in which a fault that begins with it is in its unit only
+_APART = 0.2  # of the way from the nominal level that may lie between the first and the last rows there
 _LEAST = 3 * FOLLOWED  # rows without an alarm that a plant is learned from: nine memories of the slowest average
 _PER_STATE = 10  # of these for each state
 _OTHERWISE = 2.0  # times more or less surprise than in the nominal record, from which on the plant is another one
@@ -27,7 +29,7 @@ def began_elsewhere(server, rows, incident):
     if rows.first > 0 or incident.detected >= LOOK:
         return False
     units = (server.levels.relative(rows.between(0, _FIRST).levels) > 1).any(axis=0)
-    if units.sum() < 2:
+    if units.sum() < 2 or not _is_there_at_once(server, rows):
         return False
     where = ", ".join(name for name, out in zip(server.names, units, strict=True) if out)
     warnings.warn(
@@ -37,6 +39,13 @@ def began_elsewhere(server, rows, incident):
         stacklevel=2,
     )
     return True
+
+
+def _is_there_at_once(server, rows):
+    """Whether the first rows are at the level of the last ones already, as those of a fault that spreads are not."""
+    first, last = rows.predicted[_FIRST:LOOK].mean(axis=0), rows.predicted[-SETTLING:].mean(axis=0)
+    apart, moved = (np.linalg.norm(mean @ server.posterior.nominal.leverage) for mean in (first - last, last))
+    return bool(apart <= _APART * moved)
 
 
 def gather(server, new, messages, state):
