@@ -43,9 +43,9 @@ def began_elsewhere(server, rows, incident):
 
 def _is_there_at_once(server, rows):
     """Whether the first rows are at the level of the last ones already, as those of a fault that spreads are not."""
-    first, last = rows.predicted[_FIRST:LOOK].mean(axis=0), rows.predicted[-SETTLING:].mean(axis=0)
-    apart, moved = (np.linalg.norm(mean @ server.posterior.nominal.leverage) for mean in (first - last, last))
-    return bool(apart <= _APART * moved)
+    first, last = rows.errors[1:LOOK].mean(axis=0), rows.errors[-SETTLING:].mean(axis=0)  # nothing predicts row 0
+    apart, moved = server.monitor.energy.own(np.array([first - last, last])).sum(axis=1)
+    return bool(apart <= _APART**2 * moved)
 
 
 def gather(server, new, messages, state):

@@ -205,7 +205,7 @@ def pause(state):
     """Begin anew after rows of which nothing is known, at the same operating point."""
     _end_open(state)
     state.monitor, state.averages, state.rows, state.incidents = MonitorState(), None, None, []
-    state.followed = Followed()
+    state.followed, state.gathered = Followed(), None if state.gathered is None else []
 
 
 def acknowledge(server, state, detected):
@@ -240,6 +240,8 @@ def _turn(server, point, rows, state):
     incident.verdict = replace(incident.verdict, **now)
     if back or elsewhere:
         state.last = None  # nothing goes on where the plant is back at what it was
+    if point is server.nominal_point:
+        state.gathered = None
     return _of_switch(before) if elsewhere or (back and point.campaign) else [incident]
 
 
@@ -250,7 +252,7 @@ def _began_elsewhere(server, rows, incident, state):
     from .elsewhere import began_elsewhere  # of such records
 
     elsewhere = began_elsewhere(server, rows, incident)
-    if elsewhere and server.learner is not None:
+    if elsewhere and server.learner is not None and not server.campaigns:
         state.gathered = []
     return elsewhere
 
