@@ -17,7 +17,7 @@ from ..joint import JointRecord
 from .inputs import states_of, without_response
 from .operating import FOLLOWED, LOOK, SETTLING, Followed
 
-_FIRST = 2  # rows of an episode in which a fault that begins with it is in its unit only
+_FIRST = 1  # rows of an episode in which a fault that begins with it is in its unit only
 _APART = 0.2  # of the way from the nominal level that may lie between the first and the last rows there
 _LEAST = 3 * FOLLOWED  # rows without an alarm that a plant is learned from: nine memories of the slowest average
 _PER_STATE = 10  # of these for each state
