@@ -232,7 +232,8 @@ class RootCauseServer:
         if events.any():
             self._raise(levels, ages)
         state.noticing = ages[-1]
-        judged = scaled, found.predicted - point.predicted, surprise, given, surplus, outside, ~found.present, levels, events
+        predicted = found.predicted - point.predicted
+        judged = scaled, predicted, surprise, given, surplus, outside, ~found.present, levels, events
         return Evidence(first, *judged, found.errors / np.sqrt(spread), distance, unknown)
 
     def _raise(self, levels, ages):

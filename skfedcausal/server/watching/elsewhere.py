@@ -1,10 +1,10 @@
 """A plant that ran at another operating point before its record began: what is nominal there is learned from its rows.
 
 No fault of one unit is seen in others in the row in which it begins, and its effects need time to settle. A plant that
-is out of the ordinary in several units from the first row on, and stays where it was there, was so before, and there
-is no onset that would tell of a root. Where its surprises
-are as the nominal record has them, the plant that was learned goes on at the other level. Where they are not, plant and
-thresholds are learned again, from the first rows there that are in no alarm.
+is out of the ordinary in several units in the first row, and stays where it was there, was so before, and there is no
+onset that would tell of a root. Where its surprises are as the nominal record has them, the plant that was learned goes
+on at the other level. Where they are not, plant and thresholds are learned again, from the first rows there that are in
+no alarm.
 """
 
 import warnings
@@ -17,18 +17,15 @@ from ..joint import JointRecord
 from .inputs import states_of, without_response
 from .operating import FOLLOWED, LOOK, SETTLING, Followed
 
-_FIRST = 1  # rows of an episode in which a fault that begins with it is in its unit only
 _APART = 0.2  # of the way from the nominal level that may lie between the first and the last rows there
 _LEAST = 3 * FOLLOWED  # rows without an alarm that a plant is learned from: nine memories of the slowest average
 _PER_STATE = 10  # of these for each state
 _OTHERWISE = 2.0  # times more or less surprise than in the nominal record, from which on the plant is another one
 
 
-def began_elsewhere(server, rows, incident):
-    """Whether an incident was there, in several units, before the episode began; says so."""
-    if rows.first > 0 or incident.detected >= LOOK:
-        return False
-    units = (server.levels.relative(rows.between(0, _FIRST).levels) > 1).any(axis=0)
+def began_elsewhere(server, rows):
+    """Whether what is unusual in an episode from its beginning on was there before it, in several units; says so."""
+    units = server.levels.relative(rows.levels[:1])[0] > 1
     if units.sum() < 2 or not _is_there_at_once(server, rows):
         return False
     where = ", ".join(name for name, out in zip(server.names, units, strict=True) if out)
@@ -71,13 +68,13 @@ def gather(server, new, messages, state):
 def _joined(parts):
     """Messages about rows that follow each other as one."""
     sizes = [len(one.patterns) for one in parts]
-    index = [np.zeros(len(one.z), dtype=int) if one.index is None else one.index for one in parts]
-    index = np.concatenate([k + first for k, first in zip(index, np.cumsum([0, *sizes[:-1]]), strict=True)])
+    of_part = [np.zeros(len(one.z), dtype=int) if one.index is None else one.index for one in parts]
+    index = np.concatenate([k + first for k, first in zip(of_part, np.cumsum([0, *sizes[:-1]]), strict=True)])
     patterns, place = np.unique(np.concatenate([one.patterns for one in parts]), axis=0, return_inverse=True)
     there = ["z"] if parts[0].off_subspace is None else ["z", "off_subspace"]
     series = {name: np.concatenate([getattr(one, name) for one in parts]) for name in there}
-    index = None if len(patterns) == 1 else place.reshape(-1)[index]
-    return replace(parts[0], patterns=patterns, index=index, lengths=(len(series["z"]),), events=None, **series)
+    which = None if len(patterns) == 1 else place.reshape(-1)[index]
+    return replace(parts[0], patterns=patterns, index=which, lengths=(len(series["z"]),), events=None, **series)
 
 
 def _is_another_plant(server, messages, state):

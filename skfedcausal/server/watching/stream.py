@@ -251,7 +251,7 @@ def _began_elsewhere(server, rows, incident, state):
         return False
     from .elsewhere import began_elsewhere  # of such records
 
-    elsewhere = began_elsewhere(server, rows, incident)
+    elsewhere = began_elsewhere(server, rows)
     if elsewhere and server.learner is not None and not server.campaigns:
         state.gathered = []
     return elsewhere
