@@ -47,7 +47,7 @@ class RootCauseServer:
     new_state, _levels_of = StreamState, AlarmLevels
     campaigns: Any = ()  # nominal operating points besides the one a stream begins at
     learner: Any = None  # what learns the plant, where it may be learned again from the rows of a stream
-    origin: Any = None  # of the states, (n,), where it is not that of the messages
+    elsewhere: Any = None  # how messages are read where the plant was learned at another operating point
 
     def __init__(self, statistic, run_length, prior, rng):
         self.statistics = STATISTICS[statistic]
@@ -207,10 +207,8 @@ class RootCauseServer:
 
     def evidence(self, messages, state):
         """Evidence of the next rows of an episode; the state goes on behind them."""
-        if self.origin is not None:
-            from .elsewhere import beyond  # of servers that learned at another operating point
-
-            messages = beyond(messages, self.names, self.slices, self.origin)
+        if self.elsewhere is not None:
+            messages = self.elsewhere.beyond(messages, self.names, self.slices)
         record, point = JointRecord.from_messages(messages, names=self.names), state.point
         spread, unknown = 1.0, np.zeros(record.n_samples, dtype=int)
         if self._response is not None:

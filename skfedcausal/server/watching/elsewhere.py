@@ -8,7 +8,7 @@ no alarm.
 """
 
 import warnings
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from sklearn.base import clone
@@ -21,6 +21,7 @@ _APART = 0.2  # of the way from the nominal level that may lie between the first
 _LEAST = 3 * FOLLOWED  # rows without an alarm that a plant is learned from: nine memories of the slowest average
 _PER_STATE = 10  # of these for each state
 _OTHERWISE = 2.0  # times more or less surprise than in the nominal record, from which on the plant is another one
+_LEAST_SURPRISE = 1e-3  # over the nominal one, of units that hold still
 
 
 def began_elsewhere(server, rows):
@@ -61,8 +62,9 @@ def gather(server, new, messages, state):
     if n_rows >= max(_LEAST, _PER_STATE * int(server.state_dims.sum())):
         together = {name: _joined([part[name] for part in state.gathered]) for name in server.names}
         state.gathered = None
-        if _is_another_plant(server, together, state):
-            _go_on_with(_learned(server, together), together, state)
+        surprise = _surprise_there(server, together, state)
+        if (np.maximum(surprise, 1 / surprise) > _OTHERWISE).any():
+            _go_on_with(_learned(server, together, surprise), together, state)
 
 
 def _joined(parts):
@@ -77,34 +79,43 @@ def _joined(parts):
     return replace(parts[0], patterns=patterns, index=which, lengths=(len(series["z"]),), events=None, **series)
 
 
-def _is_another_plant(server, messages, state):
-    """Whether units surprise otherwise at another operating point than in the nominal record."""
-    alone = type(state)(point=server.nominal_point)
-    errors = server.evidence(messages, alone).errors[1:]
-    ratio = server.monitor.energy.own(errors - errors.mean(axis=0)).mean(axis=0) / server.state_dims
-    return bool((np.maximum(ratio, 1 / np.maximum(ratio, 1e-300)) > _OTHERWISE).any())
+def _surprise_there(server, messages, state):
+    """Surprises of all units at another operating point over those in the nominal record, (n_units,)."""
+    rows = server.evidence(messages, type(state)(point=server.nominal_point))
+    errors = rows.errors[1:] - rows.errors[1:].mean(axis=0)
+    return np.maximum(server.monitor.energy.own(errors).mean(axis=0) / server.state_dims, _LEAST_SURPRISE)
 
 
-def _learned(server, messages):
-    """A server that takes these rows for the nominal record, beyond their mean; None if they do not tell enough."""
+def _learned(server, messages, surprise):
+    """A server that takes these rows for the nominal record, beyond their mean; None if they do not tell enough.
+
+    Units are as sure of their states as these surprise.
+    """
     x, there = states_of(JointRecord.from_messages(messages, names=server.names))
-    origin = x[there].mean(axis=0)
     statistic = "both" if len(server.statistics) > 1 else server.statistics[0]
     learned = type(server)(statistic, server.run_length, server.prior, np.random.RandomState(0))
-    centred = beyond(messages, server.names, server.slices, origin)
+    learned.elsewhere = Elsewhere(x[there].mean(axis=0), 1 / surprise)
+    centred = learned.elsewhere.beyond(messages, server.names, server.slices)
     try:
-        learned.fit(clone(server.learner).fit(centred), centred)
+        return learned.fit(clone(server.learner).fit(centred), centred)
     except ValueError as error:
         warnings.warn(f"Rows at another operating point do not tell what is nominal there: {error}", stacklevel=2)
         return None
-    learned.origin = origin
-    return learned
 
 
-def beyond(messages, names, slices, origin):
-    """Messages about states beyond an origin, (n,)."""
-    n_rows, ordered = len(messages[names[0]].z), {name: messages[name] for name in names}
-    return without_response(ordered, slices, np.broadcast_to(origin, (n_rows, len(origin))))
+@dataclass(frozen=True)
+class Elsewhere:
+    """Origin of the states, (n,), and how many times as much information units have on theirs, (n_units,)."""
+
+    origin: np.ndarray
+    information: np.ndarray
+
+    def beyond(self, messages, names, slices):
+        """Messages as of a plant that has its nominal level there."""
+        n_rows, ordered = len(messages[names[0]].z), {name: messages[name] for name in names}
+        found = without_response(ordered, slices, np.broadcast_to(self.origin, (n_rows, len(self.origin))))
+        more = zip(found.items(), self.information.tolist(), strict=True)
+        return {name: replace(one, z=k * one.z, patterns=k * one.patterns) for (name, one), k in more}
 
 
 def _go_on_with(server, messages, state):
