@@ -182,7 +182,9 @@ def elsewhere(n_networks, spread, first=0):
         network.shift = 4 * network.shift
         record = network.run(1160, 2, modes=np.ones(1160), faults=[(network.root, 660, 0.5)])
         settled = {name: Y[60:] for name, Y in record.items()}
-        found = detector.incidents({name: Y[:600].mean(axis=0) * (1 - spread) + spread * Y for name, Y in settled.items()})
+        found = detector.incidents(
+            {name: Y[:600].mean(axis=0) * (1 - spread) + spread * Y for name, Y in settled.items()}
+        )
         later = alarms(found, 600)
         told.append((first_is(later, network.root), len(alarms(found)) - len(later)))
     named, early = np.mean(told, axis=0)

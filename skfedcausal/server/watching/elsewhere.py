@@ -11,12 +11,14 @@ import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.stats import chi2
 from sklearn.base import clone
 
 from ..joint import JointRecord
 from .inputs import states_of, without_response
 from .operating import FOLLOWED, LOOK, SETTLING, Followed
 
+_AWAY = 1e-3  # tail beyond which the first row of a unit is not nominal
 _APART = 0.2  # of the way from the nominal level that may lie between the first and the last rows there
 _LEAST = 3 * FOLLOWED  # rows without an alarm that a plant is learned from: nine memories of the slowest average
 _PER_STATE = 10  # of these for each state
@@ -26,7 +28,7 @@ _LEAST_SURPRISE = 1e-3  # over the nominal one, of units that hold still
 
 def began_elsewhere(server, rows):
     """Whether what is unusual in an episode from its beginning on was there before it, in several units; says so."""
-    units = server.levels.relative(rows.levels[:1])[0] > 1
+    units = _away_at_first(server, rows.scaled[0])
     if units.sum() < 2 or not _is_there_at_once(server, rows):
         return False
     where = ", ".join(name for name, out in zip(server.names, units, strict=True) if out)
@@ -37,6 +39,14 @@ def began_elsewhere(server, rows):
         stacklevel=2,
     )
     return True
+
+
+def _away_at_first(server, scaled):
+    """Units whose states in the first row of an episode, told by its scaled innovation, are not nominal."""
+    P, J, slices = server.model.schedule.predicted[0], server.model.J, server.slices
+    x, spread = P @ scaled + np.linalg.pinv(J, hermitian=True) @ scaled, P + np.linalg.pinv(J, hermitian=True)
+    squares = [x[b] @ np.linalg.solve(spread[b, b], x[b]) for b in slices]
+    return np.array(squares) > chi2.isf(_AWAY, server.state_dims)
 
 
 def _is_there_at_once(server, rows):

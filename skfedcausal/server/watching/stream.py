@@ -247,12 +247,12 @@ def _turn(server, point, rows, state):
 
 def _began_elsewhere(server, rows, incident, state):
     """Whether an incident led to the operating point that the plant was at before the episode began."""
-    if rows.first > 0 or incident.detected >= LOOK:
+    if rows.first > 0 or incident.detected >= LOOK or server.learner is None:
         return False
     from .elsewhere import began_elsewhere  # of such records
 
     elsewhere = began_elsewhere(server, rows)
-    if elsewhere and server.learner is not None and not server.campaigns:
+    if elsewhere and not server.campaigns:
         state.gathered = []
     return elsewhere
 
