@@ -174,7 +174,7 @@ def modes_told(n_networks, how, n_rows=6000):
 
 
 def elsewhere(n_networks, spread, first=0):
-    """Records that begin at a level far from the nominal one, `spread` times as lively there; a step from row 600 on."""
+    """Records that begin far from the nominal level, `spread` times as lively there; a step from row 600 on."""
     told = []
     for seed in range(first, first + n_networks):
         network = Network(seed, control=False)
@@ -229,8 +229,8 @@ def main():
         "## Nominal operation\n\n" + table([quiet(max(n // 4, 2), w) for w in ("steady", "slow drift", "two modes")]),
         "## Two modes that the nominal record has\n\nThe second mode from row 1000 of the nominal record on, then a "
         "switch about every 1500 rows.\n\n" + table([modes_told(n, how) for how in ("nothing", "mode=", "campaigns")]),
-        "## Records that begin far from the nominal level\n\nStates and noise there are so many times as large, and so is "
-        "what the step does.\n\n" + table([elsewhere(n, spread) for spread in (1.0, 0.5)]),
+        "## Records that begin far from the nominal level\n\nStates and noise there are so many times as large, and "
+        "so is what the step does.\n\n" + table([elsewhere(n, spread) for spread in (1.0, 0.5)]),
         "## Set-points that are given as inputs\n\n" + table([moving(n, every) for every in (150, 600)]),
     ]
     write("watch", "A watch that goes on", "\n\n".join(sections))

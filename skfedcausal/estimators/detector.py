@@ -429,7 +429,8 @@ class FederatedRCADetector(FederatedEstimator):
             below a probability of one half), ``probability``, ``undecided``, ``path`` [(name, delay), ...],
             ``ranking`` [(name, probability), ...], ``kind`` of fault ("process", "sensor", "undecided", "drift" of a
             level that was followed, or "status", "sensor held" or "unit held" where the unit notices that itself; in a
-            stream also "switch" of an alarm that was told and found to be a switch between campaigns),
+            stream also "switch" of an alarm that was told and found to be a switch between campaigns, or how the
+            plant ran before the stream began),
             ``repeats`` [(detected, end), ...] of later alarms of the same fault.
             Positions from 0, or times where the record has them. With ``evidence="flags"`` an incident is a
             run of steps with a root in the flags, over after ten steps without one, and a unit's probability
