@@ -9,6 +9,7 @@ from typing import Any
 import joblib
 import numpy as np
 import pandas as pd
+from sklearn.base import clone
 from sklearn.metrics import f1_score
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
@@ -308,6 +309,8 @@ class FederatedRCADetector(FederatedEstimator):
             from ..server.watching.large import LargeRootCauseServer as kind  # of plants learned in blocks
         self._root_cause = kind(self.statistic, self._run_length, _prior(self.prior, server.names_), rng)
         self._root_cause.fit(server, messages)
+        if kind is RootCauseServer and isinstance(server, MomentServer) and not self.layout_.has_inputs:
+            self._root_cause.learner = clone(server)
         is_learned = not (server.controlled_units_ or getattr(server, "trains_corrections", False))
         self._nominal_of = dict(messages) if is_learned else None  # else the plant is not what it will be
 
@@ -426,7 +429,8 @@ class FederatedRCADetector(FederatedEstimator):
             below a probability of one half), ``probability``, ``undecided``, ``path`` [(name, delay), ...],
             ``ranking`` [(name, probability), ...], ``kind`` of fault ("process", "sensor", "undecided", "drift" of a
             level that was followed, or "status", "sensor held" or "unit held" where the unit notices that itself; in a
-            stream also "switch" of an alarm that was told and found to be a switch between campaigns),
+            stream also "switch" of an alarm that was told and found to be a switch between campaigns, or how the
+            plant ran before the stream began),
             ``repeats`` [(detected, end), ...] of later alarms of the same fault.
             Positions from 0, or times where the record has them. With ``evidence="flags"`` an incident is a
             run of steps with a root in the flags, over after ten steps without one, and a unit's probability

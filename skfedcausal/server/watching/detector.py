@@ -46,6 +46,8 @@ class RootCauseServer:
 
     new_state, _levels_of = StreamState, AlarmLevels
     campaigns: Any = ()  # nominal operating points besides the one a stream begins at
+    learner: Any = None  # what learns the plant, where it may be learned again from the rows of a stream
+    elsewhere: Any = None  # how messages are read where the plant was learned at another operating point
 
     def __init__(self, statistic, run_length, prior, rng):
         self.statistics = STATISTICS[statistic]
@@ -165,11 +167,11 @@ class RootCauseServer:
 
     def acknowledge(self, state, detected):
         """Take note that the incidents with these first alarms were seen; verdicts on those that are over by that."""
-        return stream.acknowledge(self, state, detected)
+        return stream.acknowledge(state.own or self, state, detected)
 
     def rebaseline(self, state, units):
         """Take the level of the last rows of some units, a mask, for their operating point; verdicts that are over."""
-        return stream.rebaseline(self, state, units)
+        return stream.rebaseline(state.own or self, state, units)
 
     def know(self, messages):
         """Take the episodes of a nominal record, in messages with their levels, for operating points of their own."""
@@ -188,8 +190,11 @@ class RootCauseServer:
 
     def relative_levels(self, messages):
         """Alarm level over threshold of every unit in an episode, shape (n_samples, n_units)."""
-        rows = [rows.levels for rows, _ in self._taken(messages, StreamState())]
-        return self.levels.relative(np.concatenate(rows))
+        state, now, found = StreamState(), self, []
+        for rows, _ in self._taken(messages, state):
+            found.append(now.levels.relative(rows.levels))
+            now = state.own or self
+        return np.concatenate(found)
 
     def _taken(self, messages, state):
         return taken(self, messages, self._begun(state))
@@ -202,6 +207,8 @@ class RootCauseServer:
 
     def evidence(self, messages, state):
         """Evidence of the next rows of an episode; the state goes on behind them."""
+        if self.elsewhere is not None:
+            messages = self.elsewhere.beyond(messages, self.names, self.slices)
         record, point = JointRecord.from_messages(messages, names=self.names), state.point
         spread, unknown = 1.0, np.zeros(record.n_samples, dtype=int)
         if self._response is not None:
@@ -223,7 +230,8 @@ class RootCauseServer:
         if events.any():
             self._raise(levels, ages)
         state.noticing = ages[-1]
-        judged = scaled, found.predicted, surprise, given, surplus, outside, ~found.present, levels, events
+        predicted = found.predicted - point.predicted
+        judged = scaled, predicted, surprise, given, surplus, outside, ~found.present, levels, events
         return Evidence(first, *judged, found.errors / np.sqrt(spread), distance, unknown)
 
     def _raise(self, levels, ages):
@@ -327,6 +335,10 @@ class RootCauseServer:
             for _ in self._taken({name: one.rows(0, start) for name, one in messages.items()}, state):
                 pass
         here = {name: one.rows(start, stop) for name, one in messages.items()}
+        return (state.own or self)._attributed_from(here, state)
+
+    def _attributed_from(self, here, state):
+        """Posterior over roots in the rows that are next in a stream."""
         since = replace(state)
         rows = self.evidence(here, since)
         if not (state.point is self.nominal_point or state.point.campaign) and self._deciding_in(rows).evidence < 0:

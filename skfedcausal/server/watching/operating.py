@@ -29,6 +29,7 @@ _GAIN = 0.5  # of a block's mean in the mean that is followed
 _MOVES = 2.0  # from which on `slow` means that the level of the nominal record itself moves
 _TOLD = 0.5  # standard deviations of a unit's errors by which its level has moved at least when that is told
 _CHANCE = 0.01  # of a move as far as that by the levels of nominal blocks, where these are few
+_MEANS = "errors", "scaled", "predicted"
 _NATS = 6.0  # of log likelihood that one operating point has to be ahead of another
 
 
@@ -36,7 +37,7 @@ _NATS = 6.0  # of log likelihood that one operating point has to be ahead of ano
 class OperatingPoint:
     """What the plant shows beyond the nominal operating point.
 
-    errors, scaled : means of the errors of prediction and of the scaled innovations, (n,)
+    errors, scaled, predicted : means of the errors of prediction, the scaled innovations and the predicted states, (n,)
     own, given, outside, whole : factors, at least one, of the surprises on its own and given the others, of what
         states do not explain of the off-subspace numbers, and of these themselves, (n_units,)
     lasting : first alarms of the incidents that last there
@@ -47,6 +48,7 @@ class OperatingPoint:
 
     errors: np.ndarray
     scaled: np.ndarray
+    predicted: np.ndarray
     own: np.ndarray
     given: np.ndarray
     outside: np.ndarray
@@ -59,8 +61,8 @@ class OperatingPoint:
     @classmethod
     def nominal(cls, n_states, n_units):
         """The operating point of the nominal record."""
-        ones = np.ones(n_units)
-        return cls(np.zeros(n_states), np.zeros(n_states), ones, ones, ones, ones)
+        zeros, ones = np.zeros(n_states), np.ones(n_units)
+        return cls(zeros, zeros, zeros, ones, ones, ones, ones)
 
     def moved(self, errors, scaled, **changes):
         """The operating point with other means."""
@@ -91,7 +93,7 @@ class OperatingPoint:
         states = np.repeat(units, [b.stop - b.start for b in slices])
         parts = {name: (getattr(self, name), getattr(other, name)) for name in ("own", "given", "outside", "whole")}
         factors = {name: np.where(units, mine, theirs) for name, (mine, theirs) in parts.items()}
-        means = {name: np.where(states, getattr(self, name), getattr(other, name)) for name in ("errors", "scaled")}
+        means = {name: np.where(states, getattr(self, name), getattr(other, name)) for name in _MEANS}
         return replace(self, **factors, **means)
 
 

@@ -37,6 +37,8 @@ class StreamState:
     learning: range | None = None  # rows without alarms, from which an operating point is learned
     noticing: np.ndarray | int = 0  # for how many rows each unit has been noticing something
     drift: np.ndarray | float = 0.0  # of the level, followed since it was last told
+    gathered: list | None = None  # messages about rows at another operating point, to learn from
+    own: Any = None  # the server that learned from them, which goes on
 
 
 def taken(server, messages, state):
@@ -49,7 +51,7 @@ def taken(server, messages, state):
         stop = min(n_rows, done + FOLLOWED - state.position % FOLLOWED)
         whole = stop - done == n_rows
         part = messages if whole else {name: one.rows(done, stop) for name, one in messages.items()}
-        rows, incidents = take(server, part, state)
+        rows, incidents = take(state.own or server, part, state)
         done += len(rows.scaled)
         yield rows, incidents
 
@@ -61,8 +63,8 @@ def take(server, messages, state):
     turn = _followed(server, new, state)
     if turn.row < new.stop:
         state.monitor, state.averages, state.position, state.inputs, state.noticing = before
-        part = {name: message.rows(0, turn.row - new.first) for name, message in messages.items()}
-        new = server.evidence(part, state)
+        messages = {name: message.rows(0, turn.row - new.first) for name, message in messages.items()}
+        new = server.evidence(messages, state)
     rows = new if state.rows is None else state.rows.followed_by(new)
     touched = list(state.incidents)
     for incident in touched:
@@ -71,6 +73,7 @@ def take(server, messages, state):
     server.judge(rows, touched, new.first)
     state.incidents = [i for i in state.incidents if i.open or i.detected + HORIZON >= rows.stop]
     state.rows = rows.between(max(rows.stop - KEPT, rows.first), rows.stop)
+    gathers = state.gathered is not None
     if turn.drifts:
         touched += _after_drift(server, turn.point, state)
     elif turn.learned:
@@ -80,6 +83,10 @@ def take(server, messages, state):
         state.learning = None
     elif turn.point is not None:
         touched += _turn(server, turn.point, rows, state)
+    if gathers:
+        from .elsewhere import gather  # of such records
+
+        gather(server, new, messages, state)
     return new, touched
 
 
@@ -185,7 +192,8 @@ def settled(server, rows, point, n_rows=SETTLING):
         "whole": point.whole * rows.distance.mean(axis=0) / server.usual_distance,
     }
     factors = {name: np.maximum(1.0, value) for name, value in seen.items()}
-    return point.moved(errors, scaled, **factors, n_rows=len(rows.errors), campaign=False)
+    predicted = point.predicted + rows.predicted.mean(axis=0)
+    return point.moved(errors, scaled, **factors, predicted=predicted, n_rows=len(rows.errors), campaign=False)
 
 
 def _end_open(state):
@@ -197,7 +205,7 @@ def pause(state):
     """Begin anew after rows of which nothing is known, at the same operating point."""
     _end_open(state)
     state.monitor, state.averages, state.rows, state.incidents = MonitorState(), None, None, []
-    state.followed = Followed()
+    state.followed, state.gathered = Followed(), None if state.gathered is None else []
 
 
 def acknowledge(server, state, detected):
@@ -222,16 +230,31 @@ def rebaseline(server, state, units):
 def _turn(server, point, rows, state):
     """Go on at another operating point; the incident that led there is over."""
     incident, back = state.incidents[-1], point in state.known
+    elsewhere = not back and _began_elsewhere(server, rows, incident, state)
     incident.open, incident.last = False, rows.stop - 1
-    lasting = point.lasting if back else state.point.lasting | {incident.detected}
+    lasting = point.lasting if back else state.point.lasting | (frozenset() if elsewhere else {incident.detected})
     ends, before = state.point.lasting - lasting, state.incidents
     _move(replace(point, lasting=lasting), state)
     incident.end = incident.detected if back else rows.stop - 1  # known again: the change is all there was
-    now = {"last": incident.last, "open": False, "end": incident.end, "settled": not back, "ends": ends}
+    now = {"last": incident.last, "open": False, "end": incident.end, "settled": not (back or elsewhere), "ends": ends}
     incident.verdict = replace(incident.verdict, **now)
-    if back:
+    if back or elsewhere:
         state.last = None  # nothing goes on where the plant is back at what it was
-    return _of_switch(before) if back and point.campaign else [incident]
+    if point is server.nominal_point:
+        state.gathered = None
+    return _of_switch(before) if elsewhere or (back and point.campaign) else [incident]
+
+
+def _began_elsewhere(server, rows, incident, state):
+    """Whether an incident led to the operating point that the plant was at before the episode began."""
+    if rows.first > 0 or incident.detected >= LOOK or server.learner is None:
+        return False
+    from .elsewhere import began_elsewhere  # of such records
+
+    elsewhere = began_elsewhere(server, rows)
+    if elsewhere and not server.campaigns:
+        state.gathered = []
+    return elsewhere
 
 
 def _of_switch(incidents):
