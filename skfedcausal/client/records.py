@@ -123,11 +123,16 @@ def _repeating(Y):
     for first in range(0, len(Y), _HEAD):
         piece = Y[first : first + _HEAD + _LONG_RUN]
         rows = piece[:_HEAD]
-        counts += (rows == low).sum(axis=0), (rows == high).sum(axis=0)
+        counts += np.count_nonzero(rows == low, axis=0), np.count_nonzero(rows == high, axis=0)
         probes = piece[::_LONG_RUN]  # a run holds two of them
         run |= (probes[1:] == probes[:-1]).any(axis=0)
-    _, place, twice = np.unique(Y[:_PROBES], axis=1, return_inverse=True, return_counts=True)
-    return (counts >= _OFTEN).any(axis=0) | run | (twice > 1)[place.ravel()]
+    return (counts >= _OFTEN).any(axis=0) | run | _alike(Y[:_PROBES])
+
+
+def _alike(Y):
+    """Columns that are there more than once, missing values aside."""
+    columns = [None if np.isnan(column.sum()) else column.tobytes() for column in Y.T + 0.0]  # zeros have one sign
+    return np.array([column is not None and columns.count(column) > 1 for column in columns])
 
 
 def warn_few_rows(n_samples, n_columns, n_states, name):
