@@ -178,7 +178,7 @@ class PartOfPlant:
 
     def __init__(self, task, partition, states):
         at = np.ix_(states, states)
-        self._series = np.ascontiguousarray(task.series[:, states])
+        self._series = task.series.take(states, axis=1)
         self.partition, self.score_noise, self.n_samples = partition, task.noise[at], len(task.series)
         self.starts, self._n_lags = task.starts, task.n_lags
         self._sums = task.sums[:, states[:, None], states]

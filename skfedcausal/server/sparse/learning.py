@@ -166,7 +166,7 @@ class _Search:
         correlated = np.tril(self.correlated[np.ix_(members, members)])
         dense, (A, Q) = block_diagonal, (whole[np.ix_(states, states)] for whole in self._dense)
         return BlockTask(
-            np.ascontiguousarray(plant.series[:, states]),
+            plant.series.take(states, axis=1),
             plant.starts,
             dense([plant.noise[m] for m in members]),
             tuple(len(plant.A[m]) for m in members),

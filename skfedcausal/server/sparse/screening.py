@@ -8,6 +8,7 @@ takes are the spectra of its two units.
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 from scipy.special import chdtrc
 
 from ...statespace.episodes import episodes
@@ -15,6 +16,7 @@ from ...statespace.matrices import few_threads
 from ..estimation.block_tests import _profiled
 
 _PAIRS = 20_000  # that are looked at together
+_PIECE = 128  # rows
 
 
 class Products(NamedTuple):
@@ -42,9 +44,15 @@ def products(pushes, series, A, noise, starts, n_transitions, with_noise=True):
 
 def smoothed(pushes, series, A, noise, starts):
     """States smoothed over the record, ``h[t] = s[t] - N (x[t - 1] - A' x[t])``; zero in the last rows of episodes."""
-    back = -(A.T @ pushes.T).T
-    back[1:] += pushes[:-1]
-    states = series - (noise @ back.T).T
+    states, turned = np.empty_like(series), csr_array(A.T)
+    for first in range(0, len(series), _PIECE):  # that stay in cache, a state in a row
+        rows = slice(first, first + _PIECE)
+        here = np.ascontiguousarray(pushes[rows].T)
+        back = -(turned @ here)
+        back[:, 1:] += here[:, :-1]
+        if first > 0:
+            back[:, 0] += pushes[first - 1]
+        np.subtract(series[rows], (noise @ back).T, out=states[rows])
     states[[stop - 1 for _, stop in episodes(starts, len(series))]] = 0.0
     return states
 
