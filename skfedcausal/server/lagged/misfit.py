@@ -275,18 +275,21 @@ class MisfitTest:
 
         Of shape (n_vectors, n_nuisance, n_rows, n_cols).
         """
-        U, W, V = self._info.U[:, rows, rows], self._info.W[..., rows], self._info.V
-        p = U.shape[1]
-        products = np.einsum("fji,fac->fiajc", U, V[:, inside[:, None], cols])  # E x_a[t-1] x_c[t-l]
-        products += np.conj(np.einsum("faj,fci->fiajc", W[:, inside], W[:, cols]))
-        shares = [products.reshape(len(U), p * len(inside), p, len(cols))]
+        U, V, W = self._info.U[:, rows, rows], self._info.V, np.conj(self._info.W[..., rows])
+        (f, p, _), n_first, pairs = U.shape, len(inside), _symmetric_pairs(U.shape[1])
+        into, place = W[:, cols], p * n_first
+        found = np.empty((f, place + len(filters) * len(pairs), p, len(cols)), dtype=complex)
+        products = found[:, :place].reshape(f, p, n_first, p, len(cols))
+        np.einsum("fji,fac->fiajc", U, V[:, inside[:, None], cols], out=products)  # E x_a[t-1] x_c[t-l]
+        products += np.einsum("faj,fci->fiajc", W[:, inside], into)
         for Z in filters:
-            left, right = W[:, cols] @ Z, hermitian(Z) @ U
-            for a, b in _symmetric_pairs(p):
-                share = left[:, None, :, a] * right[:, b, :, None] + left[:, None, :, b] * right[:, a, :, None]
-                shares.append(np.conj(share if a != b else 0.5 * share)[:, None])
-        found = np.concatenate(shares, axis=1)
-        flat = found.reshape(len(U), -1)
+            left, right = into @ np.conj(Z), np.swapaxes(Z, 1, 2) @ np.conj(U)
+            for a, b in pairs:
+                share = np.multiply(left[:, None, :, a], right[:, b, :, None], out=found[:, place])
+                if a != b:
+                    share += left[:, None, :, b] * right[:, a, :, None]
+                place += 1
+        flat = found.reshape(f, -1)
         return (self._once @ np.concatenate([flat.real, flat.imag])).reshape(-1, *found.shape[1:])
 
     def _noise_filters(self, rows):
