@@ -1,6 +1,7 @@
 """The record that a unit has monitored, batch by batch, and where the unit stands between two of them."""
 
 import hashlib
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,8 @@ _FEW = 10  # rows that are looked at in less time than threads need to start
 _REMEMBERED = 300  # rows that a unit's filter goes on from where it sends flags only
 
 
-class Batch(NamedTuple):
+@dataclass(slots=True)
+class Batch:
     """Rows of a monitored record."""
 
     outputs: np.ndarray
