@@ -23,8 +23,8 @@ class Products(NamedTuple):
     """Gradients per time step and the covariance of the smoothed states, (n, n) each."""
 
     links: np.ndarray
-    noise: np.ndarray | None  # None where it is not asked for
-    states: np.ndarray
+    noise: np.ndarray | None  # None where it is not asked for, as the next
+    states: np.ndarray | None
 
 
 class Spectra(NamedTuple):
@@ -35,11 +35,12 @@ class Spectra(NamedTuple):
     W: np.ndarray
 
 
-def products(pushes, series, A, noise, starts, n_transitions, with_noise=True):
+def products(pushes, series, A, noise, starts, n_transitions, *, with_noise=False, with_states=False):
     """:class:`Products` at a plant; A and the noise of the scores are sparse."""
     states = smoothed(pushes, series, A, noise, starts)
     cross = pushes.T @ pushes / n_transitions if with_noise else None
-    return Products(pushes.T @ states / n_transitions, cross, states.T @ states / n_transitions)
+    own = states.T @ states / n_transitions if with_states else None
+    return Products(pushes.T @ states / n_transitions, cross, own)
 
 
 def smoothed(pushes, series, A, noise, starts):
