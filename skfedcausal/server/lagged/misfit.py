@@ -60,7 +60,7 @@ def misfit_p_values(plant, scoring, units=None):
         if rows.stop > rows.start:
             sources[1].append((partition.n_units + k, slice(n + rows.start, n + rows.stop)))
     p_values = np.full((partition.n_units, 2 * partition.n_units), np.nan)
-    waiting = _Waiting([basis.shape[1] for basis in bases], p_values)
+    waiting = _Waiting(test.sizes, p_values)
     for unit in range(partition.n_units) if units is None else units:
         rows = partition.slices[unit]
         inside = np.flatnonzero(in_plant[rows.start])
@@ -257,7 +257,7 @@ class MisfitTest:
 
     def __init__(self, info, grad, n_rows, bases, noise=None):
         self._info, self._n_rows, self._noise = info, n_rows, noise
-        later = np.hstack([*bases])
+        self.sizes, later = [basis.shape[1] for basis in bases], np.hstack([*bases])
         along = np.eye(len(later) + 1, 1 + later.shape[1])
         along[1:, 1:] = later
         self._score = n_rows * np.tensordot(along.T, grad[1:], 1)  # (n_vectors, n, c)
@@ -335,6 +335,10 @@ class MisfitTest:
         found[:, first, :, second] = by_pair
         found[:, second, :, first] = np.swapaxes(by_pair, 2, 3)
         return found.reshape(m, n_vectors * v, n_vectors * v)
+
+    def p_values(self, rows, inside, channels):
+        """P values of channels (m, k) of columns in a unit's rows; those `inside` (a,) are in the plant."""
+        return p_values_in_bases(*self.efficient(rows, inside, channels), self.sizes)
 
     def efficient(self, rows, inside, channels):
         """Information and score of the later lags of channels (m, k) of columns in a unit's rows, efficient for them.
