@@ -338,7 +338,8 @@ class MisfitTest:
 
     def p_values(self, rows, inside, channels):
         """P values of channels (m, k) of columns in a unit's rows; those `inside` (a,) are in the plant."""
-        return p_values_in_bases(*self.efficient(rows, inside, channels), self.sizes)
+        S, q = self.efficient(rows, inside, channels)
+        return p_values_in_bases(S, q, self.sizes)
 
     def efficient(self, rows, inside, channels):
         """Information and score of the later lags of channels (m, k) of columns in a unit's rows, efficient for them.
