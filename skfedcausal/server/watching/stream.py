@@ -18,7 +18,7 @@ _REMEMBERED = 1000  # rows after an incident in which a drift of its root is of 
 _MOST_INPUTS = 3  # levels of the inputs besides the present one at which an operating point is the same
 _AFTER = 3  # rows beside a fault that may be out of the ordinary without it
 _PAUSE = 2 * HORIZON  # rows after an incident within which an alarm may be of the same fault
-_TOGETHER = 20  # pieces that are put to the rows before at once where nothing happens in them
+_TOGETHER = 20  # pieces of as few rows that are put to the rows before at once where nothing happens in them
 
 
 @dataclass
@@ -78,7 +78,7 @@ def take(server, messages, state):
         part = {name: message.rows(0, turn.row - new.first) for name, message in messages.items()}
         new = server.evidence(part, state)
     touched = list(state.incidents)
-    if not touched and turn.point is None and len(state.later) < _TOGETHER:
+    if not touched and turn.point is None and max(len(new.scaled), len(state.later)) < _TOGETHER:
         state.later.append(new)
         return new, touched
     before_them = state.gathered()
