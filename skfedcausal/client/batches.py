@@ -15,7 +15,7 @@ _FEW = 10  # rows that are looked at in less time than threads need to start
 _REMEMBERED = 300  # rows that a unit's filter goes on from where it sends flags only
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Batch:
     """Rows of a monitored record."""
 
@@ -79,11 +79,14 @@ def next_message(name, state, monitored, number, *, flags=False):
         message, known = stream_message(state, Y, batch.starts, place.known, measured)
     if batch.inputs is not None and not flags:
         message = message.with_inputs(batch.inputs)
-    release_pages(batch.outputs)
+    if len(batch.outputs) >= _FEW:  # a few rows hold no page worth the look
+        release_pages(batch.outputs)
     record = place.record
     if batch.fingerprint or record:  # rows that came as a file
         record = hashlib.sha256(f"{record} {batch.fingerprint}".encode()).hexdigest()
-    before = place if place.before is None else place._replace(before=None)
+    before = place
+    if place.before is not None:
+        before = Place(place.number, place.known, place.record, place.passed, None, place.row)
     return message, Place(number, known, record, passed, before, row)
 
 

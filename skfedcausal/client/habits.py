@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from operator import eq
 
 import numpy as np
 
@@ -74,9 +75,13 @@ class Habits:
 
     def _is_usual(self, row, last):
         """Whether no constant has another value and no value is that of the row before."""
-        if len(self.constant) and not (row.take(self.constant) == self.values).all():
+        if len(self.constant) and row.take(self.constant).tolist() != self._values:
             return False
-        return not (row.take(self.moving) == last).any()
+        return not any(map(eq, row.take(self.moving).tolist(), last.tolist()))  # of few numbers faster than arrays
+
+    @cached_property
+    def _values(self):
+        return self.values.tolist()
 
     @cached_property
     def _no_repetition(self):

@@ -140,8 +140,8 @@ class UnitMonitor:
     def _message_of_row(self, centred):
         """Message about one row, None where something is missing or far off."""
         weights, outside, _ = self._weights
-        z, rest = centred @ weights, outside @ centred[0]
-        distance = float(rest @ rest)
+        z, rest = centred.dot(weights), outside.dot(centred[0])  # `@` takes three times as long on a row
+        distance = float(rest.dot(rest))
         if not (distance < _BEYOND**2 and isfinite(sum(z[0].tolist()))):
             return None
         return self._row_before.next_row(z, np.array([distance]))

@@ -263,6 +263,7 @@ class UnitClient(UnitFilter):
     """
 
     _own_model = None  # of a monitored unit
+    _all_are_active = True  # columns; before a fit
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -311,11 +312,12 @@ class UnitClient(UnitFilter):
         -------
         ndarray of shape (n_samples, n_active)
         """
-        return Y if not hasattr(self, "_active") or self._active.all() else Y[:, self._active]
+        return Y if self._all_are_active else Y[:, self._active]
 
     def _keep(self, model, active, Y):
         d = len(active)
         self._model, self._active, self._noise_share = model, active, None
+        self._all_are_active = bool(active.all())
         self.n_features_in_ = d
         self.n_states_ = self._n_features_out = model.n_states
         self.transition_, self.input_, self.process_cov_ = model.A, model.B, model.Q

@@ -8,7 +8,7 @@ from .layout import listed
 
 _PROBES = 64  # rows that tell most columns apart
 _FEWEST = 20  # values that two columns have in common at least
-_EQUAL = 0.999  # share of the rows in common
+_EQUAL = 0.999  # share of the rows in common: all of a few
 _FEWEST_LEVELS = 10  # switches and set points are equal by chance
 
 
@@ -23,16 +23,31 @@ def copied_tags(units):
     seen = np.concatenate([Y[probes] for _, _, Y in units], axis=1)
     found: list[tuple] = []
     taken: set[int] = set()
-    for a, (k, i) in enumerate(owner[:-1]):
-        if a in taken:
-            continue
-        differ = (seen[:, a, None] != seen[:, a + 1 :]) & ~np.isnan(seen[:, a, None]) & ~np.isnan(seen[:, a + 1 :])
-        for b in np.flatnonzero(differ.mean(axis=0) <= 1 - _EQUAL) + a + 1:
+    for a, alike in _alike(seen):
+        k, i = owner[a]
+        for b in () if a in taken else alike:
             m, j = owner[b]
             if m != k and b not in taken and _are_equal(units[k][2][:n_samples, i], units[m][2][:n_samples, j]):
                 found.append((units[k][0], units[m][0], units[k][1][i], units[m][1][j]))
-                taken.add(int(b))
+                taken.add(b)
     return found
+
+
+def _alike(seen):
+    """Columns, and the later ones that show the same in every one of a few rows in which both are there."""
+    gaps = np.isnan(seen)
+    whole = ~gaps.any(axis=0)
+    texts = [column.tobytes() for column in seen.T + 0.0]  # zeros have one sign
+    same: dict[bytes, list[int]] = {}
+    for b in np.flatnonzero(whole).tolist():
+        same.setdefault(texts[b], []).append(b)
+    open_ones = np.flatnonzero(~whole)
+    for a in range(seen.shape[1] - 1):
+        others = open_ones if whole[a] else np.arange(seen.shape[1])
+        others = others[others > a]
+        differ = (seen[:, a, None] != seen[:, others]) & ~gaps[:, a, None] & ~gaps[:, others]
+        alike = others[~differ.any(axis=0)].tolist()
+        yield a, sorted(alike + [b for b in same[texts[a]] if b > a] if whole[a] else alike)
 
 
 def _are_equal(x, y):

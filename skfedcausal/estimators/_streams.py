@@ -169,6 +169,8 @@ class PlantStream:
         Revised is one of another root, kind, end or number of repeats, or of a probability that is another by more than
         0.01.
         """
+        if not changed:
+            return incident_table([])
         self._hold_times(changed)
         rows = []
         for first, fault in self._faults(changed):

@@ -74,15 +74,16 @@ class JointRecord:
     def from_messages(cls, messages, names=None, known_links=None):
         """Record of messages by unit name, of `names` and in their order if they are given."""
         names = tuple(messages) if names is None else tuple(names)
-        if set(names) != set(messages):
+        if set(names) != messages.keys():
             raise ValueError(f"Messages came from {sorted(messages)}, expected one from each of {sorted(names)}.")
-        lengths = {name: messages[name].lengths for name in names}
-        if len(set(lengths.values())) != 1:
-            raise ValueError(f"The units' messages cover different episodes: {lengths}.")
-        starts = (0, *accumulate(lengths[names[0]][:-1]))
-        parts, inputs, unpredicted = (
-            tuple(getattr(messages[name], of) for name in names) for of in ("information", "inputs", "unpredicted")
-        )
+        found = [messages[name] for name in names]
+        lengths = found[0].lengths
+        if any(one.lengths != lengths for one in found):
+            told = {name: messages[name].lengths for name in names}
+            raise ValueError(f"The units' messages cover different episodes: {told}.")
+        starts = (0, *accumulate(lengths[:-1]))
+        parts, inputs = tuple([one.information for one in found]), tuple([one.inputs for one in found])
+        unpredicted = tuple([one.unpredicted for one in found])
         return cls(names, parts, starts, inputs, unpredicted, known_links=known_links)
 
     has_rows = True  # whether there are series to look at

@@ -174,21 +174,37 @@ def test_a_sum_is_floored_where_it_would_not_be_positive():
     np.testing.assert_allclose(shares, np.maximum(1 - eigh(10 * term, H, eigvals_only=True)[::-1], 0.25), rtol=1e-6)
 
 
-def test_the_test_of_misfit_has_its_size(scores):
-    gradients, likelihood, _, _ = scores
+def true_information():
+    """Of the true plant, one lag."""
     sums = np.zeros((30, 3, 3))
     moments = type("M", (), {"n_transitions": 999, "late": sums, "spectra": lambda self, w: (sums,) * 3})()
-    info = WhittleLikelihood(moments, TRUE_N).information(TRUE_A[0], TRUE_Q, 6)
-    p_values = []
+    return WhittleLikelihood(moments, TRUE_N).information(TRUE_A[0], TRUE_Q, 6)
+
+
+def test_the_test_of_misfit_has_its_size(scores):
+    gradients, likelihood, _, _ = scores
+    info, p_values = true_information(), []
     for gradient in gradients:
-        test = MisfitTest(info, gradient / likelihood.n_rows, likelihood.n_rows)
-        bases = lag_bases(5, (0.1, 0.8))
-        p_values.append(test.p_values(slice(0, 2), np.arange(3), np.array([[0, 1]]), bases)[0])
-        p_values.append(test.p_values(slice(2, 3), np.array([2]), np.array([[0], [1]]), bases)[1])
+        test = MisfitTest(info, gradient / likelihood.n_rows, likelihood.n_rows, lag_bases(5, (0.1, 0.8)))
+        p_values.append(test.p_values(slice(0, 2), np.arange(3), np.array([[0, 1]]))[0])
+        p_values.append(test.p_values(slice(2, 3), np.array([2]), np.array([[0], [1]]))[1])
     p_values = np.array(p_values)
     # Cauchy's rule is exact in the tail only
     for level in (0.05, 0.01):
         assert abs(np.mean(p_values < level) - level) < 4 * np.sqrt(level / len(p_values))
+
+
+@pytest.mark.parametrize("place", [(slice(0, 2), np.arange(3), np.array([[0, 1]])), (slice(2, 3), [2], [[0], [1]])])
+def test_later_lags_are_the_same_one_by_one_and_in_the_bases_that_weigh_them(scores, place):
+    gradients, likelihood, _, _ = scores
+    info, bases = true_information(), lag_bases(5, (0.1, 0.8))
+    about = info, gradients[0] / likelihood.n_rows, likelihood.n_rows
+    rows, inside, channels = place[0], np.array(place[1]), np.array(place[2])
+    whole, q = MisfitTest(*about, [np.eye(5)]).efficient(rows, inside, channels)
+    e = q.shape[1]
+    by_vector = np.arange(e).reshape(5, e // 5).T.ravel()  # lags of one row and column after those of another
+    expected = kernel_p_values(whole[:, by_vector[:, None], by_vector], q[:, by_vector], 5, bases)
+    np.testing.assert_allclose(MisfitTest(*about, bases).p_values(rows, inside, channels), expected, rtol=1e-8)
 
 
 def test_kernel_p_values_are_uniform_without_an_effect():

@@ -52,14 +52,15 @@ def misfit_p_values(plant, scoring, units=None):
     coefficients[1] = point.A
     found = likelihood.evaluate(coefficients, point.Q)
     info = plant.whittle().information(point.A, point.Q, n_lags)
-    test = MisfitTest(info, found.grad, likelihood.n_rows, OpenNoise(plant.score_noise, point, found))
-    in_plant, bases = scoring.structure.transition_mask, lag_bases(n_lags - 1, _DECAYS)
+    noise, bases = OpenNoise(plant.score_noise, point, found), lag_bases(n_lags - 1, _DECAYS)
+    test = MisfitTest(info, found.grad, likelihood.n_rows, bases, noise)
+    in_plant = scoring.structure.transition_mask
     sources = [[(k, rows) for k, rows in enumerate(partition.slices)], []]
     for k, rows in enumerate(partition.input_slices):
         if rows.stop > rows.start:
             sources[1].append((partition.n_units + k, slice(n + rows.start, n + rows.stop)))
     p_values = np.full((partition.n_units, 2 * partition.n_units), np.nan)
-    waiting = _Waiting(n_lags - 1, bases, p_values)
+    waiting = _Waiting(test.sizes, p_values)
     for unit in range(partition.n_units) if units is None else units:
         rows = partition.slices[unit]
         inside = np.flatnonzero(in_plant[rows.start])
@@ -74,11 +75,11 @@ def misfit_p_values(plant, scoring, units=None):
 class _Waiting:
     """Scores of channels that wait for others of as many elements: many are judged in the time of few."""
 
-    def __init__(self, n_lags, bases, p_values):
-        self._how, self._p_values, self._groups = (n_lags, bases), p_values, {}
+    def __init__(self, sizes, p_values):
+        self._sizes, self._p_values, self._groups = sizes, p_values, {}
 
     def add(self, unit, sources, S, q):
-        """Channels from some sources to a unit, with their efficient information and score."""
+        """Channels from some sources to a unit, with their efficient information and score in all bases."""
         group = self._groups.setdefault(q.shape[1], [])
         group.append((unit, sources, S, q))
         if sum(S.size for *_, S, _ in group) >= _ELEMENTS:
@@ -91,7 +92,7 @@ class _Waiting:
 
     def _judge(self, group):
         units, sources, S, q = zip(*group, strict=True)
-        found = kernel_p_values(np.concatenate(S), np.concatenate(q), *self._how)
+        found = p_values_in_bases(np.concatenate(S), np.concatenate(q), self._sizes)
         rows = np.repeat(units, [len(each) for each in sources])
         self._p_values[rows, np.concatenate(sources)] = found
 
@@ -162,9 +163,7 @@ def kernel_p_values(S, q, n_lags, bases, *, of_each_lag=False):
         C = S.reshape(n_channels, n_vectors, n_lags, n_vectors, n_lags)
         C = np.einsum("xvlum,lk->xvkum", C, R, optimize=True)
         C = np.einsum("xvkum,mj->xvkuj", C, R, optimize=True).reshape(n_channels, z.shape[1], z.shape[1])
-        weights = np.linalg.eigvalsh((C + np.swapaxes(C, 1, 2)) / 2)
-        weights = np.maximum(weights, 1e-12 * weights[:, -1:] + _TINY)
-        p_values[k] = np.exp(weighted_chi2_logsf(np.square(z).sum(axis=1)[:, None], weights)[:, 0])
+        p_values[k] = _tails(z, C)
     if not of_each_lag:
         return combined(p_values)
     single = _single_lag_p_values(S, q, n_lags)
@@ -172,6 +171,21 @@ def kernel_p_values(S, q, n_lags, bases, *, of_each_lag=False):
     shares = np.concatenate([np.full(len(bases), 1 / len(bases)), early / early.sum()])
     # one lag that does exactly nothing says nothing of the others
     return combined(np.concatenate([p_values, single]), shares, _AT_MOST)
+
+
+def p_values_in_bases(S, q, sizes):
+    """The same of scores (m, e) and informations (m, e, e) along the vectors of bases of so many, one after another."""
+    n_vectors = q.shape[1] // sum(sizes)
+    ends = np.cumsum([0, *sizes]) * n_vectors
+    parts = [slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True)]
+    return combined(np.array([_tails(q[:, own], S[:, own, own]) for own in parts]))
+
+
+def _tails(z, C):
+    """Tail probabilities of the squares of scores (m, e) whose covariances are (m, e, e)."""
+    weights = np.linalg.eigvalsh((C + np.swapaxes(C, 1, 2)) / 2)
+    weights = np.maximum(weights, 1e-12 * weights[:, -1:] + _TINY)
+    return np.exp(weighted_chi2_logsf(np.square(z).sum(axis=1)[:, None], weights)[:, 0])
 
 
 def _single_lag_p_values(S, q, n_lags):
@@ -236,43 +250,47 @@ class MisfitTest:
     the gradient of the likelihood of several lags there. Every channel, in the plant or not, is tested given
     its own first lag, the unit's other channels in the plant, its process noise and, with an
     :class:`OpenNoise`, its sensor noise.
+
+    Of the lags of a channel only their first and the vectors of the `bases` that weigh later ones are looked at:
+    coefficients are in the order vector, row, column.
     """
 
-    def __init__(self, info, grad, n_rows, noise=None):
-        self._info, self._score, self._n_rows, self._noise = info, grad * n_rows, n_rows, noise
-        self.n_lags = len(grad) - 1
+    def __init__(self, info, grad, n_rows, bases, noise=None):
+        self._info, self._n_rows, self._noise = info, n_rows, noise
+        self.sizes, later = [basis.shape[1] for basis in bases], np.hstack([*bases])
+        along = np.eye(len(later) + 1, 1 + later.shape[1])
+        along[1:, 1:] = later
+        self._score = n_rows * np.tensordot(along.T, grad[1:], 1)  # (n_vectors, n, c)
         self._frequencies = midpoints(len(info.U))
-        ahead = np.outer(np.arange(-self.n_lags, 2 * self.n_lags), self._frequencies)
-        self._turn = np.cos(ahead), np.sin(ahead)
+        turned = along.T @ np.exp(1j * np.outer(np.arange(len(along)), self._frequencies))
+        scale = n_rows / len(self._frequencies)
+        self._once = scale * np.hstack([turned.real, -turned.imag])
+        self._pairs = np.triu_indices(len(turned))
+        first, second = (turned[k] for k in self._pairs)
+        ahead, both = np.conj(first) * second, first * second
+        self._twice = scale * np.hstack([ahead.real, -ahead.imag, both.real, -both.imag])
 
-    def _moments(self, products, first, stop):
-        """``T mean_w Re exp(iwk) x`` for k from `first` to `stop`, products (f, ...)."""
-        rows = slice(first + self.n_lags, stop + self.n_lags)
-        flat = products.reshape(len(products), -1)
-        cos, sin = (turn[rows] for turn in self._turn)
-        found = cos @ np.ascontiguousarray(flat.real) - sin @ np.ascontiguousarray(flat.imag)
-        return (self._n_rows / len(products) * found).reshape(stop - first, *products.shape[1:])
+    def _against_first(self, rows, inside, cols, filters):
+        """Information of first lags of columns `inside` and of the noise with all vectors of others.
 
-    def _against_first(self, rows, inside, cols):
-        """Information of first lags of columns `inside` and of the noise with all lags of others.
-
-        Of shape (n_nuisance, n_rows, n_cols, n_lags).
+        Of shape (n_vectors, n_nuisance, n_rows, n_cols).
         """
-        U, W, V = self._info.U[:, rows, rows], self._info.W[..., rows], self._info.V
-        products = np.einsum("fji,fac->fiajc", U, V[:, inside[:, None], cols])
-        of_first = self._moments(products, 0, self.n_lags)  # E x_a[t-1] x_c[t-l] at lag l - 1
-        own = np.einsum("faj,fci->fiajc", W[:, inside], W[:, cols])
-        of_first += self._moments(own, 1 - self.n_lags, 1)[::-1]
-        of_noise = []
-        for Z in self._noise_filters(rows):
-            left, right = W[:, cols] @ Z, hermitian(Z) @ U
-            for a, b in _symmetric_pairs(U.shape[1]):
-                share = left[..., a, None] * right[:, None, b] + left[..., b, None] * right[:, None, a]
-                share = np.swapaxes(share, 1, 2) * (0.5 if a == b else 1.0)
-                of_noise.append(self._moments(share, 1 - self.n_lags, 1)[::-1])
-        p = U.shape[1]
-        of_first = np.moveaxis(of_first, 0, -1).reshape(p * len(inside), p, len(cols), self.n_lags)
-        return np.concatenate([of_first, np.moveaxis(np.array(of_noise), 1, -1)])
+        U, V, W = self._info.U[:, rows, rows], self._info.V, np.conj(self._info.W[..., rows])
+        (f, p, _), n_first, pairs = U.shape, len(inside), _symmetric_pairs(U.shape[1])
+        into, place = W[:, cols], p * n_first
+        found = np.empty((f, place + len(filters) * len(pairs), p, len(cols)), dtype=complex)
+        products = found[:, :place].reshape(f, p, n_first, p, len(cols))
+        np.einsum("fji,fac->fiajc", U, V[:, inside[:, None], cols], out=products)  # E x_a[t-1] x_c[t-l]
+        products += np.einsum("faj,fci->fiajc", W[:, inside], into)
+        for Z in filters:
+            left, right = into @ np.conj(Z), np.swapaxes(Z, 1, 2) @ np.conj(U)
+            for a, b in pairs:
+                share = np.multiply(left[:, None, :, a], right[:, b, :, None], out=found[:, place])
+                if a != b:
+                    share += left[:, None, :, b] * right[:, a, :, None]
+                place += 1
+        flat = found.reshape(f, -1)
+        return (self._once @ np.concatenate([flat.real, flat.imag])).reshape(-1, *found.shape[1:])
 
     def _noise_filters(self, rows):
         """What noise passes on its way into the residuals: process noise nothing, sensor noise Z."""
@@ -282,88 +300,88 @@ class MisfitTest:
             filters.append(self._noise.filter(rows, self._frequencies))
         return filters
 
-    def _noise_score(self, rows):
+    def _noise_score(self, rows, filters):
         """Score of a unit's noise; that of process noise alone is zero at its maximum."""
         pairs = _symmetric_pairs(rows.stop - rows.start)
-        if len(self._noise_filters(rows)) == 1:
+        if len(filters) == 1:
             return np.zeros(len(pairs))
         grads = [grad[rows, rows] * self._n_rows for grad in self._noise.grads]
         return np.array([grad[a, b] * (1.0 if a == b else 2.0) for grad in grads for a, b in pairs])
 
-    def _of_noise(self, rows):
+    def _of_noise(self, rows, filters):
         """Information of a unit's noise with itself."""
         U = self._info.U[:, rows, rows]
         p, directions = U.shape[1], []
-        for Z in self._noise_filters(rows):
+        for Z in filters:
+            left, right = U @ Z, hermitian(Z)
             for a, b in _symmetric_pairs(p):
-                d = np.zeros((p, p))
-                d[a, b] = d[b, a] = 1.0
-                directions.append(U @ Z @ d @ hermitian(Z))
+                direction = left[..., a, None] * right[:, None, b]
+                directions.append(direction if a == b else direction + left[..., b, None] * right[:, None, a])
         x = np.array(directions)
-        return 0.5 * self._n_rows * np.einsum("xfij,yfji->xy", x, x).real / len(U)
+        turned = np.swapaxes(x, 2, 3).reshape(len(x), -1)
+        return 0.5 * self._n_rows * (x.reshape(len(x), -1) @ turned.T).real / len(U)
 
     def _of_channels(self, rows, cols):
-        """Information of all lags of some columns with each other, (m, e, e) for columns (m, k).
-
-        Elements in the order row, column, lag.
-        """
+        """Information of all vectors of some columns with each other, (m, e, e) for columns (m, k)."""
         U, W, V = self._info.U[:, rows, rows], self._info.W[..., rows], self._info.V
         products = np.einsum("fji,fxac->fxiajc", U, V[:, cols[:, :, None], cols[:, None]])
-        toeplitz = self._moments(products, 1 - self.n_lags, self.n_lags)
-        own = np.einsum("fxaj,fxci->fxiajc", W[:, cols], W[:, cols])
-        lag = np.arange(self.n_lags)
-        found = toeplitz[lag - lag[:, None] + self.n_lags - 1]  # (k, l, x, i, a, j, c)
-        hankel = self._moments(np.conj(own), 0, 2 * self.n_lags - 1)
-        found = found + hankel[lag + lag[:, None]]
-        found = np.transpose(found, (2, 3, 4, 0, 5, 6, 1))
-        m, size = len(cols), U.shape[1] * cols.shape[1] * self.n_lags
-        return found.reshape(m, size, size)
+        own = np.conj(np.einsum("fxaj,fxci->fxiajc", W[:, cols], W[:, cols]))
+        flat = np.concatenate([part.reshape(len(U), -1) for x in (products, own) for part in (x.real, x.imag)])
+        m, v = len(cols), U.shape[1] * cols.shape[1]
+        by_pair = (self._twice @ flat).reshape(-1, m, v, v)
+        n_vectors = len(self._score)
+        found = np.empty((m, n_vectors, v, n_vectors, v))
+        first, second = self._pairs
+        found[:, first, :, second] = by_pair
+        found[:, second, :, first] = np.swapaxes(by_pair, 2, 3)
+        return found.reshape(m, n_vectors * v, n_vectors * v)
 
-    def p_values(self, rows, inside, channels, bases):
+    def p_values(self, rows, inside, channels):
         """P values of channels (m, k) of columns in a unit's rows; those `inside` (a,) are in the plant."""
         S, q = self.efficient(rows, inside, channels)
-        return kernel_p_values(S, q, self.n_lags - 1, bases)
+        return p_values_in_bases(S, q, self.sizes)
 
     def efficient(self, rows, inside, channels):
-        """Information and score of the later lags of the same channels, efficient for them."""
-        p, cols = rows.stop - rows.start, channels.ravel()
-        against = self._against_first(rows, inside, cols)
-        noise_score = self._noise_score(rows)
-        nuisance = np.zeros((len(against),) * 2)
-        n_first = len(against) - len(noise_score)
-        place = self._against_first(rows, inside, inside)
-        nuisance[:, :n_first] = place[..., 0].reshape(len(against), n_first)
-        nuisance[:n_first, n_first:] = nuisance[n_first:, :n_first].T
-        nuisance[n_first:, n_first:] = self._of_noise(rows)
-        if len(noise_score) > p * (p + 1) // 2:
-            known = np.arange(len(nuisance) - len(noise_score) // 2, len(nuisance))
-            nuisance[known, known] += self._noise.precision(rows)
-        q_first = np.concatenate([self._score[1, rows][:, inside].ravel(), noise_score])
-        (m, k), n_lags = channels.shape, self.n_lags
-        against = against.reshape(len(against), p, m, k, n_lags).transpose(2, 0, 1, 3, 4)
-        against = against.reshape(m, len(nuisance), p * k * n_lags)
-        solved = _solved(nuisance, np.concatenate([*against, q_first[:, None]], axis=1))
-        S = self._of_channels(rows, channels)
-        explained = solved[:, :-1].reshape(len(nuisance), m, -1).transpose(1, 0, 2)
-        S = S - np.swapaxes(against, 1, 2) @ explained
-        q = self._score[1:, rows][..., channels].transpose(2, 1, 3, 0).reshape(m, -1)
-        q = q - np.swapaxes(against, 1, 2) @ solved[:, -1]
-        return self._after_first(S, q)
+        """Information and score of the later lags of channels (m, k) of columns in a unit's rows, efficient for them.
 
-    def _after_first(self, S, q):
-        """Efficient information and score of later lags given the channel's own first one."""
-        first = np.arange(0, q.shape[1], self.n_lags)
-        later = np.setdiff1d(np.arange(q.shape[1]), first)
-        own = S[:, first[:, None], first]
+        Columns `inside` (a,) are in the plant.
+        """
+        filters = self._noise_filters(rows)
+        nuisance, score = self._nuisance(rows, inside, filters)
+        (m, k), n_vectors, p = channels.shape, len(self._score), rows.stop - rows.start
+        against = self._against_first(rows, inside, channels.ravel(), filters)
+        against = against.reshape(n_vectors, len(nuisance), p, m, k).transpose(1, 3, 0, 2, 4)
+        solved = _solved(nuisance, np.column_stack([against.reshape(len(nuisance), -1), score]))
+        explained = solved[:, :-1].reshape(len(nuisance), m, -1).transpose(1, 0, 2)
+        against = against.reshape(len(nuisance), m, -1).transpose(1, 2, 0)
+        S = self._of_channels(rows, channels) - against @ explained
+        q = self._score[:, rows][..., channels].transpose(2, 0, 1, 3).reshape(m, -1)
+        return self._after_first(S, q - against @ solved[:, -1], p * k)
+
+    def _nuisance(self, rows, inside, filters):
+        """Information and score of the first lags that are in the plant and of the noise."""
+        p, noise_score = rows.stop - rows.start, self._noise_score(rows, filters)
+        place = self._against_first(rows, inside, inside, filters)[0]
+        n_first, size = p * len(inside), len(place)
+        information = np.empty((size, size))
+        information[:, :n_first] = place.reshape(size, n_first)
+        information[:n_first, n_first:] = information[n_first:, :n_first].T
+        information[n_first:, n_first:] = self._of_noise(rows, filters)
+        if len(filters) > 1:
+            known = np.arange(size - len(noise_score) // 2, size)
+            information[known, known] += self._noise.precision(rows)
+        return information, np.concatenate([self._score[0, rows][:, inside].ravel(), noise_score])
+
+    def _after_first(self, S, q, n_first):
+        """Efficient information and score of later lags given the channel's own first one, of `n_first` elements."""
         # in a channel of the plant nothing is left of its first lag, which the others have explained
-        values, axes = np.linalg.eigh(own)
+        values, axes = np.linalg.eigh(S[:, :n_first, :n_first])
         least = 1e-8 * self._n_rows
         inverse = np.where(values > least, 1 / np.maximum(values, least), 0.0)
-        cross = S[:, later[:, None], first]
-        turned = cross @ axes
-        S_later = S[:, later[:, None], later] - (turned * inverse[:, None]) @ np.swapaxes(turned, 1, 2)
-        along = np.einsum("xji,xj->xi", axes, q[:, first]) * inverse
-        return S_later, q[:, later] - np.einsum("xij,xj->xi", turned, along)
+        turned = S[:, n_first:, :n_first] @ axes
+        S_later = S[:, n_first:, n_first:] - (turned * inverse[:, None]) @ np.swapaxes(turned, 1, 2)
+        along = np.einsum("xji,xj->xi", axes, q[:, :n_first]) * inverse
+        return S_later, q[:, n_first:] - np.einsum("xij,xj->xi", turned, along)
 
 
 def _symmetric_pairs(p):

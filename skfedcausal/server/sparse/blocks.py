@@ -72,8 +72,8 @@ def fitted_block(task):
 
 def _fitted(task):
     partition = Partition(task.sizes)
-    sums = task.sums
-    if sums is None:
+    sums, is_new = task.sums, task.sums is None
+    if is_new:
         sums = lag_covariances(task.series, range(task.n_lags + 2), task.starts)
     likelihood = WhittleLikelihood(TransitionMoments.from_sums(sums, task.series, task.starts), task.noise)
     objective: Any = likelihood
@@ -88,7 +88,8 @@ def _fitted(task):
         max_iter=task.max_iter,
     )
     scoring = Scoring(objective, structure, ascent.point)
-    return _described(task, partition, scoring, ascent)._replace(sums=sums if task.sums is None else None)
+    task = task._replace(sums=sums)
+    return _described(task, partition, scoring, ascent)._replace(sums=sums if is_new else None)
 
 
 def _structure(task, partition):
@@ -151,7 +152,7 @@ def later_lags(task, partition, scoring):
         np.searchsorted(units, effect) * len(units) + np.searchsorted(units, cause)
         for effect, cause in task.links if effect in units and cause in units
     ])  # fmt: skip
-    plant = PartOfPlant(task, part, np.ascontiguousarray(task.series[:, states]), task.noise[at])
+    plant = PartOfPlant(task, part, states)
     found = misfit_p_values(plant, PointOf(point, Structure(part, linked=linked)), range(task.n_core))
     if found is None:
         return None
@@ -175,9 +176,12 @@ class PartOfPlant:
 
     is_complete = has_clear_scores = True
 
-    def __init__(self, task, partition, series, noise):
-        self.partition, self.score_noise, self.n_samples = partition, noise, len(series)
-        self.starts, self._series, self._n_lags = task.starts, series, task.n_lags
+    def __init__(self, task, partition, states):
+        at = np.ix_(states, states)
+        self._series = task.series.take(states, axis=1)
+        self.partition, self.score_noise, self.n_samples = partition, task.noise[at], len(task.series)
+        self.starts, self._n_lags = task.starts, task.n_lags
+        self._sums = task.sums[:, states[:, None], states]
 
     def standard_series(self):
         """Scores, first rows of episodes, lags of their likelihood."""
@@ -185,7 +189,11 @@ class PartOfPlant:
 
     def lag_sums(self, n_lags):
         """``sum_t s[t+l] s[t]'`` for l from 0 to n_lags."""
-        return lag_covariances(self._series, range(n_lags + 1), self.starts)
+        known = len(self._sums)
+        if known <= n_lags:
+            more = lag_covariances(self._series, range(known, n_lags + 1), self.starts)
+            self._sums = np.concatenate([self._sums, more])
+        return self._sums[: n_lags + 1]
 
     def products_of_lags(self, n_lags, memory):
         """`LagSums` of the scores."""

@@ -166,7 +166,7 @@ class _Search:
         correlated = np.tril(self.correlated[np.ix_(members, members)])
         dense, (A, Q) = block_diagonal, (whole[np.ix_(states, states)] for whole in self._dense)
         return BlockTask(
-            np.ascontiguousarray(plant.series[:, states]),
+            plant.series.take(states, axis=1),
             plant.starts,
             dense([plant.noise[m] for m in members]),
             tuple(len(plant.A[m]) for m in members),
@@ -242,7 +242,7 @@ class _Search:
         plant, partition = self.plant, self.plant.partition
         self.budget.spend(plant.n_samples * partition.n_states**2 / _FAST)
         where = csr_array(self.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
-        found = products(self.pushes, plant.series, *where, with_noise=False)
+        found = products(self.pushes, plant.series, *where, with_states=True)
         rows = PairRows.of(far, found, partition)
         estimate, covariance, _ = tested(far, self.spectra, rows, partition.sizes, self.plant.n_samples)
         ends = np.flatnonzero(np.diff(far[:, 0], append=-1)) + 1

@@ -36,6 +36,8 @@ def called(function, task):
 def laid_out(x):
     """Arrays of nested tuples and lists row by row in aligned memory: sums depend on how numbers lie there."""
     if isinstance(x, np.ndarray):
+        if x.flags.c_contiguous and x.flags.aligned:
+            return x
         return np.require(x, requirements=["C_CONTIGUOUS", "ALIGNED"])
     if isinstance(x, tuple) and hasattr(x, "_fields"):
         return type(x)(*map(laid_out, x))

@@ -8,6 +8,7 @@ takes are the spectra of its two units.
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_array
 from scipy.special import chdtrc
 
 from ...statespace.episodes import episodes
@@ -15,14 +16,15 @@ from ...statespace.matrices import few_threads
 from ..estimation.block_tests import _profiled
 
 _PAIRS = 20_000  # that are looked at together
+_PIECE = 128  # rows
 
 
 class Products(NamedTuple):
     """Gradients per time step and the covariance of the smoothed states, (n, n) each."""
 
     links: np.ndarray
-    noise: np.ndarray | None  # None where it is not asked for
-    states: np.ndarray
+    noise: np.ndarray | None  # None where it is not asked for, as the next
+    states: np.ndarray | None
 
 
 class Spectra(NamedTuple):
@@ -33,18 +35,25 @@ class Spectra(NamedTuple):
     W: np.ndarray
 
 
-def products(pushes, series, A, noise, starts, n_transitions, with_noise=True):
+def products(pushes, series, A, noise, starts, n_transitions, *, with_noise=False, with_states=False):
     """:class:`Products` at a plant; A and the noise of the scores are sparse."""
     states = smoothed(pushes, series, A, noise, starts)
     cross = pushes.T @ pushes / n_transitions if with_noise else None
-    return Products(pushes.T @ states / n_transitions, cross, states.T @ states / n_transitions)
+    own = states.T @ states / n_transitions if with_states else None
+    return Products(pushes.T @ states / n_transitions, cross, own)
 
 
 def smoothed(pushes, series, A, noise, starts):
     """States smoothed over the record, ``h[t] = s[t] - N (x[t - 1] - A' x[t])``; zero in the last rows of episodes."""
-    back = -(A.T @ pushes.T).T
-    back[1:] += pushes[:-1]
-    states = series - (noise @ back.T).T
+    states, turned = np.empty_like(series), csr_array(A.T)
+    for first in range(0, len(series), _PIECE):  # that stay in cache, a state in a row
+        rows = slice(first, first + _PIECE)
+        here = np.ascontiguousarray(pushes[rows].T)
+        back = -(turned @ here)
+        back[:, 1:] += here[:, :-1]
+        if first > 0:
+            back[:, 0] += pushes[first - 1]
+        np.subtract(series[rows], (noise @ back).T, out=states[rows])
     states[[stop - 1 for _, stop in episodes(starts, len(series))]] = 0.0
     return states
 

@@ -3,8 +3,9 @@
 Innovations come as one array (n_samples, p) by unit, of unit covariance. What fat tails move is judged by ranks.
 """
 
-from functools import partial
+from functools import lru_cache, partial
 from itertools import product
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import bdtrc, chdtrc, fdtrc, ndtr, ndtri
@@ -58,7 +59,22 @@ def whiteness(units, *n_lags, any_variance=False):
 
 def rank_squares(series):
     """How far innovations are from zero, row by row, as normal scores of the ranks."""
-    return ndtri(rankdata(np.square(series).sum(axis=1)) / (len(series) + 1))
+    size = np.square(series).sum(axis=1)
+    order = size.argsort()
+    ordered = size[order]
+    if not (ordered[1:] > ordered[:-1]).all():  # rows that share a rank
+        return ndtri(rankdata(size) / (len(series) + 1))
+    scores = np.empty(len(size))
+    scores[order] = _normal_scores(len(size))
+    return scores
+
+
+@lru_cache(4)
+def _normal_scores(n):
+    """Normal scores of n different ranks."""
+    scores = ndtri(np.arange(1.0, n + 1) / (n + 1))
+    scores.flags.writeable = False  # of all series of that length
+    return scores
 
 
 def squares(units, n_lags=10):
@@ -245,27 +261,52 @@ def _side_by_side(units):
 # -- seasons and trends ----------------------------------------------------------------------------
 
 
+class _Beside(NamedTuple):
+    """Frequencies of a record that may be lines, where the sums over those below and above each begin and end.
+
+    With a taper, and by how many frequencies there are beside them those that are alike.
+    """
+
+    taper: np.ndarray
+    k: np.ndarray
+    below: np.ndarray  # (2, n)
+    above: np.ndarray
+    alike: list
+
+
+@lru_cache(4)
+def _beside(n):
+    """:class:`_Beside` of a record of n rows."""
+    n_frequencies = n // 2  # without the highest
+    k = np.arange(_LEAST_BIN, n_frequencies - 1)
+    below = np.array([np.maximum(k - _GUARD - _BESIDE, 1), np.maximum(k - _GUARD, 1)])
+    above = np.minimum([k + _GUARD + 1, k + _GUARD + 1 + _BESIDE], n_frequencies)
+    count = (below[1] - below[0]) + (above[1] - above[0])
+    return _Beside(
+        np.hanning(n)[:, None], k, below, above, [np.flatnonzero(count == each) for each in np.unique(count)]
+    )
+
+
 def line(series):
     """The most marked line of a spectrum against frequencies beside it: ratio, p value for all of them, period."""
     n, p = series.shape
     if n < 4 * (_GUARD + _BESIDE):
         return 1.0, 1.0, np.nan
-    taper = np.hanning(n)
-    power = np.square(np.abs(np.fft.rfft(series * taper[:, None], axis=0)))[:-1]
+    taper, k, below, above, alike = _beside(n)
+    power = np.square(np.abs(np.fft.rfft(series * taper, axis=0)))[:-1]
     sums = np.vstack([np.zeros(p), np.cumsum(power, axis=0)])
-    k = np.arange(_LEAST_BIN, len(power) - 1)
-    below = np.maximum(k - _GUARD - _BESIDE, 1), np.maximum(k - _GUARD, 1)
-    above = np.minimum(k + _GUARD + 1, len(power)), np.minimum(k + _GUARD + 1 + _BESIDE, len(power))
     left, right = (sums[stop] - sums[start] for start, stop in (below, above))
     n_left, n_right = (stop - start for start, stop in (below, above))
     level = (left + right) / (n_left + n_right)[:, None]
     # a spectrum that falls has more on one side; few frequencies tell nothing of it
     level = np.where((n_left >= 3)[:, None], np.maximum(level, left / np.maximum(n_left, 1)[:, None]), level)
     ratio = (power[k] / level).mean(axis=1)
+    # of frequencies with as many beside them the largest ratio is the least likely
+    first = np.sort([same[ratio[same].argmax()] for same in alike])
     # tapered neighbours are not independent: about half as many are
-    found = fdtrc(2 * p, p * np.maximum(n_left + n_right, 1), ratio)
-    best = int(found.argmin())
-    return float(ratio[best]), min(1.0, float(found[best]) * len(k)), n / _peak(power.sum(axis=1), int(k[best]))
+    found = fdtrc(2 * p, p * np.maximum(n_left + n_right, 1)[first], ratio[first])
+    best = int(first[found.argmin()])
+    return float(ratio[best]), min(1.0, float(found.min()) * len(k)), n / _peak(power.sum(axis=1), int(k[best]))
 
 
 def _peak(power, k):

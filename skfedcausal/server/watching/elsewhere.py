@@ -63,15 +63,15 @@ def gather(server, new, messages, state):
     """
     loud = np.flatnonzero((server.levels.relative(new.levels) > 1).any(axis=1))
     quiet = 0 if not len(loud) else int(loud[-1]) + 1
-    before = [] if quiet else state.gathered
+    before = [] if quiet else state.to_learn
     part = {name: message.rows(quiet, len(new.scaled)) for name, message in messages.items()}
-    state.gathered = [*before, part] if quiet < len(new.scaled) else before
+    state.to_learn = [*before, part] if quiet < len(new.scaled) else before
     if state.position % FOLLOWED:
         return
-    n_rows = sum(len(one[server.names[0]].z) for one in state.gathered)
+    n_rows = sum(len(one[server.names[0]].z) for one in state.to_learn)
     if n_rows >= max(_LEAST, _PER_STATE * int(server.state_dims.sum())):
-        together = {name: _joined([part[name] for part in state.gathered]) for name in server.names}
-        state.gathered = None
+        together = {name: _joined([part[name] for part in state.to_learn]) for name in server.names}
+        state.to_learn = None
         surprise = _surprise_there(server, together, state)
         if (np.maximum(surprise, 1 / surprise) > _OTHERWISE).any():
             _go_on_with(_learned(server, together, surprise), together, state)

@@ -80,9 +80,10 @@ class Evidence(NamedTuple):
         rows = slice(start - self.first, stop - self.first)
         return Evidence(start, *(series[rows] for series in self[1:]))
 
-    def followed_by(self, later):
+    def followed_by(self, *later):
         """These rows and later ones together."""
-        return Evidence(self.first, *map(np.concatenate, zip(self[1:], later[1:], strict=True)))
+        parts = [part[1:] for part in (self, *later)]
+        return Evidence(self.first, *map(np.concatenate, zip(*parts, strict=True)))
 
 
 # -- models of the plant ---------------------------------------------------------------------------------
@@ -236,8 +237,9 @@ class PlantMonitor:
         gain = model.schedule.filtered[-1]
         filtered, predicted = np.empty_like(z), np.empty_like(z)
         filtered[0], predicted[0] = mean + gain @ (z[0] - model.J @ mean), mean
-        self._filter.run((z[1:], gain), x0=filtered[0], out=filtered[1:])
-        np.dot(filtered[:-1], model.A.T, out=predicted[1:])
+        if len(z) > 1:
+            self._filter.run((z[1:], gain), x0=filtered[0], out=filtered[1:])
+            np.dot(filtered[:-1], model.A.T, out=predicted[1:])
         return model.scaled(z, predicted), predicted, model.A @ filtered[-1], None
 
     def _surprises(self, record, row, level):

@@ -23,6 +23,8 @@ def event_codes(messages, names, n_samples):
 
 def event_ages(codes, before):
     """For how many rows each unit has been noticing something, shape of `codes`; `before`: (n_units,)."""
+    if not codes.any():
+        return np.zeros(codes.shape, dtype=int)
     rows = np.arange(1, len(codes) + 1)[:, None]
     quiet = np.maximum.accumulate(np.where(codes > 0, 0, rows), axis=0)
     return np.where(codes > 0, rows - quiet + np.where(quiet == 0, before, 0), 0)

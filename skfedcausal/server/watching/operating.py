@@ -177,9 +177,13 @@ class Followed:
 
     def add(self, rows, quiet):
         """Take note of rows of evidence that are not in alarm."""
-        self.count += int(quiet.sum())
+        n_quiet = int(quiet.sum())
+        if n_quiet == 0:
+            return
+        self.count += n_quiet
         series = rows.errors, rows.scaled, rows.distance, rows.outside
-        self.sums = tuple(total + quiet @ values for total, values in zip(self.sums, series, strict=True))
+        sums = [values[0] if len(values) == 1 else quiet @ values for values in series]
+        self.sums = tuple([total + more for total, more in zip(self.sums, sums, strict=True)])
 
     def means(self):
         """Means that are followed, after a whole block."""

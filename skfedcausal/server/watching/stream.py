@@ -18,6 +18,7 @@ _REMEMBERED = 1000  # rows after an incident in which a drift of its root is of 
 _MOST_INPUTS = 3  # levels of the inputs besides the present one at which an operating point is the same
 _AFTER = 3  # rows beside a fault that may be out of the ordinary without it
 _PAUSE = 2 * HORIZON  # rows after an incident within which an alarm may be of the same fault
+_TOGETHER = 20  # pieces of as few rows that are put to the rows before at once where nothing happens in them
 
 
 @dataclass
@@ -27,7 +28,8 @@ class StreamState:
     monitor: MonitorState = field(default_factory=MonitorState)
     averages: list | None = None
     position: int = 0
-    rows: Evidence | None = None  # the last rows
+    rows: Evidence | None = None  # the last rows, but for those in `later`
+    later: list = field(default_factory=list)  # what came since without anything to be looked at
     incidents: list = field(default_factory=list)  # those that may still change
     point: OperatingPoint | None = None
     known: list = field(default_factory=list)  # other operating points the plant was at
@@ -37,8 +39,20 @@ class StreamState:
     learning: range | None = None  # rows without alarms, from which an operating point is learned
     noticing: np.ndarray | int = 0  # for how many rows each unit has been noticing something
     drift: np.ndarray | float = 0.0  # of the level, followed since it was last told
-    gathered: list | None = None  # messages about rows at another operating point, to learn from
+    to_learn: list | None = None  # messages about rows at another operating point, to learn from
     own: Any = None  # the server that learned from them, which goes on
+
+    def gathered(self):
+        """The last rows in one piece; None before the first."""
+        if self.later:
+            first, *others = self.later if self.rows is None else (self.rows, *self.later)
+            rows = first.followed_by(*others) if others else first
+            self.rows, self.later = rows.between(max(rows.stop - KEPT, rows.first), rows.stop), []
+        return self.rows
+
+    def forget_rows(self):
+        """Begin anew with the rows that come."""
+        self.rows, self.later = None, []
 
 
 def taken(server, messages, state):
@@ -65,15 +79,18 @@ def take(server, messages, state):
         state.monitor, state.averages, state.position, state.inputs, state.noticing = before
         messages = {name: message.rows(0, turn.row - new.first) for name, message in messages.items()}
         new = server.evidence(messages, state)
-    rows = new if state.rows is None else state.rows.followed_by(new)
-    touched = list(state.incidents)
+    touched, learns = list(state.incidents), state.to_learn is not None
+    if not (touched or learns) and turn.point is None and max(len(new.scaled), len(state.later)) < _TOGETHER:
+        state.later.append(new)
+        return new, touched
+    before_them = state.gathered()
+    rows = new if before_them is None else before_them.followed_by(new)
     for incident in touched:
         if incident.verdict is None:
             _compare_with_last(server, incident, rows, state)
     server.judge(rows, touched, new.first)
     state.incidents = [i for i in state.incidents if i.open or i.detected + HORIZON >= rows.stop]
     state.rows = rows.between(max(rows.stop - KEPT, rows.first), rows.stop)
-    gathers = state.gathered is not None
     if turn.drifts:
         touched += _after_drift(server, turn.point, state)
     elif turn.learned:
@@ -83,7 +100,7 @@ def take(server, messages, state):
         state.learning = None
     elif turn.point is not None:
         touched += _turn(server, turn.point, rows, state)
-    if gathers:
+    if learns:
         from .elsewhere import gather  # of such records
 
         gather(server, new, messages, state)
@@ -142,7 +159,8 @@ def _followed(server, new, state):
 def _recent(new, state, stop):
     """The last rows before a position."""
     part = new.between(new.first, stop)
-    rows = part if state.rows is None else state.rows.followed_by(part)
+    before = state.gathered()
+    rows = part if before is None else before.followed_by(part)
     return rows.between(max(rows.first, stop - HORIZON), stop)
 
 
@@ -204,8 +222,9 @@ def _end_open(state):
 def pause(state):
     """Begin anew after rows of which nothing is known, at the same operating point."""
     _end_open(state)
-    state.monitor, state.averages, state.rows, state.incidents = MonitorState(), None, None, []
-    state.followed, state.gathered = Followed(), None if state.gathered is None else []
+    state.forget_rows()
+    state.monitor, state.averages, state.incidents, state.followed = MonitorState(), None, [], Followed()
+    state.to_learn = None if state.to_learn is None else []
 
 
 def acknowledge(server, state, detected):
@@ -219,11 +238,12 @@ def acknowledge(server, state, detected):
 
 def rebaseline(server, state, units):
     """Take the level of the last rows of some units, a mask, for their operating point; verdicts that are over."""
-    n_rows = 0 if state.rows is None else len(state.rows.scaled)
+    rows = state.gathered()
+    n_rows = 0 if rows is None else len(rows.scaled)
     if n_rows < LOOK:
         raise ValueError(f"Only {n_rows} rows came since the operating point changed; wait for {LOOK}.")
-    row, open_ones = state.rows.stop - 1, [i for i in state.incidents if i.open]
-    _move(settled(server, state.rows, state.point).only(units, server.slices, state.point), state)
+    row, open_ones = rows.stop - 1, [i for i in state.incidents if i.open]
+    _move(settled(server, rows, state.point).only(units, server.slices, state.point), state)
     return [replace(i.verdict, last=row, open=False, end=row) for i in open_ones]
 
 
@@ -241,7 +261,7 @@ def _turn(server, point, rows, state):
     if back or elsewhere:
         state.last = None  # nothing goes on where the plant is back at what it was
     if point is server.nominal_point:
-        state.gathered = None
+        state.to_learn = None
     return _of_switch(before) if elsewhere or (back and point.campaign) else [incident]
 
 
@@ -253,7 +273,7 @@ def _began_elsewhere(server, rows, incident, state):
 
     elsewhere = began_elsewhere(server, rows)
     if elsewhere and not server.campaigns:
-        state.gathered = []
+        state.to_learn = []
     return elsewhere
 
 
@@ -275,7 +295,8 @@ def _move(point, state):
     forgettable = [k for k, p in enumerate(state.known) if k and not p.campaign]  # the first one is nominal
     if len(forgettable) >= MOST_KNOWN:
         del state.known[forgettable[0]]
-    state.point, state.averages, state.rows, state.incidents = point, None, None, []
+    state.forget_rows()
+    state.point, state.averages, state.incidents = point, None, []
     state.followed, state.drift = Followed(), 0.0
 
 

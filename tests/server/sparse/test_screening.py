@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from skfedcausal import KalmanClient
 from skfedcausal.datasets import make_granger_plant
@@ -9,7 +10,7 @@ from skfedcausal.server.estimation.estimate import screen_plant
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.sparse.alone import screened
 from skfedcausal.server.sparse.plant import LargePlant
-from skfedcausal.server.sparse.screening import PairRows, given_others, statistics
+from skfedcausal.server.sparse.screening import PairRows, given_others, smoothed, statistics
 from skfedcausal.server.sparse.screening import tested as results
 from skfedcausal.statespace.partition import Partition
 
@@ -45,6 +46,16 @@ def test_statistics_of_products_are_those_of_lag_covariances(record):
     assert np.abs((estimate - dense.estimate) / scale)[real].max() < 0.15
     np.testing.assert_allclose(np.sqrt(statistics(estimate, covariance)), np.sqrt(dense.statistic), atol=0.15)
     np.testing.assert_allclose(off_diagonal(found.p_value), p_value, rtol=1e-9)
+
+
+def test_smoothing_in_pieces_is_that_of_all_rows_at_once():
+    rng = np.random.default_rng(2)
+    pushes, series, starts = *rng.standard_normal((2, 300, 6)), (0, 128, 201)
+    A, N = (csr_array(rng.standard_normal((6, 6)) * (rng.random((6, 6)) < 0.5)) for _ in range(2))
+    before = np.vstack([np.zeros((1, 6)), pushes[:-1]])
+    expected = series - (before - pushes @ A.toarray()) @ N.toarray().T
+    expected[[127, 200, 299]] = 0.0
+    np.testing.assert_allclose(smoothed(pushes, series, A, N, starts), expected, atol=1e-12)
 
 
 def test_noise_that_two_units_share_is_found():

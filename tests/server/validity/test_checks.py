@@ -68,6 +68,21 @@ def test_a_line_is_found_with_its_period(period):
     assert found == pytest.approx(period, rel=0.02)
 
 
+@pytest.mark.parametrize("n", [57, 200, 1001])
+def test_the_line_that_is_told_is_the_least_likely_of_all_frequencies(n):
+    for x in white(4, n=n):
+        ratio, p, _ = checks.line(x)
+        power = np.square(np.abs(np.fft.rfft(x * np.hanning(n)[:, None], axis=0)))[:-1]
+        found = []
+        for k in range(3, len(power) - 1):
+            left, right = power[max(k - 14, 1) : max(k - 2, 1)], power[k + 3 : k + 15]
+            level = np.vstack([left, right]).mean(axis=0)
+            level = np.maximum(level, left.mean(axis=0)) if len(left) >= 3 else level
+            here = (power[k] / level).mean()
+            found.append((stats.f.sf(here, 2 * x.shape[1], x.shape[1] * (len(left) + len(right))), here))
+        assert (p, ratio) == pytest.approx((min(1.0, min(found)[0] * len(found)), min(found)[1]))
+
+
 def test_neither_lines_nor_trends_are_seen_in_autoregressions():
     rng = np.random.default_rng(5)
     lines, trends = [], []
