@@ -65,9 +65,10 @@ class RootCauseServer:
         self.names, self.slices = record.names, record.partition.slices
         self._response: Any = None
         if record.u is not None:
-            from .inputs import learned_without  # of plants with inputs
+            from .inputs import InputResponse, held_out_without  # of plants with inputs
 
-            self._response, messages = learned_without(record, messages)
+            self._response = InputResponse.learn(record)
+            messages, self._outside_inputs, self._usual_doubt = held_out_without(self._response, record, messages)
             record = JointRecord.from_messages(messages, names=plant.names_)
         self.state_dims = np.array([b.stop - b.start for b in self.slices])
         self.nominal_point = OperatingPoint.nominal(sum(self.state_dims), len(self.names))
@@ -203,9 +204,10 @@ class RootCauseServer:
     def evidence(self, messages, state):
         """Evidence of the next rows of an episode; the state goes on behind them."""
         record, point = JointRecord.from_messages(messages, names=self.names), state.point
-        spread, unknown = 1.0, np.zeros(record.n_samples, dtype=int)
+        spread, doubt, unknown = 1.0, None, np.zeros(record.n_samples, dtype=int)
         if self._response is not None:
-            record, spread, unknown = self._without_inputs(record, messages, state)
+            messages, spread, doubt, unknown = self._without_inputs(record, messages, state)
+            record = JointRecord.from_messages(messages)
         distance = off_subspace(messages, record) / point.whole
         found, state.monitor = self.monitor.rows(record, distance, state.monitor, point.errors)
         surprise = np.where(found.present, np.log1p(found.own / point.own / spread / self.dims) - self._level, 0.0)
@@ -215,7 +217,7 @@ class RootCauseServer:
         outside = self._off_subspace.relative(found.states, distance * point.whole) / point.outside
         scaled = found.scaled - found.present.repeat(self.state_dims, axis=1) * point.scaled
         scaled /= np.sqrt(spread)
-        levels, state.averages = self.levels.rows(surprise, scaled @ self.model.held, state.averages)
+        levels, state.averages = self.levels.rows(surprise, scaled @ self.model.held, state.averages, doubt)
         levels /= point.spread
         first, state.position = state.position, state.position + record.n_samples
         events = event_codes(messages, self.names, record.n_samples)
@@ -233,13 +235,15 @@ class RootCauseServer:
         np.copyto(levels, np.maximum(levels, LOUD * limits[:, None]), where=new[:, None])
 
     def _without_inputs(self, record, messages, state):
-        """The record without what inputs do, by how much they widen innovations, and what is unknown there."""
+        """Messages without what inputs do, by how much they widen innovations and averages, and what is unknown."""
         from .inputs import without_response  # of plants with inputs
 
         found, state.inputs = self._response.follow(record.u, state.inputs, state.point.inputs)
         ordered = {name: messages[name] for name in self.names}
         bare = without_response(ordered, self.slices, found.response)
-        return JointRecord.from_messages(bare), 1 + found.leverage[:, None], found.unknown
+        doubt = np.maximum(1.0, found.doubt / self._usual_doubt)
+        bare = self._outside_inputs.without(bare, found.response)
+        return bare, 1 + found.leverage[:, None], doubt, found.unknown
 
     # -- naming the root -------------------------------------------------------------------------
 

@@ -2,9 +2,10 @@
 
 States follow set-points, loads or weather as ``x_t = x_(t-1) B + F_t G``, F being the inputs of the row and the row
 before and slow averages of them. The response ``r_t = r_(t-1) B + F_t G`` is taken off the states, so that the
-innovations of what is left are those given the inputs. How well G is known widens the innovations after a move, and
-a level of the inputs at which nearly nothing is known of the plant is learned before it is judged, unless the plant
-is soon seen to do there what the response lets expect.
+innovations of what is left are those given the inputs. How well B and G are known widens the innovations after a
+move, and averages of them by more: what is wrong with a response lasts. A level of the inputs at which nearly nothing
+is known of the plant is learned before it is judged, unless the plant is soon seen to do there what the response lets
+expect.
 """
 
 from dataclasses import dataclass, replace
@@ -14,36 +15,41 @@ import numpy as np
 
 from ...statespace.episodes import episodes
 from ...statespace.kalman import Recurrence
-from .thresholds import ewma
+from .nominal import OffSubspace, held_out_folds, off_subspace
+from .thresholds import RATES, ewma
 
 LEARNED = 130  # rows after a move to an unknown level of the inputs before the plant is judged there
 FORESEEN = 30  # rows after which it is judged there already if it does what the response lets expect
 _RATES = (0.4, 0.1, 0.03)  # of the averages
 _RIDGE = 1e-4  # share of the mean square of a filtered input
+_JITTER = 1e-9  # the same of a regressor, in how well coefficients are known
 _UNKNOWN = 0.4  # leverage of a steady level from which on it is not known what the plant does there
 _FURTHER = 1.5  # times as far from where the plant is known as it was in the nominal record
 _RADIUS = 0.999  # largest spectral radius of the response
 
 
 class InputState(NamedTuple):
-    """Where the response stands after a row: itself, the inputs of the row as they enter it, their averages, all of
-    these as F, and the inputs themselves."""
+    """Where the response stands after a row: itself, the inputs of the row as they enter it, their averages, what it
+    is computed from, averages of that at the rates of shifts, and the inputs themselves."""
 
     response: np.ndarray
     last: np.ndarray
     averages: tuple
-    filtered: np.ndarray
+    regressors: np.ndarray
+    smooth: tuple
     inputs: np.ndarray
 
 
 class Followed(NamedTuple):
     """Response (n_rows, n), leverage of each row and what is known of the plant at its inputs, (n_rows,).
 
-    `unknown` is 0 where it is known, 1 where the response may foresee it, 2 where it has to be learned.
+    `doubt` is the variance of averages of innovations at the rates of shifts over that at a response known exactly,
+    (n_rows, n_rates). `unknown` is 0 where it is known, 1 where the response may foresee it, 2 where it has to be learned.
     """
 
     response: np.ndarray
     leverage: np.ndarray
+    doubt: np.ndarray
     unknown: np.ndarray
 
 
@@ -52,7 +58,7 @@ class InputResponse:
     """Response of all states to all inputs.
 
     B, (n, n), and G, (k filters, n), with the mean and scale of the inputs, (k,), zero for one that never moved, and
-    the inverse information `known` of the filtered inputs given the states, and how far each input was from its mean.
+    the inverse information `known` of last states and filtered inputs, and how far each input was from its mean.
     """
 
     B: np.ndarray
@@ -63,8 +69,11 @@ class InputResponse:
     reach: np.ndarray
 
     @classmethod
-    def learn(cls, record):
-        """From a record of all units, by least squares over rows in which every unit is there."""
+    def learn(cls, record, left_out=range(0)):
+        """From a record of all units, by least squares over rows in which every unit is there.
+
+        The rows `left_out` say how far inputs go and nothing else.
+        """
         u, n_rows = record.u, record.n_samples
         mean, scale = u.mean(axis=0), u.std(axis=0)
         scale = np.where(scale > 1e-9 * np.maximum(np.abs(mean), 1e-300), scale, 0.0)
@@ -74,16 +83,18 @@ class InputResponse:
         for start, stop in episodes(record.starts, n_rows):
             F[start:stop] = bare.filtered(u[start:stop], None)[0]
             kept[start + 1 : stop] = there[start : stop - 1] & there[start + 1 : stop]
+        kept[left_out.start : left_out.stop] = False
         rows = np.flatnonzero(kept)
         past = np.column_stack([x[rows - 1], np.ones(len(rows))])
         F = F[rows]
         rest = F - past @ np.linalg.lstsq(past, F, rcond=None)[0]
-        information = rest.T @ rest
         ridge = _RIDGE * len(rows) * np.eye(F.shape[1])
-        known = np.linalg.inv(information + ridge)
-        G = known @ (rest.T @ x[rows])
+        G = np.linalg.solve(rest.T @ rest + ridge, rest.T @ x[rows])
         B = np.linalg.lstsq(past, x[rows] - F @ G, rcond=None)[0][:-1]
         radius = np.abs(np.linalg.eigvals(B)).max()
+        moved = np.column_stack([past[:, :-1], F])
+        moved -= moved.mean(axis=0)
+        known = _inverse(moved.T @ moved)
         return replace(bare, B=B * min(1.0, _RADIUS / radius), G=G, known=known)
 
     def filtered(self, u, state):
@@ -104,23 +115,43 @@ class InputResponse:
         F, last, averages = self.filtered(u, state)
         response = np.empty((len(u), len(self.B)))
         if state is None:
-            response[0] = np.linalg.solve(np.eye(len(self.B)) - self.B.T, F[0] @ self.G)
+            before = response[0] = np.linalg.solve(np.eye(len(self.B)) - self.B.T, F[0] @ self.G)
         else:
-            response[0] = state.response @ self.B + F[0] @ self.G
+            before, response[0] = state.response, state.response @ self.B + F[0] @ self.G
         Recurrence(self.B.T).run((F[1:] @ self.G, None), x0=response[0], out=response[1:])
-        leverage, unknown = zip(*(self._away_from(level, F, u) for level in levels), strict=True)
-        found = Followed(response, leverage[0], np.min(unknown, axis=0))
-        return found, InputState(response[-1], last, averages, F[-1], u[-1])
+        rows = np.hstack([np.vstack([before, response[:-1]]), F])
+        first = (rows[0],) * (len(RATES) - 1) if state is None else state.smooth
+        smooth = [ewma(rows, rate, average) for rate, average in zip(RATES[1:], first, strict=True)]
+        after = InputState(response[-1], last, averages, rows[-1], tuple(part[-1] for part in smooth), u[-1])
+        unknown = np.min([self._unknown_from(level, rows, u) for level in levels], axis=0)
+        origin = 0.0 if levels[0] is None else levels[0].regressors
+        lasting = [(2 - rate) / rate * self._leverage(x - origin) for rate, x in zip(RATES[1:], smooth, strict=True)]
+        return Followed(response, self._leverage(rows - origin), 1 + np.column_stack(lasting), unknown), after
 
-    def _away_from(self, level, F, u):
-        """Leverage of rows, and what is known of the plant there if it is known at one level of the inputs."""
-        away = F if level is None else F - level.filtered
-        leverage = ((away @ self.known) * away).sum(axis=1)
-        steady = np.tile(away[:, : len(self.mean)], 2 + len(_RATES))
-        steady = ((steady @ self.known) * steady).sum(axis=1)
+    def _leverage(self, away):
+        """Variance of what B and G are wrong by, over that of innovations, in rows (last response, F)."""
+        return ((away @ self.known) * away).sum(axis=1)
+
+    def _unknown_from(self, level, rows, u):
+        """What is known of the plant in rows if it is known at one level of the inputs."""
+        away, k = rows if level is None else rows - level.regressors, len(self.mean)
+        n = len(self.B)
+        inputs = away[:, n : n + k]
+        F = np.tile(inputs, 2 + len(_RATES))
+        steady = np.linalg.solve(np.eye(n) - self.B.T, (F @ self.G).T).T
         beside = np.abs(u - (self.mean if level is None else level.inputs)) - 1e-9 * np.abs(self.mean)
-        further = (beside > _FURTHER * self.reach).any(axis=1)
-        return leverage, np.where(further, 2, steady > _UNKNOWN)
+        further = beside > _FURTHER * self.reach
+        new = (further & (self.scale == 0)).any(axis=1)
+        doubtful = further.any(axis=1) | (self._leverage(np.hstack([steady, F])) > _UNKNOWN)
+        return np.where(new, 2, doubtful)
+
+
+def _inverse(information):
+    """Inverse of an information matrix whose regressors may determine each other, or not move at all."""
+    scale = np.sqrt(np.diag(information))
+    scale[scale == 0] = 1.0
+    scaled = information / np.outer(scale, scale) + _JITTER * np.eye(len(scale))
+    return np.linalg.inv(scaled) / np.outer(scale, scale)
 
 
 def states_of(record):
@@ -132,6 +163,25 @@ def states_of(record):
         x[seen, b] = np.linalg.solve(J, part.z[seen][:, :, None])[:, :, 0]
         there &= seen
     return x, there
+
+
+class Outside:
+    """What inputs do to the off-subspace numbers of units, which grow with the squares of their response."""
+
+    def __init__(self, response, distance, slices):
+        self._usual = distance.mean(axis=0)
+        self._expected = OffSubspace(response, distance, slices)
+
+    def without(self, messages, response):
+        """Messages with off-subspace numbers that are as large as usual wherever the inputs are."""
+        table = np.column_stack(
+            [np.zeros(len(response)) if m.off_subspace is None else m.off_subspace for m in messages.values()]
+        )
+        table = self._usual * self._expected.relative(response, table)
+        return {
+            name: message if message.off_subspace is None else replace(message, off_subspace=table[:, k])
+            for k, (name, message) in enumerate(messages.items())
+        }
 
 
 def without_response(messages, slices, response):
@@ -152,9 +202,33 @@ def learned_without(record, messages):
 
 def without(response, record, messages):
     """Messages about whole episodes, in the order of the record's units, without what their inputs do."""
-    parts = [
-        response.follow(record.u[start:stop], None, (None,))[0].response
-        for start, stop in episodes(record.starts, record.n_samples)
-    ]
+    return _without(np.concatenate([part.response for part in _parts(response, record)]), record, messages)
+
+
+def held_out_without(response, record, messages):
+    """The same with each fold less its response as the other folds have it, and the mean doubt about these.
+
+    What one has learned from rows follows them closer than new ones: innovations would be too small in slow averages.
+    A fold whose inputs are unknown to the others is taken as it was learned.
+    """
+    parts = _parts(response, record)
+    moved, doubt = np.concatenate([part.response for part in parts]), np.ones((record.n_samples, len(RATES) - 1))
+    for start, stop in held_out_folds(record.starts, record.n_samples):
+        parts = _parts(InputResponse.learn(record, range(start, stop)), record)
+        if not np.concatenate([part.unknown for part in parts])[start:stop].any():
+            moved[start:stop] = np.concatenate([part.response for part in parts])[start:stop]
+            doubt[start:stop] = np.concatenate([part.doubt for part in parts])[start:stop]
+    bare = _without(moved, record, messages)
+    outside = Outside(moved, off_subspace(messages, record), record.partition.slices)
+    return outside.without(bare, moved), outside, doubt.mean(axis=0)
+
+
+def _parts(response, record):
+    """What is :class:`Followed` of every episode of a record."""
+    bounds = episodes(record.starts, record.n_samples)
+    return [response.follow(record.u[start:stop], None, (None,))[0] for start, stop in bounds]
+
+
+def _without(response, record, messages):
     ordered = {name: messages[name] for name in record.names}
-    return without_response(ordered, record.partition.slices, np.concatenate(parts))
+    return without_response(ordered, record.partition.slices, response)

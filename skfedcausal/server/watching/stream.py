@@ -265,10 +265,11 @@ def _drifted(server, state):
     errors, scaled, distance, outside = followed.means()
     if point.is_new:
         return point.better_known(errors, scaled)
-    if not server.level.drifted(errors, server.state_dims):
+    if not server.level.drifted(errors, followed.n_rows, server.state_dims):
         state.followed = followed.next()
         return None
-    return point.followed(errors, scaled, distance / server.usual_distance, outside)
+    n_rows = np.inf if server.level.moves else followed.n_rows  # where it moves it is not better known by later rows
+    return point.followed(errors, scaled, distance / server.usual_distance, outside, n_rows)
 
 
 def _after_drift(server, point, state):
