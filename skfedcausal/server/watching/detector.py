@@ -68,7 +68,7 @@ class RootCauseServer:
             from .inputs import InputResponse, held_out_without  # of plants with inputs
 
             self._response = InputResponse.learn(record)
-            messages, self._outside_inputs, self._usual_doubt = held_out_without(self._response, record, messages)
+            messages, self._outside_inputs = held_out_without(self._response, record, messages)
             record = JointRecord.from_messages(messages, names=plant.names_)
         self.state_dims = np.array([b.stop - b.start for b in self.slices])
         self.nominal_point = OperatingPoint.nominal(sum(self.state_dims), len(self.names))
@@ -241,9 +241,8 @@ class RootCauseServer:
         found, state.inputs = self._response.follow(record.u, state.inputs, state.point.inputs)
         ordered = {name: messages[name] for name in self.names}
         bare = without_response(ordered, self.slices, found.response)
-        doubt = np.maximum(1.0, found.doubt / self._usual_doubt)
         bare = self._outside_inputs.without(bare, found.response)
-        return bare, 1 + found.leverage[:, None], doubt, found.unknown
+        return bare, 1 + found.leverage[:, None], found.doubt, found.unknown
 
     # -- naming the root -------------------------------------------------------------------------
 

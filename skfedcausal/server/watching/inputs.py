@@ -9,13 +9,14 @@ expect.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from ...statespace.episodes import episodes
 from ...statespace.kalman import Recurrence
-from .nominal import OffSubspace, held_out_folds, off_subspace
+from .nominal import held_out_folds, off_subspace, quadratic_scale
 from .thresholds import RATES, ewma
 
 LEARNED = 130  # rows after a move to an unknown level of the inputs before the plant is judged there
@@ -25,6 +26,7 @@ _RIDGE = 1e-4  # share of the mean square of a filtered input
 _JITTER = 1e-9  # the same of a regressor, in how well coefficients are known
 _UNKNOWN = 0.4  # leverage of a steady level from which on it is not known what the plant does there
 _FURTHER = 1.5  # times as far from where the plant is known as it was in the nominal record
+_LARGE = 0.01  # share of the largest mean square of a unit's responses, from which on another counts
 _RADIUS = 0.999  # largest spectral radius of the response
 
 
@@ -115,7 +117,7 @@ class InputResponse:
         F, last, averages = self.filtered(u, state)
         response = np.empty((len(u), len(self.B)))
         if state is None:
-            before = response[0] = np.linalg.solve(np.eye(len(self.B)) - self.B.T, F[0] @ self.G)
+            before = response[0] = F[0, : len(self.mean)] @ self._gain
         else:
             before, response[0] = state.response, state.response @ self.B + F[0] @ self.G
         Recurrence(self.B.T).run((F[1:] @ self.G, None), x0=response[0], out=response[1:])
@@ -128,21 +130,25 @@ class InputResponse:
         lasting = [(2 - rate) / rate * self._leverage(x - origin) for rate, x in zip(RATES[1:], smooth, strict=True)]
         return Followed(response, self._leverage(rows - origin), 1 + np.column_stack(lasting), unknown), after
 
+    @cached_property
+    def _gain(self):
+        """Steady response to every input, (k, n)."""
+        summed = self.G.reshape(2 + len(_RATES), len(self.mean), -1).sum(axis=0)
+        return np.linalg.solve(np.eye(len(self.B)) - self.B.T, summed.T).T
+
     def _leverage(self, away):
         """Variance of what B and G are wrong by, over that of innovations, in rows (last response, F)."""
         return ((away @ self.known) * away).sum(axis=1)
 
     def _unknown_from(self, level, rows, u):
         """What is known of the plant in rows if it is known at one level of the inputs."""
-        away, k = rows if level is None else rows - level.regressors, len(self.mean)
-        n = len(self.B)
-        inputs = away[:, n : n + k]
-        F = np.tile(inputs, 2 + len(_RATES))
-        steady = np.linalg.solve(np.eye(n) - self.B.T, (F @ self.G).T).T
+        n, k = len(self.B), len(self.mean)
+        away = (rows if level is None else rows - level.regressors)[:, n : n + k]
+        steady = np.hstack([away @ self._gain, np.tile(away, 2 + len(_RATES))])
         beside = np.abs(u - (self.mean if level is None else level.inputs)) - 1e-9 * np.abs(self.mean)
         further = beside > _FURTHER * self.reach
         new = (further & (self.scale == 0)).any(axis=1)
-        doubtful = further.any(axis=1) | (self._leverage(np.hstack([steady, F])) > _UNKNOWN)
+        doubtful = further.any(axis=1) | (self._leverage(steady) > _UNKNOWN)
         return np.where(new, 2, doubtful)
 
 
@@ -169,19 +175,29 @@ class Outside:
     """What inputs do to the off-subspace numbers of units, which grow with the squares of their response."""
 
     def __init__(self, response, distance, slices):
-        self._usual = distance.mean(axis=0)
-        self._expected = OffSubspace(response, distance, slices)
+        self._slices, self._usual = slices, distance.mean(axis=0)
+        self._expected = [_expected(response[:, b], g) for b, g in zip(slices, distance.T, strict=True)]
 
     def without(self, messages, response):
         """Messages with off-subspace numbers that are as large as usual wherever the inputs are."""
-        table = np.column_stack(
-            [np.zeros(len(response)) if m.off_subspace is None else m.off_subspace for m in messages.values()]
-        )
-        table = self._usual * self._expected.relative(response, table)
-        return {
-            name: message if message.off_subspace is None else replace(message, off_subspace=table[:, k])
-            for k, (name, message) in enumerate(messages.items())
-        }
+        bare = dict(messages)
+        for (name, one), b, usual, (least, root) in zip(
+            messages.items(), self._slices, self._usual, self._expected, strict=True
+        ):
+            if one.off_subspace is not None:
+                expected = least + ((response[:, b] @ root) ** 2).sum(axis=1)
+                bare[name] = replace(one, off_subspace=one.off_subspace * usual / expected)
+        return bare
+
+
+def _expected(response, distance):
+    """a and R of the expected off-subspace number ``a + |r R|^2`` of a unit, from its larger responses."""
+    values, vectors = np.linalg.eigh(response.T @ response)
+    large = values > _LARGE * max(values[-1], 1e-300)
+    if not distance.any() or not large.any():
+        return max(distance.mean(), 1e-300), np.zeros((response.shape[1], 1))
+    least, root = quadratic_scale(response @ vectors[:, large], distance)
+    return least, vectors[:, large] @ root
 
 
 def without_response(messages, slices, response):
@@ -206,21 +222,20 @@ def without(response, record, messages):
 
 
 def held_out_without(response, record, messages):
-    """The same with each fold less its response as the other folds have it, and the mean doubt about these.
+    """The same with each fold less its response as the other folds have it, and what inputs do :class:`Outside`.
 
     What one has learned from rows follows them closer than new ones: innovations would be too small in slow averages.
     A fold whose inputs are unknown to the others is taken as it was learned.
     """
     parts = _parts(response, record)
-    moved, doubt = np.concatenate([part.response for part in parts]), np.ones((record.n_samples, len(RATES) - 1))
+    moved = np.concatenate([part.response for part in parts])
     for start, stop in held_out_folds(record.starts, record.n_samples):
         parts = _parts(InputResponse.learn(record, range(start, stop)), record)
         if not np.concatenate([part.unknown for part in parts])[start:stop].any():
             moved[start:stop] = np.concatenate([part.response for part in parts])[start:stop]
-            doubt[start:stop] = np.concatenate([part.doubt for part in parts])[start:stop]
     bare = _without(moved, record, messages)
     outside = Outside(moved, off_subspace(messages, record), record.partition.slices)
-    return outside.without(bare, moved), outside, doubt.mean(axis=0)
+    return outside.without(bare, moved), outside
 
 
 def _parts(response, record):
