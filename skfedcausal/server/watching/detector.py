@@ -135,10 +135,20 @@ class RootCauseServer:
 
         The StreamState is changed in place.
         """
+        return self._followed(messages, state)[0]
+
+    def _followed(self, messages, state):
         touched: dict[int, Incident] = {}
-        for _, incidents in self._taken(messages, state):
+        levels = []
+        for rows, incidents in self._taken(messages, state):
             touched |= {incident.detected: incident for incident in incidents}
-        return [incident.verdict for incident in touched.values()]
+            levels.append(rows.levels)
+        return [incident.verdict for incident in touched.values()], levels
+
+    def followed(self, messages):
+        """Verdicts on the incidents of an episode, and what :meth:`relative_levels` gives."""
+        verdicts, levels = self._followed(messages, StreamState())
+        return verdicts, self.levels.relative(np.concatenate(levels))
 
     def take_in(self, messages, forget):
         """Bring the nominal level and spread up to date by nominal rows of whole episodes.
@@ -189,8 +199,7 @@ class RootCauseServer:
 
     def relative_levels(self, messages):
         """Alarm level over threshold of every unit in an episode, shape (n_samples, n_units)."""
-        rows = [rows.levels for rows, _ in self._taken(messages, StreamState())]
-        return self.levels.relative(np.concatenate(rows))
+        return self.followed(messages)[1]
 
     def _taken(self, messages, state):
         return taken(self, messages, self._begun(state))

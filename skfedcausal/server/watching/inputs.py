@@ -46,7 +46,8 @@ class Followed(NamedTuple):
     """Response (n_rows, n), leverage of each row and what is known of the plant at its inputs, (n_rows,).
 
     `doubt` is the variance of averages of innovations at the rates of shifts over that at a response known exactly,
-    (n_rows, n_rates). `unknown` is 0 where it is known, 1 where the response may foresee it, 2 where it has to be learned.
+    (n_rows, n_rates). `unknown` is 0 where the plant is known, 1 where the response may foresee it, 2 where it has to be
+    learned.
     """
 
     response: np.ndarray

@@ -56,7 +56,7 @@ def steps_between_alarms(rate, index=None):
         if not isinstance(index, pd.DatetimeIndex) or len(index) < 2:
             remedy = "give frames with a DatetimeIndex, or the rate as a number per time step"
             raise ValueError(f"{told} needs to know the sampling period: {remedy}.")
-        period = np.median(np.diff(index.to_numpy())) / np.timedelta64(1, "s")
+        period = np.median((index[1:] - index[:-1]).to_numpy()) / np.timedelta64(1, "s")
         steps = float(float(found[2] or 1) * _SECONDS[found[3]] / period / float(found[1]))
     if steps <= 1:
         raise ValueError(f"{told} allows {1 / steps:.3g} alarms per time step; give less than one.")

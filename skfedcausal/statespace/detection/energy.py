@@ -247,9 +247,9 @@ class _Judged:
         if step.judged is self._energy.covariance:
             self._complete.append(t)
         elif len(step.columns):
-            _, columns, rows, steps = self._groups.setdefault(seen.tobytes(), (seen, step.columns, [], []))
-            rows.append(t)
-            steps.append(step.judged)
+            group = self._groups.setdefault(seen.tobytes(), (seen, step.columns, [], []))
+            group[2].append(t)
+            group[3].append(step.judged)
 
     def judge(self):
         """Surprises own and given of all rows."""
