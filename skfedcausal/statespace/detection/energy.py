@@ -286,7 +286,7 @@ def surprises_with_gaps(regression: Predictor, energy, first, x, patterns, patte
     (n_samples, n), own and given_others, both of shape (n_samples, n_units), zero for absent units, and the belief
     about the last row.
     """
-    judged, steps = _Judged(energy, len(x)), {}
+    judged, steps = _Judged(energy, len(x)), dict[int, _Step]()
     sizes = [b.stop - b.start for b in energy.blocks]
     levels = np.zeros(x.shape[1]) + level
     for t, k in enumerate(pattern_of.tolist()):
