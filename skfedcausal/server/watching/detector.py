@@ -65,10 +65,9 @@ class RootCauseServer:
         self.names, self.slices = record.names, record.partition.slices
         self._response: Any = None
         if record.u is not None:
-            from .inputs import InputResponse, held_out_without  # of plants with inputs
+            from .inputs import bare_nominal  # of plants with inputs
 
-            self._response = InputResponse.learn(record)
-            messages, self._outside_inputs = held_out_without(self._response, record, messages)
+            self._response, self._outside_inputs, messages = bare_nominal(record, messages)
             record = JointRecord.from_messages(messages, names=plant.names_)
         self.state_dims = np.array([b.stop - b.start for b in self.slices])
         self.nominal_point = OperatingPoint.nominal(sum(self.state_dims), len(self.names))

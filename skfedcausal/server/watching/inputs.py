@@ -16,7 +16,7 @@ import numpy as np
 
 from ...statespace.episodes import episodes
 from ...statespace.kalman import Recurrence
-from .nominal import held_out_folds, off_subspace, quadratic_scale
+from .nominal import off_subspace, quadratic_scale
 from .thresholds import RATES, ewma
 
 LEARNED = 130  # rows after a move to an unknown level of the inputs before the plant is judged there
@@ -46,8 +46,8 @@ class Followed(NamedTuple):
     """Response (n_rows, n), leverage of each row and what is known of the plant at its inputs, (n_rows,).
 
     `doubt` is the variance of averages of innovations at the rates of shifts over that at a response known exactly,
-    (n_rows, n_rates). `unknown` is 0 where the plant is known, 1 where the response may foresee it, 2 where it has to be
-    learned.
+    (n_rows, n_rates). `unknown` is 0 where the plant is known, 1 where the response may foresee it, and 2 where it has
+    to be learned.
     """
 
     response: np.ndarray
@@ -72,11 +72,8 @@ class InputResponse:
     reach: np.ndarray
 
     @classmethod
-    def learn(cls, record, left_out=range(0)):
-        """From a record of all units, by least squares over rows in which every unit is there.
-
-        The rows `left_out` say how far inputs go and nothing else.
-        """
+    def learn(cls, record):
+        """From a record of all units, by least squares over rows in which every unit is there."""
         u, n_rows = record.u, record.n_samples
         mean, scale = u.mean(axis=0), u.std(axis=0)
         scale = np.where(scale > 1e-9 * np.maximum(np.abs(mean), 1e-300), scale, 0.0)
@@ -86,7 +83,6 @@ class InputResponse:
         for start, stop in episodes(record.starts, n_rows):
             F[start:stop] = bare.filtered(u[start:stop], None)[0]
             kept[start + 1 : stop] = there[start : stop - 1] & there[start + 1 : stop]
-        kept[left_out.start : left_out.stop] = False
         rows = np.flatnonzero(kept)
         past = np.column_stack([x[rows - 1], np.ones(len(rows))])
         F = F[rows]
@@ -222,21 +218,12 @@ def without(response, record, messages):
     return _without(np.concatenate([part.response for part in _parts(response, record)]), record, messages)
 
 
-def held_out_without(response, record, messages):
-    """The same with each fold less its response as the other folds have it, and what inputs do :class:`Outside`.
-
-    What one has learned from rows follows them closer than new ones: innovations would be too small in slow averages.
-    A fold whose inputs are unknown to the others is taken as it was learned.
-    """
-    parts = _parts(response, record)
-    moved = np.concatenate([part.response for part in parts])
-    for start, stop in held_out_folds(record.starts, record.n_samples):
-        parts = _parts(InputResponse.learn(record, range(start, stop)), record)
-        if not np.concatenate([part.unknown for part in parts])[start:stop].any():
-            moved[start:stop] = np.concatenate([part.response for part in parts])[start:stop]
-    bare = _without(moved, record, messages)
+def bare_nominal(record, messages):
+    """The response to the inputs of a record, what they do :class:`Outside`, and the messages without either."""
+    response = InputResponse.learn(record)
+    moved = np.concatenate([part.response for part in _parts(response, record)])
     outside = Outside(moved, off_subspace(messages, record), record.partition.slices)
-    return outside.without(bare, moved), outside
+    return response, outside, outside.without(_without(moved, record, messages), moved)
 
 
 def _parts(response, record):

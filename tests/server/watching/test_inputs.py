@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 
 from skfedcausal.message.states import StateMessage
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.watching.inputs import InputResponse, Outside, held_out_without, learned_without
+from skfedcausal.server.watching.inputs import InputResponse, Outside
 from skfedcausal.server.watching.thresholds import RATES
 
 A = np.array([[0.7, 0.2], [0.0, 0.8]])
@@ -84,21 +84,6 @@ def test_what_is_known_of_levels_of_inputs():
         (np.hstack([0 * far, far]), 2),  # nothing is known of an input that never moved
     ):
         assert (response.follow(response.mean + inputs, None, (None,))[0].unknown == unknown).all()
-
-
-def test_folds_are_freed_of_the_response_that_the_others_know():
-    """Innovations of folds are as large as those of new rows; those of the rows learned from are smaller."""
-    rng, held, own = np.random.default_rng(3), [], []
-    for _ in range(60):
-        came = messages(moves(400, rng, every=60), rng)
-        record = JointRecord.from_messages(came)
-        response, inside = learned_without(record, came)
-        outside, _ = held_out_without(response, record, came)
-        for found, kept in ((inside, own), (outside, held)):
-            x = found["unit"].z
-            e = x[1:] - x[:-1] @ A.T
-            kept.append(np.mean((e - e.mean(axis=0)).reshape(-1, 19, 2).mean(axis=1) ** 2))
-    assert np.mean(own) < 1 / 19 < np.mean(held)
 
 
 def test_off_subspace_numbers_are_as_usual_wherever_inputs_are():
