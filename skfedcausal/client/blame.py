@@ -150,7 +150,7 @@ class TagModel:
         return f"repeats one value for {run} rows" if long else ""
 
     def _filled(self, Y, start):
-        """Scaled tags that move, missing values as the model expects them in the rows that those from `start` hang on."""
+        """Scaled tags that move; missing values in all that rows from `start` hang on are as the model expects them."""
         X = (Y[:, self._moves] - self.mean[self._moves]) / self.scale[self._moves]
         gaps, p = np.isnan(X).any(axis=1), len(self.lags)
         first = max(start - p, 0)
