@@ -97,6 +97,13 @@ def test_roots_per_step_follow_the_incidents(detector):
     assert detector.score(X) == pytest.approx(detector.score_samples(X).mean())
 
 
+def test_one_look_at_a_record_gives_its_incidents_and_levels(detector):
+    X = simulate(400, seed=11, fault=1)
+    incidents, levels = detector._incidents_and_levels(X)
+    pd.testing.assert_frame_equal(incidents, detector.incidents(X))
+    assert_array_equal(levels, detector.transform(X))
+
+
 def test_prior_excludes_a_unit():
     X = simulate(1500, seed=1)
     prior = {"unit0": 1, "unit1": 0, "unit2": 1, "unit3": 1}

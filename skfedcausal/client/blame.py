@@ -102,7 +102,7 @@ class TagModel:
     def blame(self, Y, start, stop):
         """A :class:`Blame` for rows from `start` to `stop` of the one episode in Y."""
         start, stop = self._window(start, stop)
-        E = self._rests(self._filled(Y), start, stop)
+        E = self._rests(self._filled(Y[:stop], start), start, stop)
         S, moves = self.cov, self._moves
         whole = _unusual(E, S)
         left = np.array([min(self._left(E, j)) for j in range(len(moves))])
@@ -124,7 +124,7 @@ class TagModel:
         if not self.scale[tag]:
             return found
         first, stop = self._window(start, stop)
-        X, j = self._filled(Y[:stop]), int(np.flatnonzero(self._moves == tag)[0])
+        X, j = self._filled(Y[:stop], first), int(np.flatnonzero(self._moves == tag)[0])
         E = self._rests(X, first, stop)
         follows, wrong = self._left(E, j)
         if follows < wrong:
@@ -149,10 +149,14 @@ class TagModel:
         long = run > max(_REPEATS, _LONGER * self.repeats[tag]) and run > 0.5 * len(y)
         return f"repeats one value for {run} rows" if long else ""
 
-    def _filled(self, Y):
-        """Scaled tags that move, missing values as the model expects them."""
+    def _filled(self, Y, start):
+        """Scaled tags that move; missing values in all that rows from `start` hang on are as the model expects them."""
         X = (Y[:, self._moves] - self.mean[self._moves]) / self.scale[self._moves]
-        for t in np.flatnonzero(np.isnan(X).any(axis=1)):
+        gaps, p = np.isnan(X).any(axis=1), len(self.lags)
+        first = max(start - p, 0)
+        while gaps[max(first - p, 0) : first + 1].any() and first > 0:
+            first -= 1
+        for t in first + np.flatnonzero(gaps[first:]):
             missing = np.isnan(X[t])
             mean = self.constant + sum(A @ X[t - k] for k, A in enumerate(self.lags, 1) if t >= k)
             there = ~missing

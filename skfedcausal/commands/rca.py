@@ -2,7 +2,6 @@
 
 from functools import partial
 
-import numpy as np
 import pandas as pd
 
 from ..containers.layout import listed
@@ -27,11 +26,11 @@ def _rca(plant, folder, options):
     nominal, later = _split(plant, options.nominal)
     detector = FederatedRCADetector(false_alarm_rate=_budget(options.false_alarms))
     detector.fit(nominal.frame, lengths=nominal.lengths)
-    incidents = detector.incidents(later.frame, lengths=later.lengths)
+    incidents, levels = detector._incidents_and_levels(later.frame, lengths=later.lengths)
     incidents.to_csv(folder / "incidents.csv", index=False)
     if incidents.empty:
         return ["No incident."]
-    blamed = _pages(detector, incidents.head(_MOST_PAGES), later, folder)
+    blamed = _pages(detector, incidents.head(_MOST_PAGES), later, folder, levels)
     shown = incidents[["start", "detected", "end", "root", "probability", "kind"]].join(blamed)
     lines = [shown.to_string(index=False, float_format=lambda x: f"{x:.2f}", na_rep="")]
     if len(incidents) > _MOST_PAGES:
@@ -39,12 +38,12 @@ def _rca(plant, folder, options):
     return lines
 
 
-def _pages(detector, incidents, record, folder):
+def _pages(detector, incidents, record, folder, levels):
     """Write a picture, the tags of the unit and a page for each incident; the tag to blame first."""
     from ..displays import IncidentDisplay, TagDisplay  # matplotlib is optional
     from ..reports import incident_page
 
-    about = {"lengths": record.lengths, "levels": np.asarray(detector.transform(record.frame, lengths=record.lengths))}
+    about = {"lengths": record.lengths, "levels": levels}
     blamed = {}
     for k, (row, incident) in enumerate(incidents.iterrows(), start=1):
         tags = detector.tags(record.frame, incident, lengths=record.lengths)

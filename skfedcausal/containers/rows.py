@@ -158,7 +158,7 @@ def sampling_period(index):
     """Median time between rows as a Timedelta; None without times or with one row."""
     if not isinstance(index, pd.DatetimeIndex) or len(index) < 2:
         return None
-    return pd.Timedelta(np.median(np.diff(index.to_numpy())))
+    return pd.Timedelta(np.median((index[1:] - index[:-1]).to_numpy()))  # times with a zone are slow as an array
 
 
 def check_sampling(index, period):

@@ -443,6 +443,19 @@ class FederatedRCADetector(FederatedEstimator):
         index = index if isinstance(index, pd.DatetimeIndex) else None
         return fault_table(found, self.client_names_, index)
 
+    def _incidents_and_levels(self, X, lengths=None):
+        """Incidents in a record and its levels as :meth:`transform` gives them, from one look at the rows."""
+        with self._asking(X, None, lengths, watched=True) as units:
+            messages, index, found, levels = units.messages(), units.index, [], []
+            for start, stop in episodes(units.starts, units.n_samples):
+                part = {name: message.rows(start, stop) for name, message in messages.items()}
+                verdicts, seen = self._root_cause.followed(part)
+                found += [(start, verdict) for verdict in verdicts]
+                levels.append(seen)
+            self._tell(units.exchange, verdict_reply(found))
+        index = index if isinstance(index, pd.DatetimeIndex) else None
+        return fault_table(found, self.client_names_, index), np.concatenate(levels)
+
     def predict_root_cause(self, X=None, *, inputs=None, lengths=None):
         """Root at every time step: a unit's name, "" without an incident, "undecided" where unclear.
 

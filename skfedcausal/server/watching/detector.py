@@ -67,9 +67,9 @@ class RootCauseServer:
         self.names, self.slices = record.names, record.partition.slices
         self._response: Any = None
         if record.u is not None:
-            from .inputs import learned_without  # of plants with inputs
+            from .inputs import bare_nominal  # of plants with inputs
 
-            self._response, messages = learned_without(record, messages)
+            self._response, self._outside_inputs, messages = bare_nominal(record, messages)
             record = JointRecord.from_messages(messages, names=plant.names_)
         self.state_dims = np.array([b.stop - b.start for b in self.slices])
         self.nominal_point = OperatingPoint.nominal(sum(self.state_dims), len(self.names))
@@ -141,6 +141,16 @@ class RootCauseServer:
             touched |= {incident.detected: incident for incident in incidents}
         return [incident.verdict for incident in touched.values()]
 
+    def followed(self, messages):
+        """Verdicts on the incidents of an episode, and what :meth:`relative_levels` gives."""
+        touched: dict[int, Incident] = {}
+        state, server, levels = StreamState(), self, []
+        for rows, incidents in self._taken(messages, state):
+            touched |= {incident.detected: incident for incident in incidents}
+            levels.append(server.levels.relative(rows.levels))
+            server = state.own or self
+        return [incident.verdict for incident in touched.values()], np.concatenate(levels)
+
     def take_in(self, messages, forget):
         """Bring the nominal level and spread up to date by nominal rows of whole episodes.
 
@@ -190,11 +200,7 @@ class RootCauseServer:
 
     def relative_levels(self, messages):
         """Alarm level over threshold of every unit in an episode, shape (n_samples, n_units)."""
-        state, now, found = StreamState(), self, []
-        for rows, _ in self._taken(messages, state):
-            found.append(now.levels.relative(rows.levels))
-            now = state.own or self
-        return np.concatenate(found)
+        return self.followed(messages)[1]
 
     def _taken(self, messages, state):
         return taken(self, messages, self._begun(state))
@@ -210,9 +216,10 @@ class RootCauseServer:
         if self.elsewhere is not None:
             messages = self.elsewhere.beyond(messages, self.names, self.slices)
         record, point = JointRecord.from_messages(messages, names=self.names), state.point
-        spread, unknown = 1.0, np.zeros(record.n_samples, dtype=int)
+        spread, doubt, unknown = 1.0, None, np.zeros(record.n_samples, dtype=int)
         if self._response is not None:
-            record, spread, unknown = self._without_inputs(record, messages, state)
+            messages, spread, doubt, unknown = self._without_inputs(record, messages, state)
+            record = JointRecord.from_messages(messages, names=self.names)
         distance = off_subspace(messages, record) / point.whole
         found, state.monitor = self.monitor.rows(record, distance, state.monitor, point.errors)
         surprise = np.where(found.present, np.log1p(found.own / point.own / spread / self.dims) - self._level, 0.0)
@@ -222,7 +229,7 @@ class RootCauseServer:
         outside = self._off_subspace.relative(found.states, distance * point.whole) / point.outside
         scaled = found.scaled - found.present.repeat(self.state_dims, axis=1) * point.scaled
         scaled /= np.sqrt(spread)
-        levels, state.averages = self.levels.rows(surprise, scaled @ self.model.held, state.averages)
+        levels, state.averages = self.levels.rows(surprise, scaled @ self.model.held, state.averages, doubt)
         levels /= point.spread
         first, state.position = state.position, state.position + record.n_samples
         events = event_codes(messages, self.names, record.n_samples)
@@ -241,13 +248,14 @@ class RootCauseServer:
         np.copyto(levels, np.maximum(levels, LOUD * limits[:, None]), where=new[:, None])
 
     def _without_inputs(self, record, messages, state):
-        """The record without what inputs do, by how much they widen innovations, and what is unknown there."""
+        """Messages without what inputs do, by how much they widen innovations and averages, and what is unknown."""
         from .inputs import without_response  # of plants with inputs
 
         found, state.inputs = self._response.follow(record.u, state.inputs, state.point.inputs)
         ordered = {name: messages[name] for name in self.names}
         bare = without_response(ordered, self.slices, found.response)
-        return JointRecord.from_messages(bare), 1 + found.leverage[:, None], found.unknown
+        bare = self._outside_inputs.without(bare, found.response)
+        return bare, 1 + found.leverage[:, None], found.doubt, found.unknown
 
     # -- naming the root -------------------------------------------------------------------------
 

@@ -213,7 +213,7 @@ class PlantMonitor:
         means, mean = predicted_means(covariances, z[:, :, None], mean[:, None])
         predicted, mean = means[:, :, 0], mean[:, 0]
         r = z - np.einsum("tij,tj->ti", J, predicted)
-        scaled = np.linalg.solve(np.eye(n) + J @ covariances.predicted, r[:, :, None])[:, :, 0]
+        scaled = r - (J @ (covariances.filtered @ r[:, :, None]))[:, :, 0]  # (I + J P)^-1 r
         near = np.abs(P - settled).max() <= _SETTLED * np.abs(settled).max()
         return scaled, predicted, mean, None if near else P
 

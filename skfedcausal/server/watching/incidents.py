@@ -198,7 +198,9 @@ def fault_row(fault, names, offset=0, index=None):
     best = max(fault, key=lambda one: one.probability.max())
     if best is not first:
         where = {name: getattr(first, name) for name in ("start", "detected", "last", "open", "end")}
-        best = replace(best, **where, first_rows=np.where(first.first_rows >= 0, first.first_rows, best.first_rows))
+        kind = first.kind if best.kind == "drift" else best.kind  # what was an alarm is no drift for going on as one
+        reached = np.where(first.first_rows >= 0, first.first_rows, best.first_rows)
+        best = replace(best, **where, kind=kind, first_rows=reached)
     return incident_row(best, names, offset, index, later)
 
 

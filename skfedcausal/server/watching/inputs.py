@@ -2,48 +2,57 @@
 
 States follow set-points, loads or weather as ``x_t = x_(t-1) B + F_t G``, F being the inputs of the row and the row
 before and slow averages of them. The response ``r_t = r_(t-1) B + F_t G`` is taken off the states, so that the
-innovations of what is left are those given the inputs. How well G is known widens the innovations after a move, and
-a level of the inputs at which nearly nothing is known of the plant is learned before it is judged, unless the plant
-is soon seen to do there what the response lets expect.
+innovations of what is left are those given the inputs. How well B and G are known widens the innovations after a
+move, and averages of them by more: what is wrong with a response lasts. A level of the inputs at which nearly nothing
+is known of the plant is learned before it is judged, unless the plant is soon seen to do there what the response lets
+expect.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from ...statespace.episodes import episodes
 from ...statespace.kalman import Recurrence
-from .thresholds import ewma
+from .nominal import off_subspace, quadratic_scale
+from .thresholds import RATES, ewma
 
 LEARNED = 130  # rows after a move to an unknown level of the inputs before the plant is judged there
 FORESEEN = 30  # rows after which it is judged there already if it does what the response lets expect
 _RATES = (0.4, 0.1, 0.03)  # of the averages
 _RIDGE = 1e-4  # share of the mean square of a filtered input
+_JITTER = 1e-9  # the same of a regressor, in how well coefficients are known
 _UNKNOWN = 0.4  # leverage of a steady level from which on it is not known what the plant does there
 _FURTHER = 1.5  # times as far from where the plant is known as it was in the nominal record
+_LARGE = 0.01  # share of the largest mean square of a unit's responses, from which on another counts
 _RADIUS = 0.999  # largest spectral radius of the response
 
 
 class InputState(NamedTuple):
-    """Where the response stands after a row: itself, the inputs of the row as they enter it, their averages, all of
-    these as F, and the inputs themselves."""
+    """Where the response stands after a row: itself, the inputs of the row as they enter it, their averages, what it
+    is computed from, averages of that at the rates of shifts, and the inputs themselves."""
 
     response: np.ndarray
     last: np.ndarray
     averages: tuple
-    filtered: np.ndarray
+    regressors: np.ndarray
+    smooth: tuple
     inputs: np.ndarray
 
 
 class Followed(NamedTuple):
     """Response (n_rows, n), leverage of each row and what is known of the plant at its inputs, (n_rows,).
 
-    `unknown` is 0 where it is known, 1 where the response may foresee it, 2 where it has to be learned.
+    `doubt` is the variance of averages of innovations at the rates of shifts over that at a response known exactly,
+    (n_rows, n_rates). `unknown` is 0 where the plant is known, 1 where the response may foresee it, and 2 where it has
+    to be learned.
     """
 
     response: np.ndarray
     leverage: np.ndarray
+    doubt: np.ndarray
     unknown: np.ndarray
 
 
@@ -52,7 +61,7 @@ class InputResponse:
     """Response of all states to all inputs.
 
     B, (n, n), and G, (k filters, n), with the mean and scale of the inputs, (k,), zero for one that never moved, and
-    the inverse information `known` of the filtered inputs given the states, and how far each input was from its mean.
+    the inverse information `known` of last states and filtered inputs, and how far each input was from its mean.
     """
 
     B: np.ndarray
@@ -78,12 +87,13 @@ class InputResponse:
         past = np.column_stack([x[rows - 1], np.ones(len(rows))])
         F = F[rows]
         rest = F - past @ np.linalg.lstsq(past, F, rcond=None)[0]
-        information = rest.T @ rest
         ridge = _RIDGE * len(rows) * np.eye(F.shape[1])
-        known = np.linalg.inv(information + ridge)
-        G = known @ (rest.T @ x[rows])
+        G = np.linalg.solve(rest.T @ rest + ridge, rest.T @ x[rows])
         B = np.linalg.lstsq(past, x[rows] - F @ G, rcond=None)[0][:-1]
         radius = np.abs(np.linalg.eigvals(B)).max()
+        moved = np.column_stack([past[:, :-1], F])
+        moved -= moved.mean(axis=0)
+        known = _inverse(moved.T @ moved)
         return replace(bare, B=B * min(1.0, _RADIUS / radius), G=G, known=known)
 
     def filtered(self, u, state):
@@ -104,23 +114,47 @@ class InputResponse:
         F, last, averages = self.filtered(u, state)
         response = np.empty((len(u), len(self.B)))
         if state is None:
-            response[0] = np.linalg.solve(np.eye(len(self.B)) - self.B.T, F[0] @ self.G)
+            before = response[0] = F[0, : len(self.mean)] @ self._gain
         else:
-            response[0] = state.response @ self.B + F[0] @ self.G
+            before, response[0] = state.response, state.response @ self.B + F[0] @ self.G
         Recurrence(self.B.T).run((F[1:] @ self.G, None), x0=response[0], out=response[1:])
-        leverage, unknown = zip(*(self._away_from(level, F, u) for level in levels), strict=True)
-        found = Followed(response, leverage[0], np.min(unknown, axis=0))
-        return found, InputState(response[-1], last, averages, F[-1], u[-1])
+        rows = np.hstack([np.vstack([before, response[:-1]]), F])
+        first = (rows[0],) * (len(RATES) - 1) if state is None else state.smooth
+        smooth = [ewma(rows, rate, average) for rate, average in zip(RATES[1:], first, strict=True)]
+        after = InputState(response[-1], last, averages, rows[-1], tuple(part[-1] for part in smooth), u[-1])
+        unknown = np.min([self._unknown_from(level, rows, u) for level in levels], axis=0)
+        origin = 0.0 if levels[0] is None else levels[0].regressors
+        lasting = [(2 - rate) / rate * self._leverage(x - origin) for rate, x in zip(RATES[1:], smooth, strict=True)]
+        return Followed(response, self._leverage(rows - origin), 1 + np.column_stack(lasting), unknown), after
 
-    def _away_from(self, level, F, u):
-        """Leverage of rows, and what is known of the plant there if it is known at one level of the inputs."""
-        away = F if level is None else F - level.filtered
-        leverage = ((away @ self.known) * away).sum(axis=1)
-        steady = np.tile(away[:, : len(self.mean)], 2 + len(_RATES))
-        steady = ((steady @ self.known) * steady).sum(axis=1)
+    @cached_property
+    def _gain(self):
+        """Steady response to every input, (k, n)."""
+        summed = self.G.reshape(2 + len(_RATES), len(self.mean), -1).sum(axis=0)
+        return np.linalg.solve(np.eye(len(self.B)) - self.B.T, summed.T).T
+
+    def _leverage(self, away):
+        """Variance of what B and G are wrong by, over that of innovations, in rows (last response, F)."""
+        return ((away @ self.known) * away).sum(axis=1)
+
+    def _unknown_from(self, level, rows, u):
+        """What is known of the plant in rows if it is known at one level of the inputs."""
+        n, k = len(self.B), len(self.mean)
+        away = (rows if level is None else rows - level.regressors)[:, n : n + k]
+        steady = np.hstack([away @ self._gain, np.tile(away, 2 + len(_RATES))])
         beside = np.abs(u - (self.mean if level is None else level.inputs)) - 1e-9 * np.abs(self.mean)
-        further = (beside > _FURTHER * self.reach).any(axis=1)
-        return leverage, np.where(further, 2, steady > _UNKNOWN)
+        further = beside > _FURTHER * self.reach
+        new = (further & (self.scale == 0)).any(axis=1)
+        doubtful = further.any(axis=1) | (self._leverage(steady) > _UNKNOWN)
+        return np.where(new, 2, doubtful)
+
+
+def _inverse(information):
+    """Inverse of an information matrix whose regressors may determine each other, or not move at all."""
+    scale = np.sqrt(np.diag(information))
+    scale[scale == 0] = 1.0
+    scaled = information / np.outer(scale, scale) + _JITTER * np.eye(len(scale))
+    return np.linalg.inv(scaled) / np.outer(scale, scale)
 
 
 def states_of(record):
@@ -132,6 +166,35 @@ def states_of(record):
         x[seen, b] = np.linalg.solve(J, part.z[seen][:, :, None])[:, :, 0]
         there &= seen
     return x, there
+
+
+class Outside:
+    """What inputs do to the off-subspace numbers of units, which grow with the squares of their response."""
+
+    def __init__(self, response, distance, slices):
+        self._slices, self._usual = slices, distance.mean(axis=0)
+        self._expected = [_expected(response[:, b], g) for b, g in zip(slices, distance.T, strict=True)]
+
+    def without(self, messages, response):
+        """Messages with off-subspace numbers that are as large as usual wherever the inputs are."""
+        bare = dict(messages)
+        for (name, one), b, usual, (least, root) in zip(
+            messages.items(), self._slices, self._usual, self._expected, strict=True
+        ):
+            if one.off_subspace is not None:
+                expected = least + ((response[:, b] @ root) ** 2).sum(axis=1)
+                bare[name] = replace(one, off_subspace=one.off_subspace * usual / expected)
+        return bare
+
+
+def _expected(response, distance):
+    """a and R of the expected off-subspace number ``a + |r R|^2`` of a unit, from its larger responses."""
+    values, vectors = np.linalg.eigh(response.T @ response)
+    large = values > _LARGE * max(values[-1], 1e-300)
+    if not distance.any() or not large.any():
+        return max(distance.mean(), 1e-300), np.zeros((response.shape[1], 1))
+    least, root = quadratic_scale(response @ vectors[:, large], distance)
+    return least, vectors[:, large] @ root
 
 
 def without_response(messages, slices, response):
@@ -152,9 +215,23 @@ def learned_without(record, messages):
 
 def without(response, record, messages):
     """Messages about whole episodes, in the order of the record's units, without what their inputs do."""
-    parts = [
-        response.follow(record.u[start:stop], None, (None,))[0].response
-        for start, stop in episodes(record.starts, record.n_samples)
-    ]
+    return _without(np.concatenate([part.response for part in _parts(response, record)]), record, messages)
+
+
+def bare_nominal(record, messages):
+    """The response to the inputs of a record, what they do :class:`Outside`, and the messages without either."""
+    response = InputResponse.learn(record)
+    moved = np.concatenate([part.response for part in _parts(response, record)])
+    outside = Outside(moved, off_subspace(messages, record), record.partition.slices)
+    return response, outside, outside.without(_without(moved, record, messages), moved)
+
+
+def _parts(response, record):
+    """What is :class:`Followed` of every episode of a record."""
+    bounds = episodes(record.starts, record.n_samples)
+    return [response.follow(record.u[start:stop], None, (None,))[0] for start, stop in bounds]
+
+
+def _without(response, record, messages):
     ordered = {name: messages[name] for name in record.names}
-    return without_response(ordered, record.partition.slices, np.concatenate(parts))
+    return without_response(ordered, record.partition.slices, response)

@@ -137,10 +137,12 @@ class LargeLevels(AlarmLevels):
     def _whitening(self, held, rate, starts):
         return csr_array(super()._whitening(held, rate, starts))
 
-    def rows(self, surprise, held, averages=None):
+    def rows(self, surprise, held, averages=None, doubt=None):
         parts = []
         for first in range(0, len(surprise), _CHUNK):
-            levels, averages = super().rows(surprise[first : first + _CHUNK], held[first : first + _CHUNK], averages)
+            rows = slice(first, first + _CHUNK)
+            some = None if doubt is None else doubt[rows]
+            levels, averages = super().rows(surprise[rows], held[rows], averages, some)
             parts.append(levels)
         return np.concatenate(parts), averages
 

@@ -304,7 +304,7 @@ class OffSubspace:
         self._least = np.ones(len(slices))
         for m, b in enumerate(slices):
             if distance[:, m].any():
-                self._least[m], self._roots[b, b] = _quadratic_scale(x[:, b], distance[:, m])
+                self._least[m], self._roots[b, b] = quadratic_scale(x[:, b], distance[:, m])
 
     def sparse(self):
         """The same in matrices that do without what units have to do with each other."""
@@ -316,7 +316,7 @@ class OffSubspace:
         return distance / (self._least + (x @ self._roots) ** 2 @ self._sums)
 
 
-def _quadratic_scale(x, g):
+def quadratic_scale(x, g):
     """a and R of the expectation ``a + |x R|^2`` of g."""
     white = inverse_root(x.T @ x / len(x))
     x = x @ white

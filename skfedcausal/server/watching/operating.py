@@ -83,10 +83,10 @@ class OperatingPoint:
         share = FOLLOWED / (self.n_rows + FOLLOWED)
         return self.moved(share * errors, share * scaled, n_rows=self.n_rows + FOLLOWED)
 
-    def followed(self, errors, scaled, whole, outside):
-        """The operating point after a drift, from what was followed beyond it."""
+    def followed(self, errors, scaled, whole, outside, n_rows):
+        """The operating point after a drift, from what was followed beyond it, which is worth so many rows."""
         factors = {"whole": np.maximum(1.0, self.whole * whole), "outside": np.maximum(1.0, self.outside * outside)}
-        return self.moved(errors, scaled, **factors)
+        return self.moved(errors, scaled, **factors, n_rows=n_rows)
 
     def only(self, units, slices, other):
         """This operating point in some units (bool), another one in the rest."""
@@ -109,7 +109,7 @@ class Level:
         by_chance = dims / FOLLOWED * f.isf(_CHANCE, dims, max(n_blocks - 1, 1))
         self._told = np.sqrt(np.maximum(_TOLD**2, by_chance))
         self._precision = self._precision_of(energy)
-        self._followed = 1 / (_GAIN / (2 - _GAIN) / FOLLOWED + 1 / n_rows)  # rows that a followed mean is worth
+        self._known = 1 / n_rows  # variance of the nominal level
 
     @staticmethod
     def _precision_of(energy):
@@ -124,10 +124,15 @@ class Level:
         slow = max(1.0, float((size * energy.own(np.array(means)) / dims).mean(axis=1).max()))
         return cls(energy, slow, sum(map(len, errors)), len(means), dims)
 
-    def drifted(self, mean, dims):
-        """Whether a followed mean is beyond what chance makes of it: always where that of the nominal record moves."""
-        square = self._followed * self._energy.own(mean[None])[0]
-        return self._slow > _MOVES or bool((square > chi2.isf(_DRIFTED, dims)).any())
+    @property
+    def moves(self):
+        """Whether the level of the nominal record itself moves."""
+        return self._slow > _MOVES
+
+    def drifted(self, mean, n_rows, dims):
+        """Whether a followed mean, worth so many rows, is beyond what chance makes of it."""
+        square = self._energy.own(mean[None])[0] / (1 / n_rows + self._known)
+        return self.moves or bool((square > chi2.isf(_DRIFTED, dims)).any())
 
     def size(self, moved):
         """How far the level of each unit has moved in all, over what is told, (n_units,)."""
@@ -174,6 +179,7 @@ class Followed:
     count: int = 0
     sums: tuple = (0.0, 0.0, 0.0, 0.0)
     before: tuple | None = None
+    worth: float = np.inf  # rows that the means before are worth
 
     def add(self, rows, quiet):
         """Take note of rows of evidence that are not in alarm."""
@@ -192,9 +198,16 @@ class Followed:
             means = tuple((1 - _GAIN) * old + _GAIN * new for old, new in zip(self.before, means, strict=True))
         return means
 
+    @property
+    def n_rows(self):
+        """Rows that the means are worth."""
+        if self.before is None:
+            return self.count
+        return 1 / ((1 - _GAIN) ** 2 / self.worth + _GAIN**2 / self.count)
+
     def next(self):
         """What is followed from here on, where the operating point stays."""
-        return Followed(before=self.means())
+        return Followed(before=self.means(), worth=self.n_rows)
 
 
 def fault_end(errors, surplus, outside, dims, outside_dims):

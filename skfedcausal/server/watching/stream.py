@@ -309,22 +309,24 @@ def _drifted(server, state):
     errors, scaled, distance, outside = followed.means()
     if point.is_new:
         return point.better_known(errors, scaled)
-    if not server.level.drifted(errors, server.state_dims):
+    if not server.level.drifted(errors, followed.n_rows, server.state_dims):
         state.followed = followed.next()
         return None
-    return point.followed(errors, scaled, distance / server.usual_distance, outside)
+    n_rows = np.inf if server.level.moves else followed.n_rows  # where it moves it is not better known by later rows
+    return point.followed(errors, scaled, distance / server.usual_distance, outside, n_rows)
 
 
 def _after_drift(server, point, state):
     """Go on at the level that was followed; the incident by which a drift is told."""
-    moved = 0.0 if state.point.is_new else point.errors - state.point.errors
+    known = state.point.is_new and np.ndim(state.drift) == 0  # a settled level that is better known has not moved
+    moved = 0.0 if known else point.errors - state.point.errors
     state.point, state.followed, state.drift = point, Followed(), state.drift + moved
     if np.ndim(state.drift) == 0:
         return []
     size = server.level.size(state.drift)
     if size.max() < 1:
         return []
-    state.drift = 0.0
+    state.drift = np.zeros_like(state.drift)
     return [_drift_incident(size, state.rows, state)]
 
 

@@ -56,7 +56,7 @@ def steps_between_alarms(rate, index=None):
         if not isinstance(index, pd.DatetimeIndex) or len(index) < 2:
             remedy = "give frames with a DatetimeIndex, or the rate as a number per time step"
             raise ValueError(f"{told} needs to know the sampling period: {remedy}.")
-        period = np.median(np.diff(index.to_numpy())) / np.timedelta64(1, "s")
+        period = np.median((index[1:] - index[:-1]).to_numpy()) / np.timedelta64(1, "s")
         steps = float(float(found[2] or 1) * _SECONDS[found[3]] / period / float(found[1]))
     if steps <= 1:
         raise ValueError(f"{told} allows {1 / steps:.3g} alarms per time step; give less than one.")
@@ -212,10 +212,11 @@ class AlarmLevels:
             root[b, b] = np.linalg.cholesky(np.linalg.inv(covariance[b, b]))
         return root
 
-    def rows(self, surprise, held, averages=None):
+    def rows(self, surprise, held, averages=None, doubt=None):
         """Alarm level of every unit by every statistic, shape (n_rows, n_statistics, n_units).
 
-        Also gives the averages after the last row; `averages` are those before the first.
+        Also gives the averages after the last row; `averages` are those before the first. `doubt`,
+        (n_rows, n_rates - 1), is the variance of averaged scores over the usual one.
         """
         n_units = surprise.shape[1]
         both = np.concatenate([surprise, held], axis=1)
@@ -227,8 +228,10 @@ class AlarmLevels:
                 scaled = [x[:, :n_units] / scale for x, scale in zip(smooth, self._scales, strict=True)]
                 levels[:, k] = reduce(np.maximum, scaled)
             else:
-                squares = [(x[:, n_units:] @ R) ** 2 for x, R in zip(smooth[1:], self._roots, strict=True)]
-                largest = reduce(np.maximum, [x @ self._sums for x in squares])
+                squares = [(x[:, n_units:] @ R) ** 2 @ self._sums for x, R in zip(smooth[1:], self._roots, strict=True)]
+                if doubt is not None:
+                    squares = [x / v[:, None] for x, v in zip(squares, doubt.T, strict=True)]
+                largest = reduce(np.maximum, squares)
                 levels[:, k] = (np.cbrt(largest / self._size) - self._centre) / self._spread
         return levels, [x[-1] for x in smooth]
 

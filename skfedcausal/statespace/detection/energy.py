@@ -27,6 +27,7 @@ import numpy as np
 
 PENALTIES = (1e-5, 1e-4, 0.001, 0.01, 0.03, 0.1, 0.3)
 _SETTLED = 1e-10
+_TOGETHER = 256  # rows whose covariances are inverted together
 
 # -- prediction of a row from the last one ---------------------------------------------------------------
 
@@ -212,19 +213,66 @@ class _Step(NamedTuple):
     columns: np.ndarray
     gain: np.ndarray
     after: np.ndarray | None
-    energy: ConditionalEnergy | None
+    judged: np.ndarray  # covariance of the errors of the units that were seen
 
     @classmethod
-    def make(cls, before, pattern, energy):
-        everything = np.arange(len(before))
+    def make(cls, before, pattern, sizes):
+        columns = np.flatnonzero(pattern.seen.repeat(sizes))
         if pattern.is_nominal:
-            return cls(before, everything, np.eye(len(before)), None, energy.with_covariance(before))
-        if not pattern.seen.any():
-            return cls(before, everything[:0], np.zeros((len(before), 0)), before, None)
-        judged, columns = energy.with_covariance(before + pattern.extra).without(~pattern.seen)
-        gain = np.linalg.solve(judged.covariance, before[columns]).T
+            return cls(before, columns, np.eye(len(before)), None, before)
+        if not len(columns):
+            return cls(before, columns, np.zeros((len(before), 0)), before, np.zeros((0, 0)))
+        judged = (before + pattern.extra)[np.ix_(columns, columns)]
+        gain = np.linalg.solve(judged, before[columns]).T
         after = before - gain @ before[columns]
         return cls(before, columns, gain, (after + after.T) / 2, judged)
+
+
+class _Judged:
+    """Errors of rows and the covariances that they are judged by, gathered to be judged together.
+
+    Rows of a plant with gaps mostly have covariances of their own, all of the same size while the same units are seen.
+    """
+
+    def __init__(self, energy, n_rows):
+        self._energy, self._complete = energy, []
+        self._groups: dict[bytes, tuple] = {}
+        self.own = np.zeros((n_rows, len(energy.blocks)))
+        self.given = np.zeros_like(self.own)
+        self.errors = np.zeros((n_rows, len(energy.covariance)))
+
+    def add(self, t, e, step, seen):
+        """Take note of the errors of row t, those of the units that are `seen`."""
+        self.errors[t, step.columns] = e
+        if step.judged is self._energy.covariance:
+            self._complete.append(t)
+        elif len(step.columns):
+            group = self._groups.setdefault(seen.tobytes(), (seen, step.columns, [], []))
+            group[2].append(t)
+            group[3].append(step.judged)
+
+    def judge(self):
+        """Surprises own and given of all rows."""
+        e = self.errors[self._complete]
+        self.own[self._complete], self.given[self._complete] = self._energy.own(e), self._energy.given_others(e)
+        for seen, columns, rows, steps in self._groups.values():
+            blocks, units = self._energy.without(~seen)[0].blocks, np.flatnonzero(seen)
+            for k in range(0, len(rows), _TOGETHER):
+                some, covariances = rows[k : k + _TOGETHER], np.array(steps[k : k + _TOGETHER])
+                found = own_and_given(self.errors[np.ix_(some, columns)], covariances, blocks)
+                self.own[np.ix_(some, units)], self.given[np.ix_(some, units)] = found
+        return self.own, self.given
+
+
+def own_and_given(e, covariances, blocks):
+    """Surprises of every unit in rows that have a covariance each, (n_rows, n, n): on its own, given the others."""
+    precision, e = np.linalg.inv(covariances), e[:, :, None]
+    weighted = precision @ e
+    own, given = np.empty((2, len(e), len(blocks)))
+    for m, b in enumerate(blocks):
+        own[:, m] = (e[:, b] * np.linalg.solve(covariances[:, b, b], e[:, b])).sum(axis=(1, 2))
+        given[:, m] = (weighted[:, b] * np.linalg.solve(precision[:, b, b], weighted[:, b])).sum(axis=(1, 2))
+    return own, given
 
 
 def surprises_with_gaps(regression: Predictor, energy, first, x, patterns, pattern_of, belief, level=0.0):
@@ -238,28 +286,24 @@ def surprises_with_gaps(regression: Predictor, energy, first, x, patterns, patte
     (n_samples, n), own and given_others, both of shape (n_samples, n_units), zero for absent units, and the belief
     about the last row.
     """
-    errors = np.zeros(x.shape)
-    own = np.zeros((len(x), len(energy.blocks)))
-    given = np.zeros_like(own)
-    steps: dict[int, _Step] = {}
+    judged, steps = _Judged(energy, len(x)), dict[int, _Step]()
+    sizes = [b.stop - b.start for b in energy.blocks]
     levels = np.zeros(x.shape[1]) + level
     for t, k in enumerate(pattern_of.tolist()):
         mean, covariance = _predicted(regression, energy, belief, first)
         off = levels if belief is not None else np.zeros_like(levels)
         step = steps.get(k)
         if step is None or np.abs(step.before - covariance).max() > _SETTLED * np.abs(covariance).max():
-            step = steps[k] = _Step.make(covariance, patterns[k], energy)
+            step = steps[k] = _Step.make(covariance, patterns[k], sizes)
         beyond = x[t, step.columns] - mean[step.columns]
         e = beyond - off[step.columns]
-        if belief is not None and step.energy is not None:
-            seen = patterns[k].seen
-            errors[t, step.columns] = e
-            own[t, seen] = step.energy.own(e[None])[0]
-            given[t, seen] = step.energy.given_others(e[None])[0]
+        if belief is not None:
+            judged.add(t, e, step, patterns[k].seen)
         updated = mean + off + step.gain @ e
         updated[step.columns] = mean[step.columns] + step.gain[step.columns] @ beyond
         belief = RowBelief(x[t] if step.after is None else updated, step.after)
-    return errors, own, given, belief
+    own, given = judged.judge()
+    return judged.errors, own, given, belief
 
 
 def _predicted(regression, energy, belief, first):

@@ -172,6 +172,13 @@ def test_a_fault_that_is_over_before_its_alarm_ends_labels_no_aftermath():
     assert incident_row(verdict(start=2, last=6, end=3), NAMES)["end"] == 3
 
 
+def test_an_alarm_that_goes_on_as_a_drift_is_none():
+    alarm, drift = verdict((0.2, 0.6, 0.2)), verdict((0.0, 0.9, 0.1), kind="drift", detected=60, start=60, last=60)
+    row = fault_row([alarm, drift], NAMES)
+    assert (row["kind"], row["probability"], row["detected"]) == ("process", 0.9, 13)
+    assert fault_row([drift], NAMES)["kind"] == "drift"
+
+
 # --- alarms of the same fault --------------------------------------------------------------------------
 
 

@@ -162,6 +162,15 @@ def test_surprises_are_those_of_a_dense_gaussian(plant, patterns):
     assert_allclose(given, expected[1], rtol=1e-9)
 
 
+def test_rows_are_judged_the_same_however_many_together(plant, patterns, monkeypatch):
+    x = np.random.default_rng(4).standard_normal((T, N))
+    whole = surprises_with_gaps(*plant, x, patterns, PATTERN_OF, None)
+    monkeypatch.setattr("skfedcausal.statespace.detection.energy._TOGETHER", 1)
+    parts = surprises_with_gaps(*plant, x, patterns, PATTERN_OF, None)
+    for one, other in zip(whole[:3], parts[:3], strict=True):
+        assert_array_equal(one, other)
+
+
 def test_errors_beyond_a_level_are_less_by_the_level_whatever_was_measured_how_well(plant, patterns):
     regression, energy, usual = plant
     x, level = np.random.default_rng(4).standard_normal((T, N)), np.arange(1.0, N + 1)

@@ -1,0 +1,101 @@
+"""What inputs do, and how well it is known."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from skfedcausal.message.states import StateMessage
+from skfedcausal.server.joint import JointRecord
+from skfedcausal.server.watching.inputs import InputResponse, Outside
+from skfedcausal.server.watching.thresholds import RATES
+
+A = np.array([[0.7, 0.2], [0.0, 0.8]])
+B = np.array([[1.0], [0.5]])
+N = 1500
+
+
+def moves(n_rows, rng, every=80):
+    """An input that jumps now and then."""
+    jumps = rng.random(n_rows) < 1 / every
+    jumps[0] = True
+    return rng.standard_normal(jumps.sum())[np.cumsum(jumps) - 1][:, None]
+
+
+def states(u, rng, noise=1.0):
+    x, out = np.linalg.solve(np.eye(2) - A, B @ u[0]), []
+    for row in u:
+        x = A @ x + B @ row + noise * rng.standard_normal(2)
+        out.append(x)
+    return np.array(out)
+
+
+def messages(u, rng, **settings):
+    x = states(u, rng)
+    one = StateMessage(x, np.eye(2)[None], None, (len(u),), inputs=u, input_matrix=np.eye(1), **settings)
+    return {"unit": one}
+
+
+def test_averages_of_errors_are_in_doubt_by_what_the_response_is_wrong_by():
+    """What responses learned from many records are wrong by at a level varies as the doubt says."""
+    rng, ratios = np.random.default_rng(0), []
+    truth = np.linalg.solve(np.eye(2) - A, B[:, 0] * 1.5)
+    for _ in range(150):
+        record = JointRecord.from_messages(messages(moves(600, rng), rng))
+        response = InputResponse.learn(record)
+        found, _ = response.follow(np.full((300, 1), response.mean + 1.5), None, (None,))
+        wrong = (np.eye(2) - A) @ (truth - found.response[-1])
+        ratios.append(np.mean(wrong**2) / ((found.doubt[-1, 1] - 1) / 39))
+    # four standard errors of a mean of 300 squares
+    assert abs(np.mean(ratios) - 1) < 4 * np.sqrt(2 / 300)
+
+
+def test_doubt_grows_with_the_distance_and_lasts():
+    rng = np.random.default_rng(1)
+    response = InputResponse.learn(JointRecord.from_messages(messages(moves(N, rng), rng)))
+    doubts = []
+    for size in (0.0, 1.0, 2.0):
+        u = np.repeat(response.mean[None] + [[size]], 300, axis=0)
+        u[:100] = response.mean
+        found, after = response.follow(u, None, (None,))
+        assert found.doubt.shape == (300, len(RATES) - 1)
+        assert_allclose(found.doubt[:100], 1.0, atol=1e-6)
+        doubts.append(found.doubt[-1])
+        first, state = response.follow(u[:150], None, (None,))
+        rest, end = response.follow(u[150:], state, (None,))
+        assert_allclose(np.vstack([first.doubt, rest.doubt]), found.doubt, rtol=1e-9)
+        assert_allclose(end.regressors, after.regressors, atol=1e-12)
+        # known by itself where the plant was learned anew
+        assert_allclose(response.follow(u[-5:], after, (after,))[0].doubt, 1.0, atol=1e-3)
+    assert (doubts[0] <= doubts[1]).all()
+    assert_allclose((doubts[2] - 1) / (doubts[1] - 1), 4.0, rtol=1e-3)
+
+
+def test_what_is_known_of_levels_of_inputs():
+    rng = np.random.default_rng(2)
+    u = np.hstack([moves(N, rng), np.zeros((N, 1))])
+    one = StateMessage(states(u[:, :1], rng), np.eye(2)[None], None, (N,), inputs=u, input_matrix=np.eye(2))
+    response = InputResponse.learn(JointRecord.from_messages({"unit": one}))
+    far = 2 * response.reach[0] * np.ones((5, 1))
+    for inputs, unknown in (
+        (np.hstack([0 * far, 0 * far]), 0),
+        (np.hstack([far, 0 * far]), 1),  # the response may foresee it
+        (np.hstack([0 * far, far]), 2),  # nothing is known of an input that never moved
+    ):
+        assert (response.follow(response.mean + inputs, None, (None,))[0].unknown == unknown).all()
+
+
+def test_off_subspace_numbers_are_as_usual_wherever_inputs_are():
+    rng = np.random.default_rng(4)
+    r = np.outer(rng.standard_normal(4000), [1.0, 2.0])
+    distance = np.column_stack([rng.chisquare(2, 4000) * (1 + r[:, 0] ** 2)])
+    outside = Outside(r, distance, (slice(0, 2),))
+    new = np.outer(np.full(2000, 3.0), [1.0, 2.0])
+    told = SimpleNamespace(off_subspace=rng.chisquare(2, 2000) * 10)
+    came = {"unit": StateMessage(np.zeros((2000, 2)), np.eye(2)[None], None, (2000,), off_subspace=told.off_subspace)}
+    found = outside.without(came, new)["unit"].off_subspace
+    assert found.mean() == pytest.approx(distance.mean(), rel=0.15)
+    # without a response there is nothing to take off
+    still = Outside(0 * r, distance, (slice(0, 2),)).without(came, new)["unit"].off_subspace
+    assert_allclose(still, told.off_subspace)

@@ -1,0 +1,53 @@
+"""Levels that a watch follows, and what they are worth."""
+
+import numpy as np
+import pytest
+
+from skfedcausal.server.watching.operating import FOLLOWED, Followed, Level, OperatingPoint
+from skfedcausal.statespace.detection.energy import ConditionalEnergy
+
+from ._rows import evidence
+
+DIMS = np.array([3, 3])
+
+
+@pytest.fixture
+def level():
+    return Level(ConditionalEnergy(np.eye(6), (slice(0, 3), slice(3, 6))), 1.0, 10**6, 10**4, DIMS)
+
+
+def test_means_of_blocks_are_worth_what_they_vary_by():
+    """The first one is that of a block alone; later ones vary less, down to a third of that."""
+    rng = np.random.default_rng(0)
+    runs = []
+    for _ in range(400):
+        followed, path = Followed(), []
+        for _ in range(4):
+            noise = rng.standard_normal((FOLLOWED, 6))
+            rows = evidence(FOLLOWED, 2, 6, errors=noise, distance=np.ones((FOLLOWED, 2)))
+            followed.add(rows, np.ones(FOLLOWED, dtype=bool))
+            path.append((followed.means()[0], followed.n_rows))
+            followed = followed.next()
+        runs.append(path)
+    for k in range(4):
+        n_rows = runs[0][k][1]
+        squares = n_rows * np.concatenate([path[k][0] for path in runs]) ** 2
+        assert abs(squares.mean() - 1) < 4 * np.sqrt(2 / len(squares))
+    assert runs[0][0][1] == FOLLOWED
+    assert 2.5 * FOLLOWED < runs[0][3][1] < 3 * FOLLOWED
+
+
+def test_the_first_block_after_a_start_hardly_ever_is_a_drift(level):
+    rng = np.random.default_rng(1)
+    means = rng.standard_normal((2000, 6)) / np.sqrt(FOLLOWED)
+    assert sum(level.drifted(mean, FOLLOWED, DIMS) for mean in means) <= 1  # 0.04 are expected
+
+
+def test_a_level_that_was_followed_is_known_from_few_rows():
+    """Alarms are that much rarer there until more rows came."""
+    point = OperatingPoint.nominal(6, 2)
+    moved = point.followed(np.ones(6), np.ones(6), np.ones(2), np.ones(2), 120)
+    assert point.spread == 1.0
+    assert moved.is_new
+    assert moved.spread == pytest.approx(np.sqrt(1 + 39 / 120))
+    assert moved.better_known(np.zeros(6), np.zeros(6)).spread < moved.spread
