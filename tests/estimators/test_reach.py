@@ -84,6 +84,14 @@ def test_beyond_the_bounds_is_said(plant):
     assert any("outside what was seen" in note for note in wide.notes)
 
 
+def test_a_schedule_far_beyond_the_inputs_seen_is_not_promised(plant):
+    bounds = {"a__u": (-3.0, 3.0)}
+    with pytest.warns(UserWarning, match="takes inputs 'a__u' out of the range"):
+        far = plan(plant, {"a__y": 3.0}, inputs=["a__u"], bounds=bounds)  # takes 1.2, seen up to 1
+    assert far.verdict == "cannot tell"
+    assert plan(plant, {"a__y": 2.0}, inputs=["a__u"], bounds=bounds, by=40).verdict == "reachable"
+
+
 def test_inputs_without_effect_are_said(plant):
     found = plan(plant, {"a__y": 1.5}, inputs=["b__idle"], bounds={"b__idle": (-1.0, 1.0)})
     assert found.verdict != "reachable"
