@@ -326,11 +326,15 @@ class _Situation:
             verdict = "cannot tell"
         else:
             verdict = "reachable"
-        for name, one, width in zip(wish.target, miss, doubt, strict=True):
-            notes.append(f"{name}: promised within {one:.3g} standard deviations of the target, known to {width:.2g}.")
+        half = stats.norm.ppf((1 + self._confidence) / 2) * np.sqrt(self._variance + variance)
+        by_itself = half[rows][:, at].mean(axis=0) / sd
+        for name, one, width, row in zip(wish.target, miss, doubt, by_itself, strict=True):
+            notes.append(
+                f"{name}: promised within {one:.3g} standard deviations of the target; what the moves do is known "
+                f"to {width:.2g} of them, a single measurement to {row:.2g}."
+            )
         steps = pd.RangeIndex(1, wish.n_steps + 1, name="time")
         schedule = pd.DataFrame(plan, index=steps, columns=list(wish.inputs))
-        half = stats.norm.ppf((1 + self._confidence) / 2) * np.sqrt(self._variance + variance)
         blocks = {"value": promise, "low": promise - half, "high": promise + half}
         places = {"time": np.repeat(np.asarray(steps), len(self._columns))}
         places["column"] = np.tile(np.array(self._columns, dtype=object), wish.n_steps)
