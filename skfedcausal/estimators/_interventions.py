@@ -66,8 +66,10 @@ def whatif_table(times, columns, factual, effect, std, confidence):
 
 
 def _said(value):
-    """A value that was asked for, in an error; the kind of a series, which may be one of a record."""
-    return repr(value) if np.ndim(value) == 0 else f"a {type(value).__name__} of shape {np.shape(value)}"
+    """A value that was asked for, in an error; of a series, which may be one of a record, the kind alone."""
+    if isinstance(value, str | bytes) or not hasattr(value, "__len__"):
+        return repr(value)
+    return f"a {type(value).__name__} of length {len(value)}"
 
 
 def _as_numbers(value, what):

@@ -23,6 +23,7 @@ _IDLE = 0.1  # standard deviations by which an input that does something moves a
 _BEYOND = 0.5  # share of what bends the effect that may be beyond second order
 _FAR = 4.0  # standard deviations from the level of `fit` beyond which a sensor was not seen
 _OUT = 0.1  # share of the range of an input in `fit` that a schedule may leave it by and still be known
+_ROUNDING = 1e-6  # share of bounds by which an input may stand outside of them
 _PASSES = 6  # for inputs that act through curves
 _HISTORY = 1000  # rows before now that curves may remember
 _DRAWS, _FEW_DRAWS, _MANY_MOVES = 60, 15, 1000
@@ -135,7 +136,8 @@ def allowed_inputs(estimator, inputs, bounds, rates):
 
 def check_now(inputs, now, low, high):
     """Refuse bounds that leave out where an input stands; NaN for one of which that is not known."""
-    outside = (now < low) | (now > high)
+    slack = _ROUNDING * (high - low)
+    outside = (now < low - slack) | (now > high + slack)
     if outside.any():
         k = int(np.flatnonzero(outside)[0])
         raise ValueError(
@@ -334,7 +336,7 @@ class _Situation:
                 f"to {width:.2g} of them, a single measurement to {row:.2g}."
             )
         steps = pd.RangeIndex(1, wish.n_steps + 1, name="time")
-        schedule = pd.DataFrame(plan, index=steps, columns=list(wish.inputs))
+        schedule = pd.DataFrame(np.clip(plan, wish.low, wish.high), index=steps, columns=list(wish.inputs))
         blocks = {"value": promise, "low": promise - half, "high": promise + half}
         places = {"time": np.repeat(np.asarray(steps), len(self._columns))}
         places["column"] = np.tile(np.array(self._columns, dtype=object), wish.n_steps)
