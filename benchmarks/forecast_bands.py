@@ -72,6 +72,12 @@ def is_inside(hits):
     return len(hits) == len(_STEPS) and all(_LOW <= found.mean() <= _HIGH for found in hits.values())
 
 
+def together(by_split):
+    """Hits of all splits."""
+    steps = [k for k in _STEPS if any(k in hits for hits in by_split)]
+    return {k: np.concatenate([hits[k].ravel() for hits in by_split if k in hits]) for k in steps}
+
+
 def pooled(name, by_split):
     """One row of the table, of all splits of a record."""
     row = {"record": name}
@@ -79,8 +85,7 @@ def pooled(name, by_split):
         parts = [hits[k] for hits in by_split if k in hits]
         sizes = np.array([found.size for found in parts])
         error = np.sqrt(np.square(sizes * [standard_error(found) for found in parts]).sum()) / max(sizes.sum(), 1)
-        share = np.concatenate([found.ravel() for found in parts]).mean() if parts else np.nan
-        row[f"{k} rows"] = f"{share:.3f} ± {error:.3f}"
+        row[f"{k} rows"] = f"{together(by_split)[k].mean():.3f} ± {error:.3f}" if parts else ""
         row[f"at {k}"] = " ".join(f"{found.mean():.2f}" for found in parts)
     return row | {"splits inside": f"{sum(map(is_inside, by_split))} of {len(by_split)}"}
 
@@ -110,6 +115,8 @@ def main():
         np.mean([found[name][i][k].mean() for name in once for i in range(len(lines)) if k in found[name][i]])
         for k in _STEPS
     ]
+    good = [name for name in once if is_inside(together(found[name]))]
+    lines.append(f"- all splits together: inside {len(good)} of {len(once)} ({', '.join(good)})")
     lines.append(f"- mean share: {', '.join(f'{share:.3f}' for share in whole)} at {', '.join(map(str, _STEPS))} rows")
     write(
         "forecast_bands_seen" if arguments.seen else "forecast_bands",
