@@ -609,3 +609,8 @@ def test_values_that_are_no_numbers_are_refused_by_name():
         est.counterfactual("unit0", 0.0, "open")
     with pytest.raises(ValueError, match="'unit0__u0' was given 'open', which is no number"):
         est.whatif(X, {"unit0__u0": lambda recorded: "open"}, inputs=truth.inputs)
+    with pytest.raises(ValueError, match="was given a Series of length 300, which is no number") as caught:
+        est.whatif(X, {"unit0__u0": lambda recorded: recorded.map("{:.6f} V".format)}, inputs=truth.inputs)
+    assert f"{truth.inputs[0][0, 0]:.6f}" not in str(caught.value)  # no data in an error
+    with pytest.raises(ValueError, match="was given a list of length 2, which is no number"):
+        est.counterfactual("unit0", 0.0, [[1.0], [1.0, 2.0]])

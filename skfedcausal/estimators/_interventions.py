@@ -65,12 +65,19 @@ def whatif_table(times, columns, factual, effect, std, confidence):
     return pd.DataFrame(places | {name: block.ravel() for name, block in blocks.items()})
 
 
+def _said(value):
+    """A value that was asked for, in an error; of a series, which may be one of a record, the kind alone."""
+    if isinstance(value, str | bytes) or not hasattr(value, "__len__"):
+        return repr(value)
+    return f"a {type(value).__name__} of length {len(value)}"
+
+
 def _as_numbers(value, what):
     try:
         array = np.asarray(value, dtype=float)
     except (TypeError, ValueError):
         raise ValueError(
-            f"{what} was given {value!r}, which is no number and no table of numbers in the units of the input."
+            f"{what} was given {_said(value)}, which is no number and no table of numbers in the units of the input."
         ) from None
     if not np.isfinite(array).all():
         raise ValueError(f"{what} has values that are missing or infinite; give a finite number for every row.")

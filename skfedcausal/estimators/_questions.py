@@ -173,7 +173,8 @@ def reach(
     error of the estimated plant included, with a small price on moves that makes it unique. "Not reachable" is
     said where even so the promise stays away from a target by more than the plant may be wrong, "cannot tell"
     where it stays away by less, where the effect of the inputs is hardly known, or where the target lies
-    outside what was seen. The band is that of a forecast, see :meth:`forecast`, and of the effect.
+    outside what was seen or the schedule leaves the range of an input by a tenth of it. It leaves that range only
+    where no schedule within it is enough. The band is that of a forecast, see :meth:`forecast`, and of the effect.
 
     Examples
     --------
@@ -224,7 +225,8 @@ def experiment(self, cause, effect, *, inputs, bounds, rows, kind="state", rates
     Raises
     ------
     ValueError
-        If a unit or input is unknown, bounds are missing, or the inputs do nothing to the cause.
+        If a unit or input is unknown, bounds are missing or leave out the present value, or the inputs do nothing
+        to the cause.
 
     Notes
     -----

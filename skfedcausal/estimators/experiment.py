@@ -1,5 +1,6 @@
 """The moves of inputs that would best decide whether one unit acts on another."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Integral
 
@@ -11,7 +12,7 @@ from ..server.disturbances import settled_covariance
 from ..server.experiments import LinkDesign, best_moves, random_rows_needed
 from ..server.planning import state_responses
 from ._least_moves import within
-from .reach import allowed_inputs
+from .reach import allowed_inputs, check_now, finite
 
 _KINDS = ("state", "input")
 _NOTHING = 0.02  # standard deviations of the cause that inputs have to move it by
@@ -57,8 +58,8 @@ def asked_experiment(estimator, cause, effect, inputs, bounds, rows, kind, rates
     if not estimator._input_map.is_linear:
         raise ValueError("Inputs that act through a curve or have levels: an experiment is designed for linear ones.")
     half, middle = (high - low) / 2, (high + low) / 2
-    now = {} if now is None else now
-    start = np.array([now.get(name, np.nan) for name in inputs], dtype=float)
+    start = _standing(inputs, {} if now is None else now)
+    check_now(inputs, start, low, high)
     design = _design(estimator, cause, effect, kind, at, half, int(rows))
 
     def keep(u):
@@ -88,6 +89,16 @@ def _check(estimator, cause, effect, rows, kind):
         raise ValueError(f"Got {cause!r} as cause and effect; a link has two units.")
     if isinstance(rows, bool) or not isinstance(rows, Integral) or rows < 10:
         raise ValueError(f"Got rows={rows!r}; give a number of rows of at least 10.")
+
+
+def _standing(inputs, now):
+    """Where inputs stand, NaN for those of which nothing is said."""
+    if not isinstance(now, Mapping):
+        raise ValueError(f"Got now={now!r}; give a dict from input to its present value.")
+    unknown = sorted(set(now) - set(inputs))
+    if unknown:
+        raise ValueError(f"`now` names {listed(unknown)}, which are not among `inputs`.")
+    return np.array([finite(now[name], f"The present value of {name!r}") if name in now else np.nan for name in inputs])
 
 
 def _design(estimator, cause, effect, kind, at, half, n_rows):

@@ -167,7 +167,9 @@ def _within(value, window, name):
             )
         if isinstance(new, pd.Series) and isinstance(part.index, pd.DatetimeIndex) and not new.index.equals(part.index):
             raise ValueError(f"The series for input {name!r} has other times than the window.")
-        is_words = isinstance(new, str) or not pd.api.types.is_numeric_dtype(series)
+        is_words = not pd.api.types.is_numeric_dtype(series)
+        if isinstance(new, str) and not is_words:
+            raise ValueError(f"Input {name!r} was given {new!r}, but it is a number in the record.")
         other = series.astype(object) if is_words else series.copy()
         other.iloc[rows] = np.asarray(new) if np.ndim(new) else new
         return other

@@ -22,6 +22,8 @@ _VAGUE = 0.25  # standard errors of the effect, in standard deviations, beyond w
 _IDLE = 0.1  # standard deviations by which an input that does something moves a target, over all of its bounds
 _BEYOND = 0.5  # share of what bends the effect that may be beyond second order
 _FAR = 4.0  # standard deviations from the level of `fit` beyond which a sensor was not seen
+_OUT = 0.1  # share of the range of an input in `fit` that a schedule may leave it by and still be known
+_ROUNDING = 1e-6  # share of bounds by which an input may stand outside of them
 _PASSES = 6  # for inputs that act through curves
 _HISTORY = 1000  # rows before now that curves may remember
 _DRAWS, _FEW_DRAWS, _MANY_MOVES = 60, 15, 1000
@@ -90,9 +92,7 @@ class _Wish:
 def asked_plan(estimator, wish, X, inputs, lengths, confidence):
     """The :class:`Reach` of a wish that :func:`wished` has read."""
     with estimator._asking(X, inputs, lengths) as units:
-        situation = _Situation(estimator, units, wish, confidence)
-        plan, promise, variance = situation.solved()
-        return situation.answer(plan, promise, variance)
+        return _Situation(estimator, units, wish, confidence).answer()
 
 
 def wished(estimator, target, inputs, bounds, by, rates, hold):
@@ -104,7 +104,7 @@ def wished(estimator, target, inputs, bounds, by, rates, hold):
         if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < least):
             raise ValueError(f"Got {what}={value!r}; give a number of rows of at least {least}.")
     for name, value in target.items():
-        _number(value, f"The target of {name!r}")
+        finite(value, f"The target of {name!r}")
     return _Wish(dict(target), inputs, at, low, high, limits, int(by), _HOLD if hold is None else int(hold))
 
 
@@ -128,13 +128,26 @@ def allowed_inputs(estimator, inputs, bounds, rates):
     unknown = sorted(set(rates) - set(inputs)) + sorted(set(bounds) - set(inputs))
     if unknown:
         raise ValueError(f"Bounds or rates name {listed(unknown)}, which are not among `inputs`.")
-    limits = np.array([np.inf if rates.get(name) is None else _number(rates[name], "A rate") for name in inputs])
+    limits = np.array([np.inf if rates.get(name) is None else finite(rates[name], "A rate") for name in inputs])
     if not (limits > 0).all():
         raise ValueError("Got a rate that is not above zero; give the most that an input may change a row, or None.")
     return inputs, at, low, high, limits
 
 
-def _number(value, what):
+def check_now(inputs, now, low, high):
+    """Refuse bounds that leave out where an input stands; NaN for one of which that is not known."""
+    slack = _ROUNDING * (high - low)
+    outside = (now < low - slack) | (now > high + slack)
+    if outside.any():
+        k = int(np.flatnonzero(outside)[0])
+        raise ValueError(
+            f"Input {inputs[k]!r} stands at {now[k]:.6g} now, outside its bounds {low[k]:.6g} to {high[k]:.6g}. "
+            "Give bounds that hold the present value, or leave the input out."
+        )
+
+
+def finite(value, what):
+    """A finite number, or an error that says what is none."""
     if isinstance(value, bool) or not isinstance(value, Real) or not np.isfinite(float(value)):
         raise ValueError(f"{what} is {value!r}; give a finite number.")
     return float(value)
@@ -144,7 +157,7 @@ def _pair(bounds, name):
     if not isinstance(bounds, Mapping) or name not in bounds:
         raise ValueError(f"There are no bounds for input {name!r}; give bounds={{input: (low, high)}} for every one.")
     try:
-        low, high = (_number(edge, f"A bound of {name!r}") for edge in bounds[name])
+        low, high = (finite(edge, f"A bound of {name!r}") for edge in bounds[name])
     except TypeError:
         raise ValueError(f"Got bounds {bounds[name]!r} for input {name!r}; give (low, high).") from None
     if not low < high:
@@ -164,7 +177,7 @@ class _Situation:
         known_series = units.inputs or [message.inputs for message in messages.values()]
         self._recorded = np.hstack([np.zeros((units.n_samples, 0)), *(U for U in known_series if U is not None)])
         self._now = self._recorded[-1, wish.at]
-        self._check_now()
+        check_now(wish.inputs, self._now, wish.low, wish.high)
         self._base, self._variance, self._level, self._columns = self._by_itself(messages)
         self._targets = [self._place(name) for name in wish.target]
         loadings, spread = self._loadings()
@@ -175,16 +188,6 @@ class _Situation:
         early = estimator._input_map.early[estimator._input_map.owners][sent]
         n_draws = _FEW_DRAWS if n_moves > _MANY_MOVES else _DRAWS
         self._impulses = impulses(estimator.server_, loadings, wish.n_steps, early, n_draws)
-
-    def _check_now(self):
-        wish = self._wish
-        outside = (self._now < wish.low) | (self._now > wish.high)
-        if outside.any():
-            k = int(np.flatnonzero(outside)[0])
-            raise ValueError(
-                f"Input {wish.inputs[k]!r} stands at {self._now[k]:.6g} now, outside its bounds {wish.low[k]:.6g} to "
-                f"{wish.high[k]:.6g}. Give bounds that hold the present value, or leave the input out."
-            )
 
     def _place(self, name):
         if name not in self._columns:
@@ -237,9 +240,24 @@ class _Situation:
         found = responses[:, lag.clip(0)] * (lag >= 0)[:, :, None]
         return np.einsum("irsk,skj->irsj", found, slopes, optimize=True)
 
-    def solved(self):
-        """The schedule, what it promises for every sensor, and the variance of its effect."""
-        wish, estimator = self._wish, self._estimator
+    def _solved(self):
+        """The schedule, what it promises for every sensor, and the variance of its effect.
+
+        Within the range of inputs that was seen, and beyond it only where that is not enough.
+        """
+        wish, known = self._wish, self._estimator._plant_inputs
+        low = np.minimum(np.maximum(wish.low, known.low[wish.at]), self._now)
+        high = np.maximum(np.minimum(wish.high, known.high[wish.at]), self._now)
+        leaves_it = (low > wish.low).any() or (high < wish.high).any()
+        if leaves_it and (low < high).all():
+            found = self._best(replace(wish, low=low, high=high))
+            if (self._miss(found[1]) <= _CLOSE).all():
+                return found
+        return self._best(wish)
+
+    def _best(self, wish):
+        """The same within the bounds of a wish."""
+        estimator = self._estimator
         is_bent = not estimator._input_map.is_linear
         is_bent |= bool(getattr(estimator.server_, "knows_curvature", False))
         gap = (self._wanted - self._base[wish.rows][:, self._targets]).T  # (n_targets, n_rows)
@@ -283,12 +301,16 @@ class _Situation:
 
     # -- what is said ----------------------------------------------------------------------------
 
-    def answer(self, plan, promise, variance):
+    def _miss(self, promise):
+        """Root mean squares of what a promise misses of the targets, in standard deviations."""
+        missed = (promise[self._wish.rows][:, self._targets] - self._wanted) / self._sd
+        return np.sqrt(np.square(missed).mean(axis=0))
+
+    def answer(self):
         """Verdict, schedule and trajectory."""
-        wish, sd = self._wish, self._sd
+        plan, promise, variance = self._solved()
+        wish, sd, miss = self._wish, self._sd, self._miss(promise)
         rows, at = wish.rows, self._targets
-        missed = (promise[rows][:, at] - self._wanted) / sd
-        miss = np.sqrt(np.square(missed).mean(axis=0))
         # bands take what is beyond second order to be as large as that, which is the most; here it is half of it
         spread = np.maximum(
             variance[rows][:, at] - (1 - _BEYOND**2) * self._bent**2, _BEYOND**2 * variance[rows][:, at]
@@ -302,15 +324,19 @@ class _Situation:
         vague = doubt > np.maximum(_VAGUE, moved / 2)
         if (miss - doubt > _CLOSE).any():
             verdict = "not reachable"
-        elif (miss > _CLOSE).any() or vague.any() or unseen:
+        elif (miss > _CLOSE).any() or vague.any() or unseen or self._leaves(plan, _OUT).any():
             verdict = "cannot tell"
         else:
             verdict = "reachable"
-        for name, one, width in zip(wish.target, miss, doubt, strict=True):
-            notes.append(f"{name}: promised within {one:.3g} standard deviations of the target, known to {width:.2g}.")
-        steps = pd.RangeIndex(1, wish.n_steps + 1, name="time")
-        schedule = pd.DataFrame(plan, index=steps, columns=list(wish.inputs))
         half = stats.norm.ppf((1 + self._confidence) / 2) * np.sqrt(self._variance + variance)
+        by_itself = half[rows][:, at].mean(axis=0) / sd
+        for name, one, width, row in zip(wish.target, miss, doubt, by_itself, strict=True):
+            notes.append(
+                f"{name}: promised within {one:.3g} standard deviations of the target; what the moves do is known "
+                f"to {width:.2g} of them, a single measurement to {row:.2g}."
+            )
+        steps = pd.RangeIndex(1, wish.n_steps + 1, name="time")
+        schedule = pd.DataFrame(np.clip(plan, wish.low, wish.high), index=steps, columns=list(wish.inputs))
         blocks = {"value": promise, "low": promise - half, "high": promise + half}
         places = {"time": np.repeat(np.asarray(steps), len(self._columns))}
         places["column"] = np.tile(np.array(self._columns, dtype=object), wish.n_steps)
@@ -325,9 +351,16 @@ class _Situation:
     def _unseen(self):
         return np.abs(self._wanted - self._level[self._targets]) > _FAR * self._sd
 
+    def _leaves(self, plan, share):
+        """Which inputs a schedule takes out of the range seen in `fit`, by more than a share of it, (m,)."""
+        known, at = self._estimator._plant_inputs, self._wish.at
+        low, high = known.low[at], known.high[at]
+        slack = share * (high - low)
+        return (plan.min(axis=0) < low - slack) | (plan.max(axis=0) > high + slack)
+
     def _notes(self, plan):
         """Notes about inputs: those without effect on any target, and those that leave the range seen."""
-        wish, known, notes = self._wish, self._estimator._plant_inputs, []
+        wish, notes = self._wish, []
         slopes = self._slopes(plan)
         size = [self._of_whole_moves(part, slopes) for part in (self._impulses.mean, *self._impulses.draws)]
         doubt = stats.norm.ppf((1 + self._confidence) / 2) * np.sqrt(
@@ -336,9 +369,7 @@ class _Situation:
         idle = (np.abs(size[0]) < np.maximum(_IDLE, doubt)).all(axis=0)
         if idle.any():
             notes.append(f"Inputs {listed(np.array(wish.inputs)[idle])} do next to nothing to the targets.")
-        low, high = known.low[wish.at], known.high[wish.at]
-        slack = 1e-9 * (high - low)
-        beyond = (plan.min(axis=0) < low - slack) | (plan.max(axis=0) > high + slack)
+        beyond = self._leaves(plan, 1e-9)
         if beyond.any():
             names = listed(np.array(wish.inputs)[beyond])
             notes.append(f"The schedule takes inputs {names} out of the range seen in `fit`.")

@@ -103,6 +103,8 @@ def test_a_window_lies_in_the_record(moved, fitted, window, words):
 def test_values_fit_the_window(moved, fitted):
     with pytest.raises(ValueError, match="Got 3 values for input 'a__u' in a window of 60 rows"):
         fitted.impact(moved[0], {"a__u": [1.0, 2.0, 3.0]}, (FIRST, LAST))
+    with pytest.raises(ValueError, match="'a__u' was given 'off', but it is a number in the record"):
+        fitted.impact(moved[0], {"a__u": "off"}, (10, 20))
     with pytest.raises(ValueError, match="unknown input"):
         fitted.impact(moved[0], {"a__nothing": 0.0}, (FIRST, LAST))
 

@@ -84,6 +84,27 @@ def test_beyond_the_bounds_is_said(plant):
     assert any("outside what was seen" in note for note in wide.notes)
 
 
+def test_plans_are_made_again_from_where_a_schedule_has_brought_the_inputs(plant):
+    """Whatever rounding made of bounds that inputs stand at."""
+    bounds = {"a__u": (-1.0, 1 / 3), "b__u": (-1.0, 2 / 3)}
+    record = plant[2].copy()
+    record.loc[record.index[-1], ["a__u", "b__u"]] = [0.0, 0.0]
+    found = plan(plant, {"a__y": 3.0, "b__y": 9.0}, bounds=bounds, X=record)
+    assert (found.schedule.to_numpy() <= [1 / 3, 2 / 3]).all()
+    for shift in (0.0, 1e-9):
+        record.loc[record.index[-1], ["a__u", "b__u"]] = found.schedule.iloc[3].to_numpy() + shift
+        again = plan(plant, {"a__y": 3.0, "b__y": 9.0}, bounds=bounds, X=record, by=BY - 4)
+        assert (again.schedule.to_numpy() <= [1 / 3, 2 / 3]).all()
+
+
+def test_a_schedule_far_beyond_the_inputs_seen_is_not_promised(plant):
+    bounds = {"a__u": (-3.0, 3.0)}
+    with pytest.warns(UserWarning, match="takes inputs 'a__u' out of the range"):
+        far = plan(plant, {"a__y": 3.0}, inputs=["a__u"], bounds=bounds)  # takes 1.2, seen up to 1
+    assert far.verdict == "cannot tell"
+    assert plan(plant, {"a__y": 2.0}, inputs=["a__u"], bounds=bounds, by=40).verdict == "reachable"
+
+
 def test_inputs_without_effect_are_said(plant):
     found = plan(plant, {"a__y": 1.5}, inputs=["b__idle"], bounds={"b__idle": (-1.0, 1.0)})
     assert found.verdict != "reachable"

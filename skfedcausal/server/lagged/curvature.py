@@ -100,20 +100,25 @@ class Curvature:
         components = np.clip((np.hstack([run, u]) - self.level) @ self.axes, self.low, self.high)
         return np.hstack([_products(components), self.bends(u)]) - self.centre
 
-    def driven(self, u):
-        """What products and bends do under inputs (n_samples, k), in the row after each, shape (n_samples, n)."""
-        found = np.zeros((len(u), self.dynamics.n_states))
-        if self.is_foretold:
+    def driven(self, u, share=0.0):
+        """What products and bends do under inputs (n_samples, k), in the row after each, shape (n_samples, n).
+
+        A share of it where they move effects but no forecast may count on them.
+        """
+        found, weights = np.zeros((len(u), self.dynamics.n_states)), self._weights(share)
+        if any(weights):
             features = self.features(self.dynamics.response(u), u)
-            for i, form in enumerate(self.forms):
-                if form.is_foretold and len(form.mean):
-                    found[:, i] = form.regressors(features) @ form.mean
+            for i, (form, weight) in enumerate(zip(self.forms, weights, strict=True)):
+                if weight and len(form.mean):
+                    found[:, i] = form.regressors(features) @ form.mean * weight
         return found
 
-    @property
-    def is_foretold(self):
-        """Whether there is anything that forecasts may count on."""
-        return any(form.is_foretold for form in self.forms)
+    def _weights(self, share):
+        return [1.0 if form.is_foretold else share * form.moves for form in self.forms]
+
+    def foretells(self, share=0.0):
+        """Whether :meth:`driven` is anything."""
+        return any(weight and len(form.mean) for form, weight in zip(self.forms, self._weights(share), strict=True))
 
     def moments(self, change, effect, before=None):
         """What to add to an `effect` (n_steps, n) of a change of inputs, and the variance of what is left.

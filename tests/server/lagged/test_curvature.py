@@ -42,7 +42,7 @@ def test_a_linear_plant_is_left_as_it_is():
 
 
 def test_forecasts_count_on_what_explains_every_part_of_a_record():
-    assert learned(0.2).is_foretold
+    assert learned(0.2).foretells()
     rng = np.random.default_rng(3)
     u = held(rng, 4000)
     turning = [
@@ -51,8 +51,11 @@ def test_forecasts_count_on_what_explains_every_part_of_a_record():
     ]
     curvature = learned_curvature(DYNAMICS, [slice(0, 1)], np.concatenate(turning), u, (0,))
     assert curvature.forms[0].moves
-    assert not curvature.is_foretold
+    assert not curvature.foretells()
     assert not curvature.driven(u).any()
+    assert curvature.foretells(0.5)  # plans count on a share of it
+    np.testing.assert_allclose(curvature.driven(u, 0.5), 0.5 * curvature.driven(u, 1.0))
+    assert curvature.driven(u, 0.5).any()
 
 
 @pytest.mark.parametrize("level", [-1.0, 0.0, 0.7])
