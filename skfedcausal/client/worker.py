@@ -155,7 +155,7 @@ class UnitWorker:
         if wishes.fits:
             first["fit"] = self._fit_of(client)
         message, state = self._told(self._message(client, None, first, round))
-        if wishes.orders and self._may_grow(client):
+        if (wishes.orders or self._may_share(wishes, client, first)) and self._may_grow(client):
             message = replace(message, open_order=True)
         return message, state
 
@@ -214,6 +214,33 @@ class UnitWorker:
             return requests.OrderAnswer(False), state
         return requests.OrderAnswer(True), self._message(client, None, state, round)[1]
 
+    def _may_share(self, wishes, client, state):
+        """Whether what the unit's states leave of its sensors is more than noise, and others may know it."""
+        is_told = wishes.refine and wishes.orders is None and not wishes.monitor and self.inputs is None
+        return bool(is_told and state.get("refines")) and client.model.remainder is not None
+
+    def _tell_unexplained(self, request, state, round):
+        """What the unit's states and its own past leave of its sensors."""
+        from .orders import unexplained  # of units whose states leave more than noise
+
+        if not self._may_share(state["wishes"], state["client"], state):
+            raise PacketError(f"Unit {self.name!r} did not say that it has to tell what its states leave.")
+        return requests.Unexplained(unexplained(state["client"], self.outputs, self.starts)), state
+
+    def _take_sensors(self, told, state, round):
+        """Make sensors states of their own and send the message again."""
+        from .orders import client_with_sensors
+
+        previous, sensors = self._before(told, state, round), np.unique(told.sensors)
+        D, P = previous.model.C.shape if self._may_grow(previous) else (0, 0)
+        if not (len(sensors) and set(sensors) <= set(range(D)) and P + len(sensors) <= D):
+            raise PacketError(
+                f"Unit {self.name!r} was told to make its sensors {told.sensors.tolist()} states of their own; of "
+                f"{D} sensors {D - P} at most may be."
+            )
+        client = client_with_sensors(previous, self.outputs, self.starts, sensors)
+        return self._message(client, previous, {**state, "refines": client.n_states_ < D}, round)
+
     @property
     def _as_measured(self):
         """The record with its seasons and the like."""
@@ -235,19 +262,23 @@ class UnitWorker:
     def _refine(self, reply, state, round):
         """Re-estimate the unit's sensors from smoothed states and send the message again."""
         self._check_shape(reply.states, state)
-        previous = state["previous"] if round == state["round"] else state["client"]
-        if previous is None:
-            raise PacketError(
-                f"Unit {self.name!r} got {reply.OP!r} in the round of its first message, {round}; it belongs to a "
-                "later one."
-            )
-        client = previous
+        client = previous = self._before(reply, state, round)
         if isinstance(client, UnitClient) and state["wishes"].refine:
             state = {**state, "refines": client.may_refine}
             client = client.refined(self.outputs, reply.states, reply.covariances) if client.may_refine else client
         elif isinstance(client, UnitClient):
             client = client.refined(self.outputs, reply.states, reply.covariances)
         return self._message(client, previous, state, round)
+
+    def _before(self, told, state, round):
+        """The unit's model before a round, which is the same where what is told comes again."""
+        previous = state["previous"] if round == state["round"] else state["client"]
+        if previous is None:
+            raise PacketError(
+                f"Unit {self.name!r} got {told.OP!r} in the round of its first message, {round}; it belongs to a "
+                "later one."
+            )
+        return previous
 
     def _message(self, client, previous, kept, round):
         """Message of the unit's model about its record, and the state after it: `kept` brought up to date."""
@@ -546,6 +577,8 @@ _ANSWERS = {
     requests.CommonRows.OP: UnitWorker._keep_common,
     requests.LawRequest.OP: UnitWorker._tell_law,
     requests.InputsOfOthers.OP: UnitWorker._hear_inputs,
+    requests.UnexplainedRequest.OP: UnitWorker._tell_unexplained,
+    requests.SensorsAsStates.OP: UnitWorker._take_sensors,
     requests.TrainRequest.OP: UnitWorker._begin_training,
     TrainingPlan.OP: UnitWorker._train,
     BlockRow.OP: UnitWorker._train,
