@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..message.packet import PacketError
 from .identification import dynamics, noise_floor, unit_states
 from .moments import Moments
 from .shifts import without_shifts
@@ -57,10 +58,16 @@ def unexplained(client, Y, starts):
 
 def client_with_sensors(client, Y, starts, sensors):
     """The unit's model with some sensors as states of their own, without noise to speak of."""
-    model, kept = client.model, client.active_columns(Y)
+    model, kept, sensors = client.model, client.active_columns(Y), np.unique(sensors)
+    d, p = model.C.shape
+    if not (len(sensors) and sensors[0] >= 0 and sensors[-1] < d and p + len(sensors) < d):
+        raise PacketError(
+            f"It was told to make its sensors {sensors.tolist()} states of their own; of {d} sensors {d - p - 1} at "
+            "most may be."
+        )
     level = None if client.center else model.mean
     moments = Moments(without_shifts(kept, starts) if level is None else kept, level, starts)
-    C = np.hstack([model.C / moments.scale[:, None], np.eye(len(model.C))[:, sensors]])
+    C = np.hstack([model.C / moments.scale[:, None], np.eye(d)[:, sensors]])
     R = model.R / moments.scale**2
     R[sensors] = noise_floor(moments)[sensors]
     C = unit_states(moments, C, R)

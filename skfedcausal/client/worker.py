@@ -155,7 +155,7 @@ class UnitWorker:
         if wishes.fits:
             first["fit"] = self._fit_of(client)
         message, state = self._told(self._message(client, None, first, round))
-        if (wishes.orders or self._may_share(wishes, client, first)) and self._may_grow(client):
+        if (wishes.orders and self._may_grow(client)) or self._may_share(wishes, client, first):
             message = replace(message, open_order=True)
         return message, state
 
@@ -215,31 +215,27 @@ class UnitWorker:
         return requests.OrderAnswer(True), self._message(client, None, state, round)[1]
 
     def _may_share(self, wishes, client, state):
-        """Whether what the unit's states leave of its sensors is more than noise, and others may know it."""
+        """Whether the unit may make sensors states that others know of; one at least has to tell its noise."""
         is_told = wishes.refine and wishes.orders is None and not wishes.monitor and self.inputs is None
-        return bool(is_told and state.get("refines")) and client.model.remainder is not None
+        return bool(is_told and state.get("refines")) and self._may_grow(client) and client.model.has_room
 
     def _tell_unexplained(self, request, state, round):
         """What the unit's states and its own past leave of its sensors."""
         from .orders import unexplained  # of units whose states leave more than noise
 
         if not self._may_share(state["wishes"], state["client"], state):
-            raise PacketError(f"Unit {self.name!r} did not say that it has to tell what its states leave.")
+            raise PacketError(f"Unit {self.name!r} did not say that its number of states is open.")
         return requests.Unexplained(unexplained(state["client"], self.outputs, self.starts)), state
 
     def _take_sensors(self, told, state, round):
         """Make sensors states of their own and send the message again."""
         from .orders import client_with_sensors
 
-        previous, sensors = self._before(told, state, round), np.unique(told.sensors)
-        D, P = previous.model.C.shape if self._may_grow(previous) else (0, 0)
-        if not (len(sensors) and set(sensors) <= set(range(D)) and P + len(sensors) <= D):
-            raise PacketError(
-                f"Unit {self.name!r} was told to make its sensors {told.sensors.tolist()} states of their own; of "
-                f"{D} sensors {D - P} at most may be."
-            )
-        client = client_with_sensors(previous, self.outputs, self.starts, sensors)
-        return self._message(client, previous, {**state, "refines": client.n_states_ < D}, round)
+        previous = self._before(told, state, round)
+        if not self._may_share(state["wishes"], previous, state):
+            raise PacketError(f"Unit {self.name!r} did not say that its number of states is open.")
+        client = client_with_sensors(previous, self.outputs, self.starts, told.sensors)
+        return self._message(client, previous, state, round)
 
     @property
     def _as_measured(self):

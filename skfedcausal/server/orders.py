@@ -25,6 +25,7 @@ from ..message.states import StateMessage
 
 _KNOWN = 0.75  # share of every episode that is learned from, to judge by the rest
 _SHARED = 0.3  # correlation of two sensors from which on it is looked at
+_COPY = 1 - 1e-6  # from which on it is one sensor twice, which no covariance describes
 _LEAST_LEFT = 1e-6  # share of a sensor's variance that others leave of it at least
 
 
@@ -92,7 +93,7 @@ def shared_sensors(series, n_states, lengths):
         return {}
     # a row and a column of a unit's transition matrix and a row of its noise for each, by BIC
     costs = np.array([1.5 * (n_states[name] + 1) for name in unit]) * np.log(len(both)) / len(both)
-    room = {name: sizes[name] - n_states[name] for name in sizes}
+    room = {name: sizes[name] - n_states[name] - 1 for name in sizes}  # one sensor tells what is noise
     products = [Y.T @ Y / len(Y) for Y in (both[is_known], both[~is_known])]
     chosen = _worth_their_cost(products, unit, costs, room)
     found = {name: np.flatnonzero(np.isin(np.flatnonzero(unit == name), chosen)) for name in sizes}
@@ -106,7 +107,8 @@ def _first_part(lengths):
 
 def _worth_their_cost(products, unit, costs, room):
     """Columns taken one by one or in pairs, the best ones first, as long as they tell more than they cost."""
-    shared = np.argwhere(np.triu((np.abs(products[0]) > _SHARED) & (unit[:, None] != unit)))
+    related = np.abs(products[0] / np.sqrt(np.outer(*[np.diag(products[0])] * 2)))
+    shared = np.argwhere(np.triu((related > _SHARED) & (related < _COPY) & (unit[:, None] != unit)))
     chosen: list[int] = []
     value = 0.0
     while True:

@@ -44,7 +44,7 @@ def further_rounds(came, settings, budget):
     found, record, budget = _Plant.of(estimate), JointRecord.from_messages(messages), budget.part(_ROUNDS)
     slices = dict(zip(record.names, record.partition.slices, strict=True))
     asked = [name for name, message in messages.items() if message.rest is not None]
-    while asked and number < _MOST_ROUNDS and estimate.climb.converged and not budget.is_spent:
+    while number < _MOST_ROUNDS and estimate.climb.converged and not budget.is_spent:
         states, covariances, log_likelihood = found.smoothed(record)
         before, value = value, log_likelihood + _rest(messages) * record.n_samples
         if value - before < _LEAST_GAIN:
