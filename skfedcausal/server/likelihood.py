@@ -839,15 +839,13 @@ class LikelihoodServer(LinkQuestions):
             from .orders import with_shared_sensors
             from .rounds import further_rounds  # for units whose own models leave something
 
-            first = came
-            if not self.fix_local:
-                came = yield from with_shared_sensors(first)
-            messages = dict(came)
+            grown = came if self.fix_local else (yield from with_shared_sensors(came))
+            n_more, came, messages = int(grown is not came), grown, dict(grown)
             settings, whole = self._settings(tuple(messages), messages), Budget(self.max_time)
             settings, self._whole = settings._replace(budget=whole.part(_ONE_LAG)), (whole, 1)
             messages, came, n_rounds, estimate = yield from further_rounds(came, settings, whole)
             self._of_rounds = messages if n_rounds == 1 else None, estimate
-            n_rounds += came is not first
+            n_rounds += n_more
         messages = self._learned_from(messages, came)
         self.n_rounds_ = n_rounds
         return messages
