@@ -7,6 +7,7 @@ from scipy.stats import multivariate_normal
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.client.orders import client_with_sensors, unexplained
 from skfedcausal.client.worker import UnitWorker
+from skfedcausal.federation import SitePolicy
 from skfedcausal.message import FitRequest, SensorsAsStates, UnexplainedRequest
 from skfedcausal.message.packet import PacketError
 from skfedcausal.server.orders import shared_sensors
@@ -116,3 +117,22 @@ def test_units_that_did_not_offer_it_refuse():
     for question in (UnexplainedRequest(), SensorsAsStates(np.array([5]))):
         with pytest.raises(PacketError, match="did not say that its number of states is open"):
             worker.handle(question.to_packet(2), state)
+
+
+@pytest.mark.parametrize(
+    ("policy", "is_asked"),
+    [
+        (SitePolicy.unlimited(), True),
+        (SitePolicy(operations=("refine", "sensors"), rounds=None), True),
+        (SitePolicy(operations=("refine",), rounds=None), False),
+        (SitePolicy(operations=("refine", "sensors"), rounds=None, states=3), False),
+        (SitePolicy(operations=("refine", "sensors"), rounds=3), False),
+    ],
+)
+def test_a_site_offers_it_only_if_its_policy_lets_it_answer(policy, is_asked):
+    Y = _plant()[0]["mill"]
+    worker = UnitWorker("mill", Y, None, (0,), None, KalmanClient())
+    answer, state = worker.handle(policy.narrowed(FitRequest(refine=True).to_packet(1)), {})
+    assert answer.scalars.get("open_order", False) == is_asked
+    known = policy.worst_case(state["n_states"], 6)
+    assert known.exact or not is_asked
