@@ -85,9 +85,10 @@ class SitePolicy:
     ----------
     operations : tuple of str
         What is answered besides a fit in one round: names of queries ("predict", "whatif", "test_links"), of
-        training ("train", "network-plan"), of further rounds ("refine"), of monitoring ("watch"), or of single
-        messages. ``"*"`` answers everything. Messages that this library does not declare are none of the
-        policy's business: a worker of your own that knows them decides.
+        training ("train", "network-plan"), of further rounds ("refine") and what these may ask of sensors that
+        units share ("sensors"), of monitoring ("watch"), or of single messages. ``"*"`` answers everything. Messages
+        that this library does not declare are none of the policy's business: a worker of your own that knows them
+        decides.
     rounds : int or None
         Rounds of learning in one run: questions that make the unit identify, refine or train its model. None
         sets no limit, and only then does a server that goes on for as long as rounds help ask for "refine".
