@@ -52,7 +52,7 @@ def unexplained(client, Y, starts):
     model = client.model
     left, at = model.remainder.left(client.active_columns(Y), starts)
     found = np.zeros((len(Y), left.shape[1]))
-    found[at] = left / np.sqrt((left**2).mean(axis=0))
+    found[at] = left / np.sqrt(np.maximum((left**2).mean(axis=0), np.finfo(float).tiny))
     return found
 
 

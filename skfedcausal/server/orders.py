@@ -57,8 +57,9 @@ def with_shared_sensors(messages):
     if len(asked) < 2 or not is_plain:
         return messages
     left = yield Ask(dict.fromkeys(asked, UnexplainedRequest()), Unexplained, needed=0)
-    sizes = {name: messages[name].z.shape[1] for name in left}
-    found = shared_sensors({name: answer.series for name, answer in left.items()}, sizes, messages[asked[0]].lengths)
+    lengths = messages[asked[0]].lengths
+    series = {name: answer.series for name, answer in left.items() if len(answer.series) == sum(lengths)}
+    found = shared_sensors(series, {name: messages[name].z.shape[1] for name in series}, lengths)
     if not found:
         return messages
     told = {name: SensorsAsStates(sensors) for name, sensors in found.items()}
@@ -86,11 +87,10 @@ def shared_sensors(series, n_states, lengths):
     dict of str to list of int
         Of the units that have such sensors.
     """
-    sizes = {name: Y.shape[1] for name, Y in series.items()}
-    unit = np.repeat(list(sizes), list(sizes.values()))
-    both, is_known = np.hstack(list(series.values())), _first_part(lengths)
+    is_known, sizes = _first_part(lengths), {name: Y.shape[1] for name, Y in series.items()}
     if len(series) < 2 or is_known.all():
         return {}
+    both, unit = np.hstack(list(series.values())), np.repeat(list(sizes), list(sizes.values()))
     # a row and a column of a unit's transition matrix and a row of its noise for each, by BIC
     costs = np.array([1.5 * (n_states[name] + 1) for name in unit]) * np.log(len(both)) / len(both)
     room = {name: sizes[name] - n_states[name] - 1 for name in sizes}  # one sensor tells what is noise
@@ -107,7 +107,8 @@ def _first_part(lengths):
 
 def _worth_their_cost(products, unit, costs, room):
     """Columns taken one by one or in pairs, the best ones first, as long as they tell more than they cost."""
-    related = np.abs(products[0] / np.sqrt(np.outer(*[np.diag(products[0])] * 2)))
+    size = np.sqrt(np.maximum(np.diag(products[0]), np.finfo(float).tiny))
+    related = np.abs(products[0] / np.outer(size, size))
     shared = np.argwhere(np.triu((related > _SHARED) & (related < _COPY) & (unit[:, None] != unit)))
     chosen: list[int] = []
     value = 0.0

@@ -90,6 +90,10 @@ def test_a_third_reading_is_taken_by_itself_and_copies_are_not():
     found = shared_sensors(three, sizes, (200, 200))
     assert {name: sensors.tolist() for name, sensors in found.items()} == {"a": [0], "b": [1], "c": [3]}
     assert shared_sensors(_of(rng, ("a", 0, "b", 1, 1.0)), sizes, (400,)) == {}
+    silent = {name: Y * [1.0, 0.0, 1.0, 1.0] for name, Y in three.items()}  # whose second sensors tell nothing
+    assert set(shared_sensors(silent, sizes, (400,))) == {"a", "c"}
+    assert shared_sensors({}, {}, (400,)) == shared_sensors({"a": three["a"]}, sizes, (400,)) == {}
+    assert shared_sensors(three, sizes, (1,) * 400) == {}  # no row is left to judge by
     full = shared_sensors(three, {"a": 3, "b": 2, "c": 2}, (400,))  # a has no sensor to spare
     assert set(full) == {"b", "c"}
 
