@@ -207,6 +207,11 @@ def split_variance(moments, C):
     return _state_covariances(moments.G[0], C, R)[1], R
 
 
+def unit_states(moments, C, R):
+    """Loadings of states of unit covariance in the space of C, given the noise of the sensors."""
+    return C @ np.linalg.cholesky(_state_covariances(moments.G[0], C, R)[1])
+
+
 def _noise_share(G, C, R):
     """Largest share, over all combinations of states, that noise has in their variance."""
     scaled = C / R[:, None]

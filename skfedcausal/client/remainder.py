@@ -149,14 +149,18 @@ class Remainder:
                 best, found = gain, cls(G, K, B, S, n_lags, own_past, mean, J)
         return found
 
+    @property
+    def _transform(self):
+        """From scaled measurements to states and what they leave."""
+        return np.vstack([self.to_states, self.complement])
+
     def const(self, Y, U, starts, const):
         """What a message about measurements adds to their log-density, shape (n_samples,).
 
         `const` is what the factor model gives: it stays where a measurement or one before it is missing.
         """
         white, s, L, known = self._white(Y, U, starts)
-        T = np.vstack([self.to_states, self.complement])
-        volume = np.linalg.slogdet(T)[1] - np.log(self.own_past.scale).sum()
+        volume = np.linalg.slogdet(self._transform)[1] - np.log(self.own_past.scale).sum()
         found = const.copy()
         found[known] = (
             volume
@@ -172,6 +176,12 @@ class Remainder:
     def errors(self, Y, U, starts):
         """Standardised e of the rows with all of their past."""
         return self._white(Y, U, starts)[0].T
+
+    def left(self, Y, starts):
+        """What states and past leave of each scaled sensor, and the rows that have all of their past."""
+        rest, known = self._rest(Y, None, starts)
+        s, r = np.hsplit(((Y[known] - self.mean) / self.own_past.scale) @ self._transform.T, [len(self.to_states)])
+        return (r - rest(s)) @ np.linalg.inv(self._transform)[:, len(self.to_states) :].T, known
 
     def _white(self, Y, U, starts):
         """Standardised e, the states, the factor of the covariance of e, the rows with all of their past."""
@@ -189,9 +199,8 @@ class Remainder:
         """
         rest, known = self._rest(Y, U, starts, present=False)
         both = np.hstack([states[known], rest(states[known])])
-        T = np.vstack([self.to_states, self.complement])
         found = expected.copy()
-        found[known] = np.linalg.solve(T, both.T).T * self.own_past.scale + self.mean
+        found[known] = np.linalg.solve(self._transform, both.T).T * self.own_past.scale + self.mean
         return found
 
     def _rest(self, Y, U, starts, present=True):

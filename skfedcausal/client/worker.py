@@ -155,7 +155,7 @@ class UnitWorker:
         if wishes.fits:
             first["fit"] = self._fit_of(client)
         message, state = self._told(self._message(client, None, first, round))
-        if wishes.orders and self._may_grow(client):
+        if (wishes.orders and self._may_grow(client)) or self._may_share(wishes, client, first):
             message = replace(message, open_order=True)
         return message, state
 
@@ -214,6 +214,29 @@ class UnitWorker:
             return requests.OrderAnswer(False), state
         return requests.OrderAnswer(True), self._message(client, None, state, round)[1]
 
+    def _may_share(self, wishes, client, state):
+        """Whether the unit may make sensors states that others know of; one at least has to tell its noise."""
+        is_told = wishes.refine and wishes.orders is None and not wishes.monitor and self.inputs is None
+        return bool(is_told and state.get("refines")) and self._may_grow(client) and client.model.has_room
+
+    def _tell_unexplained(self, request, state, round):
+        """What the unit's states and its own past leave of its sensors."""
+        from .orders import unexplained  # of units whose states leave more than noise
+
+        if not self._may_share(state["wishes"], state["client"], state):
+            raise PacketError(f"Unit {self.name!r} did not say that its number of states is open.")
+        return requests.Unexplained(unexplained(state["client"], self.outputs, self.starts)), state
+
+    def _take_sensors(self, told, state, round):
+        """Make sensors states of their own and send the message again."""
+        from .orders import client_with_sensors
+
+        previous = self._before(told, state, round)
+        if not self._may_share(state["wishes"], previous, state):
+            raise PacketError(f"Unit {self.name!r} did not say that its number of states is open.")
+        client = client_with_sensors(previous, self.outputs, self.starts, told.sensors)
+        return self._message(client, previous, state, round)
+
     @property
     def _as_measured(self):
         """The record with its seasons and the like."""
@@ -235,19 +258,23 @@ class UnitWorker:
     def _refine(self, reply, state, round):
         """Re-estimate the unit's sensors from smoothed states and send the message again."""
         self._check_shape(reply.states, state)
-        previous = state["previous"] if round == state["round"] else state["client"]
-        if previous is None:
-            raise PacketError(
-                f"Unit {self.name!r} got {reply.OP!r} in the round of its first message, {round}; it belongs to a "
-                "later one."
-            )
-        client = previous
+        client = previous = self._before(reply, state, round)
         if isinstance(client, UnitClient) and state["wishes"].refine:
             state = {**state, "refines": client.may_refine}
             client = client.refined(self.outputs, reply.states, reply.covariances) if client.may_refine else client
         elif isinstance(client, UnitClient):
             client = client.refined(self.outputs, reply.states, reply.covariances)
         return self._message(client, previous, state, round)
+
+    def _before(self, told, state, round):
+        """The unit's model before a round, which is the same where what is told comes again."""
+        previous = state["previous"] if round == state["round"] else state["client"]
+        if previous is None:
+            raise PacketError(
+                f"Unit {self.name!r} got {told.OP!r} in the round of its first message, {round}; it belongs to a "
+                "later one."
+            )
+        return previous
 
     def _message(self, client, previous, kept, round):
         """Message of the unit's model about its record, and the state after it: `kept` brought up to date."""
@@ -546,6 +573,8 @@ _ANSWERS = {
     requests.CommonRows.OP: UnitWorker._keep_common,
     requests.LawRequest.OP: UnitWorker._tell_law,
     requests.InputsOfOthers.OP: UnitWorker._hear_inputs,
+    requests.UnexplainedRequest.OP: UnitWorker._tell_unexplained,
+    requests.SensorsAsStates.OP: UnitWorker._take_sensors,
     requests.TrainRequest.OP: UnitWorker._begin_training,
     TrainingPlan.OP: UnitWorker._train,
     BlockRow.OP: UnitWorker._train,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..message.requests import FitRequest, RecordRequest, WatchRequest
+from ..message.requests import FitRequest, RecordRequest, SensorsAsStates, WatchRequest
 from ..message.states import SmoothedReply, StateMessage
 from ..message.training import LocalModel
 from ..statespace.matrices import spectral_radius
@@ -140,7 +140,7 @@ def _unasked(message, request, wishes):
     """Parts of a message that nobody asked for, and a density that no number of sensors has."""
     if message.const is not None and message.const.max() > _DENSEST:
         return "sent the rest of a density that no sensors have."
-    request = wishes if isinstance(request, SmoothedReply) and wishes is not None else request
+    request = wishes if isinstance(request, SmoothedReply | SensorsAsStates) and wishes is not None else request
     parts = {"const": message.const is not None and not getattr(request, "const", True)}
     if message.transition is not None and not getattr(request, "local_model", True):
         parts["transition"] = message.information.determines_states  # the server needs a start where not
@@ -158,7 +158,7 @@ def implausible(message, request):
     one at least, and nowhere else. A unit may be absent from a record it is asked about, but not from one to learn
     from; and in a batch that is watched everything may happen that a fault does.
     """
-    learning = isinstance(request, FitRequest | SmoothedReply)
+    learning = isinstance(request, FitRequest | SmoothedReply | SensorsAsStates)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         J, z = message.information.mean_information, message.z
         unit = np.sqrt(np.maximum(np.diag(J), 0.0))

@@ -38,11 +38,13 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "reach": ("message", "prediction", "effect"),
     "watch": ("watch",),
     "inputs": ("inputs", "message"),
+    "sensors": ("ask unexplained", "sensors"),
     "secure_sums": ("secure_sums", "secure_products"),  # masked: the unit itself limits what they tell
 }
 
-_NEW_MODELS = frozenset(("refine", "inputs", *_TRAINING, *_NETWORKS)) - {"finish", "networks trained"}
+_NEW_MODELS = frozenset(("refine", "inputs", "sensors", *_TRAINING, *_NETWORKS)) - {"finish", "networks trained"}
 _BY_THE_MODEL = frozenset(("message", "predict", "loss", "flag"))  # answers by the model as it is then
+_ALL_SENSORS = frozenset(("factual", "ask unexplained"))
 _DISTANCES = frozenset(("message", "flag"))
 _STATES = ("z", "filtered", "augmented", "predicted")  # series of states in answers
 
@@ -83,9 +85,10 @@ class SitePolicy:
     ----------
     operations : tuple of str
         What is answered besides a fit in one round: names of queries ("predict", "whatif", "test_links"), of
-        training ("train", "network-plan"), of further rounds ("refine"), of monitoring ("watch"), or of single
-        messages. ``"*"`` answers everything. Messages that this library does not declare are none of the
-        policy's business: a worker of your own that knows them decides.
+        training ("train", "network-plan"), of further rounds ("refine") and what these may ask of sensors that
+        units share ("sensors"), of monitoring ("watch"), or of single messages. ``"*"`` answers everything. Messages
+        that this library does not declare are none of the policy's business: a worker of your own that knows them
+        decides.
     rounds : int or None
         Rounds of learning in one run: questions that make the unit identify, refine or train its model. None
         sets no limit, and only then does a server that goes on for as long as rounds help ask for "refine".
@@ -198,7 +201,10 @@ class SitePolicy:
         if allowed is not None and not {"inputs", "message"} <= allowed:
             refused.append("orders")
         scalars = {name: value for name, value in packet.scalars.items() if name not in refused}
-        return packet if len(scalars) == len(packet.scalars) else replace(packet, scalars=scalars)
+        tells_sensors = allowed is None or {"ask unexplained", "sensors"} <= allowed
+        if "refine" in scalars and (self.states is not None or not tells_sensors):
+            scalars["orders"] = False  # with more states the message would perhaps not be sent
+        return packet if scalars == packet.scalars else replace(packet, scalars=scalars)
 
     def in_words(self):
         """The policy as the ledger has it.
@@ -312,7 +318,7 @@ class SitePolicy:
             models = rounds
         if ops is None or ops & _BY_THE_MODEL:
             models += rounds  # a reply changes what the unit's model makes of the record
-        rank = n_sensors if ops is None or "factual" in ops else int(min(n_sensors, models * n_states * n_records))
+        rank = n_sensors if ops is None or ops & _ALL_SENSORS else int(min(n_sensors, models * n_states * n_records))
         distances = models * n_records if monitored or ops is None or ops & _DISTANCES else 0
         return WorstCase(rank, n_sensors, rank + distances >= n_sensors)
 

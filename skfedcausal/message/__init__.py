@@ -20,7 +20,10 @@ from .requests import (
     OrderAnswer,
     PredictRequest,
     RecordRequest,
+    SensorsAsStates,
     TrainRequest,
+    Unexplained,
+    UnexplainedRequest,
     WatchRequest,
 )
 from .schema import Message, wire
@@ -47,8 +50,9 @@ __all__ = [
     "LossAnswer", "LossRequest", "MaskCorrections", "MaskedProducts", "MaskedSeries", "Measurements",
     "Message", "NetworkPlan", "NetworksTrained", "NoGradient", "NothingYet", "OrderAnswer", "PredictRequest",
     "PredictedMessage", "PredictedStates", "PredictionReply", "PrivacyPromise", "ProductsRequest",
-    "RecordRequest", "SecureSumsRequest", "SmoothedReply", "StateMessage", "StateReply", "TrainRequest",
-    "TrainingEnd", "TrainingPlan", "VerdictReply", "WatchRequest", "wire",
+    "RecordRequest", "SecureSumsRequest", "SensorsAsStates", "SmoothedReply", "StateMessage", "StateReply",
+    "TrainRequest", "TrainingEnd", "TrainingPlan", "Unexplained", "UnexplainedRequest", "VerdictReply", "WatchRequest",
+    "wire",
 ]  # fmt: skip
 _OF_SECURE_SUMS = {
     "CorrectionsRequest", "MaskCorrections", "MaskedProducts", "MaskedSeries", "ProductsRequest", "SecureSumsRequest",

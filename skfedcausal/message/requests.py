@@ -143,6 +143,57 @@ class InputsOfOthers(Message, op="inputs", answer=OrderAnswer):
     inputs: np.ndarray = wire("inputs T q", "inputs of all other units")
 
 
+class Unexplained(Message, op="unexplained"):
+    """Says what the unit's states in a row and its own rows before leave of each of its sensors.
+
+    Attributes
+    ----------
+    series : ndarray of shape (n_samples, n_sensors)
+        Of unit variance, zero in rows without enough others before them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import Unexplained
+    >>> Unexplained.from_packet(Unexplained(np.ones((5, 3))).to_packet()).series.shape
+    (5, 3)
+    """
+
+    series: np.ndarray = wire("series T d", "what states and the unit's own past leave of each sensor", least=1)
+
+
+class UnexplainedRequest(Message, op="ask unexplained", answer=Unexplained):
+    """Asks what the unit's states leave of its sensors, which units may share.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import UnexplainedRequest
+    >>> UnexplainedRequest.ANSWER.__name__
+    'Unexplained'
+    """
+
+    NEW_ROUND = False
+
+
+class SensorsAsStates(Message, op="sensors", answer=StateMessage):
+    """Names sensors of the unit that share with other units what its states leave: each becomes a state of its own.
+
+    Attributes
+    ----------
+    sensors : ndarray of int of shape (k,)
+        Their positions among the columns of :class:`Unexplained`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import SensorsAsStates
+    >>> SensorsAsStates(np.array([2])).answer.__name__
+    'StateMessage'
+    """
+
+    sensors: np.ndarray = wire("whole k", "sensors that become states of their own")
+
+
 class CommonRows(Message, op="rows", answer=Acknowledgement):
     """Names the times that all units have: further questions are about these rows.
 

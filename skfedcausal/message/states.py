@@ -54,8 +54,8 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     alone : bool or None
         Whether `const` is the whole log-density given the unit's own past.
     open_order : bool or None
-        Whether the unit chose its number of states and may find more with the inputs of others; only when the server
-        asks.
+        Whether the unit chose its number of states and may find more with what others know: their inputs, or what
+        their states leave of sensors; only when the server asks.
     outdated : bool or None
         Whether the unit's model explains these rows clearly worse than those that it was learned from, or does not;
         only when the server asks.
@@ -102,7 +102,7 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
         "number", "log-density of the measurements given the unit's own past", default=None, least=-np.inf
     )
     alone: bool | None = wire("flag", "whether the unit's own past predicts its measurements", default=None)
-    open_order: bool | None = wire("flag", "whether inputs of others may add states", default=None)
+    open_order: bool | None = wire("flag", "whether others may add states", default=None)
     outdated: bool | None = wire("flag", "whether the unit's model fits no longer", default=None)
     clock: ArrayOrNone = wire(
         "numbers c", "seconds from row to row, 1 for a known zone, start of each episode", default=None

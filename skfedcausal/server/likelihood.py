@@ -836,12 +836,16 @@ class LikelihoodServer(LinkQuestions):
         self._validate_params()
         messages, n_rounds = dict(came), 1
         if len(messages) <= LARGE and any(message.rest is not None for message in messages.values()):
+            from .orders import with_shared_sensors
             from .rounds import further_rounds  # for units whose own models leave something
 
+            grown = came if self.fix_local else (yield from with_shared_sensors(came))
+            n_more, came, messages = int(grown is not came), grown, dict(grown)
             settings, whole = self._settings(tuple(messages), messages), Budget(self.max_time)
             settings, self._whole = settings._replace(budget=whole.part(_ONE_LAG)), (whole, 1)
             messages, came, n_rounds, estimate = yield from further_rounds(came, settings, whole)
             self._of_rounds = messages if n_rounds == 1 else None, estimate
+            n_rounds += n_more
         messages = self._learned_from(messages, came)
         self.n_rounds_ = n_rounds
         return messages

@@ -1,15 +1,32 @@
-"""Numbers of states that units choose: those that others' inputs alone move, they see with these inputs only.
+"""Numbers of states that units choose: what only others can know of them.
 
 A state that forgets within a row and that only the inputs of another unit drive looks like sensor noise that
 sensors share: the past of the unit's own measurements says nothing of it. The server knows all inputs of a plant;
 units that choose their number of states get those of the others, look again, and send another message if they find
 more states than before, or loadings of as many that the inputs make clearer.
+
+A sensor that another unit reads as well, a valve that copies a flow next door, looks like noise to both. Units whose
+own past predicts them better than their model does tell what their states leave of each sensor; those sensors
+become states that foretell each other, in rows that nothing was learned from, by more than states cost.
 """
 
 import numpy as np
 
-from ..message.requests import Ask, InputsOfOthers, OrderAnswer, RecordRequest
+from ..message.requests import (
+    Ask,
+    InputsOfOthers,
+    OrderAnswer,
+    RecordRequest,
+    SensorsAsStates,
+    Unexplained,
+    UnexplainedRequest,
+)
 from ..message.states import StateMessage
+
+_KNOWN = 0.75  # share of every episode that is learned from, to judge by the rest
+_SHARED = 0.3  # correlation of two sensors from which on it is looked at
+_COPY = 1 - 1e-6  # from which on it is one sensor twice, which no covariance describes
+_LEAST_LEFT = 1e-6  # share of a sensor's variance that others leave of it at least
 
 
 def with_inputs_of_others(messages, local_model):
@@ -26,4 +43,94 @@ def with_inputs_of_others(messages, local_model):
     if not grown:
         return messages
     newer = yield Ask(dict.fromkeys(grown, RecordRequest(local_model=local_model)), StateMessage)
+    return _followed(messages, newer)
+
+
+def with_shared_sensors(messages):
+    """A generator that makes sensors states of units whose order is open; the answers after it.
+
+    Of complete records without inputs, of whose states every row tells all.
+    """
+    asked = [name for name, message in messages.items() if message.open_order]
+    parts = [message.information for message in messages.values() if message.inputs is None]
+    is_plain = len(parts) == len(messages) and all(part.is_constant and part.determines_states for part in parts)
+    if len(asked) < 2 or not is_plain:
+        return messages
+    left = yield Ask(dict.fromkeys(asked, UnexplainedRequest()), Unexplained, needed=0)
+    lengths = messages[asked[0]].lengths
+    series = {name: answer.series for name, answer in left.items() if len(answer.series) == sum(lengths)}
+    found = shared_sensors(series, {name: messages[name].z.shape[1] for name in series}, lengths)
+    if not found:
+        return messages
+    told = {name: SensorsAsStates(sensors) for name, sensors in found.items()}
+    newer = yield Ask(told, StateMessage)
+    return _followed(messages, newer)
+
+
+def _followed(messages, newer):
     return messages.followed_by(newer) if hasattr(messages, "followed_by") else {**messages, **newer}
+
+
+def shared_sensors(series, n_states, lengths):
+    """Sensors of each unit that are worth a state each: what they tell of others' in a row, less what states cost.
+
+    Parameters
+    ----------
+    series : dict of str to ndarray of shape (n_samples, n_sensors)
+        What every unit leaves of its sensors, of unit variance.
+    n_states : dict of str to int
+    lengths : tuple of int
+        Rows of each episode.
+
+    Returns
+    -------
+    dict of str to list of int
+        Of the units that have such sensors.
+    """
+    is_known, sizes = _first_part(lengths), {name: Y.shape[1] for name, Y in series.items()}
+    if len(series) < 2 or is_known.all():
+        return {}
+    both, unit = np.hstack(list(series.values())), np.repeat(list(sizes), list(sizes.values()))
+    # a row and a column of a unit's transition matrix and a row of its noise for each, by BIC
+    costs = np.array([1.5 * (n_states[name] + 1) for name in unit]) * np.log(len(both)) / len(both)
+    room = {name: sizes[name] - n_states[name] - 1 for name in sizes}  # one sensor tells what is noise
+    products = [Y.T @ Y / len(Y) for Y in (both[is_known], both[~is_known])]
+    chosen = _worth_their_cost(products, unit, costs, room)
+    found = {name: np.flatnonzero(np.isin(np.flatnonzero(unit == name), chosen)) for name in sizes}
+    return {name: sensors for name, sensors in found.items() if len(sensors)}
+
+
+def _first_part(lengths):
+    """Which rows are learned from: the first ones of every episode."""
+    return np.concatenate([np.arange(length) < _KNOWN * length for length in lengths])
+
+
+def _worth_their_cost(products, unit, costs, room):
+    """Columns taken one by one or in pairs, the best ones first, as long as they tell more than they cost."""
+    size = np.sqrt(np.maximum(np.diag(products[0]), np.finfo(float).tiny))
+    related = np.abs(products[0] / np.outer(size, size))
+    shared = np.argwhere(np.triu((related > _SHARED) & (related < _COPY) & (unit[:, None] != unit)))
+    chosen: list[int] = []
+    value = 0.0
+    while True:
+        more = [[k] for k in np.unique(shared) if k not in chosen]
+        more += [pair for pair in shared.tolist() if not set(pair).intersection(chosen)]
+        more = [new for new in more if all(np.sum(unit[chosen] == unit[k]) < room[unit[k]] for k in new)]
+        tried = [_told(products, unit, chosen + new) - costs[chosen + new].sum() for new in more]
+        if not tried or max(tried) <= value:
+            return chosen
+        best = int(np.argmax(tried))
+        chosen, value = chosen + more[best], tried[best]
+
+
+def _told(products, unit, columns):
+    """Log-density that columns of several units gain from each other, per row that was not learned from."""
+    known, judged = (each[np.ix_(columns, columns)] for each in products)
+    own = unit[columns][:, None] == unit[columns]
+    return _log_density(known, judged) - _log_density(np.where(own, known, 0.0), judged)
+
+
+def _log_density(known, judged):
+    """Of rows with products `judged`, but for a constant, under the covariance `known`."""
+    S = known + _LEAST_LEFT * np.eye(len(known))
+    return -0.5 * (np.linalg.slogdet(S)[1] + np.trace(np.linalg.solve(S, judged)))

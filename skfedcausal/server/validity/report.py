@@ -332,7 +332,7 @@ _WORDS = {
     "more than a driver leaves": "a driver that nobody measures moves {c} or {e}, and may leave as much as there is",
     "apart in the same row": "{c} and {e} are nearly the same within a row",
     "more than the prior": "what {c} does to {e} is in part what was supposed of units that hardly settle",
-    "no copies": "{c} and {e} are one unit, and links of either are shared out between them",
+    "no copies": "{c} and {e} are one unit or read one quantity, and links of either are shared out between them",
     "not by way of another": "{c} may act on {e} by way of another unit within the row",
     "beside shifts of levels": "only where levels shift does {e} seem to follow {c}",
     "gains held-out": "{c} does not help to predict {e} on rows held out",
