@@ -309,7 +309,8 @@ class FederatedRCADetector(FederatedEstimator):
             from ..server.watching.large import LargeRootCauseServer as kind  # of plants learned in blocks
         self._root_cause = kind(self.statistic, self._run_length, _prior(self.prior, server.names_), rng)
         self._root_cause.fit(server, messages)
-        if kind is RootCauseServer and isinstance(server, MomentServer) and not self.layout_.has_inputs:
+        has_inputs = any(message.inputs is not None for message in messages.values())
+        if kind is RootCauseServer and isinstance(server, MomentServer) and not has_inputs:
             self._root_cause.learner = clone(server)
         is_learned = not (server.controlled_units_ or getattr(server, "trains_corrections", False))
         self._nominal_of = dict(messages) if is_learned else None  # else the plant is not what it will be

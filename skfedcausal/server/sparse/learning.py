@@ -90,10 +90,15 @@ class _Search:
         found = np.zeros_like(self.linked)
         found[half] = benjamini_hochberg(screen.noise_p_value[half], self.alpha)
         self.correlated = found | found.T
-        own = Point(self.plant.dense(self.plant.A), self.plant.dense(self.plant.Q), None)
         self.has_prior = bool(self.correlated.any()) or _is_degenerate(self.plant)
-        del own
-        return self._climbed()
+        self._group()
+        return None if self._is_one_block() else self._climbed()
+
+    def _is_one_block(self):
+        """Whether so much is linked that blocks are as much work as a plant that can be learned as a whole."""
+        n_states = np.array([len(self._states(members)) for members in self.members])
+        whole = self.plant.partition.n_states
+        return len(self.linked) <= ALL_PAIRS and np.sum(n_states.astype(float) ** 3) >= whole**3
 
     def _climbed(self):
         settled, was_stopped, with_far = False, False, True
@@ -126,8 +131,8 @@ class _Search:
 
     # -- blocks ----------------------------------------------------------------------------------
 
-    def _fit(self, gain_tol, is_last=False):
-        """Fit the blocks that changed, and take over their rows."""
+    def _group(self):
+        """Cores of units, found once, and around each the units that what is linked now asks for."""
         links, pairs = np.argwhere(self.linked), np.argwhere(np.tril(self.correlated))
         near = neighbours(len(self.linked), links, self.strength[tuple(links.T)], pairs)
         # what was dropped stays in the block, whose tests of it are exact
@@ -138,12 +143,17 @@ class _Search:
             members if _holds(members, core, causes) else with_halo(core, near, causes)
             for core, members in zip(self.cores, before, strict=True)
         ]
+
+    def _fit(self, gain_tol, is_last=False):
+        """Fit the blocks that changed, and take over their rows."""
+        self._group()
         self._dense = self.A.toarray(), self.Q.toarray()
         keys = [self._block_key(core, members) for core, members in zip(self.cores, self.members, strict=True)]
         new = [k for k, key in enumerate(keys) if key not in self.known]
-        for k in new:
-            self.budget.spend(block_work(len(self._states(self.members[k])), self.plant.n_lags))
         fits = run(fitted_block, ((self._task(k, gain_tol, is_last),) for k in new), self.parallel)
+        for k, fit in zip(new, fits, strict=True):
+            steep = max(1.0, 2 * fit.n_iter / _EVALUATIONS)  # two evaluations an iteration, about
+            self.budget.spend(steep * block_work(len(self._states(self.members[k])), self.plant.n_lags))
         self.sums |= {
             tuple(self.members[k]): fit.sums for k, fit in zip(new, fits, strict=True) if fit.sums is not None
         }

@@ -66,10 +66,12 @@ def warn_of_work(record, reason):
 
 
 def learn_large(server, record):
-    """Learn a large plant; False if later lags act in one that is small enough to be learned as a whole."""
+    """Learn a large plant; False for one to be learned as a whole: later lags act, or nearly all of it is linked."""
     check_memory(len(record.names), record.partition.n_states, record.n_samples)
     with workers(len(record.names), server.n_jobs) as parallel:
         estimate, steps, changes = _estimate(server, record, parallel)
+    if estimate is None:
+        return False
     later = tables.later_lags(estimate)
     server.misfit_ = misfit_table(record.names, later)
     lags_act = later is not None and server.misfit_["p_adjusted"].min() <= _LAGS_LEVEL

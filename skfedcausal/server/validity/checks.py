@@ -325,7 +325,7 @@ def trend(series, path=None):
     was given for a trend leave a sawtooth, which has no slope of its own.
     """
     n, p = series.shape
-    if n < 20 * _AR:
+    if n < 20 * _AR or not p:  # too short, or a unit without states
         return 0.0, 1.0
     t = np.arange(n) - (n - 1) / 2
     if path is not None:

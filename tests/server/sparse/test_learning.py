@@ -214,3 +214,14 @@ def test_a_unit_that_is_left_out_is_filtered_exactly(both):
     without = replace(record, parts=(silent, *record.parts[1:]))
     expected = PlantFilter(blocks.transition_, blocks.process_cov_, without)
     np.testing.assert_allclose(blocks._filter(without).predicted, expected.predicted)
+
+
+def test_a_plant_of_which_nearly_all_is_linked_is_learned_as_a_whole():
+    """One driver of all units: every block would be the plant again, and its climb longer than that of the whole."""
+    rng = np.random.default_rng(0)
+    driver = rng.standard_normal(150)
+    X = {f"unit{k}": (0.8 * driver + rng.standard_normal(150))[:, None] for k in range(UNITS)}
+    with pytest.warns(UserWarning, match="max_time"):
+        estimator = FederatedGrangerEstimator(server=LikelihoodServer(max_time=0.2)).fit(X)
+    assert estimator.server_._large is None
+    assert np.isfinite(estimator.transition_).all()
