@@ -35,7 +35,7 @@ from ..privacy.mechanism import PrivacyMechanism
 from ..seeding import seeded
 from ..server.likelihood import LikelihoodServer
 from ._progress import CallbackSupportMixin, followed, written_out
-from ._promises import NO_PROMISE, check_noise_can_be_told, promise, told_promise, unaccounted
+from ._promises import NO_PROMISE, check_noise_can_be_told, in_full, promise, told_promise, unaccounted
 
 
 @dataclass(frozen=True)
@@ -397,6 +397,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         """What has been spent on the units' records, the ledger behind it, and the promise in words."""
         told = NO_PROMISE if self.privacy is None else self._promise(self.layout_.names, n_samples)
         spent, table, words = told
+        words = in_full(words, self.ledger_)
         self.privacy_spent_, self.privacy_ledger_, self.privacy_statement_ = spent, table.copy(), words
 
     def _promise(self, names, n_samples):
@@ -404,8 +405,9 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     def _store_told_promises(self):
         """What the sites say their records have cost so far."""
-        told = told_promise(self._channel.promises, self._channel.names)
-        self.privacy_spent_, self.privacy_ledger_, self.privacy_statement_ = told
+        spent, table, words = told_promise(self._channel.promises, self._channel.names)
+        words = in_full(words, self.ledger_)
+        self.privacy_spent_, self.privacy_ledger_, self.privacy_statement_ = spent, table, words
 
     def _checked_mechanism(self):
         """The mechanism for messages, which must not be missing where the fit had one."""

@@ -117,7 +117,7 @@ def add_departures(page, estimator):
     page.heading("What data left the units").text(
         f"For the fit {sent['bytes_up']:,} bytes went up in {rounds}, {share:.0%} of the {sent['raw_bytes']:,} bytes "
         f"of raw measurements. So far it has been {ledger.total('up'):,} bytes up and {ledger.total('down'):,} bytes "
-        "down, every packet on the list below. Rows of raw measurements and names of sensors are not among them."
+        "down, every packet on the list below. Neither rows of measurements as they are nor names of sensors are there."
     )
     packets = pd.DataFrame(
         [(entry.direction, entry.op, entry.n_bytes, set(entry.fields)) for entry in ledger.entries],

@@ -49,6 +49,8 @@ def test_what_two_units_read_becomes_a_state_of_both():
     assert sent.groupby("op")["packets"].sum().to_dict() == {"ask unexplained": 2, "unexplained": 2, "sensors": 2}
     assert plant.communication_["rounds"] == plant.server_.n_rounds_
     assert plant.predict(X).shape == (450, 12)
+    assert "all of their record up to its scales" in plant.privacy_statement_
+    assert "all of their record" not in alone.privacy_statement_
 
 
 def test_units_that_share_nothing_keep_their_model():
