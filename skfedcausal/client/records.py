@@ -2,6 +2,7 @@
 
 import mmap
 import warnings
+from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ..containers import constant_columns
+from ..containers.copies import column_texts
 from ..statespace.episodes import column_mean
 
 MAX_LAGS = 5  # of the past that identification looks at
@@ -133,9 +135,10 @@ def _repeating(Y):
 
 
 def _alike(Y):
-    """Columns that are there more than once, missing values aside."""
-    columns = [None if np.isnan(column.sum()) else column.tobytes() for column in Y.T + 0.0]  # zeros have one sign
-    return np.array([column is not None and columns.count(column) > 1 for column in columns])
+    """Columns that are there more than once, those with missing values aside."""
+    texts, whole = column_texts(Y), ~np.isnan(Y.sum(axis=0))
+    count = Counter(texts)
+    return whole & [count[text] > 1 for text in texts]
 
 
 def warn_few_rows(n_samples, n_columns, n_states, name):

@@ -193,7 +193,7 @@ class Watch:
         write_whole(self._settings.page, self._page().encode(), shared=True)
 
     def _page(self):
-        from ..reports.page import Page
+        from ..reports.page import Page, when_in_words
 
         page, alarms = Page("Watch of the plant"), self._detector.alarms_
         page.lead(self._words())
@@ -202,7 +202,7 @@ class Watch:
         rows = list(reversed(self._told.values()))
         page.heading("Incidents").table(pd.DataFrame(map(_in_words, rows)), empty="None.")
         reports = ((row, self._pages[row["detected"]]) for row in rows if row["detected"] in self._pages)
-        page.links({f"Report on {_when(row['start'])}": path.name for row, path in reports})
+        page.links({f"Report on {when_in_words(row['start'])}": path.name for row, path in reports})
         refresh = f'<meta http-equiv="refresh" content="{self._settings.refresh:g}">'
         return page.html().replace('<meta charset="utf-8">', f'<meta charset="utf-8">{refresh}', 1)
 
@@ -217,12 +217,8 @@ class Watch:
 
 def _in_words(row):
     """An incident as a reader asks for it: where, since when, until when."""
-    told = {"root": row["root"], "began": _when(row["start"]), "ended": _when(row["end"]), "kind": row["kind"]}
+    from ..reports.page import when_in_words
+
+    ended = "goes on" if pd.isna(row["end"]) else when_in_words(row["end"])
+    told = {"root": row["root"], "began": when_in_words(row["start"]), "ended": ended, "kind": row["kind"]}
     return told | {"probability": f"{row['probability']:.0%}", "repeats": len(row["repeats"])}
-
-
-def _when(time):
-    """A time to the second in the plant's zone, the number of a row, or that it goes on."""
-    if pd.isna(time):
-        return "goes on"
-    return f"{time:%Y-%m-%d %H:%M:%S %Z}".strip() if isinstance(time, pd.Timestamp) else f"row {time:g}"

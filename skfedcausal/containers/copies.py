@@ -37,7 +37,7 @@ def _alike(seen):
     """Columns, and the later ones that show the same in every one of a few rows in which both are there."""
     gaps = np.isnan(seen)
     whole = ~gaps.any(axis=0)
-    texts = [column.tobytes() for column in seen.T + 0.0]  # zeros have one sign
+    texts = column_texts(seen)
     same: dict[bytes, list[int]] = {}
     for b in np.flatnonzero(whole).tolist():
         same.setdefault(texts[b], []).append(b)
@@ -48,6 +48,11 @@ def _alike(seen):
         differ = (seen[:, a, None] != seen[:, others]) & ~gaps[:, a, None] & ~gaps[:, others]
         alike = others[~differ.any(axis=0)].tolist()
         yield a, sorted(alike + [b for b in same[texts[a]] if b > a] if whole[a] else alike)
+
+
+def column_texts(Y):
+    """Columns as bytes, which are the same where all values are."""
+    return [column.tobytes() for column in Y.T + 0.0]  # zeros have one sign
 
 
 def _are_equal(x, y):

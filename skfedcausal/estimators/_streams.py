@@ -11,7 +11,16 @@ from ..message.requests import WatchRequest
 from ..message.states import StateMessage
 from ..message.watching import FlagMessage, VerdictReply
 from ..server.watching.flags import FlagWatch
-from ..server.watching.incidents import LASTS, SWITCH, KnownFaults, fault_row, incident_table, label_rows, same_faults
+from ..server.watching.incidents import (
+    LASTS,
+    NO_FAULT,
+    SWITCH,
+    KnownFaults,
+    fault_row,
+    incident_table,
+    label_rows,
+    same_faults,
+)
 from ..statespace.episodes import episodes
 
 _REMEMBERED = 1000  # rows whose times and labels are kept
@@ -147,7 +156,7 @@ class PlantStream:
     @property
     def alarms(self):
         """Rows so far, alarms in them, and the share of the rows in alarm."""
-        spans = [(start + v.detected, start + v.stop) for start, v in self.found if v.kind not in ("drift", SWITCH)]
+        spans = [(start + v.detected, start + v.stop) for start, v in self.found if v.kind not in NO_FAULT]
         rows = sum(max(stop - begin, 1) for begin, stop in spans)
         share = rows / self.n_rows if self.n_rows else 0.0
         return {"n_steps": self.n_rows, "n_alarms": len(spans), "in_alarm": min(share, 1.0)}

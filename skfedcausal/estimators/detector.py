@@ -441,8 +441,11 @@ class FederatedRCADetector(FederatedEstimator):
             return following.followed(self, X, PlantStream.dated)
         with self._asking(X, inputs, lengths, watched=True) as units:
             found, index = self._verdicts(units), units.index
-        index = index if isinstance(index, pd.DatetimeIndex) else None
-        return fault_table(found, self.client_names_, index)
+        return self._table(found, index)
+
+    def _table(self, found, index):
+        """Incidents by row, or by time where the record has times."""
+        return fault_table(found, self.client_names_, index if isinstance(index, pd.DatetimeIndex) else None)
 
     def _incidents_and_levels(self, X, lengths=None):
         """Incidents in a record and its levels as :meth:`transform` gives them, from one look at the rows."""
@@ -454,8 +457,7 @@ class FederatedRCADetector(FederatedEstimator):
                 found += [(start, verdict) for verdict in verdicts]
                 levels.append(seen)
             self._tell(units.exchange, verdict_reply(found))
-        index = index if isinstance(index, pd.DatetimeIndex) else None
-        return fault_table(found, self.client_names_, index), np.concatenate(levels)
+        return self._table(found, index), np.concatenate(levels)
 
     def predict_root_cause(self, X=None, *, inputs=None, lengths=None):
         """Root at every time step: a unit's name, "" without an incident, "undecided" where unclear.

@@ -8,7 +8,7 @@ import pandas as pd
 from ..containers import read_plant
 from ..containers.rows import position
 from ..displays import IncidentDisplay
-from .page import Page, add_departures, listed_in_words
+from .page import Page, add_departures, listed_in_words, when_in_words
 from .record import add_check, add_trends, check_of
 from .tags import add_tags
 
@@ -41,7 +41,7 @@ def incident_page(detector, incident, X=None, title=None, check=None, *, lengths
     if absent:
         raise ValueError(f"Got an incident without {', '.join(absent)}; give one row of `incidents(X)`.")
     seen = None if X is None else _Seen.of(detector, X, incident, lengths, levels)
-    page = Page(title or f"Incident of {_when(incident['start'])}").lead(_answer(incident, seen))
+    page = Page(title or f"Incident of {when_in_words(incident['start'])}").lead(_answer(incident, seen))
     page.heading("What happened").text(*_events(incident))
     if seen is not None:
         page.picture(seen.display.plot, _CAPTION)
@@ -100,10 +100,6 @@ def _others(detector, incident):
     return [name for name in dict.fromkeys(names) if name in detector.client_names_ and name != first][:_SHOWN]
 
 
-def _when(time):
-    return f"{time:%Y-%m-%d %H:%M:%S %Z}".strip() if isinstance(time, pd.Timestamp) else f"row {time}"
-
-
 def _answer(incident, seen):
     return f"{_where(incident)} {_CAUTION}" if seen is not None and seen.chance >= _CHANCE else _where(incident)
 
@@ -111,16 +107,19 @@ def _answer(incident, seen):
 def _where(incident):
     best = [name for name, _ in incident["ranking"][:2]]
     if incident["root"] == "undecided":
-        return f"Something began at {_when(incident['start'])}; it cannot be told where: {' or '.join(best)}."
+        return f"Something began at {when_in_words(incident['start'])}; it cannot be told where: {' or '.join(best)}."
     kind = _KIND.get(incident.get("kind"))
-    text = f"It began in {incident['root']} at {_when(incident['start'])} (probability {incident['probability']:.0%})"
+    place = f"{incident['root']} at {when_in_words(incident['start'])}"
+    text = f"It began in {place} (probability {incident['probability']:.0%})"
     return f"{text}, {kind}." if kind else f"{text}."
 
 
 def _events(incident):
     end = incident.get("end")
-    yield f"It began at {_when(incident['start'])} and was noticed at {_when(incident['detected'])}."
-    yield "It was still going on at the end of the record." if pd.isna(end) else f"It lasted until {_when(end)}."
+    yield f"It began at {when_in_words(incident['start'])} and was noticed at {when_in_words(incident['detected'])}."
+    yield (
+        "It was still going on at the end of the record." if pd.isna(end) else f"It lasted until {when_in_words(end)}."
+    )
     reached = [f"{name} after {delay} step{'s' * (delay != 1)}" for name, delay in incident["path"]]
     if len(reached) > 1:
         yield f"Units reached, in order: {listed_in_words(reached)}."

@@ -103,6 +103,11 @@ def _cell(value, label):
     return f"<td{kind}{label}>{escape(text)}</td>"
 
 
+def when_in_words(time):
+    """A time to the second in its zone, or the number of a row."""
+    return f"{time:%Y-%m-%d %H:%M:%S %Z}".strip() if isinstance(time, pd.Timestamp) else f"row {int(time)}"
+
+
 def listed_in_words(names):
     """A list as in a sentence: "a, b and c"."""
     *first, last = map(str, names)

@@ -116,8 +116,10 @@ class _Search:
                 break
             self.left |= self.linked & ~proposed
             self.linked, self.correlated, with_far = proposed, correlated, False
+            self._group()
         self.has_prior |= self._is_singular()
         self.known, self.members = {}, []
+        self._group()
         self._fit(self.plant.n_samples * self.settings.tol**2, is_last=True)
         return self._estimate(self._tested(), settled, was_stopped)
 
@@ -146,7 +148,6 @@ class _Search:
 
     def _fit(self, gain_tol, is_last=False):
         """Fit the blocks that changed, and take over their rows."""
-        self._group()
         self._dense = self.A.toarray(), self.Q.toarray()
         keys = [self._block_key(core, members) for core, members in zip(self.cores, self.members, strict=True)]
         new = [k for k, key in enumerate(keys) if key not in self.known]

@@ -156,10 +156,7 @@ class RootCauseServer:
 
         What was known counts `forget` times as much as it did.
         """
-        record, parts = JointRecord.from_messages(messages, names=self.names), []
-        for start, stop in episodes(record.starts, record.n_samples):
-            here = {name: one.rows(start, stop) for name, one in messages.items()}
-            parts.append(self.evidence(here, StreamState(point=self.nominal_point)))
+        parts = list(self._nominal_episodes(messages))
         errors, scaled, distance = (
             np.concatenate([getattr(part, name)[1:] for part in parts]) for name in ("errors", "scaled", "distance")
         )
@@ -185,13 +182,18 @@ class RootCauseServer:
 
     def know(self, messages):
         """Take the episodes of a nominal record, in messages with their levels, for operating points of their own."""
-        record, parts = JointRecord.from_messages(messages, names=self.names), []
-        for start, stop in episodes(record.starts, record.n_samples):
-            here = {name: one.rows(start, stop) for name, one in messages.items()}
-            rows = self.evidence(here, StreamState(point=self.nominal_point))
+        parts = []
+        for rows in self._nominal_episodes(messages):
             rows = rows.between(rows.first + 1, rows.stop)  # nothing predicts the first one
             parts.append(stream.settled(self, rows, self.nominal_point, len(rows.errors)))
         self.nominal_point, *self.campaigns = [replace(point, campaign=True) for point in parts]
+
+    def _nominal_episodes(self, messages):
+        """Evidence of each episode of a nominal record, all at the nominal operating point."""
+        record = JointRecord.from_messages(messages, names=self.names)
+        for start, stop in episodes(record.starts, record.n_samples):
+            here = {name: one.rows(start, stop) for name, one in messages.items()}
+            yield self.evidence(here, StreamState(point=self.nominal_point))
 
     @staticmethod
     def pause(state):

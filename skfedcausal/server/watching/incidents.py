@@ -13,6 +13,7 @@ HORIZON = 80  # steps after the alarm until which an answer is revised
 LASTS = 2 * HORIZON  # steps at a new operating point that are still told as steps of the fault that led there
 UNDECIDED = "undecided"
 SWITCH = "switch"  # kind of what was an alarm until it was found to lead to another nominal operating point
+NO_FAULT = ("drift", SWITCH)  # kinds whose rows are none of a fault
 DECIDED = 0.5  # probability from which a root is named
 _STEP = 0.1  # of the threshold: an alarm after a pause must begin that much higher to be another incident
 _COLUMNS = ["start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind", "repeats"]
@@ -221,7 +222,7 @@ def label_rows(roots, verdicts, names, offset=0):
     def write(begin, stop, root):
         roots[max(begin - offset, 0) : max(stop - offset, 0)] = root
 
-    named = [(verdict, root_of(verdict, names)) for verdict in verdicts if verdict.kind not in ("drift", SWITCH)]
+    named = [(verdict, root_of(verdict, names)) for verdict in verdicts if verdict.kind not in NO_FAULT]
     for verdict, root in named:
         if verdict.settled:
             over = [other.detected for other in verdicts if verdict.detected in other.ends]
