@@ -7,11 +7,8 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..statespace.geweke import geweke_measures
 from ..statespace.matrices import few_threads
 from .effects import effects, gains_of
 from .estimation.covariance import COVARIANCES
@@ -30,23 +27,12 @@ from .lagged.misfit import LEVEL as MISFIT_LEVEL
 from .lagged.misfit import filled_record, is_mostly_there, misfit_p_values, misfit_table
 from .lagged.timing import SAMPLED, refuse_at_once, refuse_delays, words_by_input
 from .links.questions import LinkQuestions
-from .links.tables import correlation_table, faint_links, links_table
+from .links.tables import correlation_table
 from .plant import smoothed_replies
 from .prediction import OperatingPoint, smooth_plant
-from .validity.report import gated, in_doubt, report, with_joining
+from .warned import drifting_units, warn_of_border, warn_of_budget, warn_of_climb, warn_of_drift, warn_of_filled_gaps
 
-# a plant drifts if T (1 - |eigenvalue|) is below this (three of four random walks without
-# measurement noise are, by the distribution of Dickey and Fuller's coefficient), in long and short records
-_DRIFT = 8.0
-_SLOW = 0.98
-_SETTLED = 0.5  # standard errors to the maximum, from which on nothing is said of links
 _ONE_LAG, _FILTER = 0.4, 0.2  # shares of what is left of a budget: of the plant of one lag, of its filter
-_USER = 6  # frames from a warning to whoever called `fit` of an estimator
-
-
-def is_drift(values, n_samples):
-    """Which eigenvalues of a plant cannot be told from those of a random walk."""
-    return np.abs(values) > max(1 - _DRIFT / n_samples, _SLOW)
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -437,7 +423,7 @@ class LikelihoodServer(LinkQuestions):
                 estimate = estimate_plant(noisy, again)
                 self._keep(record, estimate, settings._replace(budget=budget.part(_FILTER)))
                 self._run = None
-            self._warn(settings.budget)
+            self._say_how_it_ended(settings.budget)
             self._keep_links(estimate)
             self._raw = record
             self._free_lags(filtered, estimate, settings._replace(budget=budget.part(_ONE_LAG)), budget)
@@ -461,8 +447,9 @@ class LikelihoodServer(LinkQuestions):
                 warn_of_work(record, reason)
             if reason or not learn_large(self, record):
                 return False
-            own = ((name, self.unshrunk_transition_[rows, rows]) for name, rows in self.state_slices_.items())
-            self._warn_of_drift([name for name, A in own if is_drift(np.linalg.eigvals(A), self.n_samples_).any()])
+            A, slices = self.unshrunk_transition_, self.state_slices_
+            self._drifting = drifting_units(A, slices, self.n_samples_, in_blocks=True)
+            warn_of_drift(self._drifting)
             self._qualify_links(None)
             record.forget_scores()
         return True
@@ -473,12 +460,6 @@ class LikelihoodServer(LinkQuestions):
             from .sparse.memory import check_memory, fewest_states  # for plants of many units
 
             check_memory(len(clients), sum(map(fewest_states, clients.values())), n_samples)
-
-    def _correction_of(self, names):
-        """What p-values of a plant of these units are adjusted for."""
-        if self.correction != "auto":
-            return self.correction
-        return "fdr" if len(names) > LARGE else "family-wise"
 
     def _next_budget(self):
         """The work of this round: an equal part of what is left for all of them."""
@@ -522,24 +503,6 @@ class LikelihoodServer(LinkQuestions):
         own = {name: value for name, value in self.get_params(deep=False).items() if name in Settings._fields}
         own["known_links"], own["correction"] = self._knowledge(names), self._correction_of(names)
         return Settings(tuple(local), time_domain=self.likelihood == "time-domain", **own)
-
-    def _knowledge(self, names):
-        """What is known of links beforehand, a `LinkKnowledge` or None."""
-        if self.forbidden is None and self.required is None and self.delays is None:
-            return None
-        from .knowledge import read_knowledge  # for those who know something
-
-        return read_knowledge(names, self.forbidden, self.required, self.delays)
-
-    def _with_knowledge(self, record):
-        """The record with what is known of its plant."""
-        known = self._knowledge(record.names)
-        return record if known is None else replace(record, known_links=known)
-
-    def _told(self, links):
-        """The table of links with the verdicts that are known."""
-        known = self._knowledge(self.names_)
-        return links if known is None else known.told(links, self.names_)
 
     def _keep(self, record, estimate, settings):
         """Keep the estimate of a plant; the record with the noise that its filter supposes."""
@@ -591,80 +554,16 @@ class LikelihoodServer(LinkQuestions):
             self.controlled_units_ = controlled_units(self.feedback_, self.names_)
             self.has_feedback_ = bool(self.controlled_units_)
 
-    def _warn(self, budget):
-        """Say when the climb ended early, and which units cannot be told from random walks."""
+    def _say_how_it_ended(self, budget):
+        """Warn of a climb that ended early and of units that cannot be told from random walks."""
         if self.filled_:
-            warnings.warn(
-                f"The exact likelihood of {self.n_samples_} rows with gaps takes longer than "
-                f"max_time={self.max_time:g}: the links were learned with the gaps filled in as the plant expects. "
-                "Raise max_time for the exact one.",
-                UserWarning,
-                stacklevel=_USER,
-            )
+            warn_of_filled_gaps(self.n_samples_, self.max_time)
         elif budget.is_spent or budget.was_short:
-            self._warn_of_budget(budget, "The search for links")
+            warn_of_budget(budget, self.max_time, "The search for links")
         elif not self.converged_:
-            left = f"its gradient per time step has length {self.gradient_norm_:.2e} (tol={self.tol:.0e})"
-            if self.gradient_norm_ <= self.tol:
-                left = "links still came and went"
-            warnings.warn(
-                f"The likelihood did not converge: after {self.n_iter_} iterations {left}. Raise max_iter or "
-                "max_time, give fewer states or more data; far from the maximum the verdict on links is that nobody "
-                "can tell.",
-                ConvergenceWarning,
-                stacklevel=_USER,
-            )
-        values, modes = np.linalg.eig(self.unshrunk_transition_)
-        carriers = {int(np.abs(mode).argmax()) for mode in modes.T[is_drift(values, self.n_samples_)]}
-        slices = self.state_slices_.items()
-        self._warn_of_drift([name for name, rows in slices if carriers.intersection(range(rows.start, rows.stop))])
-
-    def _warn_of_drift(self, drifting):
-        """Say which units drift, of whose links to each other nothing is said."""
-        self._drifting = tuple(drifting)
-        if drifting:
-            warnings.warn(
-                f"Units whose states drift like a random walk within this record: {', '.join(drifting)}. "
-                "Units that drift on their own seem to influence each other: nothing is said of links between them "
-                '("cannot tell"). Give differences or detrended '
-                "measurements, or a record that is long against the drift.",
-                UserWarning,
-                stacklevel=_USER + 1,
-            )
-
-    def _keep_links(self, estimate):
-        partition, self._blocks = self.partition_, estimate.blocks["state"]
-        known = self._knowledge(self.names_)
-        if known is not None:
-            self._blocks = known.without_forbidden(self._blocks, partition)
-        geweke = geweke_measures(self.unshrunk_transition_, self.process_cov_, self.information_, partition)
-        levels = {"alpha": self.alpha, "margin": self.margin, "correction": self.correction_}
-        self.links_ = links_table(self.names_, partition, self._blocks, geweke, **levels)
-        if partition.n_inputs and len(partition.input_pairs.pairs):
-            family, blocks = partition.input_pairs, estimate.blocks["input"]
-            inputs = links_table(self.names_, family, blocks, **levels, kind="input")
-            self.links_ = pd.concat([self.links_, inputs], ignore_index=True)
-        self.links_ = self._told(self.links_)
-
-    def _qualify_links(self, doubtful):
-        """Leave open what rests on a plant that was not reached, and links of units that drift or may shift."""
-        if self._lagged is not None:
-            is_settled = self._lagged.converged
-        else:  # the gradient is a distance to the maximum, in standard errors of one row
-            is_settled = self.converged_ or self.gradient_norm_ * np.sqrt(self.n_samples_) < _SETTLED
-        links = self.links_["kind"] == "state"
-        both = self.links_["cause"].isin(self._drifting) & self.links_["effect"].isin(self._drifting) & links
-        self.links_.loc[both, ["verdict", "because"]] = "cannot tell", "both units drift like random walks"
-        if self.filled_:
-            faint = faint_links(self.links_, self.margin) & links
-            self.links_.loc[faint, ["verdict", "because"]] = "cannot tell", "so faint that filled gaps may make it"
-        if doubtful is not None:
-            effect, cause = self.partition_.pairs[doubtful].T
-            pairs = pd.MultiIndex.from_arrays([np.array(self.names_)[cause], np.array(self.names_)[effect]])
-            unsure = pd.MultiIndex.from_frame(self.links_[["cause", "effect"]]).isin(pairs) & links
-            self.links_.loc[unsure, ["verdict", "because"]] = "cannot tell", "a shift of levels explains it as well"
-        if not is_settled:
-            self.links_.loc[links, ["verdict", "because"]] = "cannot tell", "the search ended before the maximum"
+            warn_of_climb(self.n_iter_, self.gradient_norm_, self.tol)
+        self._drifting = drifting_units(self.unshrunk_transition_, self.state_slices_, self.n_samples_)
+        warn_of_drift(self._drifting)
 
     def _free_lags(self, record, estimate, settings, budget):
         """Test whether one lag is enough, and learn a plant of several lags if it is not."""
@@ -709,59 +608,15 @@ class LikelihoodServer(LinkQuestions):
             self.noise_share_ = self.filter_noise_share_ = search.share
             self.information_ = self._raw.with_noise_share(search.share).mean_information()
         if budget.is_spent:
-            self._warn_of_budget(budget, "The search for a plant of several lags")
+            warn_of_budget(budget, self.max_time, "The search for a plant of several lags")
         is_certain = lagged is not None and (lagged.converged or (later and settings.known_links.requires_lags))
         if is_certain or (lagged is not None and search.is_likelier(lagged, super()._filter)):
             self._keep_lags(record, lagged)
-
-    def _leave_alone(self, messages):
-        """Leave units to themselves whose own past predicts their measurements better than the plant does."""
-        self.alone_: tuple[str, ...] = ()
-        self._tails = None
-        gains = {name: message.gain_alone for name, message in messages.items() if message.gain_alone is not None}
-        if not gains:
-            return
-        run = self._run = self._filter(self._record(messages))
-        found = dict(zip(self.names_, run.unit_log_densities().mean(axis=0), strict=True))
-        self.alone_ = tuple(name for name in self.names_ if name in gains and gains[name] > found[name])
-
-    def _check_assumptions(self, messages):
-        """Check what the plant assumes, and withhold verdicts that rest on what does not hold."""
-        record = self._record(messages)
-        run = self._filter(record)
-        self.validity_ = self._reported(run, record)
-        own = self.links_["effect"].isin(in_doubt(self.alone_, self.validity_))
-        self.links_.loc[own, ["verdict", "because"]] = "cannot tell", "its own past predicts the effect better"
-        self.links_ = self._told(gated(self.links_, self.validity_))
-        self._run = run  # the replies need it again
-
-    def _measure_benefit(self, messages):
-        """Measure what joining gains, of which the report speaks too."""
-        self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
-        self.validity_ = with_joining(self.validity_, self.benefit_)
-
-    def _reported(self, run, record):
-        """The report on what the plant assumes; of a large one on its units and links alone."""
-        if self._large is None:
-            return report(self, run, record)
-        from .sparse.report import large_report
-
-        return large_report(self, run, record)
 
     def _alone_states(self, units):
         """States of units that are predicted on their own."""
         slices = [self.state_slices_[name] for name in units]
         return np.concatenate([np.zeros(0, dtype=int), *(np.arange(s.start, s.stop) for s in slices)])
-
-    def _warn_of_budget(self, budget, what):
-        """Say that the work was ended, and whether another run may end elsewhere."""
-        clock = " It was the clock that stopped it: another run may end elsewhere." * budget.stopped_by_clock
-        warnings.warn(
-            f"{what} was ended after {budget.max_time:.3g} s of work (max_time={self.max_time:.3g} in all): this is "
-            f"the best plant so far. Raise max_time, or give fewer units or states.{clock}",
-            ConvergenceWarning,
-            stacklevel=_USER + 1,
-        )
 
     def _words(self):
         """What is said of the timing of every input."""
@@ -809,12 +664,7 @@ class LikelihoodServer(LinkQuestions):
         self.lag_transitions_, self.lag_inputs_, self.input_at_once_ = dynamics.A, dynamics.B[1:], dynamics.B[0]
         self._operating_point = self._operating_point.moved(record, lagged.steps, lagged.new_levels)
         if lagged.shrunk_by < 1:
-            warnings.warn(
-                "The plant of several lags that fits the record best is at the border of stability; its "
-                f"poles were brought in by a factor {lagged.shrunk_by:.6f}. Long free runs hang on it.",
-                UserWarning,
-                stacklevel=_USER,
-            )
+            warn_of_border(lagged.shrunk_by)
         self._look_for_feedback(record.at_hand)
         levels = {"alpha": self.alpha, "margin": self.margin}
         geweke = dynamics.geweke(self.information_, self.partition_)

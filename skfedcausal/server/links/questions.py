@@ -1,24 +1,126 @@
 """What a learned plant answers about its links; functions in this folder take the settings."""
 
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
+import pandas as pd
 from sklearn.base import clone
 
+from ...statespace.geweke import geweke_measures
 from ...statespace.matrices import few_threads
 from ..estimation.estimate import LARGE, screen_plant
 from ..joint import JointRecord
 from ..plant import ServerLearner
 from ..prediction import PlantFilter
+from ..validity.report import gated, in_doubt, report, with_joining
 from .benefit import Benefit, split_messages
 from .intervals import intervals_table, measure_intervals, pair_of, spectrum_table
 from .resampling import bootstrap_table, stability_table
-from .tables import links_table
+from .tables import faint_links, links_table
 from .tests import check_method, tests_table
+
+_SETTLED = 0.5  # standard errors to the maximum, from which on nothing is said of links
 
 
 class LinkQuestions(ServerLearner):
     """A server whose learned plant is asked about its links; estimators' methods say what the questions are."""
+
+    # -- verdicts of `fit` --------------------------------------------------------------------------
+
+    def _correction_of(self, names):
+        """What p-values of a plant of these units are adjusted for."""
+        if self.correction != "auto":
+            return self.correction
+        return "fdr" if len(names) > LARGE else "family-wise"
+
+    def _knowledge(self, names):
+        """What is known of links beforehand, a `LinkKnowledge` or None."""
+        if self.forbidden is None and self.required is None and self.delays is None:
+            return None
+        from ..knowledge import read_knowledge  # for those who know something
+
+        return read_knowledge(names, self.forbidden, self.required, self.delays)
+
+    def _with_knowledge(self, record):
+        """The record with what is known of its plant."""
+        known = self._knowledge(record.names)
+        return record if known is None else replace(record, known_links=known)
+
+    def _told(self, links):
+        """The table of links with the verdicts that are known."""
+        known = self._knowledge(self.names_)
+        return links if known is None else known.told(links, self.names_)
+
+    def _keep_links(self, estimate):
+        partition, self._blocks = self.partition_, estimate.blocks["state"]
+        known = self._knowledge(self.names_)
+        if known is not None:
+            self._blocks = known.without_forbidden(self._blocks, partition)
+        geweke = geweke_measures(self.unshrunk_transition_, self.process_cov_, self.information_, partition)
+        levels = {"alpha": self.alpha, "margin": self.margin, "correction": self.correction_}
+        self.links_ = links_table(self.names_, partition, self._blocks, geweke, **levels)
+        if partition.n_inputs and len(partition.input_pairs.pairs):
+            family, blocks = partition.input_pairs, estimate.blocks["input"]
+            inputs = links_table(self.names_, family, blocks, **levels, kind="input")
+            self.links_ = pd.concat([self.links_, inputs], ignore_index=True)
+        self.links_ = self._told(self.links_)
+
+    def _qualify_links(self, doubtful):
+        """Leave open what rests on a plant that was not reached, and links of units that drift or may shift."""
+        if self._lagged is not None:
+            is_settled = self._lagged.converged
+        else:  # the gradient is a distance to the maximum, in standard errors of one row
+            is_settled = self.converged_ or self.gradient_norm_ * np.sqrt(self.n_samples_) < _SETTLED
+        links = self.links_["kind"] == "state"
+        both = self.links_["cause"].isin(self._drifting) & self.links_["effect"].isin(self._drifting) & links
+        self.links_.loc[both, ["verdict", "because"]] = "cannot tell", "both units drift like random walks"
+        if self.filled_:
+            faint = faint_links(self.links_, self.margin) & links
+            self.links_.loc[faint, ["verdict", "because"]] = "cannot tell", "so faint that filled gaps may make it"
+        if doubtful is not None:
+            effect, cause = self.partition_.pairs[doubtful].T
+            pairs = pd.MultiIndex.from_arrays([np.array(self.names_)[cause], np.array(self.names_)[effect]])
+            unsure = pd.MultiIndex.from_frame(self.links_[["cause", "effect"]]).isin(pairs) & links
+            self.links_.loc[unsure, ["verdict", "because"]] = "cannot tell", "a shift of levels explains it as well"
+        if not is_settled:
+            self.links_.loc[links, ["verdict", "because"]] = "cannot tell", "the search ended before the maximum"
+
+    def _leave_alone(self, messages):
+        """Leave units to themselves whose own past predicts their measurements better than the plant does."""
+        self.alone_: tuple[str, ...] = ()
+        self._tails = None
+        gains = {name: message.gain_alone for name, message in messages.items() if message.gain_alone is not None}
+        if not gains:
+            return
+        run = self._run = self._filter(self._record(messages))
+        found = dict(zip(self.names_, run.unit_log_densities().mean(axis=0), strict=True))
+        self.alone_ = tuple(name for name in self.names_ if name in gains and gains[name] > found[name])
+
+    def _check_assumptions(self, messages):
+        """Check what the plant assumes, and withhold verdicts that rest on what does not hold."""
+        record = self._record(messages)
+        run = self._filter(record)
+        self.validity_ = self._reported(run, record)
+        own = self.links_["effect"].isin(in_doubt(self.alone_, self.validity_))
+        self.links_.loc[own, ["verdict", "because"]] = "cannot tell", "its own past predicts the effect better"
+        self.links_ = self._told(gated(self.links_, self.validity_))
+        self._run = run  # the replies need it again
+
+    def _measure_benefit(self, messages):
+        """Measure what joining gains, of which the report speaks too."""
+        self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
+        self.validity_ = with_joining(self.validity_, self.benefit_)
+
+    def _reported(self, run, record):
+        """The report on what the plant assumes; of a large one on its units and links alone."""
+        if self._large is None:
+            return report(self, run, record)
+        from ..sparse.report import large_report
+
+        return large_report(self, run, record)
+
+    # -- questions ----------------------------------------------------------------------------------
 
     def link_intervals(self, level=0.95, *, geweke=False):
         """Intervals of the strength of each link between states, and the rows needed to decide it."""
