@@ -5,6 +5,8 @@ from numbers import Real
 import numpy as np
 import pandas as pd
 
+from ..containers.rows import sampling_period
+
 
 def level_of(alpha, false_alarm_rate, n_samples, index):
     """Chance of any false report about a record, from itself or from a budget of reports over time."""
@@ -20,7 +22,7 @@ def level_of(alpha, false_alarm_rate, n_samples, index):
             f"Got false_alarm_rate={false_alarm_rate!r}; give false reports per row, between 0 and 1, or for instance "
             "'1 per week'."
         )
-    return float(-np.expm1(-n_samples / steps_between_alarms(false_alarm_rate, index)))
+    return float(-np.expm1(-n_samples / steps_between_alarms(false_alarm_rate, sampling_period(index))))
 
 
 def dated(table, index):

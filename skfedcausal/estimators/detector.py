@@ -266,7 +266,7 @@ class FederatedRCADetector(FederatedEstimator):
     def _set_budget(self, index):
         """Steps between false alarms."""
         self._period = sampling_period(index)
-        self._run_length = steps_between_alarms(self.false_alarm_rate, index)
+        self._run_length = steps_between_alarms(self.false_alarm_rate, self._period)
 
     def _learn(self, exchange, server, inputs):
         self._nominal_of = None

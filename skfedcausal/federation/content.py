@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..message.requests import FitRequest, RecordRequest, SensorsAsStates, WatchRequest
-from ..message.states import SmoothedReply, StateMessage
+from ..message.requests import FitRequest, RecordRequest, WatchRequest
+from ..message.states import StateMessage
 from ..message.training import LocalModel
 from ..statespace.matrices import spectral_radius
 
@@ -140,7 +140,7 @@ def _unasked(message, request, wishes):
     """Parts of a message that nobody asked for, and a density that no number of sensors has."""
     if message.const is not None and message.const.max() > _DENSEST:
         return "sent the rest of a density that no sensors have."
-    request = wishes if isinstance(request, SmoothedReply | SensorsAsStates) and wishes is not None else request
+    request = wishes if request.LEARNED and not request.OPENS and wishes is not None else request
     parts = {"const": message.const is not None and not getattr(request, "const", True)}
     if message.transition is not None and not getattr(request, "local_model", True):
         parts["transition"] = message.information.determines_states  # the server needs a start where not
@@ -158,7 +158,6 @@ def implausible(message, request):
     one at least, and nowhere else. A unit may be absent from a record it is asked about, but not from one to learn
     from; and in a batch that is watched everything may happen that a fault does.
     """
-    learning = isinstance(request, FitRequest | SmoothedReply | SensorsAsStates)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         J, z = message.information.mean_information, message.z
         unit = np.sqrt(np.maximum(np.diag(J), 0.0))
@@ -168,7 +167,7 @@ def implausible(message, request):
         if z[:, ~seen].any():
             return "sent a series about states that its precision says it does not see."
         if not seen.any():
-            return "says that it sees none of its states." if learning else None
+            return "says that it sees none of its states." if request.LEARNED else None
         z, unit = z[:, seen] / unit[seen], unit[seen]
         values, vectors = np.linalg.eigh(J[np.ix_(seen, seen)] / np.outer(unit, unit))
         moved = z - z.mean(axis=0)
@@ -180,7 +179,7 @@ def implausible(message, request):
             return "sent a series that moves where its precision says that no sensor sees anything (conditioning)."
         ratio = float((power[regular] / values[regular]).max())
         has_to_move = len(z) >= _FEW_ROWS and not isinstance(request, WatchRequest)
-        return _out_of_proportion(ratio, has_to_move) or (_in_one_row(moved) if learning else None)
+        return _out_of_proportion(ratio, has_to_move) or (_in_one_row(moved) if request.LEARNED else None)
 
 
 def oddity(messages):

@@ -9,7 +9,7 @@ from typing import Any
 
 from ..message.packet import NOTHING, Failure, Packet, PacketError
 from ..message.promise import PrivacyPromise
-from ..message.requests import Acknowledgement, Ask, CommonRows, FitRequest, OrderAnswer, SensorsAsStates
+from ..message.requests import Acknowledgement, Ask, CommonRows, FitRequest, OrderAnswer
 from ..message.schema import Message
 from ..message.states import StateMessage
 from ..message.training import LocalModel
@@ -105,7 +105,7 @@ class Exchange:
             if self._monitor and isinstance(request, FitRequest):
                 requests = {k: replace(one, monitor=True) for k, one in requests.items() if isinstance(one, FitRequest)}
             self.round += request.NEW_ROUND
-            if isinstance(request, SensorsAsStates) and self.expected is not None:
+            if request.NEW_STATES and self.expected is not None:
                 self.expected.forget(requests)
             answers = self.ask(requests, question.answer, needed=question.needed)
             if question.answer is OrderAnswer and self.expected is not None:

@@ -75,7 +75,7 @@ class FitRequest(Message, op="fit", answer=StateMessage, first="dtype"):
     refine: bool | None = wire("flag", "whether to tell where another round may help", default=None)
     orders: bool | None = wire("flag", "whether to tell if inputs of others may add states", default=None)
     fits: bool | None = wire("flag", _FITS, default=None)
-    OPENS = True
+    OPENS = LEARNED = True
 
 
 class RecordRequest(Message, op="message", answer=StateMessage, first="dtype"):
@@ -192,6 +192,7 @@ class SensorsAsStates(Message, op="sensors", answer=StateMessage):
     """
 
     sensors: np.ndarray = wire("whole k", "sensors that become states of their own")
+    LEARNED = NEW_STATES = True
 
 
 class CommonRows(Message, op="rows", answer=Acknowledgement):

@@ -86,6 +86,8 @@ class Message:
     ANSWER: ClassVar[type["Message"] | None]
     OPENS: ClassVar[bool] = False  # whether it begins a fit
     NEW_ROUND: ClassVar[bool] = True  # whether it belongs to a round of its own
+    LEARNED: ClassVar[bool] = False  # whether a plant is learned from the answer
+    NEW_STATES: ClassVar[bool] = False  # whether the unit may answer about more states than before
     PURPOSE: ClassVar[str]
     PURPOSES: ClassVar[dict[str, str]]  # of every array and scalar in a packet
     _ARRAYS: ClassVar[list[Numbers]]

@@ -327,6 +327,7 @@ class SmoothedReply(Message, op="refine", answer=StateMessage):
 
     states: np.ndarray = wire("series T p", "the unit's own states")
     covariances: np.ndarray = wire("covariances k p p", "their covariances", array="packed")
+    LEARNED = True
 
     def _check(self, packet):
         n, k = len(self.states), len(self.covariances)

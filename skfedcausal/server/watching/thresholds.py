@@ -17,7 +17,6 @@ from functools import reduce
 from itertools import pairwise
 
 import numpy as np
-import pandas as pd
 from scipy.signal import lfilter
 from scipy.stats import chi2, norm, t
 
@@ -38,11 +37,11 @@ _SECONDS |= {"month": 2629746, "year": 31556952}  # a twelfth of a Gregorian yea
 # -- budgets ---------------------------------------------------------------------------------------------
 
 
-def steps_between_alarms(rate, index=None):
+def steps_between_alarms(rate, period=None):
     """Steps between false alarms that a budget allows.
 
     `rate` is a number of alarms per time step, or for instance "1 per day", "2/week", "1 per 500 steps";
-    rates per unit of time need the DatetimeIndex of the nominal record.
+    rates per unit of time need the time between rows of the nominal record, a Timedelta.
     """
     if not isinstance(rate, str):
         return 1.0 / rate
@@ -53,11 +52,10 @@ def steps_between_alarms(rate, index=None):
         raise ValueError(f"{told} cannot be read; give a number per time step or for instance '1 per day' ({units}).")
     steps = float(found[2] or 1) / float(found[1])
     if found[3] != "step":
-        if not isinstance(index, pd.DatetimeIndex) or len(index) < 2:
+        if period is None:
             remedy = "give frames with a DatetimeIndex, or the rate as a number per time step"
             raise ValueError(f"{told} needs to know the sampling period: {remedy}.")
-        period = np.median((index[1:] - index[:-1]).to_numpy()) / np.timedelta64(1, "s")
-        steps = float(float(found[2] or 1) * _SECONDS[found[3]] / period / float(found[1]))
+        steps = float(found[2] or 1) * _SECONDS[found[3]] / period.total_seconds() / float(found[1])
     if steps <= 1:
         raise ValueError(f"{told} allows {1 / steps:.3g} alarms per time step; give less than one.")
     return steps

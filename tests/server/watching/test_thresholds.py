@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import stats
 
+from skfedcausal.containers.rows import sampling_period
 from skfedcausal.server.watching.thresholds import (
     GAP,
     RATES,
@@ -47,7 +48,7 @@ def test_budgets_are_read_as_steps_between_alarms(rate, steps):
     """Of a record in which a row comes every 30 seconds, but for a pause."""
     times = pd.date_range("2026-01-01", periods=50, freq="30s")
     times = times.append(pd.DatetimeIndex([times[-1] + pd.Timedelta(days=1)]))
-    assert steps_between_alarms(rate, times) == pytest.approx(steps, rel=1e-9)
+    assert steps_between_alarms(rate, sampling_period(times)) == pytest.approx(steps, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -65,11 +66,11 @@ def test_budgets_are_read_as_steps_between_alarms(rate, steps):
 )
 def test_budgets_that_cannot_be_meant_are_refused(rate, index, message):
     with pytest.raises(ValueError, match=message):
-        steps_between_alarms(rate, index)
+        steps_between_alarms(rate, sampling_period(index))
 
 
-def test_two_rows_have_a_sampling_period():
-    assert steps_between_alarms("1 per 3 days", pd.date_range("2026", periods=2)) == 3.0
+def test_a_budget_in_days_is_counted_in_rows():
+    assert steps_between_alarms("1 per 3 days", pd.Timedelta(days=1)) == 3.0
 
 
 def test_runs_longer_than_half_the_record_are_warned_about():
