@@ -193,7 +193,9 @@ class LikelihoodServer(LinkQuestions):
         Pairs of units that were tested and have no row in `links_`.
     correlations_ : DataFrame
         Pairs of units whose process noise is correlated: a cause they share, or influence within one
-        sampling period, that the data cannot give a direction. With ``sparsity=None`` all pairs.
+        sampling period. ``p_first_acts`` and ``p_second_acts`` are p-values of the hypothesis that one acts on the
+        other there and nothing else does, ``direction`` is the one that alone is left ("first -> second"), or
+        "cannot tell", as for all noise that is Gaussian. With ``sparsity=None`` all pairs.
     level_shifts_ : DataFrame
         One row per shift that was found: ``unit``, row ``start`` at which it began, ``size`` of what it adds
         to the state equation in standard deviations of the process noise, ``statistic`` and ``p_value`` of

@@ -105,6 +105,10 @@ class LinkQuestions(ServerLearner):
         own = self.links_["effect"].isin(in_doubt(self.alone_, self.validity_))
         self.links_.loc[own, ["verdict", "because"]] = "cannot tell", "its own past predicts the effect better"
         self.links_ = self._told(gated(self.links_, self.validity_))
+        if self._large is None and len(self.correlations_):
+            from .same_row import with_directions  # for units whose noise goes together
+
+            self.correlations_ = with_directions(self.correlations_, run, record, self.process_cov_)
         self._run = run  # the replies need it again
 
     def _measure_benefit(self, messages):

@@ -8,6 +8,7 @@ from ..estimation.evidence import adjusted_p_values, false_discovery_rates
 
 _TESTED = ("strength", "stderr", "statistic", "p_value", "p_adjusted", "geweke", "verdict", "because")
 _CLEARLY = 3.0  # standard errors
+UNDIRECTED = {"p_first_acts": np.nan, "p_second_acts": np.nan, "direction": "cannot tell"}  # of pairs in the same row
 COLUMNS = ("cause", "effect", "kind", *_TESTED, "delay", "delay_low", "delay_high")
 
 
@@ -70,7 +71,8 @@ def faint_links(links, margin):
 def correlation_table(names, estimate):
     """Pairs of units in the model whose process noise is correlated, the most correlated ones first.
 
-    ``first, second, correlation`` (the largest canonical one), ``statistic, p_value`` of Wald's test.
+    ``first, second, correlation`` (the largest canonical one), ``statistic, p_value`` of Wald's test, and which of them
+    acts on the other within the row, of which nothing is known yet.
     """
     partition, estimates = estimate.structure.partition, estimate.correlations
     pairs = np.flatnonzero(estimate.structure.correlated & (partition.pairs[:, 0] > partition.pairs[:, 1]))
@@ -88,5 +90,5 @@ def correlation_table(names, estimate):
             "statistic": estimates.statistic[pairs],
             "p_value": estimates.p_value[pairs],
         }
-    )
+    ).assign(**UNDIRECTED)
     return table.sort_values("correlation", ascending=False, ignore_index=True)

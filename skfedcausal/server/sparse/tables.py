@@ -5,7 +5,7 @@ import pandas as pd
 from scipy.special import chdtrc
 
 from ..estimation.evidence import PADDED_VARIANCE, BlockEstimates, corrected, shrink
-from ..links.tables import COLUMNS, named_pairs, verdicts
+from ..links.tables import COLUMNS, UNDIRECTED, named_pairs, verdicts
 from .learning import ALL_PAIRS
 
 NEAR = 1e-3  # p-value up to which a pair without a link has a row in the table of a plant of many units
@@ -113,6 +113,7 @@ def correlations(names, estimate):
         found = tests.get((int(a), int(b)), tests.get((int(b), int(a)), (np.nan, np.nan)))
         rows.append((names[b], names[a], float(np.linalg.svd(cross, compute_uv=False)[0]), *found))
     table = pd.DataFrame(rows, columns=["first", "second", "correlation", "statistic", "p_value"])
+    table = table.assign(**UNDIRECTED)
     return table.sort_values("correlation", ascending=False, ignore_index=True)
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from skfedcausal.server.estimation.evidence import BlockEstimates, adjusted_p_values
-from skfedcausal.server.links.tables import COLUMNS, correlation_table, links_table, verdicts
+from skfedcausal.server.links.tables import COLUMNS, UNDIRECTED, correlation_table, links_table, verdicts
 from skfedcausal.statespace.partition import Partition
 
 from ...statespace._reference import random_covariance
@@ -188,7 +188,7 @@ def test_correlations_are_listed_strongest_first():
     Q[0, 2] = Q[2, 0] = 0.3
     Q[2, 3] = Q[3, 2] = 0.6
     table = correlation_table(NAMES, estimate_with(Q, [(0, 1), (1, 2)]))
-    assert table.columns.tolist() == ["first", "second", "correlation", "statistic", "p_value"]
+    assert table.columns.tolist() == ["first", "second", "correlation", "statistic", "p_value", *UNDIRECTED]
     assert table[["first", "second"]].to_numpy().tolist() == [["mill", "silo"], ["boiler", "mill"]]
     np.testing.assert_allclose(table.correlation, [0.6, 0.3])
     pairs = [tuple(pair) for pair in Partition((2, 1, 1)).pairs.tolist()]
@@ -207,4 +207,4 @@ def test_correlation_is_the_largest_canonical_one():
 def test_without_correlations_the_table_is_empty():
     table = correlation_table(NAMES, estimate_with(np.eye(4), []))
     assert len(table) == 0
-    assert table.columns.tolist() == ["first", "second", "correlation", "statistic", "p_value"]
+    assert table.columns.tolist() == ["first", "second", "correlation", "statistic", "p_value", *UNDIRECTED]

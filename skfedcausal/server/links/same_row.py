@@ -1,0 +1,131 @@
+"""Which of two units acts on the other within a row, where their noise is not Gaussian.
+
+Noise of two units that goes together may be a cause in the same row or one that nobody measures. If unit 1 acts on
+unit 2, ``w_2 = B w_1 + n`` with n independent of w_1, and what regression leaves of unit 2 is independent of unit 1; the
+other way round it is uncorrelated, but dependent unless all is Gaussian [1]_. What is left is tested for dependence in both
+directions. A cause that nobody measures leaves dependence in both.
+
+Innovations hold noise of the sensors as well. It is nearly Gaussian, and for Gaussian m independent of s
+``E[g(s + m) m] = var(m) E[g'(s + m)]`` (Stein), so that ``E[g(x) r] - cov(x, r) E[g'(x)]`` is zero for any bounded g
+where s and r are independent, whatever part of x and r is noise of the sensors.
+
+References
+----------
+.. [1] Shimizu, Hoyer, Hyvarinen and Kerminen (2006), A linear non-Gaussian acyclic model for causal discovery,
+       Journal of Machine Learning Research 7, 2003-2030.
+"""
+
+import numpy as np
+from scipy.stats import chi2
+
+from .tables import UNDIRECTED
+
+REFUTED = 1e-3  # p value of a direction that the record speaks against, divided by the number of pairs
+KEPT = 0.05  # p value from which on it does not speak against the other one
+
+
+def with_directions(table, run, record, Q):
+    """The table of correlated pairs with p values of both directions, and the one that alone is left standing.
+
+    Parameters
+    ----------
+    table : DataFrame
+        As of :func:`~skfedcausal.server.links.tables.correlation_table`.
+    run : PlantFilter
+        Over the record.
+    record : JointRecord
+        Without gaps and with units whose sensors determine their states; of others nothing is said.
+    Q : ndarray of shape (n, n)
+        Covariance of process noise.
+
+    Returns
+    -------
+    DataFrame
+        With columns ``p_first_acts``, ``p_second_acts`` and ``direction``.
+    """
+    if not (record.is_constant and record.determined.all()):
+        return table
+    slices = dict(zip(record.names, record.partition.slices, strict=True))
+    innovations = {}
+    for name, part in zip(record.names, record.parts, strict=True):
+        if name in set(table["first"]) | set(table["second"]):
+            innovations[name] = np.linalg.solve(part.patterns[0], part.z.T).T - run.predicted[:, slices[name]]
+    forward, backward, words = [], [], []
+    for first, second in table[["first", "second"]].itertuples(index=False):
+        pair = (innovations[first], slices[first]), (innovations[second], slices[second])
+        p = [independence(x, y, Q[i, i], Q[j, i]) for (x, i), (y, j) in (pair, pair[::-1])]
+        forward.append(p[0])
+        backward.append(p[1])
+        words.append(_direction(first, second, *p, level=REFUTED / len(table)))
+    return table.assign(p_first_acts=forward, p_second_acts=backward, direction=words)
+
+
+def _direction(first, second, forward, backward, level):
+    if forward > KEPT and backward < level:
+        return f"{first} -> {second}"
+    if backward > KEPT and forward < level:
+        return f"{second} -> {first}"
+    return UNDIRECTED["direction"]
+
+
+def independence(cause, effect, Q_cause, Q_both):
+    """Test that an effect within the row is a linear function of a cause and of noise independent of it.
+
+    Parameters
+    ----------
+    cause, effect : ndarray of shape (n_samples, p) and (n_samples, q)
+        Innovations.
+    Q_cause : ndarray of shape (p, p)
+        Process covariance of the cause.
+    Q_both : ndarray of shape (q, p)
+        Process covariance of effect and cause.
+
+    Returns
+    -------
+    float
+        The p value of four moments that are zero then; they are those of the direction of the effect that goes along
+        with the cause most.
+    """
+    cause, effect = cause - cause.mean(axis=0), effect - effect.mean(axis=0)
+    slope = np.linalg.solve(Q_cause, Q_both.T).T  # (q, p)
+    left = np.linalg.svd(slope @ np.linalg.cholesky(Q_cause), full_matrices=False)[0][:, 0]
+    weights = slope.T @ left
+    x, r = cause @ weights, effect @ left - cause @ weights
+    if not (x.std() > 0 and r.std() > 0):
+        return np.nan
+    scale = x.std(), r.std()
+    x, r, cause = x / scale[0], r / scale[1], cause / scale[0]
+    # what an error of the weights moves: r, in units of its own scale
+    moved = cause * (scale[0] / scale[1])
+    of_weights = np.linalg.solve(Q_cause / scale[0] ** 2, (cause * r[:, None] - (cause * r[:, None]).mean(axis=0)).T).T
+    of_weights *= scale[1] / scale[0]
+    common = x * r
+    moments = []
+    for g, slope_of in _SHAPES:
+        gx, dx, gr, dr = g(x), slope_of(x), g(r), slope_of(r)
+        means = dx.mean(), dr.mean()
+        own = (gx - gx.mean()) * r - common * means[0] - common.mean() * (dx - means[0])
+        by_weights = -(moved * gx[:, None]).mean(axis=0) + means[0] * (moved * x[:, None]).mean(axis=0)
+        moments.append(own + of_weights @ by_weights)
+        own = (gr - gr.mean()) * x - common * means[1] - common.mean() * (dr - means[1])
+        by_weights = -(moved * (dr * x)[:, None]).mean(axis=0) + means[1] * (moved * x[:, None]).mean(axis=0)
+        moments.append(own + of_weights @ by_weights)
+    values = np.stack(moments, axis=1)
+    mean = values.mean(axis=0)
+    statistic = len(x) * mean @ np.linalg.pinv(np.cov(values.T), hermitian=True) @ mean
+    return float(chi2.sf(statistic, values.shape[1]))
+
+
+def _bell(x):
+    return np.exp(-0.5 * x * x)
+
+
+def _tanh_slope(x):
+    return 1 / np.cosh(x) ** 2
+
+
+def _bell_slope(x):
+    return -x * _bell(x)
+
+
+_SHAPES = ((np.tanh, _tanh_slope), (_bell, _bell_slope))  # one for tails, one for skewness
