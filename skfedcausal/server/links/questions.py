@@ -26,6 +26,8 @@ _SETTLED = 0.5  # standard errors to the maximum, from which on nothing is said 
 class LinkQuestions(ServerLearner):
     """A server whose learned plant is asked about its links; estimators' methods say what the questions are."""
 
+    correlations_: pd.DataFrame
+
     # -- verdicts of `fit` --------------------------------------------------------------------------
 
     def _correction_of(self, names):

@@ -1,9 +1,9 @@
 """Which of two units acts on the other within a row, where their noise is not Gaussian.
 
 Noise of two units that goes together may be a cause in the same row or one that nobody measures. If unit 1 acts on
-unit 2, ``w_2 = B w_1 + n`` with n independent of w_1, and what regression leaves of unit 2 is independent of unit 1; the
-other way round it is uncorrelated, but dependent unless all is Gaussian [1]_. What is left is tested for dependence in both
-directions. A cause that nobody measures leaves dependence in both.
+unit 2, ``w_2 = B w_1 + n`` with n independent of w_1, and what regression leaves of unit 2 is independent of unit 1;
+the other way round it is uncorrelated, but dependent unless all is Gaussian [1]_. What is left is tested for
+dependence in both directions. A cause that nobody measures leaves dependence in both.
 
 Innovations hold noise of the sensors as well. It is nearly Gaussian, and for Gaussian m independent of s
 ``E[g(s + m) m] = var(m) E[g'(s + m)]`` (Stein), so that ``E[g(x) r] - cov(x, r) E[g'(x)]`` is zero for any bounded g
@@ -53,10 +53,10 @@ def with_directions(table, run, record, Q):
     forward, backward, words = [], [], []
     for first, second in table[["first", "second"]].itertuples(index=False):
         pair = (innovations[first], slices[first]), (innovations[second], slices[second])
-        p = [independence(x, y, Q[i, i], Q[j, i]) for (x, i), (y, j) in (pair, pair[::-1])]
-        forward.append(p[0])
-        backward.append(p[1])
-        words.append(_direction(first, second, *p, level=REFUTED / len(table)))
+        acts, is_acted_on = (independence(x, y, Q[i, i], Q[j, i]) for (x, i), (y, j) in (pair, pair[::-1]))
+        forward.append(acts)
+        backward.append(is_acted_on)
+        words.append(_direction(first, second, acts, is_acted_on, REFUTED / len(table)))
     return table.assign(p_first_acts=forward, p_second_acts=backward, direction=words)
 
 
