@@ -34,6 +34,14 @@ def dated(table, index):
     return table.assign(since=labels.reindex(table.index))
 
 
+def labelled(table, index):
+    """The table with labels of the record's rows for those between which something holds, the last one for its end."""
+    if index is None:
+        return table
+    stops = table["stop"].to_numpy()
+    return table.assign(start=index[table["start"].to_numpy()], stop=index[np.minimum(stops, len(index) - 1)])
+
+
 def settled(table, undecidable):
     """The table in which nothing has changed that noise may hide."""
     if not undecidable:

@@ -6,7 +6,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..optional import import_optional
-from ._changes import dated, level_of, settled
+from ._changes import dated, labelled, level_of, settled
 
 
 class where_server:
@@ -284,6 +284,69 @@ def changed_links(self, X=None, *, inputs=None, lengths=None, alpha=0.05, false_
         level = level_of(alpha, false_alarm_rate, units.n_samples, units.index)
         table = self.server_.changed_links(units.messages(), level)
         return dated(settled(table, self._undecidable), units.index)
+
+
+@where_server("links_over_time")
+def links_over_time(self, X=None, *, inputs=None, lengths=None, piece=None):
+    """Links in pieces of time: which stay the same along a record, and between which rows the others hold.
+
+    Parameters
+    ----------
+    X : list, dict, DataFrame or ndarray
+        Record to look at, such as that of `fit`, of which an estimator keeps no series.
+    inputs, lengths
+        As in `fit`.
+    piece : int, optional
+        Rows of the pieces that are compared: a link changes between pieces, not within. None for an eighth of the
+        record, 200 rows at least. Episodes are cut on their own, short rests join the piece before.
+
+    Returns
+    -------
+    DataFrame
+        One row per ordered pair of units and stretch of time in which its link is the same: ``cause, effect``;
+        ``start`` and ``stop``, its first row and the one behind its last, by their labels where X has an index (of
+        the last stretch the label of the last row); ``strength, stderr, p_value, verdict`` as in `links_`, of that
+        stretch alone; ``changes``, whether the link has several stretches, which is where ``p_adjusted``, the
+        family-wise p-value of "this link is the same in all pieces", is at most the server's ``alpha``.
+
+    Raises
+    ------
+    ValueError
+        For a plant that was learned in blocks, units whose sensors do not determine their states, or a record of one
+        piece.
+
+    Notes
+    -----
+    The plant with the links of the whole record is learned anew from every piece, in the same standardised states; a
+    pair without a link is estimated from the scores there. For estimates ``b_k`` with covariances ``V_k``,
+    ``sum_k (b_k - b)' V_k^-1 (b_k - b)`` around their weighted mean b is chi-squared where the link is the same in
+    all of them [1]_. Of a link that is not, the stretches are those with the least misfit at a price of
+    ``dof log(n_samples)`` for each change [2]_. All with one lag, also where the plant has several: links that act
+    later show in what of the cause is still there.
+
+    References
+    ----------
+    .. [1] Cochran (1954), The combination of estimates from different experiments, Biometrics 10(1).
+    .. [2] Yao (1988), Estimating the number of change-points via Schwarz' criterion, Statistics & Probability
+           Letters 6(3).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> A = np.kron([[0.6, 0.0], [0.4, 0.6]], np.eye(2))
+    >>> B = np.kron([[0.6, 0.0], [0.0, 0.6]], np.eye(2))
+    >>> parts = [make_granger_plant(2, transition=a, n_samples=1000, random_state=0)[0] for a in (A, B)]
+    >>> X = {name: np.vstack([part[name] for part in parts]) for name in parts[0]}
+    >>> table = FederatedGrangerEstimator().fit(X, lengths=[1000, 1000]).links_over_time(X, lengths=[1000, 1000])
+    >>> table[table["changes"]][["cause", "effect", "start", "stop", "verdict"]]
+       cause effect  start  stop       verdict
+    0  unit0  unit1      0  1000     influence
+    1  unit0  unit1   1000  2000  no influence
+    """
+    with self._asking(X, inputs, lengths) as units:
+        return labelled(self.server_.links_over_time(units.messages(), piece), units.index)
 
 
 def to_networkx(self, *, undecided=False):

@@ -469,6 +469,7 @@ class PlantEstimator(FederatedEstimator):
     spectrum, link_intervals, benefit = links.spectrum, links.link_intervals, links.benefit
     changed_links, to_networkx = links.changed_links, links.to_networkx
     bootstrap_links, stable_links = links.bootstrap_links, links.stable_links
+    links_over_time = links.links_over_time
 
     @where_server("test_links")
     def test_links(self, X=None, method="lr", *, inputs=None, lengths=None):

@@ -22,7 +22,7 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
         (
             *("transform", "score", "score_samples", "test_links", "benefit"),
             *("bootstrap_links", "stable_links", "incidents", "predict_root_cause", "attribute"),
-            *("changed_links", "partial_fit"),
+            *("changed_links", "links_over_time", "partial_fit"),
         ),
         _RECORD,
     ),

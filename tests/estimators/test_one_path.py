@@ -52,6 +52,7 @@ KINDS = {
             "bootstrap_links": RESAMPLED,
             "stable_links": RESAMPLED,
             "changed_links": {},
+            "links_over_time": {},
         },
     ),
     "granger with gaps": (

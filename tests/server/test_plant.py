@@ -26,7 +26,7 @@ from skfedcausal.server.plant import Acknowledgement, FitRequest, LawRequest, Se
 from ..test_counterfactual import controlled_plant
 
 LINK_QUESTIONS = (
-    "test_links", "bootstrap_links", "stable_links", "link_intervals",
+    "test_links", "bootstrap_links", "stable_links", "links_over_time", "link_intervals",
     "spectrum", "benefit", "screen", "effects", "take_laws",
 )  # fmt: skip
 

@@ -238,6 +238,15 @@ class LinkQuestions(ServerLearner):
         self._refuse_lags("stable_links", "fit parts of the record and compare their links")
         return stability_table(self._record(messages), self.alpha, **settings)
 
+    def links_over_time(self, messages, piece):
+        """Links by the rows between which they stay the same."""
+        from .over_time import links_over_time  # for those who ask
+
+        self._refuse_large("links over time")
+        record = self._record(messages)
+        settings = self._settings(self.names_, messages)
+        return links_over_time(record, settings, piece, alpha=self.alpha, margin=self.margin)
+
     def screen(self, messages):
         """Test every pair once at the uncoupled plant of one lag, the fast first step of :meth:`fit`.
 

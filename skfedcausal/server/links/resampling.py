@@ -40,8 +40,8 @@ class Resampling:
             radius = float(spectral_radius(point.A[:, : len(point.Q)]))
             forgotten = -1 / np.log(max(radius, 1e-6))
             block_length = int(np.ceil(max(_MEMORIES * forgotten, np.cbrt(len(self._series)))))
-        self._blocks = _blocks(self._starts, len(self._series), block_length)
-        self.n_blocks = len(self._blocks)
+        self.blocks_of_rows = _blocks(self._starts, len(self._series), block_length)
+        self.n_blocks = len(self.blocks_of_rows)
         self._centred = None if plant.is_complete else plant.standard_record.centred()
         self.information = plant.standard_record.mean_information()
 
@@ -64,6 +64,10 @@ class Resampling:
         chosen[rng.permutation(self.n_blocks)[: self.n_blocks // 2]] = 1.0
         return self._weighted(chosen), self._weighted(1.0 - chosen)
 
+    def of_block(self, number):
+        """Of one block alone."""
+        return self._weighted(np.arange(self.n_blocks) == number)
+
     def parametric(self, rng):
         """Of a record simulated from the plant, with the inputs as they were."""
         if self._centred is not None:
@@ -78,8 +82,8 @@ class Resampling:
     def _weighted(self, counts):
         """Likelihood of the blocks, each as many times as `counts` says; the exact one if there are gaps."""
         if self._centred is None:
-            return self._likelihood(self._series, np.repeat(counts, [b.stop - b.start for b in self._blocks]))
-        drawn = [block for block, n in zip(self._blocks, counts, strict=True) for _ in range(int(n))]
+            return self._likelihood(self._series, np.repeat(counts, [b.stop - b.start for b in self.blocks_of_rows]))
+        drawn = [block for block, n in zip(self.blocks_of_rows, counts, strict=True) for _ in range(int(n))]
         rows = np.concatenate([np.arange(block.start, block.stop) for block in drawn])
         starts = (0, *np.cumsum([block.stop - block.start for block in drawn])[:-1].tolist())
         parts = tuple(

@@ -175,7 +175,7 @@ def resampling_of(radius, n_samples, block_length=None):
 )
 def test_blocks_hold_four_memories_of_the_slowest_states_and_a_cube_root_of_rows_at_least(radius, length):
     """Of a thousand rows ten; states that forget by a factor of e in 5 or 6.25 rows ask for 20 and 25."""
-    blocks = resampling_of(radius * (1 - 1e-12), 1000)._blocks
+    blocks = resampling_of(radius * (1 - 1e-12), 1000).blocks_of_rows
     assert {block.stop - block.start for block in blocks} == {length}
     assert resampling_of(radius, 1000, 50).n_blocks == 20
 

@@ -1,0 +1,112 @@
+"""Links in pieces of time: which stay as they are along a record, and between which rows the others hold."""
+
+import numpy as np
+import pandas as pd
+from scipy.special import chdtrc
+
+from ..estimation.block_tests import link_estimates
+from ..estimation.covariance import in_unit_states, unit_state_roots
+from ..estimation.estimate import fitted_likelihood
+from ..estimation.evidence import BlockEstimates, corrected
+from ..estimation.scoring import Point, Scoring, ascend
+from .intervals import check_number
+from .resampling import Resampling
+from .tables import verdicts
+
+COLUMNS = ("cause", "effect", "start", "stop", "strength", "stderr", "p_value", "verdict", "changes", "p_adjusted")
+_PIECES, _FEWEST_ROWS = 8, 200
+_GAIN = 1e-4  # log-likelihood that a refit may leave, whose standard errors are of the order of one
+
+
+def links_over_time(record, settings, piece, *, alpha, margin):
+    """Every link by the pieces of time in which it is one and the same.
+
+    Parameters
+    ----------
+    record : JointRecord
+    settings : Settings
+        As of the fit.
+    piece : int or None
+        Rows of the pieces that are compared, within which a link does not change.
+    alpha, margin : float
+        As of the server.
+
+    Returns
+    -------
+    DataFrame
+        With columns `COLUMNS`; ``start`` and ``stop`` are rows.
+    """
+    if piece is None:
+        piece = max(record.n_samples // _PIECES, _FEWEST_ROWS)
+    check_number(piece, "piece", 2)
+    plant, maximum = fitted_likelihood(record, settings)
+    point, structure = maximum.scoring.point, maximum.scoring.structure
+    resampling, family = Resampling(plant, point, piece), structure.family("state")[0]
+    if resampling.n_blocks < 2:
+        raise ValueError(
+            f"A record of {record.n_samples} rows in pieces of {piece} is one piece; give a piece of less than half of "
+            "it, or a longer record."
+        )
+    roots, pieces = unit_state_roots(plant, point), []
+    for scoring in _of_pieces(resampling, structure, point):
+        pieces.append(in_unit_states(link_estimates(scoring, "state"), family, roots))
+    estimate = np.stack([blocks.estimate for blocks in pieces], axis=1)  # (n_pairs, n_pieces, e)
+    precision = np.linalg.inv(np.stack([blocks.covariance for blocks in pieces], axis=1))
+    dof = pieces[0].dof
+    p_value = chdtrc(dof * (len(pieces) - 1), _misfit(estimate, precision))
+    p_adjusted = corrected(p_value, "family-wise")
+    edges = [*(rows.start for rows in resampling.blocks_of_rows), record.n_samples]
+    rows = []
+    for k, (effect, cause) in enumerate(family.pairs):
+        cuts = [0, len(pieces)]
+        if p_adjusted[k] <= alpha:
+            cuts = _cuts(estimate[k], precision[k], dof[k] * np.log(record.n_samples))
+        for a, b in zip(cuts[:-1], cuts[1:], strict=True):
+            block = _pooled(estimate[k, a:b], precision[k, a:b], dof[k])
+            told = block.strength[0], block.stderr[0], block.p_value[0]
+            verdict = verdicts(block, _of_all(block.p_value, len(family.pairs), len(cuts) - 1), alpha, margin)[0]
+            names = record.names[cause], record.names[effect]
+            rows.append((*names, edges[a], edges[b], *told, verdict, len(cuts) > 2, p_adjusted[k]))
+    return pd.DataFrame(rows, columns=list(COLUMNS))
+
+
+def _of_pieces(resampling, structure, point):
+    """The plant with the links of the whole record, learned from every piece, as a `Scoring`."""
+    for k in range(resampling.n_blocks):
+        objective = resampling.of_block(k)
+        ascent = ascend(objective, Scoring(objective, structure, Point.at(objective, point.A, point.Q)), gain_tol=_GAIN)
+        yield Scoring(objective, structure, ascent.point)
+
+
+def _pooled(estimate, precision, dof):
+    """Estimate of one block from pieces in which it is the same."""
+    covariance = np.linalg.inv(precision.sum(axis=0))
+    mean = covariance @ np.einsum("kij,kj->i", precision, estimate)
+    return BlockEstimates(mean[None], covariance[None], np.array([dof]))
+
+
+def _misfit(estimate, precision):
+    """Squared distances of estimates of pieces (..., n_pieces, e) to their weighted mean, summed."""
+    weighted = np.einsum("...kij,...kj->...i", precision, estimate)
+    mean = np.linalg.solve(precision.sum(axis=-3), weighted[..., None])[..., 0]
+    apart = estimate - mean[..., None, :]
+    return np.einsum("...ki,...kij,...kj->...", apart, precision, apart)
+
+
+def _cuts(estimate, precision, price):
+    """Pieces at which a link changes, ends included: least misfit of pieces in a row, with a price for each change."""
+    n = len(estimate)
+    best, before = np.zeros(n + 1), np.zeros(n + 1, dtype=int)
+    for stop in range(1, n + 1):
+        costs = [best[a] + price + _misfit(estimate[a:stop], precision[a:stop]) for a in range(stop)]
+        before[stop] = int(np.argmin(costs))
+        best[stop] = costs[before[stop]]
+    cuts = [n]
+    while cuts[-1]:
+        cuts.append(int(before[cuts[-1]]))
+    return cuts[::-1]
+
+
+def _of_all(p_value, n_pairs, n_pieces):
+    """P-value of a link in one of its pieces, over all pairs and pieces of this one (Bonferroni)."""
+    return np.minimum(p_value * n_pairs * n_pieces, 1.0)
