@@ -25,7 +25,7 @@ from .nominal import (
 )
 from .noticed import HOLDING, LOUD, event_ages, event_codes, revised
 from .operating import Level, OperatingPoint, fault_end
-from .posterior import SURE, Answer, Look, Nominal, RootPosterior, deciding, explained, shift_answers
+from .posterior import SURE, Answer, Look, Nominal, RootPosterior, deciding, doubted, explained, shift_answers
 from .stream import StreamState, taken
 from .thresholds import GAP, STATISTICS, AlarmLevels
 
@@ -309,9 +309,13 @@ class RootCauseServer:
             answer = self._onset_rule.revised(answer, rows, incident.detected)
         answer, noticed = revised(answer, rows, incident.detected, self.prior)
         since = rows.between(answer.start, rows.stop)
+        levels = since.levels[:, self.statistics.index(answer.statistic)]
+        above = levels > self.levels.thresholds[answer.statistic]
+        reached = np.where(above.any(axis=0), answer.start + above.argmax(axis=0), -1)
         probability = answer.probability.copy()
         if not noticed:
             probability *= expit(answer.evidence + _ALARMED)  # nothing happened is a candidate too
+            probability = probability if explained([answer]) else doubted(probability, reached)
         root = int(probability.argmax())
         probability *= self._certainty(root, since.absent)
         kind = noticed or "undecided"
@@ -320,9 +324,6 @@ class RootCauseServer:
         surprise = np.expm1(since.surprise[:, root] + self._level[root])
         if kind == "undecided" and is_glitch(surprise, since.outside[:, root]):
             kind = "sensor"
-        levels = since.levels[:, self.statistics.index(answer.statistic)]
-        above = levels > self.levels.thresholds[answer.statistic]
-        reached = np.where(above.any(axis=0), answer.start + above.argmax(axis=0), -1)
         where = answer.start, incident.detected, incident.last, incident.open
         return Verdict(*where, answer.statistic, probability, reached, kind)
 

@@ -29,6 +29,7 @@ _WHATEVER = 0.1  # prior weight of a disturbance that is no steady fault
 _TOGETHER = 16  # windows whose likelihood ratios stay in cache
 _UNKNOWN = 0.25  # share of what a fault explains that its signature, learned as it is, may miss
 _BOTH = 0.5  # probability of the second of two roots from which on it is asked who was first
+_UNFORESEEN = 2 / 3  # of certainty where a root leaves much unexplained and another unit was first, or is one too
 _LESS = 1e-13  # share by which a unit ranks below another of the same probability
 
 # -- Bayes factors and probabilities ---------------------------------------------------------------------
@@ -136,6 +137,21 @@ def deciding(answers):
     form has more evidence.
     """
     return max(explained(answers) or answers, key=lambda answer: answer.evidence)
+
+
+def doubted(probability, first_rows):
+    """Probabilities given by an answer that leaves something unexplained, and the units' first alarms, -1 for none.
+
+    The plant does what its model does not foresee. A second root at once is then more likely an error of the model, and
+    so is a root whose alarm comes after that of others, or not at all: those before it may be at fault as well.
+    """
+    root = int(probability.argmax())
+    own = first_rows[root]
+    earlier = (first_rows >= 0) & ((first_rows < own) | (own < 0))
+    if not earlier.any() and np.count_nonzero(probability >= _BOTH) < 2:
+        return probability
+    least = (1 - _UNFORESEEN) * probability[root] * earlier / max(np.count_nonzero(earlier), 1)
+    return np.maximum(_UNFORESEEN * probability, least)
 
 
 class Look(NamedTuple):
