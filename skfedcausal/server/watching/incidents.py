@@ -6,6 +6,7 @@ from itertools import takewhile
 import numpy as np
 import pandas as pd
 
+from .posterior import SURE
 from .thresholds import GAP, alarm_runs
 
 LOOKBACK = 100  # steps before the alarm in which the onset is looked for
@@ -216,7 +217,7 @@ def label_rows(roots, verdicts, names, offset=0):
     """Write the roots of incidents of one episode into an array of roots, whose first row is row `offset` of it.
 
     Where nothing was at fault before the alarm that can be named, an incident begins with it. A fault that lasts goes
-    on at its operating point, which is how the plant runs after a while.
+    on at its operating point, which is how the plant runs after a while; at once where no unit is surely at fault.
     """
 
     def write(begin, stop, root):
@@ -224,7 +225,7 @@ def label_rows(roots, verdicts, names, offset=0):
 
     named = [(verdict, root_of(verdict, names)) for verdict in verdicts if verdict.kind not in NO_FAULT]
     for verdict, root in named:
-        if verdict.settled:
+        if verdict.settled and verdict.probability.max() >= SURE:
             over = [other.detected for other in verdicts if verdict.detected in other.ends]
             write(verdict.stop, min([verdict.stop + LASTS, *over]), root)
     for verdict, root in named:

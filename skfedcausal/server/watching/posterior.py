@@ -18,7 +18,7 @@ from ...statespace.detection.shift import (
 )
 from .pairs import steps_in_turn
 
-SURE = 0.8  # probability from which a kind of fault is stated
+SURE = 0.8  # probability from which a kind of fault is stated, and a change that lasts is a fault for long
 _SHARPNESS = 8.0  # of how often units surprise in the energy posterior, by log loss on simulated faults
 _FAR = 2.0  # times the nominal mean square of the states, from which on errors of the model count
 _MAX_PAIRED = 20  # units up to which two roots at a time are candidates
