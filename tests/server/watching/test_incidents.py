@@ -167,6 +167,13 @@ def test_roots_of_steps_from_the_onset_to_the_last_alarm():
     assert roots_per_step(verdicts, NAMES, 9).tolist() == ["", "", "b", "b", "b", "", "", "undecided", "undecided"]
 
 
+@pytest.mark.parametrize(("share", "labelled"), [(0.81, 20), (0.79, 3)])
+def test_a_change_that_lasts_is_a_fault_for_long_where_its_unit_is_sure(share, labelled):
+    """It is how the plant runs from there on; where nobody is surely at fault that is so at once."""
+    settled = verdict((0.1, share, 0.0), start=2, detected=2, last=4, end=4, settled=True)
+    assert roots_per_step([settled], NAMES, 22).tolist() == ["", "", *["b"] * labelled, *[""] * (20 - labelled)]
+
+
 def test_a_fault_that_is_over_before_its_alarm_ends_labels_no_aftermath():
     assert roots_per_step([verdict(start=2, last=6, end=3)], NAMES, 8).tolist() == ["", "", "b", "b", "", "", "", ""]
     assert incident_row(verdict(start=2, last=6, end=3), NAMES)["end"] == 3
