@@ -323,10 +323,11 @@ class RootCauseServer:
         since = rows.between(answer.start, rows.stop)
         levels = since.levels[:, self.statistics.index(answer.statistic)]
         reached = first_rows(levels > self.levels.thresholds[answer.statistic], answer.start)
-        probability = answer.probability.copy()
+        probability, doubt = answer.probability.copy(), 1.0
         if not noticed:
             probability *= expit(answer.evidence + _ALARMED)  # nothing happened is a candidate too
-            probability = probability if explained([answer]) else doubted(probability, reached, self._disturbed(since))
+            if not explained([answer]):
+                probability, doubt = doubted(probability, reached, self._disturbed(since))
         root = int(probability.argmax())
         probability *= self._certainty(root, since.absent)
         kind = noticed or "undecided"
@@ -336,7 +337,7 @@ class RootCauseServer:
         if kind == "undecided" and is_glitch(surprise, since.outside[:, root]):
             kind = "sensor"
         where = answer.start, incident.detected, incident.last, incident.open
-        return Verdict(*where, answer.statistic, probability, reached, kind)
+        return Verdict(*where, answer.statistic, probability, reached, kind, doubted=doubt < 1)
 
     def _by_energy(self, rows, detected):
         """Answer of the energy statistic from the onset its cumulative sum finds on."""

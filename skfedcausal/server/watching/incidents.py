@@ -37,6 +37,7 @@ class Verdict:
     lasting : first alarms of the incidents before it that last
     settled : whether it became the operating point, so that the fault lasts
     ends : first alarms of the incidents that last no longer from this one on
+    doubted : whether its beginning is against its root, which later alarms of the same fault do not make surer
     """
 
     start: int
@@ -52,6 +53,7 @@ class Verdict:
     lasting: frozenset = frozenset()
     settled: bool = False
     ends: frozenset = frozenset()
+    doubted: bool = False
 
     @property
     def stop(self):
@@ -197,7 +199,8 @@ def incident_row(verdict, names, offset=0, index=None, repeats=()):
 def fault_row(fault, names, offset=0, index=None):
     """One row of the table for all verdicts on the same fault: the surest names it, the first says when it began."""
     first, *later = fault
-    best = max(fault, key=lambda one: one.probability.max())
+    named = first.doubted and first.probability.max() >= DECIDED
+    best = first if named else max(fault, key=lambda one: one.probability.max())
     if best is not first:
         where = {name: getattr(first, name) for name in ("start", "detected", "last", "open", "end")}
         kind = first.kind if best.kind == "drift" else best.kind  # what was an alarm is no drift for going on as one

@@ -141,7 +141,7 @@ def deciding(answers):
 
 
 def doubted(probability, first_rows, disturbed):
-    """Probabilities given by an answer that leaves something unexplained, for incidents.
+    """Probabilities given by an answer that leaves something unexplained, for incidents, and the factor of certainty.
 
     `first_rows` are those of the units' alarms, -1 for none, `disturbed` says which surprise beyond chance. The plant
     does what its model does not foresee: a second root at once is then more likely an error of the model, and so is a
@@ -149,9 +149,9 @@ def doubted(probability, first_rows, disturbed):
     """
     root, earlier = int(probability.argmax()), before_root(probability, first_rows, disturbed)
     if not earlier.any() and np.count_nonzero(probability >= _BOTH) < 2:
-        return probability
+        return probability, 1.0
     least = (1 - _UNFORESEEN) * probability[root] * earlier / max(np.count_nonzero(earlier), 1)
-    return np.maximum(_UNFORESEEN * probability, least)
+    return np.maximum(_UNFORESEEN * probability, least), _UNFORESEEN
 
 
 def in_turn_of_alarms(probability, first_rows, disturbed):

@@ -1,5 +1,7 @@
 """Rules of incidents on levels made by hand, and their tables."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -184,6 +186,14 @@ def test_an_alarm_that_goes_on_as_a_drift_is_none():
     row = fault_row([alarm, drift], NAMES)
     assert (row["kind"], row["probability"], row["detected"]) == ("process", 0.9, 13)
     assert fault_row([drift], NAMES)["kind"] == "drift"
+
+
+def test_later_alarms_make_a_root_surer_unless_its_beginning_is_against_it():
+    first, later = verdict((0.2, 0.6, 0.2)), verdict((0.0, 0.9, 0.1), detected=60, last=60)
+    assert fault_row([first, later], NAMES)["probability"] == 0.9
+    assert fault_row([replace(first, doubted=True), later], NAMES)["probability"] == 0.6
+    nobody = verdict((0.4, 0.4, 0.2))
+    assert fault_row([replace(nobody, doubted=True), later], NAMES)["probability"] == 0.9
 
 
 # --- alarms of the same fault --------------------------------------------------------------------------
