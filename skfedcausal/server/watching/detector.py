@@ -323,11 +323,11 @@ class RootCauseServer:
         since = rows.between(answer.start, rows.stop)
         levels = since.levels[:, self.statistics.index(answer.statistic)]
         reached = first_rows(levels > self.levels.thresholds[answer.statistic], answer.start)
-        probability, doubt = answer.probability.copy(), 1.0
+        probability, in_doubt = answer.probability.copy(), False
         if not noticed:
             probability *= expit(answer.evidence + _ALARMED)  # nothing happened is a candidate too
             if not explained([answer]):
-                probability, doubt = doubted(probability, reached, self._disturbed(since))
+                probability, in_doubt = doubted(probability, reached, self._disturbed(since))
         root = int(probability.argmax())
         probability *= self._certainty(root, since.absent)
         kind = noticed or "undecided"
@@ -337,7 +337,7 @@ class RootCauseServer:
         if kind == "undecided" and is_glitch(surprise, since.outside[:, root]):
             kind = "sensor"
         where = answer.start, incident.detected, incident.last, incident.open
-        return Verdict(*where, answer.statistic, probability, reached, kind, doubted=doubt < 1)
+        return Verdict(*where, answer.statistic, probability, reached, kind, doubted=in_doubt)
 
     def _by_energy(self, rows, detected):
         """Answer of the energy statistic from the onset its cumulative sum finds on."""

@@ -29,7 +29,7 @@ _WHATEVER = 0.1  # prior weight of a disturbance that is no steady fault
 _TOGETHER = 16  # windows whose likelihood ratios stay in cache
 _UNKNOWN = 0.25  # share of what a fault explains that its signature, learned as it is, may miss
 _BOTH = 0.5  # probability of the second of two roots from which on it is asked who was first
-_UNFORESEEN = 2 / 3  # of certainty where a root leaves much unexplained and another unit was first, or is one too
+_UNFORESEEN = 2 / 3  # most certainty in a root that leaves much unexplained where another unit was first, or is one too
 _EARLIER = 0.75  # of the probability of such a root of a named window that is that of the unit in alarm before it
 _LESS = 1e-13  # share by which a unit ranks below another of the same probability
 
@@ -141,7 +141,7 @@ def deciding(answers):
 
 
 def doubted(probability, first_rows, disturbed):
-    """Probabilities given by an answer that leaves something unexplained, for incidents, and the factor of certainty.
+    """Probabilities given by an answer that leaves something unexplained, for incidents, and whether it is doubted.
 
     `first_rows` are those of the units' alarms, -1 for none, `disturbed` says which surprise beyond chance. The plant
     does what its model does not foresee: a second root at once is then more likely an error of the model, and so is a
@@ -149,9 +149,10 @@ def doubted(probability, first_rows, disturbed):
     """
     root, earlier = int(probability.argmax()), before_root(probability, first_rows, disturbed)
     if not earlier.any() and np.count_nonzero(probability >= _BOTH) < 2:
-        return probability, 1.0
+        return probability, False
+    factor = min(1.0, _UNFORESEEN / max(probability[root], 1e-300))
     least = (1 - _UNFORESEEN) * probability[root] * earlier / max(np.count_nonzero(earlier), 1)
-    return np.maximum(_UNFORESEEN * probability, least), _UNFORESEEN
+    return np.maximum(factor * probability, least), True
 
 
 def in_turn_of_alarms(probability, first_rows, disturbed):
