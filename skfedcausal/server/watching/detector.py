@@ -392,9 +392,9 @@ class RootCauseServer:
         return answer.statistic, answer.probability * certainty, levels.max(axis=0)
 
     def _disturbed(self, rows):
-        """Units that surprise beyond chance in some rows, all of these together."""
-        surplus = rows.surplus.mean(axis=0)
-        return log_scale_factor(surplus, self.dims - self._outside_dims, len(rows.surplus)) > 0
+        """Units that may be a root and surprise beyond chance in some rows, all of these together."""
+        surplus, dims = rows.surplus.mean(axis=0), self.dims - self._outside_dims
+        return (log_scale_factor(surplus, dims, len(rows.surplus)) > 0) & (self.prior > 0)
 
     def _certainty(self, root, absent):
         """Factor of certainty in a root while units that act on it are absent: the cause may be theirs."""
