@@ -12,7 +12,7 @@ from ._validation import as_generator, check_count, require
 N_STATES, N_SENSORS = 2, 4  # of every unit, whose fifth column is the position of its valve
 PROCESS_NOISE, SENSOR_NOISE, VALVE_NOISE = 0.5, 0.5, 0.05
 _WEATHER = 0.99  # by which the weather follows its last value
-_STABLE, _DRAWS = 0.985, 50
+_STABLE, _DRAWS, _MOST_DRAWS, _WEAKER = 0.985, 50, 1000, 0.98
 _RAMP, _PERIOD = 300, 25  # rows until a slow fault is there in full, and of an oscillation
 _LATER = {"two overlapping": 40, "second in open incident": 200}  # rows after which the second fault begins
 _BURN = 300
@@ -194,16 +194,17 @@ class FaultNetwork:
 
     @classmethod
     def drawn(cls, n_units, plant_state, weather=0.0):
-        """A plant whose slowest mode dies out, or the last of many tries."""
-        for attempt in range(_DRAWS):
-            network = cls._draw(n_units, np.random.default_rng([plant_state, n_units, attempt]), weather)
-            n = N_STATES * n_units + n_units
+        """A plant whose slowest mode dies out; after many tries its links are drawn weaker from try to try."""
+        n = N_STATES * n_units + n_units
+        for attempt in range(_MOST_DRAWS):
+            rng = np.random.default_rng([plant_state, n_units, attempt])
+            network = cls._draw(n_units, rng, weather, _WEAKER ** max(0, attempt + 1 - _DRAWS))
             if np.abs(np.linalg.eigvals(network.closed_loop[:n, :n])).max() < _STABLE:
-                break
-        return network
+                return network
+        raise ValueError(f"No stable plant of {n_units} units was found in {_MOST_DRAWS} draws; ask for fewer units.")
 
     @classmethod
-    def _draw(cls, n_units, rng, weather):
+    def _draw(cls, n_units, rng, weather, share=1.0):
         n = N_STATES * n_units
         A, B, links, order = np.zeros((n, n)), np.zeros((n, n_units)), [], rng.permutation(n_units).tolist()
         for m in range(n_units):
@@ -213,7 +214,7 @@ class FaultNetwork:
 
         def link(cause, effect, low, high):
             block = rng.standard_normal((N_STATES, N_STATES))
-            A[states_of(effect), states_of(cause)] = rng.uniform(low, high) * block / np.linalg.norm(block, 2)
+            A[states_of(effect), states_of(cause)] = share * rng.uniform(low, high) * block / np.linalg.norm(block, 2)
             links.append((cause, effect))
 
         for k in range(1, n_units):

@@ -17,6 +17,15 @@ def test_nominal_spread_is_that_of_a_long_record():
     assert set(plant.target) == {""}
 
 
+@pytest.mark.parametrize(("n_units", "state"), [(10, 102), (16, 0), (16, 1), (30, 0)])
+def test_plants_of_many_units_are_stable(n_units, state):
+    plant = make_fault_plant(n_units, n_samples=300, plant_state=state, random_state=0)
+    loops = plant.network.closed_loop[:-1, :-1]
+    assert np.abs(np.linalg.eigvals(loops)).max() < 0.985
+    spread = [np.abs(Y).max() for Y in plant.data.values()]
+    assert max(spread) < 1e4  # a few deviations of a plant whose slowest mode has a memory of some 70 rows
+
+
 def test_same_seeds_same_record_and_the_same_plant_under_another_draw():
     one, same, other = (make_fault_plant(4, plant_state=3, random_state=k, n_samples=50) for k in (1, 1, 2))
     for name in one.data:

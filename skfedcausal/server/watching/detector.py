@@ -25,7 +25,19 @@ from .nominal import (
 )
 from .noticed import HOLDING, LOUD, event_ages, event_codes, revised
 from .operating import Level, OperatingPoint, fault_end
-from .posterior import SURE, Answer, Look, Nominal, RootPosterior, deciding, explained, shift_answers
+from .posterior import (
+    SURE,
+    Answer,
+    Look,
+    Nominal,
+    RootPosterior,
+    deciding,
+    doubted,
+    explained,
+    in_turn_of_alarms,
+    log_scale_factor,
+    shift_answers,
+)
 from .stream import StreamState, taken
 from .thresholds import GAP, STATISTICS, AlarmLevels
 
@@ -309,9 +321,13 @@ class RootCauseServer:
             answer = self._onset_rule.revised(answer, rows, incident.detected)
         answer, noticed = revised(answer, rows, incident.detected, self.prior)
         since = rows.between(answer.start, rows.stop)
-        probability = answer.probability.copy()
+        levels = since.levels[:, self.statistics.index(answer.statistic)]
+        reached = first_rows(levels > self.levels.thresholds[answer.statistic], answer.start)
+        probability, in_doubt = answer.probability.copy(), False
         if not noticed:
             probability *= expit(answer.evidence + _ALARMED)  # nothing happened is a candidate too
+            if not explained([answer]):
+                probability, in_doubt = doubted(probability, reached, self._disturbed(since))
         root = int(probability.argmax())
         probability *= self._certainty(root, since.absent)
         kind = noticed or "undecided"
@@ -320,11 +336,8 @@ class RootCauseServer:
         surprise = np.expm1(since.surprise[:, root] + self._level[root])
         if kind == "undecided" and is_glitch(surprise, since.outside[:, root]):
             kind = "sensor"
-        levels = since.levels[:, self.statistics.index(answer.statistic)]
-        above = levels > self.levels.thresholds[answer.statistic]
-        reached = np.where(above.any(axis=0), answer.start + above.argmax(axis=0), -1)
         where = answer.start, incident.detected, incident.last, incident.open
-        return Verdict(*where, answer.statistic, probability, reached, kind)
+        return Verdict(*where, answer.statistic, probability, reached, kind, doubted=in_doubt)
 
     def _by_energy(self, rows, detected):
         """Answer of the energy statistic from the onset its cumulative sum finds on."""
@@ -367,6 +380,10 @@ class RootCauseServer:
 
     def _attributed(self, rows):
         answer = self._deciding_in(rows)
+        if not explained([answer]):
+            reached = first_rows(self.levels.relative(rows.levels) > 1, rows.first)
+            turned = in_turn_of_alarms(answer.probability, reached, self._disturbed(rows))
+            answer = answer._replace(probability=turned)
         answer, noticed = revised(answer, rows, rows.first, self.prior)
         certainty = self._certainty(int(answer.probability.argmax()), rows.absent)
         if not noticed:
@@ -374,9 +391,19 @@ class RootCauseServer:
         levels = rows.levels[:, self.statistics.index(answer.statistic)]
         return answer.statistic, answer.probability * certainty, levels.max(axis=0)
 
+    def _disturbed(self, rows):
+        """Units that may be a root and surprise beyond chance in some rows, all of these together."""
+        surplus, dims = rows.surplus.mean(axis=0), self.dims - self._outside_dims
+        return (log_scale_factor(surplus, dims, len(rows.surplus)) > 0) & (self.prior > 0)
+
     def _certainty(self, root, absent):
         """Factor of certainty in a root while units that act on it are absent: the cause may be theirs."""
         return 1 - _ABSENT * absent[:, self._causes[root]].mean(axis=0).max(initial=0.0)
+
+
+def first_rows(above, begin):
+    """First row in which each unit is in alarm, the first of all being row `begin`; -1 where it never is."""
+    return np.where(above.any(axis=0), begin + above.argmax(axis=0), -1)
 
 
 def onset(evidence, drift):

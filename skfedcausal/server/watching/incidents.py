@@ -6,6 +6,7 @@ from itertools import takewhile
 import numpy as np
 import pandas as pd
 
+from .posterior import SURE
 from .thresholds import GAP, alarm_runs
 
 LOOKBACK = 100  # steps before the alarm in which the onset is looked for
@@ -36,6 +37,7 @@ class Verdict:
     lasting : first alarms of the incidents before it that last
     settled : whether it became the operating point, so that the fault lasts
     ends : first alarms of the incidents that last no longer from this one on
+    doubted : whether its beginning is against its root, which later alarms of the same fault do not make surer
     """
 
     start: int
@@ -51,6 +53,7 @@ class Verdict:
     lasting: frozenset = frozenset()
     settled: bool = False
     ends: frozenset = frozenset()
+    doubted: bool = False
 
     @property
     def stop(self):
@@ -196,7 +199,8 @@ def incident_row(verdict, names, offset=0, index=None, repeats=()):
 def fault_row(fault, names, offset=0, index=None):
     """One row of the table for all verdicts on the same fault: the surest names it, the first says when it began."""
     first, *later = fault
-    best = max(fault, key=lambda one: one.probability.max())
+    named = first.doubted and first.probability.max() >= DECIDED
+    best = first if named else max(fault, key=lambda one: one.probability.max())
     if best is not first:
         where = {name: getattr(first, name) for name in ("start", "detected", "last", "open", "end")}
         kind = first.kind if best.kind == "drift" else best.kind  # what was an alarm is no drift for going on as one
@@ -216,7 +220,7 @@ def label_rows(roots, verdicts, names, offset=0):
     """Write the roots of incidents of one episode into an array of roots, whose first row is row `offset` of it.
 
     Where nothing was at fault before the alarm that can be named, an incident begins with it. A fault that lasts goes
-    on at its operating point, which is how the plant runs after a while.
+    on at its operating point, which is how the plant runs after a while; at once where no unit is surely at fault.
     """
 
     def write(begin, stop, root):
@@ -224,7 +228,7 @@ def label_rows(roots, verdicts, names, offset=0):
 
     named = [(verdict, root_of(verdict, names)) for verdict in verdicts if verdict.kind not in NO_FAULT]
     for verdict, root in named:
-        if verdict.settled:
+        if verdict.settled and verdict.probability.max() >= SURE:
             over = [other.detected for other in verdicts if verdict.detected in other.ends]
             write(verdict.stop, min([verdict.stop + LASTS, *over]), root)
     for verdict, root in named:

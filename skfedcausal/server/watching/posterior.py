@@ -18,7 +18,7 @@ from ...statespace.detection.shift import (
 )
 from .pairs import steps_in_turn
 
-SURE = 0.8  # probability from which a kind of fault is stated
+SURE = 0.8  # probability from which a kind of fault is stated, and a change that lasts is a fault for long
 _SHARPNESS = 8.0  # of how often units surprise in the energy posterior, by log loss on simulated faults
 _FAR = 2.0  # times the nominal mean square of the states, from which on errors of the model count
 _MAX_PAIRED = 20  # units up to which two roots at a time are candidates
@@ -29,6 +29,8 @@ _WHATEVER = 0.1  # prior weight of a disturbance that is no steady fault
 _TOGETHER = 16  # windows whose likelihood ratios stay in cache
 _UNKNOWN = 0.25  # share of what a fault explains that its signature, learned as it is, may miss
 _BOTH = 0.5  # probability of the second of two roots from which on it is asked who was first
+_UNFORESEEN = 2 / 3  # most certainty in a root that leaves much unexplained where another unit was first, or is one too
+_EARLIER = 0.75  # of the probability of such a root of a named window that is that of the unit in alarm before it
 _LESS = 1e-13  # share by which a unit ranks below another of the same probability
 
 # -- Bayes factors and probabilities ---------------------------------------------------------------------
@@ -136,6 +138,39 @@ def deciding(answers):
     form has more evidence.
     """
     return max(explained(answers) or answers, key=lambda answer: answer.evidence)
+
+
+def doubted(probability, first_rows, disturbed):
+    """Probabilities given by an answer that leaves something unexplained, for incidents, and whether it is doubted.
+
+    `first_rows` are those of the units' alarms, -1 for none, `disturbed` says which surprise beyond chance. The plant
+    does what its model does not foresee: a second root at once is then more likely an error of the model, and so is a
+    root whose alarm comes after that of another unit, or not at all.
+    """
+    root, earlier = int(probability.argmax()), before_root(probability, first_rows, disturbed)
+    if not earlier.any() and np.count_nonzero(probability >= _BOTH) < 2:
+        return probability, False
+    factor = min(1.0, _UNFORESEEN / max(probability[root], 1e-300))
+    least = (1 - _UNFORESEEN) * probability[root] * earlier / max(np.count_nonzero(earlier), 1)
+    return np.maximum(factor * probability, least), True
+
+
+def in_turn_of_alarms(probability, first_rows, disturbed):
+    """The same for a window that is named: most of the probability of a root is that of the unit in alarm before it."""
+    root, earlier = int(probability.argmax()), before_root(probability, first_rows, disturbed)
+    if not earlier.any():
+        return probability
+    first = int(np.where(earlier, first_rows, first_rows.max() + 1).argmin())
+    revised = probability.copy()
+    revised[first] = max(probability[first], _EARLIER * probability[root])
+    revised[root] = (1 - _EARLIER) * probability[root]
+    return revised
+
+
+def before_root(probability, first_rows, disturbed):
+    """Units that are disturbed and whose alarm comes before that of the likeliest root, (n_units,)."""
+    own = first_rows[int(probability.argmax())]
+    return disturbed & (first_rows >= 0) & ((first_rows < own) | (own < 0))
 
 
 class Look(NamedTuple):

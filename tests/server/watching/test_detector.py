@@ -344,7 +344,10 @@ class Deciding:
         detector = self.detector = RootCauseServer("both", 100.0, np.full(3, 1 / 3), None)
         detector.statistics = statistics
         thresholds = {"energy": 2.0, "shift": 3.0}
-        detector.levels = SimpleNamespace(thresholds={name: thresholds[name] for name in statistics})
+        limits = {name: thresholds[name] for name in statistics}
+        relative = {"relative": lambda levels: (levels / np.array([*limits.values()])[:, None]).max(axis=1)}
+        detector.levels = SimpleNamespace(thresholds=limits, **relative)
+        detector.dims, detector._outside_dims = np.full(3, 6), np.full(3, 2)
         self.windows, self.revised = [], []
         detector.posterior = SimpleNamespace(from_energy=lambda rows: self._asked(rows, energy))
         detector._onset_rule = SimpleNamespace(revised=self._revised)
@@ -458,6 +461,41 @@ def test_path_holds_the_first_row_above_the_threshold_of_the_statistic_that_deci
     assert verdict.first_rows.tolist() == [27, -1, 25]
 
 
+def units_in_alarm(n_rows, **first):
+    """Levels of three units that are in alarm of either statistic from a row on, `unit0=3`, and their surpluses."""
+    levels, surplus = np.zeros((n_rows, 2, 3)), np.ones((n_rows, 3))
+    for unit, row in first.items():
+        levels[row:, :, int(unit[-1])], surplus[row:, int(unit[-1])] = 9.0, 2.0
+    return {"levels": levels, "surplus": surplus}
+
+
+@pytest.mark.parametrize(
+    ("answer", "first", "doubted"),
+    [
+        (PARTIAL, {"unit1": 8, "unit0": 7}, True),
+        (PARTIAL, {"unit0": 7}, True),  # the root is never in alarm
+        (PARTIAL, {"unit1": 8, "unit0": 8}, False),  # nor is another unit before it
+        (PARTIAL._replace(probability=np.array([0.1, 0.85, 0.6])), {"unit1": 8}, True),  # two at once
+        (PARTIAL._replace(probability=np.array([0.1, 0.85, 0.4])), {"unit1": 8}, False),
+        (EXPLAINING, {"unit1": 8, "unit0": 7}, False),
+    ],
+)
+def test_a_root_that_leaves_much_unexplained_is_doubted_after_others_or_beside_another(answer, first, doubted):
+    found = Deciding(ENERGY._replace(evidence=0.0)).verdict(rows_around(**units_in_alarm(40, **first)), answer)
+    usual = answer.probability * expit(2.0 + 2.0)
+    assert (found.probability.argmax(), found.doubted) == (1, doubted)
+    assert_allclose(found.probability[1], min(usual[1], 2 / 3) if doubted else usual[1])
+    if doubted and "unit0" in first:
+        assert_allclose(found.probability[0], usual[1] / 3)
+
+
+def test_an_alarm_by_chance_of_a_unit_that_does_not_surprise_raises_no_doubt():
+    series = units_in_alarm(40, unit0=7, unit1=8)
+    series["surplus"][:, 0] = 1.0
+    found = Deciding(ENERGY._replace(evidence=0.0)).verdict(rows_around(**series), PARTIAL)
+    assert_allclose(found.probability, PARTIAL.probability * expit(2.0 + 2.0))
+
+
 def test_onset_is_where_evidence_turns():
     evidence = np.array([-1.0, 0.5, -2.0, 1.0, 2.0, 3.0])
     assert onset(evidence, 0.2) == 3
@@ -523,6 +561,16 @@ def test_certainty_in_a_named_window_counts_the_rows_of_the_window():
     _, probability, _ = attributing.named(10, 35)
     happened = 1 / (1 + np.exp(-4.0 - EXPLAINING.evidence))
     assert_allclose(probability, EXPLAINING.probability * happened * (1 - 0.4 * 5 / 25))
+
+
+@pytest.mark.parametrize(("answer", "turned"), [(PARTIAL, True), (EXPLAINING, False)])
+def test_a_named_window_is_of_the_disturbed_unit_that_was_in_alarm_first(answer, turned):
+    """Unless a steady fault of another one explains everything; the rest is that of the unit that explains most."""
+    rows = evidence(50, 3, n_statistics=2, **units_in_alarm(50, unit2=12, unit0=14, unit1=20))
+    _, probability, _ = Attributing(rows, answer, ENERGY._replace(evidence=0.0)).named(10, 35)
+    happened = 1 / (1 + np.exp(-4.0 - answer.evidence))
+    expected = np.array([0.1, 0.25 * 0.85, 0.75 * 0.85]) if turned else answer.probability
+    assert_allclose(probability, expected * happened)
 
 
 @pytest.mark.parametrize("name", ["energy", "shift"])

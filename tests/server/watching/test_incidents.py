@@ -1,5 +1,7 @@
 """Rules of incidents on levels made by hand, and their tables."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -167,6 +169,13 @@ def test_roots_of_steps_from_the_onset_to_the_last_alarm():
     assert roots_per_step(verdicts, NAMES, 9).tolist() == ["", "", "b", "b", "b", "", "", "undecided", "undecided"]
 
 
+@pytest.mark.parametrize(("share", "labelled"), [(0.81, 20), (0.79, 3)])
+def test_a_change_that_lasts_is_a_fault_for_long_where_its_unit_is_sure(share, labelled):
+    """It is how the plant runs from there on; where nobody is surely at fault that is so at once."""
+    settled = verdict((0.1, share, 0.0), start=2, detected=2, last=4, end=4, settled=True)
+    assert roots_per_step([settled], NAMES, 22).tolist() == ["", "", *["b"] * labelled, *[""] * (20 - labelled)]
+
+
 def test_a_fault_that_is_over_before_its_alarm_ends_labels_no_aftermath():
     assert roots_per_step([verdict(start=2, last=6, end=3)], NAMES, 8).tolist() == ["", "", "b", "b", "", "", "", ""]
     assert incident_row(verdict(start=2, last=6, end=3), NAMES)["end"] == 3
@@ -177,6 +186,14 @@ def test_an_alarm_that_goes_on_as_a_drift_is_none():
     row = fault_row([alarm, drift], NAMES)
     assert (row["kind"], row["probability"], row["detected"]) == ("process", 0.9, 13)
     assert fault_row([drift], NAMES)["kind"] == "drift"
+
+
+def test_later_alarms_make_a_root_surer_unless_its_beginning_is_against_it():
+    first, later = verdict((0.2, 0.6, 0.2)), verdict((0.0, 0.9, 0.1), detected=60, last=60)
+    assert fault_row([first, later], NAMES)["probability"] == 0.9
+    assert fault_row([replace(first, doubted=True), later], NAMES)["probability"] == 0.6
+    nobody = verdict((0.4, 0.4, 0.2))
+    assert fault_row([replace(nobody, doubted=True), later], NAMES)["probability"] == 0.9
 
 
 # --- alarms of the same fault --------------------------------------------------------------------------
