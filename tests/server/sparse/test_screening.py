@@ -86,7 +86,7 @@ def test_regressors_of_a_row_leave_what_a_regression_leaves():
     score = rng.standard_normal((1, 4))
     covariance = np.linalg.inv(information)[None] / 500
     estimate = np.linalg.solve(information, score[0])[None]
-    actual = given_others(estimate, covariance, states, np.array([[0, 2]]), known, partition)
+    actual = given_others(estimate, covariance, states, np.array([[0, 2]]), [known], partition)
     rest = H[:, cause] - H[:, known] @ np.linalg.lstsq(H[:, known], H[:, cause], rcond=None)[0]
     expected = np.linalg.inv(np.kron(np.eye(2), rest.T @ rest / 500))
     np.testing.assert_allclose(actual[1][0], expected / 500, rtol=1e-9)
