@@ -99,7 +99,7 @@ def n_columns(X):
 
 def to_floats(X, *, name_column, where="", min_features=1, **checks):
     """Table as a finite float64 array with NaN for missing values, shape (n_samples, n_features)."""
-    plain = X
+    plain = X.view(np.ndarray) if type(X) is np.memmap else X
     if type(X) is pd.DataFrame and X.shape[1] and all(dtype == np.float64 for dtype in X.dtypes.unique()):
         plain = X.to_numpy()  # an array of nothing but float64 is there already
     if is_fine(plain, checks.get("ensure_min_samples", 1), min_features):

@@ -373,8 +373,14 @@ class Scores:
             self.present = np.column_stack([*masks, full])[:, owner].astype(float)
             self.series = _without_present_means(joined, self.present, record.starts)
         self.known = self.series[:, partition.n_states :]
-        self.sums = lag_covariances(self.series, range(1), record.starts, self.present)
-        self._scale = np.sqrt(np.diag(self.sums[0]) / record.n_samples)
+
+    @cached_property
+    def sums(self):
+        return lag_covariances(self.series, range(1), self._record.starts, self.present)
+
+    @cached_property
+    def _scale(self):
+        return np.sqrt(np.diag(self.sums[0]) / self._record.n_samples)
 
     def of_unit(self, unit):
         """Centred scores of one unit and where they are there (None: everywhere)."""

@@ -3,6 +3,7 @@
 import numpy as np
 
 from skfedcausal.client.records import release_pages
+from skfedcausal.containers import arrays
 
 
 def test_values_are_read_again(tmp_path):
@@ -28,3 +29,13 @@ def test_other_arrays_are_left_alone():
     release_pages(Y)
     release_pages(None)
     assert (Y == 1).all()
+
+
+def test_a_mapped_table_is_read_where_it_is_without_the_long_way(tmp_path, monkeypatch):
+    """What is fine already is fine as a map too, and slices of what comes out are plain arrays."""
+    np.save(tmp_path / "Y.npy", np.random.default_rng(1).standard_normal((500, 7)))
+    mapped = np.load(tmp_path / "Y.npy", mmap_mode="r")
+    monkeypatch.setattr(arrays, "check_array", None)
+    found = arrays.to_floats(mapped, name_column=str)
+    assert type(found) is np.ndarray
+    assert np.shares_memory(found, mapped)

@@ -61,8 +61,8 @@ class _OneUnit:
 def _unit_task(plant, m):
     series = np.ascontiguousarray(plant.series[:, plant.partition.slices[m]])
     own, how = (plant.A[m], plant.Q[m]), (plant.n_lags, plant.n_frequencies)
-    size = (len(plant.A[m]),)
-    return BlockTask(series, plant.starts, plant.noise[m], size, 1, *own, own, (), (), *how, False, 0.0, 0, False)
+    size, none = (len(plant.A[m]),), np.zeros((1, 1), dtype=bool)
+    return BlockTask(series, plant.starts, plant.noise[m], size, 1, *own, own, none, none, *how, False, 0.0, 0, False)
 
 
 def padded_spectra(spectra, partition):

@@ -32,8 +32,8 @@ class BlockTask(NamedTuple):
     A: np.ndarray  # (n, n) to start from
     Q: np.ndarray
     own: tuple  # the units' own models (A, Q)
-    links: tuple  # pairs (effect, cause) of positions in the block
-    correlated: tuple  # unordered pairs of positions
+    linked: np.ndarray  # (n_units, n_units) effect by cause
+    correlated: np.ndarray  # symmetric
     n_lags: int
     n_frequencies: int
     has_prior: bool
@@ -93,12 +93,8 @@ def _fitted(task):
 
 
 def _structure(task, partition):
-    number = {tuple(pair): k for k, pair in enumerate(partition.pairs.tolist())}
-    linked, correlated = np.zeros((2, len(partition.pairs)), dtype=bool)
-    linked[[number[pair] for pair in task.links]] = True
-    for first, second in task.correlated:
-        correlated[[number[first, second], number[second, first]]] = True
-    return Structure(partition, linked=linked, correlated=correlated)
+    pairs = tuple(partition.pairs.T)
+    return Structure(partition, linked=task.linked[pairs], correlated=task.correlated[pairs])
 
 
 def _start(task, structure):
@@ -142,16 +138,12 @@ def _described(task, partition, scoring, ascent):
 
 def later_lags(task, partition, scoring):
     """P-values of later lags of the core units and of what acts on them, NaN where there is nothing to test."""
-    acting = np.unique([cause for effect, cause in task.links if effect < task.n_core])
-    units = np.union1d(np.arange(task.n_core), acting).astype(int)
+    units = np.union1d(np.arange(task.n_core), np.flatnonzero(task.linked[: task.n_core].any(axis=0)))
     part = Partition([task.sizes[unit] for unit in units])
     states = np.concatenate([np.arange(partition.slices[u].start, partition.slices[u].stop) for u in units])
     at = np.ix_(states, states)
     point = Point(scoring.point.A[at], scoring.point.Q[at], None)
-    linked = np.isin(part.pairs @ [len(units), 1], [
-        np.searchsorted(units, effect) * len(units) + np.searchsorted(units, cause)
-        for effect, cause in task.links if effect in units and cause in units
-    ])  # fmt: skip
+    linked = task.linked[tuple(units[part.pairs.T])]
     plant = PartOfPlant(task, part, states)
     found = misfit_p_values(plant, PointOf(point, Structure(part, linked=linked)), range(task.n_core))
     if found is None:

@@ -173,8 +173,7 @@ class _Search:
         plant, members, core = self.plant, self.members[k], self.cores[k]
         known = self.sums.get(tuple(members))
         states = self._states(members)
-        linked = self.linked[np.ix_(members, members)]
-        correlated = np.tril(self.correlated[np.ix_(members, members)])
+        at = np.ix_(members, members)
         dense, (A, Q) = block_diagonal, (whole[np.ix_(states, states)] for whole in self._dense)
         return BlockTask(
             plant.series.take(states, axis=1),
@@ -185,8 +184,8 @@ class _Search:
             A,
             Q,
             (dense([plant.A[m] for m in members]), dense([plant.Q[m] for m in members])),
-            tuple(map(tuple, np.argwhere(linked).tolist())),
-            tuple(map(tuple, np.argwhere(correlated).tolist())),
+            self.linked[at],
+            self.correlated[at],
             plant.n_lags,
             plant.n_frequencies,
             self.has_prior,
@@ -256,17 +255,8 @@ class _Search:
         found = products(self.pushes, plant.series, *where, with_states=True)
         rows = PairRows.of(far, found, partition)
         estimate, covariance, _ = tested(far, self.spectra, rows, partition.sizes, self.plant.n_samples)
-        ends = np.flatnonzero(np.diff(far[:, 0], append=-1)) + 1
-        start = 0
-        for stop in ends.tolist():
-            effect = far[start, 0]
-            known = self._states([effect, *np.flatnonzero(self.linked[effect])])
-            part = slice(start, stop)
-            estimate[part], covariance[part] = given_others(
-                estimate[part], covariance[part], found.states, far[part], known, partition
-            )
-            start = stop
-        return estimate, covariance
+        known = [self._states([effect, *np.flatnonzero(causes)]) for effect, causes in enumerate(self.linked)]
+        return given_others(estimate, covariance, found.states, far, known, partition)
 
     # -- structure -------------------------------------------------------------------------------
 

@@ -165,28 +165,35 @@ def _pair_products(x, y, pairs):
         out = np.empty((len(pairs), p * p, p * p))
         ends = np.append(first[1:], len(pairs))
         for unit, start, stop in zip(units, first, ends, strict=True):
-            others = np.moveaxis(right[cause[start:stop]], 1, 0).reshape(2 * n_frequencies, -1)
+            others = right[cause[start:stop]].transpose(1, 0, 2).reshape(2 * n_frequencies, -1)
             product = (left[unit].T @ others).reshape(p * p, stop - start, p * p)
-            out[start:stop] = np.moveaxis(product, 1, 0)
+            out[start:stop] = product.transpose(1, 0, 2)
         return out / n_frequencies
     return np.swapaxes(left[effect], 1, 2) @ right[cause] / n_frequencies
 
 
 def given_others(estimate, covariance, states, pairs, known, partition):
-    """Estimates and covariances of pairs of one effect, given the regressors that its row has already.
+    """Estimates and covariances of pairs (effect, cause), given the regressors that the effects' rows have already.
 
-    `states` is the covariance of the smoothed states, `known` the states of these regressors: the information of a
-    block shrinks with the share of its cause's states that they leave.
+    `states` is the covariance of the smoothed states, `known` by unit those that are regressors of its row: the
+    information of a block shrinks with the share of its cause's states that they leave.
     """
-    p, cause = partition.padded.shape[1], pairs[:, 1]
+    p, (effect, cause) = partition.padded.shape[1], pairs.T
     whole = block_rows(states, cause, cause, partition).reshape(-1, p, p)
     rows = np.minimum(partition.padded[cause], len(states) - 1)
     real = partition.padded[cause] < len(states)
-    cross = np.where(real[:, :, None], states[rows[:, :, None], known], 0.0)
-    solved = np.linalg.solve(states[np.ix_(known, known)], cross.reshape(-1, len(known)).T).T.reshape(cross.shape)
-    empty = np.eye(p) * ~real[:, :, None]
-    left = whole - cross @ np.swapaxes(solved, 1, 2) + empty
-    back = np.linalg.cholesky(whole + empty) @ np.linalg.inv(np.linalg.cholesky((left + np.swapaxes(left, 1, 2)) / 2))
+    left, sizes = whole + np.eye(p) * ~real[:, :, None], np.array([len(own) for own in known])
+    root = np.linalg.cholesky(left)
+    for size in np.unique(sizes[effect]):
+        of_size = np.flatnonzero(sizes[effect] == size)
+        for first in range(0, len(of_size), _PAIRS):
+            chosen = of_size[first : first + _PAIRS]
+            units, place = np.unique(effect[chosen], return_inverse=True)
+            own = np.array([known[unit] for unit in units])
+            inverse = np.linalg.inv(states[own[:, :, None], own[:, None]])[place]
+            cross = np.where(real[chosen, :, None], states[rows[chosen][:, :, None], own[place][:, None]], 0.0)
+            left[chosen] -= cross @ inverse @ np.swapaxes(cross, 1, 2)
+    back = root @ np.linalg.inv(np.linalg.cholesky((left + np.swapaxes(left, 1, 2)) / 2))
     back = np.einsum("ab,xij->xaibj", np.eye(p), back).reshape(len(pairs), p * p, p * p)
     score = np.linalg.solve(covariance, estimate[..., None])
     covariance = np.swapaxes(back, 1, 2) @ covariance @ back

@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import bdtrc, chdtrc, fdtrc, ndtr, ndtri
 from scipy.stats import rankdata
 
-from ...statespace.episodes import episodes, inner_rows
+from ...statespace.episodes import column_mean, episodes, inner_rows
 from ..links.benefit import mean_with_error
 
 _GUARD, _BESIDE = 2, 12  # frequencies next to a line that belong to it, and those behind them on either side
@@ -26,7 +26,7 @@ _LEAST_GAP = 1e-3  # of that autoregression from a unit root
 
 def unit_series(series):
     """Columns of a series turned and scaled to unit covariance; without those that are none."""
-    centred = series - series.mean(axis=0)
+    centred = series - column_mean(series)
     values, axes = np.linalg.eigh(centred.T @ centred / len(centred))
     kept = values > 1e-10 * max(values[-1], 1e-300)
     return centred @ axes[:, kept] / np.sqrt(values[kept])
@@ -155,7 +155,7 @@ def halves(units, states, starts, pairs=None):
     statistic, p_values = np.zeros(shape), np.ones(shape)
     if min(map(len, parts)) < 2:
         return statistic, p_values
-    means = [h.mean(axis=0) for h in states]
+    means = [column_mean(h) for h in states]
     find = _moments if pairs is None else partial(_moments_of_pairs, pairs)
     moments = [
         find([e[rows] for e in units], [h[rows - 1] - mean for h, mean in zip(states, means, strict=True)])

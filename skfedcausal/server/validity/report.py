@@ -355,12 +355,13 @@ def gated(links, table):
     failed = table[~table["passed"] & table["check"].isin([*_WORDS, "no shared driver"])]
     if failed.empty:
         return links
+    pairs = list(zip(links["cause"].tolist(), links["effect"].tolist(), strict=True))
     reasons: dict = {}
     for check, cause, effect, remedy in failed[["check", "cause", "effect", "remedy"]].itertuples(index=False):
-        for pair, why in _concerned(links, check, cause, effect):
+        for pair, why in _concerned(pairs, check, cause, effect):
             reasons.setdefault(pair, []).append((check, why + (f" ({remedy})" if remedy else "")))
     verdicts, becauses = links["verdict"].to_numpy(copy=True), links["because"].to_numpy(copy=True)
-    for k, pair in enumerate(zip(links["cause"], links["effect"], strict=True)):
+    for k, pair in enumerate(pairs):
         own = reasons.get(pair, [])
         if not own:
             continue
@@ -381,13 +382,12 @@ def in_doubt(alone, table):
     return [name for name in alone if not own.get(name, 0.0) > _WHITE]
 
 
-def _concerned(links, check, cause, effect):
-    """Pairs of units that a failed check is about, and the reason in words."""
+def _concerned(pairs, check, cause, effect):
+    """Pairs of units, of those with links in a table, that a failed check is about, and the reason in words."""
     if check == "no shared driver":
         why = f"something that nobody measures moves {cause} and {effect}"
         return [((cause, effect), why), ((effect, cause), why)]
     why = _WORDS[check].format(c=cause, e=effect, u=effect)
-    pairs = zip(links["cause"], links["effect"], strict=True)
     if cause == effect:
         if check in _OF_EFFECT:
             why = (

@@ -86,8 +86,25 @@ def test_regressors_of_a_row_leave_what_a_regression_leaves():
     score = rng.standard_normal((1, 4))
     covariance = np.linalg.inv(information)[None] / 500
     estimate = np.linalg.solve(information, score[0])[None]
-    actual = given_others(estimate, covariance, states, np.array([[0, 2]]), known, partition)
+    actual = given_others(estimate, covariance, states, np.array([[0, 2]]), [known], partition)
     rest = H[:, cause] - H[:, known] @ np.linalg.lstsq(H[:, known], H[:, cause], rcond=None)[0]
     expected = np.linalg.inv(np.kron(np.eye(2), rest.T @ rest / 500))
     np.testing.assert_allclose(actual[1][0], expected / 500, rtol=1e-9)
     np.testing.assert_allclose(actual[0][0], expected @ score[0], rtol=1e-9)
+
+
+def test_effects_whose_rows_know_more_or_less_are_conditioned_one_by_one_and_together_alike():
+    """Blocks of several effects come out as those of each effect alone."""
+    rng = np.random.default_rng(1)
+    partition = Partition([2, 1, 2, 2, 1])
+    H = rng.standard_normal((400, 8)) @ (np.eye(8) + 0.4 * rng.standard_normal((8, 8)))
+    states = H.T @ H / 400
+    known = [np.arange(2), np.array([2, 0, 1]), np.array([3, 4]), np.array([5, 6, 7]), np.array([7])]
+    pairs = np.array([[0, 2], [0, 3], [1, 3], [2, 4], [3, 0], [4, 0], [4, 1]])
+    root = rng.standard_normal((len(pairs), 4, 4))
+    covariance, estimate = root @ np.swapaxes(root, 1, 2) + np.eye(4), rng.standard_normal((len(pairs), 4))
+    together = given_others(estimate, covariance, states, pairs, known, partition)
+    for k in range(len(pairs)):
+        alone = given_others(estimate[k : k + 1], covariance[k : k + 1], states, pairs[k : k + 1], known, partition)
+        for whole, one in zip(together, alone, strict=True):
+            np.testing.assert_allclose(whole[k], one[0], rtol=1e-10)
