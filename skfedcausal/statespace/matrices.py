@@ -1,6 +1,5 @@
 """Small linear algebra: covariances kept positive definite, transitions stable, threads few."""
 
-import os
 from collections import OrderedDict
 from contextlib import nullcontext
 from functools import cache, wraps
@@ -10,18 +9,7 @@ from threadpoolctl import ThreadpoolController
 
 _FEW_ROWS, _KURTOSIS = 250, 8.0  # that kurtosis is judged by at least; standard errors that are far
 _MANY = 256  # columns of matrices from which more than one thread pays
-_BLAS = ("blas", "blis", "mkl", "flexi")  # in names of libraries
-
-
-class _BlasController(ThreadpoolController):
-    """Threads of BLAS alone: where hundreds of libraries are loaded, looking at each takes a tenth of a small fit."""
-
-    def _make_controller_from_path(self, filepath):
-        if any(word in os.path.basename(filepath).lower() for word in _BLAS):
-            super()._make_controller_from_path(filepath)
-
-
-_controller = cache(_BlasController)  # once in a process
+_controller = cache(ThreadpoolController)  # looking for libraries takes as long as a small fit
 
 
 def few_threads(n_columns):
