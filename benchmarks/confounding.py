@@ -99,12 +99,13 @@ def summary(rows):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first draw")
     arguments = parser.parse_args()
-    rows = []
+    rows, seeds = [], range(arguments.first, arguments.first + arguments.seeds)
     for kind in CONFOUNDED:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            rows += [measured(kind, seed) for seed in range(arguments.seeds)]
+            rows += [measured(kind, seed) for seed in seeds]
         print(pd.DataFrame(summary(rows)).to_string(), flush=True)
     names = ["record", "flagged", "median error", "largest", "cover", "sensitivity"]
     names += ["median instrument error", "largest with it", "instrument cover"]

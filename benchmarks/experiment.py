@@ -77,8 +77,9 @@ def measured(seed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--draws", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first draw")
     arguments = parser.parse_args()
-    rows, seed = [], 0
+    rows, seed = [], arguments.first
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         while len(rows) < arguments.draws:

@@ -129,11 +129,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plants", nargs="+", choices=_KINDS, default=_KINDS)
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first draw")
     parser.add_argument("--alone", action="store_true", help="without the rivals")
     arguments = parser.parse_args()
     rows = []
     for kind in arguments.plants:
-        for seed in range(arguments.seeds):
+        for seed in range(arguments.first, arguments.first + arguments.seeds):
             rows += measured(kind, seed, not arguments.alone)
         print(pd.DataFrame(summary(rows)).to_string(), flush=True)
     own = pd.DataFrame(rows).query("tool == 'impact'")

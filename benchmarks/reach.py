@@ -172,6 +172,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plants", nargs="+", choices=_KINDS, default=_KINDS)
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first draw")
     parser.add_argument("--large", action="store_true", help="only the plan of 100 inputs")
     arguments = parser.parse_args()
     print(large(), flush=True)
@@ -179,7 +180,7 @@ def main():
         return
     rows = []
     for kind in arguments.plants:
-        for seed in range(arguments.seeds):
+        for seed in range(arguments.first, arguments.first + arguments.seeds):
             rows += measured(kind, seed)
         print(pd.DataFrame(summary(rows)).to_string(), flush=True)
     n_inputs, _, seconds = large()

@@ -556,7 +556,7 @@ def test_a_trajectory_of_the_only_input_may_be_a_series(fitted):
 
 
 def test_leaving_the_range_seen_is_a_warning(fitted):
-    with pytest.warns(UserWarning, match=r"'unit1__u0' is asked for values from 9 to 9.*extrapolates"):
+    with pytest.warns(UserWarning, match=r"'unit1__u0' is asked for 9, but.*extrapolates"):
         fitted.counterfactual("unit1", 0, 9)
     with pytest.warns(UserWarning, match="'unit0__u1'.*extrapolates"):
         fitted.whatif(X, {"unit0__u1": 99.0}, inputs=INPUTS)

@@ -134,8 +134,9 @@ class PlantInputs:
         for k, column in zip(positions, values.T, strict=True):
             low, high = np.nanmin(column), np.nanmax(column)
             if low < self.low[k] or high > self.high[k]:
+                asked = f"{low:.4g}" if low == high else f"values from {low:.4g} to {high:.4g}"
                 warnings.warn(
-                    f"Input {self.names[k]!r} is asked for values from {low:.4g} to {high:.4g}, but was only "
+                    f"Input {self.names[k]!r} is asked for {asked}, but was only "
                     f"seen from {self.low[k]:.4g} to {self.high[k]:.4g}: the answer extrapolates.",
                     stacklevel=5,
                 )

@@ -243,6 +243,11 @@ class PlantEstimator(FederatedEstimator):
             If there are no rows before or after `start`, or `confidence` is no probability or given together
             with `return_std`.
 
+        Warns
+        -----
+        UserWarning
+            If there are less than three times as many rows before `start` as bands are asked for.
+
         Notes
         -----
         What inputs do beyond what is linear is part of a forecast where, in the record of `fit`, it explained at

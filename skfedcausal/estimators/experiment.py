@@ -55,8 +55,11 @@ def asked_experiment(estimator, cause, effect, inputs, bounds, rows, kind, rates
     """The :class:`Experiment` of a link."""
     _check(estimator, cause, effect, rows, kind)
     inputs, at, low, high, limits = allowed_inputs(estimator, inputs, bounds, rates)
-    if not estimator._input_map.is_linear:
-        raise ValueError("Inputs that act through a curve or have levels: an experiment is designed for linear ones.")
+    bent = [name for name, k in zip(inputs, at, strict=True) if estimator._input_map.functions[k] is not None]
+    if bent:
+        raise ValueError(
+            f"Inputs {listed(bent)} act through a curve, and an experiment is designed for linear ones. Leave them out."
+        )
     half, middle = (high - low) / 2, (high + low) / 2
     start = _standing(inputs, {} if now is None else now)
     check_now(inputs, start, low, high)
@@ -103,9 +106,9 @@ def _standing(inputs, now):
 
 def _design(estimator, cause, effect, kind, at, half, n_rows):
     """The :class:`LinkDesign` of a link for inputs at positions, moved by `half` of the width of their bounds."""
-    server, active = estimator.server_, estimator._sent_inputs.active
-    sent = np.cumsum(active)[at] - 1
-    early = estimator._input_map.early[estimator._input_map.owners][active]
+    server, active, owners = estimator.server_, estimator._sent_inputs.active, estimator._input_map.owners
+    sent = np.searchsorted(owners[active], at)  # one column each, since they are linear
+    early = estimator._input_map.early[owners][active]
     scale = server._parameters.state_scale
     back = np.linalg.inv(scale)
     responses = np.einsum("ij,jtk->itk", back, state_responses(server, n_rows, early)[:, :, sent] * half)

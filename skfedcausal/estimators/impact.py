@@ -93,7 +93,11 @@ def asked_impact(estimator, X, do, window, *, confidence, margin, **settings):
     """The :class:`Impact` of a move within a window of rows."""
     if not margin >= 0:
         raise ValueError(f"Got margin={margin!r}; give a share of a standard deviation, at least 0.")
-    moved = {name: _within(value, window, name) for name, value in do.items()} if hasattr(do, "items") else do
+    if hasattr(do, "items"):
+        _check_inputs(do, estimator._plant_inputs.names)
+        moved = {name: _within(value, window, name) for name, value in do.items()}
+    else:
+        moved = do  # `whatif` says what is wrong with it
     found = estimator.whatif(X, moved, confidence=confidence, **settings)
     table = _as_impact(found)
     times = table["time"].drop_duplicates()
@@ -140,6 +144,16 @@ def window_rows(window, n_samples, index=None):
             "leaves the record. Give the first row of the window and the one after the last."
         )
     return slice(first, last)
+
+
+def _check_inputs(do, known):
+    """Refuse names that are no inputs: a sensor that is held in a window would have to be let go after it."""
+    unknown = [name for name in do if name not in known]
+    if unknown:
+        raise ValueError(
+            f"Got unknown input {unknown[0]!r}; known inputs are {listed(known)}. What a move did is told of inputs, "
+            "by their names 'unit__input'; ask `whatif` about sensors that are held."
+        )
 
 
 def _place_of(edge, index):

@@ -22,6 +22,7 @@ _FEWEST = 3.0  # effective number of rows at least, so that a band is finite
 _OVERLAP = 3.0  # share of k that forecasts of k rows have in common with their neighbours, inverse
 _TRUSTED = 20.0  # effective rows after which half of what bands have missed is corrected
 _RAREST = 5.0  # times the share outside a band that a quantile may be nearer to the end
+_TIMES = 3  # as many rows as are forecast that there have to be before
 _MOST_STEPS = 200  # ahead that misses are counted for; later ones are as far as the plant says from there on
 _CLOSE = 1e-6  # relative change below which covariances have settled
 _JITTER, _TINY = 1e-12, 1e-300
@@ -39,6 +40,16 @@ def forecast_covariances(run, start, n_steps, confidence=None):
     for k, rows in enumerate(record.partition.slices):
         found.append(_calibrated(own[k], missed[..., rows], confidence))
     return found
+
+
+def begin_of(record, start):
+    """First row of the episode that the row before `start` is in."""
+    return max(row for row, _ in episodes(record.starts, record.n_samples) if row < start)
+
+
+def counted_steps(record, start):
+    """Rows ahead of which enough forecasts end before `start` for their misses to be counted."""
+    return (start - begin_of(record, start)) // _TIMES
 
 
 def _own_covariances(plain, record, n_steps):
@@ -64,8 +75,8 @@ def _misses(plain, record, start, n_steps):
 
     NaN for rows that were not measured, or are too near the beginning for a forecast of so many rows.
     """
-    begin = max(row for row, _ in episodes(record.starts, record.n_samples) if row < start)
-    n_steps = min(n_steps, (start - begin) // 3, _MOST_STEPS)
+    begin = begin_of(record, start)
+    n_steps = min(n_steps, counted_steps(record, start), _MOST_STEPS)
     first = max(start - _WINDOW - _EARLIER - 2 * n_steps, begin)
     scores, n = record.scores_of(slice(first, start)), record.partition.n_states
     missed = np.full((n_steps, len(scores), n), np.nan)

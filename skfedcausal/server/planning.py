@@ -7,7 +7,6 @@ import numpy as np
 from ..statespace.matrices import companion
 from .straight import straight_run
 
-_HALF = 0.5  # of what bends effects that goes on where no forecast may count on it
 _MANY = 1500  # free coefficients above which errors of a plant of one lag are taken to be independent
 
 
@@ -91,10 +90,10 @@ def _draws_of_one_lag(server, n_draws):
 def held_run(server, messages, n_steps):
     """Filter over a record and expected states of the rows after it, (n_steps, n), if inputs stay as they are.
 
-    What inputs do beyond what is linear goes on as long as they do. Where it moves effects but did not explain every
-    part of the record of `fit`, half of it does: a run without it and one with all of it are wrong to either side.
+    What inputs do beyond what is linear goes on as long as they do, wherever it moves effects: what a plan adds to
+    this run is an effect, and a plan starts from the plant that it moves.
     """
-    run, added = straight_run(server, messages, n_steps, _HALF)
+    run, added = straight_run(server, messages, n_steps, share=1.0)
     states = held_forecast(run, n_steps)
     return run, states if added is None else states + added[-n_steps:]
 

@@ -5,6 +5,7 @@ import pytest
 
 from skfedcausal import FederatedCounterfactualEstimator
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.estimators.experiment import _design
 
 U = "unit0__u0"
 
@@ -67,3 +68,25 @@ def test_inputs_that_do_nothing_to_the_cause_are_refused():
     fitted = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
     with pytest.raises(ValueError, match="do next to nothing to the states of 'unit0'"):
         fitted.experiment("unit0", "unit1", inputs=["unit1__u0"], bounds={"unit1__u0": (-1, 1)}, rows=50)
+
+
+def test_linear_inputs_of_a_plant_with_others_are_moved_as_they_act():
+    """Row k of the design's responses is A^(k-1) B, with the columns of B that are those of the inputs named."""
+    X, truth = make_granger_plant(2, n_samples=800, n_inputs=2, links=[(1, 0)], random_state=0)
+    other, curved, names = "unit0__u1", "unit0__u0", ["unit1__u1", "unit0__u1"]
+    settings = {"basis": {curved: "spline"}, "sampled": "after"}
+    fitted = FederatedCounterfactualEstimator(**settings).fit(X, inputs=truth.inputs)
+    at = [fitted._plant_inputs.position(name) for name in names]
+    design = _design(fitted, "unit1", "unit0", "state", at, np.ones(2), 12)
+    assert len(fitted.lag_transitions_) == 1
+    B = fitted.input_[:, [fitted.input_names_.index(name) for name in names]]
+    expected = np.stack([np.linalg.matrix_power(fitted.transition_, k) @ B for k in range(11)], axis=1)
+    scale = fitted.server_._parameters.state_scale
+    found = np.einsum("ij,jtk->itk", scale, design.responses)[:, 1:]
+    np.testing.assert_allclose(found, expected, atol=1e-9 * np.abs(expected).max())
+    plan = fitted.experiment("unit1", "unit0", inputs=names, bounds=dict.fromkeys(names, (-1.0, 1.0)), rows=40)
+    assert plan.schedule.columns.tolist() == names
+    with pytest.raises(ValueError, match=f"Inputs '{curved}' act through a curve"):
+        fitted.experiment(
+            "unit0", "unit1", inputs=[curved, other], bounds=dict.fromkeys([curved, other], (-1, 1)), rows=40
+        )

@@ -72,7 +72,7 @@ def test_an_instrument_takes_the_bias_away(plain, mended):
     assert share["instrument"] == "a__setpoint"
 
 
-@pytest.mark.filterwarnings("ignore:Input .* is asked for values")
+@pytest.mark.filterwarnings("ignore:Input .* is asked for")
 def test_an_instrument_is_no_input_that_moves(mended):
     X, estimator = mended
     with pytest.raises(ValueError, match=r"is an instrument, which acts through 'a__valve' alone"):

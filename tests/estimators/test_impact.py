@@ -109,6 +109,12 @@ def test_values_fit_the_window(moved, fitted):
         fitted.impact(moved[0], {"a__nothing": 0.0}, (FIRST, LAST))
 
 
+@pytest.mark.parametrize("held", [{"b__y": 0.0}, {"a": {"u": 0.0}}])
+def test_sensors_and_units_are_for_whatif(moved, fitted, held):
+    with pytest.raises(ValueError, match=r"known inputs are 'a__u'.*ask `whatif` about sensors that are held"):
+        fitted.impact(moved[0], held, (FIRST, LAST))
+
+
 def test_doses_act_in_proportion(moved, fitted):
     table = fitted.dose_response(moved[0], "a__u", [-0.5, 0.0, 0.5], (FIRST, LAST))
     effect = table.pivot(index="dose", columns="column", values="effect")["a__y"]

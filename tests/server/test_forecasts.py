@@ -61,7 +61,8 @@ def test_a_plant_that_has_become_noisier_has_wider_bands(fitted):
 
 @pytest.mark.parametrize("start", [1, 2, 5])
 def test_without_a_past_the_plant_speaks_for_itself(fitted, start):
-    mean, std = fitted.forecast(X, start, inputs=U, return_std=True)
+    with pytest.warns(UserWarning, match=f"There are {start} rows before"):
+        mean, std = fitted.forecast(X, start, inputs=U, return_std=True)
     assert np.isfinite(std).all()
     assert (std > 0).all()
     assert len(mean) == 1600 - start
@@ -131,3 +132,11 @@ def test_bands_of_misses_with_rare_large_ones_hold_as_often_as_they_say():
         half = stats.norm.ppf(0.95) * np.sqrt(_calibrated(np.ones((1, 1, 1)), missed, 0.9)[0, 0, 0])
         hits.append((np.abs(errors[300:]) <= half).mean())
     assert 0.86 < np.mean(hits) < 0.95
+
+
+def test_too_few_rows_to_see_what_forecasts_miss_are_said(fitted):
+    part, inputs = {name: Y[:130] for name, Y in X.items()}, [u[:130] for u in U]
+    with pytest.warns(UserWarning, match=r"90 rows before `start`.*forecasts of 40 rows miss: from 31 rows ahead on"):
+        fitted.forecast(part, 90, inputs=inputs, confidence=0.9)
+    fitted.forecast(part, 98, inputs=inputs, confidence=0.9)  # 32 rows
+    fitted.forecast(part, 90, inputs=inputs)  # a mean misses nothing that it claims
