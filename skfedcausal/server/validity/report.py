@@ -50,15 +50,23 @@ class Evidence(NamedTuple):
     shifted: set  # positions of units whose own level shifts
     path: list | None  # states that shifts of levels alone lead to, by unit; None without shifts
     has_memory: bool  # whether one lag was not shown to be enough, as a driver with a memory asks for more
+    has_prior: bool
 
     @property
     def suspected(self):
-        """Unordered pairs that a driver may move: noise that goes together, links of plants with a memory, loops.
+        """Unordered pairs that a driver may move: noise that goes together, and links that it may leave.
 
-        Where one lag is enough a driver is faint, and leaves no loop that is sure both ways.
+        Of plants with a memory any link; where one lag is enough the driver is faint, and leaves loops that are not
+        sure both ways; where a prior hides what it does otherwise, any link that is not sure.
         """
-        loops = {pair for pair in self.linked - self.sure if pair[::-1] in self.linked}
-        return _unordered(self.correlated | (self.linked if self.has_memory else loops))
+        if self.has_memory:
+            left = self.linked
+        else:
+            left = self.linked - self.sure
+            if not self.has_prior:
+                left = {pair for pair in left if pair[::-1] in self.linked}
+        return _unordered(self.correlated | left)
+
 
 
 def evidence(server, run, record):
@@ -99,12 +107,12 @@ def evidence(server, run, record):
         server.process_cov_, slices, set(pairs), sure, dict(zip(pairs, found["delay"], strict=True)), correlated,
         server.covariance != "information", {place[name] for name in server.level_shifts_["unit"]},
         None if path is None else [path[:, rows] for rows in slices],
-        _may_remember(server),
+        _may_remember(server), server.has_prior_,
     )  # fmt: skip
 
 
 def _may_remember(server):
-    """Whether one lag was not shown to be enough; where a prior holds the plant, what remembers may hide in it."""
+    """Whether one lag was not shown to be enough; with a prior tests of later lags have to say nothing at all."""
     if len(server.lag_transitions_) > 1 or server.misfit_.empty:
         return True
     return bool(server.has_prior_ and not server.misfit_["p_adjusted"].min() > _ENOUGH)

@@ -78,11 +78,18 @@ def evidence_of(**known):
     return Evidence(**dict.fromkeys(Evidence._fields) | {"names": ("a", "b", "c", "d"), **known})
 
 
-@pytest.mark.parametrize(("has_memory", "pairs"), [(False, {(0, 1), (2, 3)}), (True, {(0, 1), (0, 2), (1, 3), (2, 3)})])
-def test_loops_are_suspected_where_one_lag_is_enough_and_links_where_it_is_not(has_memory, pairs):
-    linked, correlated = {(0, 1), (1, 0), (2, 0), (1, 3), (3, 1)}, {(3, 2)}
-    sure = {(1, 3), (3, 1), (0, 1)}  # no faint driver leaves a loop that is sure both ways
-    found = evidence_of(linked=linked, correlated=correlated, has_memory=has_memory, sure=sure)
+@pytest.mark.parametrize(
+    ("known", "pairs"),
+    [
+        ("", {(0, 1), (2, 3)}),
+        ("has_prior", {(0, 1), (0, 2), (2, 3)}),
+        ("has_memory", {(0, 1), (0, 2), (1, 2), (1, 3), (2, 3)}),
+    ],
+)
+def test_links_are_suspected_that_a_driver_may_leave(known, pairs):
+    linked, correlated = {(0, 1), (1, 0), (2, 0), (1, 3), (3, 1), (1, 2)}, {(3, 2)}
+    sure = {(1, 3), (3, 1), (0, 1), (1, 2)}
+    found = evidence_of(linked=linked, correlated=correlated, sure=sure, **({known: True} if known else {}))
     assert found.suspected == pairs
 
 
