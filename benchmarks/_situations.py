@@ -20,6 +20,7 @@ class Scene(NamedTuple):
     links: frozenset = LINK  # pairs (cause, effect) that are there
     doubtful: frozenset = frozenset()  # pairs of which neither answer is wrong
     n_states: Any = "auto"  # of the units' models
+    lengths: Any = None  # episodes into which somebody who knows the plant would cut the record
 
 
 class _Plant:
@@ -116,7 +117,7 @@ def _set_points(rng, T):
         first = pattern[start - 1] if start else level
         pattern[start : start + ramp] = np.linspace(first, level, ramp)
         pattern[start + ramp : stop] = level
-    return _added(rng, T, 1.5 * pattern)
+    return _added(rng, T, 1.5 * pattern)._replace(lengths=np.diff(rows).tolist())
 
 
 def _ramp(rng, T):
