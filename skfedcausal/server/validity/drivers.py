@@ -8,7 +8,6 @@ periodograms averaged in bands (Whittle's likelihood) and compared by the Bayesi
 from typing import NamedTuple
 
 import numpy as np
-from scipy.linalg import solve_triangular
 from scipy.optimize import minimize
 from scipy.sparse.csgraph import connected_components
 
@@ -21,6 +20,7 @@ _FAINT = 0.2  # deviation to start from of noise with a memory, of that of the s
 _STEPS, _AT_ONCE = 100, 8  # of a climb, and those in the same coordinates
 _DAMPING = 1e-4  # of the information, where it says little of a parameter
 _CLEAR = 6.0  # difference of criteria that is strong evidence (Kass and Raftery, 1995)
+_LINKS = "forward", "backward", "loop"
 _OWN_LAGS = 3  # of each unit's own memory: units with fewer sensors than states have more than one
 
 
@@ -126,15 +126,15 @@ class PairModel:
         info = self.information(theta, masks, also)
         diagonal = np.diag_indices_from(info)
         info[diagonal] += _DAMPING * (info[diagonal] + info.trace() / len(info))
-        root = np.linalg.cholesky(info)
+        turn = np.linalg.inv(np.linalg.cholesky(info)).T
 
         def value(x):
-            found, slope = self._value(theta + solve_triangular(root, x, lower=True, trans=1), masks, also)
-            return found, solve_triangular(root, slope, lower=True)
+            found, slope = self._value(theta + turn @ x, masks, also)
+            return found, slope @ turn
 
         start, most = np.zeros_like(theta), {"maxiter": _AT_ONCE}
         found = minimize(value, start, jac=True, method="L-BFGS-B", options=most)
-        return found, theta + solve_triangular(root, found.x, lower=True, trans=1)
+        return found, theta + turn @ found.x
 
     def criterion(self, value, theta):
         """Bayesian information criterion."""
@@ -170,10 +170,10 @@ class PairModel:
             of_sizes = (sizes * share[:, None])[..., None, None] * shapes
             of_pole = 0.5 * slope[:, None, None] * np.einsum("u,kuij->kij", sizes**2, shapes)
             flat = np.concatenate([flat, of_sizes, of_pole[:, None]], axis=1)
-        flat = flat + np.conj(np.swapaxes(flat, 2, 3))
-        flat *= np.sqrt(self._weight)[..., None]
-        flat = flat.transpose(1, 0, 2, 3).reshape(flat.shape[1], -1)
-        return flat.real @ flat.real.T + flat.imag @ flat.imag.T
+        flat = (flat + np.conj(np.swapaxes(flat, 2, 3))).transpose(1, 0, 2, 3)
+        whole = np.sqrt(self._weight) * flat
+        whole = whole.reshape(len(whole), -1).view(float)
+        return whole @ whole.T
 
     def _parts(self, theta, masks, also):
         """Filter Z, noise of the scores, root of that of states, spectrum behind Z, and what the last ones give."""
@@ -269,38 +269,24 @@ def _raised(G, least):
     return (axes * np.maximum(values, least * max(values[-1], 1e-300))) @ axes.T
 
 
-_LINKS = {(True, False): "forward", (False, True): "backward", (True, True): "loop"}
-
-
-def criteria(model, delays, linked=(False, False)):
+def criteria(model, delays, is_linked=False):
     """Criteria of a pair linked at `delays` or the row after, and without links, with or without a driver.
 
-    `linked` says which links were found. Where these are clearly better than a driver, nothing else is fitted. Where a
-    driver seems to explain them, the links are given noise of sensors that has a memory, which is no driver either.
+    That of a driver is no more than a bound where it is clearly above what is there without one. Where a driver seems
+    to explain a link that was found, the links are given noise of sensors that has a memory, which is no driver either.
     """
     there, back = (delay or 1 for delay in delays)
-    lags = {"forward": (there, None), "backward": (None, back), "loop": (there, back)}
-    fits, found, supposed = {}, {}, _LINKS.get(tuple(linked))
-
-    def fit(name):
-        masks = model.masks(lags.get(name, (None, None)))
-        fits[name] = model.fitted(masks, model.start(masks))
-        found[name] = model.criterion(*fits[name])
-
-    fit("none")
-    enough = np.inf
-    if supposed is not None:
-        fit(supposed)
-        enough = found[supposed] + _CLEAR
+    lags = {"none": (None, None), "forward": (there, None), "backward": (None, back), "loop": (there, back)}
+    masks = {name: model.masks(these) for name, these in lags.items()}
+    fits = {name: model.fitted(these, model.start(these)) for name, these in masks.items()}
+    found = {name: model.criterion(*fit) for name, fit in fits.items()}
+    enough = _CLEAR + min(found[name] for name in (_LINKS if is_linked else lags))
     found["driver"] = model.criterion(*model.driven(fits["none"][1], enough=enough))
-    if found["driver"] >= enough:
-        return found
-    for name, these in lags.items():
-        if name not in found:
-            fit(name)
-        if supposed is not None and found[name] > found["driver"]:
-            coloured = model.coloured(model.masks(these), fits[name][1])
-            found[name] = min(found[name], model.criterion(*coloured))
+    if is_linked and found["driver"] < enough:
+        for name in _LINKS:
+            if found[name] > found["driver"]:
+                coloured = model.coloured(masks[name], fits[name][1])
+                found[name] = min(found[name], model.criterion(*coloured))
     return found
 
 
@@ -317,9 +303,8 @@ def driver_rows(found, record):
         pair, own_noise = standardised(pair, noise[np.ix_(cols, cols)], len(places[0]))
         model = PairModel(pair, own_noise, [len(own) for own in places], own=_OWN_LAGS)
         delays = [_known(found.delays.get(way)) for way in ((first, second), (second, first))]
-        is_found = [way in found.linked for way in ((first, second), (second, first))]
-        values = criteria(model, delays, is_found)
-        by_links = min(values[name] for name in _LINKS.values() if name in values)
+        values = criteria(model, delays, (first, second) in linked)
+        by_links = min(values[name] for name in _LINKS)
         # without a link that was found, noise they share in a row is a driver as well, or a link within the row
         is_fast = (first, second) not in linked and values["none"] < values["driver"]
         driver = values["none"] if is_fast else values["driver"]

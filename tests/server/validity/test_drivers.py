@@ -62,7 +62,7 @@ def test_sensors_that_wander_are_no_driver():
     for t in range(1, len(series)):
         wander[t] = 0.9 * wander[t - 1] + np.sqrt(1 - 0.9**2) * wander[t]
     model = drivers.PairModel(drivers.bands(series + 1.2 * wander, (0,)), 0.25 * np.eye(2), [1, 1])
-    values = drivers.criteria(model, (1, None), (True, False))
+    values = drivers.criteria(model, (1, None), is_linked=True)
     without = drivers.criteria(model, (1, None))
     assert min(without, key=without.get) == "driver"
     assert min(values, key=values.get) == "forward"
@@ -97,10 +97,10 @@ def test_links_are_suspected_that_a_driver_may_leave(known, pairs):
 @pytest.mark.parametrize("truth", [{"link": 0.3}, {"driver": 0.4}, {"link": 0.1, "driver": 0.2}])
 def test_a_climb_that_is_given_up_decides_as_whole_ones_do(truth, seed):
     model = drivers.PairModel(drivers.bands(pair(seed, **truth), (0,)), 0.25 * np.eye(2), [1, 1], own=3)
-    quick = drivers.criteria(model, (1, None), (True, False))
+    quick = drivers.criteria(model, (1, None), is_linked=True)
     masks = model.masks((None, None))
     whole = model.criterion(*model.driven(model.fitted(masks, model.start(masks))[1]))
-    links = min(quick[name] for name in ("forward", "backward", "loop") if name in quick)
+    links = min(quick[name] for name in ("forward", "backward", "loop"))
     assert (links > whole) == (links > quick["driver"])
     assert (links > whole - drivers._CLEAR) == (links > quick["driver"] - drivers._CLEAR)
 
