@@ -26,10 +26,15 @@ _LEAST_GAP = 1e-3  # of that autoregression from a unit root
 
 def unit_series(series):
     """Columns of a series turned and scaled to unit covariance; without those that are none."""
-    centred = series - series.mean(axis=0)
+    centred = series - _means(series)
     values, axes = np.linalg.eigh(centred.T @ centred / len(centred))
     kept = values > 1e-10 * max(values[-1], 1e-300)
-    return centred @ axes[:, kept] / np.sqrt(values[kept])
+    return centred @ (axes[:, kept] / np.sqrt(values[kept]))
+
+
+def _means(series):
+    """Of few columns of many rows: as a product, which reads them at once."""
+    return np.ones(len(series)) @ series / len(series)
 
 
 # -- innovations -----------------------------------------------------------------------------------
@@ -155,7 +160,7 @@ def halves(units, states, starts, pairs=None):
     statistic, p_values = np.zeros(shape), np.ones(shape)
     if min(map(len, parts)) < 2:
         return statistic, p_values
-    means = [h.mean(axis=0) for h in states]
+    means = [_means(h) for h in states]
     find = _moments if pairs is None else partial(_moments_of_pairs, pairs)
     moments = [
         find([e[rows] for e in units], [h[rows - 1] - mean for h, mean in zip(states, means, strict=True)])
@@ -235,7 +240,7 @@ def held_out_gain(target, cause, share=0.3):
     """What a cause helps to predict a target (n, p) in the last rows, learned in those before: nats a row, error."""
     n = len(target)
     cut = n - round(share * n)
-    X, Y = cause - cause[:cut].mean(axis=0), target - target[:cut].mean(axis=0)
+    X, Y = cause - _means(cause[:cut]), target - _means(target[:cut])
     coefficients, *_ = np.linalg.lstsq(X[:cut], Y[:cut], rcond=None)
     with_cause, without = (_log_densities(rest, cut) for rest in (Y - X @ coefficients, Y))
     return mean_with_error(with_cause - without)
