@@ -18,6 +18,7 @@ _GROWTH = 1.12  # of the width of bands above
 _POLES = (0.5, 0.95)  # from which the driver's own memory is sought
 _FAINT = 0.2  # deviation to start from of noise with a memory, of that of the scores
 _STEPS, _AT_ONCE = 100, 8  # of a climb, and those in the same coordinates
+_LITTLE = 0.05  # log-likelihood that no step more is worth
 _DAMPING = 1e-4  # of the information, where it says little of a parameter
 _CLEAR = 6.0  # difference of criteria that is strong evidence (Kass and Raftery, 1995)
 _LINKS = "forward", "backward", "loop"
@@ -118,7 +119,8 @@ class PairModel:
         for _ in range(_STEPS // _AT_ONCE):
             found, theta = self._climbed(masks, theta, also)
             gained, before = before - found.fun, found.fun
-            if found.nit < _AT_ONCE or 2 * (found.fun - 2 * gained) > enough:
+            is_up = found.nit < _AT_ONCE or gained < _LITTLE
+            if is_up or 2 * (found.fun - 2 * gained) > enough:
                 break
         return 2 * float(found.fun), theta
 
