@@ -189,7 +189,7 @@ class PairModel:
         L = np.zeros((n, n))
         L[self._tri] = theta[at : at + len(self._tri[0])]
         at += len(self._tri[0])
-        noise, share, slope = self._N, None, None
+        noise, share, slope = self._N, np.zeros(0), np.zeros(0)
         if also:
             share, slope = self._series_of(theta[-1])
         if also == "colour":

@@ -68,7 +68,6 @@ class Evidence(NamedTuple):
         return _unordered(self.correlated | left)
 
 
-
 def evidence(server, run, record):
     """`Evidence` of the filter of a fitted server over its record."""
     slices, names = record.partition.slices, server.names_
