@@ -125,10 +125,14 @@ class PairModel:
         return 2 * float(found.fun), theta
 
     def _climbed(self, masks, theta, also):
-        info = self.information(theta, masks, also)
-        diagonal = np.diag_indices_from(info)
-        info[diagonal] += _DAMPING * (info[diagonal] + info.trace() / len(info))
-        turn = np.linalg.inv(np.linalg.cholesky(info)).T
+        """Some steps up from `theta`: what scipy's minimiser found, and the parameters it ends with."""
+        try:
+            info = self.information(theta, masks, also)
+            diagonal = np.diag_indices_from(info)
+            info[diagonal] += _DAMPING * (info[diagonal] + info.trace() / len(info))
+            turn = np.linalg.inv(np.linalg.cholesky(info)).T
+        except np.linalg.LinAlgError:  # a spectrum of lower rank, as of copies without noise: coordinates as they are
+            turn = np.eye(len(theta))
 
         def value(x):
             found, slope = self._value(theta + turn @ x, masks, also)

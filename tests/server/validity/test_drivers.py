@@ -146,3 +146,16 @@ def test_information_is_the_curvature_where_power_is_as_expected(also, last):
     np.testing.assert_allclose(slope(theta), 0, atol=1e-9 * size)  # the maximum of what is expected
     numeric = [(slope(theta + d) - slope(theta - d)) / 2e-5 for d in 1e-5 * np.eye(len(theta))]
     np.testing.assert_allclose(information, numeric, atol=1e-6 * size)
+
+
+def test_a_climb_goes_on_where_there_is_no_information(monkeypatch):
+    def refuse(*_):
+        raise np.linalg.LinAlgError("as of a spectrum of lower rank")
+
+    model = drivers.PairModel(drivers.bands(pair(3, link=0.3), (0,)), 0.25 * np.eye(2), [1, 1])
+    masks = model.masks((1, None))
+    start = model.start(masks)
+    value, _ = model.fitted(masks, start)
+    monkeypatch.setattr(model, "information", refuse)
+    slower, _ = model.fitted(masks, start)
+    assert value - 0.01 < slower < value + 0.1  # a likelihood that decides nothing
