@@ -29,7 +29,7 @@ def unit_series(series):
     centred = series - column_mean(series)
     values, axes = np.linalg.eigh(centred.T @ centred / len(centred))
     kept = values > 1e-10 * max(values[-1], 1e-300)
-    return centred @ axes[:, kept] / np.sqrt(values[kept])
+    return centred @ (axes[:, kept] / np.sqrt(values[kept]))
 
 
 # -- innovations -----------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ def held_out_gain(target, cause, share=0.3):
     """What a cause helps to predict a target (n, p) in the last rows, learned in those before: nats a row, error."""
     n = len(target)
     cut = n - round(share * n)
-    X, Y = cause - cause[:cut].mean(axis=0), target - target[:cut].mean(axis=0)
+    X, Y = cause - column_mean(cause[:cut]), target - column_mean(target[:cut])
     coefficients, *_ = np.linalg.lstsq(X[:cut], Y[:cut], rcond=None)
     with_cause, without = (_log_densities(rest, cut) for rest in (Y - X @ coefficients, Y))
     return mean_with_error(with_cause - without)

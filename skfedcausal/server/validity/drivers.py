@@ -17,8 +17,11 @@ _SINGLE = 8  # lowest frequencies that are bands of their own: what is slow is t
 _GROWTH = 1.12  # of the width of bands above
 _POLES = (0.5, 0.95)  # from which the driver's own memory is sought
 _FAINT = 0.2  # deviation to start from of noise with a memory, of that of the scores
-_STEPS = 100
+_STEPS, _AT_ONCE = 100, 8  # of a climb, and those in the same coordinates
+_LITTLE = 0.05  # log-likelihood that no step more is worth
+_DAMPING = 1e-4  # of the information, where it says little of a parameter
 _CLEAR = 6.0  # difference of criteria that is strong evidence (Kass and Raftery, 1995)
+_LINKS = "forward", "backward", "loop"
 _OWN_LAGS = 3  # of each unit's own memory: units with fewer sensors than states have more than one
 
 
@@ -105,22 +108,82 @@ class PairModel:
         values = [A[mask] if lag == 1 else np.zeros(mask.sum()) for lag, mask in masks.items()]
         return np.concatenate([*values, np.linalg.cholesky(Q)[self._tri]])
 
-    def fitted(self, masks, theta, *, also=""):
+    def fitted(self, masks, theta, *, also="", enough=np.inf):
         """Twice the negative log-likelihood, less constants, and the parameters, at the maximum.
 
-        `also` says what the last parameters are: of a "driver", or of noise of the scores that has a "colour".
+        `also` says what the last parameters are: of a "driver", or of noise of the scores that has a "colour". The
+        climb goes in coordinates in which the information at its start is one, and anew after some steps. It is given
+        up where twice of what these gained leaves it above `enough`.
         """
-        found = minimize(
-            self._value, theta, args=(masks, also), jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}
-        )
-        return 2 * float(found.fun), found.x
+        before = np.inf
+        for _ in range(_STEPS // _AT_ONCE):
+            found, theta = self._climbed(masks, theta, also)
+            gained, before = before - found.fun, found.fun
+            is_up = found.nit < _AT_ONCE or gained < _LITTLE
+            if is_up or 2 * (found.fun - 2 * gained) > enough:
+                break
+        return 2 * float(found.fun), theta
+
+    def _climbed(self, masks, theta, also):
+        """Some steps up from `theta`: what scipy's minimiser found, and the parameters it ends with."""
+        try:
+            info = self.information(theta, masks, also)
+            diagonal = np.diag_indices_from(info)
+            info[diagonal] += _DAMPING * (info[diagonal] + info.trace() / len(info))
+            turn = np.linalg.inv(np.linalg.cholesky(info)).T
+        except np.linalg.LinAlgError:  # a spectrum of lower rank, as of copies without noise: coordinates as they are
+            turn = np.eye(len(theta))
+
+        def value(x):
+            found, slope = self._value(theta + turn @ x, masks, also)
+            return found, slope @ turn
+
+        start, most = np.zeros_like(theta), {"maxiter": _AT_ONCE}
+        found = minimize(value, start, jac=True, method="L-BFGS-B", options=most)
+        return found, theta + turn @ found.x
 
     def criterion(self, value, theta):
         """Bayesian information criterion."""
-        return value + len(theta) * np.log(2 * self._found.n_bins.sum())
+        return value + self._price(len(theta))
 
-    def _value(self, theta, masks, also):
-        n, e, power = self._n, self._turn, self._found.power
+    def _price(self, n_parameters):
+        return n_parameters * np.log(2 * self._found.n_bins.sum())
+
+    def information(self, theta, masks, also=""):
+        """Fisher information of the parameters, the Hessian of the value where power is as expected."""
+        Z, noise, L, Phi, share, slope = self._parts(theta, masks, also)
+        n, root = self._n, np.linalg.cholesky(Phi)
+        W = np.linalg.inv(root)
+        Wh, ZW = np.conj(np.swapaxes(W, 1, 2)), W @ Z
+        ahead = np.linalg.solve(Z, root) - noise @ np.conj(np.swapaxes(ZW, 1, 2))
+        left, right = [], []  # derivatives of the spectrum, whitened: columns of one times rows of the other
+        for lag, mask in masks.items():
+            rows, cols = np.nonzero(mask)
+            left.append((self._turn**lag)[:, None, None] * W[:, :, rows])
+            right.append(ahead[:, cols])
+        rows, cols = self._tri
+        left.append(W[:, :, rows])
+        right.append((L.T @ Wh)[:, cols])
+        if also == "driver":
+            b = theta[-n - 1 : -1]
+            seen = W @ b
+            left += [share[:, None, None] * W, 0.5 * (slope[:, None] * seen)[:, :, None]]
+            right += [np.broadcast_to((b @ Wh)[:, None], (len(W), n, n)), np.conj(seen)[:, None]]
+        flat = np.concatenate(left, axis=2).transpose(0, 2, 1)[..., None] * np.concatenate(right, axis=1)[:, :, None]
+        if also == "colour":
+            shapes = ZW[:, None] @ self._shapes @ np.conj(np.swapaxes(ZW, 1, 2))[:, None]
+            sizes = theta[-3:-1]
+            of_sizes = (sizes * share[:, None])[..., None, None] * shapes
+            of_pole = 0.5 * slope[:, None, None] * np.einsum("u,kuij->kij", sizes**2, shapes)
+            flat = np.concatenate([flat, of_sizes, of_pole[:, None]], axis=1)
+        flat = (flat + np.conj(np.swapaxes(flat, 2, 3))).transpose(1, 0, 2, 3)
+        whole = np.sqrt(self._weight) * flat
+        whole = whole.reshape(len(whole), -1).view(float)
+        return whole @ whole.T
+
+    def _parts(self, theta, masks, also):
+        """Filter Z, noise of the scores, root of that of states, spectrum behind Z, and what the last ones give."""
+        n, e = self._n, self._turn
         Z, at = np.broadcast_to(np.eye(n), (len(e), n, n)).astype(complex), 0
         for lag, mask in masks.items():
             A = np.zeros((n, n))
@@ -130,16 +193,21 @@ class PairModel:
         L = np.zeros((n, n))
         L[self._tri] = theta[at : at + len(self._tri[0])]
         at += len(self._tri[0])
-        Zh, noise = np.conj(np.swapaxes(Z, 1, 2)), self._N
+        noise, share, slope = self._N, np.zeros(0), np.zeros(0)
         if also:
             share, slope = self._series_of(theta[-1])
         if also == "colour":
-            sizes = theta[at:-1] ** 2
-            noise = noise + share[:, None, None] * np.tensordot(sizes, self._shapes, 1)
-        Phi = L @ L.T + 1e-9 * np.eye(n) * self._scale + Z @ noise @ Zh
+            noise = noise + share[:, None, None] * np.tensordot(theta[at:-1] ** 2, self._shapes, 1)
+        Phi = L @ L.T + 1e-9 * np.eye(n) * self._scale + Z @ noise @ np.conj(np.swapaxes(Z, 1, 2))
         if also == "driver":
             b = theta[at:-1]
             Phi = Phi + np.outer(b, b) * share[:, None, None]
+        return Z, noise, L, Phi, share, slope
+
+    def _value(self, theta, masks, also):
+        e, power = self._turn, self._found.power
+        Z, noise, L, Phi, share, slope = self._parts(theta, masks, also)
+        Zh = np.conj(np.swapaxes(Z, 1, 2))
         inverse = np.linalg.inv(Phi)
         IR = inverse @ (Z @ power @ Zh)
         each = np.linalg.slogdet(Phi)[1] + np.einsum("kii->k", IR).real
@@ -148,12 +216,13 @@ class PairModel:
         grads = [-2 * np.real(((e**lag)[:, None, None] * into).sum(axis=0)).T[mask] for lag, mask in masks.items()]
         grads.append((2 * G.real.sum(axis=0) @ L)[self._tri])
         if also == "driver":
+            b = theta[-self._n - 1 : -1]
             Gb = G.real @ b
             grads += [2 * share @ Gb, [(Gb @ b) @ slope]]
         elif also == "colour":
-            inner = Zh @ G @ Z
+            sizes, inner = theta[-3:-1], Zh @ G @ Z
             of_size = np.einsum("uij,kji->ku", self._shapes, inner).real
-            grads += [2 * theta[at:-1] * (share @ of_size), [slope @ of_size @ sizes]]
+            grads += [2 * sizes * (share @ of_size), [slope @ of_size @ sizes**2]]
         return float(self._found.n_bins @ each), np.concatenate(grads)
 
     def _series_of(self, theta):
@@ -182,8 +251,11 @@ class PairModel:
     def _scale(self):
         return np.trace(self._N) / self._n + 1e-9
 
-    def driven(self, theta):
-        """The best fit of a plant without links whose units share a driver, from one without it."""
+    def driven(self, theta, *, enough=np.inf):
+        """The best fit of a plant without links whose units share a driver, from one without it.
+
+        Only as near as tells that its criterion is above `enough`, where it is.
+        """
         masks = self.masks((None, None))
         low = self._found.frequency < 0.6
         cross = np.einsum("k,kij->ij", self._found.n_bins[low], self._found.power[low]).real[: self._p, self._p :]
@@ -192,7 +264,9 @@ class PairModel:
         Q[self._tri] = theta[-len(self._tri[0]) :]
         size = 0.5 * np.sqrt(np.square(Q).sum() / self._n)
         b = size * np.concatenate([left[:, 0], right[0]])
-        fits = [self.fitted(masks, np.concatenate([theta, b, [np.arctanh(pole)]]), also="driver") for pole in _POLES]
+        starts = [np.concatenate([theta, b, [np.arctanh(pole)]]) for pole in _POLES]
+        enough -= self._price(len(starts[0]))
+        fits = [self.fitted(masks, start, also="driver", enough=enough) for start in starts]
         return min(fits, key=lambda fit: fit[0])
 
 
@@ -204,19 +278,21 @@ def _raised(G, least):
 def criteria(model, delays, is_linked=False):
     """Criteria of a pair linked at `delays` or the row after, and without links, with or without a driver.
 
-    Where a driver seems to explain a link that was found, the links are given noise of sensors that has a memory,
-    which is no driver either.
+    That of a driver is no more than a bound where it is clearly above what is there without one. Where a driver seems
+    to explain a link that was found, the links are given noise of sensors that has a memory, which is no driver either.
     """
-    masks = model.masks((None, None))
-    alone = model.fitted(masks, model.start(masks))
-    found = {"none": model.criterion(*alone), "driver": model.criterion(*model.driven(alone[1]))}
     there, back = (delay or 1 for delay in delays)
-    for name, lags in {"forward": (there, None), "backward": (None, back), "loop": (there, back)}.items():
-        masks = model.masks(lags)
-        fit = model.fitted(masks, model.start(masks))
-        found[name] = model.criterion(*fit)
-        if is_linked and found[name] > found["driver"]:
-            found[name] = min(found[name], model.criterion(*model.coloured(masks, fit[1])))
+    lags = {"none": (None, None), "forward": (there, None), "backward": (None, back), "loop": (there, back)}
+    masks = {name: model.masks(these) for name, these in lags.items()}
+    fits = {name: model.fitted(these, model.start(these)) for name, these in masks.items()}
+    found = {name: model.criterion(*fit) for name, fit in fits.items()}
+    enough = _CLEAR + min(found[name] for name in (_LINKS if is_linked else lags))
+    found["driver"] = model.criterion(*model.driven(fits["none"][1], enough=enough))
+    if is_linked and found["driver"] < enough:
+        for name in _LINKS:
+            if found[name] > found["driver"]:
+                coloured = model.coloured(masks[name], fits[name][1])
+                found[name] = min(found[name], model.criterion(*coloured))
     return found
 
 
@@ -234,7 +310,7 @@ def driver_rows(found, record):
         model = PairModel(pair, own_noise, [len(own) for own in places], own=_OWN_LAGS)
         delays = [_known(found.delays.get(way)) for way in ((first, second), (second, first))]
         values = criteria(model, delays, (first, second) in linked)
-        by_links = min(values[name] for name in ("forward", "backward", "loop"))
+        by_links = min(values[name] for name in _LINKS)
         # without a link that was found, noise they share in a row is a driver as well, or a link within the row
         is_fast = (first, second) not in linked and values["none"] < values["driver"]
         driver = values["none"] if is_fast else values["driver"]

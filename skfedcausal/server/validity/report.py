@@ -22,6 +22,7 @@ _LEAST_SEEN = 0.75  # share of rows in which all units have to be seen
 _LAGS, _MORE_LAGS = 10, 24
 _WHITE = 0.05  # p value from which on innovations of a unit are taken to be white
 _SURE = 1e-8  # adjusted p value of a link that is not what is left of a driver of one of its units
+_ENOUGH = 0.05  # p value of later lags above which one lag is enough for a plant with a prior
 _MOVED = 0.5  # standard errors by which a prior may move a link
 _OF_STRENGTH = 0.2  # share of its strength from which on a move withholds a verdict
 _LONGER = "a longer record, or join the units"
@@ -49,12 +50,22 @@ class Evidence(NamedTuple):
     shifted: set  # positions of units whose own level shifts
     path: list | None  # states that shifts of levels alone lead to, by unit; None without shifts
     has_memory: bool  # whether one lag was not shown to be enough, as a driver with a memory asks for more
+    has_prior: bool
 
     @property
     def suspected(self):
-        """Unordered pairs that a driver may move: noise that goes together, links of plants with a memory, loops."""
-        loops = {pair for pair in self.linked if pair[::-1] in self.linked}
-        return _unordered(self.correlated | (self.linked if self.has_memory else loops))
+        """Unordered pairs that a driver may move: noise that goes together, and links that it may leave.
+
+        Of plants with a memory any link; where one lag is enough the driver is faint, and leaves loops that are not
+        sure both ways; where a prior hides what it does otherwise, any link that is not sure.
+        """
+        if self.has_memory:
+            left = self.linked
+        else:
+            left = self.linked - self.sure
+            if not self.has_prior:
+                left = {pair for pair in left if pair[::-1] in self.linked}
+        return _unordered(self.correlated | left)
 
 
 def evidence(server, run, record):
@@ -95,8 +106,15 @@ def evidence(server, run, record):
         server.process_cov_, slices, set(pairs), sure, dict(zip(pairs, found["delay"], strict=True)), correlated,
         server.covariance != "information", {place[name] for name in server.level_shifts_["unit"]},
         None if path is None else [path[:, rows] for rows in slices],
-        len(server.lag_transitions_) > 1 or server.misfit_.empty or server.has_prior_,
+        _may_remember(server), server.has_prior_,
     )  # fmt: skip
+
+
+def _may_remember(server):
+    """Whether one lag was not shown to be enough; with a prior tests of later lags have to say nothing at all."""
+    if len(server.lag_transitions_) > 1 or server.misfit_.empty:
+        return True
+    return bool(server.has_prior_ and not server.misfit_["p_adjusted"].min() > _ENOUGH)
 
 
 def _filled(record, filtered):
