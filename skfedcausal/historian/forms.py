@@ -71,8 +71,8 @@ def export_table(export, dialect, where, drop=(), time=None):
     times, table, roles, said = _parts(export, dialect, where, time)
     if {"tag", "value"} <= set(roles) and times is not None:
         series = _long(table, times, roles, dialect, where)
-        wanted = {tag: own for tag, own in series.items() if not _matches(tag, drop)}
-        return ExportTable(pd.DataFrame(wanted), said=said)
+        kept = {tag: own for tag, own in series.items() if not _matches(tag, drop)}
+        return ExportTable(pd.DataFrame(kept), said=said)
     if times is not None:
         times = on_one_clock(times, None, dialect.tz, where, strict=False)
     wanted = [column for column in table.columns if not _matches(column, drop)]

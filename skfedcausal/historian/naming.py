@@ -42,7 +42,7 @@ def unit_names(columns, units="prefix"):
 def _by_prefix(columns):
     """Unit and tag by the first separator that all columns have, or by any of them."""
     plain = {column: _SERVER.sub("", column) for column in columns}
-    found = {}
+    found: dict[str, tuple[str, str]] = {}
     for separator in _SEPARATORS:
         parts = {column: name.partition(separator) for column, name in plain.items()}
         if all(all(part) for part in parts.values()):

@@ -277,7 +277,8 @@ def _raw_table(source, units, dialect, about, clock):
 def _one_after_another(source, dialect, about, where):
     """One export, or several below each other, as they are in time, columns without numbers, what was done."""
     several = isinstance(source, (list, tuple))
-    tables, texts, said = [], [], []
+    tables, texts = [], []
+    said: list[str] = []
     for k, one in enumerate(source if several else [source]):
         place = str(one) if isinstance(one, (str, Path)) else f"{where}, part {k}" if several else where
         table, words, told = export_table(one, dialect, place, *about)
