@@ -13,7 +13,7 @@ _SEPARATORS = (SEPARATOR, "/", ".", ":", "_", "-")
 _MIXED = re.compile(r"^(?P<unit>[^/.:_\-\s]+)(?:__|[/.:_\-\s])(?P<tag>.+)$")
 _HELP = (
     'Name them \'unit__tag\', list the owners in a JSON file {"unit": ["column", ...]}, or give a pattern such as '
-    "'{unit}[:/._-]{tag}' or '(P[0-9]+)(.+)'; leave other columns out with drop"
+    "'{unit}[:/._-]{tag}' or '(P[0-9]+)(.+)'; leave other columns out: drop=... (--drop)"
 )
 _SERVER = re.compile(r"^\\\\[^\\]+\\")  # of PI, before the name of a tag
 
