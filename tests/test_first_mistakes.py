@@ -1,5 +1,6 @@
 """What people do wrong in their first hours is answered with what came and what to do."""
 
+import sys
 import warnings
 
 import numpy as np
@@ -17,7 +18,9 @@ from skfedcausal import (
     check_plant,
     read_historian,
 )
+from skfedcausal.__main__ import main
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.displays import LinkMatrixDisplay
 
 X, _ = make_granger_plant(3, n_samples=600, random_state=0)
 FRAME, _ = make_granger_plant(3, n_samples=600, random_state=0, container="frame")
@@ -163,6 +166,41 @@ def test_a_long_gap_ends_an_episode_and_short_ones_are_rows_without_values():
     assert both.lengths == (200, 400)
     whole = FederatedGrangerEstimator().fit(FRAME, lengths=(200, 400))
     np.testing.assert_array_equal(FederatedGrangerEstimator().fit(both).transition_, whole.transition_)
+
+
+def test_a_gap_does_not_poison_what_comes_after_it():
+    later = TIMES[300:] + pd.Timedelta("500D")
+    fitted = detector().fit(TIMED[:298])
+    across = PlantTable.read(TIMED[298:].set_axis(TIMES[298:300].append(later)))
+    assert "2 rows" in across.said[-1]
+    alone = fitted.incidents(TIMED[300:].set_axis(later))
+    pd.testing.assert_frame_equal(fitted.incidents(across), alone)
+
+
+@pytest.mark.filterwarnings("ignore")  # of the few rows
+def test_rca_stops_at_a_fill_value_and_goes_on_without_it(tmp_path, capsys):
+    bad = TIMED.copy()
+    bad.iloc[[5, 90, 91, 250], 0] = -999.25
+    bad.iloc[500:560, 3:6] += 8 * FRAME.iloc[:, 3:6].std().to_numpy()
+    found = {}
+    for name, record in {"bad": bad, "clean": bad.mask(bad == -999.25)}.items():
+        path = tmp_path / f"{name}.csv"
+        record.to_csv(path, index_label="time")
+        words = ["rca", str(path), "--nominal", "0.7", "--false-alarms", "0.02", "--out", str(tmp_path / name)]
+        if name == "bad":
+            assert main(words) == 2
+            assert "-999.25" in (said := capsys.readouterr().err)
+            assert "--fix" in said
+        assert main([*words, "--fix"]) == 0
+        found[name] = pd.read_csv(tmp_path / name / "incidents.csv")
+    pd.testing.assert_frame_equal(found["bad"], found["clean"])
+
+
+def test_without_matplotlib_a_picture_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.pyplot", None)
+    with pytest.raises(ImportError, match=r"needs matplotlib.*pip install 'skfedcausal\[plot\]'"):
+        LinkMatrixDisplay.from_estimator(granger(X))
 
 
 def test_records_below_each_other_and_rows_in_no_order_are_put_right_on_request():

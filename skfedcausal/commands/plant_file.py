@@ -46,7 +46,14 @@ def parser_for(command, description):
         "--drop", action="append", default=[], metavar="COLUMN", help="leave a column out (* and ? hold)"
     )
     reader.add_argument("--bad", action="append", default=[], metavar="MARK", help="a text or number that is no value")
-    reader.add_argument("--dayfirst", action="store_true", default=None, help="03/04/2026 is the third of April")
+    reader.add_argument(
+        "--time", metavar="COLUMN", help="column of the times, where its name is none of the usual ones"
+    )
+    reader.add_argument(
+        "--dayfirst",
+        action=argparse.BooleanOptionalAction,
+        help="03/04/2026 is the third of April, or with --no- of March",
+    )
     reader.add_argument("--every", help="step of the table, for example 10s; default: that of the file")
     reader.add_argument("--tz", help="zone of the plant's clock, for example Europe/Berlin")
     reader.add_argument("--out", help="folder for the results; default: the file's name and the command")
@@ -146,6 +153,7 @@ def read_plant_file(options):
         tz=options.tz,
         every=options.every,
         fix=options.fix,
+        time=options.time,
         drop=options.drop,
         bad_values=options.bad,
         dayfirst=options.dayfirst,

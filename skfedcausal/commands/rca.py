@@ -1,12 +1,12 @@
 """``python -m skfedcausal rca plant.csv --nominal 0.5``: incidents and where they began."""
 
-from functools import partial
+import sys
 
 import pandas as pd
 
 from ..containers.layout import listed
 from ..estimators.detector import FederatedRCADetector
-from .plant_file import FileError, changing, parser_for, run, save_picture
+from .plant_file import FileError, changing, parser_for, run
 
 _MOST_PAGES = 20
 _LEAST_SEEN = 0.5  # share of the nominal rows that have a value of a column
@@ -40,26 +40,20 @@ def _rca(plant, folder, options):
 
 def _pages(detector, incidents, record, folder, levels):
     """Write a picture, the tags of the unit and a page for each incident; the tag to blame first."""
-    from ..displays import IncidentDisplay, TagDisplay  # matplotlib is optional
     from ..reports import incident_page
 
-    about = {"lengths": record.lengths, "levels": levels}
+    about = {"lengths": record.lengths, "levels": levels, "check": record.check}
     blamed = {}
     for k, (row, incident) in enumerate(incidents.iterrows(), start=1):
         tags = detector.tags(record.frame, incident, lengths=record.lengths)
         tags.to_csv(folder / f"incident_{k}_tags.csv", index=False)
         blamed[row] = tags["tag"].iloc[0]
-        pictures = {
-            f"incident_{k}.png": partial(IncidentDisplay.from_detector, detector, record.frame, incident, **about),
-            f"incident_{k}_tag.png": partial(
-                TagDisplay.from_detector, detector, record.frame, incident, lengths=record.lengths
-            ),
-        }
-        for name, draw in pictures.items():
-            save_picture(folder / name, draw)
-        incident_page(detector, incident, record.frame, check=record.check, **about).write(
-            folder / f"incident_{k}.html"
-        )
+        page = incident_page(detector, incident, record.frame, **about)
+        page.write(folder / f"incident_{k}.html")
+        for name, picture in zip(("", "_tag"), page.pictures, strict=False):  # drawn once; there may be more
+            (folder / f"incident_{k}{name}.png").write_bytes(picture)
+        if k == 1 and not page.pictures:
+            print("Note: no pictures; the pages say what is missing.", file=sys.stderr)
     return pd.Series(blamed, name="tag to blame", dtype=object)
 
 

@@ -33,7 +33,7 @@ def few_ticks(axes, time):
             ax.xaxis.get_major_locator().set_params(integer=True, nbins=6)
             continue
         dates = import_optional("matplotlib.dates", "plot", "A picture of times")
-        locator = dates.AutoDateLocator(maxticks=6, tz=time.dt.tz)
+        locator = dates.AutoDateLocator(minticks=2, maxticks=6, tz=time.dt.tz)
         ax.xaxis.set_major_locator(locator)
         ax.xaxis.set_major_formatter(dates.ConciseDateFormatter(locator, tz=time.dt.tz))
 

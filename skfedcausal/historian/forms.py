@@ -1,31 +1,20 @@
 """One export as a list of tag series: wide and long tables, words for numbers, quality codes."""
 
-import csv
-import io
-import re
-import tomllib
+import warnings
 from fnmatch import fnmatchcase
-from importlib.resources import files
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from ..containers.arrays import as_native
 from ..containers.layout import listed
-from ..optional import import_optional
 from .times import on_one_clock, parse_times
+from .words import BAD_TEXTS, DECIMAL_COMMA, JOINTS, TIME_NAMES, WORDS
+from .written import written
 
-_WORDS = tomllib.loads(files(__package__).joinpath("words.toml").read_text("utf-8"))
-TIME_NAMES, _BAD_TEXTS = _WORDS["columns"]["time"], frozenset(_WORDS["values"]["bad"])
-_SPELLINGS = [form(text) for text in _BAD_TEXTS for form in (str, str.upper, str.title, str.capitalize)] + [""]
-_JOINTS = ".", "_", " ", ":", "/", "-"  # between a tag and the word for its quality
-_DECIMAL_COMMA = re.compile(r"^[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+),\d+(?:[eE][+-]?\d+)?$")
-_THOUSANDS = re.compile(r"\.\d{3}(?:\.\d{3})*,\d")  # points between thousands beside a decimal comma
-_SEPARATORS = ";\t|,"  # decimal commas look like the last
 _LOOKED_AT = 3000  # cells of a column, about, by which it is told whether it holds words
 _MOST_WORDS = 0.5  # share of the cells of a column that may be words; with more it is a text column
+_LONG = 2  # rows of one time, on average, from which on a table looks like one of a row for every value
 # least code, mask, good and uncertain: the two highest of the 32 bits of OPC UA, of the eight of OPC DA
 _STANDARDS = (2**30, -(2**30), 0, 2**30), (192, 192, 192, 64)
 
@@ -41,10 +30,11 @@ class Dialect(NamedTuple):
 
 
 class ExportTable(NamedTuple):
-    """An export as a table of floats in the order of its rows, and its columns without numbers."""
+    """An export as a table of floats in the order of its rows, its columns without numbers, what was done in words."""
 
     frame: pd.DataFrame
     texts: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
 
 
 def bad_marks(values):
@@ -55,13 +45,15 @@ def bad_marks(values):
 
 def _number(text):
     """The number that a text is, NaN where it is none."""
-    plain = text.replace(".", "").replace(",", ".") if _DECIMAL_COMMA.match(text) else text
+    plain = text.replace(".", "").replace(",", ".") if DECIMAL_COMMA.match(text) else text
     return float(pd.to_numeric(plain, errors="coerce"))
 
 
 def tag_series(export, dialect, where):
     """Series of an export by tag: floats by time, NaN where not good, the last of equal times."""
-    times, table, roles = _parts(export, dialect, where)
+    times, table, roles, said = _parts(export, dialect, where)
+    for text in said:
+        warnings.warn(f"{where}: {text}.", stacklevel=4)
     if times is None:
         what = f"No time column in {where}: its columns are {listed(table.columns)}"
         raise ValueError(f"{what}. Call it 'time', or put times in the index of a frame.")
@@ -76,18 +68,27 @@ def export_table(export, dialect, where, drop=(), time=None):
 
     Columns whose names match a pattern in `drop` are left out, and those without numbers, which are named.
     """
-    times, table, roles = _parts(export, dialect, where, time)
+    times, table, roles, said = _parts(export, dialect, where, time)
     if {"tag", "value"} <= set(roles) and times is not None:
         series = _long(table, times, roles, dialect, where)
-        return ExportTable(pd.DataFrame({tag: own for tag, own in series.items() if not _matches(tag, drop)}))
+        kept = {tag: own for tag, own in series.items() if not _matches(tag, drop)}
+        return ExportTable(pd.DataFrame(kept), said=said)
     if times is not None:
         times = on_one_clock(times, None, dialect.tz, where, strict=False)
     wanted = [column for column in table.columns if not _matches(column, drop)]
     found = _wide(table[wanted], times, dialect, where, skip_texts=True)
     stamps = [column for column in found.texts if times is None and _are_times(table[column])]
     if stamps:
-        raise ValueError(f"Column {listed(stamps)} of {where} is no number. Is it the time? Name it with `time`.")
-    return found
+        raise ValueError(
+            f"Column {listed(stamps)} of {where} is no number. Is it the time? Name it: time=... (--time)."
+        )
+    if times is not None and found.texts and len(times) >= _LONG * times.nunique():
+        heads = f"its tags in {listed(found.texts)} and its values in {listed(list(found.frame))}"
+        raise ValueError(
+            f"{where} has {len(times)} rows of {times.nunique()} times, a row for every value: {heads}? Call these "
+            "columns 'tag' and 'value'."
+        )
+    return found._replace(said=said)
 
 
 def _are_times(column):
@@ -104,85 +105,43 @@ def _matches(name, patterns):
 
 
 def _parts(export, dialect, where, time=None):
-    """Times of an export, None where it has none, the table without them, and the roles of its columns."""
-    table = _read_table(export, where, dialect.bad_values)
+    """Times of an export, None where it has none, the table without them, the roles of its columns, what was done."""
+    table, said = written(export, where, dialect.bad_values)
     names = {str(column).strip().lower(): column for column in table.columns}
     if time is not None and str(time).strip().lower() not in names:
         raise ValueError(f"There is no column {time!r} in {where}: its columns are {listed(table.columns)}.")
     times, table = _split_times(table, names, time)
-    times = None if times is None else parse_times(times, dialect.dayfirst, where)
-    roles = {role: _pick(names, words) for role, words in _WORDS["columns"].items()}
-    return times, table, {role: str(name).strip() for role, name in roles.items() if name is not None}
+    if times is not None:
+        table, times, more = _timed(table, times, dialect.dayfirst, where)
+        said += more
+    roles = {role: _pick(names, words) for role, words in WORDS["columns"].items()}
+    return times, table, {role: str(name).strip() for role, name in roles.items() if name is not None}, said
+
+
+def _timed(table, stamps, dayfirst, where):
+    """Rows that have a time, their times, and how many there are without, which nothing is known of."""
+    there = stamps.notna().to_numpy(copy=True)
+    if not (pd.api.types.is_numeric_dtype(stamps) or pd.api.types.is_datetime64_any_dtype(stamps)):
+        there &= stamps.astype(str).str.strip().to_numpy() != ""
+    if len(there) and not there.any():
+        raise ValueError(f"No row of {where} has a time.")
+    try:
+        times = parse_times(stamps[there], dayfirst, where)
+    except ValueError:  # a line below the table says what it is
+        empty = there & table.isna().all(axis=1).to_numpy()
+        told = pd.to_datetime(stamps[empty], format="mixed", errors="coerce", utc=True).isna().to_numpy()
+        if not told.any():
+            raise
+        there[np.flatnonzero(empty)[told]] = False
+        times = parse_times(stamps[there], dayfirst, where)
+    lost = np.flatnonzero(~there)
+    if not len(lost):
+        return table, times, ()
+    rows = f"row {lost[0] + 1}" if len(lost) == 1 else f"{len(lost)} rows, the first is row {lost[0] + 1},"
+    return table[there], times, (f"left out: {rows} without a time",)
 
 
 # -- tables -------------------------------------------------------------------------------------
-
-
-def _read_table(export, where, marks=()):
-    """Table as it is written, numbers where all cells of a column are, or the frame that was given."""
-    native = as_native(export) if not isinstance(export, (str, Path)) else export
-    if isinstance(native, pd.DataFrame):
-        return native
-    if not hasattr(export, "read") and Path(export).suffix.lower() in (".parquet", ".pq"):
-        import_optional("pyarrow", "parquet", f"Reading {where}")
-        return pd.read_parquet(export)
-    if hasattr(export, "read"):
-        text = export.read()
-    else:
-        raw = Path(export).read_bytes()
-        try:
-            text = raw.decode("utf-8-sig")
-        except UnicodeDecodeError:
-            text = raw.decode("cp1252")
-    if not text.strip():
-        raise ValueError(f"The export is empty: found in {where}.")
-    return _parsed(text, where, marks)
-
-
-def _parsed(text, where, marks):
-    """Table that a text holds."""
-    lines = [line for line in text[:1_000_000].splitlines()[:6] if line.strip()]
-    separator = _separator(lines)
-    fields = next(csv.reader(lines[:1], delimiter=separator))
-    as_text = {name: str for name in fields if _is_told(name)}
-    decimal = "," if _has_commas(lines, separator) else "."
-    written = any("," in mark for mark in marks if isinstance(mark, str)) or not _only_times(as_text)
-    if decimal == "," and not written and not _THOUSANDS.search(text):
-        # numbers with points are read several times as fast, and those written with points are none with commas
-        head, end, body = text.partition("\n")
-        text, decimal = head + end + body.replace(",", "."), "."
-    how = {"sep": separator, "decimal": decimal, "dtype": as_text}
-    try:
-        return pd.read_csv(io.StringIO(text), na_values=_SPELLINGS, keep_default_na=False, low_memory=False, **how)
-    except pd.errors.ParserError as error:
-        raise ValueError(f"Rows of {where} have different numbers of columns: {error}.") from None
-
-
-def _separator(lines):
-    """What stands between the columns: the character that all lines have equally often."""
-    for one in _SEPARATORS:
-        if lines[0].count(one) and len({line.count(one) for line in lines}) == 1:
-            return one
-    return max(_SEPARATORS, key=lines[0].count)
-
-
-def _has_commas(lines, separator):
-    """Whether numbers are written with decimal commas."""
-    cells = [cell.strip() for line in lines[1:] for cell in line.split(separator)]
-    return separator != "," and any(_DECIMAL_COMMA.match(cell) for cell in cells)
-
-
-def _is_told(name):
-    """Whether a column holds times, names or qualities, which are read as they are written."""
-    name = name.strip().lower()
-    plain = {word for role, words in _WORDS["columns"].items() if role != "value" for word in words}
-    ends = tuple(joint + word for word in _WORDS["columns"]["quality"] for joint in _JOINTS)
-    return name in plain or name == "date" or name.endswith(ends)
-
-
-def _only_times(names):
-    """Whether of columns that are read as they are written none holds names of tags or qualities."""
-    return all(name.strip().lower() in (*TIME_NAMES, "date") for name in names)
 
 
 def _pick(names, words):
@@ -195,9 +154,9 @@ def _split_times(table, names, time=None):
     times = None
     if time is None and isinstance(table.index, pd.DatetimeIndex):
         times = pd.Series(table.index, index=table.index)
-    elif time is None and "date" in names and "time" in names:
-        times = table[names["date"]].astype(str) + " " + table[names["time"]].astype(str)
-        table = table.drop(columns=[names["date"], names["time"]])
+    elif time is None and None not in (both := [_pick(names, WORDS["dates"][part]) for part in ("date", "time")]):
+        times = table[both[0]].astype(str) + " " + table[both[1]].astype(str)
+        table = table.drop(columns=both)
     elif column is not None:
         times, table = table[column], table.drop(columns=column)
     return times, table.set_axis([str(column).strip() for column in table.columns], axis=1)
@@ -227,6 +186,9 @@ def _wide(table, times, dialect, where, skip_texts=False):
         values[tag] = _to_numbers(table[tag], dialect.bad_values, place)
         if tag in quality:
             values[tag] = np.where(is_good(table[quality[tag]], dialect, place), values[tag], np.nan)
+    if not values and texts:
+        shown = listed([f"{tag}: {table[tag].dropna().iloc[0]}" for tag in texts], 3)
+        raise ValueError(f"No column of {where} holds numbers: {shown}. Export one number per cell, without its unit.")
     if not values:
         raise ValueError(f"No tags in {where}: there is a time column and nothing else.")
     return ExportTable(pd.DataFrame(values, index=times), tuple(texts))
@@ -238,15 +200,15 @@ def _is_text(column, bad_values):
         return False
     there = column.dropna()
     texts = there.iloc[:: max(1, len(there) // _LOOKED_AT)].astype("string").str.strip()
-    texts = texts[~texts.str.lower().isin({"", *_BAD_TEXTS, *(m for m in bad_values if isinstance(m, str))})]
-    words = pd.to_numeric(texts, errors="coerce").isna() & ~texts.str.match(_DECIMAL_COMMA)
+    texts = texts[~texts.str.lower().isin({"", *BAD_TEXTS, *(m for m in bad_values if isinstance(m, str))})]
+    words = pd.to_numeric(texts, errors="coerce").isna() & ~texts.str.match(DECIMAL_COMMA)
     return bool(len(texts)) and bool(words.mean() > _MOST_WORDS)
 
 
 def _quality_columns(columns):
     """Column with the quality of each tag that has one: ``FIT101.quality`` beside ``FIT101``."""
     lower = {column.lower(): column for column in columns}
-    ends = [joint + word for word in _WORDS["columns"]["quality"] for joint in _JOINTS]
+    ends = [joint + word for word in WORDS["columns"]["quality"] for joint in JOINTS]
     found = {tag: _pick(lower, [tag.lower() + end for end in ends]) for tag in columns}
     return {tag: column for tag, column in found.items() if column is not None}
 
@@ -266,7 +228,7 @@ def _to_numbers(values, bad_values, where):
     if pd.api.types.is_bool_dtype(values) or pd.api.types.is_numeric_dtype(values):
         return _without(values.to_numpy(dtype=float, na_value=np.nan), fills)
     numbers, words = _floats(values.tolist())
-    bad = _BAD_TEXTS | bad_values
+    bad = BAD_TEXTS | bad_values
     unknown = [text for text in words if text.lower() not in bad]
     if unknown:
         raise ValueError(
@@ -291,7 +253,7 @@ def _floats(cells):
 
 def _number_in(text, words):
     """Number of a text that is none as it stands, NaN and one word more where it is none at all."""
-    if "," in text and _DECIMAL_COMMA.match(text):
+    if "," in text and DECIMAL_COMMA.match(text):
         return float(text.replace(".", "").replace(",", "."))
     words.setdefault(text)
     return np.nan
@@ -312,7 +274,7 @@ def is_good(quality, dialect, where):
     numbers = pd.to_numeric(quality, errors="coerce").to_numpy(dtype=float, na_value=np.nan)
     if not np.isnan(numbers).all():
         return _good_codes(numbers, dialect.keep_uncertain, where)
-    known = {*_WORDS["quality"]["good"], *(_WORDS["quality"]["uncertain"] if dialect.keep_uncertain else ())}
+    known = {*WORDS["quality"]["good"], *(WORDS["quality"]["uncertain"] if dialect.keep_uncertain else ())}
     first = words.str.split(r"[,;:\s]", n=1, regex=True).str[0]
     return first.isin(known).fillna(False).to_numpy(dtype=bool)
 

@@ -13,8 +13,9 @@ _SEPARATORS = (SEPARATOR, "/", ".", ":", "_", "-")
 _MIXED = re.compile(r"^(?P<unit>[^/.:_\-\s]+)(?:__|[/.:_\-\s])(?P<tag>.+)$")
 _HELP = (
     'Name them \'unit__tag\', list the owners in a JSON file {"unit": ["column", ...]}, or give a pattern such as '
-    "'{unit}[:/._-]{tag}'"
+    "'{unit}[:/._-]{tag}' or '(P[0-9]+)(.+)'; leave other columns out: drop=... (--drop)"
 )
+_SERVER = re.compile(r"^\\\\[^\\]+\\")  # of PI, before the name of a tag
 
 
 def unit_names(columns, units="prefix"):
@@ -40,10 +41,17 @@ def unit_names(columns, units="prefix"):
 
 def _by_prefix(columns):
     """Unit and tag by the first separator that all columns have, or by any of them."""
+    plain = {column: _SERVER.sub("", column) for column in columns}
+    found: dict[str, tuple[str, str]] = {}
     for separator in _SEPARATORS:
-        parts = {column: column.partition(separator) for column in columns}
+        parts = {column: name.partition(separator) for column, name in plain.items()}
         if all(all(part) for part in parts.values()):
-            return {column: (unit, tag) for column, (unit, _, tag) in parts.items()}
+            units = {column: (unit, tag) for column, (unit, _, tag) in parts.items()}
+            if len({unit for unit, _ in units.values()}) < len(columns):
+                return units
+            found = found or units
+    if found:  # every column is a unit of its own
+        return found
     found = _by_pattern(columns, _MIXED)
     if len(found) == len(columns):
         return found

@@ -17,6 +17,7 @@ from .grid import on_grid, usual_step
 from .naming import unit_names
 
 _PASSES = 3  # over the findings
+_LEAST_ROWS = 2
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -137,10 +138,12 @@ class PlantTable:
         if not isinstance(source, Mapping) and isinstance(source, pd.DataFrame):
             source = [source]
         dialect = Dialect(tz, dayfirst, bad_marks(bad_values), good, keep_uncertain)
-        table, left_out = _raw_table(
+        table, left_out, told = _raw_table(
             source, units, dialect, (tuple([drop] if isinstance(drop, str) else drop), time), clock
         )
-        said = [f"left out: {name!r} {why}" for name, why in left_out.items()]
+        if len(table) < _LEAST_ROWS:
+            raise ValueError(f"The record has one row; give a row per time step, {_LEAST_ROWS} at the very least.")
+        said = [*told, *(f"left out: {name!r} {why}" for name, why in left_out.items())]
         lengths, rows_found, step = (len(table),), (), every
         if isinstance(table.index, pd.DatetimeIndex):
             gridded = on_grid(table, every)
@@ -260,27 +263,29 @@ def _zone(table, tz):
 
 
 def _raw_table(source, units, dialect, about, clock):
-    """Table of all units in the order of the rows of the file, and the columns left out with the reasons."""
+    """Table of all units in the order of the rows of the file, the columns left out with the reasons, what was done."""
     if isinstance(source, Mapping):
         return _joined(source, dialect, about, clock)
     if clock:
         raise ValueError("clock= is for records of each unit, {unit: export}: one record has one clock.")
-    table, texts = _one_after_another(source, dialect, about, "the record")
+    table, texts, said = _one_after_another(source, dialect, about, "the record")
     names, others = unit_names(list(table), units)
     left_out = dict.fromkeys(texts, "holds no numbers") | dict.fromkeys(others, "belongs to no unit")
-    return table[list(names)].rename(columns=names), left_out
+    return table[list(names)].rename(columns=names), left_out, said
 
 
 def _one_after_another(source, dialect, about, where):
-    """One export, or several below each other, as they are in time."""
+    """One export, or several below each other, as they are in time, columns without numbers, what was done."""
     several = isinstance(source, (list, tuple))
     tables, texts = [], []
+    said: list[str] = []
     for k, one in enumerate(source if several else [source]):
         place = str(one) if isinstance(one, (str, Path)) else f"{where}, part {k}" if several else where
-        table, words = export_table(one, dialect, place, *about)
+        table, words, told = export_table(one, dialect, place, *about)
         tables.append(table)
         texts += words
-    return (tables[0] if len(tables) == 1 else pd.concat(tables)), dict.fromkeys(texts)
+        said += told if not several else [f"{text} in part {k}" for text in told]
+    return (tables[0] if len(tables) == 1 else pd.concat(tables)), dict.fromkeys(texts), said
 
 
 def _joined(exports, dialect, about, clock):
@@ -288,8 +293,10 @@ def _joined(exports, dialect, about, clock):
     check_unit_names([str(unit) for unit in exports])
     tables: dict[str, pd.DataFrame] = {}
     left_out: dict[str, str] = {}
+    said: list[str] = []
     for unit, export in exports.items():
-        table, texts = _one_after_another(export, dialect, about, f"unit {unit!r}")
+        table, texts, told = _one_after_another(export, dialect, about, f"unit {unit!r}")
+        said += [f"{text} of {unit}" for text in told]
         left_out |= {f"{unit}{SEPARATOR}{text}": "holds no numbers" for text in texts}
         if clock and unit in clock:
             table.index = table.index + pd.Timedelta(clock[unit])
@@ -306,4 +313,4 @@ def _joined(exports, dialect, about, clock):
         widest = max(step for step in steps.values() if step is not None)
         tables = {unit: on_grid(table, None if steps[unit] == widest else widest)[0] for unit, table in tables.items()}
         tables = {unit: table[~table.index.duplicated(keep="last")] for unit, table in tables.items()}
-    return pd.concat(tables.values(), axis=1).sort_index(), left_out
+    return pd.concat(tables.values(), axis=1).sort_index(), left_out, said

@@ -1,5 +1,6 @@
 """Time stamps of an export on one clock: formats, zones, the hour that occurs twice."""
 
+import re
 import warnings
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -7,9 +8,15 @@ import numpy as np
 import pandas as pd
 
 from ..containers.rows import repeated_text, times_back
+from .words import WORDS
 
 _EPOCH_UNITS = ((1e17, "ns"), (1e14, "us"), (1e11, "ms"), (0, "s"))  # by size, for dates after 1973
+_EXCEL_DAYS, _EXCEL_ORIGIN = (20_000, 80_000), pd.Timestamp("1899-12-30")  # of 1954 to 2119
+_SLOW_DAYS = 1.5 / 86400  # between rows, from which on times are of whole seconds, which few decimals of a day blur
+_COMPACT = {14: "%Y%m%d%H%M%S", 12: "%Y%m%d%H%M"}
+_MONTHS = re.compile(rf"\b({'|'.join(WORDS['months'])})\b", re.IGNORECASE)
 _ZONE = "Pass tz=..., the zone of the clock that wrote it, such as tz='Europe/Berlin'"
+_WHICH_FIRST = "Pass dayfirst=True or dayfirst=False (--dayfirst, --no-dayfirst)"
 _REMEDIES = {
     "episodes": "Read them as records of their own: PlantTable.read(..., fix='episodes'), or one file each",
     "no order": "Some times occur twice in it; keep one row of each",
@@ -24,8 +31,12 @@ def parse_times(column, dayfirst, where):
     is_number = pd.api.types.is_numeric_dtype(column)
     texts = column if is_number else column.astype(str).str.strip()
     numbers = pd.to_numeric(texts, errors="coerce")
+    if not is_number and "," in texts.iloc[0] and numbers.isna().all():  # days of Excel with decimal commas
+        numbers = pd.to_numeric(texts.str.replace(",", "."), errors="coerce")
     if is_number or numbers.notna().all():
         return _since_1970(numbers.to_numpy(dtype=float), where)
+    if texts.str.match(r"^\d{1,2}:\d{2}").all():
+        raise ValueError(f"The times of {where} have no date ({texts.iloc[0]!r}). Give it in a column 'date'.")
     texts = texts.str.replace(r"(\d),(\d+)$", r"\1.\2", regex=True)  # fractions of seconds
     offset = texts.str.contains(r"(?:Z|[+-]\d{2}:?\d{2})$", regex=True)
     codes, stamps = pd.factorize(texts)
@@ -44,14 +55,35 @@ def _read_stamps(stamps, options, where):
     try:
         return pd.to_datetime(stamps, format="mixed", **options)
     except ValueError as error:
-        raise ValueError(f"Cannot read the times of {where}: {error}.") from None
+        english = stamps.str.replace(_MONTHS, lambda found: WORDS["months"][found[0].lower()], regex=True)
+        if not english.equals(stamps):
+            return _read_stamps(english, options, where)
+        remedy = "Write them as 2026-03-01 08:00:00, or name another column as the time"
+        raise ValueError(f"Cannot read the times of {where}: {str(error).rstrip('.')}. {remedy}.") from None
 
 
 def _since_1970(numbers, where):
     if not np.isfinite(numbers).all():
         raise ValueError(f"Times are missing in {where}; drop those rows.")
+    if _are_excel_days(numbers):
+        slow = len(numbers) > 1 and np.median(np.abs(np.diff(numbers))) > _SLOW_DAYS
+        return (_EXCEL_ORIGIN + pd.to_timedelta(numbers, unit="D")).round("s" if slow else "ms")
+    compact = _COMPACT.get(len(f"{numbers.max(initial=0):.0f}"))
+    if compact is not None:
+        stamps = pd.to_datetime(pd.Series(numbers).map("{:.0f}".format), format=compact, errors="coerce")
+        if stamps.notna().all():
+            return pd.DatetimeIndex(stamps)
     unit = next(unit for least, unit in _EPOCH_UNITS if np.abs(numbers).max(initial=0) >= least)
     return pd.DatetimeIndex(pd.to_datetime(numbers, unit=unit, utc=True))
+
+
+def _are_excel_days(numbers):
+    """Whether numbers are days since 1900 as Excel counts them: of our time, and closer than a day to each other."""
+    low, high = _EXCEL_DAYS
+    if not len(numbers) or not ((numbers > low) & (numbers < high)).all():
+        return False
+    steps = np.abs(np.diff(numbers))
+    return bool((numbers % 1).any() and (len(steps) == 0 or 0 < np.median(steps) < 1))
 
 
 def _day_first(texts, dayfirst, where):
@@ -66,7 +98,7 @@ def _day_first(texts, dayfirst, where):
     first, second = parts[0].astype(float).max(), parts[2].astype(float).max()
     if first > 12 or second > 12:
         return bool(first > 12)
-    raise ValueError(f"The dates of {where} can be read both ways: {texts.iloc[0]!r}. Pass dayfirst=.")
+    raise ValueError(f"The dates of {where} can be read both ways: {texts.iloc[0]!r}. {_WHICH_FIRST}.")
 
 
 def on_one_clock(times, tags, tz, where, strict=True):

@@ -23,6 +23,7 @@ class Page:
 
     def __init__(self, title):
         self.title = str(title)
+        self.pictures = []  # as PNG, in the order in which they were added
         self._parts = []
 
     def heading(self, text):
@@ -68,7 +69,8 @@ class Page:
         stream = io.BytesIO()
         figure.savefig(stream, format="png", dpi=110)
         import_optional("matplotlib.pyplot", "plot", "A picture").close(figure)
-        source = f"data:image/png;base64,{base64.b64encode(stream.getvalue()).decode('ascii')}"
+        self.pictures.append(stream.getvalue())
+        source = f"data:image/png;base64,{base64.b64encode(self.pictures[-1]).decode('ascii')}"
         words = escape(str(caption))
         kind = ' class="wide"' if figure.get_figwidth() > _WIDE else ""  # moves sideways on a narrow screen
         image = f'<img alt="{words}"{kind} src="{source}">'

@@ -20,7 +20,7 @@ def whatif_page(answer, change, title="What if", X=None, check=None):
     page.heading("Mean effect").table(table.head(_MOST_ROWS))
     if len(table) > _MOST_ROWS:
         page.text(f"The {len(table) - _MOST_ROWS} tags with the smallest effects are left out.")
-    page.text("An effect is in standard deviations of the tag in this record under `relative`.")
+    page.text('Under "relative" an effect is in standard deviations of the tag in this record.')
     add_check(page, check_of(X, check))
     return page.heading("What this rests on").items(
         [

@@ -28,7 +28,6 @@ from .lagged.misfit import filled_record, is_mostly_there, misfit_p_values, misf
 from .lagged.timing import SAMPLED, refuse_at_once, refuse_delays, words_by_input
 from .links.questions import LinkQuestions
 from .links.tables import correlation_table
-from .plant import smoothed_replies
 from .prediction import OperatingPoint, smooth_plant
 from .warned import drifting_units, warn_of_border, warn_of_budget, warn_of_climb, warn_of_drift, warn_of_filled_gaps
 
@@ -748,11 +747,10 @@ class LikelihoodServer(LinkQuestions):
         """Each unit's own states given all units' messages, under the plant before shrinkage."""
         return self._smoothed(messages, self.unshrunk_transition_, self.unshrunk_input_)
 
-    def _smoothed(self, messages, A, B, **settings):
+    def _smooth(self, messages, A, B, **settings):
         if self._lagged is None:
-            return super()._smoothed(messages, A, B, **settings)
-        found = self._lagged.dynamics.smooth(self._record(messages), self._operating_point, **settings)
-        return smoothed_replies(self.state_slices_, *found)
+            return super()._smooth(messages, A, B, **settings)
+        return self._lagged.dynamics.smooth(self._record(messages), self._operating_point, **settings)
 
     def _cross_terms(self, record, foreign, run):
         self._tails = run.told(self._alone_states(self.alone_), None).heavy_tails()

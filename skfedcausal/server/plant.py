@@ -236,6 +236,20 @@ class ServerLearner(BaseEstimator, ABC):
         """
         return self._smoothed(messages, self.transition_, self._input_matrix, intercept=False)
 
+    def abducted_states(self, messages):
+        """States of all units, (n_samples, n), as of :meth:`abducted`, without the covariances that take half of it.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
+
+        Returns
+        -------
+        ndarray of shape (n_samples, n)
+        """
+        return self._smooth(messages, self.transition_, self._input_matrix, intercept=False, spread=False)[0]
+
     def replies(self, messages):
         """Reply to each unit: its own part of the plant and the other units' influence on its states.
 
@@ -315,8 +329,11 @@ class ServerLearner(BaseEstimator, ABC):
         return PlantFilter(self.transition_, self.process_cov_, record, drive)
 
     def _smoothed(self, messages, A, B, **settings):
-        states, covariances = smooth_plant(A, self.process_cov_, self._record(messages), self._drive(A, B), **settings)
-        return smoothed_replies(self.state_slices_, states, covariances)
+        return smoothed_replies(self.state_slices_, *self._smooth(messages, A, B, **settings))
+
+    def _smooth(self, messages, A, B, **settings):
+        """States given all messages, and covariances of each unit's."""
+        return smooth_plant(A, self.process_cov_, self._record(messages), self._drive(A, B), **settings)
 
 
 def learned_from(fit, messages, came, earlier=None):

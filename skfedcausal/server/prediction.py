@@ -200,7 +200,7 @@ class PlantFilter:
                     # before and after the unit's own measurement alone
                     J, P = (_block(x, own) for x in (part.covariances.J, part.covariances.predicted))
                     filtered = np.linalg.solve(np.eye(J.shape[1]) + P @ J, P)
-                    covariances = part.covariances._replace(J=J, predicted=P, filtered=filtered)
+                    covariances = part.covariances._replace(J=J, predicted=P, filtered=filtered, logdet=None)
                     z, means = record.z[part.rows, own], part.predicted[:, own]
                     terms[part.rows, m] = log_density_terms(covariances, z, means)
             return terms
@@ -359,20 +359,22 @@ class OperatingPoint(NamedTuple):
         return record.at_steps(self.steps if is_fitted else (0,) * len(self.steps))
 
 
-def smooth_plant(A, Q, record, drive=None, *, intercept=True):
+def smooth_plant(A, Q, record, drive=None, *, intercept=True, spread=True):
     """States of the plant given a whole record, (n_samples, n), and covariances of each unit's states.
 
-    The covariance of a unit that has the same sensors in every row is one for all of them, averaged.
+    The covariance of a unit that has the same sensors in every row is one for all of them, averaged. Without
+    `spread` there are no covariances, and rows that differ in what is measured take half the time.
     """
     # without levels nothing is summed over all rows, and pieces that fit in memory are several times as fast
     n_bytes = None if intercept else FILTERED_BYTES
-    return smooth_record(A, Q, record, drive, intercept=intercept, n_bytes=n_bytes)[:2]
+    return smooth_record(A, Q, record, drive, intercept=intercept, spread=spread, n_bytes=n_bytes)[:2]
 
 
-def smooth_record(A, Q, record, drive=None, *, intercept=True, n_bytes=None):
-    """The same, and the log-likelihood of the record without the constants of its measurements."""
+def smooth_record(A, Q, record, drive=None, *, intercept=True, spread=True, n_bytes=None):
+    """The same, and with `spread` the log-likelihood of the record without the constants of its measurements."""
     J = record.mean_information() if record.is_constant else None
-    settings = {"J": J, "starts": record.starts, "keep": record.partition.slices, "intercept": intercept}
+    keep = record.partition.slices if spread else ()
+    settings = {"J": J, "starts": record.starts, "keep": keep, "intercept": intercept}
     settings["n_bytes"] = n_bytes
     if drive is not None:
         A = np.hstack([A, drive.B])
@@ -380,6 +382,6 @@ def smooth_record(A, Q, record, drive=None, *, intercept=True, n_bytes=None):
     _, smoothed = smooth(A, Q, record.z, record.matrices, **settings)
     covariances = [
         covariance.mean(axis=0, keepdims=True) if part.is_constant else covariance
-        for part, covariance in zip(record.parts, smoothed.covariances, strict=True)
+        for part, covariance in zip(record.parts, smoothed.covariances, strict=spread)
     ]
     return smoothed.states, covariances, smoothed.value

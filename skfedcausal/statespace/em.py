@@ -14,7 +14,7 @@ import numpy as np
 
 from .detection.energy import block_sums
 from .episodes import episodes
-from .kalman import driven_recurrence
+from .kalman import Recurrence, driven_recurrence
 from .matrices import cap_radius
 from .riccati import filtered_covariance, predicted_covariance, stationary_covariance
 
@@ -78,11 +78,15 @@ def _expected_moments(z, J, A, Q, starts):
     n = len(A)
     now, before, cross = np.zeros((n, n)), np.zeros((n, n)), np.zeros((n, n))
     n_pairs = 0
-    for start, stop in episodes(starts, len(z)):
-        filtered = driven_recurrence(A - Pf @ J @ A, (z[start:stop], Pf))
+    bounds = episodes(starts, len(z))
+    longest = max(stop - start for start, stop in bounds)
+    forth, back = Recurrence(A - Pf @ J @ A, longest), Recurrence(G, longest)  # powers once for all episodes
+    own = np.eye(n) - G @ A
+    for start, stop in bounds:
+        filtered = forth.run((z[start:stop], Pf))
         h = np.empty_like(filtered)
         h[-1] = filtered[-1]
-        h[:-1] = driven_recurrence(G, (filtered[-2::-1], np.eye(n) - G @ A), x0=h[-1])[::-1]
+        h[:-1] = back.run((filtered[-2::-1], own), x0=h[-1])[::-1]
         now += h[1:].T @ h[1:]
         before += h[:-1].T @ h[:-1]
         cross += h[1:].T @ h[:-1]

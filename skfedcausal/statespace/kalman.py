@@ -142,20 +142,23 @@ class Covariances(NamedTuple):
     filtered: np.ndarray  # (n_rows, n, n)
     carried: Any  # (n_rows, n, n), None of plants of several lags
     step: Any  # likewise
+    logdet: Any = None  # (n_rows,) of ``I + P J``, None where nobody computed it
 
 
 def covariance_rows(A, Q, J, start):
     """Follow the covariances over consecutive rows of one episode."""
     n_rows, n, _ = J.shape
     predicted, filtered, carried = (np.empty((n_rows, n, n)) for _ in range(3))
+    pivots = np.empty((n_rows, n))
     eye, AT, P = np.eye(n), np.ascontiguousarray(A.T), start
     for t in range(n_rows):
         predicted[t] = P
-        Pf = dgesv(eye + P @ J[t], P)[2]
+        factors, _, Pf, _ = dgesv(eye + P @ J[t], P)
+        pivots[t] = factors.diagonal()
         filtered[t] = Pf = (Pf + Pf.T) / 2
         carried[t] = APf = A @ Pf
         P = APf @ AT + Q
-    return Covariances(J, predicted, filtered, carried, A - carried @ J), P
+    return Covariances(J, predicted, filtered, carried, A - carried @ J, np.log(np.abs(pivots)).sum(axis=1)), P
 
 
 def predicted_means(covariances, z, start, drive=None):
@@ -172,8 +175,9 @@ def predicted_means(covariances, z, start, drive=None):
 
 def log_density_terms(covariances, z, means):
     """Log-density of each row given the past, less the term free of the states."""
-    n = z.shape[1]
-    logdet = np.linalg.slogdet(np.eye(n) + covariances.predicted @ covariances.J)[1]
+    logdet = covariances.logdet
+    if logdet is None:
+        logdet = np.linalg.slogdet(np.eye(z.shape[1]) + covariances.predicted @ covariances.J)[1]
     r = z - np.einsum("tij,tj->ti", covariances.J, means)
     quadratic = -np.einsum("ti,ti->t", means, z + r)
     gained = np.einsum("ti,tij,tj->t", r, covariances.filtered, r)

@@ -51,6 +51,7 @@ class Smoothed:
         self.grad_A, self.grad_Q, self.grad_P0 = np.zeros((3, n, n))
         self.grad_B = np.zeros((n, 0 if inputs is None else inputs.shape[1]))
         self.keeps, self._blocks = keep is not None, tuple(keep or ())
+        self.keeps_states_alone = self.keeps and not self._blocks
         self.states = np.empty((n_samples if self.keeps else 0, n))
         self.covariances = [np.empty((n_samples, b.stop - b.start, b.stop - b.start)) for b in self._blocks]
 
@@ -77,8 +78,9 @@ def smooth(
     """Smoother with every episode from the stationary distribution; that distribution and a `Smoothed`.
 
     A may have the columns of B appended; `matrices` gives information matrices of rows, J the one of all rows
-    if it is constant; `keep` says of which blocks of the states covariances are wanted; `spread` is what
-    unknown inputs before an episode add to the covariance of its first state; `n_bytes` as in `smooth_varying`.
+    if it is constant; `keep` says of which blocks of the states covariances are wanted, of none with ``()``: states
+    alone, without derivatives; `spread` is what unknown inputs before an episode add to the covariance of its first
+    state; `n_bytes` as in `smooth_varying`.
     """
     n = len(Q)
     A, B = A[:, :n], A[:, n:]
@@ -279,7 +281,10 @@ def smooth_varying(
     for start, stop in episodes(starts, len(z)):
         rows = chunks(start, stop, len(A), n_bytes)
         episode = _Episode(A, Q, P0, z, matrices, exogenous, intercept, rows)
-        episode.backward(found, inputs)
+        if found.keeps_states_alone:
+            episode.smooth(found)
+        else:
+            episode.backward(found, inputs)
         found.levels.append(episode.level)
     return found
 
@@ -324,11 +329,8 @@ class _Episode:
         """Accumulate value and gradients from the last row to the first."""
         n = len(self._A)
         r, N = np.zeros(n), np.zeros((n, n))
-        for k in range(len(self._chunks) - 1, -1, -1):
-            rows, is_last = self._chunks[k], k == len(self._chunks) - 1
-            covariances, means, _, _ = self._last if is_last else self._filter(rows, *self._starts[k])
-            deviation = means[..., 0] + means[..., 1:] @ self.level if self._intercept else means[..., 0]
-            total = deviation + self.level
+        for rows, covariances, deviation, total in self._pieces_backwards():
+            is_last = rows is self._chunks[-1]
             found.value += float(log_density_terms(covariances, self._z[rows], total).sum())
             residual = self._z[rows] - np.einsum("tij,tj->ti", covariances.J, total)
             after_r, after_N, before_r, before_N = _scores(covariances, residual, r, N)
@@ -342,6 +344,26 @@ class _Episode:
             if found.keeps:
                 found.store(rows, smoothed, partial(_smoothed_spread, covariances.predicted, before_N))
         found.grad_P0 += (np.outer(r, r) - N) / 2
+
+    def smooth(self, found):
+        """States alone, from the last row to the first: scores without their covariances."""
+        r = np.zeros(len(self._A))
+        for rows, covariances, deviation, total in self._pieces_backwards():
+            J, Pf = covariances.J, covariances.filtered
+            residual = (self._z[rows] - np.einsum("tij,tj->ti", J, total))[..., None]
+            push = (residual - J @ (Pf @ residual))[..., 0]
+            scores = np.empty_like(push)
+            for t in range(len(push) - 1, -1, -1):
+                scores[t] = r = push[t] + r @ covariances.step[t]
+            found.store(rows, deviation + np.einsum("tij,tj->ti", covariances.predicted, scores), None)
+
+    def _pieces_backwards(self):
+        """Rows of each chunk from the last one on, covariances, means less the level and with it."""
+        for k in range(len(self._chunks) - 1, -1, -1):
+            rows, is_last = self._chunks[k], k == len(self._chunks) - 1
+            covariances, means, _, _ = self._last if is_last else self._filter(rows, *self._starts[k])
+            deviation = means[..., 0] + means[..., 1:] @ self.level if self._intercept else means[..., 0]
+            yield rows, covariances, deviation, deviation + self.level
 
 
 def _smoothed_spread(P, N):

@@ -67,3 +67,14 @@ def test_the_effect_so_far_is_the_sum_of_the_effects_before():
     assert display.ax_.shape == (1, 3)
     drawn = display.ax_[0, 2].get_lines()[0].get_ydata()
     np.testing.assert_allclose(drawn, np.cumsum(effect))
+
+
+@pytest.mark.parametrize("hours", [0.02, 0.4, 2.6, 3.3, 13, 31, 80, 400, 5000])
+def test_few_times_stand_under_a_record_however_long_it_is(hours):
+    """Without a warning of the one who places them, which would be a note of a command."""
+    times = pd.date_range("2026-03-02 08:00", periods=50, freq=pd.Timedelta(hours=hours) / 50)
+    X = pd.DataFrame(np.random.default_rng(0).standard_normal((50, 2)), times, columns=["a__x", "b__x"])
+    display = TrendDisplay.from_record(X)
+    display.figure_.canvas.draw()
+    low, high = display.ax_[-1].get_xlim()
+    assert 1 <= sum(low <= tick <= high for tick in display.ax_[-1].get_xticks()) <= 8

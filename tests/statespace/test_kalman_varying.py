@@ -75,7 +75,23 @@ def test_covariances_are_those_of_the_joint_gaussian(n_states, n_sensors):
     assert_within(covariances.filtered, expected.filtered_cov, error)
     assert_within(covariances.carried, plant.A @ expected.filtered_cov, error)
     assert_within(covariances.step, plant.A - plant.A @ expected.filtered_cov @ J, error * np.abs(J).max())
+    gained = np.linalg.slogdet(np.eye(len(plant.A)) + expected.predicted_cov @ J)[1]
+    assert_within(covariances.logdet, gained, error * (1 + np.abs(J).max()))
     assert_within(following, plant.A @ last @ plant.A.T + plant.Q, error)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_states_alone_are_those_with_covariances(intercept):
+    plant, _, info = long_case()
+    own = {"starts": (0, len(info.z) // 3), "intercept": intercept, "n_bytes": 1}
+    z, J = info.z, info.matrices()
+    n = len(plant.A)
+    whole, alone = (
+        smooth_varying(plant.A, plant.Q, plant.P0, z, lambda rows: J[rows], keep=keep, **own)
+        for keep in ([slice(0, n)], ())
+    )
+    assert_within(alone.states, whole.states, plant.filter_rounding * np.abs(whole.states).max())
+    assert alone.covariances == []
 
 
 def test_series_that_share_their_covariances_are_filtered_together():

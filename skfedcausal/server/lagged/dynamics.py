@@ -99,10 +99,10 @@ class LaggedDynamics:
         matrix, first = self.padded_rows(np.hstack([B, steps])), np.tile(first, (self.n_lags, 1))
         return LaggedDrive(matrix, point.known_level, spread, first, dynamics=self)
 
-    def smooth(self, record, point, *, intercept=True):
+    def smooth(self, record, point, **settings):
         """States given a whole record (n_samples, n), and covariances of each unit's states."""
         plant = self.transition, self.process_cov, PaddedRecord(self, record), self.drive(point)
-        states, covariances = smooth_plant(*plant, intercept=intercept)
+        states, covariances = smooth_plant(*plant, **settings)
         return states[:, : self.n_states], covariances
 
     def geweke(self, J, partition):

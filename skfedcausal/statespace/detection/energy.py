@@ -252,27 +252,36 @@ class _Judged:
             group[3].append(step.judged)
 
     def judge(self):
-        """Surprises own and given of all rows."""
+        """Surprises own and given of all rows, and their errors as far as the rows tell them.
+
+        What a row with gaps is expected to say of the errors had nothing been missing: its own are noisier, and levels
+        learned from these would be of noise.
+        """
         e = self.errors[self._complete]
         self.own[self._complete], self.given[self._complete] = self._energy.own(e), self._energy.given_others(e)
         for seen, columns, rows, steps in self._groups.values():
             blocks, units = self._energy.without(~seen)[0].blocks, np.flatnonzero(seen)
             for k in range(0, len(rows), _TOGETHER):
                 some, covariances = rows[k : k + _TOGETHER], np.array(steps[k : k + _TOGETHER])
-                found = own_and_given(self.errors[np.ix_(some, columns)], covariances, blocks)
-                self.own[np.ix_(some, units)], self.given[np.ix_(some, units)] = found
-        return self.own, self.given
+                own, given, weighted = own_and_given(self.errors[np.ix_(some, columns)], covariances, blocks)
+                self.own[np.ix_(some, units)], self.given[np.ix_(some, units)] = own, given
+                told = self._energy.covariance[np.ix_(columns, columns)] @ weighted[:, :, None]  # row by row
+                self.errors[np.ix_(some, columns)] = told[:, :, 0]
+        return self.own, self.given, self.errors
 
 
 def own_and_given(e, covariances, blocks):
-    """Surprises of every unit in rows that have a covariance each, (n_rows, n, n): on its own, given the others."""
+    """Surprises of every unit in rows that have a covariance each, (n_rows, n, n): on its own, given the others.
+
+    And the errors over these covariances.
+    """
     precision, e = np.linalg.inv(covariances), e[:, :, None]
     weighted = precision @ e
     own, given = np.empty((2, len(e), len(blocks)))
     for m, b in enumerate(blocks):
         own[:, m] = (e[:, b] * np.linalg.solve(covariances[:, b, b], e[:, b])).sum(axis=(1, 2))
         given[:, m] = (weighted[:, b] * np.linalg.solve(precision[:, b, b], weighted[:, b])).sum(axis=(1, 2))
-    return own, given
+    return own, given, weighted[:, :, 0]
 
 
 def surprises_with_gaps(regression: Predictor, energy, first, x, patterns, pattern_of, belief, level=0.0):
@@ -282,9 +291,9 @@ def surprises_with_gaps(regression: Predictor, energy, first, x, patterns, patte
     episode, which is not judged, `belief` that about the row before (None: there is none). Row t of
     `x`, shape (n_samples, n), has ``patterns[pattern_of[t]]``; its numbers for absent units are not used. `level`,
     (n,), is the mean of errors that is taken off; absent units are believed to follow it too, while the belief about
-    the others stays theirs, so that errors at two levels differ by no more than these. Gives the errors,
-    (n_samples, n), own and given_others, both of shape (n_samples, n_units), zero for absent units, and the belief
-    about the last row.
+    the others stays theirs. Gives the errors that rows in full are expected to have, (n_samples, n), which the noise of
+    rows with gaps does not make larger, own and given_others, both of shape (n_samples, n_units), zero for absent
+    units, and the belief about the last row.
     """
     judged, steps = _Judged(energy, len(x)), dict[int, _Step]()
     sizes = [b.stop - b.start for b in energy.blocks]
@@ -302,8 +311,8 @@ def surprises_with_gaps(regression: Predictor, energy, first, x, patterns, patte
         updated = mean + off + step.gain @ e
         updated[step.columns] = mean[step.columns] + step.gain[step.columns] @ beyond
         belief = RowBelief(x[t] if step.after is None else updated, step.after)
-    own, given = judged.judge()
-    return judged.errors, own, given, belief
+    own, given, errors = judged.judge()
+    return errors, own, given, belief
 
 
 def _predicted(regression, energy, belief, first):

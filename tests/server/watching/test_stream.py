@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
+from skfedcausal import FederatedRCADetector
+from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.watching.incidents import Incident, Verdict
 from skfedcausal.server.watching.operating import FOLLOWED, Level, OperatingPoint
 from skfedcausal.server.watching.stream import StreamState, _compare_with_last, settled
@@ -49,6 +51,16 @@ def test_a_fault_goes_on_if_all_rows_between_two_alarms_show_it(loud, goes_on):
     later = Incident(99, 99, 2.0)
     _compare_with_last(SERVER, later, evidence(100, 2, 4, surplus=surplus), state)
     assert later.resumes.tolist() == [goes_on, False]
+
+
+def test_a_sensor_that_is_missing_for_long_is_no_drift():
+    """What is left of the unit is noisier than its nominal rows, and a mean of noise is no level."""
+    X, _ = make_granger_plant(3, n_sensors=2, n_samples=7000, container="frame", random_state=0)
+    X["unit0__s1"] += 6 * X["unit0__s1"].std() * np.random.default_rng(0).standard_normal(len(X))
+    watched = X[4000:].copy()
+    watched.iloc[600:1500, 0] = np.nan
+    incidents = FederatedRCADetector(false_alarm_rate=5e-4).fit(X[:4000]).incidents(watched)
+    assert "drift" not in set(incidents["kind"])
 
 
 def test_a_drift_is_told_at_half_a_deviation_and_later_where_few_blocks_show_how_far_levels_move():

@@ -171,13 +171,18 @@ def test_rows_are_judged_the_same_however_many_together(plant, patterns, monkeyp
         assert_array_equal(one, other)
 
 
-def test_errors_beyond_a_level_are_less_by_the_level_whatever_was_measured_how_well(plant, patterns):
+def test_errors_are_those_expected_of_a_row_in_full_and_less_by_what_it_tells_of_a_level(plant, patterns):
+    """After a row in full the error has covariance C and a noise beside it: ``C (C + extra)^-1`` of it is told."""
     regression, energy, usual = plant
-    x, level = np.random.default_rng(4).standard_normal((T, N)), np.arange(1.0, N + 1)
-    measured = np.array([1, 0, 0, 1, 1, 1, 0, 0, 1])
+    x, level, C = np.random.default_rng(4).standard_normal((T, N)), np.arange(1.0, N + 1), energy.covariance
+    measured = np.array([0, 0, 0, 1, 1, 1, 0, 0, 1])
     bare = surprises_with_gaps(regression, energy, usual, x, patterns, measured, None)[0]
     found = surprises_with_gaps(regression, energy, usual, x, patterns, measured, None, level)[0]
-    assert_allclose(found[1:], bare[1:] - level, atol=1e-12)
+    full = [1, 2, 7]
+    for t in (*full, 3, 8):
+        told = np.eye(N) if t in full else C @ np.linalg.inv(C + patterns[1].extra)
+        assert_allclose(bare[t], told @ (x[t] - regression.predict(x[t - 1][None])[0]), atol=1e-12)
+        assert_allclose(found[t], bare[t] - told @ level, atol=1e-12)
 
 
 def test_absent_units_are_believed_to_be_at_the_level(plant, patterns):
