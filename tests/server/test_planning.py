@@ -43,7 +43,10 @@ def test_half_of_a_bend_goes_on_where_no_forecast_may_count_on_it(bent, monkeypa
     record, estimator, _ = bent
     server, curvature = estimator.server_, estimator.server_._curvature
     assert curvature.foretells()
-    doubtful = replace(curvature, forms=tuple(replace(form, is_foretold=False) for form in curvature.forms))
+    sure, doubtful = (
+        replace(curvature, forms=tuple(replace(form, foretold=share) for form in curvature.forms)) for share in (1.0, 0.0)
+    )
+    monkeypatch.setattr(server, "_curvature", sure)
     with estimator._asking(record) as units:
         messages = units.messages()
         whole, line = held_run(server, messages, 60)[1], held_forecast(server.filter(messages), 60)
