@@ -44,7 +44,8 @@ def test_half_of_a_bend_goes_on_where_no_forecast_may_count_on_it(bent, monkeypa
     server, curvature = estimator.server_, estimator.server_._curvature
     assert curvature.foretells()
     sure, doubtful = (
-        replace(curvature, forms=tuple(replace(form, foretold=share) for form in curvature.forms)) for share in (1.0, 0.0)
+        replace(curvature, forms=tuple(replace(form, foretold=share) for form in curvature.forms))
+        for share in (1.0, 0.0)
     )
     monkeypatch.setattr(server, "_curvature", sure)
     with estimator._asking(record) as units:
