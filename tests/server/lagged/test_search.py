@@ -45,7 +45,8 @@ def test_tests_are_those_of_the_plant_that_was_found(late, monkeypatch):
     monkeypatch.setattr(searched, "climb", climb)
     monkeypatch.setattr(stage, "search", search)
     lagged = stage.learn_lags(late, Settings(local=(None,) * 3), Budget(1e6))
-    assert lagged.active[1, 0] and lagged.active.sum() == 4
+    assert lagged.active[1, 0]
+    assert lagged.active.sum() == 4
     # what has settled is climbed once for what may act at first and once with the link
     assert [one.converged for one in climbs] == [True, True]
     # another climb gains less than what settled means: half of a log-likelihood a unit
