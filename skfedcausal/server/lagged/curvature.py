@@ -244,14 +244,13 @@ def _learned(answers, features, is_bend, missed, lates):
 
 
 def _foretold(y, G, mean, kinds):
-    """By how much of what coefficients say that are learned without a fifth of the rows a run errs there, 0 to 1.
+    """Slope of what a run misses of a fifth of the rows on what is foretold of it, learned without it, from 0 to 1.
 
-    What a record that wanders misses seems to follow its inputs, elsewhere in another way: the slope of what is missed
-    on what is foretold is less than one. The least one that any four of the five parts show.
+    The least of all fifths: what a record that wanders misses seems to follow its inputs, elsewhere in another way.
     """
     lengths = [len(x) for x in y]
     firsts, total = np.cumsum([0, *lengths[:-1]]), sum(lengths)
-    products = np.zeros((_FOLDS, 2))  # of what is foretold with what is missed, with itself
+    least = 1.0
     for fold in range(_FOLDS):
         cuts = [
             np.clip(np.array([fold, fold + 1]) * total // _FOLDS - a, 0, n)
@@ -267,11 +266,11 @@ def _foretold(y, G, mean, kinds):
         learned = _posterior(ys, Gs, [a - b @ mean for a, b in rest], kinds)[0]
         left_out = [(a[i:j], b[i:j] @ learned) for a, b, (i, j) in zip(y, G, cuts, strict=True)]
         missed, foretold = (np.concatenate(one) for one in zip(*left_out, strict=True))
-        products[fold] = foretold @ missed, foretold @ foretold
-    crossed, squared = (products.sum(axis=0) - products).T  # of all parts but one
-    if not squared.all():
-        return 0.0
-    return float(np.clip((crossed / squared).min(), 0.0, 1.0))
+        crossed, squared = foretold @ missed, foretold @ foretold
+        if crossed <= 0 or not squared:
+            return 0.0
+        least = min(least, float(crossed / squared))
+    return least
 
 
 def _posterior(y, G, noise, kinds):
