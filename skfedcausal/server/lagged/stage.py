@@ -128,7 +128,8 @@ def learn_lags(estimate, settings, budget, words=()):
         return None
     likelihood = LaggedLikelihood(sums, plant.score_noise)
     known = plant._record.known_links
-    problem = LaggedProblem(likelihood, spectrum, plant.partition, np.arange(1, n_lags + 1), input_lags, budget, known)
+    about = plant.partition, np.arange(1, n_lags + 1), input_lags, budget, known, scoring.point.Q
+    problem = LaggedProblem(likelihood, spectrum, *about)
     if settings.sparsity is None and not budget.affords(_dense_work(problem)):
         return None
     sources = Sources(problem)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from skfedcausal import KalmanClient
+from benchmarks._networks import PUBLISHED, published
+from skfedcausal import FederatedGrangerEstimator, KalmanClient
 from skfedcausal.server.estimation.estimate import Settings, estimate_plant
 from skfedcausal.server.estimation.scoring import Budget
 from skfedcausal.server.joint import JointRecord
@@ -51,3 +52,13 @@ def test_tests_are_those_of_the_plant_that_was_found(late, monkeypatch):
     assert [one.converged for one in climbs] == [True, True]
     # another climb gains less than what settled means: half of a log-likelihood a unit
     assert abs(gains[0]) < 0.5 * 3
+
+
+def test_noisy_sensors_do_not_take_all_of_the_process_noise():
+    # of this record several lags without a least noise make p values of absent links of 1e-36 to 1e-300
+    record = published(PUBLISHED[2], 2000, 100, 4)
+    links = FederatedGrangerEstimator().fit(record.X).links_
+    effect, cause = (links[side].str.removeprefix("unit").astype(int) for side in ("effect", "cause"))
+    is_there = record.linked[effect, cause]
+    assert links["p_value"][~is_there].min() > 0.001 / (~is_there).sum()
+    assert links["p_value"][is_there].max() < links["p_value"][~is_there].min()
