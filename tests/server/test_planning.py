@@ -43,7 +43,11 @@ def test_a_bend_that_moves_effects_goes_on_where_no_forecast_may_count_on_it(ben
     record, estimator, _ = bent
     server, curvature = estimator.server_, estimator.server_._curvature
     assert curvature.foretells()
-    doubtful = replace(curvature, forms=tuple(replace(form, is_foretold=False) for form in curvature.forms))
+    sure, doubtful = (
+        replace(curvature, forms=tuple(replace(form, foretold=share) for form in curvature.forms))
+        for share in (1.0, 0.0)
+    )
+    monkeypatch.setattr(server, "_curvature", sure)
     with estimator._asking(record) as units:
         messages = units.messages()
         whole = held_run(server, messages, 60)[1]

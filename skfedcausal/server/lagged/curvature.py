@@ -28,7 +28,7 @@ _NOISE_ORDER = 10  # of the autoregression that whitens what is missed
 _PASSES = 3  # of which the later ones know what the quadratic forms explain
 _SHARES = 10.0 ** np.arange(-7, 1, 0.25)  # of the variance of what is missed that the forms may have
 _LIKELIER = np.log(100.0)  # by which they have to be likelier than none to move an effect
-_FOLDS, _FORETOLD = 5, 0.75  # parts of a record, and the share of what a run misses of one that may be left
+_FOLDS = 5  # parts of a record that coefficients are learned without, one after the other
 _HISTORY = 1000  # rows before a change that matter, at most
 _JITTER = 1e-6
 
@@ -74,7 +74,7 @@ class Form:
     root: np.ndarray  # (r f, e): root @ root' is the covariance
     gain: float  # log evidence over that of none
     moves: bool = False  # whether those of its unit are credible enough to move an effect
-    is_foretold: bool = False  # whether those learned from some rows explain others, so that forecasts may count on it
+    foretold: float = 0.0  # share of it that forecasts count on: as much as rows that were left out confirm
 
     def regressors(self, features):
         """What `features` (n_samples, f) do through each row, shape (n_samples, r f)."""
@@ -103,7 +103,7 @@ class Curvature:
     def driven(self, u, share=0.0):
         """What products and bends do under inputs (n_samples, k), in the row after each, shape (n_samples, n).
 
-        A share of it where they move effects but no forecast may count on them.
+        As much of it as forecasts count on, a `share` at least where they move effects.
         """
         found, weights = np.zeros((len(u), self.dynamics.n_states)), self._weights(share)
         if any(weights):
@@ -114,7 +114,7 @@ class Curvature:
         return found
 
     def _weights(self, share):
-        return [1.0 if form.is_foretold else share * form.moves for form in self.forms]
+        return [max(form.foretold, share) * form.moves for form in self.forms]
 
     def foretells(self, share=0.0):
         """Whether :meth:`driven` is anything."""
@@ -169,7 +169,7 @@ def learned_curvature(dynamics, slices, scores, u, starts):
             for i in range(rows.start, rows.stop)
         ]
         moves = sum(form.gain for form in own) > _LIKELIER
-        forms += [replace(form, moves=moves, is_foretold=form.is_foretold and moves) for form in own]
+        forms += [replace(form, moves=moves) for form in own]
     low, high = everything.min(axis=0), everything.max(axis=0)
     return Curvature(dynamics, level, axes, low, high, bends, centre, tuple(forms))
 
@@ -239,17 +239,18 @@ def _learned(answers, features, is_bend, missed, lates):
         for _ in range(_PASSES):
             rest = [a - b @ mean for a, b in zip(y, G, strict=True)]
             mean, root, gain = _posterior(y, G, rest, kinds)
-    is_foretold = gain > _LIKELIER and _foretold(y, G, mean, kinds)
-    return Form(bare.responses, scale, mean, root, gain, is_foretold=is_foretold)
+    foretold = _foretold(y, G, mean, kinds) if gain > _LIKELIER else 0.0
+    return Form(bare.responses, scale, mean, root, gain, foretold=foretold)
 
 
 def _foretold(y, G, mean, kinds):
-    """Whether coefficients learned without a fifth of the rows explain much of what a run misses there, of each one.
+    """Slope of what a run misses of a fifth of the rows on what is foretold of it, learned without it, from 0 to 1.
 
-    What a record that wanders misses seems to follow its inputs, elsewhere in another way.
+    The least of all fifths: what a record that wanders misses seems to follow its inputs, elsewhere in another way.
     """
     lengths = [len(x) for x in y]
     firsts, total = np.cumsum([0, *lengths[:-1]]), sum(lengths)
+    least = 1.0
     for fold in range(_FOLDS):
         cuts = [
             np.clip(np.array([fold, fold + 1]) * total // _FOLDS - a, 0, n)
@@ -260,14 +261,16 @@ def _foretold(y, G, mean, kinds):
         ]
         rest = [pair for pair in rest if len(pair[0]) > _NOISE_ORDER]
         if not rest:
-            return False
+            return 0.0
         ys, Gs = zip(*rest, strict=True)
         learned = _posterior(ys, Gs, [a - b @ mean for a, b in rest], kinds)[0]
         left_out = [(a[i:j], b[i:j] @ learned) for a, b, (i, j) in zip(y, G, cuts, strict=True)]
-        missed, explained = (np.concatenate(one) for one in zip(*left_out, strict=True))
-        if np.square(missed - explained).sum() >= _FORETOLD * np.square(missed).sum():
-            return False
-    return True
+        missed, foretold = (np.concatenate(one) for one in zip(*left_out, strict=True))
+        crossed, squared = foretold @ missed, foretold @ foretold
+        if crossed <= 0 or not squared:
+            return 0.0
+        least = min(least, float(crossed / squared))
+    return least
 
 
 def _posterior(y, G, noise, kinds):

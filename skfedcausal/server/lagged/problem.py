@@ -15,6 +15,9 @@ from ..estimation.scoring import Budget
 
 _LEAST_STEP = 0.02
 _Q_FLOOR = 0.1  # share of the smallest eigenvalue of a unit's process noise that a step leaves
+_Q_LEAST = (
+    0.01  # share of the process noise to begin with that is left behind noisy sensors, which could take all of it
+)
 _SETTLED = 0.5  # log-likelihood that a last step promises
 _KEEPS = 0.5  # share of the step promised that the likelihood may miss
 
@@ -30,6 +33,7 @@ class LaggedProblem:
     input_lags: list  # of each input, its lags
     budget: Budget
     known_links: Any = None  # a `LinkKnowledge`, or None
+    first_noise: np.ndarray | None = None  # process noise of the plant of one lag
     _last: tuple | None = None  # the plant that was evaluated last, and its point
     _informed: tuple | None = None  # the same with its information
 
@@ -243,6 +247,8 @@ def _noise_step(problem, coefficients, Q):
         gradient = np.einsum("kij,ij->k", basis, point.grad_Q[own, own])
         change = np.tensordot(np.linalg.solve(np.array(information), gradient), basis, 1)
         floor = _Q_FLOOR * np.linalg.eigvalsh(Q[own, own])[0]
+        if problem.first_noise is not None and likelihood.N[own, own].any():
+            floor = max(floor, _Q_LEAST * np.linalg.eigvalsh(problem.first_noise[own, own])[0])
         stepped[own, own] = floor_eigenvalues(Q[own, own] + change, floor)
     value = problem.point(coefficients, stepped).value
     problem.spent()

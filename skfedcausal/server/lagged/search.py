@@ -179,6 +179,7 @@ def search(problem, fitted, sources, alpha, active=None):
     active = sources.own | sources.required if active is None else active & ~sources.forbidden | sources.own
     fitted = climb(problem, fitted, sources.masks(active))
     seen: list[np.ndarray] = []
+    tests = None
     for _ in range(_MAX_ROUNDS):
         tests = tested(problem, fitted, sources, active)
         proposed = _proposed(tests.p_values, active, sources, alpha, is_noisy=problem.likelihood.N.any())
@@ -186,10 +187,12 @@ def search(problem, fitted, sources, alpha, active=None):
             break
         seen.append(active)
         fitted = _without(problem, fitted, sources, active & ~proposed)
-        active = proposed
+        active, tests = proposed, None
         fitted = climb(problem, fitted, sources.masks(active), n_steps=6, n_sweeps=2)
-    fitted = climb(problem, fitted, sources.masks(active), n_steps=6, n_sweeps=2)
-    return fitted, active
+    if tests is None or not fitted.converged:
+        fitted = climb(problem, fitted, sources.masks(active), n_steps=6, n_sweeps=2)
+        tests = tested(problem, fitted, sources, active)
+    return fitted, active, tests
 
 
 def _proposed(p_values, active, sources, alpha, *, is_noisy):

@@ -15,7 +15,7 @@ from .delays import channel_posterior, first_lag_probabilities, likely_lags
 from .dynamics import LaggedDynamics
 from .noise import with_shared_noise
 from .problem import Fitted, LaggedProblem, scattered
-from .search import Sources, search, tested
+from .search import Sources, search
 from .timing import first_lags
 from .white import unchanged, whitened
 
@@ -128,17 +128,17 @@ def learn_lags(estimate, settings, budget, words=()):
         return None
     likelihood = LaggedLikelihood(sums, plant.score_noise)
     known = plant._record.known_links
-    problem = LaggedProblem(likelihood, spectrum, plant.partition, np.arange(1, n_lags + 1), input_lags, budget, known)
+    about = plant.partition, np.arange(1, n_lags + 1), input_lags, budget, known, scoring.point.Q
+    problem = LaggedProblem(likelihood, spectrum, *about)
     if settings.sparsity is None and not budget.affords(_dense_work(problem)):
         return None
     sources = Sources(problem)
     fitted = started(problem, scoring.point.A, scoring.point.Q)
     if settings.sparsity is None:
         active = np.ones((sources.n_units, len(sources.columns)), dtype=bool)
-        fitted, active = search(problem, fitted, sources, 1.0, active)
+        fitted, active, tests = search(problem, fitted, sources, 1.0, active)
     else:
-        fitted, active = search(problem, fitted, sources, settings.alpha)
-    tests = tested(problem, fitted, sources, active)
+        fitted, active, tests = search(problem, fitted, sources, settings.alpha)
     fitted = with_shared_noise(problem, fitted, settings.alpha if settings.sparsity else None)
     must_be = "before" in words or (known is not None and known.requires_lags)
     best = unchanged(problem, fitted)
