@@ -162,9 +162,8 @@ def modes_told(n_networks, how, every=None, n_rows=6000, first=0):
         if every:
             nominal = np.cumsum(rng.random(NOMINAL) < 1 / every) % 2
         modes = np.cumsum(np.random.default_rng(seed).random(n_rows) < 1 / (every or 1500)) % 2
-        record = network.run(NOMINAL + n_rows, 3, modes=np.concatenate([nominal, modes]))
-        detector = _told(how, {name: Y[:NOMINAL] for name, Y in record.items()}, nominal)
-        later = _with_mode(how, {name: Y[NOMINAL:] for name, Y in record.items()}, modes)
+        detector = _told(how, network.run(NOMINAL, 1, modes=nominal), nominal)
+        later = _with_mode(how, network.run(n_rows, 3, modes=modes), modes)
         found = detector.incidents(later)
         row = [(detector.predict(later) == -1).mean(), 1000 * len(alarms(found)) / n_rows]
         for second in (np.arange(900) >= 200, np.arange(900) < 200):
