@@ -101,8 +101,8 @@ class SiteBatches:
             raise SettingsError(f"There is no file or folder {settings.watched} for {settings.name!r} to monitor.")
         if settings.inputs and (settings.basis, settings.sampled, settings.instruments) != ("linear", "after", None):
             raise SettingsError(
-                "[site] `watched`: a detector takes inputs as they are. Leave out `basis`, `sampled` and `instruments`, "
-                "which are about effects, or `watched`."
+                "[site] `watched`: a detector takes inputs as they are. Leave out `basis`, `sampled` and "
+                "`instruments`, which are about effects, or `watched`."
             )
 
     @property

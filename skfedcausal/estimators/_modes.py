@@ -18,10 +18,6 @@ _FEWEST_ROWS = 10  # of a mode that a level can be learned from
 _FEWEST_PER_MODE = 20  # rows for each mode on average, else a column tells something else
 
 
-class ModeWarning(UserWarning):
-    """A mode that was not in what was nominal; the watch goes on with what is known."""
-
-
 @dataclass(frozen=True)
 class PlantModes:
     """The columns that tell modes, by flat name, and the modes of each.
@@ -66,7 +62,8 @@ class PlantModes:
 
     def coded(self, X, inputs=None, units=None):
         """A record with codes in place of modes; a mode that is not known has the next code, and is told."""
-        X, new = _owned(X, self.column, self.owner)[0], {}
+        X = _owned(X, self.column, self.owner)[0]
+        new: dict = {}  # modes that are not known, and where
 
         def codes(name, values):
             if name not in self.labels:
@@ -85,7 +82,7 @@ class PlantModes:
             warnings.warn(
                 f"mode {value!r} of {name!r} was not in what was nominal: {what}. The watch goes on. Known are "
                 f"{listed(self.labels[name])}.",
-                ModeWarning,
+                UserWarning,
                 stacklevel=6,
             )
         return X, inputs
@@ -98,7 +95,9 @@ class PlantModes:
         if self.owner is not None:
             return plant
         outputs, inputs = list(plant.outputs), list(plant.inputs)
-        codes = {name: U[:, j] for U, own in zip(inputs, plant.layout.inputs, strict=True) for j, name in enumerate(own)}
+        codes = {
+            name: U[:, j] for U, own in zip(inputs, plant.layout.inputs, strict=True) for j, name in enumerate(own)
+        }
         for m, own in enumerate(plant.layout.inputs):
             for j, name in enumerate(own):
                 unknown = self._unknown(name, codes)

@@ -94,6 +94,13 @@ class FederatedRCADetector(FederatedEstimator):
         plant and the thresholds are learned from what is left without these levels, and the units are asked once more
         for the record with them. A plant that switches between campaigns is known again by its rows, and that is no
         incident; a stream begins at the level of the first one. None: all episodes have the same level.
+    mode : str, default=None
+        Name of a column of X that says in which mode a unit or the plant is (a recipe, a grade, day and night), in
+        words or numbers: ``"unit__tag"``, a tag that several units have, or a column of a table, or an entry of a dict of
+        units, that belongs to no unit. With `inputs` beside X it is one of these. It is an input with a level of its
+        own for each mode, and a switch between modes that were in the nominal record is no incident. A mode that was
+        not is told by a warning: rows of a unit in one of its own count as missing, and the others are watched; in one
+        of the whole plant it is watched again after 130 rows. None: nothing tells of modes.
     n_jobs : int, default=None
     random_state : int, RandomState instance or None, default=None
         Draws the bootstrap stretches behind the thresholds. None always draws the same.
@@ -411,7 +418,8 @@ class FederatedRCADetector(FederatedEstimator):
 
     def _read(self, X, inputs=None, lengths=None):
         """Plant data in the layout and at the sampling period of `fit`."""
-        return self._read_coded(*self._with_codes(X, inputs), lengths)
+        X, inputs = self._with_codes(X, inputs)
+        return self._read_coded(X, inputs, lengths)
 
     def _read_coded(self, X, inputs, lengths, before=None):
         """The same of a record with codes in place of modes; `before` are the inputs of the row before it."""
