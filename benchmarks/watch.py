@@ -250,9 +250,9 @@ def main():
         "1000 rows. Named: by the first incident after the fault began.",
         "## A second fault 200 rows after one that stays\n\n" + table([lasting(n)]),
         "## Nominal operation\n\n" + table([quiet(max(n // 4, 2), w) for w in ("steady", "slow drift", "two modes")]),
-        "## Two modes that the nominal record has\n\nThe second mode from row 1000 of the nominal record on and a switch "
-        "about every 1500 rows later, or a switch about every 100 rows of all records. `mode=` of the detector, of its "
-        'units (`KalmanClient`), or a campaign for each (`levels="episode"`, which needs more than 60 rows of each).\n\n'
+        "## Two modes that the nominal record has\n\nThe second mode from row 1000 of the nominal record on and a "
+        "switch about every 1500 rows later, or a switch about every 100 rows of all records. `mode=` of the detector, "
+        "of its units (`KalmanClient`), or a campaign for each (`levels` of episodes).\n\n"
         + table([modes_told(n, *told) for told in MODES_TOLD]),
         "## Records that begin far from the nominal level\n\nStates and noise there are so many times as large, and "
         "so is what the step does.\n\n" + table([elsewhere(n, spread) for spread in (1.0, 0.5)]),

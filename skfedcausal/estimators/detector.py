@@ -96,8 +96,8 @@ class FederatedRCADetector(FederatedEstimator):
         incident; a stream begins at the level of the first one. None: all episodes have the same level.
     mode : str, default=None
         Name of a column of X that says in which mode a unit or the plant is (a recipe, a grade, day and night), in
-        words or numbers: ``"unit__tag"``, a tag that several units have, or a column of a table, or an entry of a dict of
-        units, that belongs to no unit. With `inputs` beside X it is one of these. It is an input with a level of its
+        words or numbers: ``"unit__tag"``, a tag that several units have, or a column of a table, or an entry of a dict
+        of units, that belongs to no unit. With `inputs` beside X it is one of these. It is an input with a level of its
         own for each mode, and a switch between modes that were in the nominal record is no incident. A mode that was
         not is told by a warning: rows of a unit in one of its own count as missing, and the others are watched; in one
         of the whole plant it is watched again after 130 rows. None: nothing tells of modes.

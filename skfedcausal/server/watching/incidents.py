@@ -76,6 +76,7 @@ class Incident:
     lasting: frozenset = frozenset()
     level: np.ndarray | None = None
     end: int | None = None
+    since: int = 0  # row from which on its fault may have begun: one before it that is over did not begin it
 
 
 def follow(incidents, above, begin):

@@ -360,6 +360,8 @@ def _compare_with_last(server, incident, rows, state):
     middle = (pause.first + pause.stop) // 2
     halves = [pause.between(pause.first, middle), pause.between(middle, pause.stop)]
     incident.resumes = np.logical_and(*(_goes_on(server, half, last.level) for half in halves))
+    if not incident.resumes.any():
+        incident.since = begin
 
 
 def _goes_on(server, rows, level):
