@@ -156,6 +156,13 @@ def test_a_fitted_detector_is_saved_with_its_modes(detector, switching, tmp_path
     assert_array_equal(loaded.transform(of_plant(X, mode)), detector.transform(of_plant(X, mode)))
 
 
+def test_a_page_on_an_incident_takes_modes_in_words(detector, tmp_path):
+    modes = np.where(np.arange(600) < 200, 0, 1)
+    X = of_plant(plant(modes, 20, fault=1, at=400, size=2.0), modes)
+    found = detector.incidents(X).query("detected >= 400")
+    assert "unit1" in detector.report(found, tmp_path / "page.html", X=X).read_text()
+
+
 # -- modes that are new --------------------------------------------------------------------------------
 
 

@@ -85,11 +85,14 @@ def take(server, messages, state):
         return new, touched
     before_them = state.gathered()
     rows = new if before_them is None else before_them.followed_by(new)
-    for incident in touched:
+    for incident in touched:  # in their order: where one ends the next may begin
         if incident.verdict is None:
             _compare_with_last(server, incident, rows, state)
-    server.judge(rows, touched, new.first)
+        server.judge(rows, [incident], new.first)
     state.incidents = [i for i in state.incidents if i.open or i.detected + HORIZON >= rows.stop]
+    for incident in touched:
+        if not incident.open and incident.detected + HORIZON < rows.stop:
+            incident.before = None
     state.rows = rows.between(max(rows.stop - KEPT, rows.first), rows.stop)
     if turn.drifts:
         touched += _after_drift(server, turn.point, state)
@@ -351,8 +354,9 @@ def _compare_with_last(server, incident, rows, state):
     """Take note of what lasts when an incident begins, and of units whose fault before may go on."""
     incident.lasting = state.point.lasting
     last, state.last = state.last, incident
-    if last is None or last.verdict is None or last.detected in state.point.lasting:
+    if last is None or last.detected in state.point.lasting:
         return
+    incident.before = last
     begin = max(last.verdict.stop + _AFTER, rows.first)
     if incident.detected - last.verdict.last > _PAUSE or begin + _AFTER >= incident.detected:
         return
@@ -360,8 +364,6 @@ def _compare_with_last(server, incident, rows, state):
     middle = (pause.first + pause.stop) // 2
     halves = [pause.between(pause.first, middle), pause.between(middle, pause.stop)]
     incident.resumes = np.logical_and(*(_goes_on(server, half, last.level) for half in halves))
-    if not incident.resumes.any():
-        incident.since = begin
 
 
 def _goes_on(server, rows, level):
