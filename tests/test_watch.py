@@ -46,6 +46,25 @@ def cut(X, size):
     return (rows(X, k, min(k + size, n_rows)) for k in range(0, n_rows, size))
 
 
+def test_an_alarm_does_not_begin_in_a_fault_that_was_over(detector):
+    """Two short faults of one unit within the rows in which an onset is looked for."""
+    quiet, faulty = simulate(500, seed=31), simulate(500, seed=31, fault=2, size=4.0, at=0, kind="sensor")
+    during = np.zeros(500, dtype=bool)
+    during[200:210] = during[280:290] = True
+    X = {name: np.where(during[:, None], faulty[name], Y) for name, Y in quiet.items()}
+    found = detector.incidents(X).query("detected >= 200")
+    assert found.root.tolist()[:2] == ["unit2", "unit2"]
+    assert found.start.iloc[1] >= 278
+    named = detector.predict_root_cause(X) == "unit2"
+    assert named[during].mean() >= 0.9
+    assert named[215:275].mean() <= 0.1
+    for size in (1, 30):
+        roots = np.full(500, "?", dtype=object)
+        for where, part in detector.predict_root_cause(cut(X, size)):
+            roots[where] = part
+        assert_array_equal(roots == "unit2", named)
+
+
 # --- changes that stay --------------------------------------------------------------------------------
 
 

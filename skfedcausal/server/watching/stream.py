@@ -90,9 +90,7 @@ def take(server, messages, state):
             _compare_with_last(server, incident, rows, state)
         server.judge(rows, [incident], new.first)
     state.incidents = [i for i in state.incidents if i.open or i.detected + HORIZON >= rows.stop]
-    for incident in touched:
-        if not incident.open and incident.detected + HORIZON < rows.stop:
-            incident.before = None
+    _forget_before(i for i in touched if not i.open and i.detected + HORIZON < rows.stop)
     state.rows = rows.between(max(rows.stop - KEPT, rows.first), rows.stop)
     if turn.drifts:
         touched += _after_drift(server, turn.point, state)
@@ -226,6 +224,7 @@ def pause(state):
     """Begin anew after rows of which nothing is known, at the same operating point."""
     _end_open(state)
     state.forget_rows()
+    _forget_before(state.incidents)
     state.monitor, state.averages, state.incidents, state.followed = MonitorState(), None, [], Followed()
     state.to_learn = None if state.to_learn is None else []
 
@@ -299,6 +298,7 @@ def _move(point, state):
     if len(forgettable) >= MOST_KNOWN:
         del state.known[forgettable[0]]
     state.forget_rows()
+    _forget_before(state.incidents)
     state.point, state.averages, state.incidents = point, None, []
     state.followed, state.drift = Followed(), 0.0
 
@@ -364,6 +364,12 @@ def _compare_with_last(server, incident, rows, state):
     middle = (pause.first + pause.stop) // 2
     halves = [pause.between(pause.first, middle), pause.between(middle, pause.stop)]
     incident.resumes = np.logical_and(*(_goes_on(server, half, last.level) for half in halves))
+
+
+def _forget_before(incidents):
+    """Let go of what was before incidents that are judged no more, so that a stream holds no chain of all of them."""
+    for incident in incidents:
+        incident.before = None
 
 
 def _goes_on(server, rows, level):
