@@ -14,6 +14,10 @@ from ._report import table, write
 
 N_UNITS, NOMINAL, LOOPS_NOMINAL = 6, 1500, 5000
 P, D = 2, 4
+MODES_TOLD = (
+    *((how, None) for how in ("nothing", "mode= of the units", "campaigns", "mode=")),
+    *((how, 100) for how in ("nothing", "mode= of the units", "mode=")),
+)
 
 
 class Network:
@@ -146,31 +150,50 @@ def quiet(n_networks, what, n_rows=6000):
     return {"operation": what, "rows in alarm": f"{shares[0]:.4f}", "alarms per 1000 rows": f"{shares[1]:.2f}"}
 
 
-def modes_told(n_networks, how, n_rows=6000):
-    """Two nominal modes that are told, and a step of 0.5 in the second one; the nominal record has both."""
+def modes_told(n_networks, how, every=None, n_rows=6000, first=0):
+    """Two nominal modes that are told, and a step of 0.5 in each of them; the nominal record has both.
+
+    They are switched about once in `every` rows of the nominal record, or once.
+    """
     told = []
-    for seed in range(n_networks):
-        network, nominal = Network(seed, control=False), np.arange(NOMINAL) >= 2 * NOMINAL // 3
-        modes, second = np.cumsum(np.random.default_rng(seed).random(n_rows) < 1 / 1500) % 2, np.arange(900) >= 200
-        record = network.run(NOMINAL + n_rows, 3, modes=np.concatenate([nominal, modes]))
-        records = {
-            "nominal": ({name: Y[:NOMINAL] for name, Y in record.items()}, nominal),
-            "later": ({name: Y[NOMINAL:] for name, Y in record.items()}, modes),
-            "faulty": (network.run(900, 4, modes=second, faults=[(network.root, 450, 0.5)]), second),
-        }
-        if how == "mode=":
-            parts = {k: {name: np.column_stack([Y, m]) for name, Y in X.items()} for k, (X, m) in records.items()}
-            detector = FederatedRCADetector(client=KalmanClient(n_states="auto", mode=D)).fit(parts["nominal"])
-        else:
-            parts = {k: X for k, (X, _) in records.items()}
-            lengths = None if how == "nothing" else [2 * NOMINAL // 3, NOMINAL - 2 * NOMINAL // 3]
-            detector = FederatedRCADetector(levels=lengths and "episode").fit(parts["nominal"], lengths=lengths)
-        in_alarm, found = (detector.predict(parts["later"]) == -1).mean(), detector.incidents(parts["later"])
-        fault = alarms(detector.incidents(parts["faulty"]), 450)
-        told.append((in_alarm, 1000 * len(alarms(found)) / n_rows, first_is(fault, network.root)))
-    share, rate, named = np.mean(told, axis=0)
+    for seed in range(first, first + n_networks):
+        network, rng = Network(seed), np.random.default_rng(seed + 500)
+        nominal = np.arange(NOMINAL) >= 2 * NOMINAL // 3
+        if every:
+            nominal = np.cumsum(rng.random(NOMINAL) < 1 / every) % 2
+        modes = np.cumsum(np.random.default_rng(seed).random(n_rows) < 1 / (every or 1500)) % 2
+        detector = _told(how, network.run(NOMINAL, 1, modes=nominal), nominal)
+        later = _with_mode(how, network.run(n_rows, 3, modes=modes), modes)
+        found = detector.incidents(later)
+        row = [(detector.predict(later) == -1).mean(), 1000 * len(alarms(found)) / n_rows]
+        for second in (np.arange(900) >= 200, np.arange(900) < 200):
+            X = network.run(900, 4, modes=second, faults=[(network.root, 450, 0.5)])
+            row.append(first_is(alarms(detector.incidents(_with_mode(how, X, second)), 450), network.root))
+        told.append(row)
+    share, rate, later, earlier = np.mean(told, axis=0)
     shares = {"rows in alarm": f"{share:.4f}", "alarms per 1000 rows": f"{rate:.2f}"}
-    return {"told": how, **shares, "step 0.5 named": f"{named:.3f}"}
+    named = {"step 0.5 named, second mode": f"{later:.3f}", "first mode": f"{earlier:.3f}"}
+    return {"told": how, "nominal record switches": f"every {every}" if every else "once", **shares, **named}
+
+
+def _told(how, X, modes):
+    """A detector fitted to a nominal record that says in one way or another which modes it has."""
+    X = _with_mode(how, X, modes)
+    if how == "mode=":
+        return FederatedRCADetector(mode="mode").fit(X)
+    if how == "mode= of the units":
+        return FederatedRCADetector(client=KalmanClient(n_states="auto", mode=D + 1)).fit(X)
+    if how == "campaigns":
+        bounds = [0, *(np.flatnonzero(np.diff(modes.astype(int))) + 1).tolist(), len(modes)]
+        return FederatedRCADetector(levels="episode").fit(X, lengths=np.diff(bounds).tolist())
+    return FederatedRCADetector().fit(X)
+
+
+def _with_mode(how, X, modes):
+    """A record with a column of modes, of the plant or of every unit."""
+    if how == "mode=":
+        return X | {"mode": modes}
+    return {name: np.column_stack([Y, modes]) for name, Y in X.items()} if how == "mode= of the units" else X
 
 
 def elsewhere(n_networks, spread, first=0):
@@ -243,8 +266,10 @@ def main():
         "1000 rows. Named: by the first incident after the fault began.",
         "## A second fault 200 rows after one that stays\n\n" + table([lasting(n)]),
         "## Nominal operation\n\n" + table([quiet(max(n // 4, 2), w) for w in ("steady", "slow drift", "two modes")]),
-        "## Two modes that the nominal record has\n\nThe second mode from row 1000 of the nominal record on, then a "
-        "switch about every 1500 rows.\n\n" + table([modes_told(n, how) for how in ("nothing", "mode=", "campaigns")]),
+        "## Two modes that the nominal record has\n\nThe second mode from row 1000 of the nominal record on and a "
+        "switch about every 1500 rows later, or a switch about every 100 rows of all records. `mode=` of the detector, "
+        "of its units (`KalmanClient`), or a campaign for each (`levels` of episodes).\n\n"
+        + table([modes_told(n, *told) for told in MODES_TOLD]),
         "## Records that begin far from the nominal level\n\nStates and noise there are so many times as large, and "
         "so is what the step does.\n\n" + table([elsewhere(n, spread) for spread in (1.0, 0.5)]),
         "## Set-points that are given as inputs\n\n" + table([moving(n, every) for every in (150, 600)]),

@@ -13,6 +13,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from skfedcausal import FederatedRCADetector
+from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.streams import StreamWarning
 
 from .test_rca import framed, rows, simulate
@@ -44,6 +45,33 @@ def two_faults():
 def cut(X, size):
     n_rows = len(next(iter(X.values())))
     return (rows(X, k, min(k + size, n_rows)) for k in range(0, n_rows, size))
+
+
+@pytest.fixture(scope="module")
+def short_faults():
+    """A detector of a nonlinear plant, and a record of it with faults of ten rows."""
+    about = {"dynamics": "lstm", "strength": 0.5, "process_noise": 0.3, "sensor_noise": 1.0, "plant_state": 3}
+    train = make_nonlinear_plant(n_samples=6000, size=0, random_state=1, **about).data
+    return FederatedRCADetector(false_alarm_rate=1 / 500).fit(train), make_nonlinear_plant(
+        n_samples=4200, size=2.0, random_state=3, **about
+    )
+
+
+def test_no_incident_begins_in_the_one_before_it(short_faults):
+    detector, record = short_faults
+    found = detector.incidents(record.data)
+    assert len(found) >= len(record.faults)
+    ends = found["end"].to_numpy()[:-1]
+    assert (found["start"].to_numpy()[1:] > ends).all()
+
+
+def test_incidents_that_follow_each_other_closely_are_the_same_in_streams(short_faults):
+    detector, record = short_faults
+    list(detector.incidents(cut(record.data, 30)))
+    columns = ["start", "detected", "end", "root", "repeats"]
+    pd.testing.assert_frame_equal(
+        detector._stream.table()[columns], detector.incidents(record.data)[columns], check_dtype=False
+    )
 
 
 # --- changes that stay --------------------------------------------------------------------------------

@@ -51,6 +51,7 @@ def counts(detector, test):
     named = detector.predict_root_cause(test.data)
     named = np.where(named == "undecided", "", named)
     precision, recall, F1 = per_step(named, test.target)
+    delay, deviation = rca_delay(named, test.faults)
     return {
         "F1 per incident": report["f1"],
         "detected": report["detected"],
@@ -59,7 +60,8 @@ def counts(detector, test):
         "precision per step": precision,
         "recall per step": recall,
         "F1 per step": F1,
-        "RCA delay": rca_delay(named, test.faults)[0],
+        "RCA delay": delay,
+        "RCA delay, standard deviation": deviation,
         "nominal steps with a name": (named[test.target == ""] != "").mean(),
     }
 

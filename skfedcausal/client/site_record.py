@@ -44,8 +44,8 @@ class SiteRecord:
         return self.outputs.nbytes + (0 if self.inputs is None else self.inputs.nbytes)
 
     @classmethod
-    def read(cls, settings):
-        """Record in the file that the settings of a site name."""
+    def read(cls, settings, moving=None):
+        """Record in the file that the settings of a site name, with the inputs `moving`; None for those that do."""
         path = settings.data
         if not path.exists():
             raise SettingsError(f"There is no file {path} with the record of {settings.name!r}.")
@@ -61,14 +61,16 @@ class SiteRecord:
         own = [k for k, column in enumerate(columns) if column not in settings.inputs]
         if not own:
             raise SettingsError(f"{path} has no sensor of {settings.name!r} besides its inputs.")
-        outputs, inputs, moving = rows, None, ()
+        outputs, inputs = rows, None
         if settings.inputs or not isinstance(rows, np.ndarray):
             which = [columns.index(column) for column in settings.inputs]
             outputs, inputs, moves = _split(_chunks(rows), own, which, path)
-            moving = tuple(name for name, moved in zip(settings.inputs, moves, strict=True) if moved)
+            if moving is None:
+                moving = [name for name, moved in zip(settings.inputs, moves, strict=True) if moved]
+            inputs = _columns_of(inputs, [settings.inputs.index(name) for name in moving])
         lengths = check_lengths(lengths, len(outputs))
         names = tuple(f"{settings.name}{SEPARATOR}{columns[k]}" for k in own)
-        return cls(outputs, inputs, lengths, names, _fingerprint(outputs, inputs), moving, clock)
+        return cls(outputs, inputs, lengths, names, _fingerprint(outputs, inputs), tuple(moving or ()), clock)
 
     def worker(self, name, client, **settings):
         """The unit's worker on this record."""
@@ -78,23 +80,30 @@ class SiteRecord:
 
     def batch(self, name):
         """The record as a batch of a monitored one."""
-        return Batch(self.outputs, episode_starts(self.lengths), f"{name} {self.fingerprint}")
+        starts = episode_starts(self.lengths)
+        return Batch(self.outputs, starts, f"{name} {self.fingerprint}", inputs=self.inputs)
 
 
 class SiteBatches:
     """Batches of a monitored record in files.
 
     In a folder every ``.csv`` or ``.npy`` file is a batch, in the order of their names; move a file there
-    whole, or write it under another ending and rename it.
+    whole, or write it under another ending and rename it. Inputs are the columns `moving`, which moved in the record
+    that the plant was learned from.
     """
 
-    def __init__(self, settings, columns, released=None):
-        self._settings, self._columns, self._released = settings, columns, released
+    def __init__(self, settings, columns, released=None, moving=()):
+        self._settings, self._columns, self._released, self._moving = settings, columns, released, moving
         self._read = []  # names of the files so far
         self._rows = {}  # of each of them
         self._last = 0, None  # number and batch that were read last
         if not settings.watched.exists():
             raise SettingsError(f"There is no file or folder {settings.watched} for {settings.name!r} to monitor.")
+        if settings.inputs and (settings.basis, settings.sampled, settings.instruments) != ("linear", "after", None):
+            raise SettingsError(
+                "[site] `watched`: a detector takes inputs as they are. Leave out `basis`, `sampled` and "
+                "`instruments`, which are about effects, or `watched`."
+            )
 
     @property
     def files(self):
@@ -141,9 +150,7 @@ class SiteBatches:
 
     def _record(self, path):
         """Record in one of the files, with the columns of the unit's own record."""
-        record = SiteRecord.read(replace(self._settings, data=path, lengths=None))
-        if record.inputs is not None:
-            raise SettingsError("[site] `watched` and `inputs`: a detector has no inputs.")
+        record = SiteRecord.read(replace(self._settings, data=path, lengths=None), self._moving)
         named = ".npy" not in (path.suffix, self._settings.data.suffix)  # arrays have no names
         if len(record.columns) != len(self._columns) or (named and record.columns != self._columns):
             raise SettingsError(f"{path} has the columns {listed(record.columns)}, the unit {listed(self._columns)}.")
@@ -191,7 +198,7 @@ def _chunks(rows):
 
 
 def _split(chunks, own, which, path):
-    """Sensors and moving inputs, each in a file without a name that is gone with this process; which move."""
+    """Sensors and inputs, each in a file without a name that is gone with this process, and which inputs move."""
     place = {"dir": path.parent}  # /tmp may lie in memory
     with tempfile.TemporaryFile(**place) as outputs, tempfile.TemporaryFile(**place) as inputs:
         moving, first, n_rows = np.zeros(len(which), dtype=bool), None, 0
@@ -206,10 +213,12 @@ def _split(chunks, own, which, path):
             n_rows += len(chunk)
         if n_rows == 0:
             raise SettingsError(f"{path} has no rows.")
-        Y, U = _mapped(outputs, n_rows, len(own)), None
-        if moving.any():
-            U = np.ascontiguousarray(_mapped(inputs, n_rows, len(which))[:, moving])
-    return Y, U, moving
+        return _mapped(outputs, n_rows, len(own)), _mapped(inputs, n_rows, len(which)) if which else None, moving
+
+
+def _columns_of(inputs, places):
+    """Some of the inputs; None of none."""
+    return np.ascontiguousarray(inputs[:, places]) if len(places) else None
 
 
 def _mapped(file, n_rows, n_columns):

@@ -74,7 +74,7 @@ class IncidentDisplay(Display):
         IncidentDisplay
         """
         levels = np.asarray(detector.transform(X, lengths=lengths) if levels is None else levels)
-        index = read_plant(X, lengths=lengths, layout=detector.layout_, min_samples=1).index
+        index = read_plant(detector._with_codes(X)[0], lengths=lengths, layout=detector.layout_, min_samples=1).index
         times = np.arange(len(levels)) if index is None else index
         return cls(levels, detector.client_names_, incident, times).plot(ax=ax, title=title)
 

@@ -185,7 +185,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     def _fit_sites(self, transport, server, dialogue=None):
         """Learn from sites, by the rounds of the server or by another `dialogue`."""
-        owned = ("client", "augmenter", "privacy", "max_bytes", "remedy")
+        owned = ("client", "augmenter", "privacy", "max_bytes", "remedy", "mode")
         given = [name for name in owned if getattr(self, name, None) is not None]
         if given:
             raise ValueError(

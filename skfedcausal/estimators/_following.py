@@ -44,8 +44,8 @@ def update(self, batch):
     _check_stream(self)
     plant = self._stream.usual_row(batch)
     if plant is None:
-        X, inputs = batch_of(batch)
-        plant = self._read(X, inputs, stops(X, self._period))
+        X, inputs = self._with_codes(*batch_of(batch))
+        plant = self._read_coded(X, inputs, stops(X, self._period), self._stream.last_inputs)
         self._stream.learn_columns(batch, self.layout_)
     changed = _advance(self, plant)
     return self._stream.dated(changed)
@@ -84,6 +84,9 @@ def _advanced(self, plant):
         stream.exchange = self._exchange(self._transport(stream.units.sites), self.stream_ledger_)
     if stream.noised is None and (mechanism := self._checked_mechanism()) is not None:
         stream.noised = mechanism.stream(self._noise)
+    if plant.layout.has_inputs:
+        stream.last_inputs = tuple(None if U is None else U[-1] for U in plant.inputs)
+        plant = self._seen_by_units(plant)
     if stream.units.put(plant, stream.noised):
         self._store_promise(plant.n_samples)
     changed = stream.push(stream.exchange.ask_all(*stream.question))
@@ -133,13 +136,13 @@ def _next(self, batch):
 
 def _read_fitting(self, batch):
     """What fits the plant of a batch, None if no row does."""
-    X, inputs = batch_of(batch)
+    X, inputs = self._with_codes(*batch_of(batch))
     kept = fitting(X, self.layout_, self._stream.last_time)
     if kept is None:
         return None
     if inputs is not None and kept is not X:
         inputs = last_rows(inputs, kept)
-    plant = self._read(kept, inputs, stops(kept, self._period))
+    plant = self._read_coded(kept, inputs, stops(kept, self._period), self._stream.last_inputs)
     self._stream.learn_columns(batch, self.layout_)
     return plant
 

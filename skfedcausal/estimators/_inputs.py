@@ -162,15 +162,17 @@ def has_words(container):
     return container is not None and any(getattr(kind, "kind", "O") not in "fiub" for kind in kinds)
 
 
-def filled_inputs(data, missing):
-    """The record with gaps in its inputs filled, or refused."""
+def filled_inputs(data, missing, before=None):
+    """The record with gaps in its inputs filled, or refused; `before` are the inputs of the row before it."""
     filled = list(data.inputs)
     for m, (U, names) in enumerate(zip(data.inputs, data.layout.inputs, strict=True)):
         if U is None or np.isfinite(U).all():
             continue
         if missing == "hold":
-            parts = [pd.DataFrame(U[a:b]).ffill().to_numpy() for a, b in episodes(data.starts, len(U))]
-            filled[m] = U = np.concatenate(parts)
+            last = np.full((1, U.shape[1]), np.nan) if before is None else before[m][None]
+            bounds = episodes(data.starts, len(U))
+            parts = [np.vstack([last if a == 0 else np.nan * last, U[a:b]]) for a, b in bounds]
+            filled[m] = U = np.concatenate([pd.DataFrame(part).ffill().to_numpy()[1:] for part in parts])
         gaps = [name for name, column in zip(names, U.T, strict=True) if np.isnan(column).any()]
         if gaps:
             where = " at the start of an episode, where there is no value to hold" if missing == "hold" else ""

@@ -64,7 +64,7 @@ def coded_record(X, inputs, input_columns=None, *, units=None, known=None):
             seen.setdefault(name, []).append((isinstance(column.dtype, pd.CategoricalDtype), levels))
 
     if known is None:
-        _each_input(X, inputs, input_columns, units, collected)
+        each_input(X, inputs, input_columns, units, collected)
         known = {name: Levels(_joined(parts)) for name, parts in seen.items()}
         if not known:
             return X, inputs, known
@@ -73,7 +73,7 @@ def coded_record(X, inputs, input_columns=None, *, units=None, known=None):
         return known[name].codes(column, name) if name in known else None
 
     columns = input_columns if units is None else lambda name: name in known
-    return (*_each_input(X, inputs, columns, units, coded), known)
+    return (*each_input(X, inputs, columns, units, coded), known)
 
 
 def _levels_of(column):
@@ -109,7 +109,7 @@ def _joined(parts):
 # --- over the columns of a container ------------------------------------------------------------
 
 
-def _each_input(X, inputs, input_columns, units, function):
+def each_input(X, inputs, input_columns, units, function):
     """Containers with the columns of inputs that `function` of name and column makes of them, None for as it is."""
     X = as_native(X)
     if isinstance(X, (list, tuple)) and X:
@@ -117,7 +117,7 @@ def _each_input(X, inputs, input_columns, units, function):
         if all(isinstance(part, Mapping) or names_units(part) for part in parts):  # episodes
             beside = [None] * len(parts) if inputs is None else inputs
             both = [
-                _each_input(part, own, input_columns, units, function) for part, own in zip(parts, beside, strict=True)
+                each_input(part, own, input_columns, units, function) for part, own in zip(parts, beside, strict=True)
             ]
             return [part for part, _ in both], None if inputs is None else [own for _, own in both]
         X = parts

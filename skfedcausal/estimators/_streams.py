@@ -43,7 +43,8 @@ class PlantStream:
         self.units: Any = None  # of a stream in this process, as the next two
         self.exchange: Any = None
         self.noised = None
-        self.last_time = None
+        self.last_time: Any = None
+        self.last_inputs: tuple | None = None  # of each unit in the last row, held where later ones are missing
         self._times: StreamTimes | None = StreamTimes(_REMEMBERED)
 
     def __reduce__(self):

@@ -94,6 +94,13 @@ class FederatedRCADetector(FederatedEstimator):
         plant and the thresholds are learned from what is left without these levels, and the units are asked once more
         for the record with them. A plant that switches between campaigns is known again by its rows, and that is no
         incident; a stream begins at the level of the first one. None: all episodes have the same level.
+    mode : str, default=None
+        Name of a column of X that says in which mode a unit or the plant is (a recipe, a grade, day and night), in
+        words or numbers: ``"unit__tag"``, a tag that several units have, or a column of a table, or an entry of a dict
+        of units, that belongs to no unit. With `inputs` beside X it is one of these. It is an input with a level of its
+        own for each mode, and a switch between modes that were in the nominal record is no incident. A mode that was
+        not is told by a warning: rows of a unit in one of its own count as missing, and the others are watched; in one
+        of the whole plant it is watched again after 130 rows. None: nothing tells of modes.
     n_jobs : int, default=None
     random_state : int, RandomState instance or None, default=None
         Draws the bootstrap stretches behind the thresholds. None always draws the same.
@@ -167,6 +174,7 @@ class FederatedRCADetector(FederatedEstimator):
     prior: Any = None
     input_columns: Any = None
     levels: str | None = None
+    mode: str | None = None
 
     _parameter_constraints = {
         **FederatedEstimator._parameter_constraints,
@@ -179,9 +187,11 @@ class FederatedRCADetector(FederatedEstimator):
         "prior": ["array-like", dict, None],
         "input_columns": ["array-like", callable, None],
         "levels": [StrOptions({"episode"}), None],
+        "mode": [str, None],
     }
 
     _default_server, _monitors, _has_inputs = MomentServer, True, True
+    _modes = None  # PlantModes where a column tells them
     tags, tag_trend = tags, tag_trend
 
     # -- learning --------------------------------------------------------------------------------
@@ -220,8 +230,9 @@ class FederatedRCADetector(FederatedEstimator):
         if dry_run:
             return self.plan(X, inputs=inputs, lengths=lengths)
         self._check_privacy()
-        plant = self._read_new(X, inputs, lengths, input_columns=self.input_columns)
-        plant = filled_inputs(plant, "hold")
+        X, inputs, input_columns = self._learn_modes(X, inputs)
+        plant = self._read_new(X, inputs, lengths, input_columns=input_columns)
+        plant = self._seen_by_units(filled_inputs(plant, "hold"))
         self._set_budget(plant.index)
         watch_budget(self._run_length, plant.n_samples)
         _prior(self.prior, plant.names)
@@ -231,6 +242,20 @@ class FederatedRCADetector(FederatedEstimator):
 
             return fit_campaigns(self, plant)
         return self._fit_units(plant, home=plant if randomised else None)
+
+    def _learn_modes(self, X, inputs):
+        """The record with codes in place of modes, its inputs, and the columns that are inputs."""
+        self._modes = None
+        if self.mode is None:
+            return X, inputs, self.input_columns
+        if self.evidence == "flags" or self.levels is not None:
+            other = "evidence='flags'" if self.evidence == "flags" else "levels='episode'"
+            raise ValueError(f"mode={self.mode!r} and {other} do not go together; give one of them.")
+        from ._modes import PlantModes  # of plants whose modes a column tells
+
+        self._modes = PlantModes.learn(self.mode, X, inputs)
+        X, inputs = self._modes.coded(X, inputs)
+        return X, inputs, None if inputs is not None else self._modes.input_columns(self.input_columns)
 
     def fit_sites(self, transport):
         """Learn the plant and what is nominal from units at sites of their own, see the other estimators.
@@ -387,14 +412,29 @@ class FederatedRCADetector(FederatedEstimator):
 
     # -- following -------------------------------------------------------------------------------
 
+    def _with_codes(self, X, inputs=None):
+        """A record and its inputs with codes in place of modes."""
+        return (X, inputs) if self._modes is None else self._modes.coded(X, inputs, self.layout_.names)
+
     def _read(self, X, inputs=None, lengths=None):
         """Plant data in the layout and at the sampling period of `fit`."""
+        X, inputs = self._with_codes(X, inputs)
+        return self._read_coded(X, inputs, lengths)
+
+    def _read_coded(self, X, inputs, lengths, before=None):
+        """The same of a record with codes in place of modes; `before` are the inputs of the row before it."""
         plant = super()._read(X, inputs, lengths)
+        if self._modes is not None:
+            plant = self._modes.without_unknown(plant, before)
         if plant.layout.has_inputs:
-            plant = filled_inputs(plant, "hold")
+            plant = filled_inputs(plant, "hold", before)
         check_sampling(plant.index, self._period)
         warn_of_gaps(plant.index, plant.starts)
         return plant
+
+    def _seen_by_units(self, plant):
+        """A record with the indicators of its modes."""
+        return plant if self._modes is None else self._modes.indicators(plant)
 
     def _evidence_of(self, units):
         """Answers of the units about a record, of the kind that is watched."""

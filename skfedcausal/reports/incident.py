@@ -49,6 +49,7 @@ def incident_page(detector, incident, X=None, title=None, check=None, *, lengths
     page.heading("Where it began").table(pd.DataFrame(ranking, columns=["unit", "probability"]))
     if seen is not None:
         add_tags(page, detector, incident, X, lengths)
+        X = detector._with_codes(X)[0]  # modes in words are no numbers
         add_trends(page, X, _ELSEWHERE, units=_others(detector, incident), window=seen.window, around=_AROUND)
     page.heading("Why we think so").text(*_reasons(incident, detector, seen))
     add_check(page, check_of(X, check))
@@ -69,7 +70,7 @@ class _Seen:
     @classmethod
     def of(cls, detector, X, incident, lengths, levels):
         levels = np.asarray(detector.transform(X, lengths=lengths) if levels is None else levels)
-        index = read_plant(X, lengths=lengths, layout=detector.layout_, min_samples=1).index
+        index = read_plant(detector._with_codes(X)[0], lengths=lengths, layout=detector.layout_, min_samples=1).index
         start, end = position(_plain(incident["start"]), index), incident.get("end")
         stop = len(levels) if pd.isna(end) else min(max(position(_plain(end), index), start) + 1, len(levels))
         times = np.arange(len(levels)) if index is None else index

@@ -113,13 +113,13 @@ class SiteSettings:
         record = self.record()
         columns, fingerprint, noise = record.columns, record.fingerprint, "none"
         if self.privacy is None:
-            worker = self.worker(record, batches=self.batches(columns))
+            worker = self.worker(record, batches=self.batches(columns, moving=record.moving))
             if self.secure_sums is not None:
                 worker = self.secure_sums.around(worker, self.home)
         else:  # nothing that answers ever sees the records themselves
             check_account(self.home)
             promises = SitePromises(self.privacy, self.name, self.home, record)
-            noise, batches = self.privacy.in_words, self.batches(columns, promises.released)
+            noise, batches = self.privacy.in_words, self.batches(columns, promises.released, record.moving)
             if self.watched is not None and not self.watched.is_dir():
                 batches.batch(1)  # it is charged, or refused, before anything is sent
             worker = PromisingWorker(self.worker(promises.record, promises.promise.noise, batches), promises)
@@ -151,9 +151,9 @@ class SiteSettings:
             raise SettingsError(f"[client]: {error}") from None
         return record.worker(self.name, client, noise=noise, monitored=batches, monitor=self.is_monitored)
 
-    def batches(self, columns, released=None):
+    def batches(self, columns, released=None, moving=()):
         """Batches of the record that is to be monitored, None if there is none."""
-        return None if self.watched is None else SiteBatches(self, columns, released)
+        return None if self.watched is None else SiteBatches(self, columns, released, moving)
 
     def _write_answer(self, kind, table, index):
         """Write what only the site may read, one file per answer; the name of the file."""

@@ -325,3 +325,54 @@ def test_a_site_without_a_record_to_be_watched_is_named(plant):
     add(plant, 0)
     with Running(plant), pytest.raises(ClientError, match="'kiln' gave no answer: client-error PacketError"):
         watched(plant)
+
+
+# -- inputs ---------------------------------------------------------------------------------------
+
+
+def with_inputs():
+    """Records in which an input of the mill moves both units, and that input."""
+    rng = np.random.default_rng(4)
+    u = np.repeat(rng.standard_normal(30), 25)[:700]
+    pushed = {"mill": X["mill"] + 2.0 * u[:, None], "kiln": X["kiln"] + np.append(0.0, u[:-1])[:, None]}
+    pushed["kiln"][460:590] += 4.0 * X["kiln"].std(axis=0)
+    return pushed, u[:, None]
+
+
+@pytest.mark.parametrize("one_way", [False, True])
+def test_batches_with_inputs_answer_at_sites_as_in_one_process(tmp_path, one_way):
+    pushed, u = with_inputs()
+    nominal = {name: Y[:300] for name, Y in pushed.items()}
+    here = detector().fit(nominal, inputs={"mill": u[:300]})
+    parts = [(i + 300, j + 300) for i, j in zip(CUTS[:-1], CUTS[1:], strict=True)]
+    known = {}
+    for i, j in parts:
+        batch = {name: Y[i:j] for name, Y in pushed.items()}, {"mill": u[i:j]}
+        known |= {row["detected"]: row for row in here.update(batch).to_dict("records")}
+    in_process = pd.DataFrame([known[detected] for detected in sorted(known)])
+    last = f"x{pushed['mill'].shape[1]}"
+    for name in UNITS:
+        (tmp_path / f"{name}-watched").mkdir()
+        own = np.hstack([pushed["mill"], u]) if name == "mill" else pushed[name]
+        np.save(tmp_path / f"{name}.npy", own[:300])
+        for k, (i, j) in enumerate(parts):
+            np.save(tmp_path / f"{name}-watched/day{k}.npy", own[i:j])
+        inputs = f'inputs = ["{last}"]\n' if name == "mill" else ""
+        (tmp_path / f"{name}.toml").write_text(
+            f'[site]\nname = "{name}"\ndata = "{name}.npy"\nwatched = "{name}-watched"\n{inputs}'
+        )
+    if one_way:
+        send_all(tmp_path)
+        found = watched(tmp_path, one_way=True)
+    else:
+        with Running(tmp_path):
+            found = watched(tmp_path)
+    pd.testing.assert_frame_equal(found, in_process, check_exact=True)
+    assert "kiln" in list(found["root"])
+
+
+def test_what_sites_make_of_inputs_for_effects_is_refused_where_they_are_watched(plant):
+    path = plant / "mill.toml"
+    path.write_text(path.read_text() + 'inputs = ["x0"]\nbasis = "spline"\n')
+    with pytest.raises(ValueError, match="`watched`: a detector takes inputs as they are"):
+        gate(plant, "mill")

@@ -310,7 +310,10 @@ class RootCauseServer:
         stop = min(detected + HORIZON + 1, rows.stop)
         ended = min(stop, incident.last + 1)
         ends = (stop, ended) if ended < stop and ended - detected < HORIZON // 2 else (stop,)
-        return Look(max(detected - LOOKBACK, rows.first), detected, ends)
+        begin = max(detected - LOOKBACK, rows.first)
+        if incident.before is not None:
+            begin = max(begin, min(incident.before.verdict.stop, detected))
+        return Look(begin, detected, ends)
 
     def _verdict(self, incident, rows, answers):
         """Verdict on an incident from the rows to judge it by and the answers of the shift statistic."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, replace
 from itertools import takewhile
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -79,6 +80,7 @@ class Incident:
     lasting: frozenset = frozenset()
     level: np.ndarray | None = None
     end: int | None = None
+    before: Any = None  # the Incident before it, in whose fault it did not begin; kept while its own verdict may change
 
 
 def follow(incidents, above, begin):

@@ -85,11 +85,12 @@ def take(server, messages, state):
         return new, touched
     before_them = state.gathered()
     rows = new if before_them is None else before_them.followed_by(new)
-    for incident in touched:
+    for incident in touched:  # in their order: where one ends the next may begin
         if incident.verdict is None:
             _compare_with_last(server, incident, rows, state)
-    server.judge(rows, touched, new.first)
+        server.judge(rows, [incident], new.first)
     state.incidents = [i for i in state.incidents if i.open or i.detected + HORIZON >= rows.stop]
+    _forget_before(i for i in touched if not i.open and i.detected + HORIZON < rows.stop)
     state.rows = rows.between(max(rows.stop - KEPT, rows.first), rows.stop)
     if turn.drifts:
         touched += _after_drift(server, turn.point, state)
@@ -223,6 +224,7 @@ def pause(state):
     """Begin anew after rows of which nothing is known, at the same operating point."""
     _end_open(state)
     state.forget_rows()
+    _forget_before(state.incidents)
     state.monitor, state.averages, state.incidents, state.followed = MonitorState(), None, [], Followed()
     state.to_learn = None if state.to_learn is None else []
 
@@ -296,6 +298,7 @@ def _move(point, state):
     if len(forgettable) >= MOST_KNOWN:
         del state.known[forgettable[0]]
     state.forget_rows()
+    _forget_before(state.incidents)
     state.point, state.averages, state.incidents = point, None, []
     state.followed, state.drift = Followed(), 0.0
 
@@ -351,8 +354,9 @@ def _compare_with_last(server, incident, rows, state):
     """Take note of what lasts when an incident begins, and of units whose fault before may go on."""
     incident.lasting = state.point.lasting
     last, state.last = state.last, incident
-    if last is None or last.verdict is None or last.detected in state.point.lasting:
+    if last is None or last.detected in state.point.lasting:
         return
+    incident.before = last
     begin = max(last.verdict.stop + _AFTER, rows.first)
     if incident.detected - last.verdict.last > _PAUSE or begin + _AFTER >= incident.detected:
         return
@@ -360,6 +364,12 @@ def _compare_with_last(server, incident, rows, state):
     middle = (pause.first + pause.stop) // 2
     halves = [pause.between(pause.first, middle), pause.between(middle, pause.stop)]
     incident.resumes = np.logical_and(*(_goes_on(server, half, last.level) for half in halves))
+
+
+def _forget_before(incidents):
+    """Let go of what was before incidents that are judged no more, so that a stream holds no chain of all of them."""
+    for incident in incidents:
+        incident.before = None
 
 
 def _goes_on(server, rows, level):
