@@ -89,6 +89,23 @@ class PlantData:
         series = {part: tuple(getattr(self, part)[k] for k in kept) for part in ("outputs", "inputs")}
         return replace(self, layout=self.layout.only(names), **series)
 
+    def without(self, unseen):
+        """The record with rows of some units missing.
+
+        Parameters
+        ----------
+        unseen : dict of int to ndarray of bool, shape (n_samples,)
+            By position of the unit, the rows without any measurement of it.
+
+        Returns
+        -------
+        PlantData
+        """
+        outputs = list(self.outputs)
+        for unit, rows in unseen.items():
+            outputs[unit] = np.where(rows[:, None], np.nan, outputs[unit])
+        return replace(self, outputs=tuple(outputs)) if unseen else self
+
     def units(self):
         """Units one after the other.
 

@@ -94,7 +94,7 @@ class PlantModes:
         """
         if self.owner is not None:
             return plant
-        outputs, inputs = list(plant.outputs), list(plant.inputs)
+        unseen, inputs = {}, list(plant.inputs)
         codes = {
             name: U[:, j] for U, own in zip(inputs, plant.layout.inputs, strict=True) for j, name in enumerate(own)
         }
@@ -103,12 +103,12 @@ class PlantModes:
                 unknown = self._unknown(name, codes)
                 if not unknown.any():
                     continue
-                outputs[m] = np.where(unknown[:, None], np.nan, outputs[m])
+                unseen[m] = unseen.get(m, False) | unknown
                 inputs[m] = np.array(inputs[m])
                 inputs[m][unknown, j] = np.nan
                 begins = [row for row in plant.starts if unknown[row] and (row > 0 or before is None)]
                 inputs[m][begins, j] = 0.0
-        return replace(plant, outputs=tuple(outputs), inputs=tuple(inputs))
+        return replace(plant.without(unseen), inputs=tuple(inputs))
 
     def _unknown(self, name, codes):
         """Rows in which a column tells a mode that is not known, or not that of the column that it always followed."""

@@ -328,7 +328,7 @@ def test_a_time_column_that_was_not_named_is_explained(plant, capsys):
     table = (plant / "mill.csv").read_text()
     (plant / "mill.csv").write_text(table.replace("time,", "when,", 1))
     assert main(["plan", str(plant / "mill.toml")]) == 1
-    assert "Name it with `time`" in capsys.readouterr().err
+    assert "Name it: time=..." in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

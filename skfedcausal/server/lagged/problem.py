@@ -15,9 +15,7 @@ from ..estimation.scoring import Budget
 
 _LEAST_STEP = 0.02
 _Q_FLOOR = 0.1  # share of the smallest eigenvalue of a unit's process noise that a step leaves
-_Q_LEAST = (
-    0.01  # share of the process noise to begin with that is left behind noisy sensors, which could take all of it
-)
+_Q_LEAST = 0.01  # share of the first process noise that is left where noise of the sensors could take all of it
 _SETTLED = 0.5  # log-likelihood that a last step promises
 _KEEPS = 0.5  # share of the step promised that the likelihood may miss
 

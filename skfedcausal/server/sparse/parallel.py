@@ -1,8 +1,6 @@
 """Work of a large plant in other processes, on any backend of joblib, to the same bits."""
 
-import gc
 from contextlib import contextmanager
-from multiprocessing import current_process
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
@@ -26,15 +24,8 @@ def run(function, tasks, parallel):
     if parallel is None or len(tasks) < 2:
         found = [called(function, task) for task in tasks]
     else:
-        found = parallel(delayed(called_elsewhere)(function, task) for task in tasks)
+        found = parallel(delayed(called)(function, task) for task in tasks)
     return [laid_out(result) for result in found]
-
-
-def called_elsewhere(function, task):
-    """The same in a process that joblib may have started."""
-    if current_process().name.startswith("LokyProcess") and not gc.get_freeze_count():
-        gc.freeze()  # loky collects garbage every second, a tenth of one with all that is imported
-    return called(function, task)
 
 
 def called(function, task):

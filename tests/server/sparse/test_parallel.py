@@ -1,12 +1,8 @@
-"""Work in other processes: arrays as they lie here, and nothing that this process notices."""
+"""Work in other processes: arrays as they lie here."""
 
-import gc
-
-import joblib
 import numpy as np
-import pytest
 
-from skfedcausal.server.sparse.parallel import called_elsewhere, laid_out
+from skfedcausal.server.sparse.parallel import laid_out
 
 
 def test_parts_of_memory_maps_are_plain_arrays(tmp_path):
@@ -17,17 +13,3 @@ def test_parts_of_memory_maps_are_plain_arrays(tmp_path):
     assert type(found) is np.ndarray
     assert np.shares_memory(found, mapped)
     np.testing.assert_array_equal(found, mapped)
-
-
-def test_a_process_of_loky_keeps_what_was_imported_out_of_its_garbage():
-    with joblib.parallel_config("loky", n_jobs=2):
-        counts = joblib.Parallel()(joblib.delayed(called_elsewhere)(gc.get_freeze_count, ()) for _ in range(2))
-    assert min(counts) > 0
-
-
-@pytest.mark.parametrize("backend", ["threading", "sequential"])
-def test_this_process_keeps_its_garbage_as_it_is(backend):
-    before = gc.get_freeze_count()
-    with joblib.parallel_config(backend, n_jobs=2):
-        joblib.Parallel()(joblib.delayed(called_elsewhere)(gc.get_freeze_count, ()) for _ in range(2))
-    assert gc.get_freeze_count() == before
