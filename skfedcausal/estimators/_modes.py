@@ -94,7 +94,8 @@ class PlantModes:
         """
         if self.owner is not None:
             return plant
-        unseen, inputs = {}, list(plant.inputs)
+        unseen: dict = {}
+        inputs = list(plant.inputs)
         codes = {
             name: U[:, j] for U, own in zip(inputs, plant.layout.inputs, strict=True) for j, name in enumerate(own)
         }

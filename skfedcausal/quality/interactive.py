@@ -49,8 +49,8 @@ def _with_sketches(check):
     """The table of tags with small pictures of what was measured."""
     sketches = [check.sketches.get(column) for column in check.tags["column"]]
     return check.tags.assign(
-        distribution=_pictures("" if s is None else _bars(s.counts) for s in sketches),
-        course=_pictures("" if s is None else _line(s.course) for s in sketches),
+        distribution=_pictures(("" if s is None else _bars(s.counts) for s in sketches), check.tags.index),
+        course=_pictures(("" if s is None else _line(s.course) for s in sketches), check.tags.index),
         lowest=[np.nan if s is None else s.low for s in sketches],
         highest=[np.nan if s is None else s.high for s in sketches],
         gaps=[f"{share:.1%}" if share else "0%" for share in check.tags["gaps"]],
@@ -61,9 +61,9 @@ class _Picture(str):
     """A drawing, which is not escaped."""
 
 
-def _pictures(drawings):
+def _pictures(drawings, index):
     """A column of drawings; one of strings would keep their letters only."""
-    return pd.Series([_Picture(one) for one in drawings], dtype=object)
+    return pd.Series([_Picture(one) for one in drawings], index=index, dtype=object)
 
 
 def _bars(counts):
