@@ -19,6 +19,7 @@ _POLES = (0.5, 0.95)  # from which the driver's own memory is sought
 _FAINT = 0.2  # deviation to start from of noise with a memory, of that of the scores
 _STEPS, _AT_ONCE = 100, 8  # of a climb, and those in the same coordinates
 _LITTLE = 0.05  # log-likelihood that no step more is worth
+_TURNED = 64  # parameters up to which a climb goes in coordinates of its own
 _DAMPING = 1e-4  # of the information, where it says little of a parameter
 _CLEAR = 6.0  # difference of criteria that is strong evidence (Kass and Raftery, 1995)
 _LINKS = "forward", "backward", "loop"
@@ -113,32 +114,39 @@ class PairModel:
 
         `also` says what the last parameters are: of a "driver", or of noise of the scores that has a "colour". The
         climb goes in coordinates in which the information at its start is one, and anew after some steps. It is given
-        up where twice of what these gained leaves it above `enough`.
+        up where twice of what these gained leaves it above `enough`. With many parameters, whose information takes
+        longer than all the steps that it saves, the coordinates stay as they are.
         """
-        before = np.inf
-        for _ in range(_STEPS // _AT_ONCE):
-            found, theta = self._climbed(masks, theta, also)
+        before, at_once = np.inf, _AT_ONCE if len(theta) <= _TURNED else _STEPS
+        for _ in range(_STEPS // at_once):
+            found, theta = self._climbed(masks, theta, also, at_once)
             gained, before = before - found.fun, found.fun
-            is_up = found.nit < _AT_ONCE or gained < _LITTLE
+            is_up = found.nit < at_once or gained < _LITTLE
             if is_up or 2 * (found.fun - 2 * gained) > enough:
                 break
         return 2 * float(found.fun), theta
 
-    def _climbed(self, masks, theta, also):
-        """Some steps up from `theta`: what scipy's minimiser found, and the parameters it ends with."""
+    def _coordinates(self, theta, masks, also):
+        """Directions in which the information of few parameters is one."""
+        if len(theta) > _TURNED:
+            return np.eye(len(theta))
         try:
             info = self.information(theta, masks, also)
             diagonal = np.diag_indices_from(info)
             info[diagonal] += _DAMPING * (info[diagonal] + info.trace() / len(info))
-            turn = np.linalg.inv(np.linalg.cholesky(info)).T
-        except np.linalg.LinAlgError:  # a spectrum of lower rank, as of copies without noise: coordinates as they are
-            turn = np.eye(len(theta))
+            return np.linalg.inv(np.linalg.cholesky(info)).T
+        except np.linalg.LinAlgError:  # a spectrum of lower rank, as of copies without noise
+            return np.eye(len(theta))
+
+    def _climbed(self, masks, theta, also, n_steps):
+        """Some steps up from `theta`: what scipy's minimiser found, and the parameters it ends with."""
+        turn = self._coordinates(theta, masks, also)
 
         def value(x):
             found, slope = self._value(theta + turn @ x, masks, also)
             return found, slope @ turn
 
-        start, most = np.zeros_like(theta), {"maxiter": _AT_ONCE}
+        start, most = np.zeros_like(theta), {"maxiter": n_steps}
         found = minimize(value, start, jac=True, method="L-BFGS-B", options=most)
         return found, theta + turn @ found.x
 
