@@ -15,4 +15,4 @@ def is_told(name):
     name = name.strip().lower()
     plain = {word for role, words in WORDS["columns"].items() if role != "value" for word in words}
     ends = tuple(joint + word for word in WORDS["columns"]["quality"] for joint in JOINTS)
-    return name in plain or name in WORDS["dates"]["date"] or name.endswith(ends)
+    return name in plain or name.endswith(ends)

@@ -267,7 +267,7 @@ def _of_two_lines(upper, lower):
     names, last = [], ""
     for k, (above, below) in enumerate(zip(upper, lower, strict=True)):
         last = above or (last if k > 1 else "")
-        times = [name for name in (above, below) if name.lower() in (*TIME_NAMES, "date")]
+        times = [name for name in (above, below) if name.lower() in TIME_NAMES]
         names.append(times[0] if times else f"{last}__{below}" if last and below else below or above)
     return names
 
@@ -288,4 +288,4 @@ def _thousands(body, separator, decimal):
 
 def _only_times(names):
     """Whether of columns that are read as they are written none holds names of tags or qualities."""
-    return all(name.strip().lower() in (*TIME_NAMES, "date") for name in names)
+    return all(name.strip().lower() in TIME_NAMES for name in names)

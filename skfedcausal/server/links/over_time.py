@@ -8,14 +8,12 @@ from ..estimation.block_tests import link_estimates
 from ..estimation.covariance import in_unit_states, unit_state_roots
 from ..estimation.estimate import fitted_likelihood
 from ..estimation.evidence import BlockEstimates, corrected
-from ..estimation.scoring import Point, Scoring, ascend
 from .intervals import check_number
-from .resampling import Resampling
+from .resampling import Resampling, climbed_to_maximum
 from .tables import verdicts
 
 COLUMNS = ("cause", "effect", "start", "stop", "strength", "stderr", "p_value", "verdict", "changes", "p_adjusted")
 _PIECES, _FEWEST_ROWS = 8, 200
-_GAIN = 1e-4  # log-likelihood that a refit may leave, whose standard errors are of the order of one
 
 
 def links_over_time(record, settings, piece, *, alpha, margin):
@@ -48,7 +46,8 @@ def links_over_time(record, settings, piece, *, alpha, margin):
             "it, or a longer record."
         )
     roots, pieces = unit_state_roots(plant, point), []
-    for scoring in _of_pieces(resampling, structure, point):
+    for k in range(resampling.n_blocks):
+        scoring, _ = climbed_to_maximum(resampling.of_block(k), structure, point)
         pieces.append(in_unit_states(link_estimates(scoring, "state"), family, roots))
     estimate = np.stack([blocks.estimate for blocks in pieces], axis=1)  # (n_pairs, n_pieces, e)
     precision = np.linalg.inv(np.stack([blocks.covariance for blocks in pieces], axis=1))
@@ -68,14 +67,6 @@ def links_over_time(record, settings, piece, *, alpha, margin):
             names = record.names[cause], record.names[effect]
             rows.append((*names, edges[a], edges[b], *told, verdict, len(cuts) > 2, p_adjusted[k]))
     return pd.DataFrame(rows, columns=list(COLUMNS))
-
-
-def _of_pieces(resampling, structure, point):
-    """The plant with the links of the whole record, learned from every piece, as a `Scoring`."""
-    for k in range(resampling.n_blocks):
-        objective = resampling.of_block(k)
-        ascent = ascend(objective, Scoring(objective, structure, Point.at(objective, point.A, point.Q)), gain_tol=_GAIN)
-        yield Scoring(objective, structure, ascent.point)
 
 
 def _pooled(estimate, precision, dof):

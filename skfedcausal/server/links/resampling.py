@@ -117,12 +117,16 @@ def _run(task, n_resamples, random_state, n_jobs):
     return Parallel(n_jobs=n_jobs)(delayed(task)(np.random.default_rng(seed)) for seed in seeds)
 
 
-def _refitted(draw, structure, point, J, rng):
-    """Estimates of all links of a resampled record, with the links of the fit, and Geweke's measures."""
-    objective = draw(rng)
+def climbed_to_maximum(objective, structure, point):
+    """The maximum of another likelihood with the links of a fit, a `Scoring`, and how the climb to it ended."""
     start = Point.at(objective, point.A, point.Q)
     ascent = ascend(objective, Scoring(objective, structure, start), gain_tol=_GAIN)
-    scoring = Scoring(objective, structure, ascent.point)
+    return Scoring(objective, structure, ascent.point), ascent
+
+
+def _refitted(draw, structure, point, J, rng):
+    """Estimates of all links of a resampled record, with the links of the fit, and Geweke's measures."""
+    scoring, ascent = climbed_to_maximum(draw(rng), structure, point)
     partition, A = structure.partition, ascent.point.A
     kinds = ("state", "input") if partition.n_inputs else ("state",)
     estimates = {kind: link_estimates(scoring, kind).estimate for kind in kinds}

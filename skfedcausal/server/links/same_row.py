@@ -46,14 +46,13 @@ def with_directions(table, run, record, Q):
     if not (record.is_constant and record.determined.all()):
         return table
     slices = dict(zip(record.names, record.partition.slices, strict=True))
-    innovations = {}
-    for name, part in zip(record.names, record.parts, strict=True):
-        if name in set(table["first"]) | set(table["second"]):
-            innovations[name] = np.linalg.solve(part.patterns[0], part.z.T).T - run.predicted[:, slices[name]]
+    innovations = record.scores_of(slice(None)) - run.predicted
     forward, backward, words = [], [], []
     for first, second in table[["first", "second"]].itertuples(index=False):
-        pair = (innovations[first], slices[first]), (innovations[second], slices[second])
-        acts, is_acted_on = (independence(x, y, Q[i, i], Q[j, i]) for (x, i), (y, j) in (pair, pair[::-1]))
+        pair = slices[first], slices[second]
+        acts, is_acted_on = (
+            independence(innovations[:, i], innovations[:, j], Q[i, i], Q[j, i]) for i, j in (pair, pair[::-1])
+        )
         forward.append(acts)
         backward.append(is_acted_on)
         words.append(_direction(first, second, acts, is_acted_on, REFUTED / len(table)))
@@ -97,19 +96,18 @@ def independence(cause, effect, Q_cause, Q_both):
     x, r, cause = x / scale[0], r / scale[1], cause / scale[0]
     # what an error of the weights moves: r, in units of its own scale
     moved = cause * (scale[0] / scale[1])
-    of_weights = np.linalg.solve(Q_cause / scale[0] ** 2, (cause * r[:, None] - (cause * r[:, None]).mean(axis=0)).T).T
-    of_weights *= scale[1] / scale[0]
-    common = x * r
-    moments = []
+    products, common, moments = cause * r[:, None], x * r, []
+    of_weights = np.linalg.solve(Q_cause / scale[0] ** 2, (products - products.mean(axis=0)).T).T * (
+        scale[1] / scale[0]
+    )
+    of_common = (moved * x[:, None]).mean(axis=0)
     for g, slope_of in _SHAPES:
-        gx, dx, gr, dr = g(x), slope_of(x), g(r), slope_of(r)
-        means = dx.mean(), dr.mean()
-        own = (gx - gx.mean()) * r - common * means[0] - common.mean() * (dx - means[0])
-        by_weights = -(moved * gx[:, None]).mean(axis=0) + means[0] * (moved * x[:, None]).mean(axis=0)
-        moments.append(own + of_weights @ by_weights)
-        own = (gr - gr.mean()) * x - common * means[1] - common.mean() * (dr - means[1])
-        by_weights = -(moved * (dr * x)[:, None]).mean(axis=0) + means[1] * (moved * x[:, None]).mean(axis=0)
-        moments.append(own + of_weights @ by_weights)
+        for one, other in ((x, r), (r, x)):
+            values, slopes = g(one), slope_of(one)
+            slope, pushed = slopes.mean(), values if one is x else slopes * x  # r is what moves
+            own = (values - values.mean()) * other - common * slope - common.mean() * (slopes - slope)
+            by_weights = slope * of_common - (moved * pushed[:, None]).mean(axis=0)
+            moments.append(own + of_weights @ by_weights)
     values = np.stack(moments, axis=1)
     mean = values.mean(axis=0)
     statistic = len(x) * mean @ np.linalg.pinv(np.cov(values.T), hermitian=True) @ mean
