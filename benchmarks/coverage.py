@@ -107,11 +107,11 @@ CLIENTS = {
 def covered(X, truth, *, loadings="known", sparsity="fdr"):
     """Per pair: whether the interval, and ``strength ± 1.96 stderr``, contain the truth; its width; linked.
 
-    The last row says whether both units were given their true number of states.
+    The last rows say whether both units were given their true number of states, and whether the fit converged.
     """
     clients, server = CLIENTS[loadings](truth), LikelihoodServer(sparsity=sparsity)
     with warnings.catch_warnings():
-        warnings.simplefilter("error", ConvergenceWarning)
+        warnings.simplefilter("ignore", ConvergenceWarning)  # counted
         estimator = FederatedGrangerEstimator(clients, server=server).fit(X)
     intervals, links, strength = estimator.link_intervals(LEVEL), estimator.links_, true_strengths(truth)
     inside = (intervals["low"] <= strength) & (strength <= intervals["high"])
@@ -120,7 +120,8 @@ def covered(X, truth, *, loadings="known", sparsity="fdr"):
     right = {name: estimator.clients_[name].n_states_ == C.shape[1] for name, C in sizes}
     both = [right[cause] and right[effect] for cause, effect in zip(links.cause, links.effect, strict=True)]
     width = intervals["high"] - intervals["low"]
-    return np.array([inside, ~far, width, links_of(truth), both], dtype=float)
+    converged = np.full(len(both), estimator.server_.converged_)
+    return np.array([inside, ~far, width, links_of(truth), both, converged], dtype=float)
 
 
 def share(inside):
@@ -132,12 +133,13 @@ def share(inside):
 
 
 def row_of(setting, answers):
-    """One row of the table; `answers` has shape (data sets, 5, pairs)."""
-    inside, normal, width, linked, right = np.moveaxis(answers, 1, 0)
+    """One row of the table; `answers` has shape (data sets, 6, pairs)."""
+    inside, normal, width, linked, right, converged = np.moveaxis(answers, 1, 0)
     linked = linked.astype(bool)
     return {
         **setting,
         "data sets": len(answers),
+        "not converged": int((converged[:, 0] == 0).sum()),
         "pairs with the true orders": f"{right.mean():.0%}",
         "no link": share(inside[~linked]),
         "link": share(inside[linked]),

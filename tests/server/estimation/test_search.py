@@ -1,6 +1,7 @@
 """The link search against an exhaustive one over all structures of three units."""
 
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from types import SimpleNamespace
 
@@ -55,6 +56,16 @@ def exhaustive(objective, structure, point):
             top = ascend(objective, Scoring(objective, at, point), gain_tol=1e-6)
             results[chosen] = Scoring(objective, at, top.point)
     return results
+
+
+def test_a_search_in_which_every_block_is_free_has_settled(monkeypatch):
+    # wherever its climb ended: how far the maximum is, the last climb says
+    monkeypatch.setattr(search, "ascend", partial(ascend, max_iter=1))
+    objective, structure, point = started([])
+    found = search_structure(objective, structure, point, alpha=None, tol=1e-9)
+    assert found.settled
+    assert found.scoring.structure.linked.all()
+    assert found.scoring.structure.correlated.all()
 
 
 @pytest.mark.parametrize("links", LINKS)
