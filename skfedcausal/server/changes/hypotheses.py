@@ -145,7 +145,7 @@ def _of_link(unit, cause, responses, plant):
 def _of_gap(unit, cause, responses, plant, fixed):
     """A link where the plant has none, at every lag; the training record says what it is at the first."""
     cols, known = plant.partition.slices[cause], plant.left_out(unit, cause)
-    for lag in range(1, responses.n_lags + 1):
+    for lag in plant.lags(unit, cause, responses.n_lags):
         block = responses.block(lag, cols)
         block, told = block.reshape(len(block), -1), None
         if lag == 1 and known is not None:
