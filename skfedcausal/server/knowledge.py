@@ -54,7 +54,7 @@ class LinkKnowledge:
 
     def without_forbidden(self, blocks, partition):
         """Estimates of blocks, surely zero where a link cannot act after one row."""
-        out = ~self.at_one_lag[tuple(partition.pairs.T)]
+        out = ~self.masks(partition)["allowed"]
         estimate = np.where(out[:, None], 0.0, blocks.estimate)
         return replace(
             blocks, estimate=estimate, covariance=np.where(out[:, None, None], _NOTHING, 1.0) * blocks.covariance

@@ -100,3 +100,49 @@ def test_tests_and_searches_honour_what_is_known(plant):
         assert shares["unit2", "unit0"] == 1
     tests = est.test_links(X, "score").set_index(["cause", "effect"])
     assert tests.loc[("unit0", "unit1"), "p_holm"] == 1
+
+
+def test_answers_about_times_and_scatter_honour_what_is_known(plant):
+    """Of a link that there is and somebody forbade, and one that there is not and somebody requires."""
+    X, _ = plant
+    est = FederatedGrangerEstimator(server=LikelihoodServer(forbidden="unit0 -> unit1", required="unit2 -> unit0"))
+    est.fit(X)
+    pieces = est.links_over_time(X, piece=500)
+    out = pieces.query("cause == 'unit0' and effect == 'unit1'")
+    assert out[["start", "stop", "strength", "p_value", "verdict"]].values.tolist() == [[0, 1500, 0, 1, "no influence"]]
+    assert set(pieces.query("cause == 'unit2' and effect == 'unit0'")["verdict"]) == {"influence"}
+    drawn = est.bootstrap_links(X, n_resamples=5, random_state=0).set_index(["kind", "cause", "effect"])
+    out = drawn.loc[("state", "unit0", "unit1")]
+    assert (out["strength"], out["p_value"], out["bootstrap_p_value"]) == (0, 1, 1)
+
+
+def with_a_new_link(lag, n=1500):
+    """A record of two units without a link, and one in which the first acts on the second from half of it on."""
+    rng, records = np.random.default_rng(0), []
+    for gain in (0.0, 0.6):
+        h, w = np.zeros((n, 2)), rng.normal(size=(n, 2))
+        for t in range(lag, n):
+            h[t] = 0.5 * h[t - 1] + w[t]
+            h[t, 1] += gain * h[t - lag, 0] * (t > n // 2)
+        records.append({f"unit{k}": h[:, [k]] * [1.0, 1.3, 0.8] + 0.3 * rng.normal(size=(n, 3)) for k in range(2)})
+    return records
+
+
+def test_what_is_forbidden_is_not_told_as_a_change():
+    learned, changed = with_a_new_link(lag=1)
+    said = {}
+    for forbidden in (None, "unit0 -> unit1"):
+        est = FederatedGrangerEstimator(server=LikelihoodServer(forbidden=forbidden)).fit(learned)
+        said[forbidden] = est.changed_links(changed).set_index(["cause", "effect"]).loc[("unit0", "unit1")]
+    assert said[None]["verdict"] == "new"
+    assert said["unit0 -> unit1"][["changed", "verdict", "p_value"]].tolist() == [False, "unchanged", 1.0]
+
+
+def test_a_new_link_is_told_at_lags_that_are_known():
+    learned, changed = with_a_new_link(lag=3)
+    for delays, expected in ((None, 3), ([1, 2], 2)):
+        known = None if delays is None else {"unit0 -> unit1": delays}
+        est = FederatedGrangerEstimator(server=LikelihoodServer(delays=known)).fit(learned)
+        row = est.changed_links(changed).set_index(["cause", "effect"]).loc[("unit0", "unit1")]
+        assert not row["delay_after"] > expected
+        assert delays or (row["verdict"], row["delay_after"]) == ("new", 3)

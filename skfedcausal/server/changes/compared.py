@@ -8,7 +8,8 @@ import pandas as pd
 from scipy import stats
 
 from ..joint import JointRecord
-from .hypotheses import FURTHER_LAGS, LESS, LEVEL, USUAL_LAGS, UnitResponses, unit_hypotheses
+from .hypotheses import FURTHER_LAGS, LESS, LEVEL, NEW, USUAL_LAGS, UnitResponses, unit_hypotheses
+from .hypotheses import OWN as OWN_BLOCK
 from .innovations import unit_innovations
 from .plant import LearnedPlant
 from .runs import changed_run, inputs_before
@@ -20,6 +21,7 @@ COLUMNS = (*_TESTED, "gain_before", "gain_after", "delay_before", "delay_after",
 LINK, GAP, OWN = "link", "gap", "own"
 _LEVELS = {LINK: 0.6, GAP: 0.3, OWN: 0.1}  # shares of the chance of a false report
 _CLEAR = np.log(1e-5)  # likelihood ratio that a change of coefficients has over one of the variance
+_OWN_SHOWS = np.log(0.05)  # p-value of a unit's own changes from which on new links are told beyond them
 _REFITS = 2  # of a changed link, by the filter that knows of the change
 _DRAWS, _DRAWS_OF_A_UNIT = 1000, (50, 200)  # of records under no change; rows of a family share them
 _EXPLAINED = 4  # changes of one unit's rows at most
@@ -47,6 +49,24 @@ class UnitComparison:
     def sources(self):
         """Cause of each hypothesis, the unit itself for its own changes."""
         return np.concatenate([*(group.sources for group in self.tests.groups), [self.unit]])
+
+    def minima_of_new_links(self):
+        """The same of links that the plant does not have, beyond other dynamics and levels of the unit itself.
+
+        Near a random walk a level that shifts, or a small error of the unit's own dynamics, shows in everything that
+        follows the unit.
+        """
+        starts = self.tests.starts
+        levels = self.responses.pushed(np.greater_equal.outer(np.arange(len(self.responses)), starts).astype(float))
+        own = [group.one(k).regressors for group in self.tests.groups for k in group.numbers(OWN_BLOCK)]
+        slow = np.linalg.qr(np.hstack([levels, *own]))[0]
+        tests = self.tests.beyond(slow, NEW)
+        if not tests.groups:
+            return {}
+        white = self.white - slow @ (slow.T @ self.white)
+        log_p = np.concatenate(tests.log_p_values(white)[:-1], axis=1).min(axis=0)
+        sources = np.concatenate([group.sources for group in tests.groups])
+        return {int(n): log_p[sources == n].min() for n in np.unique(sources)}
 
     def minima(self, white, *, exact=False):
         """By cause: log of the smallest p-value over hypotheses and starts, of each series."""
@@ -127,10 +147,16 @@ class Comparison:
     def _judge(self):
         """P-values of everything that is not yet found to be changed, given what is."""
         for unit in self.units:
-            for cause, minimum in unit.minima(unit.white).items():
-                if cause not in unit.changes:
-                    n_tests = self.n_tests[_family(self.plant, unit.unit, cause)]
-                    unit.log_p[cause] = float(log_p_of_minimum(minimum, n_tests))
+            self._note(unit, unit.minima(unit.white))
+            if unit.log_p[unit.unit] <= _OWN_SHOWS:
+                self._note(unit, unit.minima_of_new_links())
+
+    def _note(self, unit, minima):
+        """Keep p-values of a unit by minima of its tests."""
+        for cause, minimum in minima.items():
+            if cause not in unit.changes:
+                n_tests = self.n_tests[_family(self.plant, unit.unit, cause)]
+                unit.log_p[cause] = float(log_p_of_minimum(minimum, n_tests))
 
     def explain(self, p_adjusted, alpha):
         """Explain the surest change, which may show in other units too; whether there was any."""
@@ -196,6 +222,10 @@ def _adjusted(plant, units):
 def _table(names, comparison, p_adjusted, alpha):
     rows, units = [], comparison.units
     for unit in units:
+        for cause in sorted(
+            set(range(len(units))) - {unit.unit, *comparison.plant.causes(unit.unit)}
+        ):  # known not to act
+            rows.append((names[cause], names[unit.unit], False, "unchanged", 1.0, 1.0, *Change("", 0.0, 0.0).numbers))
         for cause in sorted(unit.log_p):
             adjusted = p_adjusted[unit.unit, cause]
             change = unit.changes.get(cause)

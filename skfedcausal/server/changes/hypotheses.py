@@ -1,6 +1,6 @@
 """What may have changed in the rows of one unit: directions of its coefficients, and how they would show."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
@@ -34,6 +34,18 @@ class Group:
     told: np.ndarray  # (n_rows, n_hypotheses): what coefficients that the plant left out added to the record it is from
     sides: np.ndarray  # (n_hypotheses,): sign of the only coefficient, zero where either is looked for
     shares: np.ndarray  # (n_hypotheses,), of the chance of a false report of its cause
+
+    def numbers(self, kind):
+        """Which of them are of a sort."""
+        return [k for k, other in enumerate(self.kinds) if other == kind]
+
+    def beyond(self, basis, kind):
+        """Those of a sort, of what a basis (n_rows, k) of orthonormal series leaves of their regressors."""
+        own = self.numbers(kind)
+        Z = self.regressors[:, own]
+        Z = Z - np.tensordot(basis, np.tensordot(basis.T, Z, 1), 1)
+        at = {name: getattr(self, name)[own] for name in ("sources", "shifts", "sides", "shares")}
+        return replace(self, kinds=(kind,) * len(own), regressors=Z, told=self.told[:, own], **at)
 
     def one(self, number):
         """One :class:`Hypothesis`."""
@@ -145,7 +157,7 @@ def _of_link(unit, cause, responses, plant):
 def _of_gap(unit, cause, responses, plant, fixed):
     """A link where the plant has none, at every lag; the training record says what it is at the first."""
     cols, known = plant.partition.slices[cause], plant.left_out(unit, cause)
-    for lag in range(1, responses.n_lags + 1):
+    for lag in plant.lags(unit, cause, responses.n_lags):
         block = responses.block(lag, cols)
         block, told = block.reshape(len(block), -1), None
         if lag == 1 and known is not None:

@@ -19,6 +19,7 @@ class LearnedPlant:
     scale: np.ndarray  # (n, n), S with ``h = S h_standardised``
     n_samples: int  # rows it was learned from
     estimates: Any = None  # `BlockEstimates`, standardised; None of a plant of several lags
+    known: Any = None  # a :class:`~..knowledge.LinkKnowledge`, or None
 
     @property
     def n_lags(self):
@@ -26,8 +27,14 @@ class LearnedPlant:
         return len(self.A)
 
     def causes(self, unit):
-        """The other units."""
-        return [n for n in range(self.partition.n_units) if n != unit]
+        """The other units that may act on one."""
+        others = [n for n in range(self.partition.n_units) if n != unit]
+        return others if self.known is None else [n for n in others if not self.known.forbidden[unit, n]]
+
+    def lags(self, effect, cause, n_lags):
+        """Lags up to `n_lags` that a link may act at."""
+        every = np.arange(1, n_lags + 1)
+        return [int(lag) for lag in (every if self.known is None else self.known.lags(effect, cause, every))]
 
     def is_linked(self, effect, cause):
         """Whether the plant has the link."""
@@ -45,8 +52,10 @@ class LearnedPlant:
 
     def shifts(self, effect, cause):
         """Rows by which a link may move."""
-        active = np.flatnonzero(self.kernel(effect, cause).any(axis=(1, 2)))
-        return [*range(-int(active[0]), 0), *range(1, FURTHER_LAGS + 1)]
+        active = 1 + np.flatnonzero(self.kernel(effect, cause).any(axis=(1, 2)))
+        allowed = self.lags(effect, cause, self.n_lags + FURTHER_LAGS)
+        moves = [*range(1 - int(active[0]), 0), *range(1, FURTHER_LAGS + 1)]
+        return [move for move in moves if set(active + move) <= set(allowed)]
 
     def strength(self, effect, cause, blocks):
         """Norm of blocks (..., p, p_cause) in standardised states."""

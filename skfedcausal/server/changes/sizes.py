@@ -81,11 +81,11 @@ def link_change(plant, unit, cause, hypothesis, row):
         found = _fitted(plant, unit, cause, directions, row)
     else:
         directions, found = (kernel,), _fitted(plant, unit, cause, (kernel,), row)
-        moved, moved_along = _moved(plant, unit, cause, kernel, row)
-        price = 0.5 * np.log(max(len(moved.explained) / unit.tests.n_states, 2.0))
-        price += np.log(len(plant.shifts(effect, cause)))
-        if moved.gain - found.gain > price and abs(moved.coefficients[1]) > abs(1 + moved.coefficients[0]):
-            found, directions = moved, moved_along
+        shifts = plant.shifts(effect, cause)
+        price = 0.5 * np.log(max(len(unit.white) / unit.tests.n_states, 2.0)) + np.log(max(len(shifts), 1))
+        for moved, moved_along in _moved(plant, unit, cause, kernel, row, shifts):
+            if moved.gain - found.gain > price and abs(moved.coefficients[1]) > abs(1 + moved.coefficients[0]):
+                found, directions = moved, moved_along
     kernel = kernel + np.tensordot(found.coefficients[: len(directions)], np.array(directions), 1)
     change = Change("new", 0.0, 0.0, since=float(found.since), kernel=kernel, directions=directions)
     return named(plant, effect, cause, change)
@@ -108,15 +108,13 @@ def _fitted(plant, unit, cause, directions, row):
     return dated_fit(regressors(plant, unit, cause, directions), unit.white, row, unit.tests.n_states)
 
 
-def _moved(plant, unit, cause, kernel, row):
-    """The likeliest move of a link together with its own scale, and their directions."""
-    best = None
-    for shift in plant.shifts(unit.unit, cause):
+def _moved(plant, unit, cause, kernel, row, shifts):
+    """The likeliest of some moves of a link together with its own scale, and their directions: one, or none."""
+    moves = []
+    for shift in shifts:
         directions = kernel, shifted(kernel, shift, len(kernel))
-        found = _fitted(plant, unit, cause, directions, row)
-        if best is None or found.gain > best[0].gain:
-            best = found, directions
-    return best
+        moves.append((_fitted(plant, unit, cause, directions, row), directions))
+    return sorted(moves, key=lambda move: -move[0].gain)[:1]
 
 
 def named(plant, effect, cause, change):

@@ -1,6 +1,6 @@
 """Tests of what may have changed in the rows of one unit, from every start, and their size under no change."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy import special
@@ -43,6 +43,11 @@ class UnitTests:
                 return group.one(number)
             number -= len(group.kinds)
         return Hypothesis(VARIANCE, 0, None)
+
+    def beyond(self, basis, kind):
+        """Tests of one sort alone, of what a basis (n_rows, k) of orthonormal series leaves of their regressors."""
+        groups = [group.beyond(basis, kind) for group in self.groups if group.numbers(kind)]
+        return replace(self, groups=groups)
 
     def log_p_values(self, white, *, exact=False):
         """Log p-value, over its share, of every hypothesis from every start, and of the unit's variance.

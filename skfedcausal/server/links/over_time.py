@@ -45,10 +45,11 @@ def links_over_time(record, settings, piece, *, alpha, margin):
             f"A record of {record.n_samples} rows in pieces of {piece} is one piece; give a piece of less than half of "
             "it, or a longer record."
         )
-    roots, pieces = unit_state_roots(plant, point), []
+    roots, pieces, known = unit_state_roots(plant, point), [], settings.known_links
     for k in range(resampling.n_blocks):
         scoring, _ = climbed_to_maximum(resampling.of_block(k), structure, point)
-        pieces.append(in_unit_states(link_estimates(scoring, "state"), family, roots))
+        blocks = in_unit_states(link_estimates(scoring, "state"), family, roots)
+        pieces.append(blocks if known is None else known.without_forbidden(blocks, plant.partition))
     estimate = np.stack([blocks.estimate for blocks in pieces], axis=1)  # (n_pairs, n_pieces, e)
     precision = np.linalg.inv(np.stack([blocks.covariance for blocks in pieces], axis=1))
     dof = pieces[0].dof
@@ -64,6 +65,8 @@ def links_over_time(record, settings, piece, *, alpha, margin):
             block = _pooled(estimate[k, a:b], precision[k, a:b], dof[k])
             told = block.strength[0], block.stderr[0], block.p_value[0]
             verdict = verdicts(block, _of_all(block.p_value, len(family.pairs), len(cuts) - 1), alpha, margin)[0]
+            if known is not None and known.required[effect, cause]:
+                verdict = "influence"
             names = record.names[cause], record.names[effect]
             rows.append((*names, edges[a], edges[b], *told, verdict, len(cuts) > 2, p_adjusted[k]))
     return pd.DataFrame(rows, columns=list(COLUMNS))

@@ -212,7 +212,8 @@ class LinkQuestions(ServerLearner):
         record, lagged = self._record(messages), self._lagged
         A = self.unshrunk_transition_[None] if lagged is None else lagged.dynamics.A
         estimates = None if lagged is not None else self._blocks
-        plant = LearnedPlant(A, self.partition_, self._parameters.state_scale, self.n_samples_, estimates)
+        scale, known = self._parameters.state_scale, record.known_links
+        plant = LearnedPlant(A, self.partition_, scale, self.n_samples_, estimates, known)
         filter_of = partial(self._filter_of_lags, record)
         with few_threads(record.partition.n_states):
             return changed_table(self.names_, plant, record, filter_of, alpha)

@@ -149,7 +149,9 @@ def bootstrap_table(
     if method == "blocks":
         resampling.require_blocks()
     J, roots, partition = resampling.information, unit_state_roots(plant, scoring.point), plant.partition
-    assessed = {"state": estimated_links(plant, scoring, settings.covariance)}
+    assessed, known = {"state": estimated_links(plant, scoring, settings.covariance)}, settings.known_links
+    if known is not None:
+        assessed["state"] = known.without_forbidden(assessed["state"], partition)
     if partition.n_inputs:
         of_inputs = link_estimates(scoring, "input")
         assessed["input"] = in_unit_states(of_inputs, partition.input_pairs, roots, causes=False)
@@ -170,6 +172,8 @@ def bootstrap_table(
         if roots is not None and len(family.pairs):
             turns = unit_state_turns(family, roots, kind == "state")
             apart = np.einsum("xij,rxj->rxi", turns, apart)
+        if known is not None and kind == "state":
+            apart[:, ~known.masks(partition)["allowed"]] = 0.0
         distance = np.einsum("rxi,xij,rxj->rx", apart, np.linalg.inv(blocks.covariance), apart)
         columns = named_pairs(record.names, family.pairs) | {
             "kind": kind,

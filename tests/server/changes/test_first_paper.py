@@ -53,3 +53,14 @@ def test_a_second_way_shows_where_it_leads_to(told):
     table = told["bidirectional"]
     assert table["changed"].any()
     assert table.loc[("unit0", "unit1"), "verdict"] in ("unchanged", "stronger", "weaker")
+
+
+def test_a_level_of_a_slow_unit_is_no_link_from_a_unit_that_follows_it():
+    """A push of 0.2, which moves the cause's level by 20 deviations; a link back is found where there is one."""
+    s, verdicts = {**SETTINGS, "push": 0.2}, {}
+    X, _, truth = train_and_test(s, 5)
+    fit = by_default(X, truth)
+    for case in ("preserving", "eliminating", "reversing"):
+        table = fit.changed_links(changed(s, 5, CASES[case])).set_index(["cause", "effect"])
+        verdicts[case] = table.loc[("unit1", "unit0"), "verdict"]
+    assert verdicts == {"preserving": "unchanged", "eliminating": "unchanged", "reversing": "new"}
