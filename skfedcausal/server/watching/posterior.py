@@ -135,9 +135,32 @@ def deciding(answers):
     """The answer that names the root: of those that explain everything, or else of all, the most evident.
 
     A steady fault that leaves nothing unexplained needs no other explanation, even where that of a fault of any
-    form has more evidence.
+    form has more evidence. Where nothing has evidence, the answers say together what little there is to know.
     """
-    return max(explained(answers) or answers, key=lambda answer: answer.evidence)
+    answers = explained(answers) or answers
+    best = max(answers, key=lambda answer: answer.evidence)
+    return best if best.evidence >= 0 else _together(answers, best)
+
+
+def _together(answers, best):
+    """Answers as one, each with the weight of its evidence; the rest is as the most evident one has it."""
+    logs = np.array([float(answer.evidence) for answer in answers])
+    total = log_sum(logs)
+    probability = np.exp(logs - total) @ np.array([answer.probability for answer in answers])
+    return best._replace(evidence=total, probability=probability, explains=False)
+
+
+def with_unseen(answer, log_odds, prior):
+    """Probabilities of the units for a window that is named, where a fault may be too small to have evidence.
+
+    Such a fault is as likely as none. Its likelihood ratios are small as well, their logarithms half of those between
+    the units of the answer. `log_odds` are those of a fault to be seen over none.
+    """
+    seen = float(answer.evidence) + log_odds
+    largest = max(seen, 0.0)
+    seen, none = np.exp(seen - largest), np.exp(-largest)
+    small = np.sqrt(answer.probability * prior)
+    return (seen * answer.probability + none * small / small.sum()) / (seen + 2 * none)
 
 
 def doubted(probability, first_rows, disturbed):
@@ -188,7 +211,8 @@ class Look(NamedTuple):
 def shift_answers(posterior, rows, looks):
     """Answers of the shift statistic to every look, in the order of its ends, from the rows of evidence.
 
-    Windows with as many onsets are answered together.
+    Windows with as many onsets are answered together. That a fault has ended has evidence over all ends that it may
+    have had within the horizon: rows up to the last one in alarm are those of which chance makes most.
     """
     answers: list[list[Answer]] = [[] for _ in looks]
     alike: dict[int, list] = {}
@@ -200,7 +224,8 @@ def shift_answers(posterior, rows, looks):
             some = windows[k : k + _TOGETHER]
             shifts = posterior.from_shift([window for _, window in some], n_onsets)
             for (found, _), shift in zip(some, shifts, strict=True):
-                found.append(shift)
+                any_end = np.log(posterior.horizon) if found else 0.0
+                found.append(shift._replace(evidence=shift.evidence - any_end))
     return answers
 
 
