@@ -21,6 +21,7 @@ from skfedcausal.server.watching.posterior import (
     root_sets,
     shift_answers,
     softmax,
+    with_unseen,
 )
 from skfedcausal.statespace.detection.shift import (
     InnovationModel,
@@ -155,6 +156,26 @@ def test_no_fault_explains_nothing():
     assert deciding([steady, other]) is other
 
 
+def test_where_nothing_has_evidence_all_answer_by_its_weight():
+    """A mixture of what they assume; with no evidence at all it explains nothing."""
+    steady, other = Answer("shift", -1.0, STEADY, 0, explains=True), Answer("energy", -2.0, np.array([0.8, 0.2]), 7)
+    found = deciding([steady, other])
+    assert_allclose(found.probability, (np.exp(-1) * STEADY + np.exp(-2) * other.probability) / np.exp([-1, -2]).sum())
+    assert_allclose(found.evidence, np.log(np.exp([-1, -2]).sum()))
+    assert (found.statistic, found.start, found.explains) == ("shift", 0, False)
+
+
+def test_a_fault_without_evidence_may_be_of_any_unit_and_is_as_likely_as_none():
+    prior = np.array([0.5, 0.3, 0.2])
+    unseen = with_unseen(Answer("shift", -800.0, prior, 0), 3.0, prior)
+    assert_allclose(unseen, prior / 2)
+    seen = with_unseen(Answer("shift", 800.0, np.array([0.0, 0.6, 0.4]), 0), 3.0, prior)
+    assert_allclose(seen, [0.0, 0.6, 0.4])
+    excluded = with_unseen(Answer("shift", -1.0, np.array([0.0, 0.6, 0.4]), 0), 3.0, np.array([0.0, 0.5, 0.5]))
+    assert excluded[0] == 0.0
+    assert_allclose(excluded.sum(), (np.exp(2.0) + 1) / (np.exp(2.0) + 2))
+
+
 def test_of_two_steady_faults_the_more_evident_decides():
     answers = [Answer("shift", e, STEADY, 0, explains=True) for e in (3.0, 5.0)]
     assert deciding(answers) is answers[1]
@@ -267,6 +288,8 @@ def test_looks_are_answered_in_their_order_however_many_onsets_they_have():
             (alone,) = posterior.from_shift([window], look.detected - look.begin + 1)
             assert answer.start == alone.start >= look.begin
             assert_allclose(answer.probability, alone.probability, rtol=0, atol=1e-12)
+            any_end = np.log(50) if end < look.ends[0] else 0.0  # of the rows since the alarm
+            assert_allclose(answer.evidence, alone.evidence - any_end, rtol=1e-9)
 
 
 SMALL = (slice(0, 1), slice(1, 3), slice(3, 4))
