@@ -279,7 +279,7 @@ class RootCauseServer:
         looks = [self._look(incident, rows) for incident in judged]
         answers: list[list[Answer]] = [[] for _ in looks]
         if "shift" in self.statistics:
-            answers = shift_answers(self.posterior, rows, looks)
+            answers = shift_answers(self.posterior, rows, looks, HORIZON)
         for incident, look, found in zip(judged, looks, answers, strict=True):
             incident.verdict = self._verdict(incident, rows.between(look.begin, look.ends[0]), found)
         for incident in incidents:
