@@ -382,7 +382,7 @@ class RootCauseServer:
 
     def _attributed(self, rows):
         answer = self._deciding_in(rows)
-        if not explained([answer]):
+        if not explained([answer]) and self.posterior.is_far(rows):
             reached = first_rows(self.levels.relative(rows.levels) > 1, rows.first)
             turned = in_turn_of_alarms(answer.probability, reached, self._disturbed(rows))
             answer = answer._replace(probability=turned)

@@ -299,9 +299,16 @@ class RootPosterior:
         Far from nominal states predictions go wrong, by a share of how far; and what the disturbance of one unit
         cannot explain, surprises of the next most surprising, is such an error too.
         """
-        far = ((predicted @ self.nominal.leverage) ** 2).mean()
         second = np.sort(excess)[-2] if len(excess) > 1 else 0.0
-        return max(1.0, far / _FAR, second)
+        return max(1.0, self._far(predicted), second)
+
+    def _far(self, predicted):
+        """Mean square of the predicted states over that from which on errors of the model count."""
+        return float(((predicted @ self.nominal.leverage) ** 2).mean()) / _FAR
+
+    def is_far(self, rows):
+        """Whether states in a window are so far from nominal that errors of the model count."""
+        return self._far(rows.predicted) > 1
 
     def from_shift(self, windows, n_onsets, at_once=0.0):
         """Answers of the coherent shift statistic to windows of evidence, the onset of the fault free.
