@@ -44,7 +44,8 @@ from .thresholds import GAP, STATISTICS, AlarmLevels
 
 NAMED_FROM_START = 0.99  # prior probability that a fault is there from the first row of a named window on
 _DRIFT = 0.2  # of the cumulative sum that finds the onset
-_HAPPENED = 3.0  # log prior odds that there is a fault to be seen in an alarm, or in a window that the user names
+_ALARMED = 2.5  # log prior odds that there is a fault to be seen in an alarm
+_NAMED = 4.0  # the same of a window that the user names
 _ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
 
 
@@ -328,7 +329,7 @@ class RootCauseServer:
         reached = first_rows(levels > self.levels.thresholds[answer.statistic], answer.start)
         probability, in_doubt = answer.probability.copy(), False
         if not noticed:
-            probability *= expit(answer.evidence + _HAPPENED)  # nothing happened is a candidate too
+            probability *= expit(answer.evidence + _ALARMED)  # nothing happened is a candidate too
             if not explained([answer]):
                 probability, in_doubt = doubted(probability, reached, self._disturbed(since))
         root = int(probability.argmax())
@@ -378,7 +379,8 @@ class RootCauseServer:
             answers += self.posterior.from_shift([rows], len(rows.scaled), at_once=NAMED_FROM_START)
         if "energy" in self.statistics and not explained(answers):
             answers.append(self.posterior.from_energy(rows))
-        return deciding(answers)
+        answer = deciding(answers)
+        return answer if answer.evidence >= 0 else answers[0]  # of nothing: the statistic that sees the smaller faults
 
     def _attributed(self, rows):
         answer = self._deciding_in(rows)
@@ -387,7 +389,7 @@ class RootCauseServer:
             turned = in_turn_of_alarms(answer.probability, reached, self._disturbed(rows))
             answer = answer._replace(probability=turned)
         answer, noticed = revised(answer, rows, rows.first, self.prior)
-        probability = answer.probability if noticed else with_unseen(answer, _HAPPENED, self.prior)
+        probability = answer.probability if noticed else with_unseen(answer, _NAMED, self.prior)
         probability = probability * self._certainty(int(probability.argmax()), rows.absent)
         levels = rows.levels[:, self.statistics.index(answer.statistic)]
         return answer.statistic, probability, levels.max(axis=0)

@@ -135,19 +135,9 @@ def deciding(answers):
     """The answer that names the root: of those that explain everything, or else of all, the most evident.
 
     A steady fault that leaves nothing unexplained needs no other explanation, even where that of a fault of any
-    form has more evidence. Where nothing has evidence, the answers say together what little there is to know.
+    form has more evidence.
     """
-    answers = explained(answers) or answers
-    best = max(answers, key=lambda answer: answer.evidence)
-    return best if best.evidence >= 0 else _together(answers, best)
-
-
-def _together(answers, best):
-    """Answers as one, each with the weight of its evidence; the rest is as the most evident one has it."""
-    logs = np.array([float(answer.evidence) for answer in answers])
-    total = log_sum(logs)
-    probability = np.exp(logs - total) @ np.array([answer.probability for answer in answers])
-    return best._replace(evidence=total, probability=probability, explains=False)
+    return max(explained(answers) or answers, key=lambda answer: answer.evidence)
 
 
 def with_unseen(answer, log_odds, prior):
