@@ -120,7 +120,7 @@ def test_slow_drift_is_followed_and_told():
     rng = np.random.default_rng(0)
     X = simulate(2500, seed=1)
     later = simulate(4000, seed=2)
-    later["unit2"] = later["unit2"] + np.linspace(0, 1, 4000)[:, None] * rng.standard_normal(later["unit2"].shape[1])
+    later["unit2"] = later["unit2"] + np.linspace(0, 2, 4000)[:, None] * rng.standard_normal(later["unit2"].shape[1])
     detector = FederatedRCADetector().fit(X)
     found = detector.incidents(later)
     assert (detector.predict(later) == -1).mean() < 0.05

@@ -44,7 +44,7 @@ from .thresholds import GAP, STATISTICS, AlarmLevels
 
 NAMED_FROM_START = 0.99  # prior probability that a fault is there from the first row of a named window on
 _DRIFT = 0.2  # of the cumulative sum that finds the onset
-_ALARMED = 2.5  # log prior odds that there is a fault to be seen in an alarm
+_ALARMED = 2.0  # log prior odds that an alarm is of a fault
 _NAMED = 4.0  # the same of a window that the user names
 _ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
 
@@ -280,7 +280,7 @@ class RootCauseServer:
         looks = [self._look(incident, rows) for incident in judged]
         answers: list[list[Answer]] = [[] for _ in looks]
         if "shift" in self.statistics:
-            answers = shift_answers(self.posterior, rows, looks, HORIZON)
+            answers = shift_answers(self.posterior, rows, looks)
         for incident, look, found in zip(judged, looks, answers, strict=True):
             incident.verdict = self._verdict(incident, rows.between(look.begin, look.ends[0]), found)
         for incident in incidents:

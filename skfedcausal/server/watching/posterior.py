@@ -198,24 +198,22 @@ class Look(NamedTuple):
     ends: tuple[int, ...]
 
 
-def shift_answers(posterior, rows, looks, horizon):
+def shift_answers(posterior, rows, looks):
     """Answers of the shift statistic to every look, in the order of its ends, from the rows of evidence.
 
-    Windows with as many onsets are answered together. That a fault has ended has evidence over all ends that it may
-    have had in the `horizon` rows after the alarm: those up to the last one in alarm are what chance makes most of.
+    Windows with as many onsets are answered together.
     """
     answers: list[list[Answer]] = [[] for _ in looks]
     alike: dict[int, list] = {}
     for look, found in zip(looks, answers, strict=True):
         windows = alike.setdefault(look.detected - look.begin + 1, [])
         windows += [(found, rows.between(look.begin, end)) for end in look.ends]
-    any_end = float(np.log(horizon))
     for n_onsets, windows in alike.items():
         for k in range(0, len(windows), _TOGETHER):
             some = windows[k : k + _TOGETHER]
             shifts = posterior.from_shift([window for _, window in some], n_onsets)
             for (found, _), shift in zip(some, shifts, strict=True):
-                found.append(shift._replace(evidence=shift.evidence - any_end) if found else shift)
+                found.append(shift)
     return answers
 
 

@@ -382,7 +382,7 @@ def test_a_fault_that_explains_everything_decides_without_the_energy():
     verdict = deciding.verdict(rows_around(), EXPLAINING)
     assert (verdict.statistic, verdict.start, verdict.detected, verdict.last) == ("shift", 25, 30, 34)
     assert verdict.open
-    assert_allclose(verdict.probability, EXPLAINING.probability * expit(2.0 + 2.5))
+    assert_allclose(verdict.probability, EXPLAINING.probability * expit(2.0 + 2.0))
     assert deciding.windows == deciding.revised == []
 
 
@@ -396,7 +396,7 @@ def test_otherwise_the_energy_statistic_is_asked_from_its_onset_on():
     verdict = deciding.verdict(rows_around(surprise=surprise, levels=levels), PARTIAL)
     assert deciding.windows == [(28, 60)]
     assert (verdict.statistic, verdict.start) == ("energy", 28)
-    assert_allclose(verdict.probability, ENERGY.probability * expit(9.0 - np.log(40) + 2.5))
+    assert_allclose(verdict.probability, ENERGY.probability * expit(9.0 - np.log(40) + 2.0))
     assert deciding.revised == [(20, 60, 30)]
 
 
@@ -422,9 +422,9 @@ def test_units_absent_throughout_take_two_fifths_of_the_certainty_in_their_effec
     rows = rows_around(absent=absent)
     for causes, factor in (((), 1.0), ([(1, 0)], 1 - 0.4 * 15 / 35), ([(1, 0), (1, 2)], 1 - 0.4 * 15 / 35)):
         found = Deciding(ENERGY, causes=causes).verdict(rows, EXPLAINING)
-        assert_allclose(found.probability, EXPLAINING.probability * expit(2.0 + 2.5) * factor)
+        assert_allclose(found.probability, EXPLAINING.probability * expit(2.0 + 2.0) * factor)
     found = Deciding(ENERGY, causes=[(0, 1), (1, 2)]).verdict(rows, EXPLAINING)
-    assert_allclose(found.probability, EXPLAINING.probability * expit(2.0 + 2.5) * (1 - 0.4 * 10 / 35))
+    assert_allclose(found.probability, EXPLAINING.probability * expit(2.0 + 2.0) * (1 - 0.4 * 10 / 35))
 
 
 @pytest.mark.parametrize(
@@ -482,7 +482,7 @@ def units_in_alarm(n_rows, **first):
 )
 def test_a_root_that_leaves_much_unexplained_is_doubted_after_others_or_beside_another(answer, first, doubted):
     found = Deciding(ENERGY._replace(evidence=0.0)).verdict(rows_around(**units_in_alarm(40, **first)), answer)
-    usual = answer.probability * expit(2.0 + 2.5)
+    usual = answer.probability * expit(2.0 + 2.0)
     assert (found.probability.argmax(), found.doubted) == (1, doubted)
     assert_allclose(found.probability[1], min(usual[1], 2 / 3) if doubted else usual[1])
     if doubted and "unit0" in first:
@@ -493,7 +493,7 @@ def test_an_alarm_by_chance_of_a_unit_that_does_not_surprise_raises_no_doubt():
     series = units_in_alarm(40, unit0=7, unit1=8)
     series["surplus"][:, 0] = 1.0
     found = Deciding(ENERGY._replace(evidence=0.0)).verdict(rows_around(**series), PARTIAL)
-    assert_allclose(found.probability, PARTIAL.probability * expit(2.0 + 2.5))
+    assert_allclose(found.probability, PARTIAL.probability * expit(2.0 + 2.0))
 
 
 def test_onset_is_where_evidence_turns():
