@@ -599,7 +599,7 @@ class FederatedRCADetector(FederatedEstimator):
         -------
         DataFrame
             ``client, probability, statistic``, best first; `statistic` is the unit's largest alarm level. What the
-            probabilities lack to one is that nothing happened.
+            probabilities lack to one is that nothing happened, half of it all where nothing is to be seen.
 
         Raises
         ------

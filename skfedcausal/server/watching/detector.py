@@ -37,6 +37,7 @@ from .posterior import (
     in_turn_of_alarms,
     log_scale_factor,
     shift_answers,
+    with_unseen,
 )
 from .stream import StreamState, taken
 from .thresholds import GAP, STATISTICS, AlarmLevels
@@ -383,16 +384,15 @@ class RootCauseServer:
 
     def _attributed(self, rows):
         answer = self._deciding_in(rows)
-        if not explained([answer]):
+        if not explained([answer]) and self.posterior.is_far(rows):
             reached = first_rows(self.levels.relative(rows.levels) > 1, rows.first)
             turned = in_turn_of_alarms(answer.probability, reached, self._disturbed(rows))
             answer = answer._replace(probability=turned)
         answer, noticed = revised(answer, rows, rows.first, self.prior)
-        certainty = self._certainty(int(answer.probability.argmax()), rows.absent)
-        if not noticed:
-            certainty *= expit(answer.evidence + _NAMED)  # nothing happened is a candidate too
+        probability = answer.probability if noticed else with_unseen(answer, _NAMED, self.prior)
+        probability = probability * self._certainty(int(probability.argmax()), rows.absent)
         levels = rows.levels[:, self.statistics.index(answer.statistic)]
-        return answer.statistic, answer.probability * certainty, levels.max(axis=0)
+        return answer.statistic, probability, levels.max(axis=0)
 
     def _disturbed(self, rows):
         """Units that may be a root and surprise beyond chance in some rows, all of these together."""

@@ -293,6 +293,11 @@ class LargePosterior:
         place, inside = self.of(rows)
         return self._whole(place.posterior.from_energy(inside), place)
 
+    def is_far(self, rows):
+        """Whether states around the alarms of a window are so far from nominal that errors of the model count."""
+        place, inside = self.of(rows)
+        return place.posterior.is_far(inside)
+
     def from_shift(self, windows, n_onsets, at_once=0.0):
         """Answers of the coherent shift statistic to windows of evidence, the onset of the fault free."""
         answers = []

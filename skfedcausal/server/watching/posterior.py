@@ -140,6 +140,19 @@ def deciding(answers):
     return max(explained(answers) or answers, key=lambda answer: answer.evidence)
 
 
+def with_unseen(answer, log_odds, prior):
+    """Probabilities of the units for a window that is named, where a fault may be too small to have evidence.
+
+    Such a fault is as likely as none. Its likelihood ratios are small as well, their logarithms half of those between
+    the units of the answer. `log_odds` are those of a fault to be seen over none.
+    """
+    seen = float(answer.evidence) + log_odds
+    largest = max(seen, 0.0)
+    seen, none = np.exp(seen - largest), np.exp(-largest)
+    small = np.sqrt(answer.probability * prior)
+    return (seen * answer.probability + none * small / small.sum()) / (seen + 2 * none)
+
+
 def doubted(probability, first_rows, disturbed):
     """Probabilities given by an answer that leaves something unexplained, for incidents, and whether it is doubted.
 
@@ -274,9 +287,16 @@ class RootPosterior:
         Far from nominal states predictions go wrong, by a share of how far; and what the disturbance of one unit
         cannot explain, surprises of the next most surprising, is such an error too.
         """
-        far = ((predicted @ self.nominal.leverage) ** 2).mean()
         second = np.sort(excess)[-2] if len(excess) > 1 else 0.0
-        return max(1.0, far / _FAR, second)
+        return max(1.0, self._far(predicted), second)
+
+    def _far(self, predicted):
+        """Mean square of the predicted states over that from which on errors of the model count."""
+        return float(((predicted @ self.nominal.leverage) ** 2).mean()) / _FAR
+
+    def is_far(self, rows):
+        """Whether states in a window are so far from nominal that errors of the model count."""
+        return self._far(rows.predicted) > 1
 
     def from_shift(self, windows, n_onsets, at_once=0.0):
         """Answers of the coherent shift statistic to windows of evidence, the onset of the fault free.

@@ -340,7 +340,7 @@ def test_rows_before_an_alarm_are_looked_at_as_far_as_there_are():
 class Deciding:
     """A detector of three units whose posterior answers by hand."""
 
-    def __init__(self, energy=None, statistics=("energy", "shift"), causes=()):
+    def __init__(self, energy=None, statistics=("energy", "shift"), causes=(), is_far=lambda rows: True):
         detector = self.detector = RootCauseServer("both", 100.0, np.full(3, 1 / 3), None)
         detector.statistics = statistics
         thresholds = {"energy": 2.0, "shift": 3.0}
@@ -349,7 +349,7 @@ class Deciding:
         detector.levels = SimpleNamespace(thresholds=limits, **relative)
         detector.dims, detector._outside_dims = np.full(3, 6), np.full(3, 2)
         self.windows, self.revised = [], []
-        detector.posterior = SimpleNamespace(from_energy=lambda rows: self._asked(rows, energy))
+        detector.posterior = SimpleNamespace(from_energy=lambda rows: self._asked(rows, energy), is_far=is_far)
         detector._onset_rule = SimpleNamespace(revised=self._revised)
         detector._causes = np.zeros((3, 3), dtype=bool)
         detector._level = np.zeros(3)
@@ -547,11 +547,24 @@ def test_a_named_window_is_answered_by_the_statistic_that_decides(shift, energy,
     attributing = Attributing(rows, shift, energy)
     statistic, probability, score = attributing.named(10, 35)
     assert statistic == name
-    answer = shift if name == "shift" else energy
-    assert_allclose(probability, answer.probability / (1 + np.exp(-4.0 - answer.evidence)))
+    assert_allclose(probability, with_none(shift if name == "shift" else energy))
     assert_allclose(score, rows.levels[10:35, ("energy", "shift").index(name)].max(axis=0))
     assert attributing.shifts == [(10, 35, 25, 0.99)]
     assert attributing.windows == ([] if shift is EXPLAINING else [(10, 35)])
+
+
+def with_none(answer):
+    """Probabilities next to no fault, and to one of no evidence that is as likely as none."""
+    small = np.sqrt(answer.probability) / np.sqrt(answer.probability).sum()
+    seen = np.exp(4.0 + answer.evidence)
+    return (seen * answer.probability + small) / (seen + 2)
+
+
+def test_a_window_that_shows_nothing_is_of_any_unit_or_none():
+    nothing = np.full(3, 1 / 3)
+    shift, energy = Answer("shift", -60.0, nothing, 0), Answer("energy", -50.0, nothing, 0)
+    _, probability, _ = Attributing(episode(), shift, energy).named(10, 35)
+    assert_allclose(probability, np.full(3, 1 / 6))
 
 
 def test_certainty_in_a_named_window_counts_the_rows_of_the_window():
@@ -559,18 +572,19 @@ def test_certainty_in_a_named_window_counts_the_rows_of_the_window():
     absent[10:15, 0] = absent[40:, 0] = True
     attributing = Attributing(episode(absent=absent), EXPLAINING, ENERGY, causes=[(1, 0)])
     _, probability, _ = attributing.named(10, 35)
-    happened = 1 / (1 + np.exp(-4.0 - EXPLAINING.evidence))
-    assert_allclose(probability, EXPLAINING.probability * happened * (1 - 0.4 * 5 / 25))
+    assert_allclose(probability, with_none(EXPLAINING) * (1 - 0.4 * 5 / 25))
 
 
-@pytest.mark.parametrize(("answer", "turned"), [(PARTIAL, True), (EXPLAINING, False)])
-def test_a_named_window_is_of_the_disturbed_unit_that_was_in_alarm_first(answer, turned):
-    """Unless a steady fault of another one explains everything; the rest is that of the unit that explains most."""
+@pytest.mark.parametrize(
+    ("answer", "far", "turned"), [(PARTIAL, True, True), (PARTIAL, False, False), (EXPLAINING, True, False)]
+)
+def test_a_named_window_is_of_the_disturbed_unit_that_was_in_alarm_first(answer, far, turned):
+    """Unless a steady fault of another one explains everything, or the states are where the model is known."""
     rows = evidence(50, 3, n_statistics=2, **units_in_alarm(50, unit2=12, unit0=14, unit1=20))
-    _, probability, _ = Attributing(rows, answer, ENERGY._replace(evidence=0.0)).named(10, 35)
-    happened = 1 / (1 + np.exp(-4.0 - answer.evidence))
+    quiet = ENERGY._replace(evidence=0.0)
+    _, probability, _ = Attributing(rows, answer, quiet, is_far=lambda rows: far).named(10, 35)
     expected = np.array([0.1, 0.25 * 0.85, 0.75 * 0.85]) if turned else answer.probability
-    assert_allclose(probability, expected * happened)
+    assert_allclose(probability, with_none(answer._replace(probability=expected)))
 
 
 @pytest.mark.parametrize("name", ["energy", "shift"])

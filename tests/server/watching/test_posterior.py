@@ -1,5 +1,7 @@
 """Posterior over roots: Bayes factors by integration, statistics by enumeration of candidates and onsets."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -21,6 +23,7 @@ from skfedcausal.server.watching.posterior import (
     root_sets,
     shift_answers,
     softmax,
+    with_unseen,
 )
 from skfedcausal.statespace.detection.shift import (
     InnovationModel,
@@ -153,6 +156,29 @@ def test_no_fault_explains_nothing():
     """Where nothing moved a fault of no size leaves nothing unexplained either."""
     steady, other = Answer("shift", -3.0, STEADY, 0, explains=True), Answer("energy", 20.0, ANY, 0)
     assert deciding([steady, other]) is other
+
+
+def test_a_fault_without_evidence_may_be_of_any_unit_and_is_as_likely_as_none():
+    prior = np.array([0.5, 0.3, 0.2])
+    unseen = with_unseen(Answer("shift", -800.0, prior, 0), 4.0, prior)
+    assert_allclose(unseen, prior / 2)
+    seen = with_unseen(Answer("shift", 800.0, np.array([0.0, 0.6, 0.4]), 0), 3.0, prior)
+    assert_allclose(seen, [0.0, 0.6, 0.4])
+    excluded = with_unseen(Answer("shift", -1.0, np.array([0.0, 0.6, 0.4]), 0), 3.0, np.array([0.0, 0.5, 0.5]))
+    assert excluded[0] == 0.0
+    assert_allclose(excluded.sum(), (np.exp(2.0) + 1) / (np.exp(2.0) + 2))
+
+
+def test_states_are_far_from_twice_their_nominal_mean_square_on():
+    posterior, model = _posterior()
+    leverage = np.tril(np.ones(model.A.shape))
+    posterior.nominal = replace(posterior.nominal, leverage=leverage)
+    rows = window_of(np.zeros((400, len(model.A))), np.zeros((400, len(model.A))), np.ones((400, N_UNITS)))
+    white = np.random.default_rng(0).standard_normal(rows.predicted.shape)
+    white /= np.sqrt((white**2).mean())
+    for square, far in ((1.9, False), (2.1, True)):
+        predicted = np.sqrt(square) * white @ np.linalg.inv(leverage)
+        assert posterior.is_far(rows._replace(predicted=predicted)) == far
 
 
 def test_of_two_steady_faults_the_more_evident_decides():
