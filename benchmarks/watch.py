@@ -24,6 +24,7 @@ class Network:
     """Units of two states, four sensors and a valve, each in a loop of its own that follows a set-point."""
 
     def __init__(self, seed, control=True):
+        self.seed = seed
         for attempt in range(50):
             rng = np.random.default_rng([seed, attempt])
             self.A, self.order = _transition(rng), rng.permutation(N_UNITS)
@@ -63,7 +64,7 @@ class Network:
 
     def run(self, n_rows, seed, *, faults=(), bias=None, points=None, drift=0.0, modes=None, burn=300):
         """Measurements of every unit; faults are (unit, row, size) of steps, bias is (unit, row, size) of a sensor."""
-        rng = np.random.default_rng([seed, 77])
+        rng = np.random.default_rng([seed, 77, self.seed])  # of every network its own
         noise, rough = rng.standard_normal((2, n_rows + burn, N_UNITS, D)) * 0.5
         slow = np.cumsum(rng.standard_normal((n_rows + burn, N_UNITS, D)), axis=0) * drift
         x, total, out = np.zeros((N_UNITS, P)), np.zeros(N_UNITS), np.empty((n_rows, N_UNITS, D + 1))
