@@ -4,10 +4,15 @@ import warnings
 
 import numpy as np
 
-from .layout import listed
+from .layout import SEPARATOR, listed
 
 _FEWEST_ROWS = 10  # of a mode that a level can be learned from
 _FEWEST_PER_MODE = 20  # rows for each mode on average, else a column tells something else
+
+
+def is_called(name, column):
+    """Whether a flat name is that of a column, or its tag is."""
+    return name == column or (SEPARATOR not in column and name.partition(SEPARATOR)[2] == column)
 
 
 def modes_in(values, name):

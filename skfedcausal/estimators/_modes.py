@@ -11,7 +11,7 @@ import pandas as pd
 
 from ..containers.arrays import as_native, column_names, names_units
 from ..containers.layout import SEPARATOR
-from ..containers.modes import mode_codes, mode_indicators, modes_in, warn_of_mode
+from ..containers.modes import is_called, mode_codes, mode_indicators, modes_in, warn_of_mode
 from ._levels import each_input
 
 
@@ -36,7 +36,7 @@ class PlantModes:
         found: dict[str, list] = {}
 
         def collected(name, values):
-            if _is_called(name, column):
+            if is_called(name, column):
                 found.setdefault(name, []).append(values.astype(object))
 
         each_input(X, inputs, None if inputs is not None else _every, None, collected)
@@ -133,11 +133,6 @@ def _every(name):
     return True
 
 
-def _is_called(name, column):
-    """Whether a flat name is that of a column, or its tag is."""
-    return name == column or (SEPARATOR not in column and name.partition(SEPARATOR)[2] == column)
-
-
 def _owned(X, column, owner=None):
     """A record in which a column of the whole plant is one of a unit, `owner` or the first, and that unit."""
     X = as_native(X)
@@ -172,7 +167,7 @@ def _with_column(X, column, owner):
         table = np.asarray(table)
         table = table[:, None] if table.ndim == 1 else table
         table = pd.DataFrame(table, columns=[f"x{k}" for k in range(table.shape[1])])
-    if any(_is_called(name, column) for name in map(str, table.columns)):
+    if any(is_called(name, column) for name in map(str, table.columns)):
         return tables, owner
     values = np.ravel(np.asarray(X.get(column, np.nan), dtype=object))
     if len(values) not in (1, len(table)):
