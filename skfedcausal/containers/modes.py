@@ -44,7 +44,8 @@ def mode_codes(values, labels):
 def warn_of_mode(value, name, labels, what, stacklevel):
     """Name a mode that is not known, and what is done about it."""
     warnings.warn(
-        f"mode {value!r} of {name!r} was not in what was nominal: {what}. The watch goes on. Known are {listed(labels)}.",
+        f"mode {value!r} of {name!r} was not in what was nominal: {what}. The watch goes on. Known are "
+        f"{listed(labels)}.",
         UserWarning,
         stacklevel=stacklevel + 1,
     )
