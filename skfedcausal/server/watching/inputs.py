@@ -27,6 +27,7 @@ _JITTER = 1e-9  # the same of a regressor, in how well coefficients are known
 _UNKNOWN = 0.4  # leverage of a steady level from which on it is not known what the plant does there
 _FURTHER = 1.5  # times as far from where the plant is known as it was in the nominal record
 _LARGE = 0.01  # share of the largest mean square of a unit's responses, from which on another counts
+_LEAST_KEPT = 0.5  # share of the variance of averages that a fit leaves at least
 _RADIUS = 0.999  # largest spectral radius of the response
 
 
@@ -45,7 +46,7 @@ class InputState(NamedTuple):
 class Followed(NamedTuple):
     """Response (n_rows, n), leverage of each row and what is known of the plant at its inputs, (n_rows,).
 
-    `doubt` is the variance of averages of innovations at the rates of shifts over that at a response known exactly,
+    `doubt` is the variance of averages of innovations at the rates of shifts over that in the nominal record,
     (n_rows, n_rates). `unknown` is 0 where the plant is known, 1 where the response may foresee it, and 2 where it has
     to be learned.
     """
@@ -62,6 +63,7 @@ class InputResponse:
 
     B, (n, n), and G, (k filters, n), with the mean and scale of the inputs, (k,), zero for one that never moved, and
     the inverse information `known` of last states and filtered inputs, and how far each input was from its mean.
+    `kept`, (n_rates,), is the share of the variance of averages at the rates of shifts that the fit left in its record.
     """
 
     B: np.ndarray
@@ -70,6 +72,7 @@ class InputResponse:
     scale: np.ndarray
     known: np.ndarray
     reach: np.ndarray
+    kept: np.ndarray | float = 1.0
 
     @classmethod
     def learn(cls, record):
@@ -125,7 +128,17 @@ class InputResponse:
         unknown = np.min([self._unknown_from(level, rows, u) for level in levels], axis=0)
         origin = 0.0 if levels[0] is None else levels[0].regressors
         lasting = [(2 - rate) / rate * self._leverage(x - origin) for rate, x in zip(RATES[1:], smooth, strict=True)]
-        return Followed(response, self._leverage(rows - origin), 1 + np.column_stack(lasting), unknown), after
+        doubt = (1 + np.column_stack(lasting)) / self.kept
+        return Followed(response, self._leverage(rows - origin), doubt, unknown), after
+
+    def studentised(self, parts):
+        """The response with the share that its fit left of averages, from the :class:`Followed` parts of its record.
+
+        Thresholds are set on these residuals, whose variance is less by as much as that of new ones is more (Cook &
+        Weisberg 1982, Residuals and Influence in Regression, section 2.2).
+        """
+        taken = np.concatenate([part.doubt for part in parts]).mean(axis=0) - 1
+        return replace(self, kept=np.maximum(1 - taken, _LEAST_KEPT))
 
     @cached_property
     def _gain(self):
@@ -221,9 +234,10 @@ def without(response, record, messages):
 def bare_nominal(record, messages):
     """The response to the inputs of a record, what they do :class:`Outside`, and the messages without either."""
     response = InputResponse.learn(record)
-    moved = np.concatenate([part.response for part in _parts(response, record)])
+    parts = _parts(response, record)
+    moved = np.concatenate([part.response for part in parts])
     outside = Outside(moved, off_subspace(messages, record), record.partition.slices)
-    return response, outside, outside.without(_without(moved, record, messages), moved)
+    return response.studentised(parts), outside, outside.without(_without(moved, record, messages), moved)
 
 
 def _parts(response, record):

@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose
 from skfedcausal.message.states import StateMessage
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.watching.inputs import InputResponse, Outside
-from skfedcausal.server.watching.thresholds import RATES
+from skfedcausal.server.watching.thresholds import RATES, ewma
 
 A = np.array([[0.7, 0.2], [0.0, 0.8]])
 B = np.array([[1.0], [0.5]])
@@ -49,6 +49,25 @@ def test_averages_of_errors_are_in_doubt_by_what_the_response_is_wrong_by():
         ratios.append(np.mean(wrong**2) / ((found.doubt[-1, 1] - 1) / 39))
     # four standard errors of a mean of 300 squares
     assert abs(np.mean(ratios) - 1) < 4 * np.sqrt(2 / 300)
+
+
+def test_a_response_takes_from_averages_of_its_own_record_what_it_says():
+    """The squares of averaged errors of the record that it was learned from, over those of its true innovations."""
+    rng, seen, said = np.random.default_rng(0), [], []
+    for _ in range(100):
+        u = moves(600, rng)
+        record = JointRecord.from_messages(messages(u, rng))
+        response = InputResponse.learn(record)
+        parts = [response.follow(u, None, (None,))[0]]
+        noise = record.z - np.vstack([record.z[:1], record.z[:-1]]) @ A.T - u @ B.T
+        bare = record.z - parts[0].response
+        found, true = (bare - bare.mean(axis=0))[1:], (noise - noise[1:].mean(axis=0))[1:]
+        found -= (bare - bare.mean(axis=0))[:-1] @ A.T
+        seen.append([np.mean(ewma(found, rate) ** 2) / np.mean(ewma(true, rate) ** 2) for rate in RATES[1:]])
+        said.append(response.studentised(parts).kept)
+    away = np.array(seen) - np.array(said)
+    assert (np.mean(said, axis=0) < [0.97, 0.9]).all()
+    assert (np.abs(away.mean(axis=0)) < 4 * away.std(axis=0) / np.sqrt(len(away))).all()
 
 
 def test_doubt_grows_with_the_distance_and_lasts():
