@@ -27,6 +27,9 @@ _JITTER = 1e-9  # the same of a regressor, in how well coefficients are known
 _UNKNOWN = 0.4  # leverage of a steady level from which on it is not known what the plant does there
 _FURTHER = 1.5  # times as far from where the plant is known as it was in the nominal record
 _LARGE = 0.01  # share of the largest mean square of a unit's responses, from which on another counts
+_MOST_MODES = 8  # different rows of inputs that are modes, else they are quantities
+_SETTLED = 40  # rows after a switch before a mode is learned from
+_BLOCK = 120  # rows of a mode that are taken in together
 _LEAST_KEPT = 0.5  # share of the variance of averages that a fit leaves at least
 _RADIUS = 0.999  # largest spectral radius of the response
 
@@ -44,17 +47,48 @@ class InputState(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """Response (n_rows, n), leverage of each row and what is known of the plant at its inputs, (n_rows,).
+    """Response (n_rows, n), leverage of each row, what is known of the plant at its inputs, and its mode, (n_rows,).
 
     `doubt` is the variance of averages of innovations at the rates of shifts over that in the nominal record,
     (n_rows, n_rates). `unknown` is 0 where the plant is known, 1 where the response may foresee it, and 2 where it has
-    to be learned.
+    to be learned. `mode` is the place among the few that inputs have, -1 for another one.
     """
 
     response: np.ndarray
     leverage: np.ndarray
     doubt: np.ndarray
     unknown: np.ndarray
+    mode: np.ndarray
+
+
+class Modes:
+    """What the errors of a watch are in each of the few modes that inputs tell, beyond what the nominal record shows.
+
+    The nominal record knows the level of a mode from its own rows; quiet rows of the watch are taken in block by block.
+    """
+
+    def __init__(self, n_rows, n_states):
+        self._n_rows, self.steps = np.array(n_rows, dtype=float), np.zeros((len(n_rows), n_states))
+        self._count, self._sums, self._last, self._age = np.zeros(len(n_rows)), np.zeros_like(self.steps), -1, 0
+
+    def add(self, errors, modes, quiet):
+        """Take note of rows, (n_rows, n), that are quiet and after their mode has settled."""
+        ages = np.empty(len(modes), dtype=int)
+        for k, mode in enumerate(modes.tolist()):
+            self._age = self._age + 1 if mode == self._last else 0
+            self._last, ages[k] = mode, self._age
+        settled = quiet & (ages >= _SETTLED)
+        for mode in np.unique(modes[settled & (modes >= 0)]).tolist():
+            rows = settled & (modes == mode)
+            self._count[mode] += rows.sum()
+            self._sums[mode] += errors[rows].sum(axis=0)
+
+    def learn(self):
+        """Take in the modes that enough rows came of."""
+        for mode in np.flatnonzero(self._count >= _BLOCK).tolist():
+            self._n_rows[mode] += self._count[mode]
+            self.steps[mode] += self._sums[mode] / self._n_rows[mode]
+            self._count[mode], self._sums[mode] = 0.0, 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +107,7 @@ class InputResponse:
     known: np.ndarray
     reach: np.ndarray
     kept: np.ndarray | float = 1.0
+    modes: tuple = ()  # rows of inputs, (n_modes, k), and how often they came, where they are few
 
     @classmethod
     def learn(cls, record):
@@ -96,8 +131,8 @@ class InputResponse:
         radius = np.abs(np.linalg.eigvals(B)).max()
         moved = np.column_stack([past[:, :-1], F])
         moved -= moved.mean(axis=0)
-        known = _inverse(moved.T @ moved)
-        return replace(bare, B=B * min(1.0, _RADIUS / radius), G=G, known=known)
+        known, modes = _inverse(moved.T @ moved), _few(u)
+        return replace(bare, B=B * min(1.0, _RADIUS / radius), G=G, known=known, modes=modes)
 
     def filtered(self, u, state):
         """F of the next rows of an episode, (n_rows, k filters), and the inputs and averages after them."""
@@ -108,19 +143,41 @@ class InputResponse:
         smooth = [ewma(before, rate, average) for rate, average in zip(_RATES, averages, strict=True)]
         return np.hstack([inside, before, *smooth]), inside[-1], tuple(part[-1] for part in smooth)
 
-    def follow(self, u, state, levels):
+    @property
+    def tells_modes(self):
+        """Whether the inputs have so few values that these are modes."""
+        return len(self.modes) > 0
+
+    def begun(self):
+        """The :class:`Modes` of a watch that begins, None where inputs are no modes."""
+        return Modes(self.modes[1], len(self.B)) if self.tells_modes else None
+
+    def _mode_of(self, u):
+        """Place of the mode of each row, -1 for none of them."""
+        if not self.tells_modes:
+            return np.full(len(u), -1)
+        same = (u[:, None] == self.modes[0]).all(axis=2)
+        return np.where(same.any(axis=1), same.argmax(axis=1), -1)
+
+    def follow(self, u, state, levels, modes=None):
         """The :class:`Followed` next rows of an episode and the state after them.
 
         `levels` are the InputStates at which the plant is known, the first one by itself and the others by the response
-        from there on; None for the nominal mean of the inputs.
+        from there on; None for the nominal mean of the inputs. `modes` are the Modes of the watch so far.
         """
+        mode = self._mode_of(u)
         F, last, averages = self.filtered(u, state)
         response = np.empty((len(u), len(self.B)))
         if state is None:
             before = response[0] = F[0, : len(self.mean)] @ self._gain
         else:
             before, response[0] = state.response, state.response @ self.B + F[0] @ self.G
-        Recurrence(self.B.T).run((F[1:] @ self.G, None), x0=response[0], out=response[1:])
+        pushed = F @ self.G
+        if modes is not None:
+            pushed += np.where(mode[:, None] >= 0, modes.steps[mode], 0.0)
+            if state is not None:
+                response[0] = before @ self.B + pushed[0]
+        Recurrence(self.B.T).run((pushed[1:], None), x0=response[0], out=response[1:])
         rows = np.hstack([np.vstack([before, response[:-1]]), F])
         first = (rows[0],) * (len(RATES) - 1) if state is None else state.smooth
         smooth = [ewma(rows, rate, average) for rate, average in zip(RATES[1:], first, strict=True)]
@@ -129,7 +186,7 @@ class InputResponse:
         origin = 0.0 if levels[0] is None else levels[0].regressors
         lasting = [(2 - rate) / rate * self._leverage(x - origin) for rate, x in zip(RATES[1:], smooth, strict=True)]
         doubt = (1 + np.column_stack(lasting)) / self.kept
-        return Followed(response, self._leverage(rows - origin), doubt, unknown), after
+        return Followed(response, self._leverage(rows - origin), doubt, unknown, mode), after
 
     def studentised(self, parts):
         """The response with the share that its fit left of averages, from the :class:`Followed` parts of its record.
@@ -160,6 +217,14 @@ class InputResponse:
         new = (further & (self.scale == 0)).any(axis=1)
         doubtful = further.any(axis=1) | (self._leverage(steady) > _UNKNOWN)
         return np.where(new, 2, doubtful)
+
+
+def _few(u):
+    """Different rows of inputs and how often they came, where they are few."""
+    if len(np.unique(u[: 2 * _BLOCK], axis=0)) > _MOST_MODES:
+        return ()
+    rows, counts = np.unique(u, axis=0, return_counts=True)
+    return (rows, counts) if 1 < len(rows) <= _MOST_MODES else ()
 
 
 def _inverse(information):
