@@ -29,7 +29,6 @@ _FURTHER = 1.5  # times as far from where the plant is known as it was in the no
 _LARGE = 0.01  # share of the largest mean square of a unit's responses, from which on another counts
 _MOST_MODES = 8  # different rows of inputs that are modes, else they are quantities
 _SETTLED = 40  # rows after a switch before a mode is learned from
-_BLOCK = 120  # rows of a mode that are taken in together
 _LEAST_KEPT = 0.5  # share of the variance of averages that a fit leaves at least
 _RADIUS = 0.999  # largest spectral radius of the response
 
@@ -62,33 +61,43 @@ class Followed(NamedTuple):
 
 
 class Modes:
-    """What the errors of a watch are in each of the few modes that inputs tell, beyond what the nominal record shows.
+    """Errors of a watch in each of the few modes that inputs tell, beyond what its nominal rows show of it, (n_modes, n).
 
-    The nominal record knows the level of a mode from its own rows; quiet rows of the watch are taken in block by block.
+    Quiet rows are taken in block by block, each after another one without an alarm: a fault may last for long before
+    it is one.
     """
 
     def __init__(self, n_rows, n_states):
         self._n_rows, self.steps = np.array(n_rows, dtype=float), np.zeros((len(n_rows), n_states))
-        self._count, self._sums, self._last, self._age = np.zeros(len(n_rows)), np.zeros_like(self.steps), -1, 0
+        self._last, self._age, self._alarm = -1, 0, False
+        self._now, self._before = self._empty(), self._empty()
+
+    def _empty(self):
+        """Rows of each mode and the sums of their errors."""
+        return np.zeros(len(self.steps)), np.zeros_like(self.steps)
 
     def add(self, errors, modes, quiet):
-        """Take note of rows, (n_rows, n), that are quiet and after their mode has settled."""
+        """Take note of rows, (n_rows, n), and of those that are quiet and after their mode has settled."""
         ages = np.empty(len(modes), dtype=int)
         for k, mode in enumerate(modes.tolist()):
             self._age = self._age + 1 if mode == self._last else 0
             self._last, ages[k] = mode, self._age
-        settled = quiet & (ages >= _SETTLED)
-        for mode in np.unique(modes[settled & (modes >= 0)]).tolist():
-            rows = settled & (modes == mode)
-            self._count[mode] += rows.sum()
-            self._sums[mode] += errors[rows].sum(axis=0)
+        self._alarm |= not quiet.all()
+        count, sums = self._now
+        for mode in range(len(self.steps)):
+            rows = (modes == mode) & (ages >= _SETTLED)
+            count[mode] += rows.sum()
+            sums[mode] += (errors[rows] + self.steps[mode]).sum(axis=0)
 
     def learn(self):
-        """Take in the modes that enough rows came of."""
-        for mode in np.flatnonzero(self._count >= _BLOCK).tolist():
-            self._n_rows[mode] += self._count[mode]
-            self.steps[mode] += self._sums[mode] / self._n_rows[mode]
-            self._count[mode], self._sums[mode] = 0.0, 0.0
+        """End a block, and take in the one before if there was no alarm since."""
+        if self._alarm:
+            self._now = self._empty()
+        else:
+            count, sums = self._before
+            self.steps = (self._n_rows[:, None] * self.steps + sums) / (self._n_rows + count)[:, None]
+            self._n_rows += count
+        self._now, self._before, self._alarm = self._empty(), self._now, False
 
 
 @dataclass(frozen=True, eq=False)
@@ -221,7 +230,7 @@ class InputResponse:
 
 def _few(u):
     """Different rows of inputs and how often they came, where they are few."""
-    if len(np.unique(u[: 2 * _BLOCK], axis=0)) > _MOST_MODES:
+    if len(np.unique(u[:200], axis=0)) > _MOST_MODES:
         return ()
     rows, counts = np.unique(u, axis=0, return_counts=True)
     return (rows, counts) if 1 < len(rows) <= _MOST_MODES else ()

@@ -101,9 +101,14 @@ def test_few_rows_of_inputs_are_modes_whose_levels_are_learned_from_what_is_quie
     new, step = np.repeat([0.0, 1.0, 2.0], 300)[:, None], np.array([0.3, -0.2])
     before, state = response.follow(new, None, (None,), watch)
     assert_array_equal(before.mode, np.repeat([0, 1, -1], 300))
-    watch.add(np.tile(step, (900, 1)), before.mode, np.arange(900) >= 350)  # of mode 1 alone, after it has settled
+    errors, quiet = np.tile(step, (300, 1)), np.ones(300, dtype=bool)
+    for alarm in (True, False, True, False):  # only what is followed by a block without an alarm is taken in
+        watch.add(errors, before.mode[300:600], quiet & ~alarm)
+        watch.learn()
+        assert_allclose(watch.steps, 0.0)
+    watch.add(errors, before.mode[300:600], quiet)
     watch.learn()
-    share = 250 / (N // 2 + 250)
+    share = 300 / (N // 2 + 300)
     assert_allclose(watch.steps, [[0, 0], share * step])
     after, _ = response.follow(new, None, (None,), watch)
     assert_allclose(after.response[:300], before.response[:300])
@@ -127,9 +132,9 @@ def test_what_a_watch_learns_of_a_mode_comes_nearer_to_its_level():
         for rows in np.split(x, 20):
             level = mean + response.follow(np.ones((120, 1)), None, (None,), watch)[0].response[-1]
             distances.append(np.abs(truth - level).sum())
+            watch.learn()
             errors = (rows - level)[1:] - (rows - level)[:-1] @ A.T
             watch.add(errors, np.ones(119, dtype=int), np.ones(119, dtype=bool))
-            watch.learn()
         wrong.append(distances)
     first, *_, last = np.mean(wrong, axis=0)
     assert last < 0.7 * first
