@@ -61,7 +61,7 @@ class Followed(NamedTuple):
 
 
 class Modes:
-    """Errors of a watch in each of the few modes that inputs tell, beyond what its nominal rows show of it, (n_modes, n).
+    """Errors of a watch in each of the few modes that inputs tell, beyond what nominal rows show, (n_modes, n).
 
     Quiet rows are taken in block by block, each after another one without an alarm: a fault may last for long before
     it is one.
