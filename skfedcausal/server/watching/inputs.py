@@ -78,14 +78,13 @@ class Modes:
 
     def add(self, errors, modes, quiet):
         """Take note of rows, (n_rows, n), and of those that are quiet and after their mode has settled."""
-        ages = np.empty(len(modes), dtype=int)
-        for k, mode in enumerate(modes.tolist()):
-            self._age = self._age + 1 if mode == self._last else 0
-            self._last, ages[k] = mode, self._age
-        self._alarm |= not quiet.all()
-        count, sums = self._now
-        for mode in range(len(self.steps)):
-            rows = (modes == mode) & (ages >= _SETTLED)
+        rows = np.arange(len(modes))
+        switches = np.where(np.append(self._last, modes[:-1]) != modes, rows, -1 - self._age)
+        ages = rows - np.maximum.accumulate(switches)
+        self._last, self._age, self._alarm = modes[-1], ages[-1], self._alarm or not quiet.all()
+        settled, (count, sums) = ages >= _SETTLED, self._now
+        for mode in np.flatnonzero(np.bincount(modes[settled] + 1, minlength=len(self.steps) + 1)[1:]).tolist():
+            rows = settled & (modes == mode)
             count[mode] += rows.sum()
             sums[mode] += (errors[rows] + self.steps[mode]).sum(axis=0)
 
