@@ -394,6 +394,33 @@ def test_the_command_goes_on_whatever_comes(tmp_path, nominal):
     assert "500 rows so far" in (tmp_path / "watch.html").read_text()
 
 
+@pytest.mark.parametrize("column", ["recipe", "unit1__recipe"])
+def test_the_command_is_told_the_mode(tmp_path, column):
+    """A switch to the other mode is no incident, a fault in it is one; its modes are words."""
+    modes = np.arange(2500) // 250 % 2
+    words = np.array(["summer", "winter"])
+    told = modes[::-1][:500]
+    before = {name: Y + 1.5 * modes[:, None] for name, Y in simulate(2500, seed=1).items()}
+    after = simulate(500, seed=13, fault=1, size=3.0, at=400)
+    after = {name: Y + 1.5 * told[:, None] for name, Y in after.items()}
+    framed(before).assign(**{column: words[modes]}).to_csv(tmp_path / "nominal.csv", index_label="time")
+    live = framed(after, start="2026-02-01").assign(**{column: words[told]})
+    live.to_csv(tmp_path / "live.csv", index_label="time")
+    (tmp_path / "watch.toml").write_text(
+        '[watch]\nnominal = "nominal.csv"\nsource = "csv:live.csv"\nwait = 0.2\nmode = "recipe"\n'
+    )
+    told = subprocess.run(
+        [sys.executable, "-m", "skfedcausal", "watch", str(tmp_path / "watch.toml")], capture_output=True, text=True
+    )
+    assert told.returncode == 3, told.stderr
+    assert not told.stderr
+    rows = [json.loads(line) for line in told.stdout.splitlines()]
+    alarms = {row["detected"]: row["root"] for row in rows}
+    assert "unit1" in [root for detected, root in alarms.items() if detected >= str(live.index[400])]
+    assert not any(str(live.index[240]) <= detected < str(live.index[400]) for detected in alarms)
+    assert "<img" in (tmp_path / "watch-1.html").read_text() or "<svg" in (tmp_path / "watch-1.html").read_text()
+
+
 @pytest.mark.parametrize("source", ["live.csv", "tcp://here"])
 def test_settings_that_name_no_source_are_refused(tmp_path, source, capsys):
     from skfedcausal.commands.watch import main

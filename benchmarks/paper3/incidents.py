@@ -15,6 +15,11 @@ TEXT = SETTING + (
     "at every step of a fault. Flags: augmented by a ridge regression of the server's cross term."
 )
 BOTH = "By both counts"
+NOTES = {
+    BOTH: "In plants 3 and 4 the loop of four units has two ways to run, in swings of 2.5 to 3 or of 0.5 to 1, and "
+    "faults switch between them: the nominal record of plant 3 has the first only, that of plant 4 the second. What "
+    "follows such a fault is nominal by this count and by no record."
+}
 CASES = {
     "the paper's task": {},
     "strength 3, size 0.5": {"strength": 3.0, "size": 0.5},

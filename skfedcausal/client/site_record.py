@@ -3,6 +3,7 @@
 import hashlib
 import tempfile
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -32,6 +33,7 @@ class SiteRecord:
     fingerprint: str
     moving: tuple = ()  # columns of the inputs
     clock: Clock | None = None  # times of the rows, None where they have none
+    modes: Any = None  # SiteModes where a column tells them
 
     @property
     def shape(self):
@@ -44,8 +46,11 @@ class SiteRecord:
         return self.outputs.nbytes + (0 if self.inputs is None else self.inputs.nbytes)
 
     @classmethod
-    def read(cls, settings, moving=None):
-        """Record in the file that the settings of a site name, with the inputs `moving`; None for those that do."""
+    def read(cls, settings, moving=None, modes=None):
+        """Record in the file that the settings of a site name, with the inputs `moving`; None for those that do.
+
+        `modes` are those that are known; None for those in the record.
+        """
         path = settings.data
         if not path.exists():
             raise SettingsError(f"There is no file {path} with the record of {settings.name!r}.")
@@ -54,23 +59,32 @@ class SiteRecord:
         if path.suffix == ".npy":
             (columns, rows), lengths, clock = _read_npy(path), settings.lengths, None
         else:
-            columns, rows, lengths, clock = _read_table(settings)
-        unknown = [column for column in settings.inputs if column not in columns]
+            columns, rows, lengths, clock, modes = _read_table(settings, modes)
+        told = () if settings.mode is None else (settings.mode,)
+        unknown = [column for column in (*settings.inputs, *told) if column not in columns]
         if unknown:
             raise SettingsError(f"{path} has no column {listed(unknown)}; it has {listed(columns)}.")
-        own = [k for k, column in enumerate(columns) if column not in settings.inputs]
+        codes = np.array(rows[:, columns.index(settings.mode)]) if told else None
+        if path.suffix == ".npy" and told:
+            modes, codes = _codes(settings.mode, codes, modes, path)
+        if path.suffix != ".npy" or rows.dtype != float or not rows.flags.c_contiguous:
+            rows = _chunks(rows)
+        own = [k for k, column in enumerate(columns) if column not in (*settings.inputs, *told)]
         if not own:
             raise SettingsError(f"{path} has no sensor of {settings.name!r} besides its inputs.")
         outputs, inputs = rows, None
-        if settings.inputs or not isinstance(rows, np.ndarray):
+        if settings.inputs or told or not isinstance(rows, np.ndarray):
             which = [columns.index(column) for column in settings.inputs]
             outputs, inputs, moves = _split(_chunks(rows), own, which, path)
             if moving is None:
                 moving = [name for name, moved in zip(settings.inputs, moves, strict=True) if moved]
             inputs = _columns_of(inputs, [settings.inputs.index(name) for name in moving])
+        if told:
+            outputs, inputs = modes.taken(outputs, inputs, codes)
         lengths = check_lengths(lengths, len(outputs))
         names = tuple(f"{settings.name}{SEPARATOR}{columns[k]}" for k in own)
-        return cls(outputs, inputs, lengths, names, _fingerprint(outputs, inputs), tuple(moving or ()), clock)
+        fingerprint = _fingerprint(outputs, inputs)
+        return cls(outputs, inputs, lengths, names, fingerprint, tuple(moving or ()), clock, modes)
 
     def worker(self, name, client, **settings):
         """The unit's worker on this record."""
@@ -89,11 +103,12 @@ class SiteBatches:
 
     In a folder every ``.csv`` or ``.npy`` file is a batch, in the order of their names; move a file there
     whole, or write it under another ending and rename it. Inputs are the columns `moving`, which moved in the record
-    that the plant was learned from.
+    that the plant was learned from, and `modes` those that it has.
     """
 
-    def __init__(self, settings, columns, released=None, moving=()):
+    def __init__(self, settings, columns, released=None, moving=(), modes=None):
         self._settings, self._columns, self._released, self._moving = settings, columns, released, moving
+        self._modes = modes
         self._read = []  # names of the files so far
         self._rows = {}  # of each of them
         self._last = 0, None  # number and batch that were read last
@@ -150,7 +165,7 @@ class SiteBatches:
 
     def _record(self, path):
         """Record in one of the files, with the columns of the unit's own record."""
-        record = SiteRecord.read(replace(self._settings, data=path, lengths=None), self._moving)
+        record = SiteRecord.read(replace(self._settings, data=path, lengths=None), self._moving, self._modes)
         named = ".npy" not in (path.suffix, self._settings.data.suffix)  # arrays have no names
         if len(record.columns) != len(self._columns) or (named and record.columns != self._columns):
             raise SettingsError(f"{path} has the columns {listed(record.columns)}, the unit {listed(self._columns)}.")
@@ -158,21 +173,46 @@ class SiteBatches:
 
 
 def _read_npy(path):
-    """Names of the columns of an array, and the array mapped into memory, or its rows some at a time."""
+    """Names of the columns of an array, and the array mapped into memory."""
     table = np.load(path, mmap_mode="r")
     if table.ndim != 2 or table.dtype.kind not in "fiu":
         raise SettingsError(f"{path} holds {table.dtype} of shape {table.shape}; give a table of numbers.")
-    columns = tuple(f"x{k}" for k in range(table.shape[1]))
-    return columns, table if table.dtype == float and table.flags.c_contiguous else _chunks(table)
+    return tuple(f"x{k}" for k in range(table.shape[1])), table
 
 
-def _read_table(settings):
-    """Names of the columns of an export, its rows some at a time, the rows of each episode and their times."""
+def _codes(column, values, modes, path):
+    """Modes, learned unless they are known, and their codes in place of the values of a column."""
+    from .site_modes import SiteModes  # of sites whose modes a column tells
+
+    try:
+        modes = modes or SiteModes.learn(column, values)
+    except ValueError as error:
+        raise SettingsError(f"{path}: {error}") from None
+    return modes, modes.codes(values)
+
+
+def _coded_table(settings, modes):
+    """The file of a site with codes in place of its modes, which may be words, and the modes."""
+    from ..historian.forms import bad_marks
+    from ..historian.written import written
+
+    table = written(settings.data, str(settings.data), bad_marks(settings.bad)).table
+    if settings.mode not in table:
+        raise SettingsError(f"{settings.data} has no column {settings.mode!r}; it has {listed(map(str, table))}.")
+    modes, codes = _codes(settings.mode, table[settings.mode], modes, settings.data)
+    return table.assign(**{settings.mode: codes}), modes
+
+
+def _read_table(settings, modes):
+    """Names of the columns of an export, its rows, the rows of each episode and their times; its modes as codes."""
     from ..historian.table import PlantTable  # the check of records is no part of a fit in process
 
     how = {name: getattr(settings, name) for name in ("time", "tz", "every", "fix", "drop", "dayfirst")}
+    source = settings.data
     try:
-        plant = PlantTable.read({settings.name: settings.data}, bad_values=settings.bad, **how)
+        if settings.mode is not None:
+            source, modes = _coded_table(settings, modes)
+        plant = PlantTable.read({settings.name: source}, bad_values=settings.bad, **how)
     except ValueError as error:
         raise SettingsError(f"{settings.data}: {error}") from None
     if plant.fix_first and not (settings.anyway or settings.fix):
@@ -186,7 +226,7 @@ def _read_table(settings):
         lengths = check_lengths(settings.lengths, len(plant.frame))
     if isinstance(times, pd.DatetimeIndex):
         clock = Clock.of_index(times, lengths)
-    return columns, _chunks(plant.frame.to_numpy()), lengths, clock
+    return columns, plant.frame.to_numpy(), lengths, clock, modes
 
 
 def _chunks(rows):

@@ -29,7 +29,7 @@ def _site(path):
     if isinstance(settings, DealerSettings):
         return {"dealer": settings.name, "units": settings.units, "accepts": "questions about masks, signed in turn"}
     record = settings.record()
-    worker = settings.worker(record, batches=settings.batches(record.columns))
+    worker = settings.worker(record, batches=settings.batches(record))
     if settings.secure_sums is not None:
         worker = settings.secure_sums.around(worker)
     packet, state = worker.handle(settings.request, {})

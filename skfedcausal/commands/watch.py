@@ -15,6 +15,7 @@ from typing import Literal
 
 import pandas as pd
 
+from ..containers.modes import is_called
 from ..containers.rows import sampling_period
 from ..estimators._stream_batches import stops
 from ..estimators.detector import FederatedRCADetector
@@ -40,6 +41,7 @@ class WatchSettings:
     wait: float | None = None
     false_alarms: float | str = 1e-3
     inputs: tuple = ()
+    mode: str | None = None
     units: tuple = ()
     webhook: str = ""
     until: Literal["end", "alarm"] = "end"
@@ -71,10 +73,11 @@ def main(arguments):
 def _watch(settings, folder):
     nominal = pd.read_csv(settings.nominal, index_col=0, parse_dates=True)
     detector = FederatedRCADetector(
-        false_alarm_rate=settings.false_alarms, input_columns=list(settings.inputs) or None
+        false_alarm_rate=settings.false_alarms, input_columns=list(settings.inputs) or None, mode=settings.mode
     ).fit(nominal)
-    watch = Watch(detector, settings)
-    for changed in detector.incidents(watch.seen(source_of(settings, folder))):
+    modes = () if settings.mode is None else tuple(name for name in nominal if is_called(name, settings.mode))
+    watch = Watch(detector, settings, modes)
+    for changed in detector.incidents(watch.seen(source_of(settings, folder, modes))):
         watch.take(changed)
         if len(changed) and settings.until == "alarm":
             break
@@ -82,24 +85,24 @@ def _watch(settings, folder):
     return ALARM if watch.n_incidents else DONE
 
 
-def source_of(settings, folder):
-    """Batches of the source that settings name."""
+def source_of(settings, folder, modes=()):
+    """Batches of the source that settings name; columns of modes may hold words."""
     from ..streams import follow_csv, follow_mqtt
 
     kind, _, rest = settings.source.partition(":")
     if kind == "csv":
-        return follow_csv(folder / rest, wait=settings.wait)
+        return follow_csv(folder / rest, wait=settings.wait, words=modes)
     where, _, topic = rest.removeprefix("//").partition("/")
     host, _, port = where.partition(":")
     units = settings.units or None
-    return follow_mqtt(host, topic, port=int(port or 1883), wait=settings.wait, units=units)
+    return follow_mqtt(host, topic, port=int(port or 1883), wait=settings.wait, units=units, words=modes)
 
 
 class Watch:
     """A detector that follows a source, with the page and the alarm system that hear of it."""
 
-    def __init__(self, detector, settings):
-        self._detector, self._settings = detector, settings
+    def __init__(self, detector, settings, modes=()):
+        self._detector, self._settings, self._modes = detector, settings, list(modes)
         self._told: dict = {}
         self._pages: dict = {}  # reports that were written, by first alarm
         self._due: dict = {}  # incidents whose reports are not up to date, by first alarm
@@ -165,9 +168,11 @@ class Watch:
 
     def _shown(self, start):
         """The last rows with the columns of the plant, None where they do not reach back to a time."""
-        columns = self._detector.layout_.columns
+        numbers = [name for name in self._detector.layout_.columns if not _tells_mode(name, self._modes)]
+        columns = [*numbers, *self._modes]
         batches = [batch.loc[:, ~batch.columns.duplicated()].reindex(columns=columns) for batch in self._last]
-        rows = pd.concat(batches).apply(pd.to_numeric, errors="coerce").replace([inf, -inf], nan)
+        rows = pd.concat(batches)
+        rows[numbers] = rows[numbers].apply(pd.to_numeric, errors="coerce").replace([inf, -inf], nan)
         if not isinstance(rows.index, pd.DatetimeIndex):
             return None
         rows = rows[~rows.index.duplicated()].sort_index()[-_SHOWN:]
@@ -213,6 +218,11 @@ class Watch:
             return "Nothing is out of the ordinary now."
         named = [row["root"] for row in open_ones if row["root"] != UNDECIDED]
         return f"Incident: it began in {', '.join(named)}." if named else "Incident; where it began is undecided yet."
+
+
+def _tells_mode(name, modes):
+    """Whether a column of the plant is one of some columns of modes, one of no unit being given to some unit."""
+    return any(is_called(name, mode) for mode in modes)
 
 
 def _in_words(row):

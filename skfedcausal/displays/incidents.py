@@ -3,7 +3,6 @@
 import numpy as np
 import pandas as pd
 
-from ..containers import read_plant
 from ._base import COLOURS, Display, short, small_legend
 
 _MOST_LANES = 14
@@ -73,9 +72,7 @@ class IncidentDisplay(Display):
         -------
         IncidentDisplay
         """
-        levels = np.asarray(detector.transform(X, lengths=lengths) if levels is None else levels)
-        index = read_plant(detector._with_codes(X)[0], lengths=lengths, layout=detector.layout_, min_samples=1).index
-        times = np.arange(len(levels)) if index is None else index
+        levels, times = detector._levels_and_times(X, lengths, levels)
         return cls(levels, detector.client_names_, incident, times).plot(ax=ax, title=title)
 
     def _size(self):

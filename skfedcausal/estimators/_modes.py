@@ -3,7 +3,6 @@
 The column is read as codes, among the inputs of the unit that it belongs to, and becomes indicators where units see it.
 """
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -11,11 +10,9 @@ import numpy as np
 import pandas as pd
 
 from ..containers.arrays import as_native, column_names, names_units
-from ..containers.layout import SEPARATOR, listed
+from ..containers.layout import SEPARATOR
+from ..containers.modes import is_called, mode_codes, mode_indicators, modes_in, warn_of_mode
 from ._levels import each_input
-
-_FEWEST_ROWS = 10  # of a mode that a level can be learned from
-_FEWEST_PER_MODE = 20  # rows for each mode on average, else a column tells something else
 
 
 @dataclass(frozen=True)
@@ -39,7 +36,7 @@ class PlantModes:
         found: dict[str, list] = {}
 
         def collected(name, values):
-            if _is_called(name, column):
+            if is_called(name, column):
                 found.setdefault(name, []).append(values.astype(object))
 
         each_input(X, inputs, None if inputs is not None else _every, None, collected)
@@ -50,7 +47,7 @@ class PlantModes:
                 f"is: 'unit{SEPARATOR}tag', the tag alone if several units have it, or that of a column without a unit."
             )
         told = {name: pd.concat(parts, ignore_index=True) for name, parts in found.items()}
-        labels = {name: _modes_in(values.dropna(), name) for name, values in told.items()}
+        labels = {name: modes_in(values.dropna(), name) for name, values in told.items()}
         first = {name: next(other for other in told if told[other].equals(told[name])) for name in told}
         return cls(column, labels, owner, {name: other for name, other in first.items() if other != name})
 
@@ -68,23 +65,16 @@ class PlantModes:
         def codes(name, values):
             if name not in self.labels:
                 return None
-            places = {label: float(k) for k, label in enumerate(self.labels[name])}
-            values = values.astype(object)
-            found = {value: places.get(value, float(len(places))) for value in values.dropna().unique().tolist()}
-            new.update({(value, name): None for value in found if value not in places})
-            return values.map(found).to_numpy(dtype=float)
+            found, unknown = mode_codes(values, self.labels[name])
+            new.update({(value, name): None for value in unknown})
+            return found
 
         X, inputs = each_input(X, inputs, self.labels.__contains__, units, codes)
         for value, name in new:
             what = "nothing is known of the plant in it, and its level is learned before it is watched again"
             if self.owner is None:
                 what = f"rows of unit {name.partition(SEPARATOR)[0]!r} in it are taken as missing measurements"
-            warnings.warn(
-                f"mode {value!r} of {name!r} was not in what was nominal: {what}. The watch goes on. Known are "
-                f"{listed(self.labels[name])}.",
-                UserWarning,
-                stacklevel=6,
-            )
+            warn_of_mode(value, name, self.labels[name], what, stacklevel=6)
         return X, inputs
 
     def without_unknown(self, plant, before):
@@ -136,35 +126,11 @@ class PlantModes:
             return column
         if name in self.leaders:
             return column[:, :0]
-        n_codes = len(self.labels[name]) + (self.owner is not None)
-        return (column == np.arange(1, n_codes)).astype(float)
+        return mode_indicators(column, len(self.labels[name]) + (self.owner is not None))
 
 
 def _every(name):
     return True
-
-
-def _is_called(name, column):
-    """Whether a flat name is that of a column, or its tag is."""
-    return name == column or (SEPARATOR not in column and name.partition(SEPARATOR)[2] == column)
-
-
-def _modes_in(values, name):
-    """Modes in a column, in order."""
-    counts = values.value_counts()
-    labels = sorted(counts.index.tolist(), key=lambda label: (isinstance(label, str), label))
-    if len(labels) * _FEWEST_PER_MODE > len(values):
-        raise ValueError(
-            f"{name!r} has {len(labels)} different values in {len(values)} rows: it tells no mode. Give a column of a "
-            "few modes, or name it in `input_columns` if it is a quantity."
-        )
-    rare = [label for label in labels if counts[label] < _FEWEST_ROWS]
-    if rare:
-        raise ValueError(
-            f"Mode(s) {listed(rare)} in {name!r} have fewer than {_FEWEST_ROWS} rows in what is nominal, too few to "
-            "learn a level from. Give more rows of them, join them with another mode, or leave those rows out."
-        )
-    return tuple(labels)
 
 
 def _owned(X, column, owner=None):
@@ -201,7 +167,7 @@ def _with_column(X, column, owner):
         table = np.asarray(table)
         table = table[:, None] if table.ndim == 1 else table
         table = pd.DataFrame(table, columns=[f"x{k}" for k in range(table.shape[1])])
-    if any(_is_called(name, column) for name in map(str, table.columns)):
+    if any(is_called(name, column) for name in map(str, table.columns)):
         return tables, owner
     values = np.ravel(np.asarray(X.get(column, np.nan), dtype=object))
     if len(values) not in (1, len(table)):

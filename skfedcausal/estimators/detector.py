@@ -416,6 +416,12 @@ class FederatedRCADetector(FederatedEstimator):
         """A record and its inputs with codes in place of modes."""
         return (X, inputs) if self._modes is None else self._modes.coded(X, inputs, self.layout_.names)
 
+    def _levels_and_times(self, X, lengths=None, levels=None):
+        """Alarm levels of a record as :meth:`transform` gives them, unless known, and times or numbers of its rows."""
+        levels = np.asarray(self.transform(X, lengths=lengths) if levels is None else levels)
+        index = super()._read(self._with_codes(X)[0], lengths=lengths).index
+        return levels, np.arange(len(levels)) if index is None else index
+
     def _read(self, X, inputs=None, lengths=None):
         """Plant data in the layout and at the sampling period of `fit`."""
         X, inputs = self._with_codes(X, inputs)

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ..containers import read_plant
 from ..containers.rows import position
 from ..displays import IncidentDisplay
 from .page import Page, add_departures, listed_in_words, when_in_words
@@ -69,11 +68,9 @@ class _Seen:
 
     @classmethod
     def of(cls, detector, X, incident, lengths, levels):
-        levels = np.asarray(detector.transform(X, lengths=lengths) if levels is None else levels)
-        index = read_plant(detector._with_codes(X)[0], lengths=lengths, layout=detector.layout_, min_samples=1).index
-        start, end = position(_plain(incident["start"]), index), incident.get("end")
-        stop = len(levels) if pd.isna(end) else min(max(position(_plain(end), index), start) + 1, len(levels))
-        times = np.arange(len(levels)) if index is None else index
+        levels, times = detector._levels_and_times(X, lengths, levels)
+        start, end = position(_plain(incident["start"]), times), incident.get("end")
+        stop = len(levels) if pd.isna(end) else min(max(position(_plain(end), times), start) + 1, len(levels))
         display = IncidentDisplay(levels, detector.client_names_, incident, times)
         peak = float(np.nanmax(levels[start:stop]))
         return cls(display, (start, stop), peak, len(levels), detector.false_alarms_["asked"])

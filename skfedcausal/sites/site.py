@@ -41,6 +41,7 @@ class SiteSettings:
     bad: tuple = ()
     anyway: bool = False
     inputs: tuple = ()
+    mode: str | None = None
     basis: str | dict = "linear"
     sampled: str | dict = "after"
     instruments: dict | None = None
@@ -65,11 +66,16 @@ class SiteSettings:
     def __post_init__(self):
         file_name(self.name)  # says what is wrong
         check_numbers(self, {"max_bytes": (1, True), "max_frame": (1, True), "timeout": (0, False), "wait": (0, True)})
-        if self.secure_sums is not None and (self.privacy or self.one_way or self.watch or self.watched or self.inputs):
+        given = self.inputs or self.mode
+        if self.secure_sums is not None and (self.privacy or self.one_way or self.watch or self.watched or given):
             raise SettingsError(
                 "[secure_sums] goes with complete records and a way back: leave out [privacy], `one_way`, `watch`, "
-                "`watched` and `inputs`, or leave out [secure_sums]."
+                "`watched`, `inputs` and `mode`, or leave out [secure_sums]."
             )
+        if self.mode is not None and (self.basis, self.sampled, self.instruments) != ("linear", "after", None):
+            raise SettingsError("`mode` goes with inputs as they are: leave out `basis`, `sampled` and `instruments`.")
+        if self.mode in self.inputs:
+            raise SettingsError(f"`mode` and `inputs` both name {self.mode!r}; name it in one of them.")
         if self.wire_dtype not in WIRE_DTYPES:
             raise SettingsError(f"wire_dtype={self.wire_dtype!r}; choose {listed(WIRE_DTYPES)}.")
 
@@ -113,13 +119,13 @@ class SiteSettings:
         record = self.record()
         columns, fingerprint, noise = record.columns, record.fingerprint, "none"
         if self.privacy is None:
-            worker = self.worker(record, batches=self.batches(columns, moving=record.moving))
+            worker = self.worker(record, batches=self.batches(record))
             if self.secure_sums is not None:
                 worker = self.secure_sums.around(worker, self.home)
         else:  # nothing that answers ever sees the records themselves
             check_account(self.home)
             promises = SitePromises(self.privacy, self.name, self.home, record)
-            noise, batches = self.privacy.in_words, self.batches(columns, promises.released, record.moving)
+            noise, batches = self.privacy.in_words, self.batches(record, promises.released)
             if self.watched is not None and not self.watched.is_dir():
                 batches.batch(1)  # it is charged, or refused, before anything is sent
             worker = PromisingWorker(self.worker(promises.record, promises.promise.noise, batches), promises)
@@ -151,9 +157,11 @@ class SiteSettings:
             raise SettingsError(f"[client]: {error}") from None
         return record.worker(self.name, client, noise=noise, monitored=batches, monitor=self.is_monitored)
 
-    def batches(self, columns, released=None, moving=()):
-        """Batches of the record that is to be monitored, None if there is none."""
-        return None if self.watched is None else SiteBatches(self, columns, released, moving)
+    def batches(self, record, released=None):
+        """Batches of the record that is to be monitored, None if there is none; `record` is the one of the fit."""
+        if self.watched is None:
+            return None
+        return SiteBatches(self, record.columns, released, record.moving, record.modes)
 
     def _write_answer(self, kind, table, index):
         """Write what only the site may read, one file per answer; the name of the file."""

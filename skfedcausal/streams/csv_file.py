@@ -13,7 +13,7 @@ from ..containers.layout import listed
 from ..estimators._stream_batches import StreamWarning
 
 
-def follow_csv(path, *, wait=None, poll=0.1, batch_size=None, index_col=0):
+def follow_csv(path, *, wait=None, poll=0.1, batch_size=None, index_col=0, words=()):
     """Follow a CSV file that a program writes to, as ``tail -f`` does.
 
     Parameters
@@ -29,6 +29,8 @@ def follow_csv(path, *, wait=None, poll=0.1, batch_size=None, index_col=0):
         Most rows of a batch; None for all that are there.
     index_col : int, str or None, default=0
         Column of the times; None where rows have none.
+    words : sequence of str, default=()
+        Columns that may hold words, such as modes; of others words are missing values.
 
     Yields
     ------
@@ -53,7 +55,7 @@ def follow_csv(path, *, wait=None, poll=0.1, batch_size=None, index_col=0):
         for head, lines in parts:
             step = batch_size or max(len(lines), 1)
             for k in range(0, len(lines), step):
-                batch = _frame(head, lines[k : k + step], index_col, path)
+                batch = _frame(head, lines[k : k + step], index_col, path, words)
                 if len(batch):
                     yield batch
         if parts:
@@ -123,8 +125,8 @@ def _timed(frame, path):
     return frame.set_axis(times, axis=0)[times.notna()]
 
 
-def _frame(head, lines, index_col, path):
-    """Lines as a table of numbers."""
+def _frame(head, lines, index_col, path, allowed):
+    """Lines as a table of numbers, but for columns of which words are allowed."""
     width = len(next(csv.reader([head])))
     right = [line for line, cells in zip(lines, csv.reader(lines), strict=False) if len(cells) == width]
     if len(right) < len(lines):
@@ -132,7 +134,7 @@ def _frame(head, lines, index_col, path):
     frame = pd.read_csv(io.StringIO("\n".join([head, *right])), index_col=index_col, parse_dates=index_col is not None)
     if index_col is not None and not isinstance(frame.index, pd.DatetimeIndex):
         frame = _timed(frame, path)
-    words = frame.select_dtypes(exclude="number").columns
+    words = frame.select_dtypes(exclude="number").columns.difference(allowed)
     if len(words) and len(frame):
         frame[words] = frame[words].apply(pd.to_numeric, errors="coerce")
         _warn(f"{path} has something else than numbers in {listed(words)}: taken as missing")

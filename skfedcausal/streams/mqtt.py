@@ -15,7 +15,7 @@ _PATIENCE = 0.2  # seconds that a row waits for the units that are missing from 
 _TIME = "time"
 
 
-def follow_mqtt(host, topic, *, port=1883, units=None, wait=None, patience=_PATIENCE, client=None):
+def follow_mqtt(host, topic, *, port=1883, units=None, wait=None, patience=_PATIENCE, client=None, words=()):
     """Follow the rows that a plant publishes to an MQTT broker.
 
     A message is a JSON object of numbers by column, with the time of its row as ``time``: of the whole plant, columns
@@ -36,6 +36,9 @@ def follow_mqtt(host, topic, *, port=1883, units=None, wait=None, patience=_PATI
         Seconds that a row waits for units that are missing; their measurements are then missing.
     client : paho.mqtt.client.Client, default=None
         For credentials, certificates or another protocol version; None for a plain one.
+    words : sequence of str, default=()
+        Columns that may hold words, such as modes, by the name that they have in a row, ``unit__sensor``. One without a
+        unit is of the whole plant, whatever the topic.
 
     Yields
     ------
@@ -63,7 +66,7 @@ def follow_mqtt(host, topic, *, port=1883, units=None, wait=None, patience=_PATI
     client.connect(host, port)
     client.loop_start()
     try:
-        yield from _batches(came, Rows(units, patience), wait)
+        yield from _batches(came, Rows(units, patience, words), wait)
     finally:
         client.loop_stop()
         client.disconnect()
@@ -91,8 +94,9 @@ def _batches(came, rows, wait):
 class Rows:
     """Parts of rows, put together by their times."""
 
-    def __init__(self, units, patience):
+    def __init__(self, units, patience, words=()):
         self._units, self.patience = None if units is None else frozenset(units), patience
+        self._words = frozenset(words)
         self._parts: dict[str, tuple] = {}  # columns, units and arrival by time
 
     def add(self, topic, payload):
@@ -107,14 +111,15 @@ class Rows:
             before, units, since = self._parts.get(moment, ({}, frozenset(), time.monotonic()))
             self._parts[moment] = before | columns, units | unit, since
 
-    @staticmethod
-    def _part(topic, row):
-        moment = pd.Timestamp(row[_TIME])
-        numbers = {name: float(value) for name, value in row.items() if name != _TIME and value is not None}
-        if pd.isna(moment) or not numbers:
+    def _part(self, topic, row):
+        moment, unit, flat = pd.Timestamp(row[_TIME]), topic.rpartition("/")[2], {}
+        for name, value in row.items():
+            if name == _TIME or value is None:
+                continue
+            name = name if SEPARATOR in name or name in self._words else f"{unit}{SEPARATOR}{name}"
+            flat[name] = value if name in self._words else float(value)
+        if pd.isna(moment) or not flat:
             raise ValueError
-        unit = topic.rpartition("/")[2]
-        flat = {name if SEPARATOR in name else f"{unit}{SEPARATOR}{name}": value for name, value in numbers.items()}
         return moment, frozenset(name.partition(SEPARATOR)[0] for name in flat), flat
 
     def ready(self, everything=False):

@@ -11,6 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal import FederatedRCADetector, KalmanClient
 from skfedcausal.client.batches import Batch
+from skfedcausal.client.site_modes import SiteModes
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, FileSite, FileTransport, InProcessTransport, Packet
@@ -375,4 +376,81 @@ def test_what_sites_make_of_inputs_for_effects_is_refused_where_they_are_watched
     path = plant / "mill.toml"
     path.write_text(path.read_text() + 'inputs = ["x0"]\nbasis = "spline"\n')
     with pytest.raises(ValueError, match="`watched`: a detector takes inputs as they are"):
+        gate(plant, "mill")
+
+
+# -- modes ----------------------------------------------------------------------------------------
+
+WORDS = np.array(["summer", "winter", "cleaning"])
+
+
+def with_modes():
+    """Records in which the mill's recipe moves it, of whose rows 610 to 619 are in a mode that was not nominal."""
+    mode = np.arange(700) // 25 % 2
+    moved = X | {"mill": X["mill"] + 2.0 * mode[:, None]}
+    moved["kiln"] = X["kiln"].copy()
+    moved["kiln"][460:590] += 4.0 * X["kiln"].std(axis=0)
+    mode[610:620] = 2
+    return moved, mode
+
+
+def tables(moved, mode, suffix):
+    """The records of the units, the mill's with a column of its modes, as tables that a file with a suffix holds."""
+    frames = {name: pd.DataFrame(Y, columns=[f"x{k}" for k in range(Y.shape[1])]) for name, Y in moved.items()}
+    last = f"x{moved['mill'].shape[1]}"
+    frames["mill"][last] = WORDS[mode] if suffix == ".csv" else mode.astype(float)
+    return frames, last
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npy"])
+@pytest.mark.filterwarnings("ignore:.*taken as missing:UserWarning")
+def test_modes_that_a_column_tells_at_a_site_are_those_of_one_process(tmp_path, suffix):
+    frames, last = tables(*with_modes(), suffix)
+    here = FederatedRCADetector(false_alarm_rate=0.01, mode=f"mill__{last}")
+    here.fit({name: frame[:300] for name, frame in frames.items()})
+    parts, known = [(300, 450), (450, 520), (520, 700)], {}
+    for i, j in parts:
+        batch = {name: frame[i:j].reset_index(drop=True) for name, frame in frames.items()}
+        known |= {row["detected"]: row for row in here.update(batch).to_dict("records")}
+    for name, frame in frames.items():
+        (tmp_path / f"{name}-watched").mkdir()
+        for place, (i, j) in ((name, (0, 300)), *((f"{name}-watched/day{k}", rows) for k, rows in enumerate(parts))):
+            if suffix == ".csv":
+                frame[i:j].to_csv(tmp_path / f"{place}.csv", index=False)
+            else:
+                np.save(tmp_path / f"{place}.npy", frame[i:j].to_numpy())
+        mode = f'mode = "{last}"\n' if name == "mill" else ""
+        (tmp_path / f"{name}.toml").write_text(
+            f'[site]\nname = "{name}"\ndata = "{name}{suffix}"\nwatched = "{name}-watched"\nanyway = true\n{mode}'
+        )
+    send_all(tmp_path)
+    found = watched(tmp_path, one_way=True)
+    pd.testing.assert_frame_equal(found, pd.DataFrame([known[row] for row in sorted(known)]), check_exact=True)
+    assert "kiln" in list(found["root"])
+    assert not found["detected"].between(300, 455).any()
+
+
+def test_a_mode_of_a_site_that_is_new_is_named_and_its_rows_are_missing():
+    modes = SiteModes.learn("recipe", ["summer", "winter "] * 30)
+    assert modes.labels == ("summer", "winter")
+    with pytest.warns(UserWarning, match="'cleaning' of 'recipe' was not in what was nominal"):
+        codes = modes.codes(["winter", None, "cleaning", "summer"])
+    outputs, inputs = modes.taken(np.ones((4, 2)), np.arange(4.0)[:, None], codes)
+    assert_array_equal(outputs, [[1, 1], [1, 1], [np.nan, np.nan], [1, 1]])
+    assert_array_equal(inputs, [[0, 1], [1, 1], [2, 1], [3, 0]])
+
+
+@pytest.mark.parametrize(
+    ("settings", "error"),
+    [
+        ('mode = "recipe"\n', "no column 'recipe'"),
+        ('mode = "x0"\n', "it tells no mode"),
+        ('mode = "x0"\ninputs = ["x0"]\n', "both name 'x0'"),
+        ('mode = "x0"\nbasis = "spline"\n', "leave out `basis`"),
+    ],
+)
+def test_modes_of_a_site_that_cannot_be_are_refused(plant, settings, error):
+    path = plant / "mill.toml"
+    path.write_text(path.read_text() + settings)
+    with pytest.raises(ValueError, match=error):
         gate(plant, "mill")

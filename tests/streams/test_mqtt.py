@@ -42,6 +42,12 @@ def test_whole_rows_have_flat_names_and_may_come_several_at_once():
     assert rows.ready()["a__x"].tolist() == [0, 1, 2]
 
 
+def test_columns_that_may_hold_words_keep_them_and_their_names():
+    rows = Rows(None, patience=60.0, words=["recipe", "a__grade"])
+    rows.add("plant/a", told(x=1.0, recipe="summer", grade="A"))
+    assert rows.ready().to_dict("records") == [{"a__x": 1.0, "recipe": "summer", "a__grade": "A"}]
+
+
 @pytest.mark.parametrize("payload", ["no json", "[1]", '{"a__x": 1}', '{"time": "never", "a__x": 1}', told(x="on")])
 def test_what_is_no_row_is_named_and_left_out(payload):
     rows = Rows(None, patience=0.0)

@@ -92,6 +92,7 @@ class RootCauseServer:
         self.dims = self.state_dims + self._outside_dims
         self.usual_distance = np.maximum(rows.distance.mean(axis=0), 1e-12)
         own, given, held_out, causes = self._learn_models(plant, rows)
+        self.level.of_modes = self._response is not None and self._response.tells_modes
         self._usual = np.concatenate(given).mean(axis=0)
         self._onset_rule = OnsetRule.learn(given, self._usual, self.prior, self.monitor.energy.shared())
         surprise = [np.log1p(a / self.dims) for a in own]
@@ -232,8 +233,9 @@ class RootCauseServer:
             messages = self.elsewhere.beyond(messages, self.names, self.slices)
         record, point = JointRecord.from_messages(messages, names=self.names), state.point
         spread, doubt, unknown = 1.0, None, np.zeros(record.n_samples, dtype=int)
+        mode = unknown - 1
         if self._response is not None:
-            messages, spread, doubt, unknown = self._without_inputs(record, messages, state)
+            messages, spread, doubt, unknown, mode = self._without_inputs(record, messages, state)
             record = JointRecord.from_messages(messages, names=self.names)
         distance = off_subspace(messages, record) / point.whole
         found, state.monitor = self.monitor.rows(record, distance, state.monitor, point.errors)
@@ -254,7 +256,7 @@ class RootCauseServer:
         state.noticing = ages[-1]
         predicted = found.predicted - point.predicted
         judged = scaled, predicted, surprise, given, surplus, outside, ~found.present, levels, events
-        return Evidence(first, *judged, found.errors / np.sqrt(spread), distance, unknown)
+        return Evidence(first, *judged, found.errors / np.sqrt(spread), distance, unknown, mode)
 
     def _raise(self, levels, ages):
         """Alarm while units notice something, until it is nothing new any more."""
@@ -263,14 +265,16 @@ class RootCauseServer:
         np.copyto(levels, np.maximum(levels, LOUD * limits[:, None]), where=new[:, None])
 
     def _without_inputs(self, record, messages, state):
-        """Messages without what inputs do, by how much they widen innovations and averages, and what is unknown."""
+        """Messages without what inputs do, by how much they widen innovations and averages, what is unknown, modes."""
         from .inputs import without_response  # of plants with inputs
 
-        found, state.inputs = self._response.follow(record.u, state.inputs, state.point.inputs)
+        if state.inputs is None and state.modes is None:
+            state.modes = self._response.begun()
+        found, state.inputs = self._response.follow(record.u, state.inputs, state.point.inputs, state.modes)
         ordered = {name: messages[name] for name in self.names}
         bare = without_response(ordered, self.slices, found.response)
         bare = self._outside_inputs.without(bare, found.response)
-        return bare, 1 + found.leverage[:, None], found.doubt, found.unknown
+        return bare, 1 + found.leverage[:, None], found.doubt, found.unknown, found.mode
 
     # -- naming the root -------------------------------------------------------------------------
 

@@ -54,6 +54,7 @@ class Evidence(NamedTuple):
     errors : of the prediction from the last row, beyond those of the operating point, (n_rows, n)
     distance : off-subspace numbers
     unknown : whether inputs are where the plant is not known, (n_rows,), 2 where it has to be learned
+    mode : place of the mode that inputs tell, (n_rows,), -1 for none
     """
 
     first: int
@@ -69,6 +70,7 @@ class Evidence(NamedTuple):
     errors: np.ndarray
     distance: np.ndarray
     unknown: np.ndarray
+    mode: np.ndarray
 
     @property
     def stop(self):

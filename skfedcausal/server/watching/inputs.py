@@ -27,6 +27,9 @@ _JITTER = 1e-9  # the same of a regressor, in how well coefficients are known
 _UNKNOWN = 0.4  # leverage of a steady level from which on it is not known what the plant does there
 _FURTHER = 1.5  # times as far from where the plant is known as it was in the nominal record
 _LARGE = 0.01  # share of the largest mean square of a unit's responses, from which on another counts
+_MOST_MODES = 8  # different rows of inputs that are modes, else they are quantities
+_SETTLED = 40  # rows after a switch before a mode is learned from
+_LEAST_KEPT = 0.5  # share of the variance of averages that a fit leaves at least
 _RADIUS = 0.999  # largest spectral radius of the response
 
 
@@ -43,17 +46,57 @@ class InputState(NamedTuple):
 
 
 class Followed(NamedTuple):
-    """Response (n_rows, n), leverage of each row and what is known of the plant at its inputs, (n_rows,).
+    """Response (n_rows, n), leverage of each row, what is known of the plant at its inputs, and its mode, (n_rows,).
 
-    `doubt` is the variance of averages of innovations at the rates of shifts over that at a response known exactly,
+    `doubt` is the variance of averages of innovations at the rates of shifts over that in the nominal record,
     (n_rows, n_rates). `unknown` is 0 where the plant is known, 1 where the response may foresee it, and 2 where it has
-    to be learned.
+    to be learned. `mode` is the place among the few that inputs have, -1 for another one.
     """
 
     response: np.ndarray
     leverage: np.ndarray
     doubt: np.ndarray
     unknown: np.ndarray
+    mode: np.ndarray
+
+
+class Modes:
+    """Errors of a watch in each of the few modes that inputs tell, beyond what nominal rows show, (n_modes, n).
+
+    Quiet rows are taken in block by block, each after another one without an alarm: a fault may last for long before
+    it is one.
+    """
+
+    def __init__(self, n_rows, n_states):
+        self._n_rows, self.steps = np.array(n_rows, dtype=float), np.zeros((len(n_rows), n_states))
+        self._last, self._age, self._alarm = -1, 0, False
+        self._now, self._before = self._empty(), self._empty()
+
+    def _empty(self):
+        """Rows of each mode and the sums of their errors."""
+        return np.zeros(len(self.steps)), np.zeros_like(self.steps)
+
+    def add(self, errors, modes, quiet):
+        """Take note of rows, (n_rows, n), and of those that are quiet and after their mode has settled."""
+        rows = np.arange(len(modes))
+        switches = np.where(np.append(self._last, modes[:-1]) != modes, rows, -1 - self._age)
+        ages = rows - np.maximum.accumulate(switches)
+        self._last, self._age, self._alarm = modes[-1], ages[-1], self._alarm or not quiet.all()
+        settled, (count, sums) = ages >= _SETTLED, self._now
+        for mode in np.flatnonzero(np.bincount(modes[settled] + 1, minlength=len(self.steps) + 1)[1:]).tolist():
+            rows = settled & (modes == mode)
+            count[mode] += rows.sum()
+            sums[mode] += (errors[rows] + self.steps[mode]).sum(axis=0)
+
+    def learn(self):
+        """End a block, and take in the one before if there was no alarm since."""
+        if self._alarm:
+            self._now = self._empty()
+        else:
+            count, sums = self._before
+            self.steps = (self._n_rows[:, None] * self.steps + sums) / (self._n_rows + count)[:, None]
+            self._n_rows += count
+        self._now, self._before, self._alarm = self._empty(), self._now, False
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +105,7 @@ class InputResponse:
 
     B, (n, n), and G, (k filters, n), with the mean and scale of the inputs, (k,), zero for one that never moved, and
     the inverse information `known` of last states and filtered inputs, and how far each input was from its mean.
+    `kept`, (n_rates,), is the share of the variance of averages at the rates of shifts that the fit left in its record.
     """
 
     B: np.ndarray
@@ -70,6 +114,8 @@ class InputResponse:
     scale: np.ndarray
     known: np.ndarray
     reach: np.ndarray
+    kept: np.ndarray | float = 1.0
+    modes: tuple = ()  # rows of inputs, (n_modes, k), and how often they came, where they are few
 
     @classmethod
     def learn(cls, record):
@@ -93,8 +139,8 @@ class InputResponse:
         radius = np.abs(np.linalg.eigvals(B)).max()
         moved = np.column_stack([past[:, :-1], F])
         moved -= moved.mean(axis=0)
-        known = _inverse(moved.T @ moved)
-        return replace(bare, B=B * min(1.0, _RADIUS / radius), G=G, known=known)
+        known, modes = _inverse(moved.T @ moved), _few(u)
+        return replace(bare, B=B * min(1.0, _RADIUS / radius), G=G, known=known, modes=modes)
 
     def filtered(self, u, state):
         """F of the next rows of an episode, (n_rows, k filters), and the inputs and averages after them."""
@@ -105,19 +151,41 @@ class InputResponse:
         smooth = [ewma(before, rate, average) for rate, average in zip(_RATES, averages, strict=True)]
         return np.hstack([inside, before, *smooth]), inside[-1], tuple(part[-1] for part in smooth)
 
-    def follow(self, u, state, levels):
+    @property
+    def tells_modes(self):
+        """Whether the inputs have so few values that these are modes."""
+        return len(self.modes) > 0
+
+    def begun(self):
+        """The :class:`Modes` of a watch that begins, None where inputs are no modes."""
+        return Modes(self.modes[1], len(self.B)) if self.tells_modes else None
+
+    def _mode_of(self, u):
+        """Place of the mode of each row, -1 for none of them."""
+        if not self.tells_modes:
+            return np.full(len(u), -1)
+        same = (u[:, None] == self.modes[0]).all(axis=2)
+        return np.where(same.any(axis=1), same.argmax(axis=1), -1)
+
+    def follow(self, u, state, levels, modes=None):
         """The :class:`Followed` next rows of an episode and the state after them.
 
         `levels` are the InputStates at which the plant is known, the first one by itself and the others by the response
-        from there on; None for the nominal mean of the inputs.
+        from there on; None for the nominal mean of the inputs. `modes` are the Modes of the watch so far.
         """
+        mode = self._mode_of(u)
         F, last, averages = self.filtered(u, state)
         response = np.empty((len(u), len(self.B)))
         if state is None:
             before = response[0] = F[0, : len(self.mean)] @ self._gain
         else:
             before, response[0] = state.response, state.response @ self.B + F[0] @ self.G
-        Recurrence(self.B.T).run((F[1:] @ self.G, None), x0=response[0], out=response[1:])
+        pushed = F @ self.G
+        if modes is not None:
+            pushed += np.where(mode[:, None] >= 0, modes.steps[mode], 0.0)
+            if state is not None:
+                response[0] = before @ self.B + pushed[0]
+        Recurrence(self.B.T).run((pushed[1:], None), x0=response[0], out=response[1:])
         rows = np.hstack([np.vstack([before, response[:-1]]), F])
         first = (rows[0],) * (len(RATES) - 1) if state is None else state.smooth
         smooth = [ewma(rows, rate, average) for rate, average in zip(RATES[1:], first, strict=True)]
@@ -125,7 +193,17 @@ class InputResponse:
         unknown = np.min([self._unknown_from(level, rows, u) for level in levels], axis=0)
         origin = 0.0 if levels[0] is None else levels[0].regressors
         lasting = [(2 - rate) / rate * self._leverage(x - origin) for rate, x in zip(RATES[1:], smooth, strict=True)]
-        return Followed(response, self._leverage(rows - origin), 1 + np.column_stack(lasting), unknown), after
+        doubt = (1 + np.column_stack(lasting)) / self.kept
+        return Followed(response, self._leverage(rows - origin), doubt, unknown, mode), after
+
+    def studentised(self, parts):
+        """The response with the share that its fit left of averages, from the :class:`Followed` parts of its record.
+
+        Thresholds are set on these residuals, whose variance is less by as much as that of new ones is more (Cook &
+        Weisberg 1982, Residuals and Influence in Regression, section 2.2).
+        """
+        taken = np.concatenate([part.doubt for part in parts]).mean(axis=0) - 1
+        return replace(self, kept=np.maximum(1 - taken, _LEAST_KEPT))
 
     @cached_property
     def _gain(self):
@@ -147,6 +225,14 @@ class InputResponse:
         new = (further & (self.scale == 0)).any(axis=1)
         doubtful = further.any(axis=1) | (self._leverage(steady) > _UNKNOWN)
         return np.where(new, 2, doubtful)
+
+
+def _few(u):
+    """Different rows of inputs and how often they came, where they are few."""
+    if len(np.unique(u[:200], axis=0)) > _MOST_MODES:
+        return ()
+    rows, counts = np.unique(u, axis=0, return_counts=True)
+    return (rows, counts) if 1 < len(rows) <= _MOST_MODES else ()
 
 
 def _inverse(information):
@@ -221,9 +307,10 @@ def without(response, record, messages):
 def bare_nominal(record, messages):
     """The response to the inputs of a record, what they do :class:`Outside`, and the messages without either."""
     response = InputResponse.learn(record)
-    moved = np.concatenate([part.response for part in _parts(response, record)])
+    parts = _parts(response, record)
+    moved = np.concatenate([part.response for part in parts])
     outside = Outside(moved, off_subspace(messages, record), record.partition.slices)
-    return response, outside, outside.without(_without(moved, record, messages), moved)
+    return response.studentised(parts), outside, outside.without(_without(moved, record, messages), moved)
 
 
 def _parts(response, record):

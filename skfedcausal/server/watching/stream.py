@@ -36,6 +36,7 @@ class StreamState:
     followed: Followed = field(default_factory=Followed)
     last: Incident | None = None  # the one that began last
     inputs: Any = None  # InputState of a plant with inputs
+    modes: Any = None  # Modes of a plant whose inputs tell them
     learning: range | None = None  # rows without alarms, from which an operating point is learned
     noticing: np.ndarray | int = 0  # for how many rows each unit has been noticing something
     drift: np.ndarray | float = 0.0  # of the level, followed since it was last told
@@ -105,6 +106,8 @@ def take(server, messages, state):
         from .elsewhere import gather  # of such records
 
         gather(server, new, messages, state)
+    if state.modes is not None and state.position % FOLLOWED == 0:
+        state.modes.learn()
     return new, touched
 
 
@@ -149,6 +152,8 @@ def _followed(server, new, state):
             state.followed = Followed()
         else:
             state.followed.add(new.between(row, stop), quiet[here])
+            if state.modes is not None:
+                state.modes.add(new.errors[here], new.mode[here], quiet[here])
         if stop % FOLLOWED == 0:
             point = _drifted(server, state)
             if point is not None:
