@@ -12,8 +12,8 @@ from skfedcausal.statespace.lagged.kernels import (
     CHANNEL_SCALES,
     DECAYS,
     Channel,
+    ChannelEvidence,
     Nuisance,
-    channel_evidence,
     efficient,
     kernel_root,
     posterior,
@@ -325,7 +325,7 @@ def test_a_channel_alone_has_the_evidence_of_the_whole():
     scales, decays = np.array([0.3, 2.0]), np.array([3, 4])
     G, b = X.T @ X, X.T @ y
     S, q = efficient(G, b, channels, scales, decays, 0)
-    values = channel_evidence(S, q, kernel_root(5, 3), 2)
+    (values,) = ChannelEvidence(S, q, 2)(kernel_root(5, 3)[None])
     at = [3, 25]
     whole = [posterior(G, b, channels, np.array([CHANNEL_SCALES[k], 2.0]), decays).log_evidence for k in at]
     np.testing.assert_allclose(values[at[0]] - values[at[1]], whole[0] - whole[1], rtol=1e-6)

@@ -318,7 +318,7 @@ def _link(problem, fitted, sources, active, score, unit, source, is_there):
     mean, V, evidence = channel_posterior(S, q, n_lags, prior)
     squared, along = mean @ mean, mean @ V @ mean
     along = along / max(squared, 1e-300)
-    moments = squared, np.sqrt(along), np.trace(V), 2 * np.square(V).sum(), along, np.linalg.norm(V, 2)
+    moments = squared, np.sqrt(along), np.trace(V), 2 * np.square(V).sum(), along, np.linalg.eigvalsh(V)[-1]
     timing = (np.nan,) * 3
     if is_there:
         lags = sources.lags(unit, source)[0]
