@@ -179,8 +179,8 @@ class PairModel:
             seen = (W @ b).T[:, None]
             left += [share * of_rows, 0.5 * slope * seen]
             right += [np.broadcast_to(np.conj(seen), of_rows.shape), np.conj(seen)]
-        left, right = (np.concatenate(side, axis=1) for side in (left, right))
-        whole = _coordinates(n, lambda i, j: left[i] * right[j])
+        columns, others = np.concatenate(left, axis=1), np.concatenate(right, axis=1)
+        whole = _coordinates(n, lambda i, j: columns[i] * others[j])
         if also == "colour":
             shapes = np.moveaxis(ZW[:, None] @ self._shapes @ np.conj(np.swapaxes(ZW, 1, 2))[:, None], 0, 3)
             sizes = theta[-3:-1, None]
@@ -202,7 +202,7 @@ class PairModel:
         n = self._n
         A, at = np.zeros((len(masks), n, n)), 0
         for own, mask in zip(A, masks.values(), strict=True):
-            size = np.count_nonzero(mask)
+            size = int(mask.sum())
             own[mask] = theta[at : at + size]
             at += size
         Z = np.eye(n) - (self._turns(masks) @ A.reshape(len(A), -1)).reshape(-1, n, n)
