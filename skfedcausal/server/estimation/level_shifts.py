@@ -38,7 +38,7 @@ _TOGETHER = 25  # rows within which units shift together
 _CLEAR = 0.5  # share of the strongest likelihood ratio whose onset counts as well
 _MOVES = 3  # times that an onset is moved
 _PROMISING = 0.5  # share of the threshold that a split has to promise to be looked at
-_WITHIN_REACH = 0.5  # share of it that a split has to reach for its onset to be moved, but for slow units
+_WITHIN_REACH = 0.5  # share of it that two splits have to reach for their onsets to be moved, but for slow units
 # T (1 - radius) below which a unit with a step may be a random walk: 98 of 100 walks with their best step
 # are; half as much more for each further one
 _DRIFT = 40.0
@@ -144,7 +144,7 @@ def _next_onsets(unit, known, fit, threshold):
         fit = unit.fit(known) if fit is None else fit
         trial = unit.fit([*known, *onsets])
         ratio, is_slow = _ratio(unit, fit, trial), _slowness(unit, trial) < _DRIFT
-        if is_slow or ratio >= _WITHIN_REACH * n_more * threshold:
+        if n_more == 1 or is_slow or ratio >= _WITHIN_REACH * n_more * threshold:
             trial = _moved(unit, onsets, known, trial)
             ratio = _ratio(unit, fit, trial)
         if ratio >= n_more * threshold:
