@@ -7,13 +7,13 @@ from scipy.stats import kstest, multivariate_normal
 
 from skfedcausal.server.lagged.misfit import MisfitTest, combined, kernel_p_values, lag_bases
 from skfedcausal.statespace.episodes import episodes
-from skfedcausal.statespace.lagged.information import RowInformation, averaged_periodogram, floored_sum
+from skfedcausal.statespace.lagged.information import Elements, RowInformation, averaged_periodogram, floored_sum
 from skfedcausal.statespace.lagged.kernels import (
     CHANNEL_SCALES,
     DECAYS,
     Channel,
+    ChannelEvidence,
     Nuisance,
-    channel_evidence,
     efficient,
     kernel_root,
     posterior,
@@ -120,7 +120,7 @@ def test_information_is_the_covariance_of_the_scores(scores):
     gradients, likelihood, coefficients, periodogram = scores
     rows, lags = slice(0, 2), np.arange(1, 7)
     info = RowInformation(likelihood, coefficients, TRUE_Q, periodogram)
-    H = info.of_rows(rows, [(0, lags), (1, lags), (2, lags)])
+    H = info.of_rows(rows, Elements.of(rows, [(0, lags), (1, lags), (2, lags)]))
     q = np.moveaxis(gradients[:, 1:, rows], 1, -1).reshape(len(gradients), -1)
     z = q / np.sqrt(np.diag(H))
     # variances over information: within four standard errors of one record's periodogram and of 300 scores
@@ -142,16 +142,17 @@ def test_information_of_a_unit_behind_its_own_effect_is_the_covariance_of_the_sc
         gradients.append(likelihood.evaluate(coefficients, Q).grad[1:, 0] * likelihood.n_rows)
     info = RowInformation(likelihood, coefficients, Q, averaged_periodogram(s, (0,)))
     lags = np.arange(1, n_lags + 1)
-    H = info.of_rows(slice(0, 1), [(0, lags), (1, lags)])
+    own_rows = slice(0, 1)
+    H = info.of_rows(own_rows, Elements.of(own_rows, [(0, lags), (1, lags)]))
     q = np.moveaxis(np.array(gradients), 1, -1).reshape(len(gradients), -1)
     # of 400 scores and one record's periodogram, four standard errors: every combination, and the link's given
     # the unit's own coefficients
     tolerance = 4 * np.sqrt(2 / len(q)) + 4 * np.sqrt(2 / 1000)
     white = q @ np.linalg.inv(np.linalg.cholesky(H)).T
     assert np.abs(np.square(white).mean(axis=0) - 1).max() < tolerance
-    inside = info.of_rows(slice(0, 1), [(0, lags)])
-    cross, own = (info.between(slice(0, 1), first, [(1, lags)])[0] for first in ([(0, lags)], [(1, lags)]))
-    np.testing.assert_allclose(np.block([[inside, cross[:, 0]], [cross[:, 0].T, own[:, 0]]]), H, atol=1e-6 * H.max())
+    first, second = (Elements.of(own_rows, [(col, lags)]) for col in (0, 1))
+    inside, cross, own = info.of_rows(own_rows, first), *(info.between(own_rows, x, second) for x in (first, second))
+    np.testing.assert_allclose(np.block([[inside, cross], [cross.T, own]]), H, atol=1e-6 * H.max())
 
 
 def test_gradient_with_respect_to_sensor_noise_is_that_of_the_value():
@@ -324,7 +325,7 @@ def test_a_channel_alone_has_the_evidence_of_the_whole():
     scales, decays = np.array([0.3, 2.0]), np.array([3, 4])
     G, b = X.T @ X, X.T @ y
     S, q = efficient(G, b, channels, scales, decays, 0)
-    values = channel_evidence(S, q, kernel_root(5, 3), 2)
+    (values,) = ChannelEvidence(S, q, 2)(kernel_root(5, 3)[None])
     at = [3, 25]
     whole = [posterior(G, b, channels, np.array([CHANNEL_SCALES[k], 2.0]), decays).log_evidence for k in at]
     np.testing.assert_allclose(values[at[0]] - values[at[1]], whole[0] - whole[1], rtol=1e-6)

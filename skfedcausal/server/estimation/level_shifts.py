@@ -38,6 +38,7 @@ _TOGETHER = 25  # rows within which units shift together
 _CLEAR = 0.5  # share of the strongest likelihood ratio whose onset counts as well
 _MOVES = 3  # times that an onset is moved
 _PROMISING = 0.5  # share of the threshold that a split has to promise to be looked at
+_WITHIN_REACH = 0.5  # share of it that two splits have to reach for their onsets to be moved, but for slow units
 # T (1 - radius) below which a unit with a step may be a random walk: 98 of 100 walks with their best step
 # are; half as much more for each further one
 _DRIFT = 40.0
@@ -142,18 +143,31 @@ def _next_onsets(unit, known, fit, threshold):
             continue
         fit = unit.fit(known) if fit is None else fit
         trial = unit.fit([*known, *onsets])
-        refine = _by_innovations if unit.present is None else _by_likelihood
-        for k in range(n_more):
-            others = onsets[:k] + onsets[k + 1 :]
-            onsets[k], trial = refine(unit, onsets[k], [*known, *others], trial)
-            if _slowness(unit, trial) < _DRIFT:  # it settles for so long that the best split comes late
-                onsets[k], trial = refine(unit, *_earlier(unit, onsets[k], [*known, *others], trial))
-        ratio = 2 * len(unit.scores) * float(trial.value[0] - fit.value[0])
+        ratio, is_slow = _ratio(unit, fit, trial), _slowness(unit, trial) < _DRIFT
+        if n_more == 1 or is_slow or ratio >= _WITHIN_REACH * n_more * threshold:
+            trial = _moved(unit, onsets, known, trial)
+            ratio = _ratio(unit, fit, trial)
         if ratio >= n_more * threshold:
             ratio /= unit.misfit([*known, *onsets], trial)
         if ratio >= n_more * threshold:
             return onsets, trial, ratio
     return [], fit, 0.0
+
+
+def _ratio(unit, fit, trial):
+    """Likelihood ratio of a model with more onsets."""
+    return 2 * len(unit.scores) * float(trial.value[0] - fit.value[0])
+
+
+def _moved(unit, onsets, known, trial):
+    """The model with the onsets, one after the other, moved to where they are likeliest; the list changes."""
+    refine = _by_innovations if unit.present is None else _by_likelihood
+    for k in range(len(onsets)):
+        others = onsets[:k] + onsets[k + 1 :]
+        onsets[k], trial = refine(unit, onsets[k], [*known, *others], trial)
+        if _slowness(unit, trial) < _DRIFT:  # it settles for so long that the best split comes late
+            onsets[k], trial = refine(unit, *_earlier(unit, onsets[k], [*known, *others], trial))
+    return trial
 
 
 def _by_innovations(unit, onset, others, fit):

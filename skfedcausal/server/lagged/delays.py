@@ -1,8 +1,10 @@
 """When a link acts first: the probability of every dead time, and a set of likely ones."""
 
+from functools import cache
+
 import numpy as np
 
-from ...statespace.lagged.kernels import CHANNEL_SCALES, channel_evidence
+from ...statespace.lagged.kernels import CHANNEL_SCALES, ChannelEvidence
 from .misfit import lag_bases
 
 _DECAYS = (0.02, 0.3, 0.65, 0.88)  # of the kernels that begin at the first lag that acts
@@ -15,18 +17,27 @@ def first_lag_probabilities(S, q, n_lags):
     The evidence of kernels that begin at that lag, averaged over their decays and scales; beforehand all lags
     are as likely.
     """
-    n_vectors = len(q) // n_lags
-    evidence = np.empty(n_lags)
+    of_roots = ChannelEvidence(S, q, len(q) // n_lags)
+    of_lags: list = [[] for _ in range(n_lags)]
+    for first, roots in _first_roots(n_lags):
+        for lag, values in zip(first, of_roots(roots), strict=True):
+            of_lags[lag].append(values)
+    every = np.array(of_lags).reshape(n_lags, -1)
+    evidence = np.logaddexp.reduce(every, axis=1)
+    probability = np.exp(evidence - evidence.max())
+    return probability / probability.sum()
+
+
+@cache
+def _first_roots(n_lags):
+    """Roots of kernels that begin at each lag, those of as many columns together: the lags, and (m, n_lags, k)."""
+    groups: dict = {}
     for first in range(n_lags):
-        values = []
         for basis in lag_bases(n_lags - first, _DECAYS):
             root = np.zeros((n_lags, basis.shape[1]))
             root[first:] = basis
-            values.append(channel_evidence(S, q, root, n_vectors))
-        every = np.concatenate(values)
-        evidence[first] = np.logaddexp.reduce(every) - np.log(len(every))
-    probability = np.exp(evidence - evidence.max())
-    return probability / probability.sum()
+            groups.setdefault(basis.shape[1], []).append((first, root))
+    return [([first for first, _ in group], np.stack([root for _, root in group])) for group in groups.values()]
 
 
 def likely_lags(probability, lags):
@@ -44,9 +55,9 @@ def channel_posterior(S, q, n_lags, prior=None):
     """
     n_vectors, best = len(q) // n_lags, 0.0
     if prior is None:
-        best = -np.inf
+        best, of_roots = -np.inf, ChannelEvidence(S, q, n_vectors)
         for basis in lag_bases(n_lags):
-            values = channel_evidence(S, q, basis, n_vectors)
+            (values,) = of_roots(basis[None])
             if values.max() > best:
                 best, prior = values.max(), np.sqrt(CHANNEL_SCALES[values.argmax()]) * basis
     R = np.kron(np.eye(n_vectors), prior)

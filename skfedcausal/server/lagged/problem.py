@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...statespace.lagged.information import RowInformation
+from ...statespace.lagged.information import Elements, RowInformation
 from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, Channel, posterior, rescaled, swept
 from ...statespace.lagged.likelihood import LaggedLikelihood
 from ...statespace.matrices import floor_eigenvalues, symmetric_basis
@@ -80,8 +80,7 @@ class Rows(NamedTuple):
     """Quadratic of one unit's rows at a point, in the order of their channels: channel, row, column, lag."""
 
     channels: list
-    columns: list  # pairs (col, lags)
-    order: np.ndarray  # position in (row, column, lag) of each coefficient
+    elements: Elements
     G: np.ndarray
     b: np.ndarray  # G theta + score
     theta: np.ndarray
@@ -110,41 +109,13 @@ class Fitted:
         return sum(np.einsum("ij,ij->", found.root, rows.G @ found.root) for rows, found in self.posteriors)
 
 
-def layout(channels, n_rows):
-    """Columns with lags of some channels, and the order that puts channels before rows."""
-    columns = [(col, channel.lags) for channel in channels for col in channel.cols]
-    ends = np.cumsum([0] + [len(lags) for _, lags in columns])
-    order, column = [], 0
-    for channel in channels:
-        for i in range(n_rows):
-            for k in range(column, column + len(channel.cols)):
-                order.append(i * ends[-1] + np.arange(ends[k], ends[k + 1]))
-        column += len(channel.cols)
-    return columns, np.concatenate(order)
-
-
-def gathered(array, rows, columns):
-    """Elements of an array (lag, n, c) by row, column and lag, flat."""
-    return np.concatenate([array[lags, i, col] for i in range(rows.start, rows.stop) for col, lags in columns])
-
-
-def scattered(values, array, rows, columns):
-    """The inverse of :func:`gathered`, into `array`."""
-    at = 0
-    for i in range(rows.start, rows.stop):
-        for col, lags in columns:
-            array[lags, i, col] = values[at : at + len(lags)]
-            at += len(lags)
-
-
 def rows_at(problem, info, point, coefficients, unit, channels):
     """The :class:`Rows` of a unit at a point."""
     rows = problem.partition.slices[unit]
-    columns, order = layout(channels, rows.stop - rows.start)
-    G = info.of_rows(rows, columns)[np.ix_(order, order)]
-    theta = gathered(coefficients, rows, columns)[order]
-    score = gathered(point.grad, rows, columns)[order] * problem.likelihood.n_rows
-    return Rows(channels, columns, order, G, G @ theta + score, theta, score)
+    elements = Elements.joined([Elements.of(rows, [(col, each.lags) for col in each.cols]) for each in channels])
+    G, theta = info.of_rows(rows, elements), coefficients[elements]
+    score = point.grad[elements] * problem.likelihood.n_rows
+    return Rows(channels, elements, G, G @ theta + score, theta, score)
 
 
 def climb(problem, fitted, masks, n_steps=10, n_sweeps=3):
@@ -162,15 +133,13 @@ def climb(problem, fitted, masks, n_steps=10, n_sweeps=3):
         swept_times += sweeps
         proposal, found, priors = np.zeros_like(fitted.coefficients), [], dict(fitted.priors)
         slope = bend = 0.0
-        for unit, own in enumerate(problem.partition.slices):
+        for unit in range(problem.partition.n_units):
             channels = problem.channels(unit, linked, driven)
             rows = rows_at(problem, info, point, fitted.coefficients, unit, channels)
             after = _unit_step(problem, rows, unit, priors, sweeps, fresh and swept_times <= 1)
             change = after.mean - rows.theta
             slope, bend = slope + rows.score @ change, bend + change @ rows.G @ change
-            values = np.empty_like(after.mean)
-            values[rows.order] = after.mean
-            scattered(values, proposal, own, rows.columns)
+            proposal[rows.elements] = after.mean
             found.append((rows, after))
         base = likelihood.n_rows * point.value
         step, coefficients = _search_line(problem, fitted, proposal, base, slope, bend)

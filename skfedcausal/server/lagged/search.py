@@ -4,10 +4,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...statespace.lagged.information import Elements
 from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, Nuisance, efficient_given, prior_root
 from ..estimation.evidence import benjamini_hochberg
 from .misfit import kernel_p_values, lag_bases
-from .problem import climb, gathered, rows_at
+from .problem import climb, rows_at
 
 _MAX_ADDITIONS = 3  # to a unit in one round
 _MAX_ROUNDS = 12
@@ -121,19 +122,15 @@ def _outside(problem, fitted, unit, rows, info, point, sources, active):
     outside = np.flatnonzero(~active[unit] & ~sources.own[unit] & ~sources.forbidden[unit])
     for lags, group in _of_same_lags(sources, unit, outside):
         columns = np.array([sources.columns[source] for source in group])
-        pairs = [(col, lag) for own in columns for col, lag in zip(own, lags, strict=True)]
-        # against the own rows' coefficients: (rows, columns, lags) of both, the first in channel order
-        cross = info.between(own_rows, rows.columns, pairs)
-        p, n_inside = cross.shape[:2]
-        cross = cross.reshape(p * n_inside, p, len(group), -1)[rows.order].transpose(2, 0, 1, 3)
-        cross = cross.reshape(len(group), p * n_inside, -1)
+        elements = [Elements.of(own_rows, list(zip(cols, lags, strict=True))) for cols in columns]
+        there = Elements.joined(elements)
+        cross = info.between(own_rows, rows.elements, there)
+        cross = cross.reshape(len(cross), len(group), -1).transpose(1, 0, 2)
         own = info.of_each(own_rows, columns, lags)
-        score = gathered(point.grad, own_rows, pairs).reshape(p, len(group), -1).transpose(1, 0, 2)
-        score = score.reshape(len(group), -1) * problem.likelihood.n_rows
+        score = point.grad[there].reshape(len(group), -1) * problem.likelihood.n_rows
         S, q = _given(nuisance, cross, own, score, rows)
         for k in _not_positive(S):  # far from the maximum
-            columns_k = list(zip(columns[k], lags, strict=True))
-            G, cross_k, own_k = _floored(info, own_rows, rows, columns_k)
+            G, cross_k, own_k = _floored(info, own_rows, rows.elements, elements[k])
             other = Nuisance(G, rows.b, R)
             S[k], q[k] = (x[0] for x in _given(other, cross_k[None], own_k[None], score[[k]], rows))
         found.update({int(source): (S[k], q[k], len(lags[0])) for k, source in enumerate(group)})
@@ -165,13 +162,10 @@ def _not_positive(S):
     return []
 
 
-def _floored(info, own_rows, rows, columns):
-    """Informations of a unit's rows and of further columns, positive together."""
-    p, n_inside = own_rows.stop - own_rows.start, sum(len(lags) for _, lags in rows.columns)
-    G = info.of_rows(own_rows, [*rows.columns, *columns])
-    at = np.arange(len(G)).reshape(p, -1)
-    inside, outside = at[:, :n_inside].ravel()[rows.order], at[:, n_inside:].ravel()
-    return G[np.ix_(inside, inside)], G[np.ix_(inside, outside)], G[np.ix_(outside, outside)]
+def _floored(info, own_rows, inside, outside):
+    """Informations of elements of a unit's rows and of further ones, positive together."""
+    G, n = info.of_rows(own_rows, Elements.joined([inside, outside])), len(inside.lag)
+    return G[:n, :n], G[:n, n:], G[n:, n:]
 
 
 def search(problem, fitted, sources, alpha, active=None):

@@ -14,7 +14,7 @@ from .curvature import learned_curvature
 from .delays import channel_posterior, first_lag_probabilities, likely_lags
 from .dynamics import LaggedDynamics
 from .noise import with_shared_noise
-from .problem import Fitted, LaggedProblem, scattered
+from .problem import Fitted, LaggedProblem
 from .search import Sources, search
 from .timing import first_lags
 from .white import unchanged, whitened
@@ -254,13 +254,10 @@ def _draws(problem, fitted):
     draws = [fitted.coefficients.copy() for _ in range(_N_DRAWS)]
     p = max(np.flatnonzero(fitted.coefficients[..., : problem.likelihood.n].any(axis=(1, 2))), default=1)
     q = max(np.flatnonzero(fitted.coefficients[..., problem.likelihood.n :].any(axis=(1, 2))), default=1)
-    for (rows, found), own in zip(fitted.posteriors, problem.partition.slices, strict=True):
+    for rows, found in fitted.posteriors:
         noise = found.root @ rng.standard_normal((found.root.shape[1], _N_DRAWS))
         for draw, values in zip(draws, noise.T, strict=True):
-            change, flat = np.zeros_like(draw), np.empty_like(values)
-            flat[rows.order] = values
-            scattered(flat, change, own, rows.columns)
-            draw += change
+            draw[rows.elements] += values
     for draw in draws:
         draw[p + 1 :, :, : problem.likelihood.n] = 0.0
         draw[q + 1 :, :, problem.likelihood.n :] = 0.0
@@ -321,7 +318,7 @@ def _link(problem, fitted, sources, active, score, unit, source, is_there):
     mean, V, evidence = channel_posterior(S, q, n_lags, prior)
     squared, along = mean @ mean, mean @ V @ mean
     along = along / max(squared, 1e-300)
-    moments = squared, np.sqrt(along), np.trace(V), 2 * np.square(V).sum(), along, np.linalg.norm(V, 2)
+    moments = squared, np.sqrt(along), np.trace(V), 2 * np.square(V).sum(), along, np.linalg.eigvalsh(V)[-1]
     timing = (np.nan,) * 3
     if is_there:
         lags = sources.lags(unit, source)[0]

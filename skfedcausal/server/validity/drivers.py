@@ -80,7 +80,7 @@ class PairModel:
 
     def __init__(self, found, noise, sizes, *, own=1):
         self._found, self._N, self._n, self._p = found, noise, sum(sizes), sizes[0]
-        self._turn = np.exp(-1j * found.frequency)
+        self._turn, self._powers = np.exp(-1j * found.frequency), {}
         self._tri = np.tril_indices(self._n)
         self._own_lags = own
         self._weight = found.n_bins[:, None, None]
@@ -164,40 +164,48 @@ class PairModel:
         W = np.linalg.inv(root)
         Wh, ZW = np.conj(np.swapaxes(W, 1, 2)), W @ Z
         ahead = np.linalg.solve(Z, root) - noise @ np.conj(np.swapaxes(ZW, 1, 2))
-        left, right = [], []  # derivatives of the spectrum, whitened: columns of one times rows of the other
-        for lag, mask in masks.items():
+        # derivatives of the spectrum, whitened: columns of one times rows of the other, frequencies last
+        of_rows, of_cols = (np.ascontiguousarray(np.moveaxis(x, 0, 2)) for x in (W, np.swapaxes(ahead, 1, 2)))
+        left, right = [], []
+        for turn, mask in zip(self._turns(masks).T, masks.values(), strict=True):
             rows, cols = np.nonzero(mask)
-            left.append((self._turn**lag)[:, None, None] * W[:, :, rows])
-            right.append(ahead[:, cols])
+            left.append(of_rows[:, rows] * turn)
+            right.append(of_cols[:, cols])
         rows, cols = self._tri
-        left.append(W[:, :, rows])
-        right.append((L.T @ Wh)[:, cols])
+        left.append(of_rows[:, rows])
+        right.append(np.moveaxis(L.T @ Wh, 0, 2).swapaxes(0, 1)[:, cols])
         if also == "driver":
             b = theta[-n - 1 : -1]
-            seen = W @ b
-            left += [share[:, None, None] * W, 0.5 * (slope[:, None] * seen)[:, :, None]]
-            right += [np.broadcast_to((b @ Wh)[:, None], (len(W), n, n)), np.conj(seen)[:, None]]
-        flat = np.concatenate(left, axis=2).transpose(0, 2, 1)[..., None] * np.concatenate(right, axis=1)[:, :, None]
+            seen = (W @ b).T[:, None]
+            left += [share * of_rows, 0.5 * slope * seen]
+            right += [np.broadcast_to(np.conj(seen), of_rows.shape), np.conj(seen)]
+        columns, others = np.concatenate(left, axis=1), np.concatenate(right, axis=1)
+        whole = _coordinates(n, lambda i, j: columns[i] * others[j])
         if also == "colour":
-            shapes = ZW[:, None] @ self._shapes @ np.conj(np.swapaxes(ZW, 1, 2))[:, None]
-            sizes = theta[-3:-1]
-            of_sizes = (sizes * share[:, None])[..., None, None] * shapes
-            of_pole = 0.5 * slope[:, None, None] * np.einsum("u,kuij->kij", sizes**2, shapes)
-            flat = np.concatenate([flat, of_sizes, of_pole[:, None]], axis=1)
-        flat = (flat + np.conj(np.swapaxes(flat, 2, 3))).transpose(1, 0, 2, 3)
-        whole = np.sqrt(self._weight) * flat
-        whole = whole.reshape(len(whole), -1).view(float)
+            shapes = np.moveaxis(ZW[:, None] @ self._shapes @ np.conj(np.swapaxes(ZW, 1, 2))[:, None], 0, 3)
+            sizes = theta[-3:-1, None]
+            of_pole = 0.5 * slope * np.tensordot(np.square(theta[-3:-1]), shapes, 1)
+            shapes = np.concatenate([(sizes * share)[:, None, None] * shapes, of_pole[None]])
+            whole = np.concatenate([whole, _coordinates(n, lambda i, j: shapes[:, i, j])])
+        whole = (whole * np.sqrt(self._found.n_bins)).reshape(len(whole), -1)
         return whole @ whole.T
+
+    def _turns(self, masks):
+        """Powers of ``exp(-i w)`` at the lags of some masks, (k, n_lags)."""
+        lags = tuple(masks)
+        if lags not in self._powers:
+            self._powers[lags] = self._turn[:, None] ** np.array(lags)
+        return self._powers[lags]
 
     def _parts(self, theta, masks, also):
         """Filter Z, noise of the scores, root of that of states, spectrum behind Z, and what the last ones give."""
-        n, e = self._n, self._turn
-        Z, at = np.broadcast_to(np.eye(n), (len(e), n, n)).astype(complex), 0
-        for lag, mask in masks.items():
-            A = np.zeros((n, n))
-            A[mask] = theta[at : at + mask.sum()]
-            Z = Z - A * (e**lag)[:, None, None]
-            at += mask.sum()
+        n = self._n
+        A, at = np.zeros((len(masks), n, n)), 0
+        for own, mask in zip(A, masks.values(), strict=True):
+            size = int(mask.sum())
+            own[mask] = theta[at : at + size]
+            at += size
+        Z = np.eye(n) - (self._turns(masks) @ A.reshape(len(A), -1)).reshape(-1, n, n)
         L = np.zeros((n, n))
         L[self._tri] = theta[at : at + len(self._tri[0])]
         at += len(self._tri[0])
@@ -213,7 +221,7 @@ class PairModel:
         return Z, noise, L, Phi, share, slope
 
     def _value(self, theta, masks, also):
-        e, power = self._turn, self._found.power
+        power = self._found.power
         Z, noise, L, Phi, share, slope = self._parts(theta, masks, also)
         Zh = np.conj(np.swapaxes(Z, 1, 2))
         inverse = np.linalg.inv(Phi)
@@ -221,7 +229,8 @@ class PairModel:
         each = np.linalg.slogdet(Phi)[1] + np.einsum("kii->k", IR).real
         G = (inverse - IR @ inverse) * self._weight
         into = noise @ Zh @ G + power @ Zh @ (inverse * self._weight)
-        grads = [-2 * np.real(((e**lag)[:, None, None] * into).sum(axis=0)).T[mask] for lag, mask in masks.items()]
+        of_lags = -2 * (self._turns(masks).T @ into.reshape(len(into), -1)).real.reshape(-1, *Phi.shape[1:])
+        grads = [of_lag.T[mask] for of_lag, mask in zip(of_lags, masks.values(), strict=True)]
         grads.append((2 * G.real.sum(axis=0) @ L)[self._tri])
         if also == "driver":
             b = theta[-self._n - 1 : -1]
@@ -276,6 +285,20 @@ class PairModel:
         enough -= self._price(len(starts[0]))
         fits = [self.fitted(masks, start, also="driver", enough=enough) for start in starts]
         return min(fits, key=lambda fit: fit[0])
+
+
+def _coordinates(n, element):
+    """Real numbers of sums F + F^H, (k, n * n, frequencies), whose products add up to the traces of products of these.
+
+    `element` gives those of F, (k, frequencies).
+    """
+    found = []
+    for i in range(n):
+        found.append(2 * element(i, i).real)
+        for j in range(i):
+            sums = np.sqrt(2) * (element(i, j) + np.conj(element(j, i)))
+            found += [sums.real, sums.imag]
+    return np.stack(found, axis=1)
 
 
 def _raised(G, least):

@@ -10,6 +10,7 @@ of the unit's rows reaches: its own, and those that follow them.
 """
 
 from functools import cache
+from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -56,6 +57,26 @@ def _edges(n_rows):
     return np.searchsorted(cell, np.arange(_CELLS + 2)).tolist()
 
 
+class Elements(NamedTuple):
+    """Coefficients of a unit's rows, one after another: where they are in an array (lag, row, column)."""
+
+    lag: np.ndarray
+    row: np.ndarray
+    col: np.ndarray
+
+    @classmethod
+    def of(cls, rows, columns):
+        """Those of the rows, a slice, and of columns with their lags, pairs (col, lags); row by row."""
+        n_rows, sizes = rows.stop - rows.start, [len(lags) for _, lags in columns]
+        lags, cols = np.concatenate([lags for _, lags in columns]), np.repeat([col for col, _ in columns], sizes)
+        return cls(np.tile(lags, n_rows), np.repeat(np.arange(rows.start, rows.stop), len(lags)), np.tile(cols, n_rows))
+
+    @classmethod
+    def joined(cls, parts):
+        """Those of several."""
+        return cls(*map(np.concatenate, zip(*parts, strict=True)))
+
+
 class RowInformation:
     """Information at a plant, from the periodogram (n_cells + 1, c, c) of the record's `[s; u]`."""
 
@@ -82,28 +103,19 @@ class RowInformation:
         if N.any():
             self.W[:, :n] = np.linalg.solve(Z, Q @ self.U)
 
-    def of_rows(self, rows, columns):
-        """Information of the rows' coefficients, (n, n), made positive where it is not."""
-        size = (rows.stop - rows.start) * sum(len(lags) for _, lags in columns)
-        H = self.expected(rows, columns, columns).reshape(size, size)
-        H = (H + H.T) / 2
-        term = self.further(rows, columns, columns)
-        if term is None:
-            return H
-        term = term.reshape(size, size)
-        return floored_sum(H, (term + term.T) / 2)
+    def of_rows(self, rows, elements):
+        """Information of :class:`Elements` of the rows, a slice, (n, n), made positive where it is not."""
+        H, term = self._terms(rows, elements, elements)
+        return H if term is None else floored_sum(H, term)
 
     def between(self, rows, first, second):
-        """Information of columns with their lags, two lists of pairs (col, lags), with each other.
-
-        Of shape (n_rows, n_first, n_rows, n_second), the lags of each column in a row.
-        """
-        found, term = self.expected(rows, first, second), self.further(rows, first, second)
+        """Information of some :class:`Elements` of the rows with others, (n_first, n_second)."""
+        found, term = self._terms(rows, first, second)
         return found if term is None else found + term
 
     def of_each(self, rows, columns, lags):
         """Information of several sets of columns (m, k) of the same lags (k lists), each with itself: (m, e, e)."""
-        (_, lag, at), m = _places(list(enumerate(lags))), len(columns)
+        lag, at, m = np.concatenate(lags), np.repeat(np.arange(len(lags)), list(map(len, lags))), len(columns)
         U = np.swapaxes(self.U[:, rows, rows], 1, 2)
         p = U.shape[1]
         V = self.V[:, columns[:, :, None], columns[:, None]]
@@ -117,53 +129,67 @@ class RowInformation:
             found = found + moments[lag + lag[:, None], :, :, :, at[:, None], at]
         return np.transpose(found, (2, 3, 0, 4, 1)).reshape(m, p * len(at), p * len(at)) * self._n_rows
 
-    def expected(self, rows, first, second):
-        """The same without further terms: of regressors that the noise of the rows does not reach."""
-        (col1, lag1, at1), (col2, lag2, at2) = _places(first), _places(second)
-        U = np.swapaxes(self.U[:, rows, rows], 1, 2)
-        p = U.shape[1]
-        V = self.V[:, col1[:, None], col2]
-        products = U.reshape(len(U), p, p, 1, 1) * V[:, None, None]
-        moments = np.fft.irfft(products, self.n_fft, axis=0) * self._n_rows
-        shift = lag2 - lag1[:, None]  # E x_c[t-k] x_d[t-l] is a covariance at lag l - k
-        found = moments[shift, :, :, at1[:, None], at2]  # (first, second, i, i')
-        return np.transpose(found, (2, 0, 3, 1))
+    def _terms(self, rows, first, second):
+        """Information of regressors that the noise of the rows does not reach, and what it adds; None where nothing."""
+        p, (cols1, at1), (cols2, at2) = rows.stop - rows.start, *(_columns(part) for part in (first, second))
+        at1, at2 = (first.row - rows.start) * len(cols1) + at1, (second.row - rows.start) * len(cols2) + at2
+        U, V = np.swapaxes(self.U[:, rows, rows], 1, 2), self.V[:, cols1[:, None], cols2]
+        products = U[:, :, None, :, None] * V[:, None, :, None]  # (f, row, col, row, col)
+        # E x_c[t-k] x_d[t-l] is a covariance at lag l - k
+        found = self._at_lags(products, at1, first.lag, at2, second.lag, sign=-1)
+        W1, W2 = (self.W[:, cols, rows] for cols in (cols1, cols2))
+        if min(np.abs(W1).max(), np.abs(W2).max()) < _NOT_REACHED:
+            return found, None
+        products = np.conj(W1)[:, None, :, :, None] * np.conj(np.swapaxes(W2, 1, 2))[:, :, None, None]
+        products = products.reshape(len(products), p, len(cols1), p, len(cols2))
+        return found, self._at_lags(products, at1, first.lag, at2, second.lag, sign=1)
 
-    def further(self, rows, first, second):
-        """The terms of regressors that the noise of the rows reaches, None where there are none."""
-        (col1, lag1, at1), (col2, lag2, at2) = _places(first), _places(second)
-        W = [self.W[:, cols, rows] for cols in (col1, col2)]
-        if min(np.abs(w).max() for w in W) < _NOT_REACHED:
-            return None
-        products = np.conj(np.einsum("faj,fci->fiajc", *W))
-        moments = np.fft.irfft(products, self.n_fft, axis=0) * self._n_rows
-        found = moments[lag1[:, None] + lag2, :, at1[:, None], :, at2]  # (first, second, i, i')
-        return np.transpose(found, (2, 0, 3, 1))
+    def _at_lags(self, products, at1, lag1, at2, lag2, *, sign):
+        """Covariances of spectra (f, row, col, row, col) at lags, the first ones by a sign added to the second.
+
+        By the places of rows and columns.
+        """
+        is_symmetric, lag1 = lag1 is lag2, sign * lag1
+        sides = products.shape[1] * products.shape[2], products.shape[3] * products.shape[4]
+        least, most = int(lag1.min() + lag2.min()), int(lag1.max() + lag2.max())
+        flat = products.reshape(len(products), -1)
+        moments = np.concatenate([flat.real, flat.imag]).T @ _of_lags(self.n_fft, least, most)
+        moments = moments.reshape(*sides, -1) * self._n_rows
+        if is_symmetric:  # but for rounding
+            turned = np.swapaxes(moments, 0, 1)
+            moments = (moments + turned[..., ::sign]) / 2
+        n_lags = moments.shape[2]
+        first, second = at1 * sides[1] * n_lags + lag1 - least, at2 * n_lags + lag2
+        return moments.ravel().take(first[:, None] + second)
 
 
-def _places(columns):
-    """Columns, and the lag and the number of the column of every coefficient."""
-    sizes = [len(lags) for _, lags in columns]
-    return (
-        np.array([col for col, _ in columns]),
-        np.concatenate([lags for _, lags in columns]),
-        np.repeat(np.arange(len(columns)), sizes),
-    )
+def _columns(elements):
+    """The columns of some elements, each once, and which of these an element has."""
+    return np.unique(elements.col, return_inverse=True)
+
+
+@cache
+def _of_lags(n_fft, least, most):
+    """What turns the real and imaginary parts of a half spectrum into the covariances at some lags."""
+    angles = 2 * np.pi / n_fft * np.outer(np.arange(n_fft // 2 + 1), np.arange(least, most + 1))
+    turns = np.concatenate([np.cos(angles), -np.sin(angles)]) * (2 / n_fft)
+    turns[[0, n_fft // 2]] /= 2
+    turns[[n_fft // 2 + 1, n_fft + 1]] = 0.0
+    return turns
 
 
 def floored_sum(H, term):
     """``H + term``, at least `_LEAST` times H in every direction."""
-    scale = 1 / np.sqrt(np.maximum(H.diagonal(), _ROUNDING * H.diagonal().max()))
-    H, term = (scale[:, None] * x * scale for x in (H, term))
-    H = H + _ROUNDING * np.eye(len(H))
+    diagonal = np.maximum(H.diagonal(), _ROUNDING * H.diagonal().max())
+    H = H + _ROUNDING * np.diag(diagonal)
     try:
         np.linalg.cholesky(term + (1 - _LEAST) * H)
     except np.linalg.LinAlgError:
+        scale = 1 / np.sqrt(diagonal)
+        H, term = (scale[:, None] * x * scale for x in (H, term))
         L = np.linalg.cholesky(H)
         half = solve_triangular(L, term, lower=True, check_finite=False)
         share, along = np.linalg.eigh(solve_triangular(L, half.T, lower=True, check_finite=False))
-        root = L @ along
-        total = (root * np.maximum(1 + share, _LEAST)) @ root.T
-    else:
-        total = H + term
-    return total / scale[:, None] / scale
+        root = (L @ along) / scale[:, None]
+        return (root * np.maximum(1 + share, _LEAST)) @ root.T
+    return H + term

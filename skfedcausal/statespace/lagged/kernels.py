@@ -177,11 +177,6 @@ class Nuisance:
         return own - turned @ explained, b_own - turned @ self._mean
 
 
-def channel_evidence(S, q, root, n_vectors):
-    """Log evidence of a channel for every scale, for one kernel root (n_lags, k)."""
-    return ChannelEvidence(S, q, n_vectors)(root[None])[0]
-
-
 class ChannelEvidence:
     """Log evidence of a channel of `n_vectors` vectors of lags, from its efficient information and score."""
 

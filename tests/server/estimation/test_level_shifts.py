@@ -437,6 +437,19 @@ def test_one_more_onset_or_two_have_to_gain_the_threshold_each(
 
 
 @pytest.mark.parametrize(
+    ("value", "pole", "n_moved"),
+    [(0.05, 0.5, 3), (0.0499, 0.5, 1), (0.0, 0.7, 6)],  # twice a hundred rows; the last is slow
+)
+def test_two_onsets_are_moved_from_half_of_their_threshold_or_where_the_unit_is_slow(value, pole, n_moved, monkeypatch):
+    moved = []
+    monkeypatch.setattr(level_shifts, "_by_innovations", lambda unit, onset, *_: moved.append(onset) or (onset, _[-1]))
+    unit = Splits([(50, 5.0), (60, 5.0)], [0.0, 0.0, value])
+    unit.fit = lambda onsets: model(pole, unit.values[len(onsets)])
+    assert _next_onsets(unit, [], None, 10.0)[0] == []
+    assert len(moved) == n_moved
+
+
+@pytest.mark.parametrize(
     ("drift", "others", "rises", "expected"),
     [(1, [], True, 53), (1, [], False, 50), (0, [], True, 50), (1, [70], True, 50), (1, [71], True, 51)],
 )
