@@ -559,8 +559,8 @@ class LikelihoodServer(LinkQuestions):
         """Warn of a climb that ended early and of units that cannot be told from random walks."""
         if self.filled_:
             warn_of_filled_gaps(self.n_samples_, self.max_time)
-        elif budget.is_spent or budget.was_short:
-            warn_of_budget(budget, self.max_time, "The search for links")
+        elif budget.is_spent or budget.short_of:
+            warn_of_budget(budget, self.max_time, f"The search for {budget.short_of or 'links'}")
         elif not self.converged_:
             warn_of_climb(self.n_iter_, self.gradient_norm_, self.tol)
         self._drifting = drifting_units(self.unshrunk_transition_, self.state_slices_, self.n_samples_)

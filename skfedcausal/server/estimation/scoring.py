@@ -356,7 +356,7 @@ def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
 class Budget:
     """Seconds of work, counted in operations: what is learned does not depend on the machine's load."""
 
-    was_short = False  # for a search, which had a part of it
+    short_of = ""  # what a search looked for that had a part of it and ended with that
 
     def __init__(self, max_time, whole=None):
         self.max_time, self._whole = max_time, whole

@@ -134,6 +134,7 @@ def _outside(problem, fitted, unit, rows, info, point, sources, active):
         for k in _not_positive(S):  # far from the maximum
             columns_k = list(zip(columns[k], lags, strict=True))
             G, cross_k, own_k = _floored(info, own_rows, rows, columns_k)
+            problem.spent(2 * len(G))
             other = Nuisance(G, rows.b, R)
             S[k], q[k] = (x[0] for x in _given(other, cross_k[None], own_k[None], score[[k]], rows))
         found.update({int(source): (S[k], q[k], len(lags[0])) for k, source in enumerate(group)})
