@@ -29,7 +29,7 @@ from .standardised import StandardisedPlant
 
 LARGE = 32  # units, beyond which plants are learned in blocks
 _SEARCH = 0.6  # share of a budget that the search for links takes at most; the rest is for the climb
-_SHIFTS = 0.4  # share of a budget that the search for shifts of levels takes at most
+_SHIFTS = 0.2  # share of a whole budget that a search for shifts of levels takes at most
 _ALL = 0.9  # share of a budget for plants that keep one lag
 _GOALS = {"near": 10.0, "tol": 0.1}
 _LEAST_SEEN = 0.9  # share of rows that show a unit's states, from which on gaps may be filled
@@ -126,9 +126,9 @@ def estimate_plant(record, settings):
     plant, budget = StandardisedPlant(record, *about), settings.budget
     steps, doubtful = record.steps, ()
     if settings.level_shifts is not None and not steps:
-        plant.budget = None if budget is None else budget.part(_SHIFTS)
+        beside = plant.budget = None if budget is None else budget.beside(_SHIFTS)
         steps, doubtful = find_level_shifts(plant.unit_records(), record.determined.sum())
-        if budget is not None and plant.budget.is_spent:
+        if beside is not None and beside.is_spent:
             budget.short_of = "level shifts"
     while True:
         if steps != plant.steps:

@@ -50,7 +50,7 @@ _SUMS = 3  # lagged products, from lag zero, of which the covariance in the long
 _LOW = 16  # frequencies that count as low: steps are slower than the fastest of them
 _MOST_LAGS = 60  # a shift makes a unit without it look like a random walk, which asks for many
 _TOL = 0.02  # log-likelihood that a unit's climb may leave: what decides is a few hundred times as much
-_STEP = 4e6  # operations of a step of it, about, where coefficients are few
+_STEP = 2e6  # operations of a step of it, about, where coefficients are few
 
 
 def shift_threshold(n_rows, n_units, dof):
@@ -241,7 +241,7 @@ class UnitRecord:
         sums = lag_covariances(columns, range(min(self.n_lags, _MOST_LAGS) + 2), self.starts, present)
         moments = TransitionMoments.from_sums(sums, columns, self.starts)
         fit = fit_units(moments.blocks([slice(0, columns.shape[1])]), self.N[None], tol=_TOL)
-        products = 2 * columns.size * columns.shape[1] * len(sums)
+        products = 0.5 * columns.size * columns.shape[1] * len(sums)
         spend(self, products + (fit.n_iter + 1) * (_STEP + 2.0 * fit.A.size**3))
         return fit
 

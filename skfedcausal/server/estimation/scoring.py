@@ -367,6 +367,10 @@ class Budget:
         """A budget for the next part of the work, a share of what is left; what it does not take stays."""
         return Budget(share * self.left, self)
 
+    def beside(self, share):
+        """A budget for work beside this part: taken off the whole alone, a share of what that has left."""
+        return (self if self._whole is None else self._whole).part(share)
+
     def widen(self, share):
         """Take a larger share of what the whole has left."""
         if self._whole is not None:

@@ -139,7 +139,8 @@ def learn_lags(estimate, settings, budget, words=()):
         fitted, active, tests = search(problem, fitted, sources, 1.0, active)
     else:
         fitted, active, tests = search(problem, fitted, sources, settings.alpha)
-        if not fitted.converged and fitted.criterion <= _of_one_lag(problem, scoring):
+        is_lost = not (fitted.converged or budget.is_spent)
+        if is_lost and fitted.criterion <= _of_one_lag(problem, scoring):
             found = _from_one_lag(problem, scoring, sources, settings.alpha)
             if (found[0].converged, found[0].criterion) > (False, fitted.criterion):
                 fitted, active, tests = found
@@ -188,7 +189,7 @@ def _of_one_lag(problem, scoring):
 
 def _from_one_lag(problem, scoring, sources, alpha):
     """The search from the links of the plant of one lag: units alone may lack what these stand for."""
-    point, partition = scoring.point, problem.partition
+    point = scoring.point
     fitted, active = started(problem, point.A, point.Q), sources.own | sources.required
     fitted.coefficients[1] = point.A[:, : problem.likelihood.c]
     for kind, first in (("state", 0), ("input", sources.n_units)):
