@@ -24,7 +24,7 @@ from .estimation.noise_share import choose_filter, choose_noise_share
 from .estimation.scoring import Budget
 from .joint import JointRecord
 from .lagged.misfit import LEVEL as MISFIT_LEVEL
-from .lagged.misfit import filled_record, is_mostly_there, misfit_p_values, misfit_table
+from .lagged.misfit import filled_record, is_mostly_there, misfit_of_all, misfit_p_values, misfit_table
 from .lagged.timing import SAMPLED, refuse_at_once, refuse_delays, words_by_input
 from .links.questions import LinkQuestions
 from .links.tables import correlation_table
@@ -559,8 +559,8 @@ class LikelihoodServer(LinkQuestions):
         """Warn of a climb that ended early and of units that cannot be told from random walks."""
         if self.filled_:
             warn_of_filled_gaps(self.n_samples_, self.max_time)
-        elif budget.is_spent or budget.was_short:
-            warn_of_budget(budget, self.max_time, "The search for links")
+        elif budget.is_spent or budget.short_of:
+            warn_of_budget(budget, self.max_time, f"The search for {budget.short_of or 'links'}")
         elif not self.converged_:
             warn_of_climb(self.n_iter_, self.gradient_norm_, self.tol)
         self._drifting = drifting_units(self.unshrunk_transition_, self.state_slices_, self.n_samples_)
@@ -591,7 +591,7 @@ class LikelihoodServer(LinkQuestions):
         self.misfit_ = misfit_table(self.names_, found)
         # what fills gaps is an estimate itself, so that more is asked of a record with gaps
         level = MISFIT_LEVEL if record.is_constant else MISFIT_LEVEL / 5
-        is_enough = found is None or not self.misfit_["p_adjusted"].min() <= level
+        is_enough = found is None or not misfit_of_all(self.misfit_) <= level
         if at_once and (estimate is None or not estimate.plant.determined.all()):
             where = "where the sensors of a unit do not determine its states in most rows"
             refuse_at_once(self.names_, self.sampled, where)

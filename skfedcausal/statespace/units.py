@@ -69,10 +69,14 @@ class UnitFit(NamedTuple):
     Q: np.ndarray  # (n_units, p, p)
     converged: np.ndarray  # (n_units,)
     value: np.ndarray  # (n_units,)
+    n_iter: int
 
 
 def fit_units(moments, N, *, fixed_A=None, max_iter=30, tol=1e-3):
-    """Fisher scoring on the Whittle likelihood of each unit."""
+    """Fisher scoring on the Whittle likelihood of each unit.
+
+    It ends where no unit can rise, as at the border of stability: every further step would be the same again.
+    """
     likelihood = WhittleLikelihood(moments, N)
     A, Q = moment_start(moments, N)
     p = N.shape[-1]
@@ -81,14 +85,17 @@ def fit_units(moments, N, *, fixed_A=None, max_iter=30, tol=1e-3):
         A[..., :p], free[:, :p] = fixed_A, False
     basis = symmetric_basis(p)
     current = likelihood.evaluate(A, Q)
-    converged = np.zeros(len(A), dtype=bool)
-    for _ in range(max_iter):
+    converged, n_iter = np.zeros(len(A), dtype=bool), 0
+    while n_iter < max_iter:
         step_A, step_Q, gain = _scoring_step(likelihood, current, A, Q, basis, free)
         converged = likelihood.n_samples * gain < tol
         if converged.all():
             break
+        before, n_iter = current, n_iter + 1
         A, Q, current = _line_search(likelihood, current, A, Q, step_A, step_Q)
-    return UnitFit(A, Q, converged, current.value)
+        if current is before:
+            break
+    return UnitFit(A, Q, converged, current.value, n_iter)
 
 
 def _scoring_step(likelihood, current, A, Q, basis, free):
@@ -119,13 +126,18 @@ def _line_search(likelihood, current, A, Q, step_A, step_Q, n_halvings=12):
     for _ in range(n_halvings):
         scale = length[:, None, None]
         new_A = A + scale * step_A
+        stable = spectral_radius(new_A[..., : Q.shape[-1]]) < _MAX_RADIUS
+        if not stable.any():
+            length, accepted = length / 2, stable
+            continue
         new_Q = floor_eigenvalues(Q + scale * step_Q, floor * (length > 0))
         trial = likelihood.evaluate(new_A, new_Q)
-        stable = spectral_radius(new_A[..., : Q.shape[-1]]) < _MAX_RADIUS
         accepted = stable & (trial.value >= current.value) | (length == 0)
         if accepted.all():
             return new_A, new_Q, trial
         length = np.where(accepted, length, length / 2)
+    if not accepted.any():
+        return A, Q, current
     length = np.where(accepted, length, 0.0)[:, None, None]
     new_A = A + length * step_A
     new_Q = np.where(length > 0, floor_eigenvalues(Q + length * step_Q, floor), Q)

@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation import scoring
+from skfedcausal.server.estimation.level_shifts import find_level_shifts
 from skfedcausal.server.estimation.scoring import RATE, Budget
 from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord
@@ -32,6 +33,31 @@ def test_a_search_for_one_lag_ends_with_a_warning_and_a_plant():
     assert np.isfinite(found.predict(X, inputs=inputs)).all()
     assert found.links_["p_value"].between(0, 1).all()
     assert np.abs(np.linalg.eigvals(found.transition_)).max() < 1
+
+
+def test_a_search_for_level_shifts_ends_with_its_share_and_a_warning():
+    """Units that wander and shift ask for many fits of their own."""
+    rng = np.random.default_rng(0)
+    X = {f"unit{k}": np.cumsum(rng.normal(size=(1500, 4)), axis=0) for k in range(3)}
+
+    def fitted(max_time):
+        budget = Budget(max_time)
+        messages = {name: KalmanClient().fit(Y).message(Y) for name, Y in X.items()}
+        plant = StandardisedPlant(JointRecord.from_messages(messages))
+        plant.budget = budget
+        return find_level_shifts(plant.unit_records(), 12), budget
+
+    found, plenty = fitted(1000.0)
+    taken = 1000.0 - plenty.left
+    short, little = fitted(taken / 4)
+    assert little.is_spent
+    # a fit of a unit at most is begun when nothing is left
+    assert -little._left < RATE * taken / 4
+    assert set(short[0]) <= set(found[0])
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        FederatedGrangerEstimator(server=LikelihoodServer(max_time=taken / 2)).fit(X)
+    assert any("The search for level shifts was ended after" in str(one.message) for one in told)
 
 
 def test_what_is_learned_does_not_depend_on_a_budget_that_lasts():

@@ -5,7 +5,14 @@ import pytest
 from scipy.linalg import eigh
 from scipy.stats import kstest, multivariate_normal
 
-from skfedcausal.server.lagged.misfit import MisfitTest, combined, kernel_p_values, lag_bases
+from skfedcausal.server.lagged.misfit import (
+    MisfitTest,
+    combined,
+    kernel_p_values,
+    lag_bases,
+    misfit_of_all,
+    misfit_table,
+)
 from skfedcausal.statespace.episodes import episodes
 from skfedcausal.statespace.lagged.information import Elements, RowInformation, averaged_periodogram, floored_sum
 from skfedcausal.statespace.lagged.kernels import (
@@ -239,6 +246,26 @@ def test_scores_without_a_negative_tail_keep_the_size_of_a_combination():
         assert np.mean(combined(np.minimum(p, 0.9), shares) < level) > level + error / 4  # without the correction
     tiny = combined(np.full((12, 1), 1e-200), shares, 0.9)
     assert 0 < tiny[0] < 1e-150
+
+
+def test_channels_that_each_ask_a_little_for_lags_ask_for_them_together():
+    rng, names = np.random.default_rng(10), list("abcde")
+
+    def of_all(few):
+        p = np.full((5, 10), np.nan)
+        p[:, :5] = rng.uniform(size=(5, 5))
+        p[0, : len(few)] = few
+        table = misfit_table(names, p)
+        return misfit_of_all(table), table["p_adjusted"].min()
+
+    together, least = of_all([0.004] * 5)
+    assert together < 0.05 < least
+    together, least = of_all([1e-8])
+    assert together == pytest.approx(least, rel=1e-3)
+    assert np.isnan(misfit_of_all(misfit_table(names, None)))
+    found = np.array([of_all([])[0] for _ in range(2000)])
+    for level in (0.05, 0.01):  # the least p value alone reaches 1 - (1 - level / 25) ** 25 of these
+        assert np.mean(found <= level) < 1.2 * level + 3 * np.sqrt(level / len(found))
 
 
 def test_sets_tested_together_are_those_tested_alone():

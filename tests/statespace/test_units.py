@@ -7,6 +7,7 @@ import pytest
 from scipy.linalg import solve_discrete_lyapunov
 from scipy.optimize import minimize
 
+from skfedcausal.statespace import units as units_module
 from skfedcausal.statespace.episodes import TransitionMoments, lag_covariances
 from skfedcausal.statespace.matrices import symmetric_basis
 from skfedcausal.statespace.units import _line_search, fit_units, moment_start, unit_information
@@ -190,6 +191,22 @@ def test_fits_to_drifting_or_short_records_stay_stable_and_positive_definite(noi
         fit = fit_units(record(A, Q, N, n_samples), N)
         assert max(radius(a) for a in fit.A) < 0.999
         assert np.linalg.eigvalsh(fit.Q).min() > 0
+
+
+def test_a_fit_ends_where_no_step_can_rise(monkeypatch):
+    """At the border of stability every step is halved until it counts as none, and the next one is the same."""
+    ends, whole = [], units_module._line_search
+    monkeypatch.setattr(units_module, "_line_search", lambda *asked: ends.append(whole(*asked)) or ends[-1])
+    walk = np.random.default_rng(1).normal(size=T).cumsum()[:, None]
+    sums = lag_covariances(walk - walk.mean(), range(14), (0,))
+    moments = TransitionMoments.from_sums(sums, walk, (0,))
+    fit = fit_units(moments.blocks([slice(0, 1)]), 0.01 * np.eye(1)[None], tol=0.0)
+    assert not fit.converged.any()
+    assert fit.n_iter == len(ends) < 30
+    (A, Q, last), (stuck_A, stuck_Q, again) = ends[-2:]
+    assert again is last
+    np.testing.assert_array_equal([A[0], Q[0]], [stuck_A[0], stuck_Q[0]])
+    np.testing.assert_array_equal(fit.A, stuck_A)
 
 
 def test_errors_of_the_fit_are_those_of_the_information():

@@ -29,6 +29,7 @@ from .standardised import StandardisedPlant
 
 LARGE = 32  # units, beyond which plants are learned in blocks
 _SEARCH = 0.6  # share of a budget that the search for links takes at most; the rest is for the climb
+_SHIFTS = 0.2  # share of a whole budget that a search for shifts of levels takes at most
 _ALL = 0.9  # share of a budget for plants that keep one lag
 _GOALS = {"near": 10.0, "tol": 0.1}
 _LEAST_SEEN = 0.9  # share of rows that show a unit's states, from which on gaps may be filled
@@ -125,7 +126,10 @@ def estimate_plant(record, settings):
     plant, budget = StandardisedPlant(record, *about), settings.budget
     steps, doubtful = record.steps, ()
     if settings.level_shifts is not None and not steps:
+        beside = plant.budget = None if budget is None else budget.beside(_SHIFTS)
         steps, doubtful = find_level_shifts(plant.unit_records(), record.determined.sum())
+        if beside is not None and beside.is_spent:
+            budget.short_of = "level shifts"
     while True:
         if steps != plant.steps:
             plant = StandardisedPlant(record.at_steps(steps), *about)
@@ -210,8 +214,8 @@ def maximise(plant, settings, may_lengthen=True):
     alpha = None if settings.sparsity is None else settings.alpha
     has_prior = is_degenerate(point, tests[1], plant.partition, alpha)
     objective, search = _learn_structure(plant, likelihood, point, tests, has_prior, settings)
-    if whole is not None:
-        whole.was_short |= plant.budget.is_spent
+    if whole is not None and plant.budget.is_spent:
+        whole.short_of = whole.short_of or "links"
     plant.budget = objective.budget = whole
     ascent = ascend(objective, search.scoring, **climb)
     if not has_prior and is_singular(ascent.point.Q) and not is_spent(objective):

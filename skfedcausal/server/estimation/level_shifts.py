@@ -28,6 +28,7 @@ from ...statespace.matrices import floor_eigenvalues, spectral_radius
 from ...statespace.units import fit_units, moment_start
 from ..joint import step_series
 from .block_tests import link_estimates
+from .scoring import is_spent, spend
 
 SHIFT_LEVEL = 1e-3  # probability of finding a shift anywhere in a record without one
 _DOUBT_LEVEL = 1e-2  # probability of being in doubt about one
@@ -49,6 +50,8 @@ _PIECE = 1 << 13  # rows of a stretch of which each is looked at as the first of
 _SUMS = 3  # lagged products, from lag zero, of which the covariance in the long run is made
 _LOW = 16  # frequencies that count as low: steps are slower than the fastest of them
 _MOST_LAGS = 60  # a shift makes a unit without it look like a random walk, which asks for many
+_TOL = 0.02  # log-likelihood that a unit's climb may leave: what decides is a few hundred times as much
+_STEP = 2e6  # operations of a step of it, about, where coefficients are few
 
 
 def shift_threshold(n_rows, n_units, dof):
@@ -66,6 +69,8 @@ def shifts_of(units, n_units, with_doubts=True):
     found: list[tuple[int, float]] = []
     doubtful: list[int] = []
     for unit in units:
+        if is_spent(unit):
+            break
         dof = len(unit.N)
         onsets = unit_onsets(unit, shift_threshold(len(unit.scores), n_units, dof))
         found += onsets
@@ -90,7 +95,7 @@ def unit_onsets(unit, threshold):
     """Rows at which the level of a unit shifts."""
     found: list[tuple[int, float]] = []
     fit = None
-    while len(found) < _MOST:
+    while len(found) < _MOST and not is_spent(unit):
         more, fit, ratio = _next_onsets(unit, [onset for onset, _ in found], fit, threshold)
         if not more:
             break
@@ -113,7 +118,7 @@ def _earlier(unit, onset, others, fit):
     start = max((first for first in (*unit.starts, *others) if first <= onset), default=0)
     best = onset, fit
     for rows in _LATE:
-        if onset - rows >= start + SHORTEST:
+        if onset - rows >= start + SHORTEST and not is_spent(unit):
             trial = unit.fit([*others, onset - rows])
             best = max(best, (onset - rows, trial), key=lambda each: each[1].value[0])
     return best[0], others, best[1]
@@ -189,7 +194,7 @@ def _by_likelihood(unit, onset, others, fit):
     start, stop = next((start, stop) for start, stop in pieces if start <= onset < stop)
     for jump in (4, 2, 1):
         moving = True
-        while moving:
+        while moving and not is_spent(unit):
             moving = False
             for trial in (onset - jump, onset + jump):
                 if not start + SHORTEST <= trial <= stop - SHORTEST:
@@ -207,12 +212,12 @@ class UnitRecord:
     `scores` (n_samples, p) are less their mean in each episode and zero where missing, `present` is one where
     one is there (None: everywhere); N is the covariance of scores around the states, `inputs` (n_samples, k)
     are those of all units, less their mean in each episode, and `sums` those of lagged products of the
-    scores, as far as they are known.
+    scores, as far as they are known. The work is counted in a `budget`, if there is one.
     """
 
-    def __init__(self, scores, present, N, inputs, starts, n_lags, sums=None):
+    def __init__(self, scores, present, N, inputs, starts, n_lags, sums=None, budget=None):
         self.scores, self.present, self.N, self.inputs = scores, present, N, inputs
-        self.starts, self.n_lags = starts, n_lags
+        self.starts, self.n_lags, self.budget = starts, n_lags, budget
         known = sums is not None and len(sums) >= _SUMS
         self._sums = sums[:_SUMS] if known else lag_covariances(scores, range(_SUMS), starts)
         sample = self._sums[0] / len(scores)
@@ -249,7 +254,10 @@ class UnitRecord:
             present = np.hstack([present, np.ones((len(present), known))])
         sums = lag_covariances(columns, range(min(self.n_lags, _MOST_LAGS) + 2), self.starts, present)
         moments = TransitionMoments.from_sums(sums, columns, self.starts)
-        return fit_units(moments.blocks([slice(0, columns.shape[1])]), self.N[None])
+        fit = fit_units(moments.blocks([slice(0, columns.shape[1])]), self.N[None], tol=_TOL)
+        products = 0.5 * columns.size * columns.shape[1] * len(sums)
+        spend(self, products + (fit.n_iter + 1) * (_STEP + 2.0 * fit.A.size**3))
+        return fit
 
     def best_split(self, onsets):
         """Row that splits a stretch of constant level best, and about what likelihood ratio to expect of it.

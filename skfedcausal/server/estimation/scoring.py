@@ -356,7 +356,7 @@ def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
 class Budget:
     """Seconds of work, counted in operations: what is learned does not depend on the machine's load."""
 
-    was_short = False  # for a search, which had a part of it
+    short_of = ""  # what a search looked for that had a part of it and ended with that
 
     def __init__(self, max_time, whole=None):
         self.max_time, self._whole = max_time, whole
@@ -366,6 +366,10 @@ class Budget:
     def part(self, share):
         """A budget for the next part of the work, a share of what is left; what it does not take stays."""
         return Budget(share * self.left, self)
+
+    def beside(self, share):
+        """A budget for work beside this part: taken off the whole alone, a share of what that has left."""
+        return (self if self._whole is None else self._whole).part(share)
 
     def widen(self, share):
         """Take a larger share of what the whole has left."""

@@ -202,7 +202,7 @@ class StandardisedPlant:
             scores, present = self._scores.of_unit(m)
             sums = None if present is not None else inverse @ self._scores.sums[:, rows, rows] @ inverse.T
             known, starts = self._scores.known, self._record.starts
-            yield UnitRecord(scores @ inverse.T, present, N, known, starts, n_lags, sums)
+            yield UnitRecord(scores @ inverse.T, present, N, known, starts, n_lags, sums, self.budget)
 
     # -- likelihoods -----------------------------------------------------------------------------
 

@@ -128,6 +128,17 @@ def misfit_table(names, p_values):
     return pd.DataFrame(columns | {"p_value": p, "p_adjusted": np.minimum(p * len(p), 1.0)})
 
 
+def misfit_of_all(table):
+    """P value of no later lag anywhere: the least adjusted one, or that of all channels together by Cauchy's rule.
+
+    Several channels that each ask a little for more lags ask for them together.
+    """
+    p = table["p_value"].to_numpy(float)
+    if not len(p):
+        return np.nan
+    return min(float(table["p_adjusted"].min()), float(combined(p, at_most=_AT_MOST)))
+
+
 def _of_equal_size(family):
     groups: dict = {}
     for k, cols in family:

@@ -131,6 +131,7 @@ def _outside(problem, fitted, unit, rows, info, point, sources, active):
         S, q = _given(nuisance, cross, own, score, rows)
         for k in _not_positive(S):  # far from the maximum
             G, cross_k, own_k = _floored(info, own_rows, rows.elements, elements[k])
+            problem.spent(2 * len(G))
             other = Nuisance(G, rows.b, R)
             S[k], q[k] = (x[0] for x in _given(other, cross_k[None], own_k[None], score[[k]], rows))
         found.update({int(source): (S[k], q[k], len(lags[0])) for k, source in enumerate(group)})

@@ -139,6 +139,11 @@ def learn_lags(estimate, settings, budget, words=()):
         fitted, active, tests = search(problem, fitted, sources, 1.0, active)
     else:
         fitted, active, tests = search(problem, fitted, sources, settings.alpha)
+        is_lost = not (fitted.converged or budget.is_spent)
+        if is_lost and fitted.criterion <= _of_one_lag(problem, scoring):
+            found = _from_one_lag(problem, scoring, sources, settings.alpha)
+            if (found[0].converged, found[0].criterion) > (False, fitted.criterion):
+                fitted, active, tests = found
     fitted = with_shared_noise(problem, fitted, settings.alpha if settings.sparsity else None)
     must_be = "before" in words or (known is not None and known.requires_lags)
     best = unchanged(problem, fitted)
@@ -180,6 +185,18 @@ def _of_one_lag(problem, scoring):
     structure = scoring.structure
     n_free = np.count_nonzero(structure.transition_mask[:, : likelihood.c])
     return value - n_free
+
+
+def _from_one_lag(problem, scoring, sources, alpha):
+    """The search from the links of the plant of one lag: units alone may lack what these stand for."""
+    point = scoring.point
+    fitted, active = started(problem, point.A, point.Q), sources.own | sources.required
+    fitted.coefficients[1] = point.A[:, : problem.likelihood.c]
+    for kind, first in (("state", 0), ("input", sources.n_units)):
+        family, inside = scoring.structure.family(kind)
+        for unit, cause in family.pairs[inside]:
+            active[unit, cause if kind == "state" else first + sources.with_inputs.index(cause)] = True
+    return search(problem, fitted, sources, alpha, active)
 
 
 def started(problem, A, Q):

@@ -27,6 +27,21 @@ def late():
     return estimate_plant(JointRecord.from_messages(messages), Settings(local=(None,) * 3))
 
 
+def test_a_climb_that_units_alone_start_in_vain_starts_from_the_links_of_one_lag(monkeypatch):
+    """A node that oscillates by itself owes that to its links in the plant of one lag, and is nothing without them."""
+    units, climbs = published(PUBLISHED[0], 2000, 221, 4), []
+    whole = stage.search
+    monkeypatch.setattr(stage, "search", lambda *asked: climbs.append(whole(*asked)) or climbs[-1])
+    server = FederatedGrangerEstimator().fit(units.X).server_
+    (alone, *_), (linked, active, _) = climbs
+    assert not alone.converged
+    assert linked.converged
+    assert linked.criterion > alone.criterion + 100
+    assert len(server.lag_transitions_) > 1
+    linked_pairs = active[:, :5] & ~np.eye(5, dtype=bool)
+    assert (linked_pairs == units.linked).sum() >= 24  # one lag alone calls ten of fourteen absent pairs links
+
+
 def test_tests_are_those_of_the_plant_that_was_found(late, monkeypatch):
     gains, climbs = [], []
 
