@@ -1,6 +1,6 @@
 """What 90 % bands of forecasts hold of recorded plants, 1, 10 and 50 rows ahead, over several splits.
 
-Every record of `load_sysid` is learned from its first half, 60 % and 70 %; forecasts start at up to 80 rows of the
+Every record of `load_sysid` is learned from its first half, 60 % and 70 %; forecasts start at up to 200 rows of the
 rest, each given the 300 rows before it or as many as the rest has: no row that was learned from. Misses of rows that
 were learned from are smaller, most of all those of long forecasts; `--seen` gives these rows, too. Shares of few
 forecasts that overlap scatter: their standard errors count on that, and say how many records bands that hold 90 % of
@@ -19,7 +19,7 @@ from scipy import stats
 from ._report import table, write
 from .records import _BURN, _PAST, RECORDS, Plant, default, read
 
-_STEPS, _ORIGINS, _CONFIDENCE, _LOW, _HIGH = (1, 10, 50), 80, 0.9, 0.85, 0.95
+_STEPS, _ORIGINS, _CONFIDENCE, _LOW, _HIGH = (1, 10, 50), 200, 0.9, 0.85, 0.95
 _LEARNED = (0.5, 0.6, 0.7)
 _TWICE = "winding5"  # the same record as another one, with other roles
 
