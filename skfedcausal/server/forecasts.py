@@ -59,7 +59,7 @@ def counted_steps(record, start):
 
 
 def _settled_filter(plain, record):
-    """Information of a row about states and their lags, and the covariance of filtered ones long after the beginning."""
+    """Information of a row about states and lags, and the covariance of filtered ones long after the beginning."""
     n, J = record.partition.n_states, np.zeros_like(plain.A)
     J[:n, :n] = record.typical_information()
     return J, filtered_covariance(predicted_covariance(plain.A, J, plain.Q), J)
