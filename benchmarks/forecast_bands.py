@@ -33,9 +33,7 @@ def split(plant, share):
 
 def measured(plant, seen):
     """Whether measurements were inside the bands, (n_forecasts, n_sensors) by number of rows ahead."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        estimator = default(plant).fit(plant.known).set_output(transform="pandas")
+    estimator = default(plant).fit(plant.known).set_output(transform="pandas")
     outputs, rows, first = plant.outputs, plant.tail, min(_BURN, len(plant.tail) // 4)
     if seen:
         rows, first = pd.concat([plant.known, plant.tail], ignore_index=True), len(plant.known)
@@ -99,6 +97,7 @@ def main():
     folder = os.environ.get("SKFEDCAUSAL_DATA")
     if not folder:
         parser.error("set SKFEDCAUSAL_DATA to the folder that holds sysid")
+    warnings.simplefilter("ignore")  # of fits, and of forecasts with few rows before them
     found, rows = {}, []
     for name in arguments.records:
         plant = read(folder, name)
