@@ -106,8 +106,8 @@ def main():
         print(rows[-1], flush=True)
     once = [name for name in found if name != _TWICE]
     lines = [
-        f"- learned from {100 * share:g}%: inside {sum(is_inside(found[name][i]) for name in once)} of {len(once)}, bands "
-        f"that hold just {_CONFIDENCE:.0%} would be inside {sum(chance(found[name][i]) for name in once):.1f}"
+        f"- learned from {100 * share:g}%: inside {sum(is_inside(found[name][i]) for name in once)} of {len(once)}, "
+        f"bands that hold just {_CONFIDENCE:.0%} would be inside {sum(chance(found[name][i]) for name in once):.1f}"
         for i, share in enumerate(arguments.learned)
     ]
     whole = [
