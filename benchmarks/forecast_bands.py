@@ -1,6 +1,6 @@
 """What 90 % bands of forecasts hold of recorded plants, 1, 10 and 50 rows ahead, over several splits.
 
-Every record of `load_sysid` is learned from its first half, 60 % and 70 %; forecasts start at up to 80 rows of the
+Every record of `load_sysid` is learned from its first half, 60 % and 70 %; forecasts start at up to 200 rows of the
 rest, each given the 300 rows before it or as many as the rest has: no row that was learned from. Misses of rows that
 were learned from are smaller, most of all those of long forecasts; `--seen` gives these rows, too. Shares of few
 forecasts that overlap scatter: their standard errors count on that, and say how many records bands that hold 90 % of
@@ -19,7 +19,7 @@ from scipy import stats
 from ._report import table, write
 from .records import _BURN, _PAST, RECORDS, Plant, default, read
 
-_STEPS, _ORIGINS, _CONFIDENCE, _LOW, _HIGH = (1, 10, 50), 80, 0.9, 0.85, 0.95
+_STEPS, _ORIGINS, _CONFIDENCE, _LOW, _HIGH = (1, 10, 50), 200, 0.9, 0.85, 0.95
 _LEARNED = (0.5, 0.6, 0.7)
 _TWICE = "winding5"  # the same record as another one, with other roles
 
@@ -33,9 +33,7 @@ def split(plant, share):
 
 def measured(plant, seen):
     """Whether measurements were inside the bands, (n_forecasts, n_sensors) by number of rows ahead."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        estimator = default(plant).fit(plant.known).set_output(transform="pandas")
+    estimator = default(plant).fit(plant.known).set_output(transform="pandas")
     outputs, rows, first = plant.outputs, plant.tail, min(_BURN, len(plant.tail) // 4)
     if seen:
         rows, first = pd.concat([plant.known, plant.tail], ignore_index=True), len(plant.known)
@@ -99,6 +97,7 @@ def main():
     folder = os.environ.get("SKFEDCAUSAL_DATA")
     if not folder:
         parser.error("set SKFEDCAUSAL_DATA to the folder that holds sysid")
+    warnings.simplefilter("ignore")  # of fits, and of forecasts with few rows before them
     found, rows = {}, []
     for name in arguments.records:
         plant = read(folder, name)
@@ -107,8 +106,8 @@ def main():
         print(rows[-1], flush=True)
     once = [name for name in found if name != _TWICE]
     lines = [
-        f"- learned from {share:.0%}: inside {sum(is_inside(found[name][i]) for name in once)} of {len(once)}, bands "
-        f"that hold just {_CONFIDENCE:.0%} would be inside {sum(chance(found[name][i]) for name in once):.1f}"
+        f"- learned from {100 * share:g}%: inside {sum(is_inside(found[name][i]) for name in once)} of {len(once)}, "
+        f"bands that hold just {_CONFIDENCE:.0%} would be inside {sum(chance(found[name][i]) for name in once):.1f}"
         for i, share in enumerate(arguments.learned)
     ]
     whole = [

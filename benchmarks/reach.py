@@ -144,6 +144,12 @@ def large():
     return len(names), plan.verdict, process_time() - start
 
 
+def _error_of_draws(values):
+    """Standard error of a mean over draws, of which both plans meet the same disturbance."""
+    draws = values.to_numpy().reshape(-1, 2).mean(axis=1)
+    return draws.std() / np.sqrt(len(draws))
+
+
 def summary(rows):
     """One row per plant."""
     found = []
@@ -161,7 +167,7 @@ def summary(rows):
                 "median rms": f"{can['rms'].median():.3f}",
                 "disturbed": f"{can['disturbed'].median():.3f}",
                 "planned again": f"{can['again'].median():.3f}",
-                "cover": f"{part['cover'].mean():.2f}",
+                "cover": f"{part['cover'].mean():.2f} ± {_error_of_draws(part['cover']):.2f}",
                 "seconds": f"{part['seconds'].median():.2f}",
             }
         )
@@ -192,7 +198,7 @@ def main():
         "Miss: distance of the mean over the rows that count from the target, in standard deviations of the sensor, in "
         "the simulator without further noise; rms: the same row by row. Disturbed: the median miss in the simulator "
         f"with noise; planned again: the same where a new plan is made every {_EVERY} rows. Cover: share of rows of "
-        "the simulator with noise inside the promised 90 % band.",
+        "the simulator with noise inside the promised 90 % band, with its standard error over the draws.",
         f"- a plan of {n_inputs} inputs over 60 rows: {seconds:.2f} s\n- verdicts that are right: {share_right(rows)}",
         table(summary(rows)),
     )

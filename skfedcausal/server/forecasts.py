@@ -4,7 +4,9 @@ A plant that was learned says itself how far, and is too sure: it does not know 
 has changed since. So its forecasts are run from every one of the last rows that are known. What they missed of the
 scores ``J^-1 z`` of rows that they had not seen gives covariances, the last rows first, since misses come in spells;
 and how often bands that were made in this way have held, row after row, says by how much the next one has to be
-wider or narrower (split conformal, by the quantile of what was missed in shares of the band of its time).
+wider or narrower (split conformal, by the quantile of what was missed in shares of the band of its time). Forecasts
+from the first rows of a record do not count: the filter has not yet forgotten what it began with, and one large miss
+would make the bands of a hundred rows after it look too wide.
 """
 
 import numpy as np
@@ -25,6 +27,9 @@ _RAREST = 5.0  # times the share outside a band that a quantile may be nearer to
 _TIMES = 3  # as many rows as are forecast that there have to be before
 _MOST_STEPS = 200  # ahead that misses are counted for; later ones are as far as the plant says from there on
 _CLOSE = 1e-6  # relative change below which covariances have settled
+_FORGOTTEN = 0.01  # share of what a filter began with that no longer matters
+_BEGINNING = 5  # at most one row in so many is spent on forgetting it
+_STARTS = 8  # random states whose way shows how fast that is
 _JITTER, _TINY = 1e-12, 1e-300
 
 
@@ -34,8 +39,9 @@ def forecast_covariances(run, start, n_steps, confidence=None):
     With a confidence they are those of a Gaussian whose band holds as often as such bands should have.
     """
     plain, record = run.plain, run.record
-    own = _own_covariances(plain, record, n_steps)
-    missed = _misses(plain, record, start, n_steps)
+    J, P = _settled_filter(plain, record)
+    own = _own_covariances(plain, record, n_steps, J, P)
+    missed = _misses(plain, record, start, n_steps, _memory(plain.A, J, P))
     found = []
     for k, rows in enumerate(record.partition.slices):
         found.append(_calibrated(own[k], missed[..., rows], confidence))
@@ -52,11 +58,25 @@ def counted_steps(record, start):
     return (start - begin_of(record, start)) // _TIMES
 
 
-def _own_covariances(plain, record, n_steps):
-    """What the plant itself says of misses, by unit: of its states in that row, and of what a row shows of them."""
+def _settled_filter(plain, record):
+    """Information of a row about states and lags, and the covariance of filtered ones long after the beginning."""
     n, J = record.partition.n_states, np.zeros_like(plain.A)
     J[:n, :n] = record.typical_information()
-    P = filtered_covariance(predicted_covariance(plain.A, J, plain.Q), J)
+    return J, filtered_covariance(predicted_covariance(plain.A, J, plain.Q), J)
+
+
+def _memory(A, J, P):
+    """Rows after which a filter has forgotten what it began with, _STARTS ways on average."""
+    error = np.random.default_rng(0).standard_normal((len(A), _STARTS))
+    first, rows = np.linalg.norm(error), 0
+    while np.linalg.norm(error) > _FORGOTTEN * first and rows < _WINDOW:
+        error, rows = A @ (error - P @ (J @ error)), rows + 1
+    return rows
+
+
+def _own_covariances(plain, record, n_steps, J, P):
+    """What the plant itself says of misses, by unit: of its states in that row, and of what a row shows of them."""
+    n = record.partition.n_states
     noise = np.linalg.pinv(J[:n, :n], hermitian=True)
     found = [np.empty((n_steps, rows.stop - rows.start, rows.stop - rows.start)) for rows in record.partition.slices]
     settled = False
@@ -70,18 +90,20 @@ def _own_covariances(plain, record, n_steps):
     return found
 
 
-def _misses(plain, record, start, n_steps):
+def _misses(plain, record, start, n_steps, memory):
     """What forecasts of 1, 2, ... rows missed of the scores of rows before `start`, (n_ahead, n_rows, n).
 
-    NaN for rows that were not measured, or are too near the beginning for a forecast of so many rows.
+    NaN for rows that were not measured, or are too near the beginning for a forecast of so many rows by a filter
+    with so long a memory.
     """
     begin = begin_of(record, start)
+    settled = begin + min(memory, (start - begin) // _BEGINNING)
     n_steps = min(n_steps, counted_steps(record, start), _MOST_STEPS)
     first = max(start - _WINDOW - _EARLIER - 2 * n_steps, begin)
     scores, n = record.scores_of(slice(first, start)), record.partition.n_states
-    missed = np.full((n_steps, len(scores), n), np.nan)
+    missed, early = np.full((n_steps, len(scores), n), np.nan), max(settled - first, 0)
     for k, states in enumerate(plain.ahead(np.arange(first, start - 1), n_steps, start), start=1):
-        missed[k - 1, k:] = scores[k:] - states[: len(scores) - k, :n]
+        missed[k - 1, early + k :] = scores[early + k :] - states[early : len(scores) - k, :n]
     return missed
 
 

@@ -7,7 +7,8 @@ from scipy import stats
 
 from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.forecasts import _calibrated
+from skfedcausal.server.forecasts import _calibrated, _memory
+from skfedcausal.statespace.riccati import filtered_covariance, predicted_covariance
 
 X, TRUTH = make_granger_plant(2, n_samples=1600, links=[(0, 1)], n_inputs=1, random_state=0)
 U = TRUTH.inputs
@@ -57,6 +58,26 @@ def test_a_plant_that_has_become_noisier_has_wider_bands(fitted):
     noisy = {name: Y + 3 * Y.std(axis=0) * rng.standard_normal(Y.shape) for name, Y in X.items()}
     calm, loud = (fitted.forecast(record, 1500, inputs=U, return_std=True)[1] for record in (X, noisy))
     assert (loud[0] > 1.5 * calm[0]).mean() > 0.9
+
+
+def test_a_filter_forgets_what_it_began_with_as_fast_as_its_closed_loop():
+    A, J, Q = np.array([[0.95]]), np.array([[0.5]]), np.array([[0.02]])
+    P = filtered_covariance(predicted_covariance(A, J, Q), J)
+    share = abs(0.95 * (1 - P[0, 0] * 0.5))
+    assert _memory(A, J, P) == np.ceil(np.log(0.01) / np.log(share))
+    lags = np.diag(np.ones(6), -1)  # what happened seven rows ago, seen by nobody
+    assert _memory(lags, np.zeros((7, 7)), np.eye(7)) == 7
+
+
+def test_a_record_that_begins_far_off_has_the_bands_of_one_that_does_not(fitted):
+    """What a forecast from the first rows misses says nothing of what later ones do."""
+    part, inputs = {name: Y[1300:1440].copy() for name, Y in X.items()}, [u[1300:1440] for u in U]
+    _, *calm = fitted.forecast(part, 130, inputs=inputs, confidence=0.9)
+    for Y in part.values():
+        Y[:3] += 30 * Y.std(axis=0)
+    _, *far = fitted.forecast(part, 130, inputs=inputs, confidence=0.9)
+    ratio = (far[1] - far[0]) / (calm[1] - calm[0])
+    assert_allclose(ratio, 1, atol=0.1)  # at most 1 % of 30 standard deviations is left when misses begin to count
 
 
 @pytest.mark.parametrize("start", [1, 2, 5])
