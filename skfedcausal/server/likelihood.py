@@ -272,6 +272,7 @@ class LikelihoodServer(LinkQuestions):
     n_jobs: int | None = None
 
     _large = None  # matrices of a plant that was learned in blocks
+    _gapless = None  # its record with the gaps filled, until it was looked at
 
     _parameter_constraints = {
         "fix_local": ["boolean"],
@@ -741,13 +742,23 @@ class LikelihoodServer(LinkQuestions):
             from .sparse.filter import LargeFilter
 
             return LargeFilter(self._large, record, self._drive(self.transition_, self.input_))
+        if self._is_large_with_gaps(record):
+            from .sparse.gaps import LargeFilterWithGaps
+
+            return LargeFilterWithGaps(self._large, record, self._drive(self.transition_, self.input_))
         return super()._filter(record)
+
+    def _is_large_with_gaps(self, record):
+        """Whether a record has gaps that the filter of a plant learned in blocks goes through."""
+        return self._large is not None and self._large.back is not None and not record.is_constant
 
     def smoothed(self, messages):
         """Each unit's own states given all units' messages, under the plant before shrinkage."""
         return self._smoothed(messages, self.unshrunk_transition_, self.unshrunk_input_)
 
     def _smooth(self, messages, A, B, **settings):
+        if self._large is not None and self._is_large_with_gaps(record := self._record(messages)):
+            return self._filter(record).smoothed(settings.get("intercept", True), settings.get("spread", True))
         if self._lagged is None:
             return super()._smooth(messages, A, B, **settings)
         return self._lagged.dynamics.smooth(self._record(messages), self._operating_point, **settings)

@@ -124,6 +124,9 @@ class LinkQuestions(ServerLearner):
             return report(self, run, record)
         from ..sparse.report import large_report
 
+        if self._gapless is not None:  # the record whose gaps were filled says more than one with gaps
+            record, self._gapless = replace(self._gapless, steps=record.steps), None
+            run = self._filter(record)
         return large_report(self, run, record)
 
     # -- questions ----------------------------------------------------------------------------------

@@ -11,8 +11,11 @@ from ..estimation.evidence import PADDED_VARIANCE, benjamini_hochberg
 from ..estimation.scoring import Budget, Point
 from ..estimation.search import is_degenerate, is_singular
 from .alone import padded_spectra, screened
+from .assembly import assembled, block_diagonal, states_of
 from .blocks import BlockTask, fitted_block
 from .cover import cores, neighbours, with_halo
+from .filter import stationary_gain
+from .gaps import n_fillings
 from .parallel import run
 from .plant import LargePlant
 from .screening import PairRows, given_others, products, statistics, tested
@@ -92,7 +95,12 @@ class _Search:
         self.correlated = found | found.T
         self.has_prior = bool(self.correlated.any()) or _is_degenerate(self.plant)
         self._group()
-        return None if self._is_one_block() else self._climbed()
+        if self._is_one_block():
+            return None
+        for _ in range(n_fillings(self.plant.gapped)):
+            self._search_links()
+            self._fill()
+        return self._climbed()
 
     def _is_one_block(self):
         """Whether so much is linked that blocks are as much work as a plant that can be learned as a whole."""
@@ -101,6 +109,15 @@ class _Search:
         return len(self.linked) <= ALL_PAIRS and np.sum(n_states.astype(float) ** 3) >= whole**3
 
     def _climbed(self):
+        ended = self._search_links()
+        self.has_prior |= self._is_singular()
+        self.known, self.members = {}, []
+        self._group()
+        self._fit(self.plant.n_samples * self.settings.tol**2, is_last=True)
+        return self._estimate(self._tested(), *ended)
+
+    def _search_links(self):
+        """Add and drop links until next to nothing changes; whether that was reached, and whether time ended it."""
         settled, was_stopped, with_far = False, False, True
         for _ in range(_MAX_ROUNDS):
             self._fit(_NEAR_GAIN)
@@ -117,11 +134,16 @@ class _Search:
             self.left |= self.linked & ~proposed
             self.linked, self.correlated, with_far = proposed, correlated, False
             self._group()
-        self.has_prior |= self._is_singular()
-        self.known, self.members = {}, []
-        self._group()
-        self._fit(self.plant.n_samples * self.settings.tol**2, is_last=True)
-        return self._estimate(self._tested(), settled, was_stopped)
+        return settled, was_stopped
+
+    def _fill(self):
+        """Fill the gaps of the record anew, by the plant so far."""
+        strength = np.square(self.strength[self.linked])
+        near = neighbours(len(self.linked), np.argwhere(self.linked), strength, np.argwhere(np.tril(self.correlated)))
+        causes = [np.flatnonzero(row).tolist() for row in self.linked | self.correlated]
+        A, Q = csr_array(self.A), csr_array(self.Q)
+        self.plant.fill(stationary_gain(self.plant, A, Q, self.cores, near, causes))
+        self.known, self.sums, self.left = {}, {}, np.zeros_like(self.left)
 
     def _is_near(self, linked, correlated):
         """Whether a proposal changes next to nothing."""
@@ -237,7 +259,13 @@ class _Search:
                 np.concatenate(each) for each in zip((pairs, estimate, covariance), (far, *estimates), strict=True)
             )
         dof = np.asarray(plant.partition.sizes)[pairs].prod(axis=1)
+        covariance = covariance * self._widened(pairs)
         return PairTests(pairs, estimate, covariance, _p_values(estimate, covariance, dof))
+
+    def _widened(self, pairs):
+        """By how much covariances of pairs are larger than of a complete record, (n_pairs, 1, 1) or one."""
+        there = self.plant.there
+        return 1.0 if there is None else 1 / there[pairs].prod(axis=1)[:, None, None]
 
     def _far_pairs(self, inside):
         """Pairs outside of the blocks that are looked at again, by effect."""
@@ -307,32 +335,9 @@ def _is_degenerate(plant):
     return any(is_degenerate(Point(A, Q, None), None, None, None) for A, Q in zip(plant.A, plant.Q, strict=True))
 
 
-def states_of(units, partition):
-    """States of units, one unit after the other."""
-    return np.concatenate([np.arange(partition.slices[m].start, partition.slices[m].stop) for m in units])
-
-
 def _holds(members, core, causes):
     """Whether a block has all that acts on its core."""
     return bool(members) and all(set(causes[unit]) <= set(members) for unit in core)
-
-
-def block_diagonal(blocks):
-    sizes = np.cumsum([0, *map(len, blocks)])
-    whole = np.zeros((sizes[-1],) * 2)
-    for block, start, stop in zip(blocks, sizes[:-1], sizes[1:], strict=True):
-        whole[start:stop, start:stop] = block
-    return whole
-
-
-def assembled(parts, n):
-    """A sparse matrix from rows of blocks ``(rows, columns, values)``."""
-    rows = np.concatenate([np.repeat(r, len(c)) for r, c, _ in parts])
-    cols = np.concatenate([np.tile(c, len(r)) for r, c, _ in parts])
-    values = np.concatenate([x.ravel() for _, _, x in parts])
-    whole = csr_array((values, (rows, cols)), shape=(n, n))
-    whole.eliminate_zeros()
-    return whole
 
 
 def _padded_estimates(estimate, covariance, e):
