@@ -295,7 +295,7 @@ def n_fillings(record):
     """How often a record is filled by a plant with links, after it was filled by units on their own; 0 for None."""
     if record is None:
         return 0
-    lacking = 1 - share_there(record).min()
+    lacking = 1 - share_there(record).min() ** 2  # of what two units measured
     return max(int(np.ceil(np.log(_LEFT) / np.log(max(lacking, 1e-9)))) - 1, 1)
 
 

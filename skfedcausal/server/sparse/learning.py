@@ -78,6 +78,7 @@ class _Search:
         self.left = np.zeros((m, m), dtype=bool)  # what was dropped once, which does not come back
         self.strength = np.zeros((m, m))
         self.A, self.Q = (plant.sparse(x).tolil() for x in (plant.A, plant.Q))
+        self.filled_with = np.zeros((m, m), dtype=bool)  # links of the plant that filled the gaps of the record
         self.known: dict = {}  # fitted blocks by what they are of
         self.sums: dict = {}  # of products of the series of blocks at all lags, by their units
         self.cores: list = []
@@ -144,6 +145,7 @@ class _Search:
         A, Q = csr_array(self.A), csr_array(self.Q)
         self.plant.fill(stationary_gain(self.plant, A, Q, self.cores, near, causes))
         self.known, self.sums, self.left = {}, {}, np.zeros_like(self.left)
+        self.filled_with = self.linked.copy()
 
     def _is_near(self, linked, correlated):
         """Whether a proposal changes next to nothing."""
@@ -259,13 +261,20 @@ class _Search:
                 np.concatenate(each) for each in zip((pairs, estimate, covariance), (far, *estimates), strict=True)
             )
         dof = np.asarray(plant.partition.sizes)[pairs].prod(axis=1)
-        covariance = covariance * self._widened(pairs)
+        if plant.there is not None:
+            estimate, covariance = self._of_gaps(pairs, estimate, covariance)
         return PairTests(pairs, estimate, covariance, _p_values(estimate, covariance, dof))
 
-    def _widened(self, pairs):
-        """By how much covariances of pairs are larger than of a complete record, (n_pairs, 1, 1) or one."""
-        there = self.plant.there
-        return 1.0 if there is None else 1 / there[pairs].prod(axis=1)[:, None, None]
+    def _of_gaps(self, pairs, estimate, covariance):
+        """What pairs are worth where a share of the record was filled.
+
+        Fillings without a link leave as much of it as there are rows that both units measured, in the noise of a
+        complete record; those with it leave all, of as many rows.
+        """
+        there = self.plant.there[pairs].prod(axis=1)
+        unknown = ~self.filled_with[tuple(pairs.T)]
+        estimate = estimate / np.where(unknown, there, 1.0)[:, None]
+        return estimate, covariance / np.where(unknown, there**2, there)[:, None, None]
 
     def _far_pairs(self, inside):
         """Pairs outside of the blocks that are looked at again, by effect."""
