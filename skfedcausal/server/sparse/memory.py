@@ -40,6 +40,32 @@ def check_memory(n_units, n_states, n_samples, has_gaps=False):
     )
 
 
+def whole_elements(n_units, n_states, n_inputs):
+    """Elements that a plant with inputs is learned from as a whole, before any link: every input acts on every unit."""
+    p = n_states / n_units
+    return round(n_states * (p + (p + 1) / 2 + n_inputs))
+
+
+def check_inputs(n_units, n_states, n_inputs):
+    """Refuse a plant of many units whose inputs ask for more memory than there is, as no blocks are for inputs."""
+    allowed, elements = allowed_memory(), whole_elements(n_units, n_states, n_inputs)
+    if not n_inputs or (needed := _of_elements(elements)) <= allowed:
+        return
+    share, each = n_states / n_units, n_inputs / n_units
+    fits = [m for m in range(1, n_units)
+            if _of_elements(whole_elements(m, round(share * m), round(each * m))) <= allowed]  # fmt: skip
+    raise MemoryError(
+        f"A plant of {n_units} units with {n_states} states and {n_inputs} inputs is learned as a whole, from {elements} "
+        f"elements at least, whose information needs about {needed / 2**30:.3g} GiB of memory; {allowed / 2**30:.3g} GiB "
+        f"are allowed here. What would fit: {max(fits, default=0)} units with their inputs, or all units with "
+        "fewer inputs."
+    )
+
+
+def _of_elements(n_elements):
+    return 4 * 8 * n_elements**2  # the matrix, its factor, its inverse and a copy
+
+
 def fewest_states(client):
     """States that a unit has at least, as far as its client is told them."""
     for given in (getattr(client, name, None) for name in ("A", "C")):

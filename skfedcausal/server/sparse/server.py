@@ -20,7 +20,7 @@ from .cover import neighbours
 from .filter import stationary_gain
 from .gaps import are_mostly_there
 from .learning import ALL_PAIRS, estimate_large
-from .memory import check_memory
+from .memory import check_inputs, check_memory, whole_elements
 from .parallel import chunks, run, workers
 from .plant import UNITS, LargePlant, filled_by_units, shifts_of_units
 from .screening import PairRows, tested
@@ -56,12 +56,14 @@ def asks_for_the_whole(record, server):
 
 def warn_of_work(record, reason):
     """Say before it starts what a plant of many units costs that has to be learned as a whole."""
-    n_units = len(record.names)
+    n_units, p = len(record.names), record.partition
+    check_inputs(n_units, p.n_states, p.n_inputs)
     if n_units > _WHOLE:
+        elements = whole_elements(n_units, p.n_states, p.n_inputs)
         warnings.warn(
-            f"A plant of {n_units} units with {reason} is learned as a whole: minutes of work, eight times as many "
-            "for twice the units, as far as max_time goes. Fit parts of it, or do without that, and it is learned in "
-            "blocks along its links.",
+            f"A plant of {n_units} units with {reason} is learned as a whole, from {elements} elements at least: minutes "
+            "of work, eight times as many for twice the units, as far as max_time goes. Fit parts of it, or do without "
+            "that, and it is learned in blocks along its links.",
             UserWarning,
             stacklevel=7,
         )
