@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,7 @@ class LinkQuestions(ServerLearner):
     """A server whose learned plant is asked about its links; estimators' methods say what the questions are."""
 
     correlations_: pd.DataFrame
+    _gapless: Any
 
     # -- verdicts of `fit` --------------------------------------------------------------------------
 

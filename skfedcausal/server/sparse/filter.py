@@ -32,7 +32,9 @@ class LargePlantMatrices(NamedTuple):
 
 def stationary_gain(plant, A, Q, cores, near, causes):
     """:class:`LargePlantMatrices` of a plant in standardised states, block by block."""
-    gains, covariances, backs, n = [], [], [], plant.partition.n_states
+    gains: list = []
+    backs: list = []
+    covariances, n = [], plant.partition.n_states
     for core in cores:
         members = with_halo(core, near, causes, _MOST)
         states, k = states_of(members, plant.partition), len(states_of(core, plant.partition))

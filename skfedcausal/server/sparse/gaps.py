@@ -145,9 +145,7 @@ class GapRun:
     def unit_covariances(self, smoothed=False):
         """Covariances of every unit's states by themselves, (n_samples, p, p) each, predicted or smoothed ones."""
         found: list = [None] * len(self._record.parts)
-        for (_, units), group, steps in zip(
-            self._record.partition.groups.items(), self.units, self.steps, strict=True
-        ):
+        for (_, units), group, steps in zip(self._record.partition.groups.items(), self.units, self.steps, strict=True):
             for k, m in enumerate(units):
                 found[m] = self._smoothed_of(group, steps, k) if smoothed else self._of(group, steps, k)[0]
         return found
@@ -303,8 +301,8 @@ def drawn_record(record, matrices, seed=0):
     """The record with what is missing drawn from its distribution given the rest, under a plant of its states.
 
     ``z + (J - J_t) h + e`` with a draw h of the states given the record and e of covariance ``J - J_t``. The draw is a
-    simulated plant plus what smoothing makes of the difference of records (Durbin & Koopman 2002, A simple and efficient
-    simulation smoother). Expectations would make the plant look calmer than it is.
+    simulated plant plus what smoothing makes of the difference of records (Durbin & Koopman 2002, A simple and
+    efficient simulation smoother). Expectations would make the plant look calmer than it is.
     """
     rng = np.random.default_rng(seed)
     states = _simulated(matrices, record, rng)

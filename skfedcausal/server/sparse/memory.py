@@ -34,8 +34,9 @@ def check_memory(n_units, n_states, n_samples, has_gaps=False):
     ways = [f"{most} {what}" for most, what in ((max(fits, default=0), "units of this size"),
                                                 (max(rows, default=0), "rows of all units")) if most]  # fmt: skip
     raise MemoryError(
-        f"A plant of {n_units} units with {n_states} states and {n_samples} rows{' with gaps' * has_gaps} needs about {needed / 2**30:.3g} GiB "
-        f"of memory, and {allowed / 2**30:.3g} GiB are allowed here. What would fit: {' or '.join(ways) or 'nothing'}. "
+        f"A plant of {n_units} units with {n_states} states and {n_samples} rows{' with gaps' * has_gaps} needs about "
+        f"{needed / 2**30:.3g} GiB of memory, and {allowed / 2**30:.3g} GiB are allowed here. "
+        f"What would fit: {' or '.join(ways) or 'nothing'}. "
         "Give units fewer states, fit parts of the plant, or allow more memory."
     )
 
@@ -55,10 +56,10 @@ def check_inputs(n_units, n_states, n_inputs):
     fits = [m for m in range(1, n_units)
             if _of_elements(whole_elements(m, round(share * m), round(each * m))) <= allowed]  # fmt: skip
     raise MemoryError(
-        f"A plant of {n_units} units with {n_states} states and {n_inputs} inputs is learned as a whole, from {elements} "
-        f"elements at least, whose information needs about {needed / 2**30:.3g} GiB of memory; {allowed / 2**30:.3g} GiB "
-        f"are allowed here. What would fit: {max(fits, default=0)} units with their inputs, or all units with "
-        "fewer inputs."
+        f"A plant of {n_units} units with {n_states} states and {n_inputs} inputs is learned as a whole, from "
+        f"{elements} elements at least, whose information needs about {needed / 2**30:.3g} GiB of memory; "
+        f"{allowed / 2**30:.3g} GiB are allowed here. "
+        f"What would fit: {max(fits, default=0)} units with their inputs, or all units with fewer inputs."
     )
 
 

@@ -40,7 +40,7 @@ class LargePlant:
         self.there = None if gapped is None else share_there(gapped)
         self.record, self.partition, self.names = record, record.partition, record.names
         self.n_samples, self.starts = record.n_samples, record.starts
-        scores, slices = record.scores, self.partition.slices
+        scores = record.scores
         self.scale = _state_scales(record, scores, [None] * len(record.names))
         self._back = [np.linalg.inv(S) for S in self.scale]
         self.noise = [B @ N @ B.T for B, N in zip(self._back, scores.noise, strict=True)]

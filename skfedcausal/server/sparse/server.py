@@ -61,9 +61,9 @@ def warn_of_work(record, reason):
     if n_units > _WHOLE:
         elements = whole_elements(n_units, p.n_states, p.n_inputs)
         warnings.warn(
-            f"A plant of {n_units} units with {reason} is learned as a whole, from {elements} elements at least: minutes "
-            "of work, eight times as many for twice the units, as far as max_time goes. Fit parts of it, or do without "
-            "that, and it is learned in blocks along its links.",
+            f"A plant of {n_units} units with {reason} is learned as a whole, from {elements} elements at least: "
+            "minutes of work, eight times as many for twice the units, as far as max_time goes. Fit parts of it, or do "
+            "without that, and it is learned in blocks along its links.",
             UserWarning,
             stacklevel=7,
         )
