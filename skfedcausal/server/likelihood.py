@@ -272,7 +272,6 @@ class LikelihoodServer(LinkQuestions):
     n_jobs: int | None = None
 
     _large = None  # matrices of a plant that was learned in blocks
-    _gapless: Any = None  # its record with the gaps filled, until it was looked at
 
     _parameter_constraints = {
         "fix_local": ["boolean"],

@@ -28,7 +28,7 @@ class LinkQuestions(ServerLearner):
     """A server whose learned plant is asked about its links; estimators' methods say what the questions are."""
 
     correlations_: pd.DataFrame
-    _gapless: Any
+    _gapless: Any = None  # record of a plant learned in blocks with its gaps filled, until it was looked at
 
     # -- verdicts of `fit` --------------------------------------------------------------------------
 
