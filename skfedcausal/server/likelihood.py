@@ -455,12 +455,14 @@ class LikelihoodServer(LinkQuestions):
             record.forget_scores()
         return True
 
-    def _check_room(self, clients, n_samples):
+    def _check_room(self, clients, n_samples, n_inputs=0):
         """Refuse a plant of many units that cannot fit into memory, before its units begin."""
         if len(clients) > LARGE:
-            from .sparse.memory import check_memory, fewest_states  # for plants of many units
+            from .sparse.memory import check_inputs, check_memory, fewest_states  # for plants of many units
 
-            check_memory(len(clients), sum(map(fewest_states, clients.values())), n_samples)
+            n_states = sum(map(fewest_states, clients.values()))
+            check_memory(len(clients), n_states, n_samples)
+            check_inputs(len(clients), n_states, n_inputs)
 
     def _next_budget(self):
         """The work of this round: an equal part of what is left for all of them."""
@@ -741,13 +743,23 @@ class LikelihoodServer(LinkQuestions):
             from .sparse.filter import LargeFilter
 
             return LargeFilter(self._large, record, self._drive(self.transition_, self.input_))
+        if self._is_large_with_gaps(record):
+            from .sparse.gaps import LargeFilterWithGaps
+
+            return LargeFilterWithGaps(self._large, record, self._drive(self.transition_, self.input_))
         return super()._filter(record)
+
+    def _is_large_with_gaps(self, record):
+        """Whether a record has gaps that the filter of a plant learned in blocks goes through."""
+        return self._large is not None and self._large.back is not None and not record.is_constant
 
     def smoothed(self, messages):
         """Each unit's own states given all units' messages, under the plant before shrinkage."""
         return self._smoothed(messages, self.unshrunk_transition_, self.unshrunk_input_)
 
     def _smooth(self, messages, A, B, **settings):
+        if self._large is not None and self._is_large_with_gaps(record := self._record(messages)):
+            return self._filter(record).smoothed(settings.get("intercept", True), settings.get("spread", True))
         if self._lagged is None:
             return super()._smooth(messages, A, B, **settings)
         return self._lagged.dynamics.smooth(self._record(messages), self._operating_point, **settings)

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,7 @@ class LinkQuestions(ServerLearner):
     """A server whose learned plant is asked about its links; estimators' methods say what the questions are."""
 
     correlations_: pd.DataFrame
+    _gapless: Any = None  # record of a plant learned in blocks with its gaps filled, until it was looked at
 
     # -- verdicts of `fit` --------------------------------------------------------------------------
 
@@ -124,6 +126,9 @@ class LinkQuestions(ServerLearner):
             return report(self, run, record)
         from ..sparse.report import large_report
 
+        if self._gapless is not None:  # the record whose gaps were filled says more than one with gaps
+            record, self._gapless = replace(self._gapless, steps=record.steps), None
+            run = self._filter(record)
         return large_report(self, run, record)
 
     # -- questions ----------------------------------------------------------------------------------
@@ -196,6 +201,8 @@ class LinkQuestions(ServerLearner):
         """Test each link between states given the others, by one of the three classical tests."""
         check_method(method, self.covariance)
         plant = clone(self).set_params(held_out=None).fit(messages)
+        if not plant._record(messages).is_constant:
+            plant._refuse_large("classical tests of links in a record with gaps")
         if plant._lagged is not None:
             from ..lagged.tables import lagged_tests_table
 

@@ -10,8 +10,8 @@ from ...statespace.episodes import episodes
 from ...statespace.kalman import CovarianceSchedule
 from ...statespace.riccati import predicted_covariance
 from ..prediction import PlantFilter
+from .assembly import assembled, block_diagonal, states_of
 from .cover import with_halo
-from .learning import assembled, block_diagonal, states_of
 
 _LEAST_SHARE = 1e-3  # of covariances between units
 _LEAST_GAIN = 1e-5  # of a score, both of unit variance; smaller ones move nothing
@@ -26,21 +26,29 @@ class LargePlantMatrices(NamedTuple):
     Q: Any
     gain: Any  # of a score on the filtered states
     predicted: Any  # covariance of the predicted states
+    back: Any = None  # gain on the filtered states of what the row after tells, for records with gaps
+    information: Any = None  # of the usual measurements of a row
 
 
 def stationary_gain(plant, A, Q, cores, near, causes):
-    """Gain of a score on the filtered states and covariance of the predicted ones, sparse, block by block."""
-    gains, covariances, n = [], [], plant.partition.n_states
+    """:class:`LargePlantMatrices` of a plant in standardised states, block by block."""
+    gains: list = []
+    backs: list = []
+    covariances, n = [], plant.partition.n_states
     for core in cores:
         members = with_halo(core, near, causes, _MOST)
         states, k = states_of(members, plant.partition), len(states_of(core, plant.partition))
         N = block_diagonal([plant.noise[m] for m in members])
-        P = predicted_covariance(A[states][:, states].toarray(), np.linalg.inv(N), Q[states][:, states].toarray())
-        gain = np.linalg.solve(P + N, P).T[:k]
-        gains.append((states[:k], states, np.where(np.abs(gain) > _LEAST_GAIN, gain, 0.0)))
+        own = A[states][:, states].toarray()
+        P = predicted_covariance(own, np.linalg.inv(N), Q[states][:, states].toarray())
+        gain = np.linalg.solve(P + N, P).T
+        back = np.linalg.solve(P, own @ (P - gain @ P)).T[:k]  # P_f A' P^-1
+        for parts, rows in ((gains, gain[:k]), (backs, back)):
+            parts.append((states[:k], states, np.where(np.abs(rows) > _LEAST_GAIN, rows, 0.0)))
         covariances.append((states[:k], states, P[:k]))
     P = assembled(covariances, n)
-    return assembled(gains, n), _covariance((P + P.T) / 2, plant)
+    gain, back, J = assembled(gains, n), assembled(backs, n), plant.sparse([np.linalg.inv(N) for N in plant.noise])
+    return LargePlantMatrices(A, Q, gain, _covariance((P + P.T) / 2, plant), back, J)
 
 
 def _covariance(P, plant):

@@ -11,8 +11,11 @@ from ..estimation.evidence import PADDED_VARIANCE, benjamini_hochberg
 from ..estimation.scoring import Budget, Point
 from ..estimation.search import is_degenerate, is_singular
 from .alone import padded_spectra, screened
+from .assembly import assembled, block_diagonal, states_of
 from .blocks import BlockTask, fitted_block
 from .cover import cores, neighbours, with_halo
+from .filter import stationary_gain
+from .gaps import n_fillings
 from .parallel import run
 from .plant import LargePlant
 from .screening import PairRows, given_others, products, statistics, tested
@@ -75,6 +78,7 @@ class _Search:
         self.left = np.zeros((m, m), dtype=bool)  # what was dropped once, which does not come back
         self.strength = np.zeros((m, m))
         self.A, self.Q = (plant.sparse(x).tolil() for x in (plant.A, plant.Q))
+        self.filled_with = np.zeros((m, m), dtype=bool)  # links of the plant that filled the gaps of the record
         self.known: dict = {}  # fitted blocks by what they are of
         self.sums: dict = {}  # of products of the series of blocks at all lags, by their units
         self.cores: list = []
@@ -92,7 +96,12 @@ class _Search:
         self.correlated = found | found.T
         self.has_prior = bool(self.correlated.any()) or _is_degenerate(self.plant)
         self._group()
-        return None if self._is_one_block() else self._climbed()
+        if self._is_one_block():
+            return None
+        for _ in range(n_fillings(self.plant.gapped)):
+            self._search_links()
+            self._fill()
+        return self._climbed()
 
     def _is_one_block(self):
         """Whether so much is linked that blocks are as much work as a plant that can be learned as a whole."""
@@ -101,6 +110,15 @@ class _Search:
         return len(self.linked) <= ALL_PAIRS and np.sum(n_states.astype(float) ** 3) >= whole**3
 
     def _climbed(self):
+        ended = self._search_links()
+        self.has_prior |= self._is_singular()
+        self.known, self.members = {}, []
+        self._group()
+        self._fit(self.plant.n_samples * self.settings.tol**2, is_last=True)
+        return self._estimate(self._tested(), *ended)
+
+    def _search_links(self):
+        """Add and drop links until next to nothing changes; whether that was reached, and whether time ended it."""
         settled, was_stopped, with_far = False, False, True
         for _ in range(_MAX_ROUNDS):
             self._fit(_NEAR_GAIN)
@@ -117,11 +135,17 @@ class _Search:
             self.left |= self.linked & ~proposed
             self.linked, self.correlated, with_far = proposed, correlated, False
             self._group()
-        self.has_prior |= self._is_singular()
-        self.known, self.members = {}, []
-        self._group()
-        self._fit(self.plant.n_samples * self.settings.tol**2, is_last=True)
-        return self._estimate(self._tested(), settled, was_stopped)
+        return settled, was_stopped
+
+    def _fill(self):
+        """Fill the gaps of the record anew, by the plant so far."""
+        strength = np.square(self.strength[self.linked])
+        near = neighbours(len(self.linked), np.argwhere(self.linked), strength, np.argwhere(np.tril(self.correlated)))
+        causes = [np.flatnonzero(row).tolist() for row in self.linked | self.correlated]
+        A, Q = csr_array(self.A), csr_array(self.Q)
+        self.plant.fill(stationary_gain(self.plant, A, Q, self.cores, near, causes))
+        self.known, self.sums, self.left = {}, {}, np.zeros_like(self.left)
+        self.filled_with = self.linked.copy()
 
     def _is_near(self, linked, correlated):
         """Whether a proposal changes next to nothing."""
@@ -237,7 +261,20 @@ class _Search:
                 np.concatenate(each) for each in zip((pairs, estimate, covariance), (far, *estimates), strict=True)
             )
         dof = np.asarray(plant.partition.sizes)[pairs].prod(axis=1)
+        if plant.there is not None:
+            estimate, covariance = self._of_gaps(pairs, estimate, covariance)
         return PairTests(pairs, estimate, covariance, _p_values(estimate, covariance, dof))
+
+    def _of_gaps(self, pairs, estimate, covariance):
+        """What pairs are worth where a share of the record was filled.
+
+        Fillings without a link leave as much of it as there are rows that both units measured, in the noise of a
+        complete record; those with it leave all, of as many rows.
+        """
+        there = self.plant.there[pairs].prod(axis=1)
+        unknown = ~self.filled_with[tuple(pairs.T)]
+        estimate = estimate / np.where(unknown, there, 1.0)[:, None]
+        return estimate, covariance / np.where(unknown, there**2, there)[:, None, None]
 
     def _far_pairs(self, inside):
         """Pairs outside of the blocks that are looked at again, by effect."""
@@ -307,32 +344,9 @@ def _is_degenerate(plant):
     return any(is_degenerate(Point(A, Q, None), None, None, None) for A, Q in zip(plant.A, plant.Q, strict=True))
 
 
-def states_of(units, partition):
-    """States of units, one unit after the other."""
-    return np.concatenate([np.arange(partition.slices[m].start, partition.slices[m].stop) for m in units])
-
-
 def _holds(members, core, causes):
     """Whether a block has all that acts on its core."""
     return bool(members) and all(set(causes[unit]) <= set(members) for unit in core)
-
-
-def block_diagonal(blocks):
-    sizes = np.cumsum([0, *map(len, blocks)])
-    whole = np.zeros((sizes[-1],) * 2)
-    for block, start, stop in zip(blocks, sizes[:-1], sizes[1:], strict=True):
-        whole[start:stop, start:stop] = block
-    return whole
-
-
-def assembled(parts, n):
-    """A sparse matrix from rows of blocks ``(rows, columns, values)``."""
-    rows = np.concatenate([np.repeat(r, len(c)) for r, c, _ in parts])
-    cols = np.concatenate([np.tile(c, len(r)) for r, c, _ in parts])
-    values = np.concatenate([x.ravel() for _, _, x in parts])
-    whole = csr_array((values, (rows, cols)), shape=(n, n))
-    whole.eliminate_zeros()
-    return whole
 
 
 def _padded_estimates(estimate, covariance, e):

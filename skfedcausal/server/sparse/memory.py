@@ -7,12 +7,14 @@ import numpy as np
 
 _MATRICES = 20  # of all states by all states that a fit holds at its peak, about
 _SERIES = 10  # of all states over the record
+_DRAWN, _OF_GAPS = 8, 4  # more of them where gaps are filled, and for each state of a unit
 _BASE = 2**28 + 2**27  # bytes
 
 
-def needed_memory(n_samples, n_states, n_units):
+def needed_memory(n_samples, n_states, n_units, has_gaps=False):
     """Bytes that learning a large plant takes at its peak, about."""
-    return _BASE + 8 * (_MATRICES * n_states**2 + _SERIES * n_samples * n_states + 20 * n_units**2)
+    n_series = _SERIES + has_gaps * (_DRAWN + _OF_GAPS * n_states / n_units)
+    return round(_BASE + 8 * (_MATRICES * n_states**2 + n_series * n_samples * n_states + 20 * n_units**2))
 
 
 def allowed_memory():
@@ -20,21 +22,49 @@ def allowed_memory():
     return min(_of_machine(), _of_group(), _of_process())
 
 
-def check_memory(n_units, n_states, n_samples):
+def check_memory(n_units, n_states, n_samples, has_gaps=False):
     """Refuse a plant that does not fit into memory, with what would; n_states may be the fewest that there can be."""
-    allowed, needed = allowed_memory(), needed_memory(n_samples, n_states, n_units)
+    allowed, needed = allowed_memory(), needed_memory(n_samples, n_states, n_units, has_gaps)
     if needed <= allowed:
         return
     share = n_states / n_units
-    fits = [m for m in range(1, n_units) if needed_memory(n_samples, round(share * m), m) <= allowed]
-    rows = [t for t in np.geomspace(500, n_samples, 50).astype(int) if needed_memory(t, n_states, n_units) <= allowed]
+    fits = [m for m in range(1, n_units) if needed_memory(n_samples, round(share * m), m, has_gaps) <= allowed]
+    n_rows = np.geomspace(500, n_samples, 50).astype(int)
+    rows = [t for t in n_rows if needed_memory(t, n_states, n_units, has_gaps) <= allowed]
     ways = [f"{most} {what}" for most, what in ((max(fits, default=0), "units of this size"),
                                                 (max(rows, default=0), "rows of all units")) if most]  # fmt: skip
     raise MemoryError(
-        f"A plant of {n_units} units with {n_states} states and {n_samples} rows needs about {needed / 2**30:.3g} GiB "
-        f"of memory, and {allowed / 2**30:.3g} GiB are allowed here. What would fit: {' or '.join(ways) or 'nothing'}. "
+        f"A plant of {n_units} units with {n_states} states and {n_samples} rows{' with gaps' * has_gaps} needs about "
+        f"{needed / 2**30:.3g} GiB of memory, and {allowed / 2**30:.3g} GiB are allowed here. "
+        f"What would fit: {' or '.join(ways) or 'nothing'}. "
         "Give units fewer states, fit parts of the plant, or allow more memory."
     )
+
+
+def whole_elements(n_units, n_states, n_inputs):
+    """Elements that a plant with inputs is learned from as a whole, before any link: every input acts on every unit."""
+    p = n_states / n_units
+    return round(n_states * (p + (p + 1) / 2 + n_inputs))
+
+
+def check_inputs(n_units, n_states, n_inputs):
+    """Refuse a plant of many units whose inputs ask for more memory than there is, as no blocks are for inputs."""
+    allowed, elements = allowed_memory(), whole_elements(n_units, n_states, n_inputs)
+    if not n_inputs or (needed := _of_elements(elements)) <= allowed:
+        return
+    share, each = n_states / n_units, n_inputs / n_units
+    fits = [m for m in range(1, n_units)
+            if _of_elements(whole_elements(m, round(share * m), round(each * m))) <= allowed]  # fmt: skip
+    raise MemoryError(
+        f"A plant of {n_units} units with {n_states} states and {n_inputs} inputs is learned as a whole, from "
+        f"{elements} elements at least, whose information needs about {needed / 2**30:.3g} GiB of memory; "
+        f"{allowed / 2**30:.3g} GiB are allowed here. "
+        f"What would fit: {max(fits, default=0)} units with their inputs, or all units with fewer inputs."
+    )
+
+
+def _of_elements(n_elements):
+    return 4 * 8 * n_elements**2  # the matrix, its factor, its inverse and a copy
 
 
 def fewest_states(client):

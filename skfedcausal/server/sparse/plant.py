@@ -1,5 +1,7 @@
 """The record of a large plant in states of unit variance, and every unit's own model."""
 
+from dataclasses import replace
+
 import numpy as np
 from scipy.sparse import block_diag
 
@@ -17,6 +19,9 @@ from ..estimation.standardised import (
     _filter_memory,
     _state_scales,
 )
+from ..joint import usual_information
+from .filter import stationary_gain
+from .gaps import drawn_record, share_there
 from .parallel import chunks, run
 
 UNITS = 32  # that one task is about
@@ -26,25 +31,44 @@ class LargePlant:
     """A joint record in states ``S_m^-1 h_m`` of unit variance, without anything that takes all pairs of states.
 
     `A` and `Q` are lists of the units' own models, `noise` those of the covariances of their scores, `n_lags` what
-    the slowest of their filters needs, `n_frequencies` what their spectra do.
+    the slowest of their filters needs, `n_frequencies` what their spectra do. Of a record that was filled, `gapped`
+    is the one with the gaps; `there`, (n_units,), is the share of every unit's measurements that it has.
     """
 
-    def __init__(self, record, parallel=None):
+    def __init__(self, record, parallel=None, gapped=None):
+        self.gapped = None if gapped is None else replace(gapped, starts=record.starts).centred()
+        self.there = None if gapped is None else share_there(gapped)
         self.record, self.partition, self.names = record, record.partition, record.names
         self.n_samples, self.starts = record.n_samples, record.starts
-        scores, slices = record.scores, self.partition.slices
+        scores = record.scores
         self.scale = _state_scales(record, scores, [None] * len(record.names))
         self._back = [np.linalg.inv(S) for S in self.scale]
         self.noise = [B @ N @ B.T for B, N in zip(self._back, scores.noise, strict=True)]
         self.series = np.empty_like(scores.series)
-        for B, own in zip(self._back, slices, strict=True):
-            np.matmul(scores.series[:, own], B.T, out=self.series[:, own])
+        self._present = scores.present
+        self._take(scores.series)
         self.n_lags = _MIN_LAGS
         memory = self._fit(self.n_lags, parallel)
         while (needed := self._lags_for(memory)) > self.n_lags:
             self.n_lags = needed
             memory = self._fit(needed, parallel)
         self.n_frequencies = max(frequencies_of_states(A, self.n_lags) for A in self.A)
+
+    def _take(self, scores):
+        for B, own in zip(self._back, self.partition.slices, strict=True):
+            np.matmul(scores[:, own], B.T, out=self.series[:, own])
+
+    def fill(self, matrices):
+        """Fill the gaps of the record anew, as a plant with these matrices in standardised states would have."""
+        self.record = drawn_record(self.gapped, self.in_own_states(matrices))
+        self._take(self.record.scores.series)
+
+    def in_own_states(self, matrices):
+        """Matrices of the filter of a plant in the units' own states."""
+        A, gain, back = (self.unscaled(x) for x in (matrices.A, matrices.gain, matrices.back))
+        Q, P = (self.unscaled_covariance(x) for x in (matrices.Q, matrices.predicted))
+        B = self.sparse(self._back)
+        return type(matrices)(A, Q, gain, P, back, (B.T @ matrices.information @ B).tocsr())
 
     def _lags_for(self, memory):
         needed = int(np.ceil(np.log(_TRUNCATION) / np.log(max(memory, 1e-6))))
@@ -55,7 +79,8 @@ class LargePlant:
         self.A, self.Q = [None] * len(self.names), [None] * len(self.names)
         together = [units[chunk.start : chunk.stop] for units in self.partition.groups.values()
                     for chunk in chunks(len(units), UNITS)]  # fmt: skip
-        fits = run(own_models, ((self.units(units), self.starts, n_lags) for units in together), parallel)
+        tasks = ((self.units(units), self.starts, n_lags, self._there(units)) for units in together)
+        fits = run(own_models, tasks, parallel)
         for units, (models, _) in zip(together, fits, strict=True):
             for m, (A, Q) in zip(units, models, strict=True):
                 self.A[m], self.Q[m] = A, Q
@@ -65,6 +90,12 @@ class LargePlant:
         """Scores and noise of some units, which tell where their levels shift."""
         slices = self.partition.slices
         return [(np.ascontiguousarray(self.series[:, slices[m]]), self.noise[m]) for m in chosen]
+
+    def _there(self, units):
+        """Where scores of some units are there; None: everywhere."""
+        if self._present is None:
+            return None
+        return [np.ascontiguousarray(self._present[:, self.partition.slices[m]]) for m in units]
 
     def dense(self, blocks):
         """Plant matrix with blocks on its diagonal."""
@@ -90,12 +121,28 @@ class LargePlant:
         return self.n_samples - len(self.starts)
 
 
-def own_models(units, starts, n_lags):
-    """Models (A, Q) of units of one size, from scores and noise, and what the slowest of their filters remembers."""
+def filled_by_units(record, parallel=None):
+    """The record with its gaps filled as every unit on its own would have."""
+    plant = LargePlant(record, parallel)
+    m = len(plant.names)
+    plant.noise = [
+        B @ np.linalg.inv(usual_information(part)) @ B.T for B, part in zip(plant._back, record.parts, strict=True)
+    ]
+    none: tuple = ([{}] * m, [[]] * m)
+    matrices = stationary_gain(plant, plant.sparse(plant.A), plant.sparse(plant.Q), [[k] for k in range(m)], *none)
+    return drawn_record(record.centred(), plant.in_own_states(matrices))
+
+
+def own_models(units, starts, n_lags, there=None):
+    """Models (A, Q) of units of one size, from scores and noise, and what the slowest of their filters remembers.
+
+    `there` says for each unit where its scores are.
+    """
     with few_threads(0):
+        there, lags = [None] * len(units) if there is None else there, range(n_lags + 2)
         moments = _stacked([
-            TransitionMoments.from_sums(lag_covariances(series, range(n_lags + 2), starts), series, starts)
-            for series, _ in units
+            TransitionMoments.from_sums(lag_covariances(series, lags, starts, present), series, starts)
+            for (series, _), present in zip(units, there, strict=True)
         ])  # fmt: skip
         N = np.stack([noise for _, noise in units])
         fit = fit_units(moments, N)

@@ -17,11 +17,12 @@ from ..prediction import OperatingPoint
 from . import tables
 from .alone import screened
 from .cover import neighbours
-from .filter import LargePlantMatrices, stationary_gain
+from .filter import stationary_gain
+from .gaps import are_mostly_there
 from .learning import ALL_PAIRS, estimate_large
-from .memory import check_memory
+from .memory import check_inputs, check_memory, whole_elements
 from .parallel import chunks, run, workers
-from .plant import UNITS, LargePlant, shifts_of_units
+from .plant import UNITS, LargePlant, filled_by_units, shifts_of_units
 from .screening import PairRows, tested
 
 _WHOLE = 100  # units, above which it is said that a plant is learned as a whole
@@ -44,10 +45,10 @@ def asks_for_the_whole(record, server):
     reasons = [f"{name}={getattr(server, name)!r}" for name, value in usual.items() if getattr(server, name) != value]
     facts = {
         "inputs": record.u is not None,
-        "gaps": not record.is_constant,
+        "units that are there in less than half of the rows": not (record.is_constant or are_mostly_there(record)),
         "sums of batches": record.most_lags is not None,
         "known links": record.known_links is not None,
-        "units whose sensors do not determine their states": record.is_constant and not record.determined.all(),
+        "units whose sensors do not determine their states": not record.determined.all(),
         "episodes of few rows": record.n_samples <= 2 * len(record.starts),
     }
     return ", ".join(reasons + [name for name, holds in facts.items() if holds])
@@ -55,12 +56,14 @@ def asks_for_the_whole(record, server):
 
 def warn_of_work(record, reason):
     """Say before it starts what a plant of many units costs that has to be learned as a whole."""
-    n_units = len(record.names)
+    n_units, p = len(record.names), record.partition
+    check_inputs(n_units, p.n_states, p.n_inputs)
     if n_units > _WHOLE:
+        elements = whole_elements(n_units, p.n_states, p.n_inputs)
         warnings.warn(
-            f"A plant of {n_units} units with {reason} is learned as a whole: minutes of work, eight times as many "
-            "for twice the units, as far as max_time goes. Fit parts of it, or do without that, and it is learned in "
-            "blocks along its links.",
+            f"A plant of {n_units} units with {reason} is learned as a whole, from {elements} elements at least: "
+            "minutes of work, eight times as many for twice the units, as far as max_time goes. Fit parts of it, or do "
+            "without that, and it is learned in blocks along its links.",
             UserWarning,
             stacklevel=7,
         )
@@ -68,7 +71,7 @@ def warn_of_work(record, reason):
 
 def learn_large(server, record):
     """Learn a large plant; False for one to be learned as a whole: later lags act, or nearly all of it is linked."""
-    check_memory(len(record.names), record.partition.n_states, record.n_samples)
+    check_memory(len(record.names), record.partition.n_states, record.n_samples, has_gaps=not record.is_constant)
     with workers(len(record.names), server.n_jobs) as parallel:
         estimate, steps, changes = _estimate(server, record, parallel)
     if estimate is None:
@@ -85,12 +88,15 @@ def learn_large(server, record):
 
 def _estimate(server, record, parallel):
     """The estimate of a large plant, the rows at which levels shift, and by how much they do."""
-    plant = LargePlant(record, parallel)
+    gapped = None if record.is_constant else record
+    if gapped is not None:
+        record = filled_by_units(record, parallel)
+    plant = LargePlant(record, parallel, gapped)
     steps = _steps(plant, parallel) if server.level_shifts else ()
     changes: list = []
     if steps:  # every stretch between shifts has levels of its own
         cut = replace(record, starts=tuple(sorted({*record.starts, *steps})))
-        plant, changes = LargePlant(cut, parallel), _changes(record, steps, plant)
+        plant, changes = LargePlant(cut, parallel, gapped), _changes(record, steps, plant)
     budget = Budget(server.max_time * len(record.names) / _PER_LARGE)
     return estimate_large(plant, server._settings(record.names), parallel, budget), steps, changes
 
@@ -106,7 +112,7 @@ def screened_table(server, record):
     """The table of the score tests of all pairs at the plant without links."""
     check_memory(len(record.names), record.partition.n_states, record.n_samples)
     with workers(len(record.names), server.n_jobs) as parallel:
-        plant = LargePlant(record, parallel)
+        plant = LargePlant(record if record.is_constant else filled_by_units(record, parallel), parallel)
         found = screened(plant, with_noise=False, parallel=parallel)
     pairs = tables.reported_pairs(np.zeros_like(found.p_value, dtype=bool), found.p_value)
     rows = PairRows.of(pairs, found.products, plant.partition)
@@ -151,6 +157,7 @@ def _keep(server, record, estimate, steps, changes):
     server.lag_transitions_, server.lag_inputs_ = server.transition_[None], server.input_[None]
     server._parameters = StateScale(plant.dense(plant.scale))
     server.likelihood_, server._lagged, server._curvature = "whittle", None, None
+    server._gapless = None if plant.gapped is None else plant.record
     server.excitation_ = server.feedback_ = server._run = None
     server.has_feedback_, server.laws_, server.controlled_units_ = False, {}, ()
     fits = estimate.fits
@@ -173,8 +180,8 @@ def _matrices(estimate, standard, A, Q):
     pairs, p = np.argwhere(linked), estimate.plant.partition
     near = neighbours(len(linked), pairs, _strengths(standard, p)[linked], np.argwhere(np.tril(estimate.correlated)))
     causes = [np.flatnonzero(row).tolist() for row in linked | estimate.correlated]
-    gain, predicted = stationary_gain(plant, standard, estimate.Q, estimate.cores, near, causes)
-    return LargePlantMatrices(A, Q, plant.unscaled(gain), plant.unscaled_covariance(predicted))
+    found = stationary_gain(plant, standard, estimate.Q, estimate.cores, near, causes)
+    return plant.in_own_states(found)._replace(A=A, Q=Q)
 
 
 def _strengths(A, partition):

@@ -1,8 +1,9 @@
 """A plant too large for the memory says so before it starts."""
 
+import numpy as np
 import pytest
 
-from skfedcausal import FederatedGrangerEstimator, KalmanClient
+from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, KalmanClient
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.sparse import memory
 
@@ -47,3 +48,20 @@ def test_it_is_said_before_any_unit_begins(monkeypatch):
         FederatedGrangerEstimator([KalmanClient(C=C) for C in truth.observation]).fit(X)
     with pytest.raises(MemoryError, match="40 units with 40 states"):  # as few as there may be
         FederatedGrangerEstimator().fit(X)
+
+
+def test_inputs_that_do_not_fit_are_said_before_any_unit_begins(monkeypatch):
+    X, truth = make_granger_plant(40, n_states=2, n_sensors=3, n_samples=60, random_state=0)
+    inputs = dict(zip(X, np.random.default_rng(0).normal(size=(40, 60, 1)), strict=True))
+    needed = memory.needed_memory(60, 80, 40)
+    n_elements = 80 * 40 + 40 * (4 + 3)  # every input on every state; of every unit a transition and a covariance
+    assert memory.whole_elements(40, 80, 40) == n_elements
+    monkeypatch.setattr(memory, "allowed_memory", lambda: needed)
+    monkeypatch.setattr(KalmanClient, "fit", lambda *_: pytest.fail("a unit began"))
+    many = {name: np.repeat(U, 4, axis=1) for name, U in inputs.items()}
+    with pytest.raises(MemoryError, match=r"80 states and 160 inputs.*13080 elements.*would fit: \d+ units") as told:
+        FederatedCounterfactualEstimator([KalmanClient(C=C) for C in truth.observation]).fit(X, inputs=many)
+    fits = int(str(told.value).split("would fit: ")[1].split()[0])
+    memory.check_inputs(fits, 2 * fits, 4 * fits)
+    with pytest.raises(MemoryError):
+        memory.check_inputs(fits + 1, 2 * fits + 2, 4 * fits + 4)

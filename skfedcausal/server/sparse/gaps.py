@@ -1,0 +1,331 @@
+"""Records of large plants in which measurements are missing: filter, smoother, and complete records drawn from them.
+
+What couples units stays stationary, as in the filter of complete rows. What a unit's own measurements tell goes by
+covariances of its own, which know what was missing when: a row costs what the links cost and a few small matrices for
+the units that miss something or did so a moment ago. With nothing missing the filter is that of complete rows.
+"""
+
+from dataclasses import replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from ...statespace.episodes import episodes
+from ...statespace.kalman import Covariances, log_density_terms
+from ...statespace.matrices import covariance_root, floor_eigenvalues
+from ...statespace.observation import Information
+from ...statespace.simulation import simulated_information
+from ..joint import usual_information
+from .filter import LargeFilter
+
+LEAST_THERE = 0.5  # share of rows in which a unit has to be there to be learned in blocks
+_LEFT = 0.03  # share of a link that fillings by plants that do not know it may take away
+_SAME = 1e-6  # relative difference of information that is rounding, of states in other units
+_SETTLED = 1e-9  # relative difference of covariances from stationary ones
+_BURN_IN = 200  # rows
+
+
+class _Units(NamedTuple):
+    """Units of one size: their states, stationary covariances, and what they measure row by row."""
+
+    states: np.ndarray  # (k, p)
+    A: np.ndarray  # (k, p, p), of the unit itself
+    J: np.ndarray  # usual information
+    predicted: np.ndarray  # stationary covariance given the past
+    filtered: np.ndarray  # and given the unit's own measurement, too
+    to_score: np.ndarray  # what a score innovation is that moves a unit as an update does
+    patterns: np.ndarray  # of all these units
+    pattern_of: np.ndarray  # (n_samples, k)
+    unusual: np.ndarray  # (n_samples, k), rows that miss something
+
+
+class _Steps(NamedTuple):
+    """Covariances of units at rows where they are not the stationary ones, by row."""
+
+    first: np.ndarray  # (n_samples + 1,) where those of a row begin
+    unit: np.ndarray
+    predicted: np.ndarray
+    filtered: np.ndarray
+    following: np.ndarray  # predicted ones of the row after
+
+
+def units_of(matrices, record):
+    """All units by size, a list of `_Units`."""
+    found, P, A, usual = [], matrices.predicted, matrices.A, matrices.information
+    for size, units in record.partition.groups.items():
+        slices = [record.partition.slices[m] for m in units]
+        parts = [record.parts[m] for m in units]
+        own, before, J = (np.stack([_block(x, rows) for rows in slices]) for x in (A, P, usual))
+        after = _updated(before, J)
+        first = np.cumsum([0, *(len(part.patterns) for part in parts)])
+        of = np.column_stack([start + part.pattern_of for start, part in zip(first[:-1], parts, strict=True)])
+        patterns = np.concatenate([part.patterns for part in parts])
+        is_usual = np.concatenate([
+            np.abs(part.patterns - whole).max(axis=(1, 2)) <= _SAME * np.abs(whole).max()
+            for part, whole in zip(parts, J, strict=True)
+        ])  # fmt: skip
+        states = np.array([np.arange(rows.start, rows.stop) for rows in slices]).reshape(-1, size)
+        found.append(_Units(states, own, J, before, after, np.linalg.inv(after @ J), patterns, of, ~is_usual[of]))
+    return found
+
+
+def _block(matrix, rows):
+    found = matrix[rows, rows]
+    return found if isinstance(found, np.ndarray) else found.toarray()
+
+
+def _updated(P, J):
+    """Covariances of states once they are measured with information J."""
+    found = np.linalg.solve(np.eye(P.shape[-1]) + P @ J, P)
+    return (found + np.swapaxes(found, -1, -2)) / 2
+
+
+def _times(matrices, vectors):
+    return np.matmul(matrices, vectors[..., None])[..., 0]
+
+
+class GapRun:
+    """Filter of a large plant over a record with gaps, and the smoother that follows it.
+
+    `exogenous` is what inputs and steps add to the state equation at each row, in the first row of an episode the
+    mean of its first state; None for neither.
+    """
+
+    def __init__(self, matrices, record, exogenous=None):
+        self._matrices = matrices._replace(A=csr_array(matrices.A), gain=csr_array(matrices.gain))
+        self._record, self._exogenous = record, exogenous
+        self.units = units_of(self._matrices, record)
+        self._run(record.z)
+
+    def _run(self, z):
+        scores = np.empty_like(z)
+        for group in self.units:
+            for own, J in zip(group.states, group.J, strict=True):
+                scores[:, own] = np.linalg.solve(J, z[:, own].T).T
+        self.predicted, self.filtered = np.empty((2, *z.shape))
+        kept: list[list] = [[] for _ in self.units]
+        for start, stop in episodes(self._record.starts, len(z)):
+            self._episode(start, stop, z, scores, kept)
+        self.steps = [_together(rows, group, len(z)) for rows, group in zip(kept, self.units, strict=True)]
+
+    def _episode(self, start, stop, z, scores, kept):
+        A, gain, added = self._matrices.A, self._matrices.gain, self._exogenous
+        mean = np.zeros(z.shape[1]) if added is None else added[start].copy()
+        P = [group.predicted.copy() for group in self.units]
+        moved = [np.zeros(len(group.states), dtype=bool) for group in self.units]
+        for t in range(start, stop):
+            self.predicted[t] = mean
+            news = scores[t] - mean
+            for group, before, off, rows in zip(self.units, P, moved, kept, strict=True):
+                chosen = np.flatnonzero(off | group.unusual[t])
+                if len(chosen):
+                    rows.append((t, chosen, *_step(group, chosen, before, off, z[t], mean, news, t)))
+            self.filtered[t] = mean + gain @ news
+            mean = A @ self.filtered[t]
+            if added is not None and t + 1 < stop:
+                mean = mean + added[t + 1]
+
+    def smoothed(self):
+        """States given the whole record, (n_samples, n)."""
+        back, out = csr_array(self._matrices.back), self.filtered.copy()
+        turns = [_backward(steps, group) for steps, group in zip(self.steps, self.units, strict=True)]
+        for start, stop in episodes(self._record.starts, len(out)):
+            for t in range(stop - 2, start - 1, -1):
+                miss = out[t + 1] - self.predicted[t + 1]
+                out[t] += back @ miss
+                for group, steps, turn in zip(self.units, self.steps, turns, strict=True):
+                    first, last = steps.first[t], steps.first[t + 1]
+                    if last > first:
+                        own = group.states[steps.unit[first:last]]
+                        out[t, own] += _times(turn[first:last], miss[own])
+        return out
+
+    def unit_covariances(self, smoothed=False):
+        """Covariances of every unit's states by themselves, (n_samples, p, p) each, predicted or smoothed ones."""
+        found: list = [None] * len(self._record.parts)
+        for (_, units), group, steps in zip(self._record.partition.groups.items(), self.units, self.steps, strict=True):
+            for k, m in enumerate(units):
+                found[m] = self._smoothed_of(group, steps, k) if smoothed else self._of(group, steps, k)[0]
+        return found
+
+    def _of(self, group, steps, k):
+        """Predicted and filtered covariances of a unit in every row, and predicted ones of the rows after."""
+        T = len(self.filtered)
+        at = np.flatnonzero(steps.unit == k)
+        rows = np.searchsorted(steps.first, at, side="right") - 1
+        usual = group.predicted[k], group.filtered[k], group.predicted[k]
+        whole = [np.tile(each, (T, 1, 1)) for each in usual]
+        for each, own in zip(whole, (steps.predicted, steps.filtered, steps.following), strict=True):
+            each[rows] = own[at]
+        return whole
+
+    def _smoothed_of(self, group, steps, k):
+        _, V, following = self._of(group, steps, k)
+        C = np.swapaxes(np.linalg.solve(following, group.A[k] @ V), 1, 2)
+        for start, stop in episodes(self._record.starts, len(V)):
+            for t in range(stop - 2, start - 1, -1):
+                V[t] += C[t] @ (V[t + 1] - following[t]) @ C[t].T
+        return V
+
+
+def _step(group, chosen, before, off, z, mean, news, t):
+    """Update of units that miss something or did so: news in terms of scores, and their covariances."""
+    P, own = before[chosen], group.states[chosen]
+    J = group.patterns[group.pattern_of[t, chosen]]
+    after = _updated(P, J)
+    news[own] = _times(group.to_score[chosen] @ after, z[own] - _times(J, mean[own]))
+    A, usual = group.A[chosen], group.predicted[chosen]
+    following = usual + A @ (after - group.filtered[chosen]) @ np.swapaxes(A, 1, 2)
+    before[chosen] = following
+    size = np.trace(usual, axis1=1, axis2=2)
+    off[chosen] = np.abs(following - usual).max(axis=(1, 2)) > _SETTLED * size
+    return P, after, following
+
+
+def _together(rows, group, n_samples):
+    """What rows kept of the covariances of units, one after the other."""
+    p = group.states.shape[1]
+    if not rows:
+        none = np.zeros((0, p, p))
+        return _Steps(np.zeros(n_samples + 1, dtype=int), np.zeros(0, dtype=int), none, none, none)
+    t, units, *matrices = zip(*rows, strict=True)
+    first = np.zeros(n_samples + 1, dtype=int)
+    first[np.asarray(t) + 1] = [len(chosen) for chosen in units]
+    return _Steps(np.cumsum(first), np.concatenate(units), *map(np.concatenate, matrices))
+
+
+def _backward(steps, group):
+    """By how much the backward gains of units on themselves differ from stationary ones."""
+    A = group.A[steps.unit]
+    usual = np.linalg.solve(group.predicted, group.A @ group.filtered)
+    return np.swapaxes(np.linalg.solve(steps.following, A @ steps.filtered) - usual[steps.unit], 1, 2)
+
+
+class LargeFilterWithGaps(LargeFilter):
+    """Filter of a large plant over a record in which measurements are missing, see `GapRun`."""
+
+    @cached_property
+    def _gaps(self):
+        return GapRun(self._matrices, self._record, self._exogenous)
+
+    @property
+    def filtered(self):
+        """``E[h_t | messages up to t]``, shape (n_samples, n)."""
+        return self._gaps.filtered
+
+    @property
+    def predicted(self):
+        """``E[h_t | messages up to t - 1]``, shape (n_samples, n)."""
+        return self._gaps.predicted
+
+    def smoothed(self, intercept=True, spread=True):
+        """States given the whole record, (n_samples, n), and covariances of each unit's as of `smooth_plant`.
+
+        With an `intercept` the levels of episodes are those that the measurements have by themselves.
+        """
+        run, levels = self._gaps, 0.0
+        if intercept and self._drive is None:
+            record = self._record.centred()
+            run, levels = GapRun(self._matrices, record), self._levels(record)
+        states = run.smoothed() + levels
+        if not spread:
+            return states, []
+        found = run.unit_covariances(smoothed=True)
+        return states, [
+            covariance.mean(axis=0, keepdims=True) if part.is_constant else covariance
+            for part, covariance in zip(self._record.parts, found, strict=True)
+        ]
+
+    def _levels(self, centred):
+        """What centring took off the states, (n_samples, n)."""
+        levels = np.empty_like(self.filtered)
+        for whole, rest, rows in zip(self._record.parts, centred.parts, self._record.partition.slices, strict=True):
+            for start, stop in episodes(self._record.starts, len(levels)):
+                J = whole.patterns[whole.pattern_of[start:stop]].sum(axis=0)
+                off = (whole.z[start:stop] - rest.z[start:stop]).sum(axis=0)
+                levels[start:stop, rows] = np.linalg.pinv(J, hermitian=True) @ off
+        return levels
+
+    def unit_covariances(self, slices):
+        """Covariance of each unit's predicted states at every row, a list of arrays (n_samples, p, p)."""
+        return self._gaps.unit_covariances()
+
+    def unit_log_densities(self):
+        """Log-density of each unit's own measurements at each step given the past, less terms free of the states."""
+        record, terms = self._record, np.empty((self._record.n_samples, len(self._record.parts)))
+        found = zip(record.parts, record.partition.slices, self._gaps.unit_covariances(), strict=True)
+        for m, (part, rows, P) in enumerate(found):
+            J = part.patterns[part.pattern_of]
+            covariances = Covariances(J, P, _updated(P, J), None, None)
+            terms[:, m] = log_density_terms(covariances, part.z, self.predicted[:, rows])
+        return terms
+
+    def log_likelihood(self):
+        """Log-density of all measurements at each step given the past, what units have in common in a row left out."""
+        const = self._record.const()
+        if const is None:
+            raise ValueError("Likelihood values need messages with their constants (const=True).")
+        densities = self.unit_log_densities()
+        own = np.setdiff1d(np.arange(densities.shape[1]), self._record.partition.unit_of_state[self._alone])
+        return const + densities[:, own].sum(axis=1)
+
+
+# -- complete records ----------------------------------------------------------------------------------
+
+
+def share_there(record):
+    """Share of what each unit's usual measurements tell that is there, shape (n_units,)."""
+    return np.array([
+        np.trace(np.linalg.solve(usual_information(part), part.mean_information)) / part.z.shape[1]
+        for part in record.parts
+    ])  # fmt: skip
+
+
+def are_mostly_there(record):
+    """Whether every unit's states are seen in most rows, of which enough follow each other."""
+    rows = [part.determined_rows for part in record.parts]
+    return all(seen.mean() >= LEAST_THERE and (seen[1:] & seen[:-1]).mean() >= LEAST_THERE / 2 for seen in rows)
+
+
+def n_fillings(record):
+    """How often a record is filled by a plant with links, after it was filled by units on their own; 0 for None."""
+    if record is None:
+        return 0
+    lacking = 1 - share_there(record).min() ** 2  # of what two units measured
+    return max(int(np.ceil(np.log(_LEFT) / np.log(max(lacking, 1e-9)))) - 1, 1)
+
+
+def drawn_record(record, matrices, seed=0):
+    """The record with what is missing drawn from its distribution given the rest, under a plant of its states.
+
+    ``z + (J - J_t) h + e`` with a draw h of the states given the record and e of covariance ``J - J_t``. The draw is a
+    simulated plant plus what smoothing makes of the difference of records (Durbin & Koopman 2002, A simple and
+    efficient simulation smoother). Expectations would make the plant look calmer than it is.
+    """
+    rng = np.random.default_rng(seed)
+    states = _simulated(matrices, record, rng)
+    parts = [
+        replace(part, z=part.z - simulated_information(part.patterns, part.pattern_of, states[:, rows], rng))
+        for part, rows in zip(record.parts, record.partition.slices, strict=True)
+    ]
+    states = states + GapRun(matrices, replace(record, parts=tuple(parts))).smoothed()
+    full = []
+    for part, rows in zip(record.parts, record.partition.slices, strict=True):
+        usual = usual_information(part)
+        z = part.z
+        if not part.is_constant:
+            lacking = floor_eigenvalues(usual - part.patterns, 0.0)
+            z = z + simulated_information(lacking, part.pattern_of, states[:, rows], rng)
+        full.append(Information(z, usual[None]))
+    return replace(record, parts=tuple(full))
+
+
+def _simulated(matrices, record, rng):
+    """States of a plant over a record."""
+    A, root = csr_array(matrices.A), csr_array(covariance_root(matrices.Q.toarray()))
+    states = (root @ rng.normal(size=(A.shape[0], _BURN_IN + record.n_samples))).T
+    for t in range(1, len(states)):
+        states[t] += A @ states[t - 1]
+    return np.ascontiguousarray(states[_BURN_IN:])

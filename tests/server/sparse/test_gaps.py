@@ -1,0 +1,218 @@
+"""Large plants whose records have gaps, against exact filters and against what complete records say."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector, KalmanClient, LikelihoodServer
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.joint import JointRecord, usual_information
+from skfedcausal.server.prediction import PlantFilter, smooth_record
+from skfedcausal.server.sparse import memory
+from skfedcausal.server.sparse.filter import LargeFilter, LargePlantMatrices, stationary_gain
+from skfedcausal.server.sparse.gaps import (
+    LargeFilterWithGaps,
+    are_mostly_there,
+    drawn_record,
+    n_fillings,
+    share_there,
+)
+from skfedcausal.server.sparse.server import asks_for_the_whole
+
+ROWS = 600
+
+
+class Plant:
+    """Known matrices of a plant, as far as its stationary filter asks for them."""
+
+    def __init__(self, record, truth):
+        self.partition = record.partition
+        self.noise = [np.linalg.inv(usual_information(part)) for part in record.parts]
+        self.matrices = csr_array(np.asarray(truth.transition)), csr_array(np.asarray(truth.process_cov))
+
+    def sparse(self, blocks):
+        return csr_array(self._diagonal(blocks))
+
+    def _diagonal(self, blocks):
+        whole = np.zeros((self.partition.n_states,) * 2)
+        for rows, block in zip(self.partition.slices, blocks, strict=True):
+            whole[rows, rows] = block
+        return whole
+
+    def filter(self):
+        m = self.partition.n_units
+        return stationary_gain(self, *self.matrices, [list(range(m))], [{}] * m, [list(range(m))] * m)
+
+
+def holes(X, seed=0, share=0.05, length=40):
+    """The record without some cells, and without whole units for a while."""
+    rng, found = np.random.default_rng(seed), {}
+    for name, Y in X.items():
+        Y = np.where(rng.random(Y.shape) < share, np.nan, Y)
+        first = rng.integers(len(Y) - length)
+        Y[first : first + length] = np.nan
+        found[name] = Y
+    return found
+
+
+def messages_of(X, truth):
+    clients = zip(X, truth.observation, strict=True)
+    return {name: KalmanClient(C=C).fit(X[name]).message(X[name], const=True) for name, C in clients}
+
+
+@pytest.fixture(scope="module")
+def known():
+    """A plant of seven units of two sizes, its record with gaps, and its matrices."""
+    X, truth = make_granger_plant(7, n_states=2, n_sensors=4, n_samples=ROWS, link_strength=(0.05, 0.2), random_state=1)
+    record = JointRecord.from_messages(messages_of(holes(X), truth))
+    return record, truth, Plant(record, truth).filter()
+
+
+def miss(a, b):
+    return np.sqrt(np.mean((a - b) ** 2) / np.mean(b**2))
+
+
+def test_the_filter_and_the_smoother_are_nearly_the_exact_ones(known):
+    # what links tell of a missing unit moves no covariance: an error of the second order in links of a fifth
+    record, truth, matrices = known
+    run, exact = LargeFilterWithGaps(matrices, record), PlantFilter(truth.transition, truth.process_cov, record)
+    assert miss(run.predicted, exact.predicted) < 0.2**2
+    assert miss(run.filtered, exact.filtered) < 0.2**2
+    states, covariances = run.smoothed(intercept=False)
+    smoothed, expected, _ = smooth_record(truth.transition, truth.process_cov, record, intercept=False)
+    assert miss(states, smoothed) < 0.05
+    for own, other in zip(covariances, expected, strict=True):
+        assert np.abs(own - other).mean() < 0.05 * np.abs(other).mean()
+    assert abs(run.log_likelihood().mean() - exact.log_likelihood().mean()) < 0.05
+    np.testing.assert_allclose(run.unit_log_densities().mean(0), exact.unit_log_densities().mean(0), atol=0.02)
+
+
+def test_units_without_links_are_filtered_exactly(known):
+    record, truth, _ = known
+    own = record.partition.block_diagonal
+    A, Q = (np.where(own, x, 0.0) for x in (truth.transition, truth.process_cov))
+    plant = Plant(record, truth)
+    plant.matrices = csr_array(A), csr_array(Q)
+    run, exact = LargeFilterWithGaps(plant.filter(), record), PlantFilter(A, Q, record)
+    late = slice(100, None)  # the filter of blocks takes settled covariances from the first row on
+    np.testing.assert_allclose(run.predicted[late], exact.predicted[late], atol=1e-3)  # of gains below 1e-5
+    states, covariances = run.smoothed(intercept=False)
+    smoothed, expected, _ = smooth_record(A, Q, record, intercept=False)
+    np.testing.assert_allclose(states[late], smoothed[late], atol=1e-3)
+    for found, other in zip(covariances, expected, strict=True):
+        np.testing.assert_allclose(found[late], other[late], atol=1e-6)
+
+
+def test_with_nothing_missing_it_is_the_filter_of_complete_rows(known):
+    record, _, matrices = known
+    full = drawn_record(record, matrices)
+    assert full.is_constant
+    found, expected = LargeFilterWithGaps(matrices, full), LargeFilter(matrices, full)
+    np.testing.assert_allclose(found.filtered, expected.filtered, atol=1e-9)
+    np.testing.assert_allclose(found.predicted, expected.predicted, atol=1e-9)
+
+
+def test_draws_keep_what_was_measured_and_vary_as_the_plant_does(known):
+    record, truth, matrices = known
+    full = drawn_record(record, matrices)
+    for part, whole in zip(record.parts, full.parts, strict=True):
+        usual = np.abs(part.patterns - whole.patterns[0]).max(axis=(1, 2)) < 1e-9
+        seen = usual[part.pattern_of]
+        np.testing.assert_allclose(whole.z[seen], part.z[seen], atol=1e-9)
+    # squared innovations of a record of the plant, a covariance of one: standard error sqrt(2 / (rows states))
+    exact = PlantFilter(truth.transition, truth.process_cov, full)
+    rows = np.arange(100, ROWS)
+    white = exact._white(rows, exact.predicted[rows], np.full(len(rows), exact._schedule.n_transient))
+    missing = np.column_stack([
+        np.repeat(~part.determined_rows[rows, None], part.z.shape[1], axis=1) for part in record.parts
+    ])  # fmt: skip
+    assert missing.sum() > 400
+    usual = np.mean(white[~missing] ** 2)  # not one: sensors' noise is an estimate of the units
+    assert abs(np.mean(white[missing] ** 2) - usual) < 4 * np.sqrt(2 / missing.sum())
+
+
+def test_shares_and_fillings(known):
+    record, _, _ = known
+    assert n_fillings(None) == 0
+    there = share_there(record)
+    assert ((there > 0.8) & (there < 1)).all()
+    assert n_fillings(record) >= 1
+    assert are_mostly_there(record)
+    every_other = replace(record.parts[0], index=np.arange(ROWS) % 2, patterns=record.parts[0].patterns[[0, 0]])
+    every_other.patterns[1] = 0.0
+    assert not are_mostly_there(replace(record, parts=(every_other, *record.parts[1:])))
+
+
+UNITS = 34
+
+
+@pytest.fixture(scope="module")
+def many():
+    X, truth = make_granger_plant(
+        UNITS, n_states=1, n_sensors=4, n_samples=1500, link_strength=(0.15, 0.3), random_state=0
+    )
+    return X, holes(X, share=0.01), truth
+
+
+def fitted(X, truth, **settings):
+    return FederatedGrangerEstimator([KalmanClient(C=C) for C in truth.observation], **settings).fit(X)
+
+
+def test_many_units_with_gaps_are_learned_in_blocks(many):
+    """Of a hundredth of the cells and forty rows of every unit the plant is that of the complete record, nearly."""
+    X, gapped, truth = many
+    whole, blocks = fitted(X, truth), fitted(gapped, truth)
+    server = blocks.server_
+    assert isinstance(server._large, LargePlantMatrices)
+    assert server._gapless is None
+    assert not server.filled_
+    found, expected = (set(e.links_.query("p_adjusted < 1e-3").index) for e in (blocks, whole))
+    assert len(found & expected) > 0.9 * len(expected)
+    linked = whole.links_.query("p_adjusted < 1e-3").index
+    gap = (blocks.links_["strength"] - whole.links_["strength"])[linked] / whole.links_["stderr"][linked]
+    # four hundredths of what two units measured are gone, and as much was drawn: sqrt(2 x 0.08) standard errors
+    assert np.sqrt(np.mean(gap**2)) < 0.6
+    assert abs(gap.mean()) < 0.2
+    assert server.validity_["passed"].mean() > 0.98
+
+
+@pytest.mark.filterwarnings("ignore:One false alarm:UserWarning")
+def test_answers_do_not_need_complete_records(many):
+    X, gapped, truth = many
+    estimator = fitted(gapped, truth)
+    assert np.isfinite(estimator.score(gapped))
+    assert np.isfinite(estimator.predict(gapped)).all()
+    absent = {**X, "unit3": np.full_like(X["unit3"], np.nan)}
+    assert np.isfinite(estimator.predict(absent)).all()
+    detector = FederatedRCADetector([KalmanClient(C=C) for C in truth.observation]).fit(gapped)
+    late = {name: Y[:300].copy() for name, Y in X.items()}
+    late["unit5"][100:] += 6.0
+    assert (detector.predict(late)[110:] == -1).mean() > 0.5
+    with pytest.raises(ValueError, match="classical tests of links in a record with gaps"):
+        estimator.test_links(gapped)
+
+
+def test_the_same_bits_come_again(many):
+    _, gapped, truth = many
+    messages = messages_of(gapped, truth)
+    one, two = (LikelihoodServer().fit(messages) for _ in range(2))
+    assert one.transition_.tobytes() == two.transition_.tobytes()
+
+
+def test_what_gaps_need_of_memory_is_said(monkeypatch, many):
+    _, gapped, truth = many
+    about = UNITS, UNITS, 1500
+    assert memory.needed_memory(1500, UNITS, UNITS, has_gaps=True) > memory.needed_memory(1500, UNITS, UNITS)
+    monkeypatch.setattr(memory, "allowed_memory", lambda: memory.needed_memory(*about[::-1]) + 1)
+    with pytest.raises(MemoryError, match="1500 rows with gaps needs"):
+        LikelihoodServer().fit(messages_of(gapped, truth))
+
+
+def test_units_that_are_mostly_away_ask_for_the_whole(many):
+    X, _, truth = many
+    away = {**X, "unit3": X["unit3"].copy()}
+    away["unit3"][:1000] = np.nan
+    record = JointRecord.from_messages(messages_of(away, truth))
+    assert asks_for_the_whole(record, LikelihoodServer()) == "units that are there in less than half of the rows"
