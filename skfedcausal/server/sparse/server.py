@@ -18,7 +18,7 @@ from . import tables
 from .alone import screened
 from .cover import neighbours
 from .filter import stationary_gain
-from .gaps import are_mostly_there
+from .gaps import are_mostly_there, least_there
 from .learning import ALL_PAIRS, estimate_large
 from .memory import check_inputs, check_memory, whole_elements
 from .parallel import chunks, run, workers
@@ -45,7 +45,9 @@ def asks_for_the_whole(record, server):
     reasons = [f"{name}={getattr(server, name)!r}" for name, value in usual.items() if getattr(server, name) != value]
     facts = {
         "inputs": record.u is not None,
-        "units that are there in less than half of the rows": not (record.is_constant or are_mostly_there(record)),
+        f"units that are there in less than {least_there(len(record.names)):.0%} of the rows": not (
+            record.is_constant or are_mostly_there(record)
+        ),
         "sums of batches": record.most_lags is not None,
         "known links": record.known_links is not None,
         "units whose sensors do not determine their states": not record.determined.all(),

@@ -215,4 +215,4 @@ def test_units_that_are_mostly_away_ask_for_the_whole(many):
     away = {**X, "unit3": X["unit3"].copy()}
     away["unit3"][:1000] = np.nan
     record = JointRecord.from_messages(messages_of(away, truth))
-    assert asks_for_the_whole(record, LikelihoodServer()) == "units that are there in less than half of the rows"
+    assert asks_for_the_whole(record, LikelihoodServer()) == "units that are there in less than 90% of the rows"
