@@ -57,7 +57,8 @@ class FederatedGrangerEstimator(PlantEstimator):
         Write what is logged during a `fit` to standard error: every exchange with the units.
     remedy : {"auto"}, default=None
         "auto" fits once more where `validity_` names a setting that would help: `covariance` of the server,
-        `harmonics` and `trend` of the units, and `remedies_` says which were set. Not for units at sites of
+        `harmonics`, `trend` and `noise_memory` of the units, or `levels` of the stretches between shifts that
+        it finds, without the rows of these, and `remedies_` says which were set. Not for units at sites of
         their own, and not under privacy, which a second fit would spend again. None leaves it to you.
 
     Attributes
@@ -191,16 +192,19 @@ class FederatedGrangerEstimator(PlantEstimator):
             )
         self._fit_units(plant)
         self.remedies_: tuple[str, ...] = ()
-        return self if self.remedy is None else self._remedied(X, lengths)
+        return self if self.remedy is None else self._remedied(plant)
 
-    def _remedied(self, X, lengths):
+    def _remedied(self, plant):
         """Fit again with what `validity_` asks for; the estimator itself, with the settings it had."""
-        from ._remedies import remedied  # for estimators that ask for it
+        from ._remedies import remedies  # for estimators that ask for it
 
-        other, done = remedied(self)
-        if other is not None:
-            settings = self.get_params(deep=False)
-            self.__dict__.update(other.fit(X, lengths=lengths).__dict__)
+        settings, done, stretches = remedies(self)
+        if done:
+            before = self.get_params(deep=False)
             self.set_params(**settings)
+            try:
+                self._fit_units(plant if stretches is None else plant.stretches(stretches))
+            finally:
+                self.set_params(**before)
             self.remedies_ = done
         return self
