@@ -27,7 +27,7 @@ _GRID = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.96, 0.98)  # mem
 _STEPS, _TOLERANCE = 10, 1e-3  # of the search from there on
 _LARGEST = 0.99  # that is found: beyond it noise is a trend
 _FEWEST = 4.0  # standard errors from zero of a memory
-_CROSS = 1e-4  # of the noise of the states, as noise of the row before: what a server takes for a covariance
+_START = 1e-2  # of the noise of the states, as that of the row before, from which a server learns
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,13 +84,32 @@ def found(rest, memory, starts, settings, name):
 
     `settings` are the method of identification and the number of states; no model comes with a memory of zero.
     """
-    if memory == "auto":
+    is_sought = memory == "auto"
+    if is_sought:
         memory = _found_memory(rest, starts, settings, name)
     if memory == 0:
         return 0.0, None
     model = identify(_moments(rest, memory, starts), *settings)
     A, Q = _dynamics(rest, model, memory, starts)
-    return memory, replace(model, A=A, Q=Q)
+    model = replace(model, A=A, Q=Q)
+    if is_sought and not _is_better(model, memory, rest, starts, settings):
+        return 0.0, None
+    return memory, model
+
+
+def _is_better(model, memory, rest, starts, settings):
+    """Whether a model with a memory has the smaller Bayesian information criterion than one without."""
+    inside = inner_rows(len(rest), starts)
+    white = identify(Moments(rest, np.zeros(rest.shape[1]), starts), *settings)
+    gain = doubled(model, memory).log_likelihood(rest - memory * _before(rest, starts), starts=starts)[inside].sum()
+    gain -= white.log_likelihood(rest, starts=starts)[inside].sum()
+    more = _n_parameters(model) + 1 - _n_parameters(white)
+    return bool(gain > 0.5 * more * np.log(len(inside)))
+
+
+def _n_parameters(model):
+    d, p = model.C.shape
+    return p * (p + 1) // 2 + d * (p + 1)
 
 
 def doubled(model, memory):
@@ -98,15 +117,21 @@ def doubled(model, memory):
     A, C, Q = model.A, model.C, model.Q
     p = len(A)
     zero, one = np.zeros((p, p)), np.eye(p)
-    small = _CROSS * np.trace(Q) / p * one
     return replace(
         model,
         A=np.block([[A, zero], [one, zero]]),
         C=np.hstack([C, -memory * C]),
-        Q=np.block([[Q, zero], [zero, small]]),
+        Q=np.block([[Q, zero], [zero, zero]]),
         unpredicted=None,
         products=None,
     )
+
+
+def to_learn_from(model):
+    """The model of :func:`doubled` with a little noise of every state, as learning keeps none that is zero."""
+    p = model.n_states // 2
+    size = _START * np.trace(model.Q) / p
+    return replace(model, Q=model.Q + np.diag(np.repeat([0.0, size], p)))
 
 
 def _moments(rest, memory, starts):

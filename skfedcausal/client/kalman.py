@@ -321,6 +321,9 @@ class KalmanClient(UnitClient):
 
         U, starts, name, added = about
         check_memory(self.noise_memory, given, {"gain": self.gain, "inputs": U}, added)
+        most = int(active.sum())
+        if self.n_states != "auto" and self.n_states > most:
+            raise ValueError(f"noise_memory: {name} has {most} columns that vary; give as many n_states at most.")
         level = column_means(Y[:, active]) if self.center else np.zeros(active.sum())
         if given:
             memory, model = float(self.noise_memory), UnitModel(mean=level, **given)
@@ -353,6 +356,15 @@ class KalmanClient(UnitClient):
         if self.gain is None:
             return model
         return replace(model, gain=checked_gain(self.gain, model, np.ones(len(model.C), dtype=bool)))
+
+    @property
+    def message_model(self):
+        """The model used for messages."""
+        if not getattr(self, "noise_memory_", 0.0):
+            return super().message_model
+        from .coloured import to_learn_from
+
+        return to_learn_from(self.model)
 
     def _from_initial(self, model):
         """The model with the initial state that was asked for."""

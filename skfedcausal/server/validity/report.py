@@ -17,6 +17,7 @@ _LINE_LEVEL = 1e-8  # of seasons that matter p values are far below; spectra of 
 _TREND_LEVEL = 1e-4
 _SAME_ROW = 0.7  # correlation of innovations from which on two units may be seen as one
 _BURSTS = 'covariance="sandwich", or mode= of a KalmanClient where modes are switched'
+_LAGS_OR_MEMORY = 'more lags, or noise_memory="auto" at home'
 _FEWEST_ROWS = 200
 _FAR = 10.0  # of its own scatter, how far a level moves by itself, from which on errors of loadings are links
 _LEAST_SEEN = 0.75  # share of rows in which all units have to be seen
@@ -187,9 +188,8 @@ def _of_innovations(found):
         for effect in range(m):
             for cause in range(m):
                 level = LEVEL / (2 * m * (m if cause != effect else 1))
-                yield _row(
-                    found, check, cause, effect, (statistic[effect, cause], p[effect, cause]), level, "more lags"
-                )
+                result = statistic[effect, cause], p[effect, cause]
+                yield _row(found, check, cause, effect, result, level, _LAGS_OR_MEMORY if cause == effect else "more lags")
 
 
 def _of_squares(found, m=None):
