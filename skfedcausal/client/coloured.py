@@ -27,7 +27,7 @@ _GRID = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.96, 0.98)  # mem
 _STEPS, _TOLERANCE = 10, 1e-3  # of the search from there on
 _LARGEST = 0.99  # that is found: beyond it noise is a trend
 _FEWEST = 4.0  # standard errors from zero of a memory
-_START = 1e-2  # of the noise of the states, as that of the row before, from which a server learns
+_START = 1e-4  # of the noise of the states, as that of the row before, from which a server learns
 
 
 @dataclass(frozen=True, eq=False)
