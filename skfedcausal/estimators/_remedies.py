@@ -11,8 +11,16 @@ _SHORTEST = 20  # rows that are kept between two shifts of levels
 _AT_HOME = ("harmonics", "trend", "mode", "levels")
 
 
-def remedies(estimator):
-    """Settings to fit with again, what they are in words, and the stretches of rows to keep (None: all)."""
+def is_driven(table):
+    """Whether something that nobody measures seems to move units."""
+    return bool((table["check"].eq("no shared driver") & ~table["passed"]).any())
+
+
+def remedies(estimator, cut=True):
+    """Settings to fit with again, what they are in words, and the stretches of rows to keep (None: all).
+
+    The record may be cut where `cut`.
+    """
     table = estimator.validity_
     failed = set(table.loc[~table["passed"], "check"])
     settings: dict[str, Any] = {}
@@ -24,7 +32,7 @@ def remedies(estimator):
     client = KalmanClient() if estimator.client is None else estimator.client
     stretches = None
     if isinstance(client, KalmanClient):  # others stay
-        stretches = _stretches(table, client, estimator.server_.n_samples_)
+        stretches = _stretches(table, client, estimator.server_.n_samples_) if cut else None
         wanted = {"levels": "episode"} if stretches else _asked(client, failed)
         if wanted:
             settings["client"] = clone(client).set_params(**wanted)

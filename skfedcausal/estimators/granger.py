@@ -196,15 +196,27 @@ class FederatedGrangerEstimator(PlantEstimator):
 
     def _remedied(self, plant):
         """Fit again with what `validity_` asks for; the estimator itself, with the settings it had."""
-        from ._remedies import remedies  # for estimators that ask for it
+        from ._remedies import is_driven, remedies  # for estimators that ask for it
 
+        learned = dict(vars(self))
         settings, done, stretches = remedies(self)
+        if stretches is not None:
+            self._fit_with(settings, plant.stretches(stretches), done)
+            if not is_driven(self.validity_):
+                return self
+            vars(self).clear()  # what moves the units goes on between the shifts
+            vars(self).update(learned)
+            settings, done, _ = remedies(self, cut=False)
         if done:
-            before = self.get_params(deep=False)
-            self.set_params(**settings)
-            try:
-                self._fit_units(plant if stretches is None else plant.stretches(stretches))
-            finally:
-                self.set_params(**before)
-            self.remedies_ = done
+            self._fit_with(settings, plant, done)
         return self
+
+    def _fit_with(self, settings, plant, done):
+        """Learn with other settings, which stay what they were."""
+        before = self.get_params(deep=False)
+        self.set_params(**settings)
+        try:
+            self._fit_units(plant)
+        finally:
+            self.set_params(**before)
+        self.remedies_ = done
