@@ -1,9 +1,9 @@
 """Noise of sensors with a memory, as a unit's measurement model: quasi-differences, and states of two rows.
 
-Of ``y[t] = mean + C h[t] + n[t]`` with ``n[t] = phi n[t-1] + e[t]`` and white e the quasi-difference ``y[t] - phi (y[t-1]
-- mean)`` has white noise and sees two rows of states, ``[C, -phi C] (h[t], h[t-1])`` [1]_. The states ``(h[t], h[t-1])``
-follow one lag, so filter, likelihood and message are those of any unit. Nothing is known of n before an episode: its
-first row counts as missing, which is exact.
+Of ``y[t] = mean + C h[t] + n[t]`` with ``n[t] = phi n[t-1] + e[t]`` and white e the quasi-difference ``y[t] - phi
+(y[t-1] - mean)`` has white noise and sees two rows of states, ``[C, -phi C] (h[t], h[t-1])`` [1]_. These follow one
+lag, so filter, likelihood and message are those of any unit. Nothing is known of n before an episode: its first row
+counts as missing, which is exact.
 
 .. [1] Bryson, Henrikson (1968), Estimation using sampled data containing sequentially correlated noise, Journal of
        Spacecraft and Rockets 5(6).
@@ -27,7 +27,7 @@ _GRID = (0.0, 0.2, 0.35, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.96, 0.98)  # mem
 _STEPS, _TOLERANCE = 10, 1e-3  # of the search from there on
 _LARGEST = 0.99  # that is found: beyond it noise is a trend
 _FEWEST = 4.0  # standard errors from zero of a memory
-_START = 1e-4  # of the noise of the states, as that of the row before, from which a server learns
+_START = 1e-3  # of the noise of the states, as that of the row before, from which a server learns
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,12 +70,13 @@ def check_memory(memory, given, settings, added):
         raise ValueError(f"noise_memory={memory!r} does not go with {', '.join(asked)}: leave one of them out.")
     if given and (memory == "auto" or given.keys() != COMPLETE):
         raise ValueError(
-            f"noise_memory={memory!r} with {', '.join(sorted(given))} given: give A, C, Q and R and a number, or none of "
-            "the matrices."
+            f"noise_memory={memory!r} with {', '.join(sorted(given))} given: give A, C, Q and R and a number, or none "
+            "of the matrices."
         )
     if added.any():
         raise ValueError(
-            "noise_memory: noise for privacy has no memory, and lies on top of noise that has one. Leave one of them out."
+            "noise_memory: noise for privacy has no memory, and lies on top of noise that has one. Leave one of them "
+            "out."
         )
 
 
@@ -152,9 +153,9 @@ def _found_memory(rest, starts, settings, name):
         model = identify(_moments(rest, memory, starts), *settings)
         if model.n_states >= d:
             warnings.warn(
-                f"noise_memory='auto': the {model.n_states} states of {name} take up all of its {d} columns that vary, and "
-                "noise shows beside states only, so it is taken to have no memory. Give a number, or fewer states "
-                "(n_states).",
+                f"noise_memory='auto': the {model.n_states} states of {name} take up all of its {d} columns that "
+                "vary, and noise shows beside states only, so it is taken to have no memory. Give a number, or fewer "
+                "states (n_states).",
                 stacklevel=2,
             )
             return 0.0

@@ -304,7 +304,7 @@ class KalmanClient(UnitClient):
         """Measurements less seasons, trend, modes and levels, where there are any, and which columns they leave."""
         options = {option: getattr(self, option) for option in ("harmonics", "trend", "mode", "levels")}
         if all(wanted is None for wanted in options.values()):
-            self.baseline_ = None
+            self.baseline_: Any = None
             return Y, active
         from .baseline import learned_baseline  # of clients that were asked for one
 
@@ -322,11 +322,11 @@ class KalmanClient(UnitClient):
         U, starts, name, added = about
         check_memory(self.noise_memory, given, {"gain": self.gain, "inputs": U}, added)
         most = int(active.sum())
-        if self.n_states != "auto" and self.n_states > most:
+        if not isinstance(self.n_states, str) and self.n_states > most:
             raise ValueError(f"noise_memory: {name} has {most} columns that vary; give as many n_states at most.")
         level = column_means(Y[:, active]) if self.center else np.zeros(active.sum())
         if given:
-            memory, model = float(self.noise_memory), UnitModel(mean=level, **given)
+            memory, model = float(self.noise_memory or 0.0), UnitModel(mean=level, **given)
         else:
             check_identifiable(Y[:, active], self.n_states, starts, name)
             about = starts, (self.identify, self.n_states), name

@@ -632,6 +632,6 @@ def refuse_memory(templates, estimator):
     named = [name for name, part in templates.items() if getattr(part, "noise_memory", None) is not None]
     if named:
         raise ValueError(
-            f"`noise_memory` of the client of {listed(named)}: {estimator} has no use for it, as it only helps to learn "
-            "links. Give such clients to a FederatedGrangerEstimator, and leave it out here."
+            f"`noise_memory` of the client of {listed(named)}: {estimator} has no use for it, as it only helps to "
+            "learn links. Give such clients to a FederatedGrangerEstimator, and leave it out here."
         )

@@ -3,6 +3,7 @@
 import warnings
 from dataclasses import dataclass
 
+import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from ._base import explained
@@ -190,7 +191,13 @@ class FederatedGrangerEstimator(PlantEstimator):
                 "'client__sensor', or give `client_labels`.",
                 stacklevel=2,
             )
-        self._fit_units(plant)
+        try:
+            self._fit_units(plant)
+        except np.linalg.LinAlgError as error:
+            raise ValueError(
+                f"No plant could be learned from what the units say of their states ({error}). Give fewer states "
+                "(n_states) or a longer record; if units have `noise_memory`, another one, or leave it out."
+            ) from error
         self.remedies_: tuple[str, ...] = ()
         return self if self.remedy is None else self._remedied(plant)
 
@@ -198,17 +205,21 @@ class FederatedGrangerEstimator(PlantEstimator):
         """Fit again with what `validity_` asks for; the estimator itself, with the settings it had."""
         from ._remedies import is_driven, remedies  # for estimators that ask for it
 
-        learned = dict(vars(self))
+        learned = dict(self.__dict__)
         settings, done, stretches = remedies(self)
         if stretches is not None:
             self._fit_with(settings, plant.stretches(stretches), done)
             if not is_driven(self.validity_):
                 return self
-            vars(self).clear()  # what moves the units goes on between the shifts
-            vars(self).update(learned)
+            self.__dict__.clear()  # what moves the units goes on between the shifts
+            self.__dict__.update(learned)
             settings, done, _ = remedies(self, cut=False)
         if done:
-            self._fit_with(settings, plant, done)
+            try:
+                self._fit_with(settings, plant, done)
+            except ValueError:  # states of two rows may not let a plant be told
+                self.__dict__.clear()
+                self.__dict__.update(learned)
         return self
 
     def _fit_with(self, settings, plant, done):

@@ -54,7 +54,10 @@ def test_likelihood_of_quasi_differences_by_the_whole_joint_normal_distribution(
     G = solve_discrete_lyapunov(A, Q)
     states = np.block(
         [
-            [np.linalg.matrix_power(A, t - s) @ G if t >= s else (np.linalg.matrix_power(A, s - t) @ G).T for s in range(n)]
+            [
+                np.linalg.matrix_power(A, t - s) @ G if t >= s else (np.linalg.matrix_power(A, s - t) @ G).T
+                for s in range(n)
+            ]
             for t in range(n)
         ]
     )
@@ -145,9 +148,10 @@ def test_settings_that_do_not_go_together_are_named(settings, words):
 def test_inputs_privacy_and_estimators_of_predictions_refuse_it():
     X, _ = make_granger_plant(2, n_samples=400, random_state=0)
     client = KalmanClient(noise_memory=0.5)
+    mechanism = GaussianMechanism(mu=20.0, delta=1e-6, clip_norm=25.0, event_radius=3.0)
     with pytest.raises(ValueError, match="does not go with inputs"):
         client.fit(X["unit0"], inputs=np.ones((400, 1)))
     with pytest.raises(ValueError, match="noise for privacy has no memory"):
-        FederatedGrangerEstimator(client, privacy=GaussianMechanism(mu=20.0, delta=1e-6, clip_norm=25.0, event_radius=3.0)).fit(X)
+        FederatedGrangerEstimator(client, privacy=mechanism).fit(X)
     with pytest.raises(ValueError, match="FederatedCounterfactualEstimator has no use for it"):
         FederatedCounterfactualEstimator(client).fit(X)

@@ -52,7 +52,9 @@ def shifts(series, starts):
 def _gain(white, ends):
     """What levels between cuts explain."""
     around = white - white.mean(axis=0)
-    return sum(float(np.square(around[a:b].sum(axis=0)).sum()) / (b - a) for a, b in zip(ends[:-1], ends[1:], strict=True))
+    return sum(
+        float(np.square(around[a:b].sum(axis=0)).sum()) / (b - a) for a, b in zip(ends[:-1], ends[1:], strict=True)
+    )
 
 
 def _wave_gain(white, k):

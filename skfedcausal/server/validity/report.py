@@ -189,7 +189,9 @@ def _of_innovations(found):
             for cause in range(m):
                 level = LEVEL / (2 * m * (m if cause != effect else 1))
                 result = statistic[effect, cause], p[effect, cause]
-                yield _row(found, check, cause, effect, result, level, _LAGS_OR_MEMORY if cause == effect else "more lags")
+                yield _row(
+                    found, check, cause, effect, result, level, _LAGS_OR_MEMORY if cause == effect else "more lags"
+                )
 
 
 def _of_squares(found, m=None):
