@@ -43,7 +43,7 @@ def remedies(estimator, cut=True):
 def _asked(client, failed):
     """Have every unit take off what some have; settings that were given stay."""
     options = client.get_params(deep=False)
-    wanted = {"no season": ("harmonics", "auto"), "no trend": ("trend", "smooth"), "white": ("noise_memory", "auto")}
+    wanted = {"no season": ("harmonics", "auto"), "no trend": ("trend", "smooth")}
     asked = {option: value for check, (option, value) in wanted.items() if check in failed}
     return {option: value for option, value in asked.items() if option in options and options[option] is None}
 

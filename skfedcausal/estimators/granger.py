@@ -58,9 +58,9 @@ class FederatedGrangerEstimator(PlantEstimator):
         Write what is logged during a `fit` to standard error: every exchange with the units.
     remedy : {"auto"}, default=None
         "auto" fits once more where `validity_` names a setting that would help: `covariance` of the server,
-        `harmonics`, `trend` and `noise_memory` of the units, or `levels` of the stretches between shifts that
-        it finds, without the rows of these, and `remedies_` says which were set. Not for units at sites of
-        their own, and not under privacy, which a second fit would spend again. None leaves it to you.
+        `harmonics` and `trend` of the units, or `levels` of the stretches between shifts that it finds, without
+        the rows of these, and `remedies_` says which were set. Not for units at sites of their own, and not
+        under privacy, which a second fit would spend again. None leaves it to you.
 
     Attributes
     ----------
@@ -215,11 +215,7 @@ class FederatedGrangerEstimator(PlantEstimator):
             self.__dict__.update(learned)
             settings, done, _ = remedies(self, cut=False)
         if done:
-            try:
-                self._fit_with(settings, plant, done)
-            except ValueError:  # states of two rows may not let a plant be told
-                self.__dict__.clear()
-                self.__dict__.update(learned)
+            self._fit_with(settings, plant, done)
         return self
 
     def _fit_with(self, settings, plant, done):
