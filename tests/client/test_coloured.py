@@ -155,3 +155,10 @@ def test_inputs_privacy_and_estimators_of_predictions_refuse_it():
         FederatedGrangerEstimator(client, privacy=mechanism).fit(X)
     with pytest.raises(ValueError, match="FederatedCounterfactualEstimator has no use for it"):
         FederatedCounterfactualEstimator(client).fit(X)
+
+
+@pytest.mark.filterwarnings("ignore")  # of the short record
+def test_the_pooled_table_gives_the_same_messages_and_plant():
+    X = {"a": coloured(9, 0.8, n=600), "b": coloured(10, 0.8, n=600)}
+    est = FederatedGrangerEstimator(KalmanClient(noise_memory=0.8, n_states=2)).fit(X)
+    assert est.oracle_gap(X) <= 1e-8
