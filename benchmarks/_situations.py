@@ -20,7 +20,6 @@ class Scene(NamedTuple):
     links: frozenset = LINK  # pairs (cause, effect) that are there
     doubtful: frozenset = frozenset()  # pairs of which neither answer is wrong
     n_states: Any = "auto"  # of the units' models
-    stretches: Any = None  # rows (start, stop) that somebody who knows the plant would keep as episodes
 
 
 class _Plant:
@@ -117,8 +116,7 @@ def _set_points(rng, T):
         first = pattern[start - 1] if start else level
         pattern[start : start + ramp] = np.linspace(first, level, ramp)
         pattern[start + ramp : stop] = level
-    kept = [(start + 20 if start else 0, stop) for start, stop in zip(rows[:-1], rows[1:], strict=True)]
-    return _added(rng, T, 1.5 * pattern)._replace(stretches=kept)
+    return _added(rng, T, 1.5 * pattern)
 
 
 def _ramp(rng, T):

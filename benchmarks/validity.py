@@ -1,9 +1,7 @@
 """What the assumption report does for verdicts: ordinary situations, before and after it, and with its remedies.
 
 Run ``python -m benchmarks.validity``; ``--part 0/2 --save FILE`` does every second record of all situations, and
-``--read FILES`` makes the table of what was saved. With ``--remedy auto`` records are cut into episodes of their own
-levels, without the rows between them, where that is the remedy and the plant's people know where. The user guide
-quotes it (page "Valid or silent").
+``--read FILES`` makes the table of what was saved. The user guide quotes it (page "Valid or silent").
 """
 
 import argparse
@@ -37,13 +35,11 @@ NOT_TOLD = {
 def judged(name, seed, remedy):
     """One record: false and true links before and after the report, and what failed."""
     scene = draw(name, seed)
-    X, lengths = _cut(scene) if remedy else (scene.X, None)
-    client = KalmanClient(n_states=scene.n_states, levels="episode" if lengths else None)
-    estimator = FederatedGrangerEstimator(client, remedy=remedy)
+    estimator = FederatedGrangerEstimator(KalmanClient(n_states=scene.n_states), remedy=remedy)
     start = time.perf_counter()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        estimator.fit(X, lengths=lengths)
+        estimator.fit(scene.X)
     links, failed = estimator.links_, estimator.validity_.query("not passed")
     pairs = list(zip(links["cause"], links["effect"], strict=True))
     absent = np.array([pair not in scene.links and pair not in scene.doubtful for pair in pairs])
@@ -56,17 +52,9 @@ def judged(name, seed, remedy):
         "kept": float(after[present].mean()) if present.any() else None,
         "withheld": float((links["because"] != "").mean()),
         "failed": sorted(set(failed["check"])),
-        "remedies": [*['levels="episode"'] * bool(lengths), *estimator.remedies_],
+        "remedies": list(estimator.remedies_),
         "seconds": time.perf_counter() - start,
     }
-
-
-def _cut(scene):
-    """The record in episodes, less the rows between them, where the plant's people know which."""
-    if scene.stretches is None:
-        return scene.X, None
-    rows = np.concatenate([np.arange(*stretch) for stretch in scene.stretches])
-    return {name: Y[rows] for name, Y in scene.X.items()}, [stop - start for start, stop in scene.stretches]
 
 
 def row(name, records):

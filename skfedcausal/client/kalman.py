@@ -83,6 +83,11 @@ class KalmanClient(UnitClient):
         State in the first row of every episode, for the unit's own filter, predictions, likelihood and
         smoother: of the stationary distribution, of which nothing is known (exactly), or of a normal
         distribution with that mean and covariance. A server has its own.
+    noise_memory : float or "auto", default=None
+        Share of a sensor's noise that is still there in the next row, from 0 to below 1: ``v[t]`` is then
+        ``noise_memory v[t-1] + e[t]`` with e of covariance R, in all sensors alike. "auto" finds it beside the
+        states, and zero where there is none. The states are ``(h[t], h[t-1])``; the first row of an episode
+        tells nothing. For a :class:`~skfedcausal.FederatedGrangerEstimator`, and alone.
 
     Attributes
     ----------
@@ -97,7 +102,9 @@ class KalmanClient(UnitClient):
         Inputs act through their difference to it; None stands for zero, or for a model without inputs.
     n_states_ : int
     baseline_ : Baseline or None
-        What `harmonics`, `trend`, `mode` and `levels` take off.
+        What `harmonics`, `trend`, `mode`, `levels` and `noise_memory` take off.
+    noise_memory_ : float
+        Memory of the noise of the sensors; zero without `noise_memory`.
     n_features_in_ : int
     feature_names_in_ : ndarray of str of shape (n_features,)
 
@@ -164,6 +171,7 @@ class KalmanClient(UnitClient):
     mode: Any = None
     levels: str | None = None
     initial: Any = "stationary"
+    noise_memory: float | str | None = None
 
     _parameter_constraints = {
         **{name: ["array-like", None] for name in GIVEN},
@@ -176,6 +184,7 @@ class KalmanClient(UnitClient):
         "mode": [str, Integral, "array-like", None],
         "levels": [StrOptions({"episode"}), None],
         "initial": [StrOptions({"stationary", "diffuse"}), tuple],
+        "noise_memory": [StrOptions({"auto"}), Real, None],
     }
 
     def fit(self, X, y=None, *, inputs=None, lengths=None):
@@ -256,6 +265,9 @@ class KalmanClient(UnitClient):
             labels = range(len(active)) if columns is None or not len(columns) else columns
             warn_of_damage(kept, starts, name, np.array(labels)[active])
         added = np.zeros(kept.shape[1]) if noise is None else noise[active]
+        self.noise_memory_ = 0.0
+        if self.noise_memory is not None and self._remembers(Y, active, given, (U, starts, name, added)):
+            return self
         level, input_level = None, None  # those of the record
         if not self.center:
             level, input_level = np.zeros(kept.shape[1]), None if U is None else np.zeros(U.shape[1])
@@ -292,7 +304,7 @@ class KalmanClient(UnitClient):
         """Measurements less seasons, trend, modes and levels, where there are any, and which columns they leave."""
         options = {option: getattr(self, option) for option in ("harmonics", "trend", "mode", "levels")}
         if all(wanted is None for wanted in options.values()):
-            self.baseline_ = None
+            self.baseline_: Any = None
             return Y, active
         from .baseline import learned_baseline  # of clients that were asked for one
 
@@ -302,6 +314,32 @@ class KalmanClient(UnitClient):
         active = active.copy()
         active[baseline.known] = False
         return Y - baseline.of(Y, index, starts)[0], active
+
+    def _remembers(self, Y, active, given, about):
+        """Whether noise of the sensors has a memory; the model of the unit is then that of its quasi-differences."""
+        from .coloured import Remembered, check_memory, doubled, found  # of clients that were asked for it
+
+        U, starts, name, added = about
+        check_memory(self.noise_memory, given, {"gain": self.gain, "inputs": U}, added)
+        most = int(active.sum())
+        if not isinstance(self.n_states, str) and self.n_states > most:
+            raise ValueError(f"noise_memory: {name} has {most} columns that vary; give as many n_states at most.")
+        level = column_means(Y[:, active]) if self.center else np.zeros(active.sum())
+        if given:
+            memory, model = float(self.noise_memory or 0.0), UnitModel(mean=level, **given)
+        else:
+            check_identifiable(Y[:, active], self.n_states, starts, name)
+            about = starts, (self.identify, self.n_states), name
+            memory, model = found(Y[:, active] - level, self.noise_memory, *about)
+        if memory == 0:
+            return False
+        self.noise_memory_ = memory
+        mean = np.zeros(len(active))
+        mean[active] = level
+        self.baseline_ = Remembered(memory, mean, active, self.baseline_)
+        self._added_noise = added
+        self._keep(self._from_initial(doubled(replace(model, mean=level), memory)), active, Y)
+        return True
 
     @property
     def model(self):
@@ -318,6 +356,15 @@ class KalmanClient(UnitClient):
         if self.gain is None:
             return model
         return replace(model, gain=checked_gain(self.gain, model, np.ones(len(model.C), dtype=bool)))
+
+    @property
+    def message_model(self):
+        """The model used for messages."""
+        if not getattr(self, "noise_memory_", 0.0):
+            return super().message_model
+        from .coloured import to_learn_from
+
+        return to_learn_from(self.model)
 
     def _from_initial(self, model):
         """The model with the initial state that was asked for."""

@@ -7,6 +7,7 @@ one flat table, units side by side.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import pandas as pd
@@ -105,6 +106,26 @@ class PlantData:
         for unit, rows in unseen.items():
             outputs[unit] = np.where(rows[:, None], np.nan, outputs[unit])
         return replace(self, outputs=tuple(outputs)) if unseen else self
+
+    def stretches(self, kept):
+        """Some stretches of rows as episodes.
+
+        Parameters
+        ----------
+        kept : list of (int, int)
+            First row of each, and the row behind its last; a stretch over several episodes is cut between them.
+
+        Returns
+        -------
+        PlantData
+        """
+        cut = sorted({row for stretch in kept for row in stretch} | set(self.starts))
+        parts = [(a, b) for start, stop in kept for a, b in pairwise([r for r in cut if start <= r <= stop])]
+        rows = np.concatenate([np.arange(*part) for part in parts])
+        outputs = tuple(Y[rows] for Y in self.outputs)
+        inputs = tuple(None if U is None else U[rows] for U in self.inputs)
+        index = None if self.index is None else self.index[rows]
+        return PlantData(self.layout, outputs, inputs, index, tuple(b - a for a, b in parts))
 
     def units(self):
         """Units one after the other.

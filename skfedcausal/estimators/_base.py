@@ -223,6 +223,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         server, templates = self._new_server(), client_templates(self.client, plant.names, self.random_state)
         mechanism = self._message_mechanism
         raw_bytes = plant.unit_bytes
+        if self._needs_rows:
+            refuse_memory(templates, type(self).__name__)
         if mechanism is not None:
             check_noise_can_be_told(templates)
         if hasattr(server, "_check_room"):
@@ -623,3 +625,13 @@ def client_templates(client, names, random_state=None):
         if isinstance(part, ExtendedKalmanClient) and not part.is_fitted:
             given[name] = seeded(part, random_state)
     return given
+
+
+def refuse_memory(templates, estimator):
+    """Refuse noise that remembers where predicted measurements are compared with others than the unit's own past."""
+    named = [name for name, part in templates.items() if getattr(part, "noise_memory", None) is not None]
+    if named:
+        raise ValueError(
+            f"`noise_memory` of the client of {listed(named)}: {estimator} has no use for it, as it only helps to "
+            "learn links. Give such clients to a FederatedGrangerEstimator, and leave it out here."
+        )

@@ -1,36 +1,58 @@
 """What an estimator does by itself about assumptions that do not hold: `remedy="auto"`."""
 
+from typing import Any
+
 from sklearn.base import clone
 
 from ..client.kalman import KalmanClient
+from ..server.validity.report import SHIFTS
+
+_SHORTEST = 20  # rows that are kept between two shifts of levels
+_AT_HOME = ("harmonics", "trend", "mode", "levels")
 
 
-def remedied(estimator):
-    """A copy with other settings, and what was set, in words; the copy is None where nothing would help."""
+def is_driven(table):
+    """Whether something that nobody measures seems to move units."""
+    return bool((table["check"].eq("no shared driver") & ~table["passed"]).any())
+
+
+def remedies(estimator, cut=True):
+    """Settings to fit with again, what they are in words, and the stretches of rows to keep (None: all).
+
+    The record may be cut where `cut`.
+    """
     table = estimator.validity_
-    failed = table[~table["passed"]]
+    failed = set(table.loc[~table["passed"], "check"])
+    settings: dict[str, Any] = {}
     done: list[str] = []
-    other = clone(estimator).set_params(remedy=None)
     server = clone(estimator.server_)
-    if (failed["check"] == "common variance").any() and server.covariance == "information":
-        other.set_params(server=server.set_params(covariance="sandwich"))
+    if "common variance" in failed and server.covariance == "information":
+        settings["server"] = server.set_params(covariance="sandwich")
         done.append('covariance="sandwich"')
-    done += _at_home(other, failed)
-    return (other, tuple(done)) if done else (None, ())
+    client = KalmanClient() if estimator.client is None else estimator.client
+    stretches = None
+    if isinstance(client, KalmanClient):  # others stay
+        stretches = _stretches(table, client, estimator.server_.n_samples_) if cut else None
+        wanted = {"levels": "episode"} if stretches else _asked(client, failed)
+        if wanted:
+            settings["client"] = clone(client).set_params(**wanted)
+        done += [f'{option}="{value}"' for option, value in wanted.items()]
+    return settings, tuple(done), stretches
 
 
-def _at_home(other, failed):
-    """Have every unit take off what some have; clients of other kinds and settings that were given stay."""
-    client = KalmanClient() if other.client is None else other.client
-    if not isinstance(client, KalmanClient):
-        return []
+def _asked(client, failed):
+    """Have every unit take off what some have; settings that were given stay."""
     options = client.get_params(deep=False)
     wanted = {"no season": ("harmonics", "auto"), "no trend": ("trend", "smooth")}
-    asked = {
-        option: value
-        for check, (option, value) in wanted.items()
-        if (failed["check"] == check).any() and option in options and options[option] is None
-    }
-    if asked:
-        other.set_params(client=clone(client).set_params(**asked))
-    return [f'{option}="{value}"' for option, value in asked.items()]
+    asked = {option: value for check, (option, value) in wanted.items() if check in failed}
+    return {option: value for option, value in asked.items() if option in options and options[option] is None}
+
+
+def _stretches(table, client, n_samples):
+    """Rows (start, stop) between shifts of levels, None where none were found or levels are taken off already."""
+    shifts = table.attrs.get(SHIFTS)
+    options = client.get_params(deep=False)
+    if not shifts or any(options.get(option) is not None for option in _AT_HOME):
+        return None
+    edges = [0, *(row for shift in shifts for row in shift), n_samples]
+    return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a >= _SHORTEST]

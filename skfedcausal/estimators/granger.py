@@ -3,6 +3,7 @@
 import warnings
 from dataclasses import dataclass
 
+import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
 from ._base import explained
@@ -57,8 +58,9 @@ class FederatedGrangerEstimator(PlantEstimator):
         Write what is logged during a `fit` to standard error: every exchange with the units.
     remedy : {"auto"}, default=None
         "auto" fits once more where `validity_` names a setting that would help: `covariance` of the server,
-        `harmonics` and `trend` of the units, and `remedies_` says which were set. Not for units at sites of
-        their own, and not under privacy, which a second fit would spend again. None leaves it to you.
+        `harmonics` and `trend` of the units, or `levels` of the stretches between shifts that it finds, without
+        the rows of these, and `remedies_` says which were set. Not for units at sites of their own, and not
+        under privacy, which a second fit would spend again. None leaves it to you.
 
     Attributes
     ----------
@@ -189,18 +191,39 @@ class FederatedGrangerEstimator(PlantEstimator):
                 "'client__sensor', or give `client_labels`.",
                 stacklevel=2,
             )
-        self._fit_units(plant)
+        try:
+            self._fit_units(plant)
+        except np.linalg.LinAlgError as error:
+            raise ValueError(
+                f"No plant could be learned from what the units say of their states ({error}). Give fewer states "
+                "(n_states) or a longer record; if units have `noise_memory`, another one, or leave it out."
+            ) from error
         self.remedies_: tuple[str, ...] = ()
-        return self if self.remedy is None else self._remedied(X, lengths)
+        return self if self.remedy is None else self._remedied(plant)
 
-    def _remedied(self, X, lengths):
+    def _remedied(self, plant):
         """Fit again with what `validity_` asks for; the estimator itself, with the settings it had."""
-        from ._remedies import remedied  # for estimators that ask for it
+        from ._remedies import is_driven, remedies  # for estimators that ask for it
 
-        other, done = remedied(self)
-        if other is not None:
-            settings = self.get_params(deep=False)
-            self.__dict__.update(other.fit(X, lengths=lengths).__dict__)
-            self.set_params(**settings)
-            self.remedies_ = done
+        learned = dict(self.__dict__)
+        settings, done, stretches = remedies(self)
+        if stretches is not None:
+            self._fit_with(settings, plant.stretches(stretches), done)
+            if not is_driven(self.validity_):
+                return self
+            self.__dict__.clear()  # what moves the units goes on between the shifts
+            self.__dict__.update(learned)
+            settings, done, _ = remedies(self, cut=False)
+        if done:
+            self._fit_with(settings, plant, done)
         return self
+
+    def _fit_with(self, settings, plant, done):
+        """Learn with other settings, which stay what they were."""
+        before = self.get_params(deep=False)
+        self.set_params(**settings)
+        try:
+            self._fit_units(plant)
+        finally:
+            self.set_params(**before)
+        self.remedies_ = done

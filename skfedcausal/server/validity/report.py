@@ -11,11 +11,13 @@ from ..joint import step_series, unit_scores
 from . import checks
 
 COLUMNS = ("check", "cause", "effect", "statistic", "p_value", "passed", "remedy")
+SHIFTS = "shifts"  # of levels, rows (start, stop): where a table has them among its attributes
 LEVEL = 1e-3  # chance that a family of checks withholds anything on a record without violation
 _LINE_LEVEL = 1e-8  # of seasons that matter p values are far below; spectra of slow units are not flat
 _TREND_LEVEL = 1e-4
 _SAME_ROW = 0.7  # correlation of innovations from which on two units may be seen as one
 _BURSTS = 'covariance="sandwich", or mode= of a KalmanClient where modes are switched'
+_LAGS_OR_MEMORY = 'more lags, or noise_memory="auto" at home'
 _FEWEST_ROWS = 200
 _FAR = 10.0  # of its own scatter, how far a level moves by itself, from which on errors of loadings are links
 _LEAST_SEEN = 0.75  # share of rows in which all units have to be seen
@@ -146,8 +148,30 @@ def report(server, run, record):
             from .drivers import driver_rows  # for plants with links
 
             rows += driver_rows(found, record)
+    moves = _shifts(found) if _may_shift(found, rows) else []
+    rows += [_of_shifts(name, moves) for name in found.names if moves]
     table = pd.DataFrame(rows, columns=list(COLUMNS))
+    table.attrs[SHIFTS] = moves
     return table.astype({"statistic": float, "p_value": float, "passed": bool})
+
+
+def _may_shift(found, rows):
+    """Whether a driver seems to move units, or the plant knows of a shift."""
+    is_driven = any(row[0] == "no shared driver" and not row[5] for row in rows)
+    return found.scores is not None and (is_driven or found.path is not None)
+
+
+def _shifts(found):
+    """Rows (start, stop) in which levels of units shift again and again, which looks like a driver of them."""
+    from .levels import shifts  # for plants with drivers
+
+    scores = found.scores if found.path is None else map(np.add, found.scores, found.path)
+    return [(shift.start, shift.stop) for shift in shifts(np.hstack(list(scores)), found.starts)]
+
+
+def _of_shifts(name, moves):
+    rows = ", ".join(f"{start}-{stop - 1}" for start, stop in moves)
+    return "steady levels", name, name, len(moves), np.nan, False, f'levels="episode" at home, without rows {rows}'
 
 
 def _row(found, check, cause, effect, result, level, remedy):
@@ -164,8 +188,9 @@ def _of_innovations(found):
         for effect in range(m):
             for cause in range(m):
                 level = LEVEL / (2 * m * (m if cause != effect else 1))
+                result = statistic[effect, cause], p[effect, cause]
                 yield _row(
-                    found, check, cause, effect, (statistic[effect, cause], p[effect, cause]), level, "more lags"
+                    found, check, cause, effect, result, level, _LAGS_OR_MEMORY if cause == effect else "more lags"
                 )
 
 
@@ -305,7 +330,9 @@ def with_joining(table, benefit):
     for name, gain, error in benefit[["gain", "stderr"]].itertuples():
         p, passed = float(ndtr(-gain / error)) if error > 0 else np.nan, bool(gain >= 0)
         rows.append(("joining gains held-out", name, name, gain, p, passed, "" if passed else "leave it alone"))
-    return pd.concat([table, pd.DataFrame(rows, columns=list(COLUMNS))], ignore_index=True)
+    joined = pd.concat([table, pd.DataFrame(rows, columns=list(COLUMNS))], ignore_index=True)
+    joined.attrs = dict(table.attrs)
+    return joined
 
 
 def _beside_shifts(found):

@@ -1,0 +1,128 @@
+"""Rows in which the levels of a plant shift, again and again: set points that units follow.
+
+Scores of all units together are cut where the mean before differs from that behind, against the long-run covariance of
+autoregressions around levels of their own. A level that wanders has shifts wherever one looks, and means that differ
+between the halves of every stretch between them: of such scores nothing is said.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import chdtrc
+
+from ...statespace.episodes import episodes
+
+_LAGS = 6  # of the autoregression of a score
+_BLOCK = 120  # rows with a level of their own, as long as no shift is known
+_SHORTEST = 40  # rows between two shifts
+_LEVEL = 1e-4  # chance of a shift in an episode without any
+_PASSES = 5
+_FEWEST = 3  # shifts that a plant's own model does not follow
+_NEAR, _GRID = 40, 4  # rows around a shift among which it begins and ends, and of the steps they are sought in
+_SETTLE = 5  # rows left out beside a ramp, in which units settle
+
+
+class Shift(NamedTuple):
+    """Rows from `start` to before `stop`, in which levels move and units settle."""
+
+    start: int
+    stop: int
+
+
+def shifts(series, starts):
+    """Shifts of the level of series (n_samples, k) that do not wander; an empty list without any."""
+    n = len(series)
+    if n < 2 * _BLOCK or not series.shape[1]:
+        return []
+    ends = [*starts, n]
+    edges = np.concatenate([_even(*pair, _BLOCK) for pair in zip(ends[:-1], ends[1:], strict=True)])
+    cuts: list[int] = []
+    for _ in range(_PASSES):  # each with the scatter around levels that the one before has found
+        white, before = series @ _long_run_root(series, edges), cuts
+        cuts = [cut for first, stop in episodes(starts, n) for cut in _cuts(white, first, stop)]
+        edges = np.array(sorted({*starts, *cuts}))
+        if cuts == before:
+            break
+    ends = [*edges.tolist(), n]
+    if not _FEWEST <= len(cuts) <= n / _BLOCK or _gain(white, ends) < _wave_gain(white, 2 * len(cuts)):
+        return []
+    return [_ramp(white, *_around(ends, cut)) for cut in cuts]
+
+
+def _gain(white, ends):
+    """What levels between cuts explain."""
+    around = white - white.mean(axis=0)
+    return sum(
+        float(np.square(around[a:b].sum(axis=0)).sum()) / (b - a) for a, b in zip(ends[:-1], ends[1:], strict=True)
+    )
+
+
+def _wave_gain(white, k):
+    """What the k slowest cosines explain, as they do of what wanders."""
+    n = len(white)
+    waves = np.cos(np.pi * np.outer(np.arange(1, k + 1), (np.arange(n) + 0.5) / n)) * np.sqrt(2 / n)
+    return float(np.square(waves @ white).sum())
+
+
+def _even(first, stop, length):
+    return np.linspace(first, stop, max((stop - first) // length, 1), endpoint=False).astype(int)
+
+
+def _long_run_root(series, edges):
+    """Square root of the inverse long-run covariance of series around a level between any two of `edges`."""
+    n, k = series.shape
+    ends = np.append(edges, n)
+    counts = np.diff(ends)
+    around = series - np.repeat(np.add.reduceat(series, edges) / counts[:, None], counts, axis=0)
+    inside = np.concatenate([np.arange(a + _LAGS, b) for a, b in zip(ends[:-1], ends[1:], strict=True)])
+    news, gain = np.empty((len(inside), k)), np.empty(k)
+    for j, x in enumerate(around.T):
+        past = np.column_stack([x[inside - lag] for lag in range(1, _LAGS + 1)])
+        a = np.linalg.lstsq(past, x[inside], rcond=None)[0]
+        news[:, j], gain[j] = x[inside] - past @ a, max(1 - a.sum(), 1e-3)
+    values, axes = np.linalg.eigh(news.T @ news / len(inside) / np.outer(gain, gain))
+    return axes / np.sqrt(np.maximum(values, 1e-12 * values[-1]))
+
+
+def _cuts(white, first, stop):
+    """Rows at which to cut a stretch, and its parts again."""
+    statistic, row = _best(white[first:stop])
+    if not _is_clear(statistic, white.shape[1], stop - first):
+        return []
+    row += first
+    return [*_cuts(white, first, row), row, *_cuts(white, row, stop)]
+
+
+def _best(white):
+    """Largest statistic of two means for one, of unit long-run covariance, and its row."""
+    n = len(white)
+    if n < 2 * _SHORTEST:
+        return 0.0, 0
+    rows = np.arange(_SHORTEST, n - _SHORTEST + 1)
+    total = np.cumsum(white - white.mean(axis=0), axis=0)[rows - 1]
+    statistic = np.square(total).sum(axis=1) * n / (rows * (n - rows))
+    best = int(statistic.argmax())
+    return float(statistic[best]), int(rows[best])
+
+
+def _is_clear(statistic, k, n_rows):
+    return chdtrc(k, statistic) * n_rows < _LEVEL
+
+
+def _around(ends, cut):
+    place = ends.index(cut)
+    return ends[place - 1], cut, ends[place + 1]
+
+
+def _ramp(white, first, cut, stop):
+    """Where a level begins and ends to move: the ramp of least squares in the direction of the shift."""
+    first, stop = max(first, cut - 2 * _NEAR), min(stop, cut + 2 * _NEAR)
+    low, high = white[first : max(cut - _NEAR // 2, first + 1)], white[min(cut + _NEAR // 2, stop - 1) : stop]
+    size = high.mean(axis=0) - low.mean(axis=0)
+    x = (white[first:stop] - low.mean(axis=0)) @ size / max(size @ size, 1e-300)
+    t, best = np.arange(first, stop), (np.inf, cut, cut)
+    for start in range(max(cut - _NEAR, first), cut + 1, _GRID):
+        for end in range(cut, min(cut + _NEAR, stop) + 1, _GRID):
+            path = ((t - start + 1) / (end - start + 1)).clip(0, 1)
+            best = min(best, (float(np.square(x - path).sum()), start, end))
+    return Shift(max(best[1] - _GRID, first), min(best[2] + _GRID + _SETTLE, stop))

@@ -1,0 +1,164 @@
+"""Noise of sensors with a memory: the exact model of quasi-differences, its memory found, and what it cannot do."""
+
+import numpy as np
+import pytest
+from scipy.linalg import block_diag, solve_discrete_lyapunov
+from scipy.stats import multivariate_normal
+from statsmodels.tsa.statespace.kalman_filter import KalmanFilter
+
+from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, GaussianMechanism, KalmanClient
+from skfedcausal.datasets import make_granger_plant
+
+A = np.array([[0.6, 0.2], [-0.1, 0.5]])
+Q = np.array([[1.0, 0.3], [0.3, 0.7]])
+C = np.array([[1.0, 0.4], [-0.3, 0.8], [0.5, 0.5]])
+R = np.array([0.5, 0.8, 0.3])
+MEMORY = 0.8
+
+
+def given(**settings):
+    return KalmanClient(A=A, C=C, Q=Q, R=R, noise_memory=MEMORY, center=False, **settings)
+
+
+def coloured(seed, memory, n=2000, d=5, p=2):
+    """A record whose sensors have noise with a memory."""
+    rng = np.random.default_rng(seed)
+    loads, h, v = rng.standard_normal((d, p)), np.zeros(p), np.zeros(d)
+    Y = np.zeros((n, d))
+    for t in range(n):
+        h = np.resize([0.8, -0.3], p) * h + rng.standard_normal(p)
+        v = memory * v + np.sqrt(1 - memory**2) * rng.standard_normal(d)
+        Y[t] = loads @ h + v
+    return Y
+
+
+def test_filter_predictions_and_likelihood_are_those_of_states_of_the_noise_in_statsmodels():
+    Y = np.random.default_rng(0).standard_normal((60, 3))
+    client = given().fit(Y)
+    exact = KalmanFilter(
+        3, 5, 5, design=np.hstack([C, np.eye(3)]), obs_cov=np.zeros((3, 3)), selection=np.eye(5),
+        transition=block_diag(A, MEMORY * np.eye(3)), state_cov=block_diag(Q, np.diag(R)),
+    )  # fmt: skip
+    exact.bind(Y)
+    # nothing is known of the noise before the record
+    exact.initialize_known(np.zeros(5), block_diag(solve_discrete_lyapunov(A, Q), 1e7 * np.eye(3)))
+    found = exact.filter()
+    np.testing.assert_allclose(client.score_samples(Y)[1:], found.llf_obs[1:], atol=1e-6)
+    np.testing.assert_allclose(client.predict(Y)[1:], found.forecasts.T[1:], atol=1e-6)
+    np.testing.assert_allclose(client.transform(Y)[1:, :2], found.filtered_state[:2].T[1:], atol=1e-6)
+
+
+def test_likelihood_of_quasi_differences_by_the_whole_joint_normal_distribution():
+    n = 8
+    Y = np.random.default_rng(1).standard_normal((n, 3))
+    G = solve_discrete_lyapunov(A, Q)
+    states = np.block(
+        [
+            [
+                np.linalg.matrix_power(A, t - s) @ G if t >= s else (np.linalg.matrix_power(A, s - t) @ G).T
+                for s in range(n)
+            ]
+            for t in range(n)
+        ]
+    )
+    differ = np.eye(n - 1, n, 1) - MEMORY * np.eye(n - 1, n)
+    to_measured = np.kron(differ, C)
+    covariance = to_measured @ states @ to_measured.T + np.kron(np.eye(n - 1), np.diag(R))
+    expected = multivariate_normal.logpdf((Y[1:] - MEMORY * Y[:-1]).ravel(), cov=covariance)
+    assert given().fit(Y).score_samples(Y).sum() == pytest.approx(expected, abs=1e-9)
+
+
+def test_episodes_begin_anew():
+    Y = np.random.default_rng(2).standard_normal((50, 3))
+    client = given().fit(Y)
+    parts = np.concatenate([client.score_samples(Y[:20]), client.score_samples(Y[20:])])
+    np.testing.assert_allclose(client.score_samples(Y, lengths=[20, 30]), parts, atol=1e-10)
+    assert np.isnan(client.predict(Y, lengths=[20, 30])[[0, 20]]).all()
+
+
+@pytest.mark.parametrize("memory", [0.4, 0.9])
+def test_the_memory_is_found_within_four_standard_errors(memory):
+    Y = coloured(3, memory)
+    client = KalmanClient(noise_memory="auto").fit(Y)
+    assert client.n_states_ == 4
+    error = np.sqrt((1 - memory**2) / (len(Y) * 3))  # of an autoregression, in three directions beside two states
+    assert abs(client.noise_memory_ - memory) < 4 * error + 2e-3  # and the tolerance of the search
+
+
+def test_the_model_is_as_likely_as_the_true_one():
+    Y, rng = coloured(3, 0.9), np.random.default_rng(3)
+    loads, noise = rng.standard_normal((5, 2)), np.full(5, 1 - 0.9**2)
+    true = KalmanClient(A=np.diag([0.8, -0.3]), C=loads, Q=np.eye(2), R=noise, noise_memory=0.9, center=False).fit(Y)
+    found = KalmanClient(noise_memory="auto").fit(Y)
+    # 19 parameters are worth 19 / 2 nats of the whole record; identification by moments loses some more
+    assert found.score_samples(Y).sum() > true.score_samples(Y).sum() - 20
+
+
+def test_white_noise_has_no_memory_and_the_model_is_as_without_the_option():
+    Y = coloured(4, 0.0)
+    client, plain = KalmanClient(noise_memory="auto").fit(Y), KalmanClient().fit(Y)
+    assert client.noise_memory_ == 0
+    np.testing.assert_array_equal(client.transition_, plain.transition_)
+    np.testing.assert_array_equal(client.predict(Y), plain.predict(Y))
+
+
+def test_memory_of_zero_given_is_the_ordinary_model():
+    Y = coloured(4, 0.0)
+    np.testing.assert_array_equal(KalmanClient(noise_memory=0).fit(Y).predict(Y), KalmanClient().fit(Y).predict(Y))
+
+
+def test_gaps_and_constant_columns_go_along():
+    Y = np.hstack([coloured(5, 0.8), np.full((2000, 1), 7.0)])
+    Y[100:110, 0] = np.nan
+    with pytest.warns(UserWarning, match="constant"):
+        client = KalmanClient(noise_memory="auto", n_states=2).fit(Y)
+    assert client.noise_memory_ == pytest.approx(0.8, abs=0.05)
+    predicted = client.predict(Y)
+    assert np.isfinite(predicted[112:]).all()
+    assert (predicted[1:, -1] == 7.0).all()
+
+
+def test_where_states_take_up_all_sensors_noise_is_taken_to_have_no_memory():
+    with pytest.warns(UserWarning, match="take up all"):
+        client = KalmanClient(noise_memory="auto", n_states=2).fit(coloured(6, 0.8, d=2))
+    assert client.noise_memory_ == 0
+
+
+@pytest.mark.parametrize("memory", [1, 1.5, -0.2, np.nan])
+def test_noise_that_never_settles_is_refused(memory):
+    with pytest.raises(ValueError, match="never settles"):
+        KalmanClient(noise_memory=memory).fit(coloured(7, 0.5, n=300))
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"C": C, "noise_memory": 0.5}, "give A, C, Q and R and a number"),
+        ({"A": A, "C": C, "Q": Q, "R": R, "noise_memory": "auto"}, "give A, C, Q and R and a number"),
+        ({"noise_memory": 0.5, "n_states": 9}, "give as many n_states at most"),
+        ({"noise_memory": 0.5, "gain": np.zeros((2, 3))}, "does not go with gain"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_named(settings, words):
+    with pytest.raises(ValueError, match=words):
+        KalmanClient(**settings).fit(coloured(8, 0.5, n=300, d=3))
+
+
+@pytest.mark.filterwarnings("ignore::skfedcausal.privacy.errors.WeakPrivacyWarning")
+def test_inputs_privacy_and_estimators_of_predictions_refuse_it():
+    X, _ = make_granger_plant(2, n_samples=400, random_state=0)
+    client = KalmanClient(noise_memory=0.5)
+    mechanism = GaussianMechanism(mu=20.0, delta=1e-6, clip_norm=25.0, event_radius=3.0)
+    with pytest.raises(ValueError, match="does not go with inputs"):
+        client.fit(X["unit0"], inputs=np.ones((400, 1)))
+    with pytest.raises(ValueError, match="noise for privacy has no memory"):
+        FederatedGrangerEstimator(client, privacy=mechanism).fit(X)
+    with pytest.raises(ValueError, match="FederatedCounterfactualEstimator has no use for it"):
+        FederatedCounterfactualEstimator(client).fit(X)
+
+
+@pytest.mark.filterwarnings("ignore")  # of the short record
+def test_the_pooled_table_gives_the_same_messages_and_plant():
+    X = {"a": coloured(9, 0.8, n=600), "b": coloured(10, 0.8, n=600)}
+    est = FederatedGrangerEstimator(KalmanClient(noise_memory=0.8, n_states=2)).fit(X)
+    assert est.oracle_gap(X) <= 1e-8

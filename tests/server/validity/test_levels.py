@@ -1,0 +1,89 @@
+"""Shifts of levels found in scores: where they are, not where nothing shifts, and the record cut there."""
+
+import numpy as np
+import pytest
+
+from benchmarks._situations import draw
+from skfedcausal import FederatedGrangerEstimator, KalmanClient
+from skfedcausal.server.validity.levels import shifts
+
+ROWS = [200, 480, 700, 1000, 1350, 1600, 1800]
+
+
+def autoregressions(seed, phi, n=2000, k=8):
+    rng = np.random.default_rng(seed)
+    x = np.zeros((n, k))
+    for t in range(1, n):
+        x[t] = phi * x[t - 1] + rng.standard_normal(k)
+    return x
+
+
+def stepped(n, rows, ramp=1, seed=0):
+    """Levels, one number by row, that move by one or two at `rows`."""
+    rng, path = np.random.default_rng(seed), np.zeros(n)
+    for row in rows:
+        size = rng.choice([-1, 1]) * rng.uniform(1, 2)
+        path += size * ((np.arange(n) - row + 1) / ramp).clip(0, 1)
+    return path
+
+
+@pytest.mark.parametrize("ramp", [1, 20])
+def test_shifts_are_found_and_rows_in_which_levels_move_are_in_them(ramp):
+    x = autoregressions(0, 0.5) + 1.5 * stepped(2000, ROWS, ramp)[:, None]
+    found = shifts(x, (0,))
+    assert len(found) == len(ROWS)
+    for shift, row in zip(found, ROWS, strict=True):
+        assert shift.start <= row + 3  # of steps of four rows
+        assert shift.stop >= row + ramp - 3
+        assert shift.stop - shift.start < ramp + 40
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
+def test_none_in_stationary_series(phi):
+    assert all(shifts(autoregressions(seed, phi), (0,)) == [] for seed in range(10))
+
+
+def test_none_in_what_wanders_or_has_a_trend():
+    for seed in range(5):
+        x = autoregressions(seed, 0.5)
+        walk = 0.1 * np.cumsum(np.random.default_rng(seed).standard_normal(x.shape), axis=0)
+        assert shifts(x + walk, (0,)) == []
+        assert shifts(x + np.linspace(0, 5, len(x))[:, None], (0,)) == []
+
+
+def test_none_in_short_series_and_in_series_without_columns():
+    assert shifts(np.random.default_rng(0).standard_normal((100, 2)), (0,)) == []
+    assert shifts(np.zeros((1000, 0)), (0,)) == []
+
+
+def test_a_start_of_an_episode_is_no_shift():
+    x = autoregressions(1, 0.5)
+    x[1000:] += 5.0
+    assert shifts(x, (0, 1000)) == []
+
+
+@pytest.fixture(scope="module")
+def moved():
+    return draw("ten common set-point changes", 100).X
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of drift, as long as nothing is done about it
+def test_a_remedy_cuts_the_record_where_set_points_move(moved):
+    est = FederatedGrangerEstimator(remedy="auto").fit(moved)
+    assert est.remedies_ == ('levels="episode"',)
+    links = est.links_.query("verdict == 'influence'")
+    assert set(zip(links["cause"], links["effect"], strict=True)) == {("u0", "u1")}
+    assert 1500 < est.server_.n_samples_ < 2000
+    assert est.client is None
+    assert est.remedy == "auto"
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_the_report_names_the_rows_and_levels_that_are_taken_off_stay_as_asked_for(moved):
+    est = FederatedGrangerEstimator(KalmanClient(trend="smooth"), remedy="auto").fit(moved)
+    assert 'levels="episode"' not in est.remedies_
+    told = FederatedGrangerEstimator().fit(moved).validity_.query("check == 'steady levels'")
+    assert set(told["effect"]) == {"u0", "u1", "u2", "u3"}
+    assert not told["passed"].any()
+    assert told["remedy"].str.contains('levels="episode" at home, without rows').all()
+    assert (told["statistic"] >= 7).all()
