@@ -629,9 +629,14 @@ def client_templates(client, names, random_state=None):
 
 def refuse_memory(templates, estimator):
     """Refuse noise that remembers where predicted measurements are compared with others than the unit's own past."""
-    named = [name for name, part in templates.items() if getattr(part, "noise_memory", None) is not None]
+    named = with_memory(templates)
     if named:
         raise ValueError(
             f"`noise_memory` of the client of {listed(named)}: {estimator} has no use for it, as it only helps to "
             "learn links. Give such clients to a FederatedGrangerEstimator, and leave it out here."
         )
+
+
+def with_memory(templates):
+    """Names of units whose noise remembers."""
+    return [name for name, part in templates.items() if getattr(part, "noise_memory", None) is not None]

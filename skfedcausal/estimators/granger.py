@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from ._base import explained
+from ._base import client_templates, explained, with_memory
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
 
@@ -194,9 +194,13 @@ class FederatedGrangerEstimator(PlantEstimator):
         try:
             self._fit_units(plant)
         except np.linalg.LinAlgError as error:
+            remembering = with_memory(client_templates(self.client, plant.names))
+            if not remembering:
+                raise
             raise ValueError(
-                f"No plant could be learned from what the units say of their states ({error}). Give fewer states "
-                "(n_states) or a longer record; if units have `noise_memory`, another one, or leave it out."
+                f"No plant could be learned from states whose sensors have noise with a memory ({error}): "
+                f"{', '.join(remembering)}. Give another `noise_memory`, fewer states (n_states) or a longer record, "
+                "or leave `noise_memory` out."
             ) from error
         self.remedies_: tuple[str, ...] = ()
         return self if self.remedy is None else self._remedied(plant)

@@ -162,3 +162,17 @@ def test_the_pooled_table_gives_the_same_messages_and_plant():
     X = {"a": coloured(9, 0.8, n=600), "b": coloured(10, 0.8, n=600)}
     est = FederatedGrangerEstimator(KalmanClient(noise_memory=0.8, n_states=2)).fit(X)
     assert est.oracle_gap(X) <= 1e-8
+
+
+@pytest.mark.filterwarnings("ignore")  # of the short record
+def test_a_plant_that_cannot_be_learned_names_the_units_with_a_memory(monkeypatch):
+    def fails(*_):
+        raise np.linalg.LinAlgError("Singular matrix")
+
+    monkeypatch.setattr(FederatedGrangerEstimator, "_learn", fails)
+    X = {"a": coloured(9, 0.8, n=600), "b": coloured(10, 0.8, n=600)}
+    clients = {"a": KalmanClient(noise_memory=0.8, n_states=2), "b": KalmanClient(n_states=2)}
+    with pytest.raises(ValueError, match=r"noise with a memory \(Singular matrix\): a\. Give another"):
+        FederatedGrangerEstimator(clients).fit(X)
+    with pytest.raises(np.linalg.LinAlgError, match="^Singular matrix$"):
+        FederatedGrangerEstimator().fit(X)
