@@ -174,5 +174,5 @@ def test_a_plant_that_cannot_be_learned_names_the_units_with_a_memory(monkeypatc
     clients = {"a": KalmanClient(noise_memory=0.8, n_states=2), "b": KalmanClient(n_states=2)}
     with pytest.raises(ValueError, match=r"noise with a memory \(Singular matrix\): a\. Give another"):
         FederatedGrangerEstimator(clients).fit(X)
-    with pytest.raises(np.linalg.LinAlgError, match="^Singular matrix$"):
+    with pytest.raises(np.linalg.LinAlgError, match=r"^Singular matrix$"):
         FederatedGrangerEstimator().fit(X)
