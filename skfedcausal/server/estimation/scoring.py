@@ -16,6 +16,7 @@ from ...statespace.fisher import Evaluation, FreeElements, InformationColumns
 from ...statespace.matrices import cap_radius, spectral_radius
 
 MAX_RADIUS = 1 - 1e-6
+_ROUNDED = np.finfo(float).eps ** (1 / 3)
 _CORRELATION_FLOOR = 1e-6  # smallest eigenvalue of the correlations of process noise
 _RIDGE = 1e-12
 _SMALL = 2**28  # bytes that every machine has
@@ -284,7 +285,18 @@ def is_valid(A, Q):
         return False
     scale = np.sqrt(variances)
     smallest = np.linalg.eigvalsh(Q / np.outer(scale, scale))[0]
-    return bool(smallest > _CORRELATION_FLOOR and spectral_radius(A[:, : len(Q)]) < MAX_RADIUS)
+    return bool(smallest > _CORRELATION_FLOOR and _vanishes(A[:, : len(Q)]))
+
+
+def _vanishes(A):
+    """Whether powers of a matrix vanish, when they are formed by squaring in floating point as well.
+
+    Those of a double root of modulus r grow to ``g = d / (e (1 - r))``, d the departure from a normal matrix, and
+    rounding of ``eps g**2`` moves the roots of a square by ``sqrt(eps g**3)``, which has to be less than one.
+    """
+    moduli = np.abs(np.linalg.eigvals(A))
+    departure = np.sqrt(max(np.sum(A * A) - np.sum(moduli * moduli), 0.0))
+    return moduli.max() < min(MAX_RADIUS, 1 - _ROUNDED / math.e * departure)
 
 
 def made_valid(A, Q, partition, radius=0.99):
