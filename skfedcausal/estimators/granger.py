@@ -1,6 +1,7 @@
 """Federated Granger causality: which unit of a plant drives which."""
 
 import warnings
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -209,25 +210,22 @@ class FederatedGrangerEstimator(PlantEstimator):
         """Fit again with what `validity_` asks for; the estimator itself, with the settings it had."""
         from ._remedies import is_driven, remedies  # for estimators that ask for it
 
-        learned = dict(self.__dict__)
         settings, done, stretches = remedies(self)
         if stretches is not None:
-            self._fit_with(settings, plant.stretches(stretches), done)
-            if not is_driven(self.validity_):
+            cut = self._fitted_with(settings, plant.stretches(stretches), done)
+            if not is_driven(cut.validity_):
+                self.__dict__.update(cut.__dict__)
                 return self
-            self.__dict__.clear()  # what moves the units goes on between the shifts
-            self.__dict__.update(learned)
-            settings, done, _ = remedies(self, cut=False)
+            settings, done, _ = remedies(self, cut=False)  # what moves the units goes on between the shifts
         if done:
-            self._fit_with(settings, plant, done)
+            self.__dict__.update(self._fitted_with(settings, plant, done).__dict__)
         return self
 
-    def _fit_with(self, settings, plant, done):
-        """Learn with other settings, which stay what they were."""
-        before = self.get_params(deep=False)
-        self.set_params(**settings)
-        try:
-            self._fit_units(plant)
-        finally:
-            self.set_params(**before)
-        self.remedies_ = done
+    def _fitted_with(self, settings, plant, done):
+        """A copy that learned with other settings and has its own again; a fit that fails leaves nothing."""
+        other, before = copy(self), self.get_params(deep=False)
+        other.set_params(**settings)
+        other._fit_units(plant)
+        other.set_params(**before)
+        other.remedies_ = done
+        return other

@@ -79,6 +79,26 @@ def test_a_remedy_cuts_the_record_where_set_points_move(moved):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_second_fit_that_fails_leaves_the_first_one(moved, monkeypatch):
+    fit_units, fits = FederatedGrangerEstimator._fit_units, []
+
+    def fails_twice(self, plant, home=None):
+        fit_units(self, plant, home)
+        fits.append(plant.n_samples)
+        if len(fits) == 2:
+            raise MemoryError("of the second")
+
+    monkeypatch.setattr(FederatedGrangerEstimator, "_fit_units", fails_twice)
+    est = FederatedGrangerEstimator(remedy="auto")
+    with pytest.raises(MemoryError, match="of the second"):
+        est.fit(moved)
+    assert fits[1] < fits[0]  # cut
+    assert est.server_.n_samples_ == fits[0] == 2000
+    assert est.remedies_ == ()
+    assert est.client is None
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_report_names_the_rows_and_levels_that_are_taken_off_stay_as_asked_for(moved):
     est = FederatedGrangerEstimator(KalmanClient(trend="smooth"), remedy="auto").fit(moved)
     assert 'levels="episode"' not in est.remedies_
