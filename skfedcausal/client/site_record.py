@@ -81,7 +81,7 @@ class SiteRecord:
                 moving = [name for name, moved in zip(settings.inputs, moves, strict=True) if moved]
             inputs = _columns_of(inputs, [settings.inputs.index(name) for name in moving])
         lengths, last_mode = check_lengths(lengths, len(outputs)), None
-        if told:
+        if codes is not None:
             starts = episode_starts(lengths)
             if learns and np.isnan(codes[list(starts)]).any():
                 raise SettingsError(
