@@ -25,10 +25,14 @@ def plain_modes(values):
     Each value is read by itself: one and the same mode is a number in a batch that holds numbers alone, and a text in
     one with a word.
     """
-    values = pd.Series(values)
-    places, found = pd.factorize(values.astype(object))
-    plain = np.array([*map(_plain, found), nan], dtype=object)  # missing ones have the place -1
-    return pd.Series(plain[places], index=values.index)
+    places, found = _factorised(values)
+    return pd.Series(np.array(found, dtype=object)[places])
+
+
+def _factorised(values):
+    """Places of values among the different ones, and these as plain modes, of which the last one is missing."""
+    places, found = pd.factorize(np.asarray(values, dtype=object))
+    return places, [*map(_plain, found), nan]  # missing ones have the place -1
 
 
 def _plain(value):
@@ -68,10 +72,11 @@ def modes_in(values, name):
 
 def mode_codes(values, labels):
     """Places of modes among those known, their number for others, NaN where missing; and the others."""
-    places = {label: float(k) for k, label in enumerate(labels)}
-    values = plain_modes(values)
-    found = {value: places.get(value, float(len(places))) for value in values.dropna().unique().tolist()}
-    return values.map(found).to_numpy(dtype=float), [value for value in found if value not in places]
+    known = {label: float(k) for k, label in enumerate(labels)}
+    places, found = _factorised(values)
+    codes = [nan if pd.isna(value) else known.get(value, float(len(known))) for value in found]
+    unknown = [value for value in found if not pd.isna(value) and value not in known]
+    return np.array(codes)[places], list(dict.fromkeys(unknown))
 
 
 def warn_of_mode(value, name, labels, what, stacklevel):
