@@ -1,5 +1,7 @@
 """Operating modes that a column tells the detector: how it is said, what is known, modes that are new."""
 
+from io import StringIO
+
 import joblib
 import numpy as np
 import pandas as pd
@@ -7,6 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from skfedcausal import FederatedRCADetector, stack_clients
+from skfedcausal.containers.modes import mode_codes, modes_in, plain_modes
 
 from .test_campaigns import at_level
 from .test_rca import simulate
@@ -103,6 +106,55 @@ def test_modes_stand_beside_other_inputs():
     told = FederatedRCADetector(mode="recipe", input_columns=["unit0__set"]).fit(X)
     assert told.layout_.inputs[0] == ("unit0__set", "unit0__recipe")
     assert (told.predict(X) == -1).mean() <= 0.01
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ([1, 2], [1, 2]),
+        (["1", " 2 ", "clean "], [1, 2, "clean"]),
+        ([1.0, "2.0", "02"], [1, 2, 2]),
+        (["1.5", 1.5], [1.5, 1.5]),
+        ([True, "False", "true"], [True, False, True]),
+        ([None, np.nan, "", "  ", "nan", pd.NA], [np.nan] * 6),
+        (["inf", "1_0", 10**400], ["inf", "1_0", str(10**400)]),
+        (pd.Series(["1", "clean"], dtype="category"), [1, "clean"]),
+    ],
+)
+def test_a_mode_is_read_by_itself(values, expected):
+    whole = plain_modes(values)
+    assert list(map(repr, whole)) == list(map(repr, expected))
+    alone = [plain_modes([value]).iloc[0] for value in values]
+    assert list(map(repr, alone)) == list(map(repr, expected))
+
+
+@pytest.mark.parametrize("labels", [(1, 2), (1, 2, "clean"), (False, True)])
+def test_codes_of_modes_do_not_depend_on_what_else_a_batch_holds(labels):
+    nominal = pd.read_csv(StringIO("\n".join(["recipe", *(str(label) for label in labels for _ in range(30))])))
+    known = modes_in(nominal["recipe"], "recipe")
+    assert known == labels
+    for told in (labels[:1], labels, (*labels, "other"), (*labels, None)):
+        batch = pd.read_csv(StringIO("\n".join(["recipe,x", *(f"{'' if v is None else v},0" for v in told)])))
+        expected = [labels.index(v) if v in labels else np.nan if v is None else len(labels) for v in told]
+        for values in (
+            batch["recipe"],
+            pd.Series(told, dtype=object),
+            pd.Series(told, dtype=object).map(str, "ignore"),
+        ):
+            codes, unknown = mode_codes(values, known)
+            assert_array_equal(codes, expected)
+            assert unknown == (["other"] if "other" in told else [])
+
+
+def test_columns_of_one_mode_in_numbers_and_texts_follow_each_other(switching):
+    X, mode = switching
+    record = stack_clients(plant(MODE, 1))
+    both = record.assign(unit0__recipe=MODE, unit1__recipe=MODE.astype(str))
+    told = FederatedRCADetector(mode="recipe").fit(both)
+    same = FederatedRCADetector(mode="recipe").fit(record.assign(unit0__recipe=MODE, unit1__recipe=MODE))
+    table = stack_clients(X)
+    expected = same.transform(table.assign(unit0__recipe=mode, unit1__recipe=mode))
+    assert_array_equal(told.transform(table.assign(unit0__recipe=mode.astype(str), unit1__recipe=mode)), expected)
 
 
 # -- streams -------------------------------------------------------------------------------------------

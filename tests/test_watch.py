@@ -394,16 +394,20 @@ def test_the_command_goes_on_whatever_comes(tmp_path, nominal):
     assert "500 rows so far" in (tmp_path / "watch.html").read_text()
 
 
-@pytest.mark.parametrize("column", ["recipe", "unit1__recipe"])
-def test_the_command_is_told_the_mode(tmp_path, column):
-    """A switch to the other mode is no incident, a fault in it is one; its modes are words."""
+@pytest.mark.parametrize(
+    ("column", "words"), [("recipe", ["summer", "winter"]), ("unit1__recipe", ["summer", "winter"]), ("recipe", [1, 2])]
+)
+def test_the_command_is_told_the_mode(tmp_path, column, words):
+    """A switch to the other mode is no incident, a fault in it is one; modes are words, or numbers but for one."""
     modes = np.arange(2500) // 250 % 2
-    words = np.array(["summer", "winter"])
+    words = np.array(words, dtype=object)
     told = modes[::-1][:500]
     before = {name: Y + 1.5 * modes[:, None] for name, Y in simulate(2500, seed=1).items()}
     after = simulate(500, seed=13, fault=1, size=3.0, at=400)
     after = {name: Y + 1.5 * told[:, None] for name, Y in after.items()}
-    framed(before).assign(**{column: words[modes]}).to_csv(tmp_path / "nominal.csv", index_label="time")
+    nominal = words[modes]
+    nominal[:30] = "clean"  # of which there is none in the other file
+    framed(before).assign(**{column: nominal}).to_csv(tmp_path / "nominal.csv", index_label="time")
     live = framed(after, start="2026-02-01").assign(**{column: words[told]})
     live.to_csv(tmp_path / "live.csv", index_label="time")
     (tmp_path / "watch.toml").write_text(

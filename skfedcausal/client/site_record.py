@@ -34,6 +34,7 @@ class SiteRecord:
     moving: tuple = ()  # columns of the inputs
     clock: Clock | None = None  # times of the rows, None where they have none
     modes: Any = None  # SiteModes where a column tells them
+    last_mode: float | None = None  # code in the last row, None where nothing tells it
 
     @property
     def shape(self):
@@ -46,12 +47,12 @@ class SiteRecord:
         return self.outputs.nbytes + (0 if self.inputs is None else self.inputs.nbytes)
 
     @classmethod
-    def read(cls, settings, moving=None, modes=None):
+    def read(cls, settings, moving=None, modes=None, before=None):
         """Record in the file that the settings of a site name, with the inputs `moving`; None for those that do.
 
-        `modes` are those that are known; None for those in the record.
+        `modes` are those that are known, and `before` gives the code of the row before; None for those in the record.
         """
-        path = settings.data
+        path, learns = settings.data, modes is None
         if not path.exists():
             raise SettingsError(f"There is no file {path} with the record of {settings.name!r}.")
         if path.suffix not in _SUFFIXES:
@@ -79,12 +80,18 @@ class SiteRecord:
             if moving is None:
                 moving = [name for name, moved in zip(settings.inputs, moves, strict=True) if moved]
             inputs = _columns_of(inputs, [settings.inputs.index(name) for name in moving])
-        if told:
-            outputs, inputs = modes.taken(outputs, inputs, codes)
-        lengths = check_lengths(lengths, len(outputs))
+        lengths, last_mode = check_lengths(lengths, len(outputs)), None
+        if codes is not None:
+            starts = episode_starts(lengths)
+            if learns and np.isnan(codes[list(starts)]).any():
+                raise SettingsError(
+                    f"{path}: {settings.mode!r} has missing values at the start of an episode, where there is no mode "
+                    "to hold. Fill them in, or leave those rows out."
+                )
+            outputs, inputs, last_mode = modes.taken(outputs, inputs, codes, starts, before)
         names = tuple(f"{settings.name}{SEPARATOR}{columns[k]}" for k in own)
         fingerprint = _fingerprint(outputs, inputs)
-        return cls(outputs, inputs, lengths, names, fingerprint, tuple(moving or ()), clock, modes)
+        return cls(outputs, inputs, lengths, names, fingerprint, tuple(moving or ()), clock, modes, last_mode)
 
     def worker(self, name, client, **settings):
         """The unit's worker on this record."""
@@ -111,6 +118,7 @@ class SiteBatches:
         self._modes = modes
         self._read = []  # names of the files so far
         self._rows = {}  # of each of them
+        self._last_modes = {}  # of each of them, codes
         self._last = 0, None  # number and batch that were read last
         if not settings.watched.exists():
             raise SettingsError(f"There is no file or folder {settings.watched} for {settings.name!r} to monitor.")
@@ -142,7 +150,7 @@ class SiteBatches:
                 f"{self._settings.watched}: the first files were {listed(read)} and are "
                 f"{listed(names[: len(read)])} now; batches stay, and come in the order of their names."
             )
-        record = self._record(files[number - 1])
+        record = self._record(files, number - 1)
         self._rows[names[number - 1]] = len(record.outputs)
         if self._released is not None:
             record = self._released(record)
@@ -153,23 +161,35 @@ class SiteBatches:
     def rows_from(self, row):
         """Rows of the batches so far, from the batch on that has a row of the stream, and the first one's number."""
         first, passed, kept = 0, 0, []
-        for file in self.files[: len(self._read)]:
+        files = self.files
+        for k, file in enumerate(files[: len(self._read)]):
             n_rows = self._rows.get(file.name)
             if n_rows is None or passed + n_rows > row:
-                outputs = np.asarray(self._record(file).outputs)
+                outputs = np.asarray(self._record(files, k).outputs)
                 n_rows = self._rows[file.name] = len(outputs)
                 kept += [outputs] if passed + n_rows > row else []
             passed += n_rows
             first = first if kept else passed
         return first, np.concatenate(kept) if kept else np.zeros((0, len(self._columns)))
 
-    def _record(self, path):
+    def _record(self, files, k):
         """Record in one of the files, with the columns of the unit's own record."""
-        record = SiteRecord.read(replace(self._settings, data=path, lengths=None), self._moving, self._modes)
+        path = files[k]
+        settings = replace(self._settings, data=path, lengths=None)
+        record = SiteRecord.read(settings, self._moving, self._modes, lambda: self._mode_before(files, k))
+        self._last_modes[path.name] = record.last_mode
         named = ".npy" not in (path.suffix, self._settings.data.suffix)  # arrays have no names
         if len(record.columns) != len(self._columns) or (named and record.columns != self._columns):
             raise SettingsError(f"{path} has the columns {listed(record.columns)}, the unit {listed(self._columns)}.")
         return record
+
+    def _mode_before(self, files, k):
+        """Code of the mode before one of the files; after a start anew the file before it is read again."""
+        if k == 0:
+            return None
+        if files[k - 1].name not in self._last_modes:
+            self._record(files, k - 1)
+        return self._last_modes[files[k - 1].name]
 
 
 def _read_npy(path):

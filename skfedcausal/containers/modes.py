@@ -1,13 +1,17 @@
 """Modes in a column of words or numbers."""
 
 import warnings
+from math import isfinite, isnan, nan
+from numbers import Real
 
 import numpy as np
+import pandas as pd
 
 from .layout import SEPARATOR, listed
 
 _FEWEST_ROWS = 10  # of a mode that a level can be learned from
 _FEWEST_PER_MODE = 20  # rows for each mode on average, else a column tells something else
+_BOOLEANS = {"true": True, "false": False}
 
 
 def is_called(name, column):
@@ -15,8 +19,41 @@ def is_called(name, column):
     return name == column or (SEPARATOR not in column and name.partition(SEPARATOR)[2] == column)
 
 
+def plain_modes(values):
+    """A column of modes as numbers, words and booleans, NaN where it is missing or blank.
+
+    Each value is read by itself: one and the same mode is a number in a batch that holds numbers alone, and a text in
+    one with a word.
+    """
+    places, found = _factorised(values)
+    return pd.Series(np.array(found, dtype=object)[places])
+
+
+def _factorised(values):
+    """Places of values among the different ones, and these as plain modes, of which the last one is missing."""
+    places, found = pd.factorize(np.asarray(values, dtype=object))
+    return places, [*map(_plain, found), nan]  # missing ones have the place -1
+
+
+def _plain(value):
+    """A mode as a number or boolean where it is one, also as a text, else as a text; NaN for a blank."""
+    if isinstance(value, (bool, np.bool_)):
+        return bool(value)
+    text = str(value).strip()
+    if text.lower() in _BOOLEANS:
+        return _BOOLEANS[text.lower()]
+    try:
+        number = nan if not text else float(value if isinstance(value, Real) else text)
+    except (ValueError, OverflowError):
+        return text
+    if not (isfinite(number) or isnan(number)) or "_" in text:  # words, as readers of files have them
+        return text
+    return int(number) if number.is_integer() else number
+
+
 def modes_in(values, name):
-    """Modes in a column without missing values, in order."""
+    """Modes in a column, in order."""
+    values = plain_modes(values).dropna()
     counts = values.value_counts()
     labels = sorted(counts.index.tolist(), key=lambda label: (isinstance(label, str), label))
     if len(labels) * _FEWEST_PER_MODE > len(values):
@@ -35,10 +72,11 @@ def modes_in(values, name):
 
 def mode_codes(values, labels):
     """Places of modes among those known, their number for others, NaN where missing; and the others."""
-    places = {label: float(k) for k, label in enumerate(labels)}
-    values = values.astype(object)
-    found = {value: places.get(value, float(len(places))) for value in values.dropna().unique().tolist()}
-    return values.map(found).to_numpy(dtype=float), [value for value in found if value not in places]
+    known = {label: float(k) for k, label in enumerate(labels)}
+    places, found = _factorised(values)
+    codes = [nan if pd.isna(value) else known.get(value, float(len(known))) for value in found]
+    unknown = [value for value in found if not pd.isna(value) and value not in known]
+    return np.array(codes)[places], list(dict.fromkeys(unknown))
 
 
 def warn_of_mode(value, name, labels, what, stacklevel):

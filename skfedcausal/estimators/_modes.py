@@ -11,7 +11,7 @@ import pandas as pd
 
 from ..containers.arrays import as_native, column_names, names_units
 from ..containers.layout import SEPARATOR
-from ..containers.modes import is_called, mode_codes, mode_indicators, modes_in, warn_of_mode
+from ..containers.modes import is_called, mode_codes, mode_indicators, modes_in, plain_modes, warn_of_mode
 from ._levels import each_input
 
 
@@ -46,8 +46,8 @@ class PlantModes:
                 f"mode={column!r} is no column of {where}. Give the name of a column that says in which mode the plant "
                 f"is: 'unit{SEPARATOR}tag', the tag alone if several units have it, or that of a column without a unit."
             )
-        told = {name: pd.concat(parts, ignore_index=True) for name, parts in found.items()}
-        labels = {name: modes_in(values.dropna(), name) for name, values in told.items()}
+        told = {name: plain_modes(pd.concat(parts, ignore_index=True)) for name, parts in found.items()}
+        labels = {name: modes_in(values, name) for name, values in told.items()}
         first = {name: next(other for other in told if told[other].equals(told[name])) for name in told}
         return cls(column, labels, owner, {name: other for name, other in first.items() if other != name})
 

@@ -104,7 +104,7 @@ class Rows:
         try:
             told = json.loads(payload)
             found = [self._part(topic, row) for row in (told if isinstance(told, list) else [told])]
-        except (ValueError, TypeError, AttributeError, KeyError) as error:
+        except (ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
             _warn(f"A message about {topic!r} is no row ({type(error).__name__}): left out")
             return
         for moment, unit, columns in found:
@@ -117,7 +117,7 @@ class Rows:
             if name == _TIME or value is None:
                 continue
             name = name if SEPARATOR in name or name in self._words else f"{unit}{SEPARATOR}{name}"
-            flat[name] = value if name in self._words else float(value)
+            flat[name] = _word(value) if name in self._words else float(value)
         if pd.isna(moment) or not flat:
             raise ValueError
         return moment, frozenset(name.partition(SEPARATOR)[0] for name in flat), flat
@@ -135,6 +135,13 @@ class Rows:
             return None
         rows = [self._parts.pop(moment)[0] for moment in moments]
         return pd.DataFrame(rows, index=pd.DatetimeIndex(moments))
+
+
+def _word(value):
+    """What a column of words may hold."""
+    if not isinstance(value, (str, int, float, bool)):
+        raise ValueError(f"Got {value!r}; give a word or a number.")
+    return value
 
 
 def _warn(text):

@@ -406,28 +406,70 @@ def tables(moved, mode, suffix):
 @pytest.mark.filterwarnings("ignore:.*taken as missing:UserWarning")
 def test_modes_that_a_column_tells_at_a_site_are_those_of_one_process(tmp_path, suffix):
     frames, last = tables(*with_modes(), suffix)
-    here = FederatedRCADetector(false_alarm_rate=0.01, mode=f"mill__{last}")
+    found, here = at_sites_and_here(tmp_path, frames, last, suffix)
+    pd.testing.assert_frame_equal(found, here, check_exact=True)
+    assert "kiln" in list(found["root"])
+    assert not found["detected"].between(300, 455).any()
+
+
+def at_sites_and_here(folder, frames, last, suffix, parts=((300, 450), (450, 520), (520, 700))):
+    """Incidents in parts of records whose first rows are nominal, by one-way sites and in one process."""
+    here, known = FederatedRCADetector(false_alarm_rate=0.01, mode=f"mill__{last}"), {}
     here.fit({name: frame[:300] for name, frame in frames.items()})
-    parts, known = [(300, 450), (450, 520), (520, 700)], {}
     for i, j in parts:
         batch = {name: frame[i:j].reset_index(drop=True) for name, frame in frames.items()}
         known |= {row["detected"]: row for row in here.update(batch).to_dict("records")}
     for name, frame in frames.items():
-        (tmp_path / f"{name}-watched").mkdir()
+        (folder / f"{name}-watched").mkdir()
         for place, (i, j) in ((name, (0, 300)), *((f"{name}-watched/day{k}", rows) for k, rows in enumerate(parts))):
             if suffix == ".csv":
-                frame[i:j].to_csv(tmp_path / f"{place}.csv", index=False)
+                frame[i:j].to_csv(folder / f"{place}.csv", index=False)
             else:
-                np.save(tmp_path / f"{place}.npy", frame[i:j].to_numpy())
+                np.save(folder / f"{place}.npy", frame[i:j].to_numpy())
         mode = f'mode = "{last}"\n' if name == "mill" else ""
-        (tmp_path / f"{name}.toml").write_text(
+        (folder / f"{name}.toml").write_text(
             f'[site]\nname = "{name}"\ndata = "{name}{suffix}"\nwatched = "{name}-watched"\nanyway = true\n{mode}'
         )
-    send_all(tmp_path)
-    found = watched(tmp_path, one_way=True)
-    pd.testing.assert_frame_equal(found, pd.DataFrame([known[row] for row in sorted(known)]), check_exact=True)
-    assert "kiln" in list(found["root"])
-    assert not found["detected"].between(300, 455).any()
+    send_all(folder)
+    return watched(folder, one_way=True), pd.DataFrame([known[row] for row in sorted(known)])
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".npy"])
+@pytest.mark.filterwarnings("ignore:.*taken as missing:UserWarning")
+def test_a_site_holds_the_mode_before_over_batches_that_do_not_tell_theirs(tmp_path, suffix):
+    """From 325 to 430, in the second mode, a batch and a half lacks its modes, and the next begins in a new one."""
+    moved, mode = with_modes()
+    moved["mill"][325:430] += 2.0 * (1 - mode[325:430, None])
+    mode[325:430] = 1
+    mode[[400, 401, 402]] = 2
+    frames, last = tables(moved, mode, suffix)
+    frames["mill"].loc[330:399, last] = np.nan
+    parts = (300, 330), (330, 360), (360, 400), (400, 430), (430, 520), (520, 700)
+    found, here = at_sites_and_here(tmp_path, frames, last, suffix, parts)
+    pd.testing.assert_frame_equal(found, here, check_exact=True)
+    site = read_site_settings(tmp_path / "mill.toml")
+    afresh = site.batches(site.record())  # after a start anew
+    for number in (3, 4):
+        assert_array_equal(afresh.batch(number).inputs, 1.0)
+
+
+@pytest.mark.parametrize("words", [slice(0, 49), slice(695, 695)])
+@pytest.mark.filterwarnings("ignore:mode 'clean' of .*taken as missing:UserWarning")
+def test_modes_that_are_texts_in_one_file_and_numbers_in_another_are_the_same(tmp_path, words):
+    """A word among the nominal modes or in the last batch; other files hold numbers alone."""
+    moved, mode = with_modes()
+    mode[610:620] = 0
+    frames, last = tables(moved, mode, ".csv")
+    frames["mill"][last] = np.array(["1", "2"], dtype=object)[mode]
+    frames["mill"].loc[words, last] = "clean"
+    found, here = at_sites_and_here(tmp_path, frames, last, ".csv")
+    pd.testing.assert_frame_equal(found, here, check_exact=True)
+    site = read_site_settings(tmp_path / "mill.toml")
+    record = site.record()
+    assert record.modes.labels == ((1, 2) if words.start else (1, 2, "clean"))
+    last_batch = site.batches(record).batch(3)
+    assert_array_equal(last_batch.inputs[:175, 0], mode[520:695])
+    assert np.isfinite(last_batch.outputs[:175]).all()
 
 
 def test_a_mode_of_a_site_that_is_new_is_named_and_its_rows_are_missing():
@@ -435,9 +477,35 @@ def test_a_mode_of_a_site_that_is_new_is_named_and_its_rows_are_missing():
     assert modes.labels == ("summer", "winter")
     with pytest.warns(UserWarning, match="'cleaning' of 'recipe' was not in what was nominal"):
         codes = modes.codes(["winter", None, "cleaning", "summer"])
-    outputs, inputs = modes.taken(np.ones((4, 2)), np.arange(4.0)[:, None], codes)
+    outputs, inputs, last = modes.taken(np.ones((4, 2)), np.arange(4.0)[:, None], codes)
+    assert last == 0
     assert_array_equal(outputs, [[1, 1], [1, 1], [np.nan, np.nan], [1, 1]])
     assert_array_equal(inputs, [[0, 1], [1, 1], [2, 1], [3, 0]])
+
+
+def test_rows_of_a_site_whose_mode_nothing_tells_are_missing():
+    modes, nothing = SiteModes("recipe", ("summer", "winter")), np.full(2, np.nan)
+    codes = np.append(nothing, [1.0, np.nan, np.nan, 0.0])
+    with pytest.warns(UserWarning, match="3 rows at the start of an episode lack 'recipe'"):
+        outputs, inputs, last = modes.taken(np.ones((6, 1)), None, codes, (0, 4))
+    assert_array_equal(outputs[:, 0], [np.nan, np.nan, 1, 1, np.nan, 1])
+    assert_array_equal(inputs[:, 0], [0, 0, 1, 1, 0, 0])
+    assert last == 0
+    outputs, inputs, last = modes.taken(np.ones((2, 1)), None, nothing, before=lambda: 1.0)
+    assert_array_equal(np.hstack([outputs, inputs]), 1.0)
+    assert last == 1
+    with pytest.warns(UserWarning, match="2 rows at the start"):
+        assert modes.taken(np.ones((2, 1)), None, nothing, before=lambda: None)[2] is None
+
+
+def test_a_nominal_record_of_a_site_that_begins_without_a_mode_is_refused(plant):
+    own = np.hstack([NOMINAL["mill"], np.arange(300.0)[:, None] // 25 % 2])
+    own[0, -1] = np.nan
+    np.save(plant / "mill.npy", own)
+    path = plant / "mill.toml"
+    path.write_text(path.read_text() + f'mode = "x{own.shape[1] - 1}"\n')
+    with pytest.raises(ValueError, match="missing values at the start of an episode, where there is no mode to hold"):
+        gate(plant, "mill")
 
 
 @pytest.mark.parametrize(

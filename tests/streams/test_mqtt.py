@@ -48,9 +48,21 @@ def test_columns_that_may_hold_words_keep_them_and_their_names():
     assert rows.ready().to_dict("records") == [{"a__x": 1.0, "recipe": "summer", "a__grade": "A"}]
 
 
-@pytest.mark.parametrize("payload", ["no json", "[1]", '{"a__x": 1}', '{"time": "never", "a__x": 1}', told(x="on")])
+@pytest.mark.parametrize(
+    "payload",
+    [
+        "no json",
+        "[1]",
+        '{"a__x": 1}',
+        '{"time": "never", "a__x": 1}',
+        told(x="on"),
+        told(x=10**400),
+        told(x=1.0, recipe=["A"]),
+        told(x=1.0, recipe={"name": "A"}),
+    ],
+)
 def test_what_is_no_row_is_named_and_left_out(payload):
-    rows = Rows(None, patience=0.0)
+    rows = Rows(None, patience=0.0, words=["recipe"])
     with pytest.warns(StreamWarning, match="'plant/a' is no row"):
         rows.add("plant/a", payload)
     assert rows.ready() is None
