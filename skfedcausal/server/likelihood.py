@@ -562,7 +562,7 @@ class LikelihoodServer(LinkQuestions):
         if self.filled_:
             warn_of_filled_gaps(self.n_samples_, self.max_time)
         elif budget.is_spent or budget.short_of:
-            warn_of_budget(budget, self.max_time, f"The search for {budget.short_of or 'links'}")
+            warn_of_budget(budget, self.max_time, f"The search for {' and '.join(budget.short_of) or 'links'}")
         elif not self.converged_:
             warn_of_climb(self.n_iter_, self.gradient_norm_, self.tol)
         self._drifting = drifting_units(self.unshrunk_transition_, self.state_slices_, self.n_samples_)

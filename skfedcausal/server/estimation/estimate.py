@@ -129,7 +129,7 @@ def estimate_plant(record, settings):
         beside = plant.budget = None if budget is None else budget.beside(_SHIFTS)
         steps, doubtful = find_level_shifts(plant.unit_records(), record.determined.sum())
         if beside is not None and beside.is_spent:
-            budget.short_of = "level shifts"
+            budget.short_of.append("level shifts")
     while True:
         if steps != plant.steps:
             plant = StandardisedPlant(record.at_steps(steps), *about)
@@ -214,8 +214,8 @@ def maximise(plant, settings, may_lengthen=True):
     alpha = None if settings.sparsity is None else settings.alpha
     has_prior = is_degenerate(point, tests[1], plant.partition, alpha)
     objective, search = _learn_structure(plant, likelihood, point, tests, has_prior, settings)
-    if whole is not None and plant.budget.is_spent:
-        whole.short_of = whole.short_of or "links"
+    if whole is not None and plant.budget.is_spent and "links" not in whole.short_of:
+        whole.short_of.append("links")
     plant.budget = objective.budget = whole
     ascent = ascend(objective, search.scoring, **climb)
     if not has_prior and is_singular(ascent.point.Q) and not is_spent(objective):

@@ -368,12 +368,11 @@ def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
 class Budget:
     """Seconds of work, counted in operations: what is learned does not depend on the machine's load."""
 
-    short_of = ""  # what a search looked for that had a part of it and ended with that
-
     def __init__(self, max_time, whole=None):
         self.max_time, self._whole = max_time, whole
         self._left, self._longest, self._is_late = max_time * RATE, _CLOCK * max_time, False
         self._began, self._unseen = (perf_counter(), process_time()), np.inf
+        self.short_of: list[str] = []  # what searches that had a part of it looked for, and ended with that part
 
     def part(self, share):
         """A budget for the next part of the work, a share of what is left; what it does not take stays."""
