@@ -67,8 +67,9 @@ class Remembered:
 def _before(rest, starts):
     """The row before each row, NaN in the first of an episode."""
     before = np.full(rest.shape, np.nan)
-    inside = inner_rows(len(rest), starts)
-    before[inside] = rest[inside - 1]
+    if len(rest):
+        inside = inner_rows(len(rest), starts)
+        before[inside] = rest[inside - 1]
     return before
 
 

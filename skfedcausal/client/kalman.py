@@ -326,17 +326,18 @@ class KalmanClient(UnitClient):
         from .coloured import Remembered, check_memory, doubled, found  # of clients that were asked for it
 
         U, starts, name, added = about
-        check_memory(self.noise_memory, given, {"gain": self.gain, "inputs": U}, added)
+        wanted: Any = self.noise_memory
+        check_memory(wanted, given, {"gain": self.gain, "inputs": U}, added)
         most = int(active.sum())
         if not isinstance(self.n_states, str) and self.n_states > most:
             raise ValueError(f"noise_memory: {name} has {most} columns that vary; give as many n_states at most.")
         level = column_means(Y[:, active]) if self.center else np.zeros(active.sum())
         if given:
-            memory, model = float(self.noise_memory), UnitModel(mean=level, **given)
+            memory, model = float(wanted), UnitModel(mean=level, **given)
         else:
             check_identifiable(Y[:, active], self.n_states, starts, name)
             about = starts, (self.identify, self.n_states), name
-            memory, model = found(Y[:, active] - level, self.noise_memory, *about)
+            memory, model = found(Y[:, active] - level, wanted, *about)
         if memory == 0:
             return False
         model = doubled(self._from_initial(replace(model, mean=level)), memory)

@@ -342,8 +342,8 @@ class UnitWorker:
         if client.baseline_ is not None and self.training_noise is not None:
             raise TypeError(
                 f"Noise on the messages of training does not hide what `harmonics`, `trend`, `mode`, `levels` and "
-                f"`noise_memory` of unit {self.name!r} learn from all rows at once. Leave them out, or add the noise to "
-                "measurements."
+                f"`noise_memory` of unit {self.name!r} learn from all rows at once. Leave them out, or add the noise "
+                "to measurements."
             )
         unit = self.off_baseline({"client": client})
         if augmenter is not None:

@@ -14,7 +14,7 @@ from ..message.requests import LossAnswer, LossRequest, Measurements, PredictReq
 from ..message.states import PredictionReply
 from ..server.gradient.state import relayed_plans
 from . import _link_questions as links
-from ._base import FederatedEstimator, refuse_memory
+from ._base import FederatedEstimator
 from ._link_effects import link_effects
 from ._link_questions import where_server
 from ._link_times import in_plant_time, row_time
@@ -267,7 +267,6 @@ class PlantEstimator(FederatedEstimator):
         >>> est.forecast(X, 1900, inputs=truth.inputs).shape
         (100, 16)
         """
-        refuse_memory(getattr(self, "clients_", {}), "forecast")
         with self._asking(X, inputs) as units:
             n_samples, whole = units.n_samples, isinstance(start, Integral) and not isinstance(start, bool)
             if not whole or not 0 < start < n_samples:

@@ -17,7 +17,7 @@ from skfedcausal import (
 )
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation import ClientError, InProcessTransport
+from skfedcausal.federation import InProcessTransport
 from skfedcausal.federation.transport import Site
 
 A = np.array([[0.6, 0.2], [-0.1, 0.5]])
@@ -235,17 +235,22 @@ def test_sites_refuse_to_be_monitored_and_to_stand_beside_inputs():
     with pytest.raises(ValueError, match=r"asked beside inputs, and its client has `noise_memory`"):
         FederatedCounterfactualEstimator().fit_sites(InProcessTransport(sites(X)))
     estimator = FederatedGrangerEstimator().fit_sites(InProcessTransport(sites(X)))
-    with pytest.raises(ClientError, match=r"Forecasts, effects and replays need .* `noise_memory`"):
+    with pytest.raises(ValueError, match=r"Forecasts, effects and replays need .* `noise_memory`"):
         estimator.forecast(None, 500)
 
 
 @pytest.mark.filterwarnings("ignore")  # of the short record
-@pytest.mark.parametrize("ask", ["forecast", "partial_fit", "bootstrap_links", "links_over_time"])
+@pytest.mark.parametrize(
+    "ask", ["forecast", "partial_fit", "bootstrap_links", "stable_links", "links_over_time", "link_effects"]
+)
 def test_what_needs_states_that_sensors_determine_names_the_option(ask):
     X = short_plant()
     estimator = FederatedGrangerEstimator(KalmanClient(noise_memory=0.8, n_states=2)).fit(X)
-    with pytest.raises(ValueError, match=r"`noise_memory`.* leave (it|noise_memory) out"):
-        getattr(estimator, ask)(X, *([500] if ask == "forecast" else []))
+    with pytest.raises(ValueError, match=r"`noise_memory`.* [Ll]eave (it|noise_memory) out"):
+        getattr(estimator, ask)(*{"forecast": (X, 500), "link_effects": ()}.get(ask, (X,)))
+    if ask == "forecast":
+        with pytest.raises(ValueError, match="`noise_memory`"):
+            estimator.forecast(X, 500, confidence=0.9)
     if ask == "partial_fit":
         with pytest.raises(ValueError, match="`noise_memory` of the client of 'a', 'b': partial_fit"):
             FederatedGrangerEstimator(KalmanClient(noise_memory="auto")).partial_fit(X)
