@@ -126,15 +126,15 @@ def _found(rest, memory, starts, settings, name):
 
 
 def _check_pairs(rest, memory, starts, n_states, name):
-    """Refuse a record with too few rows that are there as a whole, as is the row before."""
+    """Refuse a record in which a sensor is hardly ever there in two rows, one after the other."""
     differences, firsts = _differences(rest, 0.0 if memory == "auto" else memory, starts)
-    n_pairs = int(np.isfinite(differences).all(axis=1).sum())
+    n_pairs = int(np.isfinite(differences).sum(axis=0).min())
     wanted = (min(rest.shape[1], 2) if n_states == "auto" else n_states) + 3
     try:
         if n_pairs < wanted:
             raise ValueError(
-                f"In {n_pairs} rows of {name} all sensors that vary are there and were in the row before; at least "
-                f"{wanted} are needed."
+                f"A sensor of {name} is there, and was in the row before, in {n_pairs} rows; at least {wanted} are "
+                "needed. Leave the sensor out, or give rows without gaps."
             )
         check_identifiable(differences, n_states, firsts, f"{name} (less the first of each episode)")
     except ValueError as error:
@@ -247,6 +247,8 @@ def _dynamics(rest, model, memory, starts):
     now, then = scores[inside], scores[inside - 1]
     seen = np.isfinite(now).all(axis=1) & np.isfinite(then).all(axis=1)
     now, then = now[seen], then[seen]
+    if len(now) < len(N) + 3:
+        raise np.linalg.LinAlgError(f"all sensors are there, and were in the row before, in {len(now)} rows only")
     noise, same = N / (1 - memory**2), (now.T @ now + then.T @ then) / (2 * len(now))
     floor = _STATE_FLOOR * np.trace(same) / len(same)
     G = floor_eigenvalues(same - noise, floor)

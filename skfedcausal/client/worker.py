@@ -434,9 +434,8 @@ class UnitWorker:
     def _map_prediction(self, reply, state, round):
         """Expected measurements of states that the server predicts."""
         variance = None if reply.covariances is None else answers.forecast_variance(state["client"], reply)
-        return self._measured(
-            self._put_back(state["client"].measurements(reply.states), state["client"]), variance
-        ), state
+        values = self._put_back(state["client"].measurements(reply.states), state["client"])
+        return self._measured(values, variance), state
 
     def _map_effect(self, reply, state, round):
         """Map the effect of a change of inputs through the unit's own sensors."""
@@ -476,7 +475,7 @@ class UnitWorker:
     def _put_back(self, values, client):
         """Measurements of the last rows of the record, of all mostly, with seasons, trend, modes and levels."""
         if getattr(client, "noise_memory_", 0.0):
-            if len(values) < len(self.outputs):  # the rows before those that are forecast are not to be looked at
+            if len(values) != len(self.outputs):  # the rows before those that are forecast are not to be looked at
                 self._check_effects(client)
             return client.baseline_.put_back(values, self.measured, self.index, self.starts)
         return values if self.taken_off is None else values + self.taken_off[len(self.taken_off) - len(values) :]

@@ -199,7 +199,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 f"{type(server).__name__} needs several rounds here, and nothing can be sent over a one-way link. Use "
                 "a LikelihoodServer with n_rounds=1."
             )
-        with naming_memory(["whichever sites have one"]):
+        with naming_memory(["any site that asks for it"]):
             if dialogue is None:
                 self._learn(exchange, server, self._has_inputs)
             else:
@@ -654,7 +654,7 @@ def naming_memory(names):
         if not names:
             raise
         raise ValueError(
-            f"No plant could be learned from states whose sensors have noise with a memory ({error}): "
+            f"No plant could be learned ({error}), which may be as sensors have noise with a memory: "
             f"{', '.join(names)}. Give another `noise_memory`, fewer states (n_states) or a longer record, "
             "or leave `noise_memory` out."
         ) from error
