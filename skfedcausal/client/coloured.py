@@ -20,6 +20,7 @@ from ..statespace.matrices import cap_radius, floor_eigenvalues
 from .given import COMPLETE
 from .identification import identify
 from .moments import Moments
+from .records import check_identifiable
 
 _MAX_RADIUS = 0.995
 _STATE_FLOOR = 1e-2  # share of a state's variance that is signal at least
@@ -47,14 +48,28 @@ class Remembered:
     def of(self, Y, index=None, starts=(0,), after=None):
         """What is to be taken off measurements, NaN in the first row of an episode, and the number of the last row."""
         off, last = (np.zeros(Y.shape), after) if self.inner is None else self.inner.of(Y, index, starts, after)
-        return off + self.memory * self.active * _before(Y - off - self.mean, starts), last
+        remembered = self.memory * _before(Y - off - self.mean, starts)
+        return off + np.where(self.active, remembered, 0.0), last
+
+    def put_back(self, values, Y, index=None, starts=(0,)):
+        """Predicted measurements of predicted quasi-differences: what the row before lacks is as it was predicted."""
+        off = np.zeros(Y.shape) if self.inner is None else self.inner.of(Y, index, starts)[0]
+        before = np.where(self.active, _before(Y - off - self.mean, starts), 0.0)
+        expected = values - self.mean + self.memory * np.nan_to_num(before)
+        lacking = np.isnan(before)
+        lacking[list(starts)] = False  # nothing is known of the noise there
+        for row in np.flatnonzero(lacking.any(axis=1)):
+            which = lacking[row]
+            expected[row, which] += self.memory * expected[row - 1, which]
+        return expected + self.mean + off
 
 
 def _before(rest, starts):
     """The row before each row, NaN in the first of an episode."""
     before = np.full(rest.shape, np.nan)
-    inside = inner_rows(len(rest), starts)
-    before[inside] = rest[inside - 1]
+    if len(rest):
+        inside = inner_rows(len(rest), starts)
+        before[inside] = rest[inside - 1]
     return before
 
 
@@ -85,6 +100,18 @@ def found(rest, memory, starts, settings, name):
 
     `settings` are the method of identification and the number of states; no model comes with a memory of zero.
     """
+    _check_pairs(rest, memory, starts, settings[1], name)
+    try:
+        return _found(rest, memory, starts, settings, name)
+    except np.linalg.LinAlgError as error:
+        raise ValueError(
+            f"noise_memory={memory!r}: what rows of {name} differ from the rows before does not let its states be told "
+            f"apart ({error}). Give fewer states (n_states) or a longer record, or leave noise_memory out."
+        ) from error
+
+
+def _found(rest, memory, starts, settings, name):
+    """The same of a record that was checked."""
     is_sought = memory == "auto"
     if is_sought:
         memory = _found_memory(rest, starts, settings, name)
@@ -96,6 +123,22 @@ def found(rest, memory, starts, settings, name):
     if is_sought and not _is_better(model, memory, rest, starts, settings):
         return 0.0, None
     return memory, model
+
+
+def _check_pairs(rest, memory, starts, n_states, name):
+    """Refuse a record in which a sensor is hardly ever there in two rows, one after the other."""
+    differences, firsts = _differences(rest, 0.0 if memory == "auto" else memory, starts)
+    n_pairs = int(np.isfinite(differences).sum(axis=0).min())
+    wanted = (min(rest.shape[1], 2) if n_states == "auto" else n_states) + 3
+    try:
+        if n_pairs < wanted:
+            raise ValueError(
+                f"A sensor of {name} is there, and was in the row before, in {n_pairs} rows; at least {wanted} are "
+                "needed. Leave the sensor out, or give rows without gaps."
+            )
+        check_identifiable(differences, n_states, firsts, f"{name} (less the first of each episode)")
+    except ValueError as error:
+        raise ValueError(f"noise_memory={memory!r}: {error} Or leave noise_memory out.") from error
 
 
 def _is_better(model, memory, rest, starts, settings):
@@ -125,7 +168,16 @@ def doubled(model, memory):
         Q=np.block([[Q, zero], [zero, zero]]),
         unpredicted=None,
         products=None,
+        initial=_doubled_start(model.initial),
     )
+
+
+def _doubled_start(initial):
+    """Mean and covariance of states of two rows; the first row tells nothing, so the row before it is of no matter."""
+    if initial is None or isinstance(initial, str):
+        return initial
+    mean, cov = (np.asarray(part, dtype=float) for part in initial)
+    return np.append(mean, np.zeros(len(mean))), np.pad(cov, (0, len(mean)))
 
 
 def to_learn_from(model):
@@ -135,12 +187,17 @@ def to_learn_from(model):
     return replace(model, Q=model.Q + np.diag(np.repeat([0.0, size], p)))
 
 
-def _moments(rest, memory, starts):
-    """Moments of quasi-differences."""
+def _differences(rest, memory, starts):
+    """Quasi-differences, of all rows that have one before them, and the first rows of their episodes."""
     inside = inner_rows(len(rest), starts)
     firsts = sorted({int(np.searchsorted(inside, start)) for start in starts})
-    differences = (rest - memory * _before(rest, starts))[inside]
-    return Moments(differences, np.zeros(rest.shape[1]), [first for first in firsts if first < len(inside)])
+    return (rest - memory * _before(rest, starts))[inside], [first for first in firsts if first < len(inside)]
+
+
+def _moments(rest, memory, starts):
+    """Moments of quasi-differences."""
+    differences, firsts = _differences(rest, memory, starts)
+    return Moments(differences, np.zeros(rest.shape[1]), firsts)
 
 
 def _found_memory(rest, starts, settings, name):
@@ -190,6 +247,8 @@ def _dynamics(rest, model, memory, starts):
     now, then = scores[inside], scores[inside - 1]
     seen = np.isfinite(now).all(axis=1) & np.isfinite(then).all(axis=1)
     now, then = now[seen], then[seen]
+    if len(now) < len(N) + 3:
+        raise np.linalg.LinAlgError(f"all sensors are there, and were in the row before, in {len(now)} rows only")
     noise, same = N / (1 - memory**2), (now.T @ now + then.T @ then) / (2 * len(now))
     floor = _STATE_FLOOR * np.trace(same) / len(same)
     G = floor_eigenvalues(same - noise, floor)

@@ -1,5 +1,7 @@
 """What a unit can say once it has a linear model: states, predictions, likelihoods and its message."""
 
+from typing import Any
+
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, validate_data
@@ -12,7 +14,7 @@ from .records import as_inputs, check_inputs_fit, warn_inputs_ignored
 class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Methods of an estimator that has a `UnitModel` as `model`; base of :class:`~skfedcausal.UnitClient`."""
 
-    baseline_ = None  # of a client that takes one off
+    baseline_: Any = None  # of a client that takes one off
 
     def _read(self, X, inputs, lengths):
         """The model and checked arrays: measurements, inputs, first rows of episodes, what is taken off at home."""
@@ -146,6 +148,8 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """
         model, Y, U, starts, off = self._read(X, inputs, lengths)
         predicted = self.measurements(model.predict(Y, U, starts))
+        if getattr(self, "noise_memory_", 0.0):
+            return self.baseline_.put_back(predicted, np.asarray(X, dtype=float), getattr(X, "index", None), starts)
         return predicted if off is None else predicted + off
 
     def measurements(self, states):

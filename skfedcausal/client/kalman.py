@@ -80,20 +80,22 @@ class KalmanClient(UnitClient):
     levels : {"episode"}, default=None
         Whether each episode has a level of its own.
     initial : {"stationary", "diffuse"} or tuple (mean, covariance), default="stationary"
-        State in the first row of every episode, for the unit's own filter, predictions, likelihood and
+        State h in the first row of every episode, for the unit's own filter, predictions, likelihood and
         smoother: of the stationary distribution, of which nothing is known (exactly), or of a normal
         distribution with that mean and covariance. A server has its own.
     noise_memory : float or "auto", default=None
         Share of a sensor's noise that is still there in the next row, from 0 to below 1: ``v[t]`` is then
         ``noise_memory v[t-1] + e[t]`` with e of covariance R, in all sensors alike. "auto" finds it beside the
-        states, and zero where there is none. The states are ``(h[t], h[t-1])``; the first row of an episode
-        tells nothing. For a :class:`~skfedcausal.FederatedGrangerEstimator`, and alone.
+        states, and zero where there is none. The states are ``(h[t], h[t-1])``; the first row of an episode, or
+        after a gap, tells nothing. Matrices that are given are those of h, for `fit` to double. For a
+        :class:`~skfedcausal.FederatedGrangerEstimator`, whose `n_rounds` leave such sensors as they are, and
+        alone. None, like zero, for white noise.
 
     Attributes
     ----------
-    transition_, process_cov_ : ndarray of shape (n_states, n_states)
-    input_ : ndarray of shape (n_states, n_inputs) or None
-    observation_ : ndarray of shape (n_features, n_states)
+    transition_, process_cov_ : ndarray of shape (n_states_, n_states_)
+    input_ : ndarray of shape (n_states_, n_inputs) or None
+    observation_ : ndarray of shape (n_features, n_states_)
         Zero in the rows of constant columns.
     measurement_cov_ : ndarray of shape (n_features,) or (n_features, n_features)
         Infinite variance stands for a constant column.
@@ -101,6 +103,7 @@ class KalmanClient(UnitClient):
     input_mean_ : ndarray of shape (n_inputs,) or None
         Inputs act through their difference to it; None stands for zero, or for a model without inputs.
     n_states_ : int
+        Twice those of h where `noise_memory_` is not zero.
     baseline_ : Baseline or None
         What `harmonics`, `trend`, `mode`, `levels` and `noise_memory` take off.
     noise_memory_ : float
@@ -257,7 +260,7 @@ class KalmanClient(UnitClient):
             given = check_matrices(given, Y.shape[1])
         check_inputs_fit(U, given.get("B"), name)
         active = active_columns(Y, name, columns)
-        Y, active = self._off_baseline(Y, active, index, starts, (name, columns, noise))
+        Y, active, baseline = self._off_baseline(Y, active, index, starts, (name, columns, noise))
         given = restricted(given, active) if given else given
         kept = Y if active.all() else Y[:, active]
         warn_held_rows(kept, starts, name)
@@ -265,8 +268,8 @@ class KalmanClient(UnitClient):
             labels = range(len(active)) if columns is None or not len(columns) else columns
             warn_of_damage(kept, starts, name, np.array(labels)[active])
         added = np.zeros(kept.shape[1]) if noise is None else noise[active]
-        self.noise_memory_ = 0.0
-        if self.noise_memory is not None and self._remembers(Y, active, given, (U, starts, name, added)):
+        # nothing is stored before all has been checked, for a fit that fails leaves the client as it was
+        if self._asks_for_memory and self._remembers(Y, active, given, (U, starts, name, added), baseline):
             return self
         level, input_level = None, None  # those of the record
         if not self.center:
@@ -296,49 +299,53 @@ class KalmanClient(UnitClient):
                 input_level = column_means(U)
             model = replace(model, input_mean=input_level)
         model = self._from_initial(model)
-        self._added_noise = added
+        self.baseline_, self.noise_memory_, self._added_noise = baseline, 0.0, added
         self._keep(model, active, Y)
         return self
+
+    @property
+    def _asks_for_memory(self):
+        return self.noise_memory is not None and self.noise_memory != 0
 
     def _off_baseline(self, Y, active, index, starts, about):
         """Measurements less seasons, trend, modes and levels, where there are any, and which columns they leave."""
         options = {option: getattr(self, option) for option in ("harmonics", "trend", "mode", "levels")}
         if all(wanted is None for wanted in options.values()):
-            self.baseline_: Any = None
-            return Y, active
+            return Y, active, None
         from .baseline import learned_baseline  # of clients that were asked for one
 
         name, columns, noise = about
         settings = {"name": name, "columns": columns, "noised": noise is not None}
-        baseline = self.baseline_ = learned_baseline(Y, options, index=index, starts=starts, **settings)
+        baseline = learned_baseline(Y, options, index=index, starts=starts, **settings)
         active = active.copy()
         active[baseline.known] = False
-        return Y - baseline.of(Y, index, starts)[0], active
+        return Y - baseline.of(Y, index, starts)[0], active, baseline
 
-    def _remembers(self, Y, active, given, about):
+    def _remembers(self, Y, active, given, about, baseline):
         """Whether noise of the sensors has a memory; the model of the unit is then that of its quasi-differences."""
         from .coloured import Remembered, check_memory, doubled, found  # of clients that were asked for it
 
         U, starts, name, added = about
-        check_memory(self.noise_memory, given, {"gain": self.gain, "inputs": U}, added)
+        wanted: Any = self.noise_memory
+        check_memory(wanted, given, {"gain": self.gain, "inputs": U}, added)
         most = int(active.sum())
         if not isinstance(self.n_states, str) and self.n_states > most:
             raise ValueError(f"noise_memory: {name} has {most} columns that vary; give as many n_states at most.")
         level = column_means(Y[:, active]) if self.center else np.zeros(active.sum())
         if given:
-            memory, model = float(self.noise_memory or 0.0), UnitModel(mean=level, **given)
+            memory, model = float(wanted), UnitModel(mean=level, **given)
         else:
             check_identifiable(Y[:, active], self.n_states, starts, name)
             about = starts, (self.identify, self.n_states), name
-            memory, model = found(Y[:, active] - level, self.noise_memory, *about)
+            memory, model = found(Y[:, active] - level, wanted, *about)
         if memory == 0:
             return False
-        self.noise_memory_ = memory
+        model = doubled(self._from_initial(replace(model, mean=level)), memory)
         mean = np.zeros(len(active))
         mean[active] = level
-        self.baseline_ = Remembered(memory, mean, active, self.baseline_)
+        self.baseline_, self.noise_memory_ = Remembered(memory, mean, active, baseline), memory
         self._added_noise = added
-        self._keep(self._from_initial(doubled(replace(model, mean=level), memory)), active, Y)
+        self._keep(model, active, Y)
         return True
 
     @property
@@ -351,6 +358,8 @@ class KalmanClient(UnitClient):
             return self._model
         if any(getattr(self, name) is None for name in COMPLETE):
             raise NotFittedError("This KalmanClient has no model yet: call fit, or give the matrices A, C, Q and R.")
+        if self._asks_for_memory:
+            raise NotFittedError("noise_memory needs the level of the measurements: call fit first, or leave it out.")
         given = given_matrices(self)
         model = self._from_initial(UnitModel(mean=np.zeros(len(given["C"])), **given))
         if self.gain is None:

@@ -427,6 +427,8 @@ class UnitClient(UnitFilter):
     def refined(self, Y, states, covariances):
         """Copy with loadings, noise and level re-estimated from smoothed states (diagonal R only).
 
+        The client itself where noise has a memory: its loadings are tied to each other.
+
         Parameters
         ----------
         Y : ndarray of shape (n_samples, n_features)
@@ -442,6 +444,8 @@ class UnitClient(UnitFilter):
         ValueError
             If R is not diagonal.
         """
+        if getattr(self, "noise_memory_", 0.0):
+            return self
         model, kept = self.model, self.active_columns(Y)
         if model.R.ndim == 2:
             raise ValueError("Only a diagonal R can be re-estimated; give the variances of the sensors.")

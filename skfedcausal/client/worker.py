@@ -124,10 +124,21 @@ class UnitWorker:
         """Identify the unit's model and send what the measurements say about the states."""
         if state.get("round") == round and state["previous"] is None:
             return self._told(self._message(state["client"], None, state, round))
+        self._check_memory(wishes)
         first = {**self._first_state(), "wishes": wishes, "dtype": state["dtype"]}
         client = self._status_client() if wishes.monitor else None
         client = fitted_client(self.client, *self._about) if client is None else client
         return self.off_baseline({"client": client})._first_message(client, wishes, first, round)
+
+    def _check_memory(self, wishes):
+        """Refuse at a site what noise with a memory is of no use for."""
+        asked = {"to be monitored": wishes.monitor, "for batches": wishes.fits, "beside inputs": wishes.orders}
+        named = [what for what, is_asked in asked.items() if is_asked]
+        if named and getattr(self.client, "noise_memory", None):
+            raise PacketError(
+                f"Unit {self.name!r} was asked {' and '.join(named)}, and its client has `noise_memory`, which only "
+                "helps a FederatedGrangerEstimator to learn links from whole records. Leave noise_memory out there."
+            )
 
     def _status_client(self):
         """Model of a watched unit of nothing but status bits, None of any other."""
@@ -330,8 +341,9 @@ class UnitWorker:
             )
         if client.baseline_ is not None and self.training_noise is not None:
             raise TypeError(
-                f"Noise on the messages of training does not hide what `harmonics`, `trend`, `mode` and `levels` of "
-                f"unit {self.name!r} learn from all rows at once. Leave them out, or add the noise to measurements."
+                f"Noise on the messages of training does not hide what `harmonics`, `trend`, `mode`, `levels` and "
+                f"`noise_memory` of unit {self.name!r} learn from all rows at once. Leave them out, or add the noise "
+                "to measurements."
             )
         unit = self.off_baseline({"client": client})
         if augmenter is not None:
@@ -417,16 +429,18 @@ class UnitWorker:
         if augmented and "augmenter" not in state:
             raise PacketError(f"Unit {self.name!r} has no augmenter: no reply of a server came to it.")
         values = answers.local_prediction(state, self.outputs, self.inputs, self.starts, augmented=augmented)
-        return self._measured(self._put_back(values)), state
+        return self._measured(self._put_back(values, state["client"])), state
 
     def _map_prediction(self, reply, state, round):
         """Expected measurements of states that the server predicts."""
         variance = None if reply.covariances is None else answers.forecast_variance(state["client"], reply)
-        return self._measured(self._put_back(state["client"].measurements(reply.states)), variance), state
+        values = self._put_back(state["client"].measurements(reply.states), state["client"])
+        return self._measured(values, variance), state
 
     def _map_effect(self, reply, state, round):
         """Map the effect of a change of inputs through the unit's own sensors."""
         n_states = state["n_states"] if "n_states" in state else state["client"].model.n_states
+        self._check_effects(state["client"])
         if reply.states.shape[1] != n_states:
             raise PacketError(
                 f"Unit {self.name!r} got an effect on {reply.states.shape[1]} states, but has {n_states}."
@@ -439,8 +453,17 @@ class UnitWorker:
 
     def _replay(self, reply, state, round):
         """The record itself, with what is missing as expected given all messages."""
+        self._check_effects(state["client"])
         values, variance = answers.factual(state["client"], self.outputs, reply)
-        return self._measured(self._put_back(values), variance), state
+        return self._measured(self._put_back(values, state["client"]), variance), state
+
+    def _check_effects(self, client):
+        """Refuse questions about measurements that quasi-differences do not answer."""
+        if getattr(client, "noise_memory_", 0.0):
+            raise PacketError(
+                f"Forecasts, effects and replays need measurements, and the client of unit {self.name!r} has "
+                "`noise_memory`: its states tell of differences of rows. Leave noise_memory out for these questions."
+            )
 
     def _aggregate(self, request, state, round):
         """Effect of scaling the inputs of all other units together."""
@@ -449,8 +472,12 @@ class UnitWorker:
         change = state["phi"] * (request.scale - 1)
         return self._measured((answers.loadings(state["client"], len(change)) @ change)[None]), state
 
-    def _put_back(self, values):
+    def _put_back(self, values, client):
         """Measurements of the last rows of the record, of all mostly, with seasons, trend, modes and levels."""
+        if getattr(client, "noise_memory_", 0.0):
+            if len(values) != len(self.outputs):  # the rows before those that are forecast are not to be looked at
+                self._check_effects(client)
+            return client.baseline_.put_back(values, self.measured, self.index, self.starts)
         return values if self.taken_off is None else values + self.taken_off[len(self.taken_off) - len(values) :]
 
     def _measured(self, values, variance=None):

@@ -199,11 +199,12 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 f"{type(server).__name__} needs several rounds here, and nothing can be sent over a one-way link. Use "
                 "a LikelihoodServer with n_rounds=1."
             )
-        if dialogue is None:
-            self._learn(exchange, server, self._has_inputs)
-        else:
-            exchange.learn(dialogue, self._has_inputs)
-            self._store_learned(exchange, server)
+        with naming_memory(["any site that asks for it"]):
+            if dialogue is None:
+                self._learn(exchange, server, self._has_inputs)
+            else:
+                exchange.learn(dialogue, self._has_inputs)
+                self._store_learned(exchange, server)
         sites = exchange.names
         exchange.settle(name for name in sites if name in server.names_)
         self._units, self._channel = {}, exchange
@@ -254,7 +255,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             exchange = self._exchange(self._transport(sites), Ledger(self.max_bytes), dealer=dealer, **how)
             stack.callback(exchange.close)
             exchange.expect(n_inputs=plant.input_sizes)
-            self._learn(exchange, server, any(U is not None for U in plant.inputs))
+            with naming_memory(with_memory(templates)):
+                self._learn(exchange, server, any(U is not None for U in plant.inputs))
         self._store_units(units.kept(), server.names_)
         self.layout_ = plant.layout
         self.noise_covariance_ = {
@@ -627,16 +629,32 @@ def client_templates(client, names, random_state=None):
     return given
 
 
-def refuse_memory(templates, estimator):
-    """Refuse noise that remembers where predicted measurements are compared with others than the unit's own past."""
-    named = with_memory(templates)
+def refuse_memory(clients, what):
+    """Refuse noise that remembers where more is asked than one fit of links to a whole record."""
+    named = with_memory(clients)
     if named:
         raise ValueError(
-            f"`noise_memory` of the client of {listed(named)}: {estimator} has no use for it, as it only helps to "
-            "learn links. Give such clients to a FederatedGrangerEstimator, and leave it out here."
+            f"`noise_memory` of the client of {listed(named)}: {what} has no use for it, as it only helps to learn "
+            "links from a whole record. Give such clients to FederatedGrangerEstimator.fit, and leave it out here."
         )
 
 
-def with_memory(templates):
-    """Names of units whose noise remembers."""
-    return [name for name, part in templates.items() if getattr(part, "noise_memory", None) is not None]
+def with_memory(clients):
+    """Names of units whose noise remembers, or may do so as long as they are not fitted."""
+    asked = {name: getattr(part, "noise_memory", None) for name, part in clients.items()}
+    return [name for name, memory in asked.items() if memory and getattr(clients[name], "noise_memory_", memory)]
+
+
+@contextmanager
+def naming_memory(names):
+    """Say of a plant that cannot be learned which units have noise with a memory."""
+    try:
+        yield
+    except np.linalg.LinAlgError as error:
+        if not names:
+            raise
+        raise ValueError(
+            f"No plant could be learned ({error}), which may be as sensors have noise with a memory: "
+            f"{', '.join(names)}. Give another `noise_memory`, fewer states (n_states) or a longer record, "
+            "or leave `noise_memory` out."
+        ) from error

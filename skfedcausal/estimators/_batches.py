@@ -15,7 +15,7 @@ from ..message.requests import WatchRequest
 from ..message.states import StateMessage
 from ..seeding import seeded
 from ..server.running import BatchDialogue, check_batches, check_forget
-from ._base import client_templates
+from ._base import client_templates, refuse_memory
 
 _NEAR = 1e-3  # of a sampling period, within which a row comes where it is expected
 
@@ -71,6 +71,7 @@ def learn_batch(estimator, X, inputs, lengths, forget):
         place = _after_fit(estimator)
     is_first = place is None
     plant = estimator._read_first(X, inputs, lengths) if is_first else _read_next(estimator, X, inputs, lengths, place)
+    refuse_memory(client_templates(estimator.client, plant.names) if is_first else estimator.clients_, "partial_fit")
     server = estimator._new_server() if is_first else estimator.server_
     if is_first:
         check_batches(server)

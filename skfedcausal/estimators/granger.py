@@ -4,10 +4,9 @@ import warnings
 from copy import copy
 from dataclasses import dataclass
 
-import numpy as np
 from sklearn.utils._param_validation import StrOptions
 
-from ._base import client_templates, explained, with_memory
+from ._base import explained
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
 
@@ -192,17 +191,7 @@ class FederatedGrangerEstimator(PlantEstimator):
                 "'client__sensor', or give `client_labels`.",
                 stacklevel=2,
             )
-        try:
-            self._fit_units(plant)
-        except np.linalg.LinAlgError as error:
-            remembering = with_memory(client_templates(self.client, plant.names))
-            if not remembering:
-                raise
-            raise ValueError(
-                f"No plant could be learned from states whose sensors have noise with a memory ({error}): "
-                f"{', '.join(remembering)}. Give another `noise_memory`, fewer states (n_states) or a longer record, "
-                "or leave `noise_memory` out."
-            ) from error
+        self._fit_units(plant)
         self.remedies_: tuple[str, ...] = ()
         return self if self.remedy is None else self._remedied(plant)
 

@@ -4,10 +4,21 @@ import numpy as np
 import pytest
 from scipy.linalg import block_diag, solve_discrete_lyapunov
 from scipy.stats import multivariate_normal
+from sklearn.exceptions import NotFittedError
 from statsmodels.tsa.statespace.kalman_filter import KalmanFilter
 
-from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, GaussianMechanism, KalmanClient
+from skfedcausal import (
+    FederatedCounterfactualEstimator,
+    FederatedGrangerEstimator,
+    FederatedRCADetector,
+    GaussianMechanism,
+    KalmanClient,
+    LikelihoodServer,
+)
+from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.federation import InProcessTransport
+from skfedcausal.federation.transport import Site
 
 A = np.array([[0.6, 0.2], [-0.1, 0.5]])
 Q = np.array([[1.0, 0.3], [0.3, 0.7]])
@@ -39,13 +50,14 @@ def test_filter_predictions_and_likelihood_are_those_of_states_of_the_noise_in_s
         3, 5, 5, design=np.hstack([C, np.eye(3)]), obs_cov=np.zeros((3, 3)), selection=np.eye(5),
         transition=block_diag(A, MEMORY * np.eye(3)), state_cov=block_diag(Q, np.diag(R)),
     )  # fmt: skip
+    Y[20:25] = np.nan
     exact.bind(Y)
     # nothing is known of the noise before the record
     exact.initialize_known(np.zeros(5), block_diag(solve_discrete_lyapunov(A, Q), 1e7 * np.eye(3)))
     found = exact.filter()
-    np.testing.assert_allclose(client.score_samples(Y)[1:], found.llf_obs[1:], atol=1e-6)
-    np.testing.assert_allclose(client.predict(Y)[1:], found.forecasts.T[1:], atol=1e-6)
-    np.testing.assert_allclose(client.transform(Y)[1:, :2], found.filtered_state[:2].T[1:], atol=1e-6)
+    np.testing.assert_allclose(client.score_samples(Y)[1:25], found.llf_obs[1:25], atol=1e-6)
+    np.testing.assert_allclose(client.predict(Y)[1:26], found.forecasts.T[1:26], atol=1e-6)  # as noise is forgotten
+    np.testing.assert_allclose(client.transform(Y)[1:25, :2], found.filtered_state[:2].T[1:25], atol=1e-6)
 
 
 def test_likelihood_of_quasi_differences_by_the_whole_joint_normal_distribution():
@@ -73,7 +85,7 @@ def test_episodes_begin_anew():
     client = given().fit(Y)
     parts = np.concatenate([client.score_samples(Y[:20]), client.score_samples(Y[20:])])
     np.testing.assert_allclose(client.score_samples(Y, lengths=[20, 30]), parts, atol=1e-10)
-    assert np.isnan(client.predict(Y, lengths=[20, 30])[[0, 20]]).all()
+    np.testing.assert_allclose(client.predict(Y, lengths=[20, 30])[[0, 20]], 0.0)  # the level
 
 
 @pytest.mark.parametrize("memory", [0.4, 0.9])
@@ -114,8 +126,8 @@ def test_gaps_and_constant_columns_go_along():
         client = KalmanClient(noise_memory="auto", n_states=2).fit(Y)
     assert client.noise_memory_ == pytest.approx(0.8, abs=0.05)
     predicted = client.predict(Y)
-    assert np.isfinite(predicted[112:]).all()
-    assert (predicted[1:, -1] == 7.0).all()
+    assert np.isfinite(predicted).all()
+    assert (predicted[:, -1] == 7.0).all()
 
 
 def test_where_states_take_up_all_sensors_noise_is_taken_to_have_no_memory():
@@ -172,7 +184,153 @@ def test_a_plant_that_cannot_be_learned_names_the_units_with_a_memory(monkeypatc
     monkeypatch.setattr(FederatedGrangerEstimator, "_learn", fails)
     X = {"a": coloured(9, 0.8, n=600), "b": coloured(10, 0.8, n=600)}
     clients = {"a": KalmanClient(noise_memory=0.8, n_states=2), "b": KalmanClient(n_states=2)}
-    with pytest.raises(ValueError, match=r"noise with a memory \(Singular matrix\): a\. Give another"):
+    with pytest.raises(ValueError, match=r"\(Singular matrix\), .* noise with a memory: a\. Give another"):
         FederatedGrangerEstimator(clients).fit(X)
     with pytest.raises(np.linalg.LinAlgError, match=r"^Singular matrix$"):
         FederatedGrangerEstimator().fit(X)
+    with pytest.raises(ValueError, match=r"\(Singular matrix\), .* noise with a memory: any site"):
+        FederatedGrangerEstimator().fit_sites(InProcessTransport(sites(X)))
+
+
+def short_plant():
+    return {"a": coloured(9, 0.8, n=600), "b": coloured(10, 0.8, n=600)}
+
+
+def sites(X):
+    client = KalmanClient(noise_memory=0.8, n_states=2)
+    return {name: Site(UnitWorker(name, Y, None, (0,), None, client)) for name, Y in X.items()}
+
+
+@pytest.mark.filterwarnings("ignore")  # of the short record
+def test_a_plant_predicts_the_first_row_of_an_episode_by_the_level_and_rows_after_gaps():
+    X = short_plant()
+    estimator = FederatedGrangerEstimator(KalmanClient(noise_memory=0.8, n_states=2)).fit(X)
+    levels = np.concatenate([client.mean_ for client in estimator.clients_.values()])
+    X["a"][50:53, 1] = np.nan
+    alone = np.hstack([estimator.clients_[name].predict(X[name], lengths=[100, 500]) for name in X])
+    for model in ("augmented", "client", "server"):
+        predicted = estimator.predict(X, lengths=[100, 500], model=model)
+        assert np.isfinite(predicted).all()
+        np.testing.assert_allclose(predicted[[0, 100]], [levels, levels])
+        Y = np.hstack(list(X.values()))[1:]
+        assert np.nanvar(Y - predicted[1:]) < 0.6 * np.nanvar(Y)
+        if model == "client":
+            np.testing.assert_allclose(predicted, alone)
+
+
+@pytest.mark.filterwarnings("ignore")  # of the short record
+def test_further_rounds_leave_such_sensors_as_they_are():
+    client = KalmanClient(noise_memory=0.8, n_states=2)
+    estimator = FederatedGrangerEstimator(client, server=LikelihoodServer(n_rounds=2)).fit(short_plant())
+    for fitted in estimator.clients_.values():
+        loads = fitted.observation_
+        np.testing.assert_array_equal(loads[:, 2:], -0.8 * loads[:, :2])
+
+
+@pytest.mark.filterwarnings("ignore")  # of the short record
+def test_sites_refuse_to_be_monitored_and_to_stand_beside_inputs():
+    X = short_plant()
+    with pytest.raises(ValueError, match=r"asked to be monitored, and its client has `noise_memory`"):
+        FederatedRCADetector().fit_sites(InProcessTransport(sites(X)))
+    with pytest.raises(ValueError, match=r"asked beside inputs, and its client has `noise_memory`"):
+        FederatedCounterfactualEstimator().fit_sites(InProcessTransport(sites(X)))
+    estimator = FederatedGrangerEstimator().fit_sites(InProcessTransport(sites(X)))
+    with pytest.raises(ValueError, match=r"Forecasts, effects and replays need .* `noise_memory`"):
+        estimator.forecast(None, 500)
+
+
+@pytest.mark.filterwarnings("ignore")  # of the short record
+@pytest.mark.parametrize(
+    "ask", ["forecast", "partial_fit", "bootstrap_links", "stable_links", "links_over_time", "link_effects"]
+)
+def test_what_needs_states_that_sensors_determine_names_the_option(ask):
+    X = short_plant()
+    estimator = FederatedGrangerEstimator(KalmanClient(noise_memory=0.8, n_states=2)).fit(X)
+    with pytest.raises(ValueError, match=r"`noise_memory`.* [Ll]eave (it|noise_memory) out"):
+        getattr(estimator, ask)(*{"forecast": (X, 500), "link_effects": ()}.get(ask, (X,)))
+    if ask == "forecast":
+        with pytest.raises(ValueError, match="`noise_memory`"):
+            estimator.forecast(X, 500, confidence=0.9)
+    if ask == "partial_fit":
+        with pytest.raises(ValueError, match="`noise_memory` of the client of 'a', 'b': partial_fit"):
+            FederatedGrangerEstimator(KalmanClient(noise_memory="auto")).partial_fit(X)
+
+
+def test_a_refit_that_fails_leaves_the_client_as_it_was():
+    Y = coloured(8, 0.5, n=300, d=3)
+    client = KalmanClient(noise_memory=0.5, n_states=2).fit(Y)
+    before = client.predict(Y)
+    with pytest.raises(ValueError, match="give as many n_states"):
+        client.set_params(n_states=9, trend="linear").fit(Y)
+    np.testing.assert_array_equal(client.predict(Y), before)
+    with pytest.raises(ValueError, match="gain has shape"):
+        client.set_params(n_states=2, noise_memory=None, gain=np.zeros((7, 7))).fit(Y)
+    np.testing.assert_array_equal(client.predict(Y), before)
+    assert client.noise_memory_ == 0.5
+
+
+def with_gaps(kind):
+    Y = coloured(9, 0.8, n=600)
+    if kind == "every second row":
+        Y[::2] = np.nan
+    else:
+        Y[::2, 0] = Y[1::2, 1] = np.nan
+    return Y
+
+
+@pytest.mark.parametrize("memory", [0.8, "auto"])
+@pytest.mark.parametrize("kind", ["every second row", "never together"])
+def test_records_without_pairs_of_rows_are_refused_by_name(memory, kind):
+    with pytest.raises(ValueError, match=r"^noise_memory=.* in the row before, in 0 rows"):
+        KalmanClient(noise_memory=memory, n_states=2).fit(with_gaps(kind))
+
+
+def test_sensors_that_are_hardly_ever_there_together_are_refused_by_name():
+    Y = coloured(9, 0.8, n=600)
+    Y[np.random.default_rng(0).random(Y.shape) < 0.6] = np.nan
+    with pytest.raises(ValueError, match=r"noise_memory=0.8.* in the row before, in 0 rows only"):
+        KalmanClient(noise_memory=0.8, n_states=2).fit(Y)
+
+
+@pytest.mark.parametrize("memory", [0.8, "auto"])
+def test_episodes_of_two_rows_are_refused_by_name(memory):
+    with pytest.raises(ValueError, match=r"^noise_memory=.*300 episodes, which leaves 0 transitions"):
+        KalmanClient(noise_memory=memory).fit(coloured(9, 0.8, n=600), lengths=[2] * 300)
+
+
+def test_what_numpy_cannot_decompose_is_said_in_words(monkeypatch):
+    def fails(*_):
+        raise np.linalg.LinAlgError("Singular matrix")
+
+    monkeypatch.setattr("skfedcausal.client.coloured.identify", fails)
+    with pytest.raises(ValueError, match=r"noise_memory=0.5: .* told apart \(Singular matrix\)"):
+        KalmanClient(noise_memory=0.5).fit(coloured(8, 0.5, n=300))
+
+
+@pytest.mark.parametrize("ask", ["predict", "transform", "score_samples", "message"])
+def test_given_matrices_need_a_fit_for_noise_with_a_memory(ask):
+    with pytest.raises(NotFittedError, match=r"noise_memory needs the level .* call fit first"):
+        getattr(given(), ask)(np.zeros((5, 3)))
+
+
+def test_an_initial_state_is_that_of_the_states_of_one_row():
+    Y = np.random.default_rng(0).standard_normal((40, 3))
+    mean, cov = np.array([2.0, -1.0]), np.diag([0.3, 0.5])
+    client = given(initial=(mean, cov)).fit(Y)
+    exact = KalmanFilter(
+        3, 5, 5, design=np.hstack([C, np.eye(3)]), obs_cov=np.zeros((3, 3)), selection=np.eye(5),
+        transition=block_diag(A, MEMORY * np.eye(3)), state_cov=block_diag(Q, np.diag(R)),
+    )  # fmt: skip
+    exact.bind(Y)
+    exact.initialize_known(np.append(mean, np.zeros(3)), block_diag(cov, 1e7 * np.eye(3)))
+    np.testing.assert_allclose(client.predict(Y), exact.filter().forecasts.T, atol=1e-6)
+    with pytest.raises(ValueError, match="for 2 states"):
+        given(initial=(np.zeros(4), np.eye(4))).fit(Y)
+    assert np.isfinite(given(initial="diffuse").fit(Y).predict(Y)[3:]).all()
+
+
+def test_a_gain_goes_with_a_memory_of_zero():
+    Y = np.random.default_rng(0).standard_normal((40, 3))
+    settings = {"A": A, "C": C, "Q": Q, "R": R, "gain": 0.1 * C.T}
+    client = KalmanClient(**settings, noise_memory=0.0).fit(Y)
+    np.testing.assert_array_equal(client.transform(Y), KalmanClient(**settings).fit(Y).transform(Y))

@@ -33,7 +33,10 @@ class Resampling:
 
     def __init__(self, plant, point, block_length=None):
         if not plant.determined.all():
-            raise ValueError("Resampling needs sensors that determine each unit's states; take covariance='sandwich'.")
+            raise ValueError(
+                "Resampling and pieces of a record need sensors that determine each unit's states, as those of clients "
+                "with `noise_memory` never do. Leave noise_memory out, or take covariance='sandwich'."
+            )
         self._plant, self._point, self._noise = plant, point, plant.score_noise
         self._series, self._starts, self._n_lags = plant.standard_series()
         if block_length is None:
