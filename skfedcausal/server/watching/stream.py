@@ -80,6 +80,8 @@ def take(server, messages, state):
         state.monitor, state.averages, state.position, state.inputs, state.noticing = before
         messages = {name: message.rows(0, turn.row - new.first) for name, message in messages.items()}
         new = server.evidence(messages, state)
+    if state.modes is not None and state.position % FOLLOWED == 0:
+        state.modes.learn()
     touched, learns = list(state.incidents), state.to_learn is not None
     if not (touched or learns) and turn.point is None and max(len(new.scaled), len(state.later)) < _TOGETHER:
         state.later.append(new)
@@ -106,8 +108,6 @@ def take(server, messages, state):
         from .elsewhere import gather  # of such records
 
         gather(server, new, messages, state)
-    if state.modes is not None and state.position % FOLLOWED == 0:
-        state.modes.learn()
     return new, touched
 
 
