@@ -143,13 +143,16 @@ def _followed(server, new, state):
             if stop % LOOK == 0 and state.incidents and state.incidents[-1].open:
                 point = _point_after(server, state.incidents[-1], _recent(new, state, stop), state)
                 if point is not None:
+                    _skip(new.mode[here], state)
                     return Turn(stop, point)
         if learning and stop >= min(learning.stop, learning.start + FORESEEN):
             point = _learned(server, learning, _recent(new, state, stop), state.point)
             if point is not None:
+                _skip(new.mode[here], state)
                 return Turn(stop, point, learned=True)
         if stop > learning.start and row < learning.stop:
             state.followed = Followed()
+            _skip(new.mode[here], state)
         else:
             state.followed.add(new.between(row, stop), quiet[here])
             if state.modes is not None:
@@ -160,6 +163,12 @@ def _followed(server, new, state):
                 return Turn(stop, point, drifts=True)
         row = stop
     return Turn(new.stop)
+
+
+def _skip(modes, state):
+    """Have what is learned of modes know of rows that it is not learned from."""
+    if state.modes is not None:
+        state.modes.skip(modes)
 
 
 def _recent(new, state, stop):
