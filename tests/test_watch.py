@@ -223,7 +223,7 @@ def told_modes():
     return FederatedRCADetector().fit(X, inputs=inputs)
 
 
-@pytest.mark.parametrize("more", [{}, {"fault": 2}])
+@pytest.mark.parametrize("more", [{}, {"fault": 2}, {"strange": (705, 1200)}])
 def test_what_is_learned_of_modes_and_said_is_the_same_however_a_stream_is_cut(told_modes, monkeypatch, more):
     (X, inputs), streams, found = moded(2400, 7, **more), [], []
     take = stream.take

@@ -135,6 +135,8 @@ def _followed(server, new, state):
     row = new.first
     while row < new.stop:
         stop = min(new.stop, row + FOLLOWED - row % FOLLOWED)
+        if row < learning.start:
+            stop = min(stop, learning.start)
         here = slice(row - new.first, stop - new.first)
         if row < learning.stop or not quiet[here].all() or any(i.open for i in state.incidents):
             stop = min(stop, row + LOOK - row % LOOK)
@@ -145,12 +147,12 @@ def _followed(server, new, state):
                 if point is not None:
                     _skip(new.mode[here], state)
                     return Turn(stop, point)
-        if learning and stop >= min(learning.stop, learning.start + FORESEEN):
+        if learning and stop % LOOK == 0 and stop >= min(learning.stop, learning.start + FORESEEN):
             point = _learned(server, learning, _recent(new, state, stop), state.point)
             if point is not None:
                 _skip(new.mode[here], state)
                 return Turn(stop, point, learned=True)
-        if stop > learning.start and row < learning.stop:
+        if learning.start <= row < learning.stop:
             state.followed = Followed()
             _skip(new.mode[here], state)
         else:
