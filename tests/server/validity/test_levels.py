@@ -38,7 +38,20 @@ def test_shifts_are_found_and_rows_in_which_levels_move_are_in_them(ramp):
         assert shift.stop - shift.start < ramp + 40
 
 
-@pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("every", [200, 400])
+@pytest.mark.parametrize("phi", [0.5, 0.8])
+def test_large_shifts_are_found_as_small_ones_are(phi, every):
+    """Whatever their size, in standard deviations: blocks with a shift inside are no scatter."""
+    rows = list(range(every, 2000 - every // 2, every))
+    for size in (2, 5, 12, 100):
+        for seed in range(3):
+            x = autoregressions(seed, phi)
+            found = shifts(x + size * x.std() * stepped(2000, rows, seed=seed)[:, None], (0,))
+            assert len(found) == len(rows)
+            assert all(shift.start <= row < shift.stop for shift, row in zip(found, rows, strict=True))
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.5, 0.9, 0.95])
 def test_none_in_stationary_series(phi):
     assert all(shifts(autoregressions(seed, phi), (0,)) == [] for seed in range(10))
 
@@ -49,6 +62,15 @@ def test_none_in_what_wanders_or_has_a_trend():
         walk = 0.1 * np.cumsum(np.random.default_rng(seed).standard_normal(x.shape), axis=0)
         assert shifts(x + walk, (0,)) == []
         assert shifts(x + np.linspace(0, 5, len(x))[:, None], (0,)) == []
+
+
+def test_none_in_seasons_and_in_states_that_switch_by_themselves():
+    for seed in range(5):
+        x, rng = autoregressions(seed, 0.5), np.random.default_rng(seed)
+        for period in (24, 100, 500):
+            assert shifts(x + 5 * np.sin(2 * np.pi * np.arange(len(x)) / period)[:, None], (0,)) == []
+        sides = np.cumsum(rng.random(x.shape) < 0.02, axis=0) % 2
+        assert shifts(x + 10 * sides, (0,)) == []
 
 
 def test_none_in_short_series_and_in_series_without_columns():
