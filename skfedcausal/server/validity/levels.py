@@ -52,6 +52,23 @@ def shifts(series, starts):
     return [_ramp(white, *_around(ends, cut)) for cut in cuts]
 
 
+def movers(units, found, starts):
+    """Units, of scores (n_samples, k) each, that move in each of the shifts found, (n_shifts, n_units) bool.
+
+    Those whose own scores have means beside a shift that differ, and the one where they differ most clearly.
+    """
+    middles = [(shift.start + shift.stop) // 2 for shift in found]
+    edges = np.array(sorted({*starts, *middles}))
+    places, counts = np.searchsorted(edges, middles), np.diff([*edges, len(units[0])])
+    variance = 1 / counts[places] + 1 / counts[places - 1]
+    p = np.empty((len(found), len(units)))
+    for unit, x in enumerate(units):
+        white = x @ _long_run_root(x, edges, np.ones(len(edges), dtype=bool))
+        means = np.add.reduceat(white, edges) / counts[:, None]
+        p[:, unit] = chdtrc(x.shape[1], np.square(means[places] - means[places - 1]).sum(axis=1) / variance)
+    return (p < _LEVEL / len(found)) | (p == p.min(axis=1, keepdims=True))
+
+
 def _gain(white, ends):
     """What levels between cuts explain."""
     around = white - white.mean(axis=0)
