@@ -10,10 +10,11 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal import FederatedRCADetector
 from skfedcausal.datasets import make_nonlinear_plant
+from skfedcausal.server.watching import stream
 from skfedcausal.streams import StreamWarning
 
 from .test_rca import framed, rows, simulate
@@ -202,6 +203,41 @@ def test_a_plant_that_does_as_foreseen_at_a_set_point_is_watched_there(told_inpu
     found = told_inputs.incidents(X, inputs=inputs).query("detected >= 140")
     assert found.root.iloc[0] == "unit2"
     assert found.detected.iloc[0] < 140 + 100
+
+
+def moded(n_samples, seed, fault=None, strange=()):
+    """A plant whose input is one of two modes, but for a stretch of rows at another one."""
+    X, u = simulate(n_samples, seed=seed, fault=fault, size=1.0), (np.arange(n_samples) // 150 % 2).astype(float)
+    if strange:
+        u[slice(*strange)] = 2.0
+    response = np.zeros(n_samples)
+    for t in range(1, n_samples):
+        response[t] = 0.8 * response[t - 1] + 3 * u[t - 1]
+    X["unit0"] = X["unit0"] + np.outer(response, np.linspace(0.5, 1.5, X["unit0"].shape[1]))
+    return X, {"unit0": u[:, None]}
+
+
+@pytest.fixture(scope="module")
+def told_modes():
+    X, inputs = moded(3000, 1)
+    return FederatedRCADetector().fit(X, inputs=inputs)
+
+
+@pytest.mark.parametrize("more", [{}, {"fault": 2}, {"strange": (705, 1200)}])
+def test_what_is_learned_of_modes_and_said_is_the_same_however_a_stream_is_cut(told_modes, monkeypatch, more):
+    (X, inputs), streams, found = moded(2400, 7, **more), [], []
+    take = stream.take
+    monkeypatch.setattr(stream, "take", lambda *given: streams.append(given[-1]) or take(*given))
+    for size in (1200, 120, 19, 1):
+        labels = np.full(2400, "?", dtype=object)
+        for where, roots in told_modes.predict_root_cause(zip(cut(X, size), cut(inputs, size), strict=True)):
+            labels[where] = roots
+        found.append((labels, streams[-1].modes.steps))
+    labels, steps = found[0]
+    assert np.abs(steps).max() > 0
+    for others, learned in found[1:]:
+        assert_array_equal(others, labels)
+        assert_allclose(learned, steps, atol=1e-9)
 
 
 # --- batches ------------------------------------------------------------------------------------------

@@ -17,6 +17,7 @@ _BLOCK = 120  # rows with a level of their own, as long as no shift is known
 _SHORTEST = 40  # rows between two shifts
 _LEVEL = 1e-4  # chance of a shift in an episode without any
 _PASSES = 5
+_CALM, _AS_CALM = 0.25, 2.0  # quantile of the scatters of blocks that hold no shift, and how far others are like it
 _FEWEST = 3  # shifts that a plant's own model does not follow
 _NEAR, _GRID = 40, 4  # rows around a shift among which it begins and ends, and of the steps they are sought in
 _SETTLE = 5  # rows left out beside a ramp, in which units settle
@@ -37,16 +38,35 @@ def shifts(series, starts):
     ends = [*starts, n]
     edges = np.concatenate([_even(*pair, _BLOCK) for pair in zip(ends[:-1], ends[1:], strict=True)])
     cuts: list[int] = []
+    calm = _calm(series, edges)  # blocks with a shift inside would have it taken for scatter, the more the larger it is
     for _ in range(_PASSES):  # each with the scatter around levels that the one before has found
-        white, before = series @ _long_run_root(series, edges), cuts
+        white, before = series @ _long_run_root(series, edges, calm), cuts
         cuts = [cut for first, stop in episodes(starts, n) for cut in _cuts(white, first, stop)]
         edges = np.array(sorted({*starts, *cuts}))
+        calm = np.ones(len(edges), dtype=bool)
         if cuts == before:
             break
     ends = [*edges.tolist(), n]
     if not _FEWEST <= len(cuts) <= n / _BLOCK or _gain(white, ends) < _wave_gain(white, 2 * len(cuts)):
         return []
     return [_ramp(white, *_around(ends, cut)) for cut in cuts]
+
+
+def movers(units, found, starts):
+    """Units, of scores (n_samples, k) each, that move in each of the shifts found, (n_shifts, n_units) bool.
+
+    Those whose own scores have means beside a shift that differ, and the one where they differ most clearly.
+    """
+    middles = [(shift.start + shift.stop) // 2 for shift in found]
+    edges = np.array(sorted({*starts, *middles}))
+    places, counts = np.searchsorted(edges, middles), np.diff([*edges, len(units[0])])
+    variance = 1 / counts[places] + 1 / counts[places - 1]
+    p = np.empty((len(found), len(units)))
+    for unit, x in enumerate(units):
+        white = x @ _long_run_root(x, edges, np.ones(len(edges), dtype=bool))
+        means = np.add.reduceat(white, edges) / counts[:, None]
+        p[:, unit] = chdtrc(x.shape[1], np.square(means[places] - means[places - 1]).sum(axis=1) / variance)
+    return (p < _LEVEL / len(found)) | (p == p.min(axis=1, keepdims=True))
 
 
 def _gain(white, ends):
@@ -68,13 +88,27 @@ def _even(first, stop, length):
     return np.linspace(first, stop, max((stop - first) // length, 1), endpoint=False).astype(int)
 
 
-def _long_run_root(series, edges):
-    """Square root of the inverse long-run covariance of series around a level between any two of `edges`."""
-    n, k = series.shape
-    ends = np.append(edges, n)
-    counts = np.diff(ends)
-    around = series - np.repeat(np.add.reduceat(series, edges) / counts[:, None], counts, axis=0)
-    inside = np.concatenate([np.arange(a + _LAGS, b) for a, b in zip(ends[:-1], ends[1:], strict=True)])
+def _calm(series, edges):
+    """Blocks between `edges` with about the scatter of the calm ones, (n_blocks,) bool."""
+    counts = np.diff([*edges, len(series)])
+    square = np.add.reduceat(np.square(_around_levels(series, edges)), edges) / counts[:, None]
+    usual = np.quantile(square, _CALM, axis=0)
+    scatter = (square / np.where(usual > 0, usual, 1.0)).mean(axis=1)
+    return scatter <= _AS_CALM * np.quantile(scatter, _CALM)
+
+
+def _around_levels(series, edges):
+    """Series around a level between any two of `edges`."""
+    counts = np.diff([*edges, len(series)])
+    return series - np.repeat(np.add.reduceat(series, edges) / counts[:, None], counts, axis=0)
+
+
+def _long_run_root(series, edges, kept):
+    """Square root of the inverse long-run covariance of series around levels between `edges`, from blocks `kept`."""
+    k, ends = series.shape[1], [*edges, len(series)]
+    around = _around_levels(series, edges)
+    blocks = [np.arange(a + _LAGS, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
+    inside = np.concatenate([rows for rows, keep in zip(blocks, kept, strict=True) if keep])
     news, gain = np.empty((len(inside), k)), np.empty(k)
     for j, x in enumerate(around.T):
         past = np.column_stack([x[inside - lag] for lag in range(1, _LAGS + 1)])

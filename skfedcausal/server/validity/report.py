@@ -148,8 +148,8 @@ def report(server, run, record):
             from .drivers import driver_rows  # for plants with links
 
             rows += driver_rows(found, record)
-    moves = _shifts(found) if _may_shift(found, rows) else []
-    rows += [_of_shifts(name, moves) for name in found.names if moves]
+    moves, counts = _shifts(found) if _may_shift(found, rows) else ([], [0] * len(found.names))
+    rows += [_of_shifts(name, count, moves) for name, count in zip(found.names, counts, strict=True) if count]
     table = pd.DataFrame(rows, columns=list(COLUMNS))
     table.attrs[SHIFTS] = moves
     return table.astype({"statistic": float, "p_value": float, "passed": bool})
@@ -162,16 +162,19 @@ def _may_shift(found, rows):
 
 
 def _shifts(found):
-    """Rows (start, stop) in which levels of units shift again and again, which looks like a driver of them."""
-    from .levels import shifts  # for plants with drivers
+    """Rows (start, stop) in which levels shift again and again, as those of a driver, and in how many a unit moves."""
+    from .levels import movers, shifts  # for plants with drivers
 
-    scores = found.scores if found.path is None else map(np.add, found.scores, found.path)
-    return [(shift.start, shift.stop) for shift in shifts(np.hstack(list(scores)), found.starts)]
+    scores = found.scores if found.path is None else [*map(np.add, found.scores, found.path)]
+    seen = shifts(np.hstack(scores), found.starts)
+    counts = movers(scores, seen, found.starts).sum(axis=0).tolist() if seen else [0] * len(scores)
+    return [(shift.start, shift.stop) for shift in seen], counts
 
 
-def _of_shifts(name, moves):
+def _of_shifts(name, count, moves):
+    """A unit that moves in so many of the shifts, all of which are left out of the record."""
     rows = ", ".join(f"{start}-{stop - 1}" for start, stop in moves)
-    return "steady levels", name, name, len(moves), np.nan, False, f'levels="episode" at home, without rows {rows}'
+    return "steady levels", name, name, count, np.nan, False, f'levels="episode" at home, without rows {rows}'
 
 
 def _row(found, check, cause, effect, result, level, remedy):

@@ -78,15 +78,21 @@ class Modes:
 
     def add(self, errors, modes, quiet):
         """Take note of rows, (n_rows, n), and of those that are quiet and after their mode has settled."""
-        rows = np.arange(len(modes))
-        switches = np.where(np.append(self._last, modes[:-1]) != modes, rows, -1 - self._age)
-        ages = rows - np.maximum.accumulate(switches)
-        self._last, self._age, self._alarm = modes[-1], ages[-1], self._alarm or not quiet.all()
-        settled, (count, sums) = ages >= _SETTLED, self._now
+        settled = self.skip(modes) >= _SETTLED
+        self._alarm = self._alarm or not quiet.all()
+        count, sums = self._now
         for mode in np.flatnonzero(np.bincount(modes[settled] + 1, minlength=len(self.steps) + 1)[1:]).tolist():
             rows = settled & (modes == mode)
             count[mode] += rows.sum()
             sums[mode] += (errors[rows] + self.steps[mode]).sum(axis=0)
+
+    def skip(self, modes):
+        """Take note of the modes of rows that nothing is learned from; rows since their mode was switched to."""
+        rows = np.arange(len(modes))
+        switches = np.where(np.append(self._last, modes[:-1]) != modes, rows, -1 - self._age)
+        ages = rows - np.maximum.accumulate(switches)
+        self._last, self._age = modes[-1], ages[-1]
+        return ages
 
     def learn(self):
         """End a block, and take in the one before if there was no alarm since."""

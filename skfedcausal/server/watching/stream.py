@@ -80,6 +80,8 @@ def take(server, messages, state):
         state.monitor, state.averages, state.position, state.inputs, state.noticing = before
         messages = {name: message.rows(0, turn.row - new.first) for name, message in messages.items()}
         new = server.evidence(messages, state)
+    if state.modes is not None and state.position % FOLLOWED == 0:
+        state.modes.learn()
     touched, learns = list(state.incidents), state.to_learn is not None
     if not (touched or learns) and turn.point is None and max(len(new.scaled), len(state.later)) < _TOGETHER:
         state.later.append(new)
@@ -106,8 +108,6 @@ def take(server, messages, state):
         from .elsewhere import gather  # of such records
 
         gather(server, new, messages, state)
-    if state.modes is not None and state.position % FOLLOWED == 0:
-        state.modes.learn()
     return new, touched
 
 
@@ -135,6 +135,8 @@ def _followed(server, new, state):
     row = new.first
     while row < new.stop:
         stop = min(new.stop, row + FOLLOWED - row % FOLLOWED)
+        if row < learning.start:
+            stop = min(stop, learning.start)
         here = slice(row - new.first, stop - new.first)
         if row < learning.stop or not quiet[here].all() or any(i.open for i in state.incidents):
             stop = min(stop, row + LOOK - row % LOOK)
@@ -143,13 +145,16 @@ def _followed(server, new, state):
             if stop % LOOK == 0 and state.incidents and state.incidents[-1].open:
                 point = _point_after(server, state.incidents[-1], _recent(new, state, stop), state)
                 if point is not None:
+                    _skip(new.mode[here], state)
                     return Turn(stop, point)
-        if learning and stop >= min(learning.stop, learning.start + FORESEEN):
+        if learning and stop % LOOK == 0 and stop >= min(learning.stop, learning.start + FORESEEN):
             point = _learned(server, learning, _recent(new, state, stop), state.point)
             if point is not None:
+                _skip(new.mode[here], state)
                 return Turn(stop, point, learned=True)
-        if stop > learning.start and row < learning.stop:
+        if learning.start <= row < learning.stop:
             state.followed = Followed()
+            _skip(new.mode[here], state)
         else:
             state.followed.add(new.between(row, stop), quiet[here])
             if state.modes is not None:
@@ -160,6 +165,12 @@ def _followed(server, new, state):
                 return Turn(stop, point, drifts=True)
         row = stop
     return Turn(new.stop)
+
+
+def _skip(modes, state):
+    """Have what is learned of modes know of rows that it is not learned from."""
+    if state.modes is not None:
+        state.modes.skip(modes)
 
 
 def _recent(new, state, stop):

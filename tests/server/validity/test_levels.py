@@ -1,11 +1,14 @@
 """Shifts of levels found in scores: where they are, not where nothing shifts, and the record cut there."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from benchmarks._situations import draw
 from skfedcausal import FederatedGrangerEstimator, KalmanClient
-from skfedcausal.server.validity.levels import shifts
+from skfedcausal.server.validity.levels import movers, shifts
+from skfedcausal.server.validity.report import _shifts
 
 ROWS = [200, 480, 700, 1000, 1350, 1600, 1800]
 
@@ -38,7 +41,20 @@ def test_shifts_are_found_and_rows_in_which_levels_move_are_in_them(ramp):
         assert shift.stop - shift.start < ramp + 40
 
 
-@pytest.mark.parametrize("phi", [0.0, 0.5, 0.9])
+@pytest.mark.parametrize("every", [200, 400])
+@pytest.mark.parametrize("phi", [0.5, 0.8])
+def test_large_shifts_are_found_as_small_ones_are(phi, every):
+    """Whatever their size, in standard deviations: blocks with a shift inside are no scatter."""
+    rows = list(range(every, 2000 - every // 2, every))
+    for size in (2, 5, 12, 100):
+        for seed in range(3):
+            x = autoregressions(seed, phi)
+            found = shifts(x + size * x.std() * stepped(2000, rows, seed=seed)[:, None], (0,))
+            assert len(found) == len(rows)
+            assert all(shift.start <= row < shift.stop for shift, row in zip(found, rows, strict=True))
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.5, 0.9, 0.95])
 def test_none_in_stationary_series(phi):
     assert all(shifts(autoregressions(seed, phi), (0,)) == [] for seed in range(10))
 
@@ -49,6 +65,37 @@ def test_none_in_what_wanders_or_has_a_trend():
         walk = 0.1 * np.cumsum(np.random.default_rng(seed).standard_normal(x.shape), axis=0)
         assert shifts(x + walk, (0,)) == []
         assert shifts(x + np.linspace(0, 5, len(x))[:, None], (0,)) == []
+
+
+def test_units_that_move_are_told_from_those_that_do_not():
+    for seed in range(10):
+        x, path = autoregressions(seed, 0.8), stepped(2000, ROWS, seed=seed)
+        own, few = 5.0 * path[:, None], 20.0 * (np.arange(2000) >= ROWS[2])[:, None]
+        units = [x[:, :3] + own, x[:, 3:5], x[:, 5:] + few]
+        found = shifts(np.hstack(units), (0,))
+        assert len(found) == len(ROWS)
+        moved = movers(units, found, (0,))
+        assert moved.sum(axis=0).tolist() == [7, 0, 1]
+        assert moved[2].tolist() == [True, False, True]
+
+
+def test_the_report_names_units_that_move_alone():
+    x, path = autoregressions(0, 0.8, k=6), 5.0 * stepped(2000, ROWS)[:, None]
+    scores = [x[:, :2] + path, x[:, 2:4], x[:, 4:] + path]
+    found = SimpleNamespace(scores=scores, path=None, starts=(0,))
+    moves, counts = _shifts(found)
+    assert counts == [7, 0, 7]
+    assert len(moves) == 7
+    assert _shifts(found.__class__(scores=[x[:, :2], x[:, 2:]], path=None, starts=(0,))) == ([], [0, 0])
+
+
+def test_none_in_seasons_and_in_states_that_switch_by_themselves():
+    for seed in range(5):
+        x, rng = autoregressions(seed, 0.5), np.random.default_rng(seed)
+        for period in (24, 100, 500):
+            assert shifts(x + 5 * np.sin(2 * np.pi * np.arange(len(x)) / period)[:, None], (0,)) == []
+        sides = np.cumsum(rng.random(x.shape) < 0.02, axis=0) % 2
+        assert shifts(x + 10 * sides, (0,)) == []
 
 
 def test_none_in_short_series_and_in_series_without_columns():

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal.message.states import StateMessage
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.watching.inputs import InputResponse, Outside
+from skfedcausal.server.watching.inputs import InputResponse, Modes, Outside
 from skfedcausal.server.watching.thresholds import RATES, ewma
 
 A = np.array([[0.7, 0.2], [0.0, 0.8]])
@@ -117,6 +117,17 @@ def test_few_rows_of_inputs_are_modes_whose_levels_are_learned_from_what_is_quie
     first, state = response.follow(new[:310], None, (None,), watch)
     rest, _ = response.follow(new[310:], state, (None,), watch)
     assert_allclose(np.vstack([first.response, rest.response]), after.response, rtol=1e-9)
+
+
+def test_rows_after_a_switch_have_not_settled_though_it_was_among_rows_that_were_skipped():
+    watch, errors, quiet = Modes(np.array([100.0, 100.0]), 1), np.ones((100, 1)), np.ones(100, dtype=bool)
+    watch.add(errors, np.zeros(100, dtype=int), quiet)
+    watch.skip(np.repeat([0, 1], 20))
+    watch.skip(np.array([1]))
+    watch.add(errors[:25], np.ones(25, dtype=int), quiet[:25])
+    watch.learn()
+    watch.learn()
+    assert_allclose(watch.steps[:, 0], [60 / 160, 6 / 106])  # from the 40th row of each on
 
 
 def test_what_a_watch_learns_of_a_mode_comes_nearer_to_its_level():
