@@ -199,12 +199,11 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 f"{type(server).__name__} needs several rounds here, and nothing can be sent over a one-way link. Use "
                 "a LikelihoodServer with n_rounds=1."
             )
-        with naming_memory(["any site that asks for it"]):
-            if dialogue is None:
-                self._learn(exchange, server, self._has_inputs)
-            else:
-                exchange.learn(dialogue, self._has_inputs)
-                self._store_learned(exchange, server)
+        if dialogue is None:
+            self._learn(exchange, server, self._has_inputs)
+        else:
+            exchange.learn(dialogue, self._has_inputs)
+            self._store_learned(exchange, server)
         sites = exchange.names
         exchange.settle(name for name in sites if name in server.names_)
         self._units, self._channel = {}, exchange
