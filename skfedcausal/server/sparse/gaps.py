@@ -15,12 +15,12 @@ from scipy.sparse import csr_array
 from ...statespace.episodes import episodes
 from ...statespace.kalman import Covariances, log_density_terms
 from ...statespace.matrices import covariance_root, floor_eigenvalues
-from ...statespace.observation import Information
+from ...statespace.observation import Information, is_regular
 from ...statespace.simulation import simulated_information
 from ..joint import usual_information
 from .filter import LargeFilter
 
-_LEAST_THERE = 0.5  # share of rows in which a unit has to be there to be learned in blocks
+_LEAST_THERE = 0.6  # share of rows that a unit has to be there in; more than half, so that many follow each other
 _NEARLY_ALWAYS = 0.9  # the same share in plants that are not so large that nobody can wait for the exact likelihood
 _WORTH_WAITING = 64  # units of the largest of these
 _LEFT = 0.03  # share of a link that fillings by plants that do not know it may take away
@@ -286,7 +286,7 @@ def share_there(record):
 
 
 def least_there(n_units):
-    """Share of rows in which every unit of a plant has to be there to be learned in blocks.
+    """Share of its usual measurements that every unit of a plant has to have to be learned in blocks.
 
     Many and long gaps cost links: with a fifth of the rows missing F1 was 0.29, that of the exact likelihood 0.65.
     """
@@ -294,17 +294,24 @@ def least_there(n_units):
 
 
 def are_mostly_there(record):
-    """Whether every unit's states are seen in most rows, of which enough follow each other."""
-    least = least_there(len(record.parts))
-    rows = [part.determined_rows for part in record.parts]
-    return all(seen.mean() >= least and (seen[1:] & seen[:-1]).mean() >= least / 2 for seen in rows)
+    """Whether every unit has that share in rows that determine its states."""
+    return min(map(_share_determined, record.parts)) >= least_there(len(record.parts))
+
+
+def _share_determined(part):
+    """Share of what a unit's usual measurements tell that rows bring by which its states are determined."""
+    usual = usual_information(part)
+    if not is_regular(usual):
+        return 0.0
+    worth = np.trace(np.linalg.solve(usual, part.patterns), axis1=1, axis2=2) / len(usual)
+    return np.where(part.regular_patterns, np.minimum(worth, 1.0), 0.0)[part.pattern_of].mean()
 
 
 def n_fillings(record):
     """How often a record is filled by a plant with links, after it was filled by units on their own; 0 for None."""
     if record is None:
         return 0
-    lacking = 1 - share_there(record).min() ** 2  # of what two units measured
+    lacking = 1 - max(share_there(record).min(), _LEAST_THERE) ** 2  # of what two units measured
     return max(int(np.ceil(np.log(_LEFT) / np.log(max(lacking, 1e-9)))) - 1, 1)
 
 

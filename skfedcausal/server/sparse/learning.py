@@ -100,6 +100,8 @@ class _Search:
             return None
         for _ in range(n_fillings(self.plant.gapped)):
             self._search_links()
+            if self.budget.is_spent:
+                break
             self._fill()
         return self._climbed()
 

@@ -45,7 +45,7 @@ def asks_for_the_whole(record, server):
     reasons = [f"{name}={getattr(server, name)!r}" for name, value in usual.items() if getattr(server, name) != value]
     facts = {
         "inputs": record.u is not None,
-        f"units that are there in less than {least_there(len(record.names)):.0%} of the rows": not (
+        f"units of whose usual measurements less than {least_there(len(record.names)):.0%} are there": not (
             record.is_constant or are_mostly_there(record)
         ),
         "sums of batches": record.most_lags is not None,

@@ -8,6 +8,7 @@ from scipy.sparse import csr_array
 
 from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.estimation.scoring import Budget
 from skfedcausal.server.joint import JointRecord, usual_information
 from skfedcausal.server.prediction import PlantFilter, smooth_record
 from skfedcausal.server.sparse import memory
@@ -19,7 +20,10 @@ from skfedcausal.server.sparse.gaps import (
     n_fillings,
     share_there,
 )
+from skfedcausal.server.sparse.learning import estimate_large
+from skfedcausal.server.sparse.plant import LargePlant, filled_by_units
 from skfedcausal.server.sparse.server import asks_for_the_whole
+from skfedcausal.statespace.observation import Information
 
 ROWS = 600
 
@@ -139,10 +143,34 @@ def test_shares_and_fillings(known):
     there = share_there(record)
     assert ((there > 0.8) & (there < 1)).all()
     assert n_fillings(record) >= 1
-    assert are_mostly_there(record)
-    every_other = replace(record.parts[0], index=np.arange(ROWS) % 2, patterns=record.parts[0].patterns[[0, 0]])
-    every_other.patterns[1] = 0.0
-    assert not are_mostly_there(replace(record, parts=(every_other, *record.parts[1:])))
+    assert not are_mostly_there(record)  # a tenth is what plants of few units may lack
+    usual = usual_information(record.parts[0])[None]
+
+    def of_first(patterns, index):
+        first = replace(record.parts[0], index=index, patterns=np.concatenate(patterns))
+        return replace(record, parts=(first, *[Information(part.z, usual) for part in record.parts[1:]]))
+
+    rows = np.arange(ROWS)
+    assert are_mostly_there(of_first([usual, 0 * usual], (rows % 20 == 0).astype(int)))
+    assert not are_mostly_there(of_first([usual, 0 * usual], rows % 2))
+    # one row that tells far more than all others makes these look as if next to nothing was there
+    one_row = of_first([usual, 20 * usual], (rows == 5).astype(int))
+    assert not are_mostly_there(one_row)
+    assert n_fillings(one_row) <= 7
+    assert n_fillings(of_first([0 * usual, usual], (rows == 5).astype(int))) <= 7
+    # measurements that determine the states in no row, of the best of which the states are not
+    of_one, of_other = np.diag([2.0, 0.0])[None], np.diag([0.0, 1.0])[None]
+    assert not are_mostly_there(of_first([of_one, of_other], rows % 2))
+
+
+def test_time_that_is_spent_ends_the_fillings(many, monkeypatch):
+    _, gapped, truth = many
+    record = JointRecord.from_messages(messages_of(gapped, truth))
+    plant = LargePlant(filled_by_units(record), None, record)
+    fillings = []
+    monkeypatch.setattr(plant, "fill", fillings.append)
+    assert estimate_large(plant, LikelihoodServer()._settings(record.names), None, Budget(1e-6)).was_stopped
+    assert not fillings
 
 
 UNITS = 34
@@ -215,4 +243,5 @@ def test_units_that_are_mostly_away_ask_for_the_whole(many):
     away = {**X, "unit3": X["unit3"].copy()}
     away["unit3"][:1000] = np.nan
     record = JointRecord.from_messages(messages_of(away, truth))
-    assert asks_for_the_whole(record, LikelihoodServer()) == "units that are there in less than 90% of the rows"
+    reason = "units of whose usual measurements less than 90% are there"
+    assert asks_for_the_whole(record, LikelihoodServer()) == reason
