@@ -751,7 +751,11 @@ class LikelihoodServer(LinkQuestions):
 
     def _is_large_with_gaps(self, record):
         """Whether a record has gaps that the filter of a plant learned in blocks goes through."""
-        return self._large is not None and self._large.back is not None and not record.is_constant
+        if self._large is None or record.is_constant:
+            return False
+        from .sparse.gaps import are_stable_alone
+
+        return are_stable_alone(self._large.A, self.partition_)
 
     def smoothed(self, messages):
         """Each unit's own states given all units' messages, under the plant before shrinkage."""

@@ -14,9 +14,10 @@ from scipy.sparse import csr_array
 
 from ...statespace.episodes import episodes
 from ...statespace.kalman import Covariances, log_density_terms
-from ...statespace.matrices import covariance_root, floor_eigenvalues
+from ...statespace.matrices import covariance_root, floor_eigenvalues, spectral_radius
 from ...statespace.observation import Information, is_regular
 from ...statespace.simulation import simulated_information
+from ..estimation.scoring import MAX_RADIUS
 from ..joint import usual_information
 from .filter import LargeFilter
 
@@ -275,6 +276,17 @@ class LargeFilterWithGaps(LargeFilter):
 
 
 # -- complete records ----------------------------------------------------------------------------------
+
+
+def are_stable_alone(A, partition):
+    """Whether every unit is stable without what others make of it.
+
+    Others that keep a unit stable do so by what they know of it. In a gap the exact filter learns that from them,
+    while here their gains stay those of rows in which it is measured itself: errors and covariances would grow.
+    """
+    A = csr_array(A)
+    own = (np.stack([_block(A, partition.slices[m]) for m in units]) for units in partition.groups.values())
+    return all(spectral_radius(blocks).max() < MAX_RADIUS for blocks in own)
 
 
 def share_there(record):

@@ -15,7 +15,7 @@ from .assembly import assembled, block_diagonal, states_of
 from .blocks import BlockTask, fitted_block
 from .cover import cores, neighbours, with_halo
 from .filter import stationary_gain
-from .gaps import n_fillings
+from .gaps import are_stable_alone, n_fillings
 from .parallel import run
 from .plant import LargePlant
 from .screening import PairRows, given_others, products, statistics, tested
@@ -62,7 +62,7 @@ def block_work(n, n_lags):
 
 
 def estimate_large(plant, settings, parallel=None, budget=None):
-    """Learn a large plant, a `LargeEstimate`."""
+    """Learn a large plant, a `LargeEstimate`; None for one to be learned as a whole."""
     return _Search(plant, settings, parallel, budget).run()
 
 
@@ -102,6 +102,8 @@ class _Search:
             self._search_links()
             if self.budget.is_spent:
                 break
+            if not are_stable_alone(self.A, self.plant.partition):
+                return None
             self._fill()
         return self._climbed()
 

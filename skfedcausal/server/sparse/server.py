@@ -72,11 +72,16 @@ def warn_of_work(record, reason):
 
 
 def learn_large(server, record):
-    """Learn a large plant; False for one to be learned as a whole: later lags act, or nearly all of it is linked."""
+    """Learn a large plant; False for one to be learned as a whole.
+
+    Later lags act, nearly all of it is linked, or there are gaps and units that others keep stable.
+    """
     check_memory(len(record.names), record.partition.n_states, record.n_samples, has_gaps=not record.is_constant)
     with workers(len(record.names), server.n_jobs) as parallel:
         estimate, steps, changes = _estimate(server, record, parallel)
     if estimate is None:
+        if len(record.names) > ALL_PAIRS:
+            warn_of_work(record, "gaps and units that are stable by others alone")
         return False
     later = tables.later_lags(estimate)
     server.misfit_ = misfit_table(record.names, later)

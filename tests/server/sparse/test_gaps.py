@@ -222,6 +222,31 @@ def test_answers_do_not_need_complete_records(many):
         estimator.test_links(gapped)
 
 
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_units_that_others_keep_stable_are_left_to_the_exact_filter(many):
+    X, gapped, truth = many
+    server = LikelihoodServer().fit(messages_of(X, truth))
+    record = server._record(messages_of(gapped, truth))
+    assert isinstance(server._filter(record), LargeFilterWithGaps)
+    A = server.transition_.copy()
+    A[:2, :2] = [[1.02, -0.3], [0.3, 0.7]]
+    A[:2, 2:] = 0.0
+    assert np.abs(np.linalg.eigvals(A)).max() < 1
+    server.transition_, server._large = A, server._large._replace(A=csr_array(A))
+    run = server._filter(record)
+    assert type(run) is PlantFilter
+    assert np.isfinite(run.predicted).all()
+
+
+def test_gaps_of_units_that_others_keep_stable_ask_for_the_whole(many, monkeypatch):
+    _, gapped, truth = many
+    record = JointRecord.from_messages(messages_of(gapped, truth))
+    plant = LargePlant(filled_by_units(record), None, record)
+    monkeypatch.setattr(LargePlant, "fill", lambda *_: pytest.fail("filled by a plant that its filter cannot follow"))
+    monkeypatch.setattr("skfedcausal.server.sparse.gaps.MAX_RADIUS", 0.0)
+    assert estimate_large(plant, LikelihoodServer()._settings(record.names)) is None
+
+
 def test_the_same_bits_come_again(many):
     _, gapped, truth = many
     messages = messages_of(gapped, truth)
