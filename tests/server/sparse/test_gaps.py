@@ -206,6 +206,19 @@ def test_many_units_with_gaps_are_learned_in_blocks(many):
     assert server.validity_["passed"].mean() > 0.98
 
 
+def test_the_report_knows_of_levels_that_shift(many):
+    """A shift of one unit, of which the plant knows: the report says of the record what it says without the shift."""
+    X, gapped, truth = many
+    shifted = {**gapped, "unit3": gapped["unit3"].copy()}
+    shifted["unit3"][750:] += 6 * truth.observation[3][:, 0]
+    server = fitted(shifted, truth).server_
+    assert isinstance(server._large, LargePlantMatrices)
+    assert "unit3" in set(server.level_shifts_["unit"])
+    own = server.validity_.query("cause == effect == 'unit3'")
+    assert own["passed"].all(), own
+    assert server.validity_["passed"].mean() > 0.98
+
+
 @pytest.mark.filterwarnings("ignore:One false alarm:UserWarning")
 def test_answers_do_not_need_complete_records(many):
     X, gapped, truth = many
