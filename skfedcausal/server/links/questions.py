@@ -127,8 +127,10 @@ class LinkQuestions(ServerLearner):
         from ..sparse.report import large_report
 
         if self._gapless is not None:  # the record whose gaps were filled says more than one with gaps
-            record, self._gapless = replace(self._gapless, steps=record.steps), None
-            run = self._filter(record)
+            from ..sparse.filter import LargeFilter
+
+            record, self._gapless = self._gapless, None
+            run = LargeFilter(self._large, record)  # stretches between shifts are episodes of it, without their levels
         return large_report(self, run, record)
 
     # -- questions ----------------------------------------------------------------------------------

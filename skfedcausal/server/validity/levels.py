@@ -17,7 +17,6 @@ _BLOCK = 120  # rows with a level of their own, as long as no shift is known
 _SHORTEST = 40  # rows between two shifts
 _LEVEL = 1e-4  # chance of a shift in an episode without any
 _PASSES = 5
-_CALM, _AS_CALM = 0.25, 2.0  # quantile of the scatters of blocks that hold no shift, and how far others are like it
 _FEWEST = 3  # shifts that a plant's own model does not follow
 _NEAR, _GRID = 40, 4  # rows around a shift among which it begins and ends, and of the steps they are sought in
 _SETTLE = 5  # rows left out beside a ramp, in which units settle
@@ -38,12 +37,10 @@ def shifts(series, starts):
     ends = [*starts, n]
     edges = np.concatenate([_even(*pair, _BLOCK) for pair in zip(ends[:-1], ends[1:], strict=True)])
     cuts: list[int] = []
-    calm = _calm(series, edges)  # blocks with a shift inside would have it taken for scatter, the more the larger it is
     for _ in range(_PASSES):  # each with the scatter around levels that the one before has found
-        white, before = series @ _long_run_root(series, edges, calm), cuts
+        white, before = series @ _long_run_root(series, edges), cuts
         cuts = [cut for first, stop in episodes(starts, n) for cut in _cuts(white, first, stop)]
         edges = np.array(sorted({*starts, *cuts}))
-        calm = np.ones(len(edges), dtype=bool)
         if cuts == before:
             break
     ends = [*edges.tolist(), n]
@@ -71,27 +68,13 @@ def _even(first, stop, length):
     return np.linspace(first, stop, max((stop - first) // length, 1), endpoint=False).astype(int)
 
 
-def _calm(series, edges):
-    """Blocks between `edges` with about the scatter of the calm ones, (n_blocks,) bool."""
-    counts = np.diff([*edges, len(series)])
-    square = np.add.reduceat(np.square(_around_levels(series, edges)), edges) / counts[:, None]
-    usual = np.quantile(square, _CALM, axis=0)
-    scatter = (square / np.where(usual > 0, usual, 1.0)).mean(axis=1)
-    return scatter <= _AS_CALM * np.quantile(scatter, _CALM)
-
-
-def _around_levels(series, edges):
-    """Series around a level between any two of `edges`."""
-    counts = np.diff([*edges, len(series)])
-    return series - np.repeat(np.add.reduceat(series, edges) / counts[:, None], counts, axis=0)
-
-
-def _long_run_root(series, edges, kept):
-    """Square root of the inverse long-run covariance of series around levels between `edges`, from blocks `kept`."""
-    k, ends = series.shape[1], [*edges, len(series)]
-    around = _around_levels(series, edges)
-    blocks = [np.arange(a + _LAGS, b) for a, b in zip(ends[:-1], ends[1:], strict=True)]
-    inside = np.concatenate([rows for rows, keep in zip(blocks, kept, strict=True) if keep])
+def _long_run_root(series, edges):
+    """Square root of the inverse long-run covariance of series around a level between any two of `edges`."""
+    n, k = series.shape
+    ends = np.append(edges, n)
+    counts = np.diff(ends)
+    around = series - np.repeat(np.add.reduceat(series, edges) / counts[:, None], counts, axis=0)
+    inside = np.concatenate([np.arange(a + _LAGS, b) for a, b in zip(ends[:-1], ends[1:], strict=True)])
     news, gain = np.empty((len(inside), k)), np.empty(k)
     for j, x in enumerate(around.T):
         past = np.column_stack([x[inside - lag] for lag in range(1, _LAGS + 1)])
