@@ -19,6 +19,7 @@ from .gaps import are_stable_alone, n_fillings
 from .parallel import run
 from .plant import LargePlant
 from .screening import PairRows, given_others, products, statistics, tested
+from .stability import stable
 
 _EVALUATIONS = 50  # that a block is worth, its tests included
 _FAST = 3.0  # times that operations of large products are faster than those of many small ones
@@ -146,7 +147,7 @@ class _Search:
         strength = np.square(self.strength[self.linked])
         near = neighbours(len(self.linked), np.argwhere(self.linked), strength, np.argwhere(np.tril(self.correlated)))
         causes = [np.flatnonzero(row).tolist() for row in self.linked | self.correlated]
-        A, Q = csr_array(self.A), csr_array(self.Q)
+        A, Q = stable(csr_array(self.A), self.plant.partition)[0], csr_array(self.Q)
         self.plant.fill(stationary_gain(self.plant, A, Q, self.cores, near, causes))
         self.known, self.sums, self.left = {}, {}, np.zeros_like(self.left)
         self.filled_with = self.linked.copy()

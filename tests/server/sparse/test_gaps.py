@@ -20,9 +20,10 @@ from skfedcausal.server.sparse.gaps import (
     n_fillings,
     share_there,
 )
-from skfedcausal.server.sparse.learning import estimate_large
+from skfedcausal.server.sparse.learning import _Search, estimate_large
 from skfedcausal.server.sparse.plant import LargePlant, filled_by_units
 from skfedcausal.server.sparse.server import asks_for_the_whole
+from skfedcausal.server.sparse.stability import radius
 from skfedcausal.statespace.observation import Information
 
 ROWS = 600
@@ -208,7 +209,7 @@ def test_many_units_with_gaps_are_learned_in_blocks(many):
 
 def test_the_report_knows_of_levels_that_shift(many):
     """A shift of one unit, of which the plant knows: the report says of the record what it says without the shift."""
-    X, gapped, truth = many
+    _, gapped, truth = many
     shifted = {**gapped, "unit3": gapped["unit3"].copy()}
     shifted["unit3"][750:] += 6 * truth.observation[3][:, 0]
     server = fitted(shifted, truth).server_
@@ -233,6 +234,21 @@ def test_answers_do_not_need_complete_records(many):
     assert (detector.predict(late)[110:] == -1).mean() > 0.5
     with pytest.raises(ValueError, match="classical tests of links in a record with gaps"):
         estimator.test_links(gapped)
+
+
+def test_gaps_are_filled_by_stable_plants(many, monkeypatch):
+    _, gapped, truth = many
+    record = JointRecord.from_messages(messages_of(gapped, truth))
+    plant = LargePlant(filled_by_units(record), None, record)
+    search = _Search(plant, LikelihoodServer()._settings(record.names), None, None)
+    search.linked[[0, 1], [1, 0]] = True
+    search.A[0, 1] = search.A[1, 0] = 1.0
+    search._group()
+    assert radius(csr_array(search.A)) > 1
+    fill = []
+    monkeypatch.setattr(plant, "fill", fill.append)
+    search._fill()
+    assert radius(fill[0].A) < 1
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
