@@ -115,7 +115,7 @@ def _steps(plant, parallel):
 
 def screened_table(server, record):
     """The table of the score tests of all pairs at the plant without links."""
-    check_memory(len(record.names), record.partition.n_states, record.n_samples)
+    check_memory(len(record.names), record.partition.n_states, record.n_samples, has_gaps=not record.is_constant)
     with workers(len(record.names), server.n_jobs) as parallel:
         plant = LargePlant(record if record.is_constant else filled_by_units(record, parallel), parallel)
         found = screened(plant, with_noise=False, parallel=parallel)
