@@ -763,7 +763,9 @@ class LikelihoodServer(LinkQuestions):
 
     def _smooth(self, messages, A, B, **settings):
         if self._large is not None and self._is_large_with_gaps(record := self._record(messages)):
-            return self._filter(record).smoothed(settings.get("intercept", True), settings.get("spread", True))
+            from .sparse.gaps import LargeFilterWithGaps
+
+            return LargeFilterWithGaps(self._large._replace(A=A), record, self._drive(A, B)).smoothed(**settings)
         if self._lagged is None:
             return super()._smooth(messages, A, B, **settings)
         return self._lagged.dynamics.smooth(self._record(messages), self._operating_point, **settings)

@@ -276,6 +276,17 @@ def test_gaps_of_units_that_others_keep_stable_ask_for_the_whole(many, monkeypat
     assert estimate_large(plant, LikelihoodServer()._settings(record.names)) is None
 
 
+def test_smoothing_is_by_the_plant_that_is_asked_for(many):
+    _, gapped, truth = many
+    messages = messages_of(gapped, truth)
+    server = LikelihoodServer().fit(messages)
+    told = np.hstack([reply.states for reply in server.smoothed(messages).values()])
+    unshrunk = LargeFilterWithGaps(server._large._replace(A=csr_array(server.unshrunk_transition_)),
+                                   server._record(messages)).smoothed()[0]  # fmt: skip
+    np.testing.assert_array_equal(told, unshrunk)
+    assert miss(told, server._smooth(messages, server.transition_, server.input_)[0]) > 1e-6
+
+
 def test_the_same_bits_come_again(many):
     _, gapped, truth = many
     messages = messages_of(gapped, truth)
@@ -288,8 +299,9 @@ def test_what_gaps_need_of_memory_is_said(monkeypatch, many):
     about = UNITS, UNITS, 1500
     assert memory.needed_memory(1500, UNITS, UNITS, has_gaps=True) > memory.needed_memory(1500, UNITS, UNITS)
     monkeypatch.setattr(memory, "allowed_memory", lambda: memory.needed_memory(*about[::-1]) + 1)
-    with pytest.raises(MemoryError, match="1500 rows with gaps needs"):
-        LikelihoodServer().fit(messages_of(gapped, truth))
+    for ask in (LikelihoodServer().fit, LikelihoodServer().screen):
+        with pytest.raises(MemoryError, match="1500 rows with gaps needs"):
+            ask(messages_of(gapped, truth))
 
 
 def test_units_that_are_mostly_away_ask_for_the_whole(many):
