@@ -221,7 +221,7 @@ def test_the_report_knows_of_levels_that_shift(many):
 
 
 @pytest.mark.filterwarnings("ignore:One false alarm:UserWarning")
-def test_answers_do_not_need_complete_records(many):
+def test_answers_do_not_need_complete_records(many, monkeypatch):
     X, gapped, truth = many
     estimator = fitted(gapped, truth)
     assert np.isfinite(estimator.score(gapped))
@@ -232,8 +232,11 @@ def test_answers_do_not_need_complete_records(many):
     late = {name: Y[:300].copy() for name, Y in X.items()}
     late["unit5"][100:] += 6.0
     assert (detector.predict(late)[110:] == -1).mean() > 0.5
-    with pytest.raises(ValueError, match="classical tests of links in a record with gaps"):
+    with monkeypatch.context() as patched, pytest.raises(ValueError, match="tests of links in a record with gaps"):
+        patched.setattr(LikelihoodServer, "fit", lambda *_: pytest.fail("fitted before it was refused"))
         estimator.test_links(gapped)
+    with pytest.raises(ValueError, match="tests of links in a record with gaps"):
+        LikelihoodServer().test_links(messages_of(gapped, truth))
 
 
 def test_gaps_are_filled_by_stable_plants(many, monkeypatch):
