@@ -14,6 +14,7 @@ from skfedcausal.server.prediction import PlantFilter, smooth_record
 from skfedcausal.server.sparse import memory
 from skfedcausal.server.sparse.filter import LargeFilter, LargePlantMatrices, stationary_gain
 from skfedcausal.server.sparse.gaps import (
+    GapRun,
     LargeFilterWithGaps,
     are_mostly_there,
     drawn_record,
@@ -108,6 +109,14 @@ def test_units_without_links_are_filtered_exactly(known):
     np.testing.assert_allclose(states[late], smoothed[late], atol=1e-3)
     for found, other in zip(covariances, expected, strict=True):
         np.testing.assert_allclose(found[late], other[late], atol=1e-6)
+
+
+def test_a_smoother_filters_once(known, monkeypatch):
+    record, _, matrices = known
+    runs, run = [], GapRun._run
+    monkeypatch.setattr(GapRun, "_run", lambda self, z: runs.append(run(self, z)))
+    LargeFilterWithGaps(matrices, record).smoothed()
+    assert len(runs) == 1
 
 
 def test_with_nothing_missing_it_is_the_filter_of_complete_rows(known):
