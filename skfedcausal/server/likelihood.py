@@ -751,7 +751,11 @@ class LikelihoodServer(LinkQuestions):
 
     def _is_large_with_gaps(self, record):
         """Whether a record has gaps that the filter of a plant learned in blocks goes through."""
-        return self._large is not None and self._large.back is not None and not record.is_constant
+        if self._large is None or record.is_constant:
+            return False
+        from .sparse.gaps import are_stable_alone
+
+        return are_stable_alone(self._large.A, self.partition_)
 
     def smoothed(self, messages):
         """Each unit's own states given all units' messages, under the plant before shrinkage."""
@@ -759,7 +763,9 @@ class LikelihoodServer(LinkQuestions):
 
     def _smooth(self, messages, A, B, **settings):
         if self._large is not None and self._is_large_with_gaps(record := self._record(messages)):
-            return self._filter(record).smoothed(settings.get("intercept", True), settings.get("spread", True))
+            from .sparse.gaps import LargeFilterWithGaps
+
+            return LargeFilterWithGaps(self._large._replace(A=A), record, self._drive(A, B)).smoothed(**settings)
         if self._lagged is None:
             return super()._smooth(messages, A, B, **settings)
         return self._lagged.dynamics.smooth(self._record(messages), self._operating_point, **settings)

@@ -127,8 +127,10 @@ class LinkQuestions(ServerLearner):
         from ..sparse.report import large_report
 
         if self._gapless is not None:  # the record whose gaps were filled says more than one with gaps
-            record, self._gapless = replace(self._gapless, steps=record.steps), None
-            run = self._filter(record)
+            from ..sparse.filter import LargeFilter
+
+            record, self._gapless = self._gapless, None
+            run = LargeFilter(self._large, record)  # stretches between shifts are episodes of it, without their levels
         return large_report(self, run, record)
 
     # -- questions ----------------------------------------------------------------------------------
@@ -200,9 +202,13 @@ class LinkQuestions(ServerLearner):
     def test_links(self, messages, method="lr"):
         """Test each link between states given the others, by one of the three classical tests."""
         check_method(method, self.covariance)
+        what = "classical tests of links in a record with gaps"
+        has_gaps = not JointRecord.from_messages(messages).is_constant
+        if has_gaps:  # before the work, if it was learned in blocks already
+            self._refuse_large(what)
         plant = clone(self).set_params(held_out=None).fit(messages)
-        if not plant._record(messages).is_constant:
-            plant._refuse_large("classical tests of links in a record with gaps")
+        if has_gaps:
+            plant._refuse_large(what)
         if plant._lagged is not None:
             from ..lagged.tables import lagged_tests_table
 

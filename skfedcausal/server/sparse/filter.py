@@ -26,8 +26,8 @@ class LargePlantMatrices(NamedTuple):
     Q: Any
     gain: Any  # of a score on the filtered states
     predicted: Any  # covariance of the predicted states
-    back: Any = None  # gain on the filtered states of what the row after tells, for records with gaps
-    information: Any = None  # of the usual measurements of a row
+    back: Any  # gain on the filtered states of what the row after tells, for records with gaps
+    information: Any  # of the usual measurements of a row
 
 
 def stationary_gain(plant, A, Q, cores, near, causes):

@@ -14,13 +14,14 @@ from scipy.sparse import csr_array
 
 from ...statespace.episodes import episodes
 from ...statespace.kalman import Covariances, log_density_terms
-from ...statespace.matrices import covariance_root, floor_eigenvalues
-from ...statespace.observation import Information
+from ...statespace.matrices import covariance_root, floor_eigenvalues, spectral_radius
+from ...statespace.observation import Information, is_regular
 from ...statespace.simulation import simulated_information
+from ..estimation.scoring import MAX_RADIUS
 from ..joint import usual_information
 from .filter import LargeFilter
 
-_LEAST_THERE = 0.5  # share of rows in which a unit has to be there to be learned in blocks
+_LEAST_THERE = 0.6  # share of rows that a unit has to be there in; more than half, so that many follow each other
 _NEARLY_ALWAYS = 0.9  # the same share in plants that are not so large that nobody can wait for the exact likelihood
 _WORTH_WAITING = 64  # units of the largest of these
 _LEFT = 0.03  # share of a link that fillings by plants that do not know it may take away
@@ -148,28 +149,25 @@ class GapRun:
         """Covariances of every unit's states by themselves, (n_samples, p, p) each, predicted or smoothed ones."""
         found: list = [None] * len(self._record.parts)
         for (_, units), group, steps in zip(self._record.partition.groups.items(), self.units, self.steps, strict=True):
+            usual, unusual = (group.filtered, steps.filtered) if smoothed else (group.predicted, steps.predicted)
+            whole = np.tile(usual, (len(self.filtered), 1, 1, 1))
+            whole[np.repeat(np.arange(len(whole)), np.diff(steps.first)), steps.unit] = unusual
+            if smoothed:
+                self._smooth_covariances(whole, group, steps)
             for k, m in enumerate(units):
-                found[m] = self._smoothed_of(group, steps, k) if smoothed else self._of(group, steps, k)[0]
+                found[m] = whole[:, k]
         return found
 
-    def _of(self, group, steps, k):
-        """Predicted and filtered covariances of a unit in every row, and predicted ones of the rows after."""
-        T = len(self.filtered)
-        at = np.flatnonzero(steps.unit == k)
-        rows = np.searchsorted(steps.first, at, side="right") - 1
-        usual = group.predicted[k], group.filtered[k], group.predicted[k]
-        whole = [np.tile(each, (T, 1, 1)) for each in usual]
-        for each, own in zip(whole, (steps.predicted, steps.filtered, steps.following), strict=True):
-            each[rows] = own[at]
-        return whole
-
-    def _smoothed_of(self, group, steps, k):
-        _, V, following = self._of(group, steps, k)
-        C = np.swapaxes(np.linalg.solve(following, group.A[k] @ V), 1, 2)
+    def _smooth_covariances(self, V, group, steps):
+        """Write smoothed covariances of units (n_samples, k, p, p) over filtered ones."""
+        usual, own = _gains_back(steps, group)
         for start, stop in episodes(self._record.starts, len(V)):
             for t in range(stop - 2, start - 1, -1):
-                V[t] += C[t] @ (V[t + 1] - following[t]) @ C[t].T
-        return V
+                C, before, here = usual, group.predicted, slice(steps.first[t], steps.first[t + 1])
+                if here.stop > here.start:
+                    C, before = C.copy(), before.copy()
+                    C[steps.unit[here]], before[steps.unit[here]] = own[here], steps.following[here]
+                V[t] += C @ (V[t + 1] - before) @ np.swapaxes(C, 1, 2)
 
 
 def _step(group, chosen, before, off, z, mean, news, t):
@@ -198,11 +196,17 @@ def _together(rows, group, n_samples):
     return _Steps(np.cumsum(first), np.concatenate(units), *map(np.concatenate, matrices))
 
 
+def _gains_back(steps, group):
+    """Backward gains of units on themselves: stationary ones, and those of rows with covariances of their own."""
+    usual = np.linalg.solve(group.predicted, group.A @ group.filtered)
+    own = np.linalg.solve(steps.following, group.A[steps.unit] @ steps.filtered)
+    return np.swapaxes(usual, 1, 2), np.swapaxes(own, 1, 2)
+
+
 def _backward(steps, group):
     """By how much the backward gains of units on themselves differ from stationary ones."""
-    A = group.A[steps.unit]
-    usual = np.linalg.solve(group.predicted, group.A @ group.filtered)
-    return np.swapaxes(np.linalg.solve(steps.following, A @ steps.filtered) - usual[steps.unit], 1, 2)
+    usual, own = _gains_back(steps, group)
+    return own - usual[steps.unit]
 
 
 class LargeFilterWithGaps(LargeFilter):
@@ -227,10 +231,11 @@ class LargeFilterWithGaps(LargeFilter):
 
         With an `intercept` the levels of episodes are those that the measurements have by themselves.
         """
-        run, levels = self._gaps, 0.0
         if intercept and self._drive is None:
             record = self._record.centred()
             run, levels = GapRun(self._matrices, record), self._levels(record)
+        else:
+            run, levels = self._gaps, 0.0
         states = run.smoothed() + levels
         if not spread:
             return states, []
@@ -242,7 +247,7 @@ class LargeFilterWithGaps(LargeFilter):
 
     def _levels(self, centred):
         """What centring took off the states, (n_samples, n)."""
-        levels = np.empty_like(self.filtered)
+        levels = np.empty((self._record.n_samples, self._record.partition.n_states))
         for whole, rest, rows in zip(self._record.parts, centred.parts, self._record.partition.slices, strict=True):
             for start, stop in episodes(self._record.starts, len(levels)):
                 J = whole.patterns[whole.pattern_of[start:stop]].sum(axis=0)
@@ -277,6 +282,17 @@ class LargeFilterWithGaps(LargeFilter):
 # -- complete records ----------------------------------------------------------------------------------
 
 
+def are_stable_alone(A, partition):
+    """Whether every unit is stable without what others make of it.
+
+    Others that keep a unit stable do so by what they know of it. In a gap the exact filter learns that from them,
+    while here their gains stay those of rows in which it is measured itself: errors and covariances would grow.
+    """
+    A = csr_array(A)
+    own = (np.stack([_block(A, partition.slices[m]) for m in units]) for units in partition.groups.values())
+    return all(spectral_radius(blocks).max() < MAX_RADIUS for blocks in own)
+
+
 def share_there(record):
     """Share of what each unit's usual measurements tell that is there, shape (n_units,)."""
     return np.array([
@@ -286,7 +302,7 @@ def share_there(record):
 
 
 def least_there(n_units):
-    """Share of rows in which every unit of a plant has to be there to be learned in blocks.
+    """Share of its usual measurements that every unit of a plant has to have to be learned in blocks.
 
     Many and long gaps cost links: with a fifth of the rows missing F1 was 0.29, that of the exact likelihood 0.65.
     """
@@ -294,28 +310,35 @@ def least_there(n_units):
 
 
 def are_mostly_there(record):
-    """Whether every unit's states are seen in most rows, of which enough follow each other."""
-    least = least_there(len(record.parts))
-    rows = [part.determined_rows for part in record.parts]
-    return all(seen.mean() >= least and (seen[1:] & seen[:-1]).mean() >= least / 2 for seen in rows)
+    """Whether every unit has that share in rows that determine its states."""
+    return min(map(_share_determined, record.parts)) >= least_there(len(record.parts))
+
+
+def _share_determined(part):
+    """Share of what a unit's usual measurements tell that rows bring by which its states are determined."""
+    usual = usual_information(part)
+    if not is_regular(usual):
+        return 0.0
+    worth = np.trace(np.linalg.solve(usual, part.patterns), axis1=1, axis2=2) / len(usual)
+    return np.where(part.regular_patterns, np.minimum(worth, 1.0), 0.0)[part.pattern_of].mean()
 
 
 def n_fillings(record):
     """How often a record is filled by a plant with links, after it was filled by units on their own; 0 for None."""
     if record is None:
         return 0
-    lacking = 1 - share_there(record).min() ** 2  # of what two units measured
+    lacking = 1 - max(share_there(record).min(), _LEAST_THERE) ** 2  # of what two units measured
     return max(int(np.ceil(np.log(_LEFT) / np.log(max(lacking, 1e-9)))) - 1, 1)
 
 
-def drawn_record(record, matrices, seed=0):
+def drawn_record(record, matrices):
     """The record with what is missing drawn from its distribution given the rest, under a plant of its states.
 
     ``z + (J - J_t) h + e`` with a draw h of the states given the record and e of covariance ``J - J_t``. The draw is a
     simulated plant plus what smoothing makes of the difference of records (Durbin & Koopman 2002, A simple and
     efficient simulation smoother). Expectations would make the plant look calmer than it is.
     """
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)  # the same record gives the same plant
     states = _simulated(matrices, record, rng)
     parts = [
         replace(part, z=part.z - simulated_information(part.patterns, part.pattern_of, states[:, rows], rng))

@@ -15,10 +15,11 @@ from .assembly import assembled, block_diagonal, states_of
 from .blocks import BlockTask, fitted_block
 from .cover import cores, neighbours, with_halo
 from .filter import stationary_gain
-from .gaps import n_fillings
+from .gaps import are_stable_alone, n_fillings
 from .parallel import run
 from .plant import LargePlant
 from .screening import PairRows, given_others, products, statistics, tested
+from .stability import stable
 
 _EVALUATIONS = 50  # that a block is worth, its tests included
 _FAST = 3.0  # times that operations of large products are faster than those of many small ones
@@ -62,7 +63,7 @@ def block_work(n, n_lags):
 
 
 def estimate_large(plant, settings, parallel=None, budget=None):
-    """Learn a large plant, a `LargeEstimate`."""
+    """Learn a large plant, a `LargeEstimate`; None for one to be learned as a whole."""
     return _Search(plant, settings, parallel, budget).run()
 
 
@@ -100,6 +101,10 @@ class _Search:
             return None
         for _ in range(n_fillings(self.plant.gapped)):
             self._search_links()
+            if self.budget.is_spent:
+                break
+            if not are_stable_alone(self.A, self.plant.partition):
+                return None
             self._fill()
         return self._climbed()
 
@@ -142,7 +147,7 @@ class _Search:
         strength = np.square(self.strength[self.linked])
         near = neighbours(len(self.linked), np.argwhere(self.linked), strength, np.argwhere(np.tril(self.correlated)))
         causes = [np.flatnonzero(row).tolist() for row in self.linked | self.correlated]
-        A, Q = csr_array(self.A), csr_array(self.Q)
+        A, Q = stable(csr_array(self.A), self.plant.partition)[0], csr_array(self.Q)
         self.plant.fill(stationary_gain(self.plant, A, Q, self.cores, near, causes))
         self.known, self.sums, self.left = {}, {}, np.zeros_like(self.left)
         self.filled_with = self.linked.copy()

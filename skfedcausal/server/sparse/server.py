@@ -6,12 +6,11 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array, diags_array
-from scipy.sparse.linalg import eigs
+from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 
 from ..estimation.level_shifts import joined_shifts
-from ..estimation.scoring import MAX_RADIUS, Budget
+from ..estimation.scoring import Budget
 from ..lagged.misfit import misfit_table
 from ..prediction import OperatingPoint
 from . import tables
@@ -24,10 +23,9 @@ from .memory import check_inputs, check_memory, whole_elements
 from .parallel import chunks, run, workers
 from .plant import UNITS, LargePlant, filled_by_units, shifts_of_units
 from .screening import PairRows, tested
+from .stability import stable
 
 _WHOLE = 100  # units, above which it is said that a plant is learned as a whole
-_DENSE = 400  # states, up to which eigenvalues are computed all at once
-_ARNOLDI = 120  # vectors of others: moduli lie so close that fewer take several times as many products
 _LAGS_LEVEL = 1e-3  # family-wise, below which later lags are taken to act
 _STEP_LEVEL = 0.01  # of the tests whether a unit's level shifts with others'
 _PER_LARGE = 32  # units that `max_time` is for; larger plants have in proportion
@@ -45,7 +43,7 @@ def asks_for_the_whole(record, server):
     reasons = [f"{name}={getattr(server, name)!r}" for name, value in usual.items() if getattr(server, name) != value]
     facts = {
         "inputs": record.u is not None,
-        f"units that are there in less than {least_there(len(record.names)):.0%} of the rows": not (
+        f"units of whose usual measurements less than {least_there(len(record.names)):.0%} are there": not (
             record.is_constant or are_mostly_there(record)
         ),
         "sums of batches": record.most_lags is not None,
@@ -72,11 +70,16 @@ def warn_of_work(record, reason):
 
 
 def learn_large(server, record):
-    """Learn a large plant; False for one to be learned as a whole: later lags act, or nearly all of it is linked."""
+    """Learn a large plant; False for one to be learned as a whole.
+
+    Later lags act, nearly all of it is linked, or there are gaps and units that others keep stable.
+    """
     check_memory(len(record.names), record.partition.n_states, record.n_samples, has_gaps=not record.is_constant)
     with workers(len(record.names), server.n_jobs) as parallel:
         estimate, steps, changes = _estimate(server, record, parallel)
     if estimate is None:
+        if len(record.names) > ALL_PAIRS:
+            warn_of_work(record, "gaps and units that are stable by others alone")
         return False
     later = tables.later_lags(estimate)
     server.misfit_ = misfit_table(record.names, later)
@@ -112,7 +115,7 @@ def _steps(plant, parallel):
 
 def screened_table(server, record):
     """The table of the score tests of all pairs at the plant without links."""
-    check_memory(len(record.names), record.partition.n_states, record.n_samples)
+    check_memory(len(record.names), record.partition.n_states, record.n_samples, has_gaps=not record.is_constant)
     with workers(len(record.names), server.n_jobs) as parallel:
         plant = LargePlant(record if record.is_constant else filled_by_units(record, parallel), parallel)
         found = screened(plant, with_noise=False, parallel=parallel)
@@ -240,13 +243,7 @@ def _shrunk(estimate):
 
 def _stable(A, plant):
     """The plant with its links made weaker until it is stable, which a plant of stable blocks hardly ever needs."""
-    partition = plant.partition
-    unit, coo = partition.unit_of_state, A.tocoo()
-    own = unit[coo.coords[0]] == unit[coo.coords[1]]
-    share = 1.0
-    while radius(A) >= MAX_RADIUS and share > 0:
-        share = share / 2 if share > 1e-3 else 0.0
-        A = csr_array((np.where(own, coo.data, share * coo.data), coo.coords), shape=A.shape)
+    A, share = stable(A, plant.partition)
     if share < 1:
         warnings.warn(
             f"The blocks of the plant are stable and the whole is not: links were made weaker by a factor {share:g}. "
@@ -255,16 +252,6 @@ def _stable(A, plant):
             stacklevel=7,
         )
     return A
-
-
-def radius(A):
-    """Spectral radius of a sparse matrix."""
-    if A.shape[0] <= _DENSE:
-        return float(np.abs(np.linalg.eigvals(A.toarray())).max())
-    start = np.ones(A.shape[0])  # so that the same comes every time
-    settings = {"ncv": _ARNOLDI, "return_eigenvectors": False, "tol": 1e-6}
-    values = eigs(A + 1e-12 * diags_array(start), k=6, v0=start, **settings)
-    return float(np.abs(values).max())
 
 
 def _warn(server, estimate, lags_act):

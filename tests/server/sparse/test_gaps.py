@@ -8,18 +8,24 @@ from scipy.sparse import csr_array
 
 from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.estimation.scoring import Budget
 from skfedcausal.server.joint import JointRecord, usual_information
 from skfedcausal.server.prediction import PlantFilter, smooth_record
 from skfedcausal.server.sparse import memory
 from skfedcausal.server.sparse.filter import LargeFilter, LargePlantMatrices, stationary_gain
 from skfedcausal.server.sparse.gaps import (
+    GapRun,
     LargeFilterWithGaps,
     are_mostly_there,
     drawn_record,
     n_fillings,
     share_there,
 )
+from skfedcausal.server.sparse.learning import _Search, estimate_large
+from skfedcausal.server.sparse.plant import LargePlant, filled_by_units
 from skfedcausal.server.sparse.server import asks_for_the_whole
+from skfedcausal.server.sparse.stability import radius
+from skfedcausal.statespace.observation import Information
 
 ROWS = 600
 
@@ -105,6 +111,14 @@ def test_units_without_links_are_filtered_exactly(known):
         np.testing.assert_allclose(found[late], other[late], atol=1e-6)
 
 
+def test_a_smoother_filters_once(known, monkeypatch):
+    record, _, matrices = known
+    runs, run = [], GapRun._run
+    monkeypatch.setattr(GapRun, "_run", lambda self, z: runs.append(run(self, z)))
+    LargeFilterWithGaps(matrices, record).smoothed()
+    assert len(runs) == 1
+
+
 def test_with_nothing_missing_it_is_the_filter_of_complete_rows(known):
     record, _, matrices = known
     full = drawn_record(record, matrices)
@@ -139,10 +153,34 @@ def test_shares_and_fillings(known):
     there = share_there(record)
     assert ((there > 0.8) & (there < 1)).all()
     assert n_fillings(record) >= 1
-    assert are_mostly_there(record)
-    every_other = replace(record.parts[0], index=np.arange(ROWS) % 2, patterns=record.parts[0].patterns[[0, 0]])
-    every_other.patterns[1] = 0.0
-    assert not are_mostly_there(replace(record, parts=(every_other, *record.parts[1:])))
+    assert not are_mostly_there(record)  # a tenth is what plants of few units may lack
+    usual = usual_information(record.parts[0])[None]
+
+    def of_first(patterns, index):
+        first = replace(record.parts[0], index=index, patterns=np.concatenate(patterns))
+        return replace(record, parts=(first, *[Information(part.z, usual) for part in record.parts[1:]]))
+
+    rows = np.arange(ROWS)
+    assert are_mostly_there(of_first([usual, 0 * usual], (rows % 20 == 0).astype(int)))
+    assert not are_mostly_there(of_first([usual, 0 * usual], rows % 2))
+    # one row that tells far more than all others makes these look as if next to nothing was there
+    one_row = of_first([usual, 20 * usual], (rows == 5).astype(int))
+    assert not are_mostly_there(one_row)
+    assert n_fillings(one_row) <= 7
+    assert n_fillings(of_first([0 * usual, usual], (rows == 5).astype(int))) <= 7
+    # measurements that determine the states in no row, of the best of which the states are not
+    of_one, of_other = np.diag([2.0, 0.0])[None], np.diag([0.0, 1.0])[None]
+    assert not are_mostly_there(of_first([of_one, of_other], rows % 2))
+
+
+def test_time_that_is_spent_ends_the_fillings(many, monkeypatch):
+    _, gapped, truth = many
+    record = JointRecord.from_messages(messages_of(gapped, truth))
+    plant = LargePlant(filled_by_units(record), None, record)
+    fillings = []
+    monkeypatch.setattr(plant, "fill", fillings.append)
+    assert estimate_large(plant, LikelihoodServer()._settings(record.names), None, Budget(1e-6)).was_stopped
+    assert not fillings
 
 
 UNITS = 34
@@ -178,8 +216,21 @@ def test_many_units_with_gaps_are_learned_in_blocks(many):
     assert server.validity_["passed"].mean() > 0.98
 
 
+def test_the_report_knows_of_levels_that_shift(many):
+    """A shift of one unit, of which the plant knows: the report says of the record what it says without the shift."""
+    _, gapped, truth = many
+    shifted = {**gapped, "unit3": gapped["unit3"].copy()}
+    shifted["unit3"][750:] += 6 * truth.observation[3][:, 0]
+    server = fitted(shifted, truth).server_
+    assert isinstance(server._large, LargePlantMatrices)
+    assert "unit3" in set(server.level_shifts_["unit"])
+    own = server.validity_.query("cause == effect == 'unit3'")
+    assert own["passed"].all(), own
+    assert server.validity_["passed"].mean() > 0.98
+
+
 @pytest.mark.filterwarnings("ignore:One false alarm:UserWarning")
-def test_answers_do_not_need_complete_records(many):
+def test_answers_do_not_need_complete_records(many, monkeypatch):
     X, gapped, truth = many
     estimator = fitted(gapped, truth)
     assert np.isfinite(estimator.score(gapped))
@@ -190,8 +241,63 @@ def test_answers_do_not_need_complete_records(many):
     late = {name: Y[:300].copy() for name, Y in X.items()}
     late["unit5"][100:] += 6.0
     assert (detector.predict(late)[110:] == -1).mean() > 0.5
-    with pytest.raises(ValueError, match="classical tests of links in a record with gaps"):
-        estimator.test_links(gapped)
+    with monkeypatch.context() as patched:
+        patched.setattr(LikelihoodServer, "fit", lambda *_: pytest.fail("fitted before it was refused"))
+        with pytest.raises(ValueError, match="tests of links in a record with gaps"):
+            estimator.test_links(gapped)
+    with pytest.raises(ValueError, match="tests of links in a record with gaps"):
+        LikelihoodServer().test_links(messages_of(gapped, truth))
+
+
+def test_gaps_are_filled_by_stable_plants(many, monkeypatch):
+    _, gapped, truth = many
+    record = JointRecord.from_messages(messages_of(gapped, truth))
+    plant = LargePlant(filled_by_units(record), None, record)
+    search = _Search(plant, LikelihoodServer()._settings(record.names), None, None)
+    search.linked[[0, 1], [1, 0]] = True
+    search.A[0, 1] = search.A[1, 0] = 1.0
+    search._group()
+    assert radius(csr_array(search.A)) > 1
+    fill = []
+    monkeypatch.setattr(plant, "fill", fill.append)
+    search._fill()
+    assert radius(fill[0].A) < 1
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_units_that_others_keep_stable_are_left_to_the_exact_filter(many):
+    X, gapped, truth = many
+    server = LikelihoodServer().fit(messages_of(X, truth))
+    record = server._record(messages_of(gapped, truth))
+    assert isinstance(server._filter(record), LargeFilterWithGaps)
+    A = server.transition_.copy()
+    A[:2, :2] = [[1.02, -0.3], [0.3, 0.7]]
+    A[:2, 2:] = 0.0
+    assert np.abs(np.linalg.eigvals(A)).max() < 1
+    server.transition_, server._large = A, server._large._replace(A=csr_array(A))
+    run = server._filter(record)
+    assert type(run) is PlantFilter
+    assert np.isfinite(run.predicted).all()
+
+
+def test_gaps_of_units_that_others_keep_stable_ask_for_the_whole(many, monkeypatch):
+    _, gapped, truth = many
+    record = JointRecord.from_messages(messages_of(gapped, truth))
+    plant = LargePlant(filled_by_units(record), None, record)
+    monkeypatch.setattr(LargePlant, "fill", lambda *_: pytest.fail("filled by a plant that its filter cannot follow"))
+    monkeypatch.setattr("skfedcausal.server.sparse.gaps.MAX_RADIUS", 0.0)
+    assert estimate_large(plant, LikelihoodServer()._settings(record.names)) is None
+
+
+def test_smoothing_is_by_the_plant_that_is_asked_for(many):
+    _, gapped, truth = many
+    messages = messages_of(gapped, truth)
+    server = LikelihoodServer().fit(messages)
+    told = np.hstack([reply.states for reply in server.smoothed(messages).values()])
+    unshrunk = LargeFilterWithGaps(server._large._replace(A=csr_array(server.unshrunk_transition_)),
+                                   server._record(messages)).smoothed()[0]  # fmt: skip
+    np.testing.assert_array_equal(told, unshrunk)
+    assert miss(told, server._smooth(messages, server.transition_, server.input_)[0]) > 1e-6
 
 
 def test_the_same_bits_come_again(many):
@@ -206,8 +312,9 @@ def test_what_gaps_need_of_memory_is_said(monkeypatch, many):
     about = UNITS, UNITS, 1500
     assert memory.needed_memory(1500, UNITS, UNITS, has_gaps=True) > memory.needed_memory(1500, UNITS, UNITS)
     monkeypatch.setattr(memory, "allowed_memory", lambda: memory.needed_memory(*about[::-1]) + 1)
-    with pytest.raises(MemoryError, match="1500 rows with gaps needs"):
-        LikelihoodServer().fit(messages_of(gapped, truth))
+    for ask in (LikelihoodServer().fit, LikelihoodServer().screen):
+        with pytest.raises(MemoryError, match="1500 rows with gaps needs"):
+            ask(messages_of(gapped, truth))
 
 
 def test_units_that_are_mostly_away_ask_for_the_whole(many):
@@ -215,4 +322,5 @@ def test_units_that_are_mostly_away_ask_for_the_whole(many):
     away = {**X, "unit3": X["unit3"].copy()}
     away["unit3"][:1000] = np.nan
     record = JointRecord.from_messages(messages_of(away, truth))
-    assert asks_for_the_whole(record, LikelihoodServer()) == "units that are there in less than 90% of the rows"
+    reason = "units of whose usual measurements less than 90% are there"
+    assert asks_for_the_whole(record, LikelihoodServer()) == reason
