@@ -93,9 +93,9 @@ class KalmanClient(UnitClient):
 
     Attributes
     ----------
-    transition_, process_cov_ : ndarray of shape (n_states_, n_states_)
-    input_ : ndarray of shape (n_states_, n_inputs) or None
-    observation_ : ndarray of shape (n_features, n_states_)
+    transition_, process_cov_ : ndarray of shape (n_states, n_states)
+    input_ : ndarray of shape (n_states, n_inputs) or None
+    observation_ : ndarray of shape (n_features, n_states)
         Zero in the rows of constant columns.
     measurement_cov_ : ndarray of shape (n_features,) or (n_features, n_features)
         Infinite variance stands for a constant column.
