@@ -222,9 +222,7 @@ def _adjusted(plant, units):
 def _table(names, comparison, p_adjusted, alpha):
     rows, units = [], comparison.units
     for unit in units:
-        for cause in sorted(
-            set(range(len(units))) - {unit.unit, *comparison.plant.causes(unit.unit)}
-        ):  # known not to act
+        for cause in comparison.plant.known_not_to_act(unit.unit):
             rows.append((names[cause], names[unit.unit], False, "unchanged", 1.0, 1.0, *Change("", 0.0, 0.0).numbers))
         for cause in sorted(unit.log_p):
             adjusted = p_adjusted[unit.unit, cause]

@@ -28,8 +28,14 @@ class LearnedPlant:
 
     def causes(self, unit):
         """The other units that may act on one."""
-        others = [n for n in range(self.partition.n_units) if n != unit]
-        return others if self.known is None else [n for n in others if not self.known.forbidden[unit, n]]
+        kept_out = {unit, *self.known_not_to_act(unit)}
+        return [n for n in range(self.partition.n_units) if n not in kept_out]
+
+    def known_not_to_act(self, unit):
+        """The other units that may not."""
+        if self.known is None:
+            return []
+        return [n for n in np.flatnonzero(self.known.forbidden[unit]).tolist() if n != unit]
 
     def lags(self, effect, cause, n_lags):
         """Lags up to `n_lags` that a link may act at."""
