@@ -107,7 +107,7 @@ class Moments:
             n_ends = min(lags[-1], stop - start)
             head = self._rows_of_both(slice(start, start + n_ends)) - near
             tail = self._rows_of_both(slice(stop - n_ends, stop)) - near
-            recentre_lag_sums(sums, lags, shift, total, stop - start, head, tail)
+            recentre_lag_sums(sums, shift, total, stop - start, head, tail)
 
     def _sums_with_gaps(self, lags):
         Y, U = self._raw

@@ -114,13 +114,17 @@ def add_lag_products(sums, series, lags, n_early=None):
                 add_product(sums[k], series[first + lag : stop + lag] if lag else early, early)
 
 
-def recentre_lag_sums(sums, lags, shift, total, n_rows, head, tail):
-    """Turn the lag sums of one stretch of rows into those of the rows less a shift, in place."""
-    for k, lag in enumerate(lags):
-        if lag < n_rows:
-            late, early = total - head[:lag].sum(axis=0), total - tail[len(tail) - lag :].sum(axis=0)
-            sums[k] += (n_rows - lag) * np.outer(shift, shift)
-            sums[k] -= np.outer(late, shift) + np.outer(shift, early)
+def recentre_lag_sums(sums, shift, total, n_rows, head, tail):
+    """Turn the sums of one stretch of rows at lags from zero on into those of the rows less a shift, in place.
+
+    `total` is the sum of the rows, `head` and `tail` are the first and the last of them, one for every lag at least.
+    """
+    lags = np.arange(min(len(sums), int(n_rows)))
+    of_head, of_tail = (np.cumsum(rows[: lags[-1]], axis=0) for rows in (head, tail[::-1]))
+    late, early = (total - np.vstack([np.zeros_like(total), ends])[lags] for ends in (of_head, of_tail))
+    known = sums[: len(lags)]
+    known += (n_rows - lags)[:, None, None] * np.outer(shift, shift)
+    known -= late[:, :, None] * shift + shift[:, None] * early[:, None]
 
 
 def add_product(total, left, right):
@@ -198,13 +202,13 @@ class TransitionMoments:
         for start, stop in episodes(starts, len(series)):
             length = stop - start
             n_transitions += length - 1
-            for lag in range(min(n_lags, length - 1) + 1):
-                late[lag] -= np.outer(series[start + lag], series[start])
-                early[lag] -= np.outer(series[stop - 1], series[stop - 1 - lag])
-            for lag in range(1, min(n_lags, length) + 1):
-                back[lag] -= np.outer(series[start + lag - 1], series[start])
-                if lag < length:
-                    back[lag] -= np.outer(series[stop - 1], series[stop - lag])
+            most = min(n_lags, length - 1)
+            head, tail = series[start : start + most + 1], series[stop - most - 1 : stop][::-1]
+            first, last = head[:, :, None] * head[0], tail[0][:, None] * tail[:, None]  # by lag
+            late[: most + 1] -= first
+            early[: most + 1] -= last
+            back[1 : most + 2] -= first[:n_lags]
+            back[1 : most + 1] -= last[:-1]
         n = max(n_transitions, 1)
         return cls(late / n, cross / n, early / n, back / n, n_transitions)
 

@@ -196,7 +196,7 @@ class OpenEpisode:
         """The :class:`LagProducts` of its rows less their mean."""
         kept, mean = len(self.sums), self.total / self.n_rows
         sums = self.sums.copy()
-        recentre_lag_sums(sums, range(kept), mean, self.total, self.n_rows, self.head, self.tail)
+        recentre_lag_sums(sums, mean, self.total, self.n_rows, self.head, self.tail)
         sums[0] = symmetric(sums[0])
         head, tail = np.zeros((2, kept, len(mean)))
         head[: len(self.head)] = (self.head - mean) * self.present

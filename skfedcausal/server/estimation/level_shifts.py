@@ -47,7 +47,7 @@ _LATE = (10, 20, 30, 40, 60, 80, 100, 130, 160, 200)  # rows after an onset at w
 _HARD_PUSH = 0.8  # that no best step of 180 walks of 1000 to 5000 rows reached; of those none was above 17 rows
 _FLOOR = 1e-9
 _PIECE = 1 << 13  # rows of a stretch of which each is looked at as the first of another level
-_SUMS = 3  # lagged products, from lag zero, of which the covariance in the long run is made
+_SUMS = 2  # lagged products, from lag zero, of which the covariance in the long run is made
 _LOW = 16  # frequencies that count as low: steps are slower than the fastest of them
 _MOST_LAGS = 60  # a shift makes a unit without it look like a random walk, which asks for many
 _TOL = 0.02  # log-likelihood that a unit's climb may leave: what decides is a few hundred times as much
@@ -332,7 +332,7 @@ class UnitRecord:
                 rows = self.scores[start:stop]
                 total = np.ones(len(rows)) @ rows
                 ends = rows[:n_lags], rows[-n_lags:]
-                recentre_lag_sums(sums, range(n_lags), total / len(rows), total, len(rows), *ends)
+                recentre_lag_sums(sums, total / len(rows), total, len(rows), *ends)
         else:
             sums = lag_covariances(remove_episode_means(self.scores, starts), range(_SUMS), starts, self.present)
         moments = TransitionMoments.from_sums(sums, np.zeros_like(self.scores), starts)
