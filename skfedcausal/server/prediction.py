@@ -176,7 +176,7 @@ class PlantFilter:
             rows, starts = np.arange(record.n_samples), np.asarray(record.starts)
             ages = rows - starts[np.searchsorted(starts, rows, side="right") - 1]
             steps = np.minimum(ages, self._schedule.n_transient)
-            return [_block(self._schedule.predicted, own)[steps] for own in slices]
+            return [_block(self._schedule.predicted, own).take(steps, axis=0) for own in slices]
         found = [np.empty((record.n_samples, own.stop - own.start, own.stop - own.start)) for own in slices]
         for part in self._parts_with_gaps():
             for covariances, own in zip(found, slices, strict=True):

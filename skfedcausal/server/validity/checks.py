@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import bdtrc, chdtrc, fdtrc, ndtr, ndtri
 from scipy.stats import rankdata
 
-from ...statespace.episodes import column_mean, episodes, inner_rows
+from ...statespace.episodes import column_mean, episodes, inner_rows, lag_covariances, side_by_side
 from ..links.benefit import mean_with_error
 
 _GUARD, _BESIDE = 2, 12  # frequencies next to a line that belong to it, and those behind them on either side
@@ -44,17 +44,13 @@ def whiteness(units, *n_lags, any_variance=False):
     (_, E), n_samples = _side_by_side(units), len(units[0])
     E = np.clip(E, -_FAR_OUT, _FAR_OUT)
     E = (E - E.mean(axis=0)) / E.std(axis=0)
-    total, found = np.zeros((E.shape[1],) * 2), {}
     sizes = np.array([series.shape[1] for series in units])
     owner = np.repeat(np.eye(len(units)), sizes, axis=1)
-    squares = np.square(E) if any_variance else None
-    for lag in range(1, max(n_lags) + 1):
-        scatter = n_samples - lag if squares is None else squares[lag:].T @ squares[:-lag]
-        total += np.square(E[lag:].T @ E[:-lag]) / scatter
-        if lag in n_lags:
-            statistic = owner @ total @ owner.T
-            found[lag] = statistic, chdtrc(lag * np.outer(sizes, sizes), statistic)
-    return [found[lag] for lag in n_lags]
+    lags = np.arange(1, max(n_lags) + 1)
+    scatter = lag_covariances(np.square(E), lags) if any_variance else (n_samples - lags)[:, None, None]
+    totals = np.cumsum(np.square(lag_covariances(E, lags)) / scatter, axis=0)
+    statistics = [owner @ totals[lag - 1] @ owner.T for lag in n_lags]
+    return [(found, chdtrc(lag * np.outer(sizes, sizes), found)) for lag, found in zip(n_lags, statistics, strict=True)]
 
 
 def rank_squares(series):
@@ -255,7 +251,7 @@ def _log_densities(rest, cut):
 
 def _side_by_side(units):
     ends = np.cumsum([0] + [series.shape[1] for series in units])
-    return [slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True)], np.hstack(units)
+    return [slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True)], side_by_side(units)
 
 
 # -- seasons and trends ----------------------------------------------------------------------------
@@ -295,7 +291,7 @@ def line(series):
     taper, k, below, above, alike = _beside(n)
     power = np.square(np.abs(np.fft.rfft(series * taper, axis=0)))[:-1]
     sums = np.vstack([np.zeros(p), np.cumsum(power, axis=0)])
-    left, right = (sums[stop] - sums[start] for start, stop in (below, above))
+    left, right = (sums.take(stop, axis=0) - sums.take(start, axis=0) for start, stop in (below, above))
     n_left, n_right = (stop - start for start, stop in (below, above))
     level = (left + right) / (n_left + n_right)[:, None]
     # a spectrum that falls has more on one side; few frequencies tell nothing of it
@@ -334,24 +330,24 @@ def trend(series, path=None):
         basis = basis[:, size > _SAME * max(size[0], np.finfo(float).tiny)]
         t, series = t - basis @ (basis.T @ t), series - basis @ (basis.T @ series)
     t /= np.sqrt(t @ t)
-    total = 0.0
-    for x in series.T:
-        slope = t @ x
-        total += slope**2 / _long_run_variance(x - slope * t)
+    slopes = t @ series
+    total = float((slopes**2 / _long_run_variances(series.T - slopes[:, None] * t)).sum())
     return total / p, float(fdtrc(p, 5 * _AR, total / p))
 
 
-def _long_run_variance(x):
-    """Of an autoregression by Burg's recursion."""
-    forward = backward = x
-    a, variance = np.ones(1), x @ x / len(x)
+def _long_run_variances(X):
+    """Of autoregressions of series (p, n) by Burg's recursion."""
+    dot = partial(np.einsum, "pt,pt->p")
+    forward = backward = X
+    a, variances = np.ones((len(X), 1)), dot(X, X) / X.shape[1]
     for _ in range(_AR):
-        f, b = forward[1:], backward[:-1]
-        k = -2 * (f @ b) / (f @ f + b @ b)
-        a = np.append(a, 0.0) + k * np.append(a, 0.0)[::-1]
+        f, b = forward[:, 1:], backward[:, :-1]
+        k = (-2 * dot(f, b) / (dot(f, f) + dot(b, b)))[:, None]
+        longer = np.pad(a, ((0, 0), (0, 1)))
+        a = longer + k * longer[:, ::-1]
         forward, backward = f + k * b, b + k * f
-        variance *= 1 - k**2
-    return variance / max(abs(a.sum()), _LEAST_GAP) ** 2
+        variances *= 1 - k[:, 0] ** 2
+    return variances / np.maximum(np.abs(a.sum(axis=1)), _LEAST_GAP) ** 2
 
 
 def response(lags, starts, states):
