@@ -11,7 +11,7 @@ from .matrices import hermitian, without_last_bits
 PIECE = 512  # rows of a series that stay in the second-level cache while all lags are formed
 _PIECE_COLUMNS = 32  # of a series with fewer columns more rows do
 _MANY_LAGS, _MANY_COLUMNS = 8, 32  # from which the way through Fourier transforms pays
-_WINDOW, _WINDOWS = 64, 32  # rows of a window, windows taken together
+_LEAST_WINDOW, _IN_STEPS, _AT_ONCE = 64, 32, 2048  # rows of a window, and of windows taken together
 _NARROW = 4
 
 
@@ -149,18 +149,20 @@ def _add_fourier_products(sums, series, lags):
     transforms; the windows' products at one frequency are one matrix product.
     """
     most, n = max(lags), series.shape[1]
-    width = _WINDOW - most  # early rows of a window; circular products are those of the series up to `most`
-    n_windows = max(len(series) - most, 0) // width if width >= _WINDOW // 2 else 0
+    window = max(-(-2 * most // _IN_STEPS) * _IN_STEPS, _LEAST_WINDOW)
+    width = window - most  # early rows of a window; circular products are those of the series up to `most`
+    n_windows = max(len(series) - most, 0) // width
     if n_windows == 0:
         return 0
-    frequencies = 2 * np.pi / _WINDOW * np.arange(_WINDOW // 2 + 1)
-    angles = np.outer(frequencies, np.arange(_WINDOW))
+    frequencies = 2 * np.pi / window * np.arange(window // 2 + 1)
+    angles = np.outer(frequencies, np.arange(window))
     transform = np.concatenate([np.cos(angles), -np.sin(angles)])
     k = len(frequencies)
     real, imaginary = np.zeros((k, n, n)), np.zeros((k, n, n))
-    windows = sliding_window_view(series, _WINDOW, axis=0)[: n_windows * width : width]
-    for first in range(0, n_windows, _WINDOWS):
-        rows = np.swapaxes(windows[first : first + _WINDOWS], 1, 2)  # (windows, rows, n)
+    windows = sliding_window_view(series, window, axis=0)[: n_windows * width : width]
+    n_at_once = max(_AT_ONCE // window, 1)
+    for first in range(0, n_windows, n_at_once):
+        rows = np.swapaxes(windows[first : first + n_at_once], 1, 2)  # (windows, rows, n)
         late = (transform @ rows).reshape(-1, 2, k, n)
         early = (transform[:, :width] @ rows[:, :width]).reshape(-1, 2, k, n)
         late = np.transpose(late, (2, 3, 1, 0)).reshape(k, n, -1)
@@ -168,7 +170,7 @@ def _add_fourier_products(sums, series, lags):
         turned = np.concatenate([-early[:, len(rows) :], early[:, : len(rows)]], axis=1)
         real += late @ early
         imaginary += late @ turned
-    weights = np.where((np.arange(k) == 0) | (2 * np.arange(k) == _WINDOW), 1.0, 2.0) / _WINDOW
+    weights = np.where((np.arange(k) == 0) | (2 * np.arange(k) == window), 1.0, 2.0) / window
     angles = np.outer(lags, frequencies)
     sums += np.tensordot(weights * np.cos(angles), real, 1)
     sums -= np.tensordot(weights * np.sin(angles), imaginary, 1)

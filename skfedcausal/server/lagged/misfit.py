@@ -281,8 +281,8 @@ class MisfitTest:
         ahead, both = np.conj(first) * second, first * second
         self._twice = scale * np.hstack([ahead.real, -ahead.imag, both.real, -both.imag])
 
-    def _against_first(self, rows, inside, cols, filters):
-        """Information of first lags of columns `inside` and of the noise with all vectors of others.
+    def _against_first(self, rows, inside, cols, filters, n_vectors=None):
+        """Information of first lags of columns `inside` and of the noise with all vectors, or the first ones, of others.
 
         Of shape (n_vectors, n_nuisance, n_rows, n_cols).
         """
@@ -301,7 +301,7 @@ class MisfitTest:
                     share += left[:, None, :, b] * right[:, a, :, None]
                 place += 1
         flat = found.reshape(f, -1)
-        return (self._once @ np.concatenate([flat.real, flat.imag])).reshape(-1, *found.shape[1:])
+        return (self._once[:n_vectors] @ np.concatenate([flat.real, flat.imag])).reshape(-1, *found.shape[1:])
 
     def _noise_filters(self, rows):
         """What noise passes on its way into the residuals: process noise nothing, sensor noise Z."""
@@ -372,7 +372,7 @@ class MisfitTest:
     def _nuisance(self, rows, inside, filters):
         """Information and score of the first lags that are in the plant and of the noise."""
         p, noise_score = rows.stop - rows.start, self._noise_score(rows, filters)
-        place = self._against_first(rows, inside, inside, filters)[0]
+        place = self._against_first(rows, inside, inside, filters, 1)[0]
         n_first, size = p * len(inside), len(place)
         information = np.empty((size, size))
         information[:, :n_first] = place.reshape(size, n_first)

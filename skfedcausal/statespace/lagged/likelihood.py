@@ -97,7 +97,7 @@ class LaggedPoint:
     @cached_property
     def grad_Q(self):
         """Gradient with respect to Q, (n, n)."""
-        grad = 0.5 * np.einsum("f,fij->ij", self._likelihood.weights, self._misfit.real)
+        grad = 0.5 * np.tensordot(self._likelihood.weights, self._misfit.real, 1)
         return (grad + grad.T) / 2
 
     @cached_property
@@ -120,7 +120,7 @@ class LaggedPoint:
     def grad_N(self):
         """Gradient with respect to the noise of the scores, (n, n)."""
         Z = self._filtered.F[..., : self._likelihood.n]
-        grad = 0.5 * np.einsum("f,fij->ij", self._likelihood.weights, (hermitian(Z) @ self._misfit @ Z).real)
+        grad = 0.5 * np.tensordot(self._likelihood.weights, (hermitian(Z) @ self._misfit @ Z).real, 1)
         return (grad + grad.T) / 2
 
 
