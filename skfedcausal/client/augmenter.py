@@ -150,7 +150,8 @@ class LinearAugmenter(Augmenter):
             If the series have missing values, do not fit together or hold no transition.
         """
         self._validate_params()
-        Y, cross_term, rows = _read_training(self, Y, cross_term, starts)
+        # whoever knows the products of the measurements has checked them
+        Y, cross_term, rows = _read_training(self, Y, cross_term, starts, is_checked=products is not None)
         if self.features is not None:
             Y, level, products = self.learn_features(Y if level is None else Y - level), None, None
         z_mean, c_mean, gram, cross = _moments(Y, cross_term, starts, level, products)
@@ -354,9 +355,12 @@ def _moments(Y, cross_term, starts, level, products):
     return z_sum / n_rows, c_sum / n_rows, symmetric(gram), cross
 
 
-def _read_training(augmenter, Y, cross_term, starts):
+def _read_training(augmenter, Y, cross_term, starts, is_checked=False):
     """Checked measurements and cross terms, and the rows that have one before them."""
-    Y = validate_data(augmenter, Y, dtype=float)
+    if is_checked:
+        augmenter.n_features_in_ = Y.shape[1]
+    else:
+        Y = validate_data(augmenter, Y, dtype=float)
     cross_term = np.asarray(cross_term, dtype=float)
     if cross_term.ndim != 2 or len(cross_term) != len(Y):
         raise ValueError(

@@ -1,5 +1,6 @@
 """Small linear algebra: covariances kept positive definite, transitions stable, threads few."""
 
+import os
 from collections import OrderedDict
 from contextlib import nullcontext
 from functools import cache, wraps
@@ -9,7 +10,13 @@ from threadpoolctl import ThreadpoolController
 
 _FEW_ROWS, _KURTOSIS = 250, 8.0  # that kurtosis is judged by at least; standard errors that are far
 _MANY = 256  # columns of matrices from which more than one thread pays
+_SAID = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")  # the first one to all
 _controller = cache(ThreadpoolController)  # looking for libraries takes as long as a small fit
+
+
+def _has_one_thread():
+    """Whether the environment gives BLAS one thread, as that of processes that joblib starts."""
+    return os.environ.get(_SAID[0]) == "1" and all(os.environ.get(name, "1") == "1" for name in _SAID)
 
 
 def few_threads(n_columns):
@@ -18,7 +25,9 @@ def few_threads(n_columns):
     Several threads gain next to nothing there, and where other work keeps the cores busy they wait for each
     other many times as long as the work takes.
     """
-    return nullcontext() if n_columns >= _MANY else _controller().limit(limits=1, user_api="blas")
+    if n_columns >= _MANY or _has_one_thread():
+        return nullcontext()
+    return _controller().limit(limits=1, user_api="blas")
 
 
 def remembered(function, n_kept=32, most=16):
