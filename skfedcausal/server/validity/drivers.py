@@ -309,17 +309,28 @@ def _raised(G, least):
 def criteria(model, delays, is_linked=False):
     """Criteria of a pair linked at `delays` or the row after, and without links, with or without a driver.
 
-    That of a driver is no more than a bound where it is clearly above what is there without one. Where a driver seems
-    to explain a link that was found, the links are given noise of sensors that has a memory, which is no driver either.
+    That of a driver is no more than a bound where it is clearly above what is there without one; where links that were
+    found are that much likelier, others are not looked at, and theirs are infinite. Where a driver seems to explain a
+    link that was found, the links are given noise of sensors that has a memory, which is no driver either.
     """
     there, back = (delay or 1 for delay in delays)
     lags = {"none": (None, None), "forward": (there, None), "backward": (None, back), "loop": (there, back)}
     masks = {name: model.masks(these) for name, these in lags.items()}
-    fits = {name: model.fitted(these, model.start(these)) for name, these in masks.items()}
-    found = {name: model.criterion(*fit) for name, fit in fits.items()}
-    enough = _CLEAR + min(found[name] for name in (_LINKS if is_linked else lags))
+    found, fits = dict.fromkeys(lags, np.inf), {}
+
+    def fit(names):
+        for name in names:
+            fits[name] = model.fitted(masks[name], model.start(masks[name]))
+            found[name] = model.criterion(*fits[name])
+
+    ways = {(True, False): ["forward"], (False, True): ["backward"], (True, True): ["loop"]}
+    told = ways.get(tuple(delay is not None for delay in delays), _LINKS) if is_linked else _LINKS
+    fit(["none", *told])
+    enough = _CLEAR + min(found[name] for name in (told if is_linked else lags))
     found["driver"] = model.criterion(*model.driven(fits["none"][1], enough=enough))
     if is_linked and found["driver"] < enough:
+        fit([name for name in _LINKS if name not in fits])
+    if is_linked and found["driver"] < _CLEAR + min(found[name] for name in _LINKS):
         for name in _LINKS:
             if found[name] > found["driver"]:
                 coloured = model.coloured(masks[name], fits[name][1])
