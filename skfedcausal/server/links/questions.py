@@ -77,8 +77,9 @@ class LinkQuestions(ServerLearner):
         else:  # the gradient is a distance to the maximum, in standard errors of one row
             is_settled = self.converged_ or self.gradient_norm_ * np.sqrt(self.n_samples_) < _SETTLED
         links = self.links_["kind"] == "state"
-        both = self.links_["cause"].isin(self._drifting) & self.links_["effect"].isin(self._drifting) & links
-        self.links_.loc[both, ["verdict", "because"]] = "cannot tell", "both units drift like random walks"
+        if self._drifting:
+            both = self.links_["cause"].isin(self._drifting) & self.links_["effect"].isin(self._drifting) & links
+            self.links_.loc[both, ["verdict", "because"]] = "cannot tell", "both units drift like random walks"
         if self.filled_:
             faint = faint_links(self.links_, self.margin) & links
             self.links_.loc[faint, ["verdict", "because"]] = "cannot tell", "so faint that filled gaps may make it"
@@ -106,8 +107,9 @@ class LinkQuestions(ServerLearner):
         record = self._record(messages)
         run = self._filter(record)
         self.validity_ = self._reported(run, record)
-        own = self.links_["effect"].isin(in_doubt(self.alone_, self.validity_))
-        self.links_.loc[own, ["verdict", "because"]] = "cannot tell", "its own past predicts the effect better"
+        if self.alone_:
+            own = self.links_["effect"].isin(in_doubt(self.alone_, self.validity_))
+            self.links_.loc[own, ["verdict", "because"]] = "cannot tell", "its own past predicts the effect better"
         self.links_ = self._told(gated(self.links_, self.validity_))
         if self._large is None and len(self.correlations_):
             from .same_row import with_directions  # for units whose noise goes together

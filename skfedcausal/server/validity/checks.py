@@ -89,21 +89,22 @@ def roughness(units):
     """
     n, together, bursts = len(units[0]), {}, {}
     n_top = max(n // 100, 3)
-    sizes = [_squared_norms(series) for series in units]
-    scores = [_log_squares(size, series.shape[1]) for size, series in zip(sizes, units, strict=True)]
+    rows = [np.ascontiguousarray(series.T) for series in units]  # sums of few columns go row by row
+    sizes = [_squared_norms(series) for series in rows]
+    scores = [_log_squares(size, len(series)) for size, series in zip(sizes, rows, strict=True)]
     roughest = [_largest(size, n_top) for size in sizes]
     for m in range(len(units)):
         for k in range(m):
-            size = _squared_norms(units[m] - units[k] @ (units[k].T @ units[m] / n))
-            z = float(_log_squares(size, units[m].shape[1]) @ scores[k]) / np.sqrt(n)
+            size = _squared_norms(rows[m] - (rows[m] @ units[k] / n) @ rows[k])
+            z = float(_log_squares(size, len(rows[m])) @ scores[k]) / np.sqrt(n)
             together[k, m] = z, 2 * float(ndtr(-abs(z)))
             count = np.count_nonzero(roughest[k] & _largest(size, n_top))
             bursts[k, m] = float(count), float(bdtrc(count - 1, n_top, n_top / n)) if count else 1.0
     return together, bursts
 
 
-def _squared_norms(series):
-    return np.einsum("tp,tp->t", series, series)
+def _squared_norms(rows):
+    return np.einsum("pt,pt->t", rows, rows)
 
 
 def _largest(values, n):
@@ -151,12 +152,10 @@ def halves(units, states, starts, pairs=None):
     statistic, p_values = np.zeros(shape), np.ones(shape)
     if min(map(len, parts)) < 2:
         return statistic, p_values
-    means = [column_mean(h) for h in states]
     find = _moments if pairs is None else partial(_moments_of_pairs, pairs)
-    moments = [
-        find([e[rows] for e in units], [h[rows - 1] - mean for h, mean in zip(states, means, strict=True)])
-        for rows in parts
-    ]
+    late = [np.ascontiguousarray(e.T) for e in units]  # products of few columns go row by row
+    early = [np.ascontiguousarray((h - column_mean(h)).T) for h in states]
+    moments = [find([e.take(t, axis=1) for e in late], [h.take(t - 1, axis=1) for h in early]) for t in parts]
     for (place, a, V), (_, b, W) in zip(*moments, strict=True):
         d = a - b
         found = np.einsum("...i,...ij,...j->...", d, np.linalg.pinv(V + W, hermitian=True), d)
@@ -165,16 +164,13 @@ def halves(units, states, starts, pairs=None):
 
 
 def _moments(units, states):
-    """Means of products of innovations and states, and their covariances, by pair of units; all in two products.
+    """Means of products of innovations and states (p, n), and their covariances, by pair of units; all in two products.
 
     With the place among all pairs, one of each for every two sizes of units.
     """
-    n = len(units[0])
-    e_places, E = _side_by_side(units)
-    h_places, H = _side_by_side(states)
-    ee_places, EE = _side_by_side([_squares_of(e) for e in units])
-    hh_places, HH = _side_by_side([_squares_of(h) for h in states])
-    first, second = E.T @ H / n, EE.T @ HH / n
+    n, (own, others) = units[0].shape[1], ([_squares_of(x) for x in side] for side in (units, states))
+    e_places, h_places, ee_places, hh_places = (_places(map(len, side)) for side in (units, states, own, others))
+    first, second = (np.concatenate(e) @ np.concatenate(h).T / n for e, h in ((units, states), (own, others)))
     shapes = _of_equal_shape(e_places, h_places), _of_equal_shape(ee_places, hh_places)
     for (effects, causes), (ee, hh) in zip(*shapes, strict=True):
         mean = first[effects[1][:, None, :, None], causes[1][None, :, None]]
@@ -183,10 +179,10 @@ def _moments(units, states):
 
 def _moments_of_pairs(pairs, units, states):
     """The same of some pairs (effect, cause) only."""
-    n = len(units[0])
+    n = units[0].shape[1]
     own, others = ([_squares_of(x) for x in series] for series in (units, states))
     for k, (effect, cause) in enumerate(pairs):
-        yield k, *_covered(units[effect].T @ states[cause] / n, own[effect].T @ others[cause] / n, n)
+        yield k, *_covered(units[effect] @ states[cause].T / n, own[effect] @ others[cause].T / n, n)
 
 
 def _covered(mean, fourth, n):
@@ -208,9 +204,9 @@ def _of_equal_shape(first, second):
     return list(product(*sides))
 
 
-def _squares_of(series):
-    """Products of all pairs of columns, (n, p * p)."""
-    return (series[:, :, None] * series[:, None]).reshape(len(series), -1)
+def _squares_of(rows):
+    """Products of all pairs of rows, (p * p, n)."""
+    return (rows[:, None] * rows).reshape(len(rows) ** 2, -1)
 
 
 def own_way(row, cause):
@@ -250,8 +246,13 @@ def _log_densities(rest, cut):
 
 
 def _side_by_side(units):
-    ends = np.cumsum([0] + [series.shape[1] for series in units])
-    return [slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True)], side_by_side(units)
+    return _places(series.shape[1] for series in units), side_by_side(units)
+
+
+def _places(widths):
+    """Slices of so many columns each, side by side."""
+    ends = np.cumsum([0, *widths])
+    return [slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True)]
 
 
 # -- seasons and trends ----------------------------------------------------------------------------
@@ -330,24 +331,24 @@ def trend(series, path=None):
         basis = basis[:, size > _SAME * max(size[0], np.finfo(float).tiny)]
         t, series = t - basis @ (basis.T @ t), series - basis @ (basis.T @ series)
     t /= np.sqrt(t @ t)
-    slopes = t @ series
-    total = float((slopes**2 / _long_run_variances(series.T - slopes[:, None] * t)).sum())
+    total = 0.0
+    for x in series.T:
+        slope = t @ x
+        total += slope**2 / _long_run_variance(x - slope * t)
     return total / p, float(fdtrc(p, 5 * _AR, total / p))
 
 
-def _long_run_variances(X):
-    """Of autoregressions of series (p, n) by Burg's recursion."""
-    dot = partial(np.einsum, "pt,pt->p")
-    forward = backward = X
-    a, variances = np.ones((len(X), 1)), dot(X, X) / X.shape[1]
+def _long_run_variance(x):
+    """Of an autoregression by Burg's recursion."""
+    forward = backward = x
+    a, variance = np.ones(1), x @ x / len(x)
     for _ in range(_AR):
-        f, b = forward[:, 1:], backward[:, :-1]
-        k = (-2 * dot(f, b) / (dot(f, f) + dot(b, b)))[:, None]
-        longer = np.pad(a, ((0, 0), (0, 1)))
-        a = longer + k * longer[:, ::-1]
+        f, b = forward[1:], backward[:-1]
+        k = -2 * (f @ b) / (f @ f + b @ b)
+        a = np.append(a, 0.0) + k * np.append(a, 0.0)[::-1]
         forward, backward = f + k * b, b + k * f
-        variances *= 1 - k[:, 0] ** 2
-    return variances / np.maximum(np.abs(a.sum(axis=1)), _LEAST_GAP) ** 2
+        variance *= 1 - k**2
+    return variance / max(abs(a.sum()), _LEAST_GAP) ** 2
 
 
 def response(lags, starts, states):
