@@ -294,7 +294,9 @@ class MisfitTest:
         np.einsum("fji,fac->fiajc", U, V[:, inside[:, None], cols], out=products)  # E x_a[t-1] x_c[t-l]
         products += np.einsum("faj,fci->fiajc", W[:, inside], into)
         for Z in filters:
-            left, right = into @ np.conj(Z), np.swapaxes(Z, 1, 2) @ np.conj(U)
+            left, right = into, np.conj(U)
+            if Z is not None:
+                left, right = left @ np.conj(Z), np.swapaxes(Z, 1, 2) @ right
             for a, b in pairs:
                 share = np.multiply(left[:, None, :, a], right[:, b, :, None], out=found[:, place])
                 if a != b:
@@ -304,9 +306,8 @@ class MisfitTest:
         return (self._once[:n_vectors] @ np.concatenate([flat.real, flat.imag])).reshape(-1, *found.shape[1:])
 
     def _noise_filters(self, rows):
-        """What noise passes on its way into the residuals: process noise nothing, sensor noise Z."""
-        p = rows.stop - rows.start
-        filters = [np.broadcast_to(np.eye(p), (len(self._frequencies), p, p))]
+        """What noise passes on its way into the residuals: process noise nothing (None), sensor noise Z."""
+        filters = [None]
         if self._noise is not None and self._noise.is_open(rows):
             filters.append(self._noise.filter(rows, self._frequencies))
         return filters
@@ -324,7 +325,7 @@ class MisfitTest:
         U = self._info.U[:, rows, rows]
         p, directions = U.shape[1], []
         for Z in filters:
-            left, right = U @ Z, hermitian(Z)
+            left, right = (U, np.eye(p)[None]) if Z is None else (U @ Z, hermitian(Z))
             for a, b in _symmetric_pairs(p):
                 direction = left[..., a, None] * right[:, None, b]
                 directions.append(direction if a == b else direction + left[..., b, None] * right[:, None, a])

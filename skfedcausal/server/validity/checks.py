@@ -11,7 +11,7 @@ import numpy as np
 from scipy.special import bdtrc, chdtrc, fdtrc, ndtr, ndtri
 from scipy.stats import rankdata
 
-from ...statespace.episodes import column_mean, episodes, inner_rows, lag_covariances, side_by_side
+from ...statespace.episodes import PIECE, column_mean, episodes, inner_rows, lag_covariances, side_by_side
 from ..links.benefit import mean_with_error
 
 _GUARD, _BESIDE = 2, 12  # frequencies next to a line that belong to it, and those behind them on either side
@@ -168,10 +168,13 @@ def _moments(units, states):
 
     With the place among all pairs, one of each for every two sizes of units.
     """
-    n, (own, others) = units[0].shape[1], ([_squares_of(x) for x in side] for side in (units, states))
-    e_places, h_places, ee_places, hh_places = (_places(map(len, side)) for side in (units, states, own, others))
-    first, second = (np.concatenate(e) @ np.concatenate(h).T / n for e, h in ((units, states), (own, others)))
-    shapes = _of_equal_shape(e_places, h_places), _of_equal_shape(ee_places, hh_places)
+    n, widths = units[0].shape[1], [[len(x) for x in side] for side in (units, states)]
+    (E, H), (own, others) = map(np.concatenate, (units, states)), map(_own_pairs, widths)
+    first = second = 0.0
+    for start in range(0, n, PIECE):  # products of all pairs of rows stay in cache
+        e, h = (rows[:, start : start + PIECE] for rows in (E, H))
+        first, second = first + e @ h.T / n, second + _squares_of(e, own) @ _squares_of(h, others).T / n
+    shapes = _of_equal_shape(*map(_places, widths)), _of_equal_shape(*map(_places, map(np.square, widths)))
     for (effects, causes), (ee, hh) in zip(*shapes, strict=True):
         mean = first[effects[1][:, None, :, None], causes[1][None, :, None]]
         yield np.ix_(effects[0], causes[0]), *_covered(mean, second[ee[1][:, None, :, None], hh[1][None, :, None]], n)
@@ -180,7 +183,7 @@ def _moments(units, states):
 def _moments_of_pairs(pairs, units, states):
     """The same of some pairs (effect, cause) only."""
     n = units[0].shape[1]
-    own, others = ([_squares_of(x) for x in series] for series in (units, states))
+    own, others = ([_squares_of(x, _own_pairs([len(x)])) for x in series] for series in (units, states))
     for k, (effect, cause) in enumerate(pairs):
         yield k, *_covered(units[effect] @ states[cause].T / n, own[effect] @ others[cause].T / n, n)
 
@@ -204,9 +207,15 @@ def _of_equal_shape(first, second):
     return list(product(*sides))
 
 
-def _squares_of(rows):
-    """Products of all pairs of rows, (p * p, n)."""
-    return (rows[:, None] * rows).reshape(len(rows) ** 2, -1)
+def _own_pairs(widths):
+    """Both rows of every pair of rows of each unit of so many, one unit after the other, (2, k)."""
+    return np.hstack([np.indices((width, width)).reshape(2, -1) + place.start
+                      for width, place in zip(widths, _places(widths), strict=True)])  # fmt: skip
+
+
+def _squares_of(rows, pairs):
+    """Products of pairs of rows, (k, n)."""
+    return rows[pairs[0]] * rows[pairs[1]]
 
 
 def own_way(row, cause):

@@ -251,8 +251,8 @@ def _of_noise(run, record, found):
     for k, (part, rows, P) in enumerate(zip(record.parts, slices, run.unit_covariances(slices), strict=True)):
         J = part.patterns[0]
         residual = record.z[:, rows] - run.predicted[:, rows] @ J
-        root = np.linalg.cholesky(J + J @ P[-1] @ J)
-        square = np.square(np.linalg.solve(root, residual.T)).mean(axis=0)
+        whiten = np.linalg.inv(np.linalg.cholesky(J + J @ P[-1] @ J))
+        square = np.square(whiten @ residual.T).mean(axis=0)
         error = square.std() / np.sqrt(len(square))
         ratio = float(square.mean())
         p = 2 * float(ndtr(-abs(ratio - 1) / error))

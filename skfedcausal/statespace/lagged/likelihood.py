@@ -83,11 +83,15 @@ class LaggedPoint:
 
     def __init__(self, likelihood, filtered, Q):
         self._likelihood, self._filtered = likelihood, filtered
-        Phi = Q + filtered.noise
-        logdet = np.linalg.slogdet(Phi)[1]
-        self.inverse = np.linalg.inv(Phi)  # (n_frequencies, n, n): Phi^-1
-        fit = np.einsum("fij,fji->f", self.inverse, filtered.products).real
-        self.value = -0.5 * float(likelihood.weights @ (logdet + fit))
+        self._Phi = Q + filtered.noise
+        self.inverse = np.linalg.inv(self._Phi)  # (n_frequencies, n, n): Phi^-1
+
+    @cached_property
+    def value(self):
+        """Log-likelihood per row, up to a constant."""
+        logdet = np.linalg.slogdet(self._Phi)[1]
+        fit = np.einsum("fij,fji->f", self.inverse, self._filtered.products).real
+        return -0.5 * float(self._likelihood.weights @ (logdet + fit))
 
     @cached_property
     def _misfit(self):
