@@ -240,3 +240,12 @@ def test_a_transition_of_other_states_is_refused():
 def test_another_number_of_columns_is_refused(augmenter):
     with pytest.raises(ValueError, match=f"2 (features|columns).*{D}"):
         clone(augmenter).fit(*record()).predict(np.ones((5, 2)))
+
+
+def test_measurements_whose_products_are_known_are_learned_from_alike():
+    Y, cross = record()
+    centred = Y - Y.mean(axis=0)
+    known = LinearAugmenter().fit(Y, cross, level=Y.mean(axis=0), products=centred.T @ centred)
+    assert_allclose(known.coef_, LinearAugmenter().fit(centred, cross).coef_, rtol=1e-9)
+    with pytest.raises(ValueError, match="expecting 3 features"):
+        known.predict(Y[:, :2])

@@ -11,6 +11,7 @@ from skfedcausal.statespace.episodes import (
     episodes,
     lag_covariances,
     lagged_rows,
+    recentre_lag_sums,
     remove_episode_means,
     side_by_side,
 )
@@ -69,13 +70,21 @@ def test_lag_sums_are_those_of_a_loop(starts):
 
 
 @pytest.mark.parametrize("starts", [(0,), (0, 1, 60, 400)])
-@pytest.mark.parametrize("lags", [range(1, 14), range(33), range(40)])
+@pytest.mark.parametrize("lags", [range(1, 14), range(33), range(40), range(100)])
 def test_many_lags_of_many_columns_are_those_of_plain_products(starts, lags):
     S = series(n=33, n_samples=1000)
     expected = [
         sum(S[a + lag : b].T @ S[a : b - lag] for a, b in episodes(starts, len(S)) if a < b - lag) for lag in lags
     ]
     assert_within(lag_covariances(S, lags, starts), expected, 100 * len(S) * EPS * (S**2).max())
+
+
+@pytest.mark.parametrize("n_rows", [1, 3, 4, 5, 40])
+def test_sums_around_a_level_are_those_of_rows_less_it(n_rows):
+    s, level, n_lags = series(n_samples=n_rows), np.array([0.3, -2.0]), 5
+    sums = lag_covariances(s, range(n_lags))
+    recentre_lag_sums(sums, level, s.sum(axis=0), n_rows, s[:n_lags], s[-n_lags:])
+    assert_within(sums, lag_covariances(s - level, range(n_lags)), rounding(s) + rounding(s - level))
 
 
 @EPISODES

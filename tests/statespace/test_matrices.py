@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from threadpoolctl import threadpool_info
 
+from skfedcausal.statespace import matrices
 from skfedcausal.statespace.matrices import (
     absolute_values,
     cap_radius,
@@ -106,6 +107,27 @@ def test_many_columns_keep_the_threads():
     before = threads()
     with few_threads(1000):
         assert threads() == before
+
+
+@pytest.mark.parametrize(
+    ("said", "looks"),
+    [
+        ({"OMP_NUM_THREADS": "1"}, False),
+        ({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}, False),
+        ({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "4"}, True),
+        ({"OPENBLAS_NUM_THREADS": "1"}, True),
+        ({}, True),
+    ],
+)
+def test_libraries_are_looked_for_unless_all_have_one_thread(monkeypatch, said, looks):
+    looked, controller = [], matrices._controller
+    monkeypatch.setattr(matrices, "_controller", lambda: looked.append(True) or controller())
+    for name in matrices._SAID:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in said.items():
+        monkeypatch.setenv(name, value)
+    with few_threads(30):
+        assert bool(looked) == looks
 
 
 def test_answers_about_small_matrices_are_remembered():

@@ -282,7 +282,7 @@ class MisfitTest:
         self._twice = scale * np.hstack([ahead.real, -ahead.imag, both.real, -both.imag])
 
     def _against_first(self, rows, inside, cols, filters, n_vectors=None):
-        """Information of first lags of columns `inside` and of the noise with all vectors, or the first ones, of others.
+        """Information of first lags of columns `inside` and of the noise with all or the first vectors of others.
 
         Of shape (n_vectors, n_nuisance, n_rows, n_cols).
         """

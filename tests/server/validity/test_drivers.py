@@ -105,6 +105,15 @@ def test_a_climb_that_is_given_up_decides_as_whole_ones_do(truth, seed):
     assert (links > whole - drivers._CLEAR) == (links > quick["driver"] - drivers._CLEAR)
 
 
+def test_links_that_were_not_found_are_looked_at_where_a_driver_may_explain_the_one_that_was():
+    model = [drivers.PairModel(drivers.bands(pair(0, **truth), (0,)), 0.25 * np.eye(2), [1, 1], own=3)
+             for truth in ({"link": 0.3}, {"driver": 0.4})]  # fmt: skip
+    clear, driven = (drivers.criteria(each, (1, None), is_linked=True) for each in model)
+    assert clear["forward"] < clear["driver"]
+    assert np.isinf([clear["backward"], clear["loop"]]).all()
+    assert driven["driver"] < min(driven[name] for name in ("forward", "backward", "loop")) < np.inf
+
+
 @pytest.mark.parametrize(("driven", "checks"), [("ab", []), ("ab bc", ["more than a driver leaves"])])
 def test_sure_links_of_driven_units_stand_unless_three_units_are_driven(driven, checks):
     found = evidence_of(linked={(1, 3)}, sure={(1, 3)})
