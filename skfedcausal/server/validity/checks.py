@@ -170,10 +170,10 @@ def _moments(units, states):
     """
     n, widths = units[0].shape[1], [[len(x) for x in side] for side in (units, states)]
     (E, H), (own, others) = map(np.concatenate, (units, states)), map(_own_pairs, widths)
-    first = second = 0.0
+    first, second = E @ H.T / n, np.zeros((own.shape[1], others.shape[1]))
     for start in range(0, n, PIECE):  # products of all pairs of rows stay in cache
         e, h = (rows[:, start : start + PIECE] for rows in (E, H))
-        first, second = first + e @ h.T / n, second + _squares_of(e, own) @ _squares_of(h, others).T / n
+        second += _squares_of(e, own) @ _squares_of(h, others).T / n
     shapes = _of_equal_shape(*map(_places, widths)), _of_equal_shape(*map(_places, map(np.square, widths)))
     for (effects, causes), (ee, hh) in zip(*shapes, strict=True):
         mean = first[effects[1][:, None, :, None], causes[1][None, :, None]]

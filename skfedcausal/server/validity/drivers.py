@@ -323,8 +323,7 @@ def criteria(model, delays, is_linked=False):
             fits[name] = model.fitted(masks[name], model.start(masks[name]))
             found[name] = model.criterion(*fits[name])
 
-    ways = {(True, False): ["forward"], (False, True): ["backward"], (True, True): ["loop"]}
-    told = ways.get(tuple(delay is not None for delay in delays), _LINKS) if is_linked else _LINKS
+    told = [name for name in _LINKS if is_linked and lags[name] == tuple(delays)] or _LINKS
     fit(["none", *told])
     enough = _CLEAR + min(found[name] for name in (told if is_linked else lags))
     found["driver"] = model.criterion(*model.driven(fits["none"][1], enough=enough))
