@@ -17,8 +17,11 @@ from .dynamics import LaggedDynamics
 
 _MOST_STATES = 400  # with their lags
 _COMPONENTS, _MANY, _FEW_COMPONENTS = 10, 16, 4  # of the signals whose products drive, of plants of many states
-_MOST_BENDS, _BENDS_IN_ALL = 15, 120  # of an input, of all inputs
-_MOST_ROWS = 4  # of a unit through which products act on a state
+_MOST_BENDS, _BENDS_IN_ALL = 31, 120  # of an input, of all inputs
+_SAME = 1e-10  # share of a kink's squares that those before it have to leave
+_MOST_ROWS = 4  # of states through which products act on a state
+_MOST_REGRESSORS = 250  # of a state that is also heard through rows of other units
+_HEARD = 0.01  # energy of an answer to another unit, of the largest one, from which on it counts
 _MEMORY = 500  # rows that a product acts for, at most
 _FORGOTTEN = 1e-10  # share of the energy of an answer that may come later
 _SETTLES, _FORGETS = 0.25, 200  # share of an episode, and rows, after which its unknown past is forgotten
@@ -45,15 +48,28 @@ class Bends:
     @classmethod
     def learned(cls, u):
         """Those of inputs (n_samples, k)."""
-        n_bends = min(_MOST_BENDS, _BENDS_IN_ALL // u.shape[1])
-        at = np.arange(1, n_bends + 1) / (n_bends + 1)
-        knots = tuple(np.unique(np.quantile(column, at)) for column in u.T)
+        knots = _knots(u, _MOST_BENDS)
+        n_kinks = sum(map(len, knots))
+        if n_kinks > _BENDS_IN_ALL:
+            knots = _knots(u, _MOST_BENDS * _BENDS_IN_ALL // n_kinks)
         linear = np.linalg.lstsq(_with_level(u), _kinks(u, knots), rcond=None)[0]
         return cls(knots, u.min(axis=0), u.max(axis=0), linear)
 
     def __call__(self, u):
         u = np.clip(u, self.low, self.high)
         return _kinks(u, self.knots) - _with_level(u) @ self.linear
+
+
+def _knots(u, n_bends):
+    """Quantiles of inputs whose kinks differ: inputs that are kinks of another one already have some of its kinks."""
+    at = np.arange(1, n_bends + 1) / (n_bends + 1)
+    knots = [np.unique(np.quantile(column, at)) for column in u.T]
+    both = np.hstack([_with_level(u), _kinks(u, knots)])
+    left = np.square(np.diag(np.linalg.qr(both, mode="r")))[u.shape[1] + 1 :]
+    new = np.zeros(sum(map(len, knots)), dtype=bool)
+    new[: len(left)] = left > _SAME * np.square(both).sum(axis=0)[u.shape[1] + 1 :][: len(left)]
+    cuts = np.cumsum([len(own) for own in knots])[:-1]
+    return tuple(own[kept] for own, kept in zip(knots, np.split(new, cuts), strict=True))
 
 
 def _kinks(u, knots):
@@ -125,7 +141,7 @@ class Curvature:
 
         `before` are the inputs less their level that the change is made to, with rows before it if there are
         any, at their level if not given. A term that is added may be wrong by as much as it is: the orders
-        after the second are not known.
+        after the second are not known. Bends of an input are of any order, so that theirs are.
         """
         n_steps, k = change.shape
         known = np.zeros((0, k)) if before is None else before[-(n_steps + _HISTORY) :]
@@ -133,11 +149,14 @@ class Curvature:
         run, u = self.dynamics.response(u)[-n_steps:], u[-n_steps:]
         moved = self.features(run + effect, u + change) - self.features(run, u)
         shift, variance = np.zeros_like(effect), np.zeros_like(effect)
+        of_bends = np.arange(len(self.centre)) >= len(self.centre) - sum(map(len, self.bends.knots))
         for i, form in enumerate(self.forms):
             if form.root.shape[1]:
                 G = form.regressors(moved)
                 expected = G @ form.mean
-                variance[:, i] = expected**2 + np.square(G @ form.root).sum(axis=1)
+                beyond = G @ np.where(np.tile(of_bends, len(form.mean) // len(of_bends)), 0.0, form.mean)
+                unknown = beyond if form.moves else expected
+                variance[:, i] = unknown**2 + np.square(G @ form.root).sum(axis=1)
                 shift[:, i] = form.moves * expected
         return shift, variance
 
@@ -165,7 +184,7 @@ def learned_curvature(dynamics, slices, scores, u, starts):
     answers = _impulse_responses(dynamics.A, min(_MEMORY, max(len(p.run) for p in parts)))
     for rows in slices:
         own = [
-            _learned(answers[:, i, rows], features, is_bend, [p.missed[:, i] for p in parts], [p.late for p in parts])
+            _learned(_heard(answers[:, i], rows, len(centre)), features, is_bend, [p.missed[:, i] for p in parts], [p.late for p in parts])
             for i in range(rows.start, rows.stop)
         ]
         moves = sum(form.gain for form in own) > _LIKELIER
@@ -221,12 +240,26 @@ def _impulse_responses(A, n_lags):
     return answers
 
 
+def _heard(answers, own, n_features):
+    """Answers (n_lags, r) of a state to the rows through which products may act on it.
+
+    Those of its unit, and others that it answers clearly as long as there are few regressors: what bends the inputs
+    of another unit goes through the states of that one.
+    """
+    energy = np.square(answers).sum(axis=0)
+    inside = np.arange(len(energy))[own]
+    through = inside[np.argsort(-energy[inside], kind="stable")[: min(_MOST_ROWS, np.count_nonzero(energy[inside]))]]
+    loudest = energy.max()
+    others = [r for r in np.argsort(-energy, kind="stable") if r not in inside and energy[r] > _HEARD * loudest]
+    room = max(min(_MOST_ROWS, _MOST_REGRESSORS // n_features) - len(through), 0)
+    return answers[:, np.sort(np.concatenate([through, others[:room]]).astype(int))]
+
+
 def _learned(answers, features, is_bend, missed, lates):
     """The :class:`Form` of one state, from what runs of episodes missed; `answers` are (n_lags, p)."""
     energy = np.square(answers).sum(axis=0)
-    through = np.sort(np.argsort(-energy, kind="stable")[: min(_MOST_ROWS, np.count_nonzero(energy))])
-    left = np.cumsum(np.square(answers[::-1, through]), axis=0)[::-1] > _FORGOTTEN * energy[through]
-    bare = Form(answers[left.any(axis=1)][:, through], np.ones(1), np.zeros(0), np.zeros((0, 0)), 0.0)
+    left = np.cumsum(np.square(answers[::-1]), axis=0)[::-1] > _FORGOTTEN * energy
+    bare = Form(answers[left.any(axis=1)], np.ones(1), np.zeros(0), np.zeros((0, 0)), 0.0)
     G = [bare.regressors(x)[late:] for x, late in zip(features, lates, strict=True)]
     y = [x[late:] for x, late in zip(missed, lates, strict=True)]
     level, centre = np.concatenate(y).mean(), np.concatenate(G).mean(axis=0)
@@ -235,7 +268,7 @@ def _learned(answers, features, is_bend, missed, lates):
     y, G = [x - level for x in y], [(x - centre) / scale for x in G]
     mean, root, gain = np.zeros(len(scale)), np.zeros((len(scale), 0)), 0.0
     if np.concatenate(y).any():
-        kinds = [np.flatnonzero(np.tile(kind, len(through))) for kind in (~is_bend, is_bend)]
+        kinds = [np.flatnonzero(np.tile(kind, answers.shape[1])) for kind in (~is_bend, is_bend)]
         for _ in range(_PASSES):
             rest = [a - b @ mean for a, b in zip(y, G, strict=True)]
             mean, root, gain = _posterior(y, G, rest, kinds)
