@@ -18,7 +18,8 @@ from .dynamics import LaggedDynamics
 _MOST_STATES = 400  # with their lags
 _COMPONENTS, _MANY, _FEW_COMPONENTS = 10, 16, 4  # of the signals whose products drive, of plants of many states
 _MOST_BENDS, _BENDS_IN_ALL = 31, 120  # of an input, of all inputs
-_SAME = 1e-10  # share of a kink's squares that those before it have to leave
+_TRIED = 256  # kinks of which those that repeat others are left out
+_SAME = 1e-6  # share of a kink's squares that those before it have to leave
 _MOST_ROWS = 4  # of states through which products act on a state
 _MOST_REGRESSORS = 250  # of a state that is also heard through rows of other units
 _HEARD = 0.01  # energy of an answer to another unit, of the largest one, from which on it counts
@@ -48,10 +49,11 @@ class Bends:
     @classmethod
     def learned(cls, u):
         """Those of inputs (n_samples, k)."""
-        knots = _knots(u, _MOST_BENDS)
+        n_bends = min(_MOST_BENDS, _TRIED // u.shape[1])
+        knots = _knots(u, n_bends)
         n_kinks = sum(map(len, knots))
         if n_kinks > _BENDS_IN_ALL:
-            knots = _knots(u, _MOST_BENDS * _BENDS_IN_ALL // n_kinks)
+            knots = _knots(u, n_bends * _BENDS_IN_ALL // n_kinks)
         linear = np.linalg.lstsq(_with_level(u), _kinks(u, knots), rcond=None)[0]
         return cls(knots, u.min(axis=0), u.max(axis=0), linear)
 
@@ -61,15 +63,17 @@ class Bends:
 
 
 def _knots(u, n_bends):
-    """Quantiles of inputs whose kinks differ: inputs that are kinks of another one already have some of its kinks."""
+    """Quantiles of inputs at which kinks say something new: columns of a spline have many kinks in common.
+
+    A prior on kinks is one on the roughness of a curve; where the same kink is there twice it would be a weaker one.
+    """
     at = np.arange(1, n_bends + 1) / (n_bends + 1)
     knots = [np.unique(np.quantile(column, at)) for column in u.T]
     both = np.hstack([_with_level(u), _kinks(u, knots)])
-    left = np.square(np.diag(np.linalg.qr(both, mode="r")))[u.shape[1] + 1 :]
-    new = np.zeros(sum(map(len, knots)), dtype=bool)
-    new[: len(left)] = left > _SAME * np.square(both).sum(axis=0)[u.shape[1] + 1 :][: len(left)]
-    cuts = np.cumsum([len(own) for own in knots])[:-1]
-    return tuple(own[kept] for own, kept in zip(knots, np.split(new, cuts), strict=True))
+    left, new = np.square(np.diag(np.linalg.qr(both, mode="r"))), np.zeros(both.shape[1], dtype=bool)
+    new[: len(left)] = left > _SAME * np.square(both).sum(axis=0)[: len(left)]
+    cuts = np.cumsum([u.shape[1] + 1, *map(len, knots)])[:-1]
+    return tuple(own[kept] for own, kept in zip(knots, np.split(new, cuts)[1:], strict=True))
 
 
 def _kinks(u, knots):
@@ -182,13 +186,19 @@ def learned_curvature(dynamics, slices, scores, u, starts):
     features, forms = [x - centre for x in features], []
     is_bend = np.arange(len(centre)) >= len(_products(components[0][:1])[0])
     answers = _impulse_responses(dynamics.A, min(_MEMORY, max(len(p.run) for p in parts)))
-    for rows in slices:
-        own = [
-            _learned(_heard(answers[:, i], rows, len(centre)), features, is_bend, [p.missed[:, i] for p in parts], [p.late for p in parts])
-            for i in range(rows.start, rows.stop)
-        ]
-        moves = sum(form.gain for form in own) > _LIKELIER
-        forms += [replace(form, moves=moves) for form in own]
+    lates = [p.late for p in parts]
+
+    def learned(i, rows):
+        return _learned(answers[:, i, rows], features, is_bend, [p.missed[:, i] for p in parts], lates)
+
+    through = [_loudest(answers[:, i], rows) for rows in slices for i in range(rows.start, rows.stop)]
+    forms = _told_to_move([learned(i, rows) for i, rows in enumerate(through)], slices)
+    moving = np.array([form.moves for form in forms])
+    for i, rows in enumerate(through):
+        wider = _heard(answers[:, i], rows, moving, len(centre))
+        if len(wider) > len(rows):
+            forms[i] = learned(i, wider)
+    forms = _told_to_move(forms, slices)
     low, high = everything.min(axis=0), everything.max(axis=0)
     return Curvature(dynamics, level, axes, low, high, bends, centre, tuple(forms))
 
@@ -240,19 +250,32 @@ def _impulse_responses(A, n_lags):
     return answers
 
 
-def _heard(answers, own, n_features):
-    """Answers (n_lags, r) of a state to the rows through which products may act on it.
+def _told_to_move(forms, slices):
+    """Forms, those of a unit with the word whether they are credible enough together to move its effects."""
+    found = []
+    for rows in slices:
+        moves = sum(form.gain for form in forms[rows]) > _LIKELIER
+        found += [replace(form, moves=moves) for form in forms[rows]]
+    return found
 
-    Those of its unit, and others that it answers clearly as long as there are few regressors: what bends the inputs
-    of another unit goes through the states of that one.
+
+def _loudest(answers, own):
+    """Rows of its unit through which products act on a state of `answers` (n_lags, n)."""
+    energy = np.square(answers[:, own]).sum(axis=0)
+    few = min(_MOST_ROWS, np.count_nonzero(energy))
+    return own.start + np.sort(np.argsort(-energy, kind="stable")[:few])
+
+
+def _heard(answers, through, moving, n_features):
+    """Rows through which products act on a state, those of other units that move too as long as they are few.
+
+    What bends the inputs of another unit goes through the states of that one.
     """
     energy = np.square(answers).sum(axis=0)
-    inside = np.arange(len(energy))[own]
-    through = inside[np.argsort(-energy[inside], kind="stable")[: min(_MOST_ROWS, np.count_nonzero(energy[inside]))]]
-    loudest = energy.max()
-    others = [r for r in np.argsort(-energy, kind="stable") if r not in inside and energy[r] > _HEARD * loudest]
+    loud = moving & (energy > _HEARD * energy.max())
+    others = [r for r in np.argsort(-energy, kind="stable") if loud[r] and r not in through]
     room = max(min(_MOST_ROWS, _MOST_REGRESSORS // n_features) - len(through), 0)
-    return answers[:, np.sort(np.concatenate([through, others[:room]]).astype(int))]
+    return np.sort(np.concatenate([through, others[:room]]).astype(int))
 
 
 def _learned(answers, features, is_bend, missed, lates):
