@@ -57,6 +57,11 @@ class Bends:
         linear = np.linalg.lstsq(_with_level(u), _kinks(u, knots), rcond=None)[0]
         return cls(knots, u.min(axis=0), u.max(axis=0), linear)
 
+    @property
+    def number(self):
+        """How many columns they are."""
+        return self.linear.shape[1]
+
     def __call__(self, u):
         u = np.clip(u, self.low, self.high)
         return _kinks(u, self.knots) - _with_level(u) @ self.linear
@@ -144,8 +149,8 @@ class Curvature:
         """What to add to an `effect` (n_steps, n) of a change of inputs, and the variance of what is left.
 
         `before` are the inputs less their level that the change is made to, with rows before it if there are
-        any, at their level if not given. A term that is added may be wrong by as much as it is: the orders
-        after the second are not known. Bends of an input are of any order, so that theirs are.
+        any, at their level if not given. A product that is added may be wrong by as much as it is: the orders
+        after the second are not known. Bends are the whole curve of an input; what they may be is their posterior.
         """
         n_steps, k = change.shape
         known = np.zeros((0, k)) if before is None else before[-(n_steps + _HISTORY) :]
@@ -153,13 +158,13 @@ class Curvature:
         run, u = self.dynamics.response(u)[-n_steps:], u[-n_steps:]
         moved = self.features(run + effect, u + change) - self.features(run, u)
         shift, variance = np.zeros_like(effect), np.zeros_like(effect)
-        of_bends = np.arange(len(self.centre)) >= len(self.centre) - sum(map(len, self.bends.knots))
+        is_product = np.arange(len(self.centre)) < len(self.centre) - self.bends.number
         for i, form in enumerate(self.forms):
             if form.root.shape[1]:
                 G = form.regressors(moved)
                 expected = G @ form.mean
-                beyond = G @ np.where(np.tile(of_bends, len(form.mean) // len(of_bends)), 0.0, form.mean)
-                unknown = beyond if form.moves else expected
+                second = G @ (form.mean * np.tile(is_product, form.responses.shape[1]))
+                unknown = second if form.moves else expected
                 variance[:, i] = unknown**2 + np.square(G @ form.root).sum(axis=1)
                 shift[:, i] = form.moves * expected
         return shift, variance
@@ -183,22 +188,10 @@ def learned_curvature(dynamics, slices, scores, u, starts):
     bends = Bends.learned(np.concatenate([part.u for part in parts]))
     features = [np.hstack([_products(x), bends(part.u)]) for x, part in zip(components, parts, strict=True)]
     centre = np.concatenate(features).mean(axis=0)
-    features, forms = [x - centre for x in features], []
-    is_bend = np.arange(len(centre)) >= len(_products(components[0][:1])[0])
+    features = [x - centre for x in features]
+    is_bend = np.arange(len(centre)) >= len(centre) - bends.number
     answers = _impulse_responses(dynamics.A, min(_MEMORY, max(len(p.run) for p in parts)))
-    lates = [p.late for p in parts]
-
-    def learned(i, rows):
-        return _learned(answers[:, i, rows], features, is_bend, [p.missed[:, i] for p in parts], lates)
-
-    through = [_loudest(answers[:, i], rows) for rows in slices for i in range(rows.start, rows.stop)]
-    forms = _told_to_move([learned(i, rows) for i, rows in enumerate(through)], slices)
-    moving = np.array([form.moves for form in forms])
-    for i, rows in enumerate(through):
-        wider = _heard(answers[:, i], rows, moving, len(centre))
-        if len(wider) > len(rows):
-            forms[i] = learned(i, wider)
-    forms = _told_to_move(forms, slices)
+    forms = _learned_forms(answers, features, is_bend, parts, slices)
     low, high = everything.min(axis=0), everything.max(axis=0)
     return Curvature(dynamics, level, axes, low, high, bends, centre, tuple(forms))
 
@@ -248,6 +241,23 @@ def _impulse_responses(A, n_lags):
         for k in range(min(t, len(A))):
             answers[t] += A[k] @ answers[t - 1 - k]
     return answers
+
+
+def _learned_forms(answers, features, is_bend, parts, slices):
+    """The :class:`Form` of every state; once more, through other units too, where these turn out to bend."""
+    lates = [part.late for part in parts]
+
+    def learned(i, rows):
+        return _learned(answers[:, i, rows], features, is_bend, [part.missed[:, i] for part in parts], lates)
+
+    through = [_loudest(answers[:, i], rows) for rows in slices for i in range(rows.start, rows.stop)]
+    forms = _told_to_move([learned(i, rows) for i, rows in enumerate(through)], slices)
+    moving = np.array([form.moves for form in forms])
+    for i, rows in enumerate(through):
+        wider = _heard(answers[:, i], rows, moving, is_bend.size)
+        if len(wider) > len(rows):
+            forms[i] = learned(i, wider)
+    return _told_to_move(forms, slices)
 
 
 def _told_to_move(forms, slices):
