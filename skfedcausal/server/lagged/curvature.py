@@ -17,7 +17,8 @@ from .dynamics import LaggedDynamics
 
 _MOST_STATES = 400  # with their lags
 _COMPONENTS, _MANY, _FEW_COMPONENTS = 10, 16, 4  # of the signals whose products drive, of plants of many states
-_MOST_BENDS, _BENDS_IN_ALL = 31, 120  # of an input, of all inputs
+_MOST_BENDS, _FEW = 31, 64  # of an input, as long as those of all inputs are few
+_FEWER_BENDS, _BENDS_IN_ALL = 15, 120  # of an input, of all inputs, else
 _TRIED = 256  # kinks of which those that repeat others are left out
 _SAME = 1e-6  # share of a kink's squares that those before it have to leave
 _MOST_ROWS = 4  # of states through which products act on a state
@@ -52,8 +53,8 @@ class Bends:
         n_bends = min(_MOST_BENDS, _TRIED // u.shape[1])
         knots = _knots(u, n_bends)
         n_kinks = sum(map(len, knots))
-        if n_kinks > _BENDS_IN_ALL:
-            knots = _knots(u, n_bends * _BENDS_IN_ALL // n_kinks)
+        if n_kinks > _FEW:
+            knots = _knots(u, min(_FEWER_BENDS, n_bends * _BENDS_IN_ALL // n_kinks))
         linear = np.linalg.lstsq(_with_level(u), _kinks(u, knots), rcond=None)[0]
         return cls(knots, u.min(axis=0), u.max(axis=0), linear)
 
