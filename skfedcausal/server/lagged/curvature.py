@@ -150,8 +150,8 @@ class Curvature:
         """What to add to an `effect` (n_steps, n) of a change of inputs, and the variance of what is left.
 
         `before` are the inputs less their level that the change is made to, with rows before it if there are
-        any, at their level if not given. A product that is added may be wrong by as much as it is: the orders
-        after the second are not known. Bends are the whole curve of an input; what they may be is their posterior.
+        any, at their level if not given. Where products act, what is added may be wrong by as much as it is: the
+        orders after the second are not known. Bends alone are the whole curve of an input.
         """
         n_steps, k = change.shape
         known = np.zeros((0, k)) if before is None else before[-(n_steps + _HISTORY) :]
@@ -159,16 +159,21 @@ class Curvature:
         run, u = self.dynamics.response(u)[-n_steps:], u[-n_steps:]
         moved = self.features(run + effect, u + change) - self.features(run, u)
         shift, variance = np.zeros_like(effect), np.zeros_like(effect)
-        is_product = np.arange(len(self.centre)) < len(self.centre) - self.bends.number
         for i, form in enumerate(self.forms):
             if form.root.shape[1]:
                 G = form.regressors(moved)
                 expected = G @ form.mean
-                second = G @ (form.mean * np.tile(is_product, form.responses.shape[1]))
-                unknown = second if form.moves else expected
-                variance[:, i] = unknown**2 + np.square(G @ form.root).sum(axis=1)
+                doubt = self._share_of_products(form) if form.moves else 1.0
+                variance[:, i] = doubt * expected**2 + np.square(G @ form.root).sum(axis=1)
                 shift[:, i] = form.moves * expected
         return shift, variance
+
+    def _share_of_products(self, form):
+        """Of the coefficients of a form, whose regressors have unit variance; the others are those of bends."""
+        of_feature = form.mean.reshape(-1, len(self.centre))
+        n_products = len(self.centre) - self.bends.number
+        products, bends = (np.linalg.norm(part) for part in np.split(of_feature, [n_products], axis=1))
+        return products / (products + bends) if products else 0.0
 
 
 def learned_curvature(dynamics, slices, scores, u, starts):

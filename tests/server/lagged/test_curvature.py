@@ -207,3 +207,23 @@ def test_other_units_are_heard_where_they_bend_and_regressors_stay_few():
     heard = {n_features: list(_heard(answers, [0], all_move, n_features)) for n_features in (300, 120, 60)}
     assert heard == {300: [0], 120: [0, 1], 60: [0, 1, 2]}
     assert list(_heard(answers, [0], np.array([True, False, True, True]), 120)) == [0, 2]
+
+
+def test_what_is_beyond_second_order_is_in_doubt_where_products_act():
+    rng = np.random.default_rng(5)
+    u, noise = held(rng, 4000), 0.1 * rng.normal(size=(4000, 1))
+    h = np.zeros((4000, 1))
+    for t in range(1, 4000):
+        h[t] = 0.8 * h[t - 1] + u[t - 1] * (1 - 0.05 * h[t - 1]) + noise[t - 1]
+    bilinear = learned_curvature(DYNAMICS, [slice(0, 1)], h + 0.1 * rng.normal(size=h.shape), u, (0,))
+    change = np.ones((40, 1))
+    effect = DYNAMICS.response(change)
+    for curvature, low, high in ((bilinear, 0.5, 1.0), (learned(0.2), 0.0, 0.1)):  # squares of an input are a bend
+        form, still = curvature.forms[0], np.zeros_like(change)
+        moved = curvature.features(effect, change) - curvature.features(still, still)
+        posterior = np.square(form.regressors(moved) @ form.root).sum(axis=1)
+        shift, variance = curvature.moments(change, effect)
+        shares = (variance[:, 0] - posterior) / shift[:, 0] ** 2
+        assert form.moves
+        np.testing.assert_allclose(shares, shares[0], rtol=1e-6)
+        assert low < shares[0] < high
