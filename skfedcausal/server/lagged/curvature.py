@@ -17,8 +17,13 @@ from .dynamics import LaggedDynamics
 
 _MOST_STATES = 400  # with their lags
 _COMPONENTS, _MANY, _FEW_COMPONENTS = 10, 16, 4  # of the signals whose products drive, of plants of many states
-_MOST_BENDS, _BENDS_IN_ALL = 15, 120  # of an input, of all inputs
-_MOST_ROWS = 4  # of a unit through which products act on a state
+_MOST_BENDS, _FEW = 31, 64  # of an input, as long as those of all inputs are few
+_FEWER_BENDS, _BENDS_IN_ALL = 15, 120  # of an input, of all inputs, else
+_TRIED = 256  # kinks of which those that repeat others are left out
+_SAME = 1e-6  # share of a kink's squares that those before it have to leave
+_MOST_ROWS = 4  # of states through which products act on a state
+_MOST_REGRESSORS = 250  # of a state that is also heard through rows of other units
+_HEARD = 0.01  # energy of an answer to another unit, of the largest one, from which on it counts
 _MEMORY = 500  # rows that a product acts for, at most
 _FORGOTTEN = 1e-10  # share of the energy of an answer that may come later
 _SETTLES, _FORGETS = 0.25, 200  # share of an episode, and rows, after which its unknown past is forgotten
@@ -45,15 +50,36 @@ class Bends:
     @classmethod
     def learned(cls, u):
         """Those of inputs (n_samples, k)."""
-        n_bends = min(_MOST_BENDS, _BENDS_IN_ALL // u.shape[1])
-        at = np.arange(1, n_bends + 1) / (n_bends + 1)
-        knots = tuple(np.unique(np.quantile(column, at)) for column in u.T)
+        n_bends = min(_MOST_BENDS, _TRIED // u.shape[1])
+        knots = _knots(u, n_bends)
+        n_kinks = sum(map(len, knots))
+        if n_kinks > _FEW:
+            knots = _knots(u, min(_FEWER_BENDS, n_bends * _BENDS_IN_ALL // n_kinks))
         linear = np.linalg.lstsq(_with_level(u), _kinks(u, knots), rcond=None)[0]
         return cls(knots, u.min(axis=0), u.max(axis=0), linear)
+
+    @property
+    def number(self):
+        """How many columns they are."""
+        return self.linear.shape[1]
 
     def __call__(self, u):
         u = np.clip(u, self.low, self.high)
         return _kinks(u, self.knots) - _with_level(u) @ self.linear
+
+
+def _knots(u, n_bends):
+    """Quantiles of inputs at which kinks say something new: columns of a spline have many kinks in common.
+
+    A prior on kinks is one on the roughness of a curve; where the same kink is there twice it would be a weaker one.
+    """
+    at = np.arange(1, n_bends + 1) / (n_bends + 1)
+    knots = [np.unique(np.quantile(column, at)) for column in u.T]
+    both = np.hstack([_with_level(u), _kinks(u, knots)])
+    left, new = np.square(np.diag(np.linalg.qr(both, mode="r"))), np.zeros(both.shape[1], dtype=bool)
+    new[: len(left)] = left > _SAME * np.square(both).sum(axis=0)[: len(left)]
+    cuts = np.cumsum([u.shape[1] + 1, *map(len, knots)])[:-1]
+    return tuple(own[kept] for own, kept in zip(knots, np.split(new, cuts)[1:], strict=True))
 
 
 def _kinks(u, knots):
@@ -124,8 +150,8 @@ class Curvature:
         """What to add to an `effect` (n_steps, n) of a change of inputs, and the variance of what is left.
 
         `before` are the inputs less their level that the change is made to, with rows before it if there are
-        any, at their level if not given. A term that is added may be wrong by as much as it is: the orders
-        after the second are not known.
+        any, at their level if not given. Where products act, what is added may be wrong by as much as it is: the
+        orders after the second are not known. Bends alone are the whole curve of an input.
         """
         n_steps, k = change.shape
         known = np.zeros((0, k)) if before is None else before[-(n_steps + _HISTORY) :]
@@ -137,9 +163,17 @@ class Curvature:
             if form.root.shape[1]:
                 G = form.regressors(moved)
                 expected = G @ form.mean
-                variance[:, i] = expected**2 + np.square(G @ form.root).sum(axis=1)
+                doubt = self._share_of_products(form) if form.moves else 1.0
+                variance[:, i] = doubt * expected**2 + np.square(G @ form.root).sum(axis=1)
                 shift[:, i] = form.moves * expected
         return shift, variance
+
+    def _share_of_products(self, form):
+        """Of the coefficients of a form, whose regressors have unit variance; the others are those of bends."""
+        of_feature = form.mean.reshape(-1, len(self.centre))
+        n_products = len(self.centre) - self.bends.number
+        products, bends = (np.linalg.norm(part) for part in np.split(of_feature, [n_products], axis=1))
+        return products / (products + bends) if products else 0.0
 
 
 def learned_curvature(dynamics, slices, scores, u, starts):
@@ -160,16 +194,10 @@ def learned_curvature(dynamics, slices, scores, u, starts):
     bends = Bends.learned(np.concatenate([part.u for part in parts]))
     features = [np.hstack([_products(x), bends(part.u)]) for x, part in zip(components, parts, strict=True)]
     centre = np.concatenate(features).mean(axis=0)
-    features, forms = [x - centre for x in features], []
-    is_bend = np.arange(len(centre)) >= len(_products(components[0][:1])[0])
+    features = [x - centre for x in features]
+    is_bend = np.arange(len(centre)) >= len(centre) - bends.number
     answers = _impulse_responses(dynamics.A, min(_MEMORY, max(len(p.run) for p in parts)))
-    for rows in slices:
-        own = [
-            _learned(answers[:, i, rows], features, is_bend, [p.missed[:, i] for p in parts], [p.late for p in parts])
-            for i in range(rows.start, rows.stop)
-        ]
-        moves = sum(form.gain for form in own) > _LIKELIER
-        forms += [replace(form, moves=moves) for form in own]
+    forms = _learned_forms(answers, features, is_bend, parts, slices)
     low, high = everything.min(axis=0), everything.max(axis=0)
     return Curvature(dynamics, level, axes, low, high, bends, centre, tuple(forms))
 
@@ -221,12 +249,56 @@ def _impulse_responses(A, n_lags):
     return answers
 
 
+def _learned_forms(answers, features, is_bend, parts, slices):
+    """The :class:`Form` of every state; once more, through other units too, where these turn out to bend."""
+    lates = [part.late for part in parts]
+
+    def learned(i, rows):
+        return _learned(answers[:, i, rows], features, is_bend, [part.missed[:, i] for part in parts], lates)
+
+    through = [_loudest(answers[:, i], rows) for rows in slices for i in range(rows.start, rows.stop)]
+    forms = _told_to_move([learned(i, rows) for i, rows in enumerate(through)], slices)
+    moving = np.array([form.moves for form in forms])
+    for i, rows in enumerate(through):
+        wider = _heard(answers[:, i], rows, moving, is_bend.size)
+        if len(wider) > len(rows):
+            forms[i] = learned(i, wider)
+    return _told_to_move(forms, slices)
+
+
+def _told_to_move(forms, slices):
+    """Forms, those of a unit with the word whether they are credible enough together to move its effects."""
+    found = []
+    for rows in slices:
+        moves = sum(form.gain for form in forms[rows]) > _LIKELIER
+        found += [replace(form, moves=moves) for form in forms[rows]]
+    return found
+
+
+def _loudest(answers, own):
+    """Rows of its unit through which products act on a state of `answers` (n_lags, n)."""
+    energy = np.square(answers[:, own]).sum(axis=0)
+    few = min(_MOST_ROWS, np.count_nonzero(energy))
+    return own.start + np.sort(np.argsort(-energy, kind="stable")[:few])
+
+
+def _heard(answers, through, moving, n_features):
+    """Rows through which products act on a state, those of other units that move too as long as they are few.
+
+    What bends the inputs of another unit goes through the states of that one.
+    """
+    energy = np.square(answers).sum(axis=0)
+    loud = moving & (energy > _HEARD * energy.max())
+    others = [r for r in np.argsort(-energy, kind="stable") if loud[r] and r not in through]
+    room = max(min(_MOST_ROWS, _MOST_REGRESSORS // n_features) - len(through), 0)
+    return np.sort(np.concatenate([through, others[:room]]).astype(int))
+
+
 def _learned(answers, features, is_bend, missed, lates):
     """The :class:`Form` of one state, from what runs of episodes missed; `answers` are (n_lags, p)."""
     energy = np.square(answers).sum(axis=0)
-    through = np.sort(np.argsort(-energy, kind="stable")[: min(_MOST_ROWS, np.count_nonzero(energy))])
-    left = np.cumsum(np.square(answers[::-1, through]), axis=0)[::-1] > _FORGOTTEN * energy[through]
-    bare = Form(answers[left.any(axis=1)][:, through], np.ones(1), np.zeros(0), np.zeros((0, 0)), 0.0)
+    left = np.cumsum(np.square(answers[::-1]), axis=0)[::-1] > _FORGOTTEN * energy
+    bare = Form(answers[left.any(axis=1)], np.ones(1), np.zeros(0), np.zeros((0, 0)), 0.0)
     G = [bare.regressors(x)[late:] for x, late in zip(features, lates, strict=True)]
     y = [x[late:] for x, late in zip(missed, lates, strict=True)]
     level, centre = np.concatenate(y).mean(), np.concatenate(G).mean(axis=0)
@@ -235,7 +307,7 @@ def _learned(answers, features, is_bend, missed, lates):
     y, G = [x - level for x in y], [(x - centre) / scale for x in G]
     mean, root, gain = np.zeros(len(scale)), np.zeros((len(scale), 0)), 0.0
     if np.concatenate(y).any():
-        kinds = [np.flatnonzero(np.tile(kind, len(through))) for kind in (~is_bend, is_bend)]
+        kinds = [np.flatnonzero(np.tile(kind, answers.shape[1])) for kind in (~is_bend, is_bend)]
         for _ in range(_PASSES):
             rest = [a - b @ mean for a, b in zip(y, G, strict=True)]
             mean, root, gain = _posterior(y, G, rest, kinds)

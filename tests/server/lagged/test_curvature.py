@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 from skfedcausal import FederatedCounterfactualEstimator
-from skfedcausal.server.lagged.curvature import Bends, learned_curvature
+from skfedcausal.server.lagged.curvature import Bends, _heard, learned_curvature
 from skfedcausal.server.lagged.dynamics import LaggedDynamics
+from skfedcausal.statespace.input_basis import quartile_spline
 
 DYNAMICS = LaggedDynamics(np.array([[[0.8]]]), np.array([[[0.0]], [[1.0]]]), np.array([[0.01]]))
 
@@ -155,9 +156,74 @@ def test_bends_are_no_linear_function_of_the_inputs():
     u = rng.normal(size=(500, 3))
     bends = Bends.learned(u)
     kinks = bends(u)
-    assert kinks.shape == (500, 45)
+    assert kinks.shape == (500, 3 * 15)
+    assert Bends.learned(u[:, :2]).number == 2 * 31
     np.testing.assert_allclose(np.column_stack([u, np.ones(500)]).T @ kinks, 0.0, atol=1e-9)
     beyond = np.vstack([u.max(axis=0), 10 + u.max(axis=0)])
     np.testing.assert_allclose(*bends(beyond))
     switch = (u[:, :1] > 0).astype(float)
     np.testing.assert_allclose(Bends.learned(switch)(switch), 0.0, atol=1e-12)
+
+
+def test_columns_of_a_spline_have_every_kink_once():
+    u = np.random.default_rng(0).uniform(-1, 1, size=2000)
+    columns = quartile_spline(u)(u)
+    bends = Bends.learned(columns)
+    # the columns bend at three of the 31 quantiles themselves
+    assert bends.number == 28
+    assert np.linalg.matrix_rank(np.column_stack([columns, np.ones(2000), bends(columns)])) == 4 + 1 + 28
+    assert Bends.learned(np.random.default_rng(0).normal(size=(500, 60))).number == 120
+
+
+def test_what_bends_in_one_unit_reaches_the_next_through_its_states():
+    rng = np.random.default_rng(5)
+    n_samples, A, end = 4000, np.array([[0.85, 0.0], [0.12, 0.8]]), 0.5
+
+    def states(u, noise):
+        h = np.zeros((len(u), 2))
+        for t in range(1, len(u)):
+            h[t] = A @ h[t - 1] + [np.clip(u[t - 1, 0], -end, end), 0.0] + noise[t - 1]
+        return h
+
+    u = np.repeat(rng.uniform(-1.5, 1.5, size=(n_samples // 10, 1)), 10, axis=0)
+    scores = states(u, 0.05 * rng.normal(size=(n_samples, 2))) + 0.05 * rng.normal(size=(n_samples, 2))
+    clipped = np.clip(u, -end, end)
+    B = np.vstack([(u.T @ clipped) / (u.T @ u), [[0.0]]])  # what a linear plant says of the valve
+    dynamics = LaggedDynamics(A[None], np.stack([0 * B, B]), 0.05**2 * np.eye(2))
+    curvature = learned_curvature(dynamics, [slice(0, 1), slice(1, 2)], scores, u, (0,))
+    assert [form.responses.shape[1] for form in curvature.forms] == [1, 2]  # the first unit hears nothing of the second
+    before, change = np.full((160, 1), 0.7), np.full((60, 1), 0.7)
+    effect = dynamics.response(change)  # the valve is at its end: nothing happens
+    shift, variance = curvature.moments(change, effect, before)
+    rest = (effect + shift)[:, 1]
+    # a tenth of what the linear plant says; a bend that acts on the second unit at once leaves an eighth to a quarter
+    assert np.abs(rest).max() < 0.1 * np.abs(effect[:, 1]).max()
+    assert np.all(np.abs(rest) < 3 * np.sqrt(variance[:, 1]) + 1e-9)
+
+
+def test_other_units_are_heard_where_they_bend_and_regressors_stay_few():
+    answers = 0.5 ** np.arange(30)[:, None] * [0.3, 2.0, 1.0, 1e-3]
+    all_move = np.ones(4, dtype=bool)
+    heard = {n_features: list(_heard(answers, [0], all_move, n_features)) for n_features in (300, 120, 60)}
+    assert heard == {300: [0], 120: [0, 1], 60: [0, 1, 2]}
+    assert list(_heard(answers, [0], np.array([True, False, True, True]), 120)) == [0, 2]
+
+
+def test_what_is_beyond_second_order_is_in_doubt_where_products_act():
+    rng = np.random.default_rng(5)
+    u, noise = held(rng, 4000), 0.1 * rng.normal(size=(4000, 1))
+    h = np.zeros((4000, 1))
+    for t in range(1, 4000):
+        h[t] = 0.8 * h[t - 1] + u[t - 1] * (1 - 0.05 * h[t - 1]) + noise[t - 1]
+    bilinear = learned_curvature(DYNAMICS, [slice(0, 1)], h + 0.1 * rng.normal(size=h.shape), u, (0,))
+    change = np.ones((40, 1))
+    effect = DYNAMICS.response(change)
+    for curvature, low, high in ((bilinear, 0.5, 1.0), (learned(0.2), 0.0, 0.1)):  # squares of an input are a bend
+        form, still = curvature.forms[0], np.zeros_like(change)
+        moved = curvature.features(effect, change) - curvature.features(still, still)
+        posterior = np.square(form.regressors(moved) @ form.root).sum(axis=1)
+        shift, variance = curvature.moments(change, effect)
+        shares = (variance[:, 0] - posterior) / shift[:, 0] ** 2
+        assert form.moves
+        np.testing.assert_allclose(shares, shares[0], rtol=1e-6)
+        assert low < shares[0] < high
