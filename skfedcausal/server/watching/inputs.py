@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import nnls
 
 from ...statespace.episodes import episodes
 from ...statespace.kalman import Recurrence
@@ -261,7 +262,12 @@ def states_of(record):
 
 
 class Outside:
-    """What inputs do to the off-subspace numbers of units, which grow with the squares of their response."""
+    """What inputs do to the off-subspace numbers of units, which grow with the squares of their response.
+
+    Such a number is noncentral: where the response is large it varies less beside its mean than where inputs stand
+    still. Numbers are told as if the response were zero, by Wilson & Hilferty's normal scores (1931, The distribution
+    of chi-square, PNAS 17): of a gamma variable with the mean and the variance there, to one of those at rest.
+    """
 
     def __init__(self, response, distance, slices):
         self._slices, self._usual = slices, distance.mean(axis=0)
@@ -270,23 +276,39 @@ class Outside:
     def without(self, messages, response):
         """Messages with off-subspace numbers that are as large as usual wherever the inputs are."""
         bare = dict(messages)
-        for (name, one), b, usual, (least, root) in zip(
+        for (name, one), b, usual, (least, root, variance) in zip(
             messages.items(), self._slices, self._usual, self._expected, strict=True
         ):
             if one.off_subspace is not None:
-                expected = least + ((response[:, b] @ root) ** 2).sum(axis=1)
-                bare[name] = replace(one, off_subspace=one.off_subspace * usual / expected)
+                moved = ((response[:, b] @ root) ** 2).sum(axis=1) / least
+                here, at_rest = _powers(moved) @ variance / (1 + moved) ** 2 / 9, variance[0] / 9
+                score = (np.cbrt(one.off_subspace / least / (1 + moved)) - 1 + here) / np.sqrt(here)
+                alike = usual * np.maximum(1 - at_rest + np.sqrt(at_rest) * score, 0.0) ** 3
+                bare[name] = replace(one, off_subspace=np.where(one.off_subspace > 0, alike, 0.0))
         return bare
 
 
 def _expected(response, distance):
-    """a and R of the expected off-subspace number ``a + |r R|^2`` of a unit, from its larger responses."""
+    """What is expected of the off-subspace number g of a unit: its mean ``a (1 + |r R|^2 / a)``, a and R, and variance.
+
+    That is a polynomial of ``|r R|^2 / a``, of squares for what the mean is wrong by, times the square of a.
+    """
     values, vectors = np.linalg.eigh(response.T @ response)
     large = values > _LARGE * max(values[-1], 1e-300)
     if not distance.any() or not large.any():
-        return max(distance.mean(), 1e-300), np.zeros((response.shape[1], 1))
+        return max(distance.mean(), 1e-300), np.zeros((response.shape[1], 1)), np.array([1.0, 0.0, 0.0])
     least, root = quadratic_scale(response @ vectors[:, large], distance)
-    return least, vectors[:, large] @ root
+    root = vectors[:, large] @ root
+    moved = ((response @ root) ** 2).sum(axis=1) / least
+    relative = _powers(moved) / (1 + moved[:, None]) ** 2
+    variance = nnls(relative, (distance / least / (1 + moved) - 1) ** 2)[0]
+    variance[0] = max(variance[0], _LARGE)
+    return least, root, variance
+
+
+def _powers(moved):
+    """A number, (n_rows,), to the powers 0, 1 and 2, (n_rows, 3)."""
+    return moved[:, None] ** np.arange(3)
 
 
 def without_response(messages, slices, response):

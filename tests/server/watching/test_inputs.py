@@ -178,3 +178,20 @@ def test_off_subspace_numbers_are_as_usual_wherever_inputs_are():
     # without a response there is nothing to take off
     still = Outside(0 * r, distance, (slice(0, 2),)).without(came, new)["unit"].off_subspace
     assert_allclose(still, told.off_subspace)
+
+
+def test_off_subspace_numbers_are_as_rarely_large_wherever_inputs_are():
+    rng = np.random.default_rng(5)
+
+    def came(r):
+        noise = rng.standard_normal((len(r), 2)) + 3 * r[:, :1] * [1.0, 0.0]  # noncentral chi-square
+        return (noise**2).sum(axis=1)
+
+    r = np.repeat(rng.standard_normal(200), 40)[:, None] * [1.0, 2.0]
+    outside = Outside(r, came(r)[:, None], (slice(0, 2),))
+    for level in (0.0, 0.5, 1.0):
+        new = np.full((40000, 1), level) * [1.0, 2.0]
+        one = StateMessage(np.zeros((40000, 2)), np.eye(2)[None], None, (40000,), off_subspace=came(new))
+        found = outside.without({"unit": one}, new)["unit"].off_subspace
+        # of a chi-square of two, 1 % are above 4.6 times the mean; each mean is known to some 5 %
+        assert (found > 4.6 * found.mean()).mean() == pytest.approx(0.01, rel=0.35)
