@@ -266,14 +266,14 @@ class RootCauseServer:
 
     def _without_inputs(self, record, messages, state):
         """Messages without what inputs do, by how much they widen innovations and averages, what is unknown, modes."""
-        from .inputs import without_response  # of plants with inputs
+        from .inputs import states_of, without_response  # of plants with inputs
 
         if state.inputs is None and state.modes is None:
             state.modes = self._response.begun()
         found, state.inputs = self._response.follow(record.u, state.inputs, state.point.inputs, state.modes)
         ordered = {name: messages[name] for name in self.names}
         bare = without_response(ordered, self.slices, found.response)
-        bare = self._outside_inputs.without(bare, found.response)
+        bare = self._outside_inputs.without(bare, states_of(record)[0])
         return bare, 1 + found.leverage[:, None], found.doubt, found.unknown, found.mode
 
     # -- naming the root -------------------------------------------------------------------------

@@ -165,7 +165,7 @@ def test_what_is_known_of_levels_of_inputs():
         assert (response.follow(response.mean + inputs, None, (None,))[0].unknown == unknown).all()
 
 
-def test_off_subspace_numbers_are_as_usual_wherever_inputs_are():
+def test_off_subspace_numbers_are_as_usual_wherever_states_are():
     rng = np.random.default_rng(4)
     r = np.outer(rng.standard_normal(4000), [1.0, 2.0])
     distance = np.column_stack([rng.chisquare(2, 4000) * (1 + r[:, 0] ** 2)])
@@ -175,12 +175,12 @@ def test_off_subspace_numbers_are_as_usual_wherever_inputs_are():
     came = {"unit": StateMessage(np.zeros((2000, 2)), np.eye(2)[None], None, (2000,), off_subspace=told.off_subspace)}
     found = outside.without(came, new)["unit"].off_subspace
     assert found.mean() == pytest.approx(distance.mean(), rel=0.15)
-    # without a response there is nothing to take off
+    # of states that never moved there is nothing to take off
     still = Outside(0 * r, distance, (slice(0, 2),)).without(came, new)["unit"].off_subspace
     assert_allclose(still, told.off_subspace)
 
 
-def test_off_subspace_numbers_are_as_rarely_large_wherever_inputs_are():
+def test_off_subspace_numbers_are_as_rarely_large_wherever_states_are():
     rng = np.random.default_rng(5)
 
     def came(r):
