@@ -285,7 +285,8 @@ class RootCauseServer:
         answers: list[list[Answer]] = [[] for _ in looks]
         if "shift" in self.statistics:
             answers = shift_answers(self.posterior, rows, looks)
-        for incident, look, found in zip(judged, looks, answers, strict=True):
+        for incident, first_look, first_found in zip(judged, looks, answers, strict=True):
+            look, found = self._apart(incident, first_look, first_found, rows)
             incident.verdict = self._verdict(incident, rows.between(look.begin, look.ends[0]), found)
         for incident in incidents:
             end = self._end(incident, rows) if incident.end is None else incident.end
@@ -320,10 +321,34 @@ class RootCauseServer:
             begin = max(begin, min(incident.before.verdict.stop, detected))
         return Look(begin, detected, ends)
 
+    def _apart(self, incident, look, answers, rows):
+        """The look at an incident and the answers to it, up to the next alarm where that is of another fault.
+
+        That is so where nothing or a fault until then, and one that begins later, are likelier than one fault.
+        """
+        after, stop = incident.after, look.ends[0]
+        if after is None or not incident.last < after < stop:
+            return look, answers
+        here = Look(look.begin, look.detected, (after,))
+        later = Look(max(incident.last + 1, after - LOOKBACK), after, (stop,))
+        found: list[list[Answer]] = [[], []]
+        if "shift" in self.statistics:
+            found = shift_answers(self.posterior, rows, [here, later])
+        both, first, second = (
+            deciding(self._with_energy(one, rows.between(at.begin, at.ends[0]), at.detected)).evidence
+            for at, one in ((look, answers), (here, found[0]), (later, found[1]))
+        )
+        return (here, found[0]) if np.logaddexp(0.0, first + _ALARMED) + second > both else (look, answers)
+
+    def _with_energy(self, answers, rows, detected):
+        """Answers of the shift statistic to some rows, and that of the energy where these explain not everything."""
+        if "energy" in self.statistics and not explained(answers):
+            return [*answers, self._by_energy(rows, detected)]
+        return answers
+
     def _verdict(self, incident, rows, answers):
         """Verdict on an incident from the rows to judge it by and the answers of the shift statistic."""
-        if "energy" in self.statistics and not explained(answers):
-            answers = [*answers, self._by_energy(rows, incident.detected)]
+        answers = self._with_energy(answers, rows, incident.detected)
         answer = deciding(answers)
         if not explained([answer]):
             answer = self._onset_rule.revised(answer, rows, incident.detected)

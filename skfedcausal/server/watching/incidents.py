@@ -80,6 +80,7 @@ class Incident:
     lasting: frozenset = frozenset()
     level: np.ndarray | None = None
     end: int | None = None
+    after: int | None = None  # first alarm of the incident after it
     before: Any = None  # the Incident before it, in whose fault it did not begin; kept while its own verdict may change
 
 
@@ -97,6 +98,8 @@ def follow(incidents, above, begin):
                 before.last, before.peak = run.last, max(before.peak, run.peak)
                 continue
             before.open = False
+        if incidents:
+            incidents[-1].after = run.detected
         incidents.append(run)
     for incident in incidents:
         incident.open = incident.open and begin + len(above) - 1 - incident.last <= GAP
