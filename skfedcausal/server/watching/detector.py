@@ -24,7 +24,7 @@ from .nominal import (
     usual_windows,
 )
 from .noticed import HOLDING, LOUD, event_ages, event_codes, revised
-from .operating import Level, OperatingPoint, fault_end
+from .operating import LARGE, Level, OperatingPoint, fault_end
 from .posterior import (
     SURE,
     Answer,
@@ -306,7 +306,8 @@ class RootCauseServer:
         noticed = begin + np.flatnonzero(since.events[:, root])
         if len(noticed) and verdict.kind in HOLDING:  # for as long as its unit notices it
             last = int(noticed[-1])
-        incident.level = rows.between(begin, last + 1).errors.mean(axis=0)
+        fault = rows.between(begin, last + 1)
+        incident.level, incident.excess = fault.errors.mean(axis=0), np.minimum(fault.surplus, LARGE).mean(axis=0)
         return last
 
     @staticmethod
@@ -329,11 +330,12 @@ class RootCauseServer:
         after, stop = incident.after, look.ends[0]
         if after is None or not incident.last < after < stop:
             return look, answers
-        here = Look(look.begin, look.detected, (after,))
+        here, ended = Look(look.begin, look.detected, (after, *look.ends[1:])), answers[1:]
         later = Look(max(incident.last + 1, after - LOOKBACK), after, (stop,))
         found: list[list[Answer]] = [[], []]
         if "shift" in self.statistics:
-            found = shift_answers(self.posterior, rows, [here, later])
+            until, since = shift_answers(self.posterior, rows, [here._replace(ends=(after,)), later])
+            found = [until + ended, since]
         both, first, second = (
             deciding(self._with_energy(one, rows.between(at.begin, at.ends[0]), at.detected)).evidence
             for at, one in ((look, answers), (here, found[0]), (later, found[1]))

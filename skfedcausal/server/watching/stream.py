@@ -9,7 +9,6 @@ from .evidence import Evidence, MonitorState
 from .incidents import HORIZON, LOOKBACK, SWITCH, Incident, Verdict, follow
 from .inputs import FORESEEN, LEARNED
 from .operating import CLIPPED, FOLLOWED, LARGE, LOOK, MOST_KNOWN, SETTLING, Followed, OperatingPoint
-from .posterior import log_scale_factor
 from .thresholds import GAP
 
 KEPT = LOOKBACK + HORIZON + GAP + 2  # rows that are kept to judge incidents by
@@ -379,7 +378,7 @@ def _compare_with_last(server, incident, rows, state):
     pause = rows.between(begin, incident.detected - _AFTER)
     middle = (pause.first + pause.stop) // 2
     halves = [pause.between(pause.first, middle), pause.between(middle, pause.stop)]
-    incident.resumes = np.logical_and(*(_goes_on(server, half, last.level) for half in halves))
+    incident.resumes = np.logical_and(*(_goes_on(server, half, last) for half in halves))
 
 
 def _forget_before(incidents):
@@ -388,9 +387,11 @@ def _forget_before(incidents):
         incident.before = None
 
 
-def _goes_on(server, rows, level):
-    """Units whose fault goes on in some rows without an alarm: that have its level, or surprise more than usual."""
-    if level is not None and server.level.ahead(rows.errors, level, CLIPPED) > 0:
+def _goes_on(server, rows, last):
+    """Units whose fault goes on in some rows without an alarm: that have its level, or surprise as much as in it."""
+    if last.level is None:
+        return np.zeros(len(server.slices), dtype=bool)
+    if server.level.ahead(rows.errors, last.level, CLIPPED) > 0:
         return np.ones(len(server.slices), dtype=bool)
-    excess = np.minimum(rows.surplus, LARGE).mean(axis=0)
-    return log_scale_factor(excess, server.state_dims, len(rows.surplus)) > 0
+    scale = np.maximum(last.excess, 1.0)
+    return np.minimum(rows.surplus, LARGE).mean(axis=0) * (1 - 1 / scale) > np.log(scale)  # likelier than nominal
