@@ -325,10 +325,11 @@ class RootCauseServer:
     def _apart(self, incident, look, answers, rows):
         """The look at an incident and the answers to it, up to the next alarm where that is of another fault.
 
-        That is so where nothing or a fault until then, and one that begins later, are likelier than one fault.
+        That is so where the incident was over before, and nothing or a fault until then, and one that begins later, are
+        likelier than one fault.
         """
         after, stop = incident.after, look.ends[0]
-        if after is None or not incident.last < after < stop:
+        if after is None or not incident.last + GAP < after < stop:
             return look, answers
         here, ended = Look(look.begin, look.detected, (after, *look.ends[1:])), answers[1:]
         later = Look(max(incident.last + 1, after - LOOKBACK), after, (stop,))
