@@ -388,10 +388,13 @@ def _forget_before(incidents):
 
 
 def _goes_on(server, rows, last):
-    """Units whose fault goes on in some rows without an alarm: that have its level, or surprise as much as in it."""
+    """Units whose fault goes on in some rows without an alarm: that have its level, or surprise nearly as much.
+
+    Its alarm is its loudest part, so that the scale looked for is half as far from the nominal one.
+    """
     if last.level is None:
         return np.zeros(len(server.slices), dtype=bool)
     if server.level.ahead(rows.errors, last.level, CLIPPED) > 0:
         return np.ones(len(server.slices), dtype=bool)
-    scale = np.maximum(last.excess, 1.0)
+    scale = np.sqrt(np.maximum(last.excess, 1.0))
     return np.minimum(rows.surplus, LARGE).mean(axis=0) * (1 - 1 / scale) > np.log(scale)  # likelier than nominal
