@@ -45,17 +45,17 @@ def alarm(detected, last, excess):
 
 
 @pytest.mark.parametrize(
-    ("loud", "excess", "goes_on"),
+    ("loud", "surprise", "excess", "goes_on"),
     [
-        ((0, 100), 2.0, True),
-        ((60, 100), 2.0, False),
-        ((0, 40), 2.0, False),
-        ((0, 100), 6.0, False),  # twice as usual is likelier nominal than of such a fault: 2 (1 - 1/6) < log 6
+        ((0, 100), 2.0, 4.0, True),
+        ((60, 100), 2.0, 4.0, False),
+        ((0, 40), 2.0, 4.0, False),
+        ((0, 100), 1.3, 4.0, False),  # beyond chance, but likelier nominal than of scale 2: 1.3 (1 - 1/2) < log 2
     ],
 )
-def test_a_fault_goes_on_if_all_rows_between_two_alarms_show_it(loud, excess, goes_on):
+def test_a_fault_goes_on_if_all_rows_between_two_alarms_show_it(loud, surprise, excess, goes_on):
     surplus = np.ones((100, 2))
-    surplus[slice(*loud), 0] = 2.0
+    surplus[slice(*loud), 0] = surprise
     state = StreamState(point=OperatingPoint.nominal(4, 2), last=alarm(0, 1, excess))
     later = Incident(99, 99, 2.0)
     _compare_with_last(SERVER, later, evidence(100, 2, 4, surplus=surplus), state)
