@@ -133,6 +133,7 @@ def _followed(server, new, state):
     quiet = above <= 1
     row = new.first
     while row < new.stop:
+        unjudged = learning.start <= row < learning.stop
         stop = min(new.stop, row + FOLLOWED - row % FOLLOWED)
         if row < learning.start:
             stop = min(stop, learning.start)
@@ -144,20 +145,18 @@ def _followed(server, new, state):
             if stop % LOOK == 0 and state.incidents and state.incidents[-1].open:
                 point = _point_after(server, state.incidents[-1], _recent(new, state, stop), state)
                 if point is not None:
-                    _skip(new.mode[here], state)
+                    _note_modes(new, here, quiet, state, unjudged)
                     return Turn(stop, point)
         if learning and stop % LOOK == 0 and stop >= min(learning.stop, learning.start + FORESEEN):
             point = _learned(server, learning, _recent(new, state, stop), state.point)
             if point is not None:
-                _skip(new.mode[here], state)
+                _note_modes(new, here, quiet, state, unjudged)
                 return Turn(stop, point, learned=True)
-        if learning.start <= row < learning.stop:
+        _note_modes(new, here, quiet, state, unjudged)
+        if unjudged:
             state.followed = Followed()
-            _skip(new.mode[here], state)
         else:
             state.followed.add(new.between(row, stop), quiet[here])
-            if state.modes is not None:
-                state.modes.add(new.errors[here], new.mode[here], quiet[here])
         if stop % FOLLOWED == 0:
             point = _drifted(server, state)
             if point is not None:
@@ -166,10 +165,12 @@ def _followed(server, new, state):
     return Turn(new.stop)
 
 
-def _skip(modes, state):
-    """Have what is learned of modes know of rows that it is not learned from."""
-    if state.modes is not None:
-        state.modes.skip(modes)
+def _note_modes(new, here, quiet, state, unjudged):
+    """Have what is learned of modes know of rows, and learn from them unless they are not judged."""
+    if state.modes is not None and unjudged:
+        state.modes.skip(new.mode[here])
+    elif state.modes is not None:
+        state.modes.add(new.errors[here], new.mode[here], quiet[here])
 
 
 def _recent(new, state, stop):
