@@ -254,8 +254,8 @@ def states_of(record):
     """States as measured, zero for absent units, (n_rows, n), and whether all units are there, (n_rows,)."""
     x, there = np.zeros_like(record.z), np.ones(record.n_samples, dtype=bool)
     for part, b in zip(record.parts, record.partition.slices, strict=True):
-        seen = part.determined_rows if not part.is_constant else np.ones(record.n_samples, dtype=bool)
-        J = part.patterns[part.pattern_of[seen]] if not part.is_constant else part.patterns
+        seen = part.determined_rows
+        J = part.patterns if part.is_constant and seen.all() else part.patterns[part.pattern_of[seen]]
         x[seen, b] = np.linalg.solve(J, part.z[seen][:, :, None])[:, :, 0]
         there &= seen
     return x, there
