@@ -24,7 +24,7 @@ from .nominal import (
     usual_windows,
 )
 from .noticed import HOLDING, LOUD, event_ages, event_codes, revised
-from .operating import Level, OperatingPoint, fault_end
+from .operating import LARGE, Level, OperatingPoint, fault_end
 from .posterior import (
     SURE,
     Answer,
@@ -266,14 +266,14 @@ class RootCauseServer:
 
     def _without_inputs(self, record, messages, state):
         """Messages without what inputs do, by how much they widen innovations and averages, what is unknown, modes."""
-        from .inputs import without_response  # of plants with inputs
+        from .inputs import states_of, without_response  # of plants with inputs
 
         if state.inputs is None and state.modes is None:
             state.modes = self._response.begun()
         found, state.inputs = self._response.follow(record.u, state.inputs, state.point.inputs, state.modes)
         ordered = {name: messages[name] for name in self.names}
         bare = without_response(ordered, self.slices, found.response)
-        bare = self._outside_inputs.without(bare, found.response)
+        bare = self._outside_inputs.without(bare, states_of(record)[0])
         return bare, 1 + found.leverage[:, None], found.doubt, found.unknown, found.mode
 
     # -- naming the root -------------------------------------------------------------------------
@@ -285,7 +285,8 @@ class RootCauseServer:
         answers: list[list[Answer]] = [[] for _ in looks]
         if "shift" in self.statistics:
             answers = shift_answers(self.posterior, rows, looks)
-        for incident, look, found in zip(judged, looks, answers, strict=True):
+        for incident, first_look, first_found in zip(judged, looks, answers, strict=True):
+            look, found = self._apart(incident, first_look, first_found, rows)
             incident.verdict = self._verdict(incident, rows.between(look.begin, look.ends[0]), found)
         for incident in incidents:
             end = self._end(incident, rows) if incident.end is None else incident.end
@@ -305,7 +306,8 @@ class RootCauseServer:
         noticed = begin + np.flatnonzero(since.events[:, root])
         if len(noticed) and verdict.kind in HOLDING:  # for as long as its unit notices it
             last = int(noticed[-1])
-        incident.level = rows.between(begin, last + 1).errors.mean(axis=0)
+        fault = rows.between(begin, last + 1)
+        incident.level, incident.excess = fault.errors.mean(axis=0), np.minimum(fault.surplus, LARGE).mean(axis=0)
         return last
 
     @staticmethod
@@ -320,10 +322,36 @@ class RootCauseServer:
             begin = max(begin, min(incident.before.verdict.stop, detected))
         return Look(begin, detected, ends)
 
+    def _apart(self, incident, look, answers, rows):
+        """The look at an incident and the answers to it, up to the next alarm where that is of another fault.
+
+        That is so where the incident was over before, and nothing or a fault until then, and one that begins later, are
+        likelier than one fault.
+        """
+        after, stop = incident.after, look.ends[0]
+        if after is None or not incident.last + GAP < after < stop:
+            return look, answers
+        here, ended = Look(look.begin, look.detected, (after, *look.ends[1:])), answers[1:]
+        later = Look(max(incident.last + 1, after - LOOKBACK), after, (stop,))
+        found: list[list[Answer]] = [[], []]
+        if "shift" in self.statistics:
+            until, since = shift_answers(self.posterior, rows, [here._replace(ends=(after,)), later])
+            found = [until + ended, since]
+        both, first, second = (
+            deciding(self._with_energy(one, rows.between(at.begin, at.ends[0]), at.detected)).evidence
+            for at, one in ((look, answers), (here, found[0]), (later, found[1]))
+        )
+        return (here, found[0]) if np.logaddexp(0.0, first + _ALARMED) + second > both else (look, answers)
+
+    def _with_energy(self, answers, rows, detected):
+        """Answers of the shift statistic to some rows, and that of the energy where these explain not everything."""
+        if "energy" in self.statistics and not explained(answers):
+            return [*answers, self._by_energy(rows, detected)]
+        return answers
+
     def _verdict(self, incident, rows, answers):
         """Verdict on an incident from the rows to judge it by and the answers of the shift statistic."""
-        if "energy" in self.statistics and not explained(answers):
-            answers = [*answers, self._by_energy(rows, incident.detected)]
+        answers = self._with_energy(answers, rows, incident.detected)
         answer = deciding(answers)
         if not explained([answer]):
             answer = self._onset_rule.revised(answer, rows, incident.detected)

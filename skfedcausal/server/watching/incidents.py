@@ -67,8 +67,8 @@ class Incident:
     """An incident that is followed: rows of its first and last alarm, highest level, verdict so far.
 
     With what was known when it began: whether a fault of each unit went on since the incident before, and the first
-    alarms of the incidents that last. `level` is the mean of its errors of prediction; `end` is there where a change of
-    the operating point ended it.
+    alarms of the incidents that last. `level` is the mean of its errors of prediction, `excess` that of the surprises
+    of the units over their nominal mean, (n_units,); `end` is there where a change of the operating point ended it.
     """
 
     detected: int
@@ -79,7 +79,9 @@ class Incident:
     resumes: np.ndarray | None = None
     lasting: frozenset = frozenset()
     level: np.ndarray | None = None
+    excess: np.ndarray | None = None
     end: int | None = None
+    after: int | None = None  # first alarm of the incident after it
     before: Any = None  # the Incident before it, in whose fault it did not begin; kept while its own verdict may change
 
 
@@ -97,6 +99,8 @@ def follow(incidents, above, begin):
                 before.last, before.peak = run.last, max(before.peak, run.peak)
                 continue
             before.open = False
+        if incidents:
+            incidents[-1].after = run.detected
         incidents.append(run)
     for incident in incidents:
         incident.open = incident.open and begin + len(above) - 1 - incident.last <= GAP

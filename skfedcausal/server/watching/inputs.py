@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+from scipy.optimize import nnls
 
 from ...statespace.episodes import episodes
 from ...statespace.kalman import Recurrence
@@ -26,7 +27,7 @@ _RIDGE = 1e-4  # share of the mean square of a filtered input
 _JITTER = 1e-9  # the same of a regressor, in how well coefficients are known
 _UNKNOWN = 0.4  # leverage of a steady level from which on it is not known what the plant does there
 _FURTHER = 1.5  # times as far from where the plant is known as it was in the nominal record
-_LARGE = 0.01  # share of the largest mean square of a unit's responses, from which on another counts
+_LARGE = 0.01  # share of the largest mean square of a unit's states, from which on another counts; least variance
 _MOST_MODES = 8  # different rows of inputs that are modes, else they are quantities
 _SETTLED = 40  # rows after a switch before a mode is learned from
 _LEAST_KEPT = 0.5  # share of the variance of averages that a fit leaves at least
@@ -253,40 +254,63 @@ def states_of(record):
     """States as measured, zero for absent units, (n_rows, n), and whether all units are there, (n_rows,)."""
     x, there = np.zeros_like(record.z), np.ones(record.n_samples, dtype=bool)
     for part, b in zip(record.parts, record.partition.slices, strict=True):
-        seen = part.determined_rows if not part.is_constant else np.ones(record.n_samples, dtype=bool)
-        J = part.patterns[part.pattern_of[seen]] if not part.is_constant else part.patterns
+        seen = part.determined_rows
+        J = part.patterns if part.is_constant and seen.all() else part.patterns[part.pattern_of[seen]]
         x[seen, b] = np.linalg.solve(J, part.z[seen][:, :, None])[:, :, 0]
         there &= seen
     return x, there
 
 
 class Outside:
-    """What inputs do to the off-subspace numbers of units, which grow with the squares of their response."""
+    """What the states that inputs drive far do to the off-subspace numbers of units.
 
-    def __init__(self, response, distance, slices):
+    A unit knows its subspace from a record, so that its states show off it by the squares of how far they are: of what
+    inputs do and of what the plant does by itself together, which is why the states are those measured. Such a number
+    is noncentral: where states are far it varies less beside its mean. Numbers are told as if all states were at their
+    mean, by Wilson & Hilferty's normal scores (1931, The distribution of chi-square, PNAS 17): of a gamma variable with
+    the mean and the variance there, to one of those at rest.
+    """
+
+    def __init__(self, states, distance, slices):
         self._slices, self._usual = slices, distance.mean(axis=0)
-        self._expected = [_expected(response[:, b], g) for b, g in zip(slices, distance.T, strict=True)]
+        self._expected = [_expected(states[:, b], g) for b, g in zip(slices, distance.T, strict=True)]
 
-    def without(self, messages, response):
-        """Messages with off-subspace numbers that are as large as usual wherever the inputs are."""
+    def without(self, messages, states):
+        """Messages with off-subspace numbers that are as large as usual wherever the states are."""
         bare = dict(messages)
-        for (name, one), b, usual, (least, root) in zip(
+        for (name, one), b, usual, (least, root, variance) in zip(
             messages.items(), self._slices, self._usual, self._expected, strict=True
         ):
             if one.off_subspace is not None:
-                expected = least + ((response[:, b] @ root) ** 2).sum(axis=1)
-                bare[name] = replace(one, off_subspace=one.off_subspace * usual / expected)
+                moved = ((states[:, b] @ root) ** 2).sum(axis=1) / least
+                here, at_rest = _powers(moved) @ variance / (1 + moved) ** 2 / 9, variance[0] / 9
+                score = (np.cbrt(one.off_subspace / least / (1 + moved)) - 1 + here) / np.sqrt(here)
+                alike = usual * np.maximum(1 - at_rest + np.sqrt(at_rest) * score, 0.0) ** 3
+                bare[name] = replace(one, off_subspace=np.where(one.off_subspace > 0, alike, 0.0))
         return bare
 
 
-def _expected(response, distance):
-    """a and R of the expected off-subspace number ``a + |r R|^2`` of a unit, from its larger responses."""
-    values, vectors = np.linalg.eigh(response.T @ response)
+def _expected(states, distance):
+    """What is expected of the off-subspace number of a unit: ``a (1 + q)``, ``q = |x R|^2 / a``, and its variance.
+
+    That is ``a^2 (c_0 + c_1 q + c_2 q^2)``, of a noncentral number with what its mean is wrong by.
+    """
+    values, vectors = np.linalg.eigh(states.T @ states)
     large = values > _LARGE * max(values[-1], 1e-300)
     if not distance.any() or not large.any():
-        return max(distance.mean(), 1e-300), np.zeros((response.shape[1], 1))
-    least, root = quadratic_scale(response @ vectors[:, large], distance)
-    return least, vectors[:, large] @ root
+        return max(distance.mean(), 1e-300), np.zeros((states.shape[1], 1)), np.array([1.0, 0.0, 0.0])
+    least, root = quadratic_scale(states @ vectors[:, large], distance)
+    root = vectors[:, large] @ root
+    moved = ((states @ root) ** 2).sum(axis=1) / least
+    relative = _powers(moved) / (1 + moved[:, None]) ** 2
+    variance = nnls(relative, (distance / least / (1 + moved) - 1) ** 2)[0]
+    variance[0] = max(variance[0], _LARGE)
+    return least, root, variance
+
+
+def _powers(moved):
+    """Numbers, (n_rows,), to the powers 0, 1 and 2, (n_rows, 3)."""
+    return moved[:, None] ** np.arange(3)
 
 
 def without_response(messages, slices, response):
@@ -315,8 +339,9 @@ def bare_nominal(record, messages):
     response = InputResponse.learn(record)
     parts = _parts(response, record)
     moved = np.concatenate([part.response for part in parts])
-    outside = Outside(moved, off_subspace(messages, record), record.partition.slices)
-    return response.studentised(parts), outside, outside.without(_without(moved, record, messages), moved)
+    states = states_of(record)[0]
+    outside = Outside(states, off_subspace(messages, record), record.partition.slices)
+    return response.studentised(parts), outside, outside.without(_without(moved, record, messages), states)
 
 
 def _parts(response, record):

@@ -9,7 +9,6 @@ from .evidence import Evidence, MonitorState
 from .incidents import HORIZON, LOOKBACK, SWITCH, Incident, Verdict, follow
 from .inputs import FORESEEN, LEARNED
 from .operating import CLIPPED, FOLLOWED, LARGE, LOOK, MOST_KNOWN, SETTLING, Followed, OperatingPoint
-from .posterior import log_scale_factor
 from .thresholds import GAP
 
 KEPT = LOOKBACK + HORIZON + GAP + 2  # rows that are kept to judge incidents by
@@ -134,6 +133,7 @@ def _followed(server, new, state):
     quiet = above <= 1
     row = new.first
     while row < new.stop:
+        unjudged = learning.start <= row < learning.stop
         stop = min(new.stop, row + FOLLOWED - row % FOLLOWED)
         if row < learning.start:
             stop = min(stop, learning.start)
@@ -145,20 +145,18 @@ def _followed(server, new, state):
             if stop % LOOK == 0 and state.incidents and state.incidents[-1].open:
                 point = _point_after(server, state.incidents[-1], _recent(new, state, stop), state)
                 if point is not None:
-                    _skip(new.mode[here], state)
+                    _note_modes(new, here, quiet, state, unjudged)
                     return Turn(stop, point)
         if learning and stop % LOOK == 0 and stop >= min(learning.stop, learning.start + FORESEEN):
             point = _learned(server, learning, _recent(new, state, stop), state.point)
             if point is not None:
-                _skip(new.mode[here], state)
+                _note_modes(new, here, quiet, state, unjudged)
                 return Turn(stop, point, learned=True)
-        if learning.start <= row < learning.stop:
+        _note_modes(new, here, quiet, state, unjudged)
+        if unjudged:
             state.followed = Followed()
-            _skip(new.mode[here], state)
         else:
             state.followed.add(new.between(row, stop), quiet[here])
-            if state.modes is not None:
-                state.modes.add(new.errors[here], new.mode[here], quiet[here])
         if stop % FOLLOWED == 0:
             point = _drifted(server, state)
             if point is not None:
@@ -167,10 +165,12 @@ def _followed(server, new, state):
     return Turn(new.stop)
 
 
-def _skip(modes, state):
-    """Have what is learned of modes know of rows that it is not learned from."""
-    if state.modes is not None:
-        state.modes.skip(modes)
+def _note_modes(new, here, quiet, state, unjudged):
+    """Have what is learned of modes know of rows, and learn from them unless they are not judged."""
+    if state.modes is not None and unjudged:
+        state.modes.skip(new.mode[here])
+    elif state.modes is not None:
+        state.modes.add(new.errors[here], new.mode[here], quiet[here])
 
 
 def _recent(new, state, stop):
@@ -379,7 +379,7 @@ def _compare_with_last(server, incident, rows, state):
     pause = rows.between(begin, incident.detected - _AFTER)
     middle = (pause.first + pause.stop) // 2
     halves = [pause.between(pause.first, middle), pause.between(middle, pause.stop)]
-    incident.resumes = np.logical_and(*(_goes_on(server, half, last.level) for half in halves))
+    incident.resumes = np.logical_and(*(_goes_on(server, half, last) for half in halves))
 
 
 def _forget_before(incidents):
@@ -388,9 +388,14 @@ def _forget_before(incidents):
         incident.before = None
 
 
-def _goes_on(server, rows, level):
-    """Units whose fault goes on in some rows without an alarm: that have its level, or surprise more than usual."""
-    if level is not None and server.level.ahead(rows.errors, level, CLIPPED) > 0:
+def _goes_on(server, rows, last):
+    """Units whose fault goes on in some rows without an alarm: that have its level, or surprise nearly as much.
+
+    Its alarm is its loudest part, so that the scale looked for is half as far from the nominal one.
+    """
+    if last.level is None:
+        return np.zeros(len(server.slices), dtype=bool)
+    if server.level.ahead(rows.errors, last.level, CLIPPED) > 0:
         return np.ones(len(server.slices), dtype=bool)
-    excess = np.minimum(rows.surplus, LARGE).mean(axis=0)
-    return log_scale_factor(excess, server.state_dims, len(rows.surplus)) > 0
+    scale = np.sqrt(np.maximum(last.excess, 1.0))
+    return np.minimum(rows.surplus, LARGE).mean(axis=0) * (1 - 1 / scale) > np.log(scale)  # likelier than nominal

@@ -165,7 +165,7 @@ def test_what_is_known_of_levels_of_inputs():
         assert (response.follow(response.mean + inputs, None, (None,))[0].unknown == unknown).all()
 
 
-def test_off_subspace_numbers_are_as_usual_wherever_inputs_are():
+def test_off_subspace_numbers_are_as_usual_wherever_states_are():
     rng = np.random.default_rng(4)
     r = np.outer(rng.standard_normal(4000), [1.0, 2.0])
     distance = np.column_stack([rng.chisquare(2, 4000) * (1 + r[:, 0] ** 2)])
@@ -175,6 +175,23 @@ def test_off_subspace_numbers_are_as_usual_wherever_inputs_are():
     came = {"unit": StateMessage(np.zeros((2000, 2)), np.eye(2)[None], None, (2000,), off_subspace=told.off_subspace)}
     found = outside.without(came, new)["unit"].off_subspace
     assert found.mean() == pytest.approx(distance.mean(), rel=0.15)
-    # without a response there is nothing to take off
+    # of states that never moved there is nothing to take off
     still = Outside(0 * r, distance, (slice(0, 2),)).without(came, new)["unit"].off_subspace
     assert_allclose(still, told.off_subspace)
+
+
+def test_off_subspace_numbers_are_as_rarely_large_wherever_states_are():
+    rng = np.random.default_rng(5)
+
+    def came(r):
+        noise = rng.standard_normal((len(r), 2)) + 3 * r[:, :1] * [1.0, 0.0]  # noncentral chi-square
+        return (noise**2).sum(axis=1)
+
+    r = np.repeat(rng.standard_normal(200), 40)[:, None] * [1.0, 2.0]
+    outside = Outside(r, came(r)[:, None], (slice(0, 2),))
+    for level in (0.0, 0.5, 1.0):
+        new = np.full((40000, 1), level) * [1.0, 2.0]
+        one = StateMessage(np.zeros((40000, 2)), np.eye(2)[None], None, (40000,), off_subspace=came(new))
+        found = outside.without({"unit": one}, new)["unit"].off_subspace
+        # of a chi-square of two, 1 % are above 4.6 times the mean; each mean is known to some 5 %
+        assert (found > 4.6 * found.mean()).mean() == pytest.approx(0.01, rel=0.35)

@@ -38,16 +38,25 @@ def test_surprises_are_as_usual_again_once_they_settle():
         assert_allclose([point.outside, point.whole], spread**2)
 
 
-def alarm(detected, last):
+def alarm(detected, last, excess):
     told = Verdict(detected, detected, last, False, "energy", np.array([1.0, 0.0]), np.array([detected, -1]), "")
-    return Incident(detected, last, 2.0, open=False, verdict=told, level=np.zeros(4))
+    excess = np.array([excess, 1.0])
+    return Incident(detected, last, 2.0, open=False, verdict=told, level=np.zeros(4), excess=excess)
 
 
-@pytest.mark.parametrize(("loud", "goes_on"), [((0, 100), True), ((60, 100), False), ((0, 40), False)])
-def test_a_fault_goes_on_if_all_rows_between_two_alarms_show_it(loud, goes_on):
+@pytest.mark.parametrize(
+    ("loud", "surprise", "excess", "goes_on"),
+    [
+        ((0, 100), 2.0, 4.0, True),
+        ((60, 100), 2.0, 4.0, False),
+        ((0, 40), 2.0, 4.0, False),
+        ((0, 100), 1.3, 4.0, False),  # beyond chance, but likelier nominal than of scale 2: 1.3 (1 - 1/2) < log 2
+    ],
+)
+def test_a_fault_goes_on_if_all_rows_between_two_alarms_show_it(loud, surprise, excess, goes_on):
     surplus = np.ones((100, 2))
-    surplus[slice(*loud), 0] = 2.0
-    state = StreamState(point=OperatingPoint.nominal(4, 2), last=alarm(0, 1))
+    surplus[slice(*loud), 0] = surprise
+    state = StreamState(point=OperatingPoint.nominal(4, 2), last=alarm(0, 1, excess))
     later = Incident(99, 99, 2.0)
     _compare_with_last(SERVER, later, evidence(100, 2, 4, surplus=surplus), state)
     assert later.resumes.tolist() == [goes_on, False]
@@ -75,3 +84,21 @@ def test_a_drift_is_told_at_half_a_deviation_and_later_where_few_blocks_show_how
         slow = max(1.0, (wander[:3] ** 2).mean())
         told += Level(energy, slow, 3 * FOLLOWED, 3, np.array([2])).size(wander[3] / np.sqrt(FOLLOWED))[0] >= 1
     assert told <= 0.01 * 2000
+
+
+def test_an_alarm_is_not_judged_by_the_rows_of_a_fault_that_begins_after_it():
+    """False alarms are said to be what they were before a large fault of another unit began 40 rows later."""
+    X, _ = make_granger_plant(3, n_samples=7000, random_state=0)
+    detector = FederatedRCADetector(false_alarm_rate=0.005).fit({name: Y[:3000] for name, Y in X.items()})
+    quiet = {name: Y[3000:] for name, Y in X.items()}
+    told = []
+    for row in detector.incidents(quiet)["detected"]:
+        if 210 <= row < 3860:
+            record = {name: Y[row - 200 : row + 140].copy() for name, Y in quiet.items()}
+            alone = detector.incidents({name: Y[:240] for name, Y in record.items()})
+            record["unit2"][240:250] += 3 * quiet["unit2"].std(axis=0)
+            found = detector.incidents(record)
+            told.append([one[one["detected"] == 200]["root"].tolist() for one in (alone, found)])
+    same = [one == other for one, other in told if one and other]
+    assert len(same) >= 10
+    assert np.mean(same) > 0.9
