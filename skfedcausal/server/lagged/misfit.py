@@ -139,6 +139,11 @@ def misfit_of_all(table):
     return min(float(table["p_adjusted"].min()), float(combined(p, at_most=_AT_MOST)))
 
 
+def one_lag_is_enough(table, level=LEVEL):
+    """Whether tests of later lags, a `misfit_table`, leave a plant of one lag standing; so they do without any."""
+    return not misfit_of_all(table) <= level
+
+
 def _of_equal_size(family):
     groups: dict = {}
     for k, cols in family:
