@@ -268,8 +268,8 @@ def _warn(server, estimate, lags_act):
         n = int((server.misfit_["p_adjusted"] <= _LAGS_LEVEL).sum())
         warnings.warn(
             f"Later lags act (see `misfit_`; {n} channels say so by themselves), and plants of several lags are "
-            f"learned of up to {ALL_PAIRS} units. This one has {len(server.names_)} units and one lag: sample slower, or fit parts of "
-            "the plant.",
+            f"learned of up to {ALL_PAIRS} units. This one has {len(server.names_)} units and one lag: sample slower, "
+            "or fit parts of the plant.",
             UserWarning,
             stacklevel=7,
         )
