@@ -597,7 +597,8 @@ class LikelihoodServer(LinkQuestions):
             estimate = estimate_plant(self._raw, settings)
         found = None if estimate is None else misfit_p_values(estimate.plant, estimate.scoring)
         self.misfit_ = misfit_table(self.names_, found)
-        level = level_of(has_gaps=not record.is_constant, has_prior=self.has_prior_)
+        is_backed = self.has_prior_ and self.level_shifts_.empty
+        level = level_of(has_gaps=not record.is_constant, is_backed=is_backed)
         is_enough = one_lag_is_enough(self.misfit_, level)
         if at_once and (estimate is None or not estimate.plant.determined.all()):
             where = "where the sensors of a unit do not determine its states in most rows"

@@ -142,11 +142,14 @@ def misfit_of_all(table):
     return min(float(table["p_adjusted"].min()), float(combined(p, at_most=_AT_MOST)))
 
 
-def level_of(*, has_gaps, has_prior):
-    """Level below which a plant of several lags is learned and compared with the one of one lag."""
+def level_of(*, has_gaps, is_backed):
+    """Level below which a plant of several lags is learned and compared with the one of one lag.
+
+    Not every prior backs it: what follows a level that shifts, several lags explain less well than one.
+    """
     if has_gaps:
         return _FILLED_LEVEL
-    return _BACKED_LEVEL if has_prior else LEVEL
+    return _BACKED_LEVEL if is_backed else LEVEL
 
 
 def one_lag_is_enough(table, level=LEVEL):

@@ -187,7 +187,7 @@ def test_where_a_prior_backs_one_lag_less_is_asked_before_several_are_compared(s
     server = FederatedGrangerEstimator().fit(units.X).server_
     assert server.has_prior_
     assert one_lag_is_enough(server.misfit_)
-    assert not one_lag_is_enough(server.misfit_, level_of(has_gaps=False, has_prior=True))
+    assert not one_lag_is_enough(server.misfit_, level_of(has_gaps=False, is_backed=True))
     assert len(server.lag_transitions_) > 1
 
 
