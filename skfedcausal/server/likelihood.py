@@ -23,8 +23,14 @@ from .estimation.input_checks import (
 from .estimation.noise_share import choose_filter, choose_noise_share
 from .estimation.scoring import Budget
 from .joint import JointRecord
-from .lagged.misfit import LEVEL as MISFIT_LEVEL
-from .lagged.misfit import filled_record, is_mostly_there, misfit_of_all, misfit_p_values, misfit_table
+from .lagged.misfit import (
+    filled_record,
+    is_mostly_there,
+    level_of,
+    misfit_p_values,
+    misfit_table,
+    one_lag_is_enough,
+)
 from .lagged.timing import SAMPLED, refuse_at_once, refuse_delays, words_by_input
 from .links.questions import LinkQuestions
 from .links.tables import correlation_table
@@ -591,9 +597,9 @@ class LikelihoodServer(LinkQuestions):
             estimate = estimate_plant(self._raw, settings)
         found = None if estimate is None else misfit_p_values(estimate.plant, estimate.scoring)
         self.misfit_ = misfit_table(self.names_, found)
-        # what fills gaps is an estimate itself, so that more is asked of a record with gaps
-        level = MISFIT_LEVEL if record.is_constant else MISFIT_LEVEL / 5
-        is_enough = found is None or not misfit_of_all(self.misfit_) <= level
+        is_backed = self.has_prior_ and self.level_shifts_.empty
+        level = level_of(has_gaps=not record.is_constant, is_backed=is_backed)
+        is_enough = one_lag_is_enough(self.misfit_, level)
         if at_once and (estimate is None or not estimate.plant.determined.all()):
             where = "where the sensors of a unit do not determine its states in most rows"
             refuse_at_once(self.names_, self.sampled, where)

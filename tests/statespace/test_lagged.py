@@ -1,6 +1,7 @@
 """Plants of several lags: likelihood, information, priors and tests against brute force."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.linalg import eigh
 from scipy.stats import kstest, multivariate_normal
@@ -12,6 +13,7 @@ from skfedcausal.server.lagged.misfit import (
     lag_bases,
     misfit_of_all,
     misfit_table,
+    one_lag_is_enough,
 )
 from skfedcausal.statespace.episodes import episodes
 from skfedcausal.statespace.lagged.information import Elements, RowInformation, averaged_periodogram, floored_sum
@@ -262,7 +264,12 @@ def test_channels_that_each_ask_a_little_for_lags_ask_for_them_together():
     assert together < 0.05 < least
     together, least = of_all([1e-8])
     assert together == pytest.approx(least, rel=1e-3)
-    assert np.isnan(misfit_of_all(misfit_table(names, None)))
+    nothing = misfit_table(names, None)
+    assert np.isnan(misfit_of_all(nothing))
+    assert one_lag_is_enough(nothing)
+    several = pd.DataFrame({"p_value": [0.004] * 5 + [0.5] * 20, "p_adjusted": [0.1] * 5 + [1.0] * 20})
+    assert not one_lag_is_enough(several)
+    assert one_lag_is_enough(several, 0.001)
     found = np.array([of_all([])[0] for _ in range(2000)])
     for level in (0.05, 0.01):  # the least p value alone reaches 1 - (1 - level / 25) ** 25 of these
         assert np.mean(found <= level) < 1.2 * level + 3 * np.sqrt(level / len(found))

@@ -4,9 +4,10 @@ Real units can move almost together (pressures that equalise within a sampling p
 is then almost perfectly correlated and influences between them are hardly identified. Or they
 drift so slowly that the likelihood would rather have them unstable. The prior is worth a handful of time
 steps, in which noise is independent with the variances of the units' own models, off-diagonal elements of
-the transition matrix have unit variance and states have the variance of the record (all in standardised
-states). It is used only where the process noise of different units is correlated, a unit's own noise is
-nearly singular or a unit is close to a unit root.
+the transition matrix have unit variance and each unit's states have the variance of the record (all in
+standardised states). Of how states of different units move together it says nothing: strong links make them.
+It is used only where the process noise of different units is correlated, a unit's own noise is nearly
+singular or a unit is close to a unit root.
 """
 
 from dataclasses import dataclass
@@ -51,7 +52,7 @@ class Prior:
         linked = np.where(self.coupling, A, 0.0) / _LINK_SCALE**2
         value = -_PSEUDO_STEPS / 2 * (np.linalg.slogdet(Q)[1] + trace) - 0.5 * (linked * A).sum()
         grad_Q = _PSEUDO_STEPS / 2 * (spread - inverse)
-        start = _stationary_prior(A, Q, np.eye(len(Q)) if self.states is None else self.states)
+        start = _stationary_prior(A, Q, np.eye(len(Q)) if self.states is None else self.states, ~self.coupling)
         grad_A, grad_Q = start.grad_A - linked, start.grad_Q + (grad_Q + grad_Q.T) / 2
         grad_A = np.pad(grad_A, [(0, 0), (0, n_inputs)])
         n = self.n_samples
@@ -72,11 +73,15 @@ class Prior:
         matrix[split:, split:] += _PSEUDO_STEPS * half[:, None] * half[None, :] * products / self.n_samples
 
 
-def _stationary_prior(A, Q, states):
-    """Log-density of pseudo-states with covariance `states` under the plant's stationary distribution."""
+def _stationary_prior(A, Q, states, own):
+    """Log-density of pseudo-states with covariance `states` under the plant's stationary distribution, unit by unit.
+
+    Of all units together they would say that their states are independent, against any link that is strong.
+    """
     S = stationary_covariance(A, Q)
-    inverse = np.linalg.inv(S)
-    value = -_PSEUDO_STEPS / 2 * (np.linalg.slogdet(S)[1] + np.trace(inverse @ states))
+    of_units = np.where(own, S, 0.0)
+    inverse = np.linalg.inv(of_units)
+    value = -_PSEUDO_STEPS / 2 * (np.linalg.slogdet(of_units)[1] + np.trace(inverse @ states))
     through = adjoint_lyapunov(A, _PSEUDO_STEPS / 2 * (inverse @ states @ inverse - inverse))
     return Evaluation(value, 2 * through @ A @ S, through)
 

@@ -17,6 +17,9 @@ from ..estimation.evidence import weighted_chi2_logsf
 from ..joint import usual_information
 
 LEVEL = 0.05  # family-wise, below which a plant of several lags is learned and compared
+_FILLED_LEVEL = LEVEL / 5  # what fills gaps is an estimate itself
+# where a prior backs the plant of one lag: its noise often goes together because of lags that it lacks, and hides them
+_BACKED_LEVEL = 0.3
 _LAGS = 20
 _ROWS_PER_LAG = 50
 _LEAST_SEEN = 0.75  # share of rows in which a unit's states have to be seen
@@ -137,6 +140,21 @@ def misfit_of_all(table):
     if not len(p):
         return np.nan
     return min(float(table["p_adjusted"].min()), float(combined(p, at_most=_AT_MOST)))
+
+
+def level_of(*, has_gaps, is_backed):
+    """Level below which a plant of several lags is learned and compared with the one of one lag.
+
+    Not every prior backs it: what follows a level that shifts, several lags explain less well than one.
+    """
+    if has_gaps:
+        return _FILLED_LEVEL
+    return _BACKED_LEVEL if is_backed else LEVEL
+
+
+def one_lag_is_enough(table, level=LEVEL):
+    """Whether tests of later lags, a `misfit_table`, leave a plant of one lag standing; so they do without any."""
+    return not misfit_of_all(table) <= level
 
 
 def _of_equal_size(family):

@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..estimation.level_shifts import joined_shifts
 from ..estimation.scoring import Budget
-from ..lagged.misfit import misfit_table
+from ..lagged.misfit import misfit_table, one_lag_is_enough
 from ..prediction import OperatingPoint
 from . import tables
 from .alone import screened
@@ -83,7 +83,7 @@ def learn_large(server, record):
         return False
     later = tables.later_lags(estimate)
     server.misfit_ = misfit_table(record.names, later)
-    lags_act = later is not None and server.misfit_["p_adjusted"].min() <= _LAGS_LEVEL
+    lags_act = not one_lag_is_enough(server.misfit_, _LAGS_LEVEL)
     if lags_act and len(record.names) <= ALL_PAIRS:
         return False
     _keep(server, record, estimate, steps, changes)
@@ -267,9 +267,9 @@ def _warn(server, estimate, lags_act):
     if lags_act:
         n = int((server.misfit_["p_adjusted"] <= _LAGS_LEVEL).sum())
         warnings.warn(
-            f"Later lags act in {n} channels (see `misfit_`), and plants of several lags are learned of up to "
-            f"{ALL_PAIRS} units. This one has {len(server.names_)} units and one lag: sample slower, or fit parts of "
-            "the plant.",
+            f"Later lags act (see `misfit_`; {n} channels say so by themselves), and plants of several lags are "
+            f"learned of up to {ALL_PAIRS} units. This one has {len(server.names_)} units and one lag: sample slower, "
+            "or fit parts of the plant.",
             UserWarning,
             stacklevel=7,
         )

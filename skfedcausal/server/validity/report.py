@@ -8,6 +8,7 @@ from scipy.special import ndtr
 
 from ...statespace.episodes import episodes
 from ..joint import step_series, unit_scores
+from ..lagged.misfit import one_lag_is_enough
 from . import checks
 
 COLUMNS = ("check", "cause", "effect", "statistic", "p_value", "passed", "remedy")
@@ -24,7 +25,6 @@ _LEAST_SEEN = 0.75  # share of rows in which all units have to be seen
 _LAGS, _MORE_LAGS = 10, 24
 _WHITE = 0.05  # p value from which on innovations of a unit are taken to be white
 _SURE = 1e-8  # adjusted p value of a link that is not what is left of a driver of one of its units
-_ENOUGH = 0.05  # p value of later lags above which one lag is enough for a plant with a prior
 _MOVED = 0.5  # standard errors by which a prior may move a link
 _OF_STRENGTH = 0.2  # share of its strength from which on a move withholds a verdict
 _LONGER = "a longer record, or join the units"
@@ -116,7 +116,7 @@ def _may_remember(server):
     """Whether one lag was not shown to be enough; with a prior tests of later lags have to say nothing at all."""
     if len(server.lag_transitions_) > 1 or server.misfit_.empty:
         return True
-    return bool(server.has_prior_ and not server.misfit_["p_adjusted"].min() > _ENOUGH)
+    return bool(server.has_prior_ and not one_lag_is_enough(server.misfit_))
 
 
 def _filled(record, filtered):

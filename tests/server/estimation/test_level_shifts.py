@@ -556,14 +556,24 @@ def test_a_misfit_is_the_power_of_innovations_at_the_sixteen_lowest_frequencies(
     assert unit.misfit([], unit.fit([])) == pytest.approx(expected)
 
 
-def test_a_shift_too_weak_for_its_unit_alone_is_found_where_it_explains_a_link():
+def test_a_shift_that_units_alone_are_in_doubt_of_is_found_where_it_explains_links(monkeypatch):
+    shifts = [{"unit": unit, "size": 0.5, "at": 1000, "until": 2000} for unit in (0, 1)]
+    A = np.kron(np.diag([0.9, 0.5]), np.eye(2))
+    X, _ = make_granger_plant(2, transition=A, n_samples=2000, random_state=102, level_shift=shifts)
+    for doubtful, p_values in (((), (0.0, 1e-6)), ((1000,), (0.05, 1.0))):
+        found = (), doubtful
+        monkeypatch.setattr("skfedcausal.server.estimation.estimate.find_level_shifts", lambda *_, found=found: found)
+        estimator = FederatedGrangerEstimator().fit(X)
+        assert set(estimator.server_.level_shifts_["start"]) == set(doubtful)
+        assert estimator.links_["p_adjusted"].between(*p_values).all()
+
+
+def test_a_weak_shift_of_a_slow_unit_makes_no_link_back():
     A = np.kron(np.diag([0.99, 0.5]), np.eye(2))
     A[2:, :2] = 0.25
     shift = {"unit": "unit0", "size": 0.2, "at": 2500, "until": 5000}
     X, _ = make_granger_plant(2, transition=A, n_samples=5000, random_state=102, level_shift=[shift])
-    estimator = FederatedGrangerEstimator().fit(X)
-    assert set(estimator.server_.level_shifts_["unit"]) == {"unit0"}
-    verdicts = estimator.links_.set_index(["cause", "effect"])["verdict"]
+    verdicts = FederatedGrangerEstimator().fit(X).links_.set_index(["cause", "effect"])["verdict"]
     assert verdicts[("unit1", "unit0")] == "no influence"
     assert verdicts[("unit0", "unit1")] == "influence"
 

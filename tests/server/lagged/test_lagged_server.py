@@ -7,6 +7,7 @@ import pytest
 from scipy.linalg import block_diag, solve_discrete_lyapunov
 from sklearn.exceptions import ConvergenceWarning
 
+from benchmarks._networks import FIVE, published
 from skfedcausal import (
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
@@ -20,6 +21,7 @@ from skfedcausal.server import likelihood as likelihood_module
 from skfedcausal.server.estimation.scoring import Budget
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.lagged.dynamics import LaggedDynamics, PaddedRecord
+from skfedcausal.server.lagged.misfit import level_of, one_lag_is_enough
 from skfedcausal.server.lagged.timing import words_by_input
 from skfedcausal.server.prediction import PlantFilter
 from skfedcausal.statespace.episodes import PIECE
@@ -177,6 +179,16 @@ def test_a_record_of_one_lag_gives_the_same_numbers_with_and_without_the_test(mo
         np.testing.assert_array_equal(getattr(kept, name), getattr(without, name))
     assert kept.links_.equals(without.links_)
     np.testing.assert_array_equal(kept.predict(X), without.predict(X))
+
+
+@pytest.mark.parametrize("seed", [336, 412])
+def test_where_a_prior_backs_one_lag_less_is_asked_before_several_are_compared(seed):
+    units = published(FIVE, 2000, seed, n_sensors=4)
+    server = FederatedGrangerEstimator().fit(units.X).server_
+    assert server.has_prior_
+    assert one_lag_is_enough(server.misfit_)
+    assert not one_lag_is_enough(server.misfit_, level_of(has_gaps=False, is_backed=True))
+    assert len(server.lag_transitions_) > 1
 
 
 @pytest.mark.parametrize("share", [0.0, 0.1])
