@@ -455,14 +455,12 @@ class LikelihoodServer(LinkQuestions):
             record.forget_scores()
         return True
 
-    def _check_room(self, clients, n_samples, n_inputs=0):
+    def _check_room(self, clients, n_samples):
         """Refuse a plant of many units that cannot fit into memory, before its units begin."""
         if len(clients) > LARGE:
-            from .sparse.memory import check_inputs, check_memory, fewest_states  # for plants of many units
+            from .sparse.memory import check_memory, fewest_states  # for plants of many units
 
-            n_states = sum(map(fewest_states, clients.values()))
-            check_memory(len(clients), n_states, n_samples)
-            check_inputs(len(clients), n_states, n_inputs)
+            check_memory(len(clients), sum(map(fewest_states, clients.values())), n_samples)
 
     def _next_budget(self):
         """The work of this round: an equal part of what is left for all of them."""
