@@ -29,8 +29,7 @@ def coefficients(estimate, A):
         cols.append(columns[found.cols])
         blocks.append(found.covariance)
     series = np.hstack([plant.series, plant.known])
-    regressors = series.T @ series / len(series)
-    regressors[:n, :n] -= plant.dense(plant.noise)
+    regressors = series.T @ series / len(series)  # less the noise of so many scores it need not be positive
     return Coefficients(
         np.hstack([A.toarray(), estimate.B]), np.concatenate(rows), np.concatenate(cols), BlockCovariance(blocks),
         plant.dense(plant.scale), plant.known_scale, regressors,

@@ -19,7 +19,7 @@ from . import tables
 from .alone import screened
 from .cover import neighbours
 from .filter import stationary_gain
-from .gaps import are_mostly_there, least_there
+from .gaps import WORTH_WAITING, are_mostly_there, least_there
 from .input_effects import coefficients, input_links_table, shrunk_inputs, without_inputs
 from .inputs import are_told_apart, find_drivers
 from .learning import ALL_PAIRS, estimate_large
@@ -52,12 +52,18 @@ def asks_for_the_whole(record, server):
         f"units of whose usual measurements less than {least_there(len(record.names)):.0%} are there": not (
             record.is_constant or are_mostly_there(record)
         ),
+        "inputs and units with as many states as sensors": _chooses_noise(record, server),
         "sums of batches": record.most_lags is not None,
         "known links": record.known_links is not None,
         "units whose sensors do not determine their states": not record.determined.all(),
         "episodes of few rows": record.n_samples <= 2 * len(record.starts),
     }
     return ", ".join(reasons + [name for name, holds in facts.items() if holds])
+
+
+def _chooses_noise(record, server):
+    """Whether forecasts under inputs choose how much is noise, and the plant is not so large that nobody can wait."""
+    return record.u is not None and record.has_choice and server.horizon > 1 and len(record.names) <= WORTH_WAITING
 
 
 def _timing(server, record):
