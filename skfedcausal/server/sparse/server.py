@@ -102,7 +102,7 @@ def learn_large(server, record):
         return False
     later = tables.later_lags(estimate)
     server.misfit_ = misfit_table(record.names, later)
-    lags_act = later is not None and server.misfit_["p_adjusted"].min() <= _LAGS_LEVEL
+    lags_act = server.frees_lags and later is not None and server.misfit_["p_adjusted"].min() <= _LAGS_LEVEL
     if lags_act and len(record.names) <= ALL_PAIRS:
         return False
     _keep(server, record, estimate, steps, changes)
