@@ -2,9 +2,9 @@
 
 ``python -m benchmarks.scale [--units 16 64 256 1000] [--jobs 2] [--ideal] [--rivals] [--backends]``. Every fit runs in
 a process of its own, so that peak memory is its own, records as files that are mapped into memory. ``--backends`` needs
-dask and ray, rivals PCMCI the package tigramite; what is not installed is left out. ``--missing 0.01`` leaves out cells,
-``--inputs 10`` gives every tenth unit an input, ``--relayed 5`` lets as many act on another unit as well: these print
-their rows and leave the written tables alone.
+dask and ray, rivals PCMCI the package tigramite; what is not installed is left out. ``--missing 0.01`` leaves out a
+share of the cells, ``--inputs 10`` gives every tenth unit an input, ``--relayed 5`` lets as many act on another unit as
+well: these print their rows and leave the written tables alone.
 """
 
 import argparse

@@ -201,7 +201,7 @@ def later_lags(task, partition, scoring):
     if not part.n_inputs:
         return whole
     of_inputs = np.full_like(whole, np.nan)
-    tested = task.driven[np.ix_(range(task.n_core), units)]
+    tested = task.driven[: task.n_core, units]
     of_inputs[:, units] = np.where(tested, found[: task.n_core, len(units) :], np.nan)
     return np.hstack([whole, of_inputs])
 

@@ -99,7 +99,7 @@ def significant_of(p_value, pairs, alpha):
 
 
 def find_drivers(plant, alpha, parallel=None):
-    """Let inputs act on units of others where tests of the units on their own say that they do."""
+    """Let inputs of units act on others where tests of the units on their own say that they do."""
     pairs, partition = pairs_of(plant.partition), plant.partition
     for _ in range(_ROUNDS if len(pairs) else 0):
         spectra, pushes = units_on_their_own(plant, parallel)
@@ -108,8 +108,8 @@ def find_drivers(plant, alpha, parallel=None):
         known = regressors(np.eye(partition.n_units, dtype=bool), plant.driven, partition)
         outside = pairs[~plant.driven[tuple(pairs.T)]]
         p_value = np.where(plant.driven, 0.0, 1.0)
-        estimates = tested_inputs(outside, spectra.U, found, known, plant)
-        p_value[tuple(outside.T)] = p_values(outside, *estimates, partition)
+        estimate, covariance = tested_inputs(outside, spectra.U, found, known, plant)
+        p_value[tuple(outside.T)] = p_values(outside, estimate, covariance, partition)
         added = capped(p_value, significant_of(p_value, pairs, alpha) & ~plant.driven)
         if not added.any():
             break

@@ -135,20 +135,19 @@ class _Search:
         settled, was_stopped, with_far = False, False, True
         for _ in range(_MAX_ROUNDS):
             self._fit(_NEAR_GAIN)
-            proposed, correlated = self._proposal(self._tested(with_far))
-            if not with_far and self._is_near(proposed, correlated, self._proposed_inputs()):  # neighbours have settled: what of the others?
+            proposed = self._proposal(self._tested(with_far))
+            if not with_far and self._is_near(*proposed):  # neighbours have settled: what of the others?
                 with_far = True
-                proposed, correlated = self._proposal(self._tested(with_far))
-            driven = self._proposed_inputs()
-            if self._is_near(proposed, correlated, driven):
+                proposed = self._proposal(self._tested(with_far))
+            if self._is_near(*proposed):
                 settled = True
                 break
             if self.budget.is_spent:
                 was_stopped = True
                 break
-            self.left |= self.linked & ~proposed
-            self.not_driven |= self.driven & ~driven
-            self.linked, self.correlated, self.driven, with_far = proposed, correlated, driven, False
+            self.left |= self.linked & ~proposed[0]
+            self.not_driven |= self.driven & ~proposed[2]
+            (self.linked, self.correlated, self.driven), with_far = proposed, False
             self._group()
         return settled, was_stopped
 
@@ -366,7 +365,7 @@ class _Search:
     # -- structure -------------------------------------------------------------------------------
 
     def _proposal(self, tests):
-        """Links and correlations that the tests suggest."""
+        """Links, correlations and inputs of others that the tests suggest."""
         effect, cause = tests.pairs.T
         p_value = self.p_value
         p_value[effect, cause] = tests.p_value
@@ -378,7 +377,7 @@ class _Search:
             found = self.noise_tests.get((int(a), int(b)), self.noise_tests.get((int(b), int(a))))
             if found is not None and found[1] > self.alpha:
                 correlated[a, b] = correlated[b, a] = False
-        return linked, correlated
+        return linked, correlated, self._proposed_inputs()
 
     def _proposed_inputs(self):
         """Inputs of others that the tests suggest, beside those of every unit's own."""

@@ -204,9 +204,7 @@ def shifts_of_units(units, starts, n_lags, n_units, inputs=None):
     """Shifts of the levels of some units of a plant, from their scores and noise, and the inputs that act on each."""
     with few_threads(0):
         inputs = [np.zeros((len(units[0][0]), 0))] * len(units) if inputs is None else inputs
-        records = (
-            UnitRecord(series, None, N, u, starts, n_lags) for (series, N), u in zip(units, inputs, strict=True)
-        )
+        records = (UnitRecord(series, None, N, u, starts, n_lags) for (series, N), u in zip(units, inputs, strict=True))
         return shifts_of(records, n_units, with_doubts=False)[0]
 
 

@@ -37,7 +37,7 @@ class Spectra(NamedTuple):
 
 
 def products(pushes, series, A, noise, starts, n_transitions, *, known=None, with_noise=False, with_states=False):
-    """:class:`Products` at a plant; A and the noise of the scores are sparse, inputs that are `known` count as states."""
+    """:class:`Products` at a plant; A and the noise of the scores are sparse, `known` inputs count as states."""
     states = smoothed(pushes, series, A, noise, starts)
     if known is not None and known.shape[1]:
         states = np.hstack([states, known])

@@ -80,7 +80,7 @@ def measures(estimate):
 
 
 def later_lags(estimate):
-    """P-values of later lags, of units and of inputs (n_units, 2 n_units), NaN where none was tested; None if at all."""
+    """P-values of later lags of units and of inputs, (n_units, 2 n_units), NaN for the untested; None if all are."""
     n_units = len(estimate.linked)
     found = np.full((n_units, 2 * n_units), np.nan)
     for members, fit in zip(estimate.members, estimate.fits, strict=True):
