@@ -2,7 +2,9 @@
 
 ``python -m benchmarks.scale [--units 16 64 256 1000] [--jobs 2] [--ideal] [--rivals] [--backends]``. Every fit runs in
 a process of its own, so that peak memory is its own, records as files that are mapped into memory. ``--backends`` needs
-dask and ray, rivals PCMCI the package tigramite; what is not installed is left out.
+dask and ray, rivals PCMCI the package tigramite; what is not installed is left out. ``--missing 0.01`` leaves out a
+share of the cells, ``--inputs 10`` gives every tenth unit an input, ``--relayed 5`` lets as many act on another unit as
+well: these print their rows and leave the written tables alone.
 """
 
 import argparse
@@ -21,7 +23,7 @@ import numpy as np
 from scipy import stats
 from statsmodels.tsa.api import VAR
 
-from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
+from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.server.estimation.scoring import Structure
 from skfedcausal.server.sparse.cover import cores, neighbours, with_halo
 from skfedcausal.statespace.fisher import InformationColumns
@@ -39,14 +41,20 @@ LIMITS = {16: 0.3, 64: 2.0, 256: 20.0, 1000: 300.0}
 # -- records -----------------------------------------------------------------------------------------
 
 
-def saved(folder, n_units, seed):
-    """A simulated plant as files, made once."""
-    place = folder / f"{n_units}_{seed}"
+def saved(folder, n_units, seed, missing=0.0, every=0, n_relayed=0):
+    """A simulated plant as files, made once; with gaps, and with an input of every so many units."""
+    place = folder / f"{n_units}_{seed}_{missing}_{every}_{n_relayed}"
     if not place.exists():
-        X, truth = weak_links(n_units, ROWS, seed)
+        more: dict = {"missing": missing} if missing else {}
+        if every:
+            more |= {"n_inputs": [int(m % every == 0) for m in range(n_units)], "n_input_links": n_relayed}
+        X, truth = weak_links(n_units, ROWS, seed, **more)
         place.mkdir(parents=True)
         for name, Y in X.items():
             np.save(place / f"{name}.npy", Y)
+        if every:
+            with_inputs = {name: u for name, u in zip(truth.names, truth.inputs, strict=True) if u is not None}
+            np.savez(place / "inputs.npz", B=truth.input, **with_inputs)
         C, R = np.stack(truth.observation), np.stack(truth.measurement_cov)
         np.savez(place / "truth.npz", A=truth.transition, Q=truth.process_cov, C=C, R=R, names=truth.names)
     return place
@@ -61,6 +69,10 @@ class Truth:
         self.names = kept["names"].tolist()
         self.n_units, self.p = len(self.C), self.C.shape[2]
         self.X = {name: np.load(place / f"{name}.npy", mmap_mode="r") for name in self.names}
+        self.inputs, self.B = None, np.zeros((len(self.A), 0))
+        if (place / "inputs.npz").exists():
+            self.inputs = dict(np.load(place / "inputs.npz"))
+            self.B = self.inputs.pop("B")
 
     @property
     def links(self):
@@ -144,14 +156,16 @@ def fitted(place, n_jobs, identified=False):
     """Seconds of a fit, its memory, and what it found."""
     truth = Truth(place)
     clients = None if identified else truth.clients()
-    estimator = FederatedGrangerEstimator(clients, server=LikelihoodServer(), n_jobs=n_jobs)
+    kind = FederatedGrangerEstimator if truth.inputs is None else FederatedCounterfactualEstimator
+    estimator = kind(clients, server=LikelihoodServer(), n_jobs=n_jobs)
+    known = {} if truth.inputs is None else {"inputs": truth.inputs}
     began, used = time.perf_counter(), time.process_time()
-    estimator.fit(truth.X)
+    estimator.fit(truth.X, **known)
     seconds, cpu = time.perf_counter() - began, time.process_time() - used
     links = estimator.links_
     place_of = {name: k for k, name in enumerate(truth.names)}
     decided = np.zeros_like(truth.links)
-    found = links[links["p_adjusted"] < LEVEL]
+    found = links[(links["p_adjusted"] < LEVEL) & (links["kind"] == "state")]
     decided[[place_of[e] for e in found["effect"]], [place_of[c] for c in found["cause"]]] = True
     server = estimator.server_
     result = {
@@ -161,7 +175,30 @@ def fitted(place, n_jobs, identified=False):
     }  # fmt: skip
     if estimator.transition_.shape == truth.A.shape:
         result["error / bound"] = relative_error(estimator, truth) / bound(truth)
-    return result
+    return result if truth.inputs is None else result | about_inputs(estimator, truth)
+
+
+def about_inputs(estimator, truth):
+    """What was found of inputs, and the price of a question about them."""
+    own = [estimator.clients_[name].observation_ for name in truth.names]
+    S = [np.linalg.lstsq(C, mine, rcond=None)[0] for mine, C in zip(own, truth.C, strict=True)]
+    B = np.vstack([s @ b for s, b in zip(S, np.split(estimator.input_, truth.n_units), strict=True)])
+    acts = truth.B.reshape(truth.n_units, truth.p, -1).any(axis=1)
+    place = {name: k for k, name in enumerate(truth.names)}
+    at = {name: k for k, name in enumerate(truth.inputs)}
+    own = np.zeros_like(acts)
+    own[[place[name] for name in at], range(len(at))] = True
+    links = estimator.links_.query("kind == 'input' and p_adjusted < @LEVEL")
+    decided = np.zeros_like(acts)
+    decided[links["effect"].map(place).to_numpy(int), links["cause"].map(at).to_numpy(int)] = True
+    true = acts & ~own
+    began = time.perf_counter()
+    estimator.counterfactual(next(iter(truth.inputs)), [0.0], [1.0], horizon=50, return_std=True)
+    return {
+        "error of B": float(np.linalg.norm(B - truth.B) / np.linalg.norm(truth.B)),
+        "relayed found": f"{(decided & true).sum()} of {true.sum()}", "relayed false": int((decided & ~true).sum()),
+        "effect over 50 rows, s": time.perf_counter() - began,
+    }  # fmt: skip
 
 
 def relative_error(estimator, truth):
@@ -353,6 +390,9 @@ def main():
     reader.add_argument("--backends", action="store_true")
     reader.add_argument("--ideal", action="store_true", help="what the best selection of links could do")
     reader.add_argument("--limit", type=float, default=600.0, help="seconds that a rival may take")
+    reader.add_argument("--missing", type=float, default=0.0, help="share of the cells that is missing")
+    reader.add_argument("--inputs", type=int, default=0, help="every how many units there is one with an input")
+    reader.add_argument("--relayed", type=int, default=0, help="inputs that act on another unit as well")
     reader.add_argument("--part", nargs="+")
     reader.add_argument("--dry", action="store_true", help="do not write the results")
     options = reader.parse_args()
@@ -361,16 +401,17 @@ def main():
         print(json.dumps(PARTS[part](Path(place), int(n_jobs), *more)))
         return
     folder = options.folder or Path(tempfile.mkdtemp())
+    is_other = bool(options.missing or options.inputs)
     rows: dict = {name: [] for name in ("fit", "ideal", "screen", "watch", "rivals", "backends")}
     for n_units in options.units:
-        place = saved(folder, n_units, options.seed)
+        place = saved(folder, n_units, options.seed, options.missing, options.inputs, options.relayed)
         found = apart(place, "fit", options.jobs)
         rows["fit"].append({"M": n_units, "limit, s": LIMITS.get(n_units, ""), **found})
         print(rows["fit"][-1], flush=True)
         if options.ideal:
             rows["ideal"].append({"M": n_units, **apart(place, "ideal", 1)})
             print(rows["ideal"][-1], flush=True)
-        if n_units >= 256:
+        if n_units >= 256 and not is_other:
             for part in ("screen", "watch"):
                 rows[part].append({"M": n_units, **apart(place, part, options.jobs)})
                 print(rows[part][-1], flush=True)
@@ -388,7 +429,7 @@ def main():
         "watch": "The next 1000 rows (`predict`).", "rivals": "Other methods, one process.",
         "backends": "Backends of joblib, two workers each, M = 256; the first fit starts nothing.",
     }  # fmt: skip
-    if not options.dry:
+    if not (options.dry or is_other):
         sections = [each for name, part in rows.items() if part for each in (titles[name], table(part, _columns(part)))]
         write("scale", f"Plants of many units: T = {ROWS}, P = 2, D = 8, 1.5 links a unit", *sections)
 

@@ -330,11 +330,11 @@ class FederatedRCADetector(FederatedEstimator):
         """What is nominal; where messages are judged they have to do for this too."""
         rng = check_random_state(0 if self.random_state is None else self.random_state)
         kind = RootCauseServer
-        if getattr(server, "_large", None) is not None:
+        has_inputs = any(message.inputs is not None for message in messages.values())
+        if getattr(server, "_large", None) is not None and not has_inputs:
             from ..server.watching.large import LargeRootCauseServer as kind  # of plants learned in blocks
         self._root_cause = kind(self.statistic, self._run_length, _prior(self.prior, server.names_), rng)
         self._root_cause.fit(server, messages)
-        has_inputs = any(message.inputs is not None for message in messages.values())
         if kind is RootCauseServer and isinstance(server, MomentServer) and not has_inputs:
             self._root_cause.learner = clone(server)
         is_learned = not (server.controlled_units_ or getattr(server, "trains_corrections", False))

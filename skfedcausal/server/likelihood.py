@@ -110,7 +110,7 @@ class LikelihoodServer(LinkQuestions):
     horizon : int, default=50
         Steps ahead up to which forecasts under the recorded inputs choose how much counts as sensor noise in
         units with as many states as sensors, whose measurements alone do not tell; at most a tenth of the
-        longest episode. 1 leaves it as small as the units suppose. Plants with inputs and complete records
+        longest episode. 1 leaves it as small as the units suppose. Plants of up to 64 units with inputs and complete records
         only.
     max_time : float, default=25.0
         Seconds of work that a fit may take, two fifths of them for the plant of one lag, counted in operations so
@@ -461,14 +461,12 @@ class LikelihoodServer(LinkQuestions):
             record.forget_scores()
         return True
 
-    def _check_room(self, clients, n_samples, n_inputs=0):
+    def _check_room(self, clients, n_samples):
         """Refuse a plant of many units that cannot fit into memory, before its units begin."""
         if len(clients) > LARGE:
-            from .sparse.memory import check_inputs, check_memory, fewest_states  # for plants of many units
+            from .sparse.memory import check_memory, fewest_states  # for plants of many units
 
-            n_states = sum(map(fewest_states, clients.values()))
-            check_memory(len(clients), n_states, n_samples)
-            check_inputs(len(clients), n_states, n_inputs)
+            check_memory(len(clients), sum(map(fewest_states, clients.values())), n_samples)
 
     def _next_budget(self):
         """The work of this round: an equal part of what is left for all of them."""

@@ -111,6 +111,7 @@ class MomentServer(ServerLearner):
         from .likelihood import LikelihoodServer  # for such plants only
 
         learner = LikelihoodServer(level_shifts=None, shrink=False, max_iter=_BLOCK_STEPS)
+        learner.frees_lags = self._response is None  # what is left of inputs asks for lags that links have not
         if record.u is not None or not learner._is_learned_in_blocks(record):
             return False
         self.names_, self.partition_ = record.names, record.partition

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ..statespace.inputs import BlockCovariance
 from ..statespace.matrices import companion
 from .straight import straight_run
 
@@ -69,7 +70,9 @@ def _draws_of_one_lag(server, n_draws):
     if c is None or not len(c.rows):
         return []
     rng = np.random.default_rng(0)
-    if len(c.rows) > _MANY:
+    if isinstance(c.covariance, BlockCovariance):
+        noise = c.covariance.root() @ rng.standard_normal((len(c.rows), n_draws))
+    elif len(c.rows) > _MANY:
         noise = np.sqrt(c.covariance.diagonal())[:, None] * rng.standard_normal((len(c.rows), n_draws))
     else:
         values, axes = np.linalg.eigh(c.covariance)

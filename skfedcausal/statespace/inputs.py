@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import block_diag, csr_array, diags_array
 
 from .episodes import fourier_sums
 from .kalman import driven_recurrence
@@ -82,6 +83,20 @@ class FeedbackGains(NamedTuple):
         return FeedbackGains(inverse * self.present @ S, inverse * self.previous @ S, inverse * self.persistence * D)
 
 
+class BlockCovariance(NamedTuple):
+    """Covariance of elements in groups that are independent of each other, one matrix for each."""
+
+    blocks: list
+
+    def diagonal(self):
+        """Variances."""
+        return np.concatenate([block.diagonal() for block in self.blocks])
+
+    def root(self):
+        """A sparse square root."""
+        return block_diag([eigen_root(block) for block in self.blocks], format="csr")
+
+
 class Response(NamedTuple):
     """Effect of a change of inputs."""
 
@@ -108,12 +123,14 @@ def response_covariances(response, rows, cols, covariance, blocks):
 
     The derivatives of the effect follow its own equation, ``dh[j+1] = A dh[j] + d[A | B] x[j]`` with the
     regressors ``x[j] = [h[j]; u[j]]``; they are run for the columns of a square root of the covariance.
-    Controllers count as known.
+    Controllers count as known. Of a `BlockCovariance` the root is sparse, and so is the step of a large plant.
     """
     n_steps = len(response.effect)
     found = [np.zeros((n_steps, b.stop - b.start, b.stop - b.start)) for b in blocks]
     if not len(rows):
         return found
+    if isinstance(covariance, BlockCovariance):
+        return _of_large_plant(response, rows, cols, covariance.root(), (found, blocks))
     order = np.argsort(rows, kind="stable")
     root = eigen_root(covariance)[order]
     cols = cols[order]
@@ -125,3 +142,17 @@ def response_covariances(response, rows, cols, covariance, blocks):
         for out, block in zip(found, blocks, strict=True):
             out[j] = derivative[block] @ derivative[block].T
     return found
+
+
+def _of_large_plant(response, rows, cols, root, wanted):
+    """The same from a sparse root, covariances of blocks added to what is `wanted`: (found, blocks)."""
+    step, size = csr_array(response.step), (len(response.step), len(rows))
+    place = csr_array((np.ones(len(rows)), (rows, np.arange(len(rows)))), shape=size)
+    derivative = np.zeros((len(response.step), root.shape[1]))
+    for j, x in enumerate(response.regressors):
+        derivative = step @ derivative
+        moved = (place @ diags_array(x[cols]) @ root).tocoo()
+        derivative[moved.coords] += moved.data
+        for out, block in zip(*wanted, strict=True):
+            out[j] = derivative[block] @ derivative[block].T
+    return wanted[0]

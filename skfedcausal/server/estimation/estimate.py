@@ -79,7 +79,7 @@ class Coefficients(NamedTuple):
     matrix: np.ndarray  # (n, c)
     rows: np.ndarray  # (n_free,)
     cols: np.ndarray  # (n_free,)
-    covariance: np.ndarray  # (n_free, n_free)
+    covariance: Any  # (n_free, n_free), or a `BlockCovariance`
     state_scale: np.ndarray  # (n, n)
     input_scale: np.ndarray  # (k,)
     regressors: np.ndarray  # (c, c)

@@ -27,13 +27,7 @@ class Screened(NamedTuple):
 
 def screened(plant, with_noise=True, parallel=None):
     """Score tests of every pair at the plant without links, a `Screened`."""
-    n_units = plant.partition.n_units
-    tasks = (([_unit_task(plant, m) for m in units],) for units in chunks(n_units, UNITS))
-    whole, spectra = np.empty_like(plant.series), []
-    for one, own in zip(chain.from_iterable(run(units_alone, tasks, parallel)), plant.partition.slices, strict=True):
-        whole[:, own] = one[0]
-        spectra.append(one[1])
-    spectra = padded_spectra(spectra, plant.partition)
+    spectra, whole = units_on_their_own(plant, parallel)
     own = plant.sparse(plant.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
     found = products(whole, plant.series, *own, with_noise=with_noise)
     p_value = _all_pairs(spectra, found, plant, parallel)
@@ -41,13 +35,23 @@ def screened(plant, with_noise=True, parallel=None):
     return Screened(spectra, whole, found, p_value, noise)
 
 
+def units_on_their_own(plant, parallel=None):
+    """:class:`Spectra` of all units without links, and residuals over their spectra (n_samples, n)."""
+    tasks = (([_unit_task(plant, m) for m in units],) for units in chunks(plant.partition.n_units, UNITS))
+    whole, spectra = np.empty_like(plant.series), []
+    for one, own in zip(chain.from_iterable(run(units_alone, tasks, parallel)), plant.partition.slices, strict=True):
+        whole[:, own] = one[0]
+        spectra.append(one[1])
+    return padded_spectra(spectra, plant.partition), whole
+
+
 def units_alone(tasks):
     """Residuals over their spectra, and spectra, of units without links."""
     found = []
     with few_threads(0):
         for task in tasks:
-            point, n = Point(task.A, task.Q, None), task.series.shape[1]
-            found.append((pushes(task, point, n), core_spectra(point, task.noise, _OneUnit(n), 1, task.n_frequencies)))
+            point, n = Point(task.A, task.Q, None), len(task.A)
+            found.append((pushes(task, point, n), core_spectra(point, task, _OneUnit(n), 1)))
     return found
 
 
@@ -59,8 +63,8 @@ class _OneUnit:
 
 
 def _unit_task(plant, m):
-    series = np.ascontiguousarray(plant.series[:, plant.partition.slices[m]])
-    own, how = (plant.A[m], plant.Q[m]), (plant.n_lags, plant.n_frequencies)
+    (series, A), how = plant.regression(m), (plant.n_lags, plant.n_frequencies)
+    own = A, plant.Q[m]
     size, none = (len(plant.A[m]),), np.zeros((1, 1), dtype=bool)
     return BlockTask(series, plant.starts, plant.noise[m], size, 1, *own, own, none, none, *how, False, 0.0, 0, False)
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from ...statespace.episodes import TransitionMoments, episodes, lag_covariances
 from ...statespace.geweke import geweke_measures
+from ...statespace.inputs import DrivenSpectrum
 from ...statespace.lagged.likelihood import LagSums
 from ...statespace.matrices import few_threads, hermitian
 from ...statespace.partition import Partition, diagonal_blocks
@@ -24,12 +25,12 @@ _FINER = 2  # frequencies of a filter's lags over the number of these
 class BlockTask(NamedTuple):
     """What it takes to fit a block, its core units first; matrices in states of unit variance."""
 
-    series: np.ndarray  # (n_samples, n) centred scores
+    series: np.ndarray  # (n_samples, n + k) centred scores, and inputs behind them
     starts: tuple
     noise: np.ndarray  # (n, n) of the scores
     sizes: tuple  # states of every unit
     n_core: int
-    A: np.ndarray  # (n, n) to start from
+    A: np.ndarray  # (n, n + k) to start from
     Q: np.ndarray
     own: tuple  # the units' own models (A, Q)
     linked: np.ndarray  # (n_units, n_units) effect by cause
@@ -41,12 +42,30 @@ class BlockTask(NamedTuple):
     max_iter: int
     is_last: bool  # whether more is said of the block than the search for links needs
     sums: np.ndarray | None = None  # of products of the series at all lags, once they are known
+    input_sizes: tuple = ()  # inputs of every unit, nothing for none at all
+    driven: np.ndarray | None = None  # (n_units, n_units) whose states the inputs of whom act on
+
+
+class InputTests(NamedTuple):
+    """What a block says of inputs of its units that act on its core."""
+
+    pairs: np.ndarray  # (n_pairs, 2) positions (effect, cause), effects in the core
+    estimate: np.ndarray  # (n_pairs, e)
+    covariance: np.ndarray  # (n_pairs, e, e)
+
+
+class Elements(NamedTuple):
+    """Free coefficients of the rows of the core with their sampling covariance."""
+
+    rows: np.ndarray
+    cols: np.ndarray
+    covariance: np.ndarray
 
 
 class BlockFit(NamedTuple):
     """A fitted block: the rows of its core units, and what they say of links to them from units in the block."""
 
-    A: np.ndarray  # (n_core_states, n)
+    A: np.ndarray  # (n_core_states, n + k)
     Q: np.ndarray  # (n_core_states, n)
     pairs: np.ndarray  # (n_pairs, 2) positions (effect, cause), effects in the core
     estimate: np.ndarray  # (n_pairs, e)
@@ -60,8 +79,10 @@ class BlockFit(NamedTuple):
     n_iter: int
     converged: bool
     geweke: np.ndarray | None  # measures of the pairs, (n_pairs,)
-    misfit: np.ndarray | None  # p-values of later lags, (n_core, n_units of the block)
+    misfit: np.ndarray | None  # p-values of later lags, (n_core, n_units of the block), then of their inputs
     sums: np.ndarray | None  # of products of the series, where the task did not know them
+    inputs: InputTests | None = None  # of inputs, in plants that have any
+    elements: Elements | None = None  # of the rows, in plants with inputs at the end
 
 
 def fitted_block(task):
@@ -71,7 +92,7 @@ def fitted_block(task):
 
 
 def _fitted(task):
-    partition = Partition(task.sizes)
+    partition = Partition(task.sizes, task.input_sizes)
     sums, is_new = task.sums, task.sums is None
     if is_new:
         sums = lag_covariances(task.series, range(task.n_lags + 2), task.starts)
@@ -93,8 +114,10 @@ def _fitted(task):
 
 
 def _structure(task, partition):
-    pairs = tuple(partition.pairs.T)
-    return Structure(partition, linked=task.linked[pairs], correlated=task.correlated[pairs])
+    pairs, masks = tuple(partition.pairs.T), {}
+    if partition.n_inputs:
+        masks["driven"] = task.driven[tuple(partition.input_pairs.pairs.T)]
+    return Structure(partition, linked=task.linked[pairs], correlated=task.correlated[pairs], **masks)
 
 
 def _start(task, structure):
@@ -112,10 +135,12 @@ def _described(task, partition, scoring, ascent):
     chosen = partition.pairs[:, 0] < task.n_core
     noise = correlation_estimates(scoring, only_inside=True)
     both = scoring.structure.correlated & chosen & (partition.pairs[:, 0] != partition.pairs[:, 1])
-    geweke = misfit = None
+    geweke = misfit = elements = None
     if task.is_last:
-        measures = geweke_measures(point.A, point.Q, np.linalg.inv(task.noise), partition)
+        n = partition.n_states
+        measures = geweke_measures(point.A[:, :n], point.Q, np.linalg.inv(task.noise), partition)
         geweke, misfit = measures[tuple(partition.pairs[chosen].T)], later_lags(task, partition, scoring)
+        elements = None if task.driven is None else core_elements(scoring, core)
     return BlockFit(
         point.A[:core],
         point.Q[:core],
@@ -125,7 +150,7 @@ def _described(task, partition, scoring, ascent):
         partition.pairs[both],
         noise.statistic[both],
         noise.p_value[both],
-        core_spectra(point, task.noise, partition, task.n_core, task.n_frequencies),
+        core_spectra(point, task, partition, task.n_core),
         pushes(task, point, core),
         ascent.gain,
         ascent.n_iter,
@@ -133,19 +158,39 @@ def _described(task, partition, scoring, ascent):
         geweke,
         misfit,
         None,
+        input_tests(scoring, task.n_core) if partition.n_inputs else None,
+        elements,
     )
+
+
+def input_tests(scoring, n_core):
+    """`InputTests` of the first units."""
+    found, pairs = link_estimates(scoring, "input"), scoring.structure.partition.input_pairs.pairs
+    chosen = pairs[:, 0] < n_core
+    return InputTests(pairs[chosen], found.estimate[chosen], found.covariance[chosen])
+
+
+def core_elements(scoring, core):
+    """`Elements` of the first states."""
+    free = scoring.structure.free
+    own = np.flatnonzero(free.rows < core)
+    return Elements(free.rows[own], free.cols[own], scoring.covariance[np.ix_(own, own)])
 
 
 def later_lags(task, partition, scoring):
     """P-values of later lags of the core units and of what acts on them, NaN where there is nothing to test."""
-    units = np.union1d(np.arange(task.n_core), np.flatnonzero(task.linked[: task.n_core].any(axis=0)))
-    part = Partition([task.sizes[unit] for unit in units])
-    states = np.concatenate([np.arange(partition.slices[u].start, partition.slices[u].stop) for u in units])
-    at = np.ix_(states, states)
-    point = Point(scoring.point.A[at], scoring.point.Q[at], None)
-    linked = task.linked[tuple(units[part.pairs.T])]
-    plant = PartOfPlant(task, part, states)
-    found = misfit_p_values(plant, PointOf(point, Structure(part, linked=linked)), range(task.n_core))
+    acting = task.linked if task.driven is None else task.linked | task.driven
+    units = np.union1d(np.arange(task.n_core), np.flatnonzero(acting[: task.n_core].any(axis=0)))
+    part = Partition([task.sizes[unit] for unit in units], [partition.input_sizes[unit] for unit in units])
+    states = _columns(partition.slices, units)
+    regressors = np.concatenate([states, partition.n_states + _columns(partition.input_slices, units)])
+    point = Point(scoring.point.A[np.ix_(states, regressors)], scoring.point.Q[np.ix_(states, states)], None)
+    linked, masks = task.linked[tuple(units[part.pairs.T])], {}
+    if part.n_inputs:
+        masks["driven"] = task.driven[tuple(units[part.input_pairs.pairs.T])]
+    plant = PartOfPlant(task, part, states, regressors)
+    structure = Structure(part, linked=linked, **masks)
+    found = misfit_p_values(plant, PointOf(point, structure), range(task.n_core))
     if found is None:
         return None
     whole = np.full((task.n_core, len(task.sizes)), np.nan)
@@ -153,7 +198,17 @@ def later_lags(task, partition, scoring):
     tested = np.eye(task.n_core, len(units), dtype=bool)
     tested[tuple(part.pairs[part.pairs[:, 0] < task.n_core][known].T)] = True
     whole[:, units] = np.where(tested, found[: task.n_core, : len(units)], np.nan)
-    return whole
+    if not part.n_inputs:
+        return whole
+    of_inputs = np.full_like(whole, np.nan)
+    tested = task.driven[: task.n_core, units]
+    of_inputs[:, units] = np.where(tested, found[: task.n_core, len(units) :], np.nan)
+    return np.hstack([whole, of_inputs])
+
+
+def _columns(slices, units):
+    """Columns of some units, one unit after the other."""
+    return np.concatenate([np.zeros(0, dtype=int), *(np.arange(slices[u].start, slices[u].stop) for u in units)])
 
 
 class PointOf(NamedTuple):
@@ -168,12 +223,12 @@ class PartOfPlant:
 
     is_complete = has_clear_scores = True
 
-    def __init__(self, task, partition, states):
+    def __init__(self, task, partition, states, regressors):
         at = np.ix_(states, states)
-        self._series = task.series.take(states, axis=1)
+        self._series = task.series.take(regressors, axis=1)
         self.partition, self.score_noise, self.n_samples = partition, task.noise[at], len(task.series)
         self.starts, self._n_lags = task.starts, task.n_lags
-        self._sums = task.sums[:, states[:, None], states]
+        self._sums = task.sums[:, regressors[:, None], regressors]
 
     def standard_series(self):
         """Scores, first rows of episodes, lags of their likelihood."""
@@ -197,11 +252,19 @@ class PartOfPlant:
         return WhittleLikelihood(TransitionMoments.from_sums(sums, self._series, self.starts), self.score_noise)
 
 
-def core_spectra(point, noise, partition, n_core, n_frequencies):
+def core_spectra(point, task, partition, n_core):
     """Inverse spectra of the residuals of the first units, of their states as they are smoothed, and both across."""
-    U, H = _inverse_and_filter(point, noise, midpoints(n_frequencies))
+    frequencies, n = midpoints(task.n_frequencies), len(point.Q)
+    U, H = _inverse_and_filter(point, task.noise, frequencies)
     W = H @ U
     V = W @ hermitian(H)
+    if point.A.shape[1] > n:
+        A, B = point.A[:, :n], point.A[:, n:]
+        sums = task.sums
+        if sums is None:
+            sums = lag_covariances(task.series, range(task.n_lags + 2), task.starts)
+        early = TransitionMoments.from_sums(sums, task.series, task.starts).early
+        V = V + DrivenSpectrum(early, n, frequencies).at(A, B)[:, :n, :n]
     return tuple(diagonal_blocks(x, partition)[:n_core].copy() for x in (U, V, W))
 
 
@@ -224,9 +287,10 @@ def pushes(task, point, core):
 
 
 def residuals_of(series, A, starts):
-    """``s[t + 1] - A s[t]``, zero in the last row of an episode."""
-    out = np.zeros_like(series)
-    out[:-1] = series[1:] - series[:-1] @ A.T
+    """``s[t + 1] - A [s[t]; u[t]]``, zero in the last row of an episode."""
+    n = len(A)
+    out = np.zeros((len(series), n))
+    out[:-1] = series[1:, :n] - series[:-1] @ A.T
     out[[stop - 1 for _, stop in episodes(starts, len(series))]] = 0.0
     return out
 

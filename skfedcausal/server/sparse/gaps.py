@@ -23,7 +23,7 @@ from .filter import LargeFilter
 
 _LEAST_THERE = 0.6  # share of rows that a unit has to be there in; more than half, so that many follow each other
 _NEARLY_ALWAYS = 0.9  # the same share in plants that are not so large that nobody can wait for the exact likelihood
-_WORTH_WAITING = 64  # units of the largest of these
+WORTH_WAITING = 64  # units of the largest of these
 _LEFT = 0.03  # share of a link that fillings by plants that do not know it may take away
 _SAME = 1e-6  # relative difference of information that is rounding, of states in other units
 _SETTLED = 1e-9  # relative difference of covariances from stationary ones
@@ -306,7 +306,7 @@ def least_there(n_units):
 
     Many and long gaps cost links: with a fifth of the rows missing F1 was 0.29, that of the exact likelihood 0.65.
     """
-    return _NEARLY_ALWAYS if n_units <= _WORTH_WAITING else _LEAST_THERE
+    return _NEARLY_ALWAYS if n_units <= WORTH_WAITING else _LEAST_THERE
 
 
 def are_mostly_there(record):

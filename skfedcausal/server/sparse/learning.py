@@ -16,6 +16,7 @@ from .blocks import BlockTask, fitted_block
 from .cover import cores, neighbours, with_halo
 from .filter import stationary_gain
 from .gaps import are_stable_alone, n_fillings
+from .inputs import capped, p_values, pairs_of, regressors, significant_of, tested_inputs
 from .parallel import run
 from .plant import LargePlant
 from .screening import PairRows, given_others, products, statistics, tested
@@ -25,7 +26,7 @@ _EVALUATIONS = 50  # that a block is worth, its tests included
 _FAST = 3.0  # times that operations of large products are faster than those of many small ones
 _PROMISING = 0.1  # p-value at the plant without links up to which a pair is tested again
 _NEAR_GAIN = 0.01  # log-likelihood that climbs during the search may leave
-_MAX_ADDITIONS, _MAX_ROUNDS = 3, 10  # links per effect and round, rounds
+_MAX_ROUNDS = 10
 _SETTLED = 0.002  # share of the links that a search which has settled may still be changing
 
 
@@ -55,6 +56,9 @@ class LargeEstimate(NamedTuple):
     has_prior: bool
     settled: bool
     was_stopped: bool
+    B: np.ndarray  # (n, n_inputs)
+    driven: np.ndarray  # (n_units, n_units)
+    input_tests: PairTests | None  # of all inputs and units of others, None where there are none
 
 
 def block_work(n, n_lags):
@@ -85,12 +89,16 @@ class _Search:
         self.cores: list = []
         self.members: list = []  # units of every block, core first
         self.noise_tests: dict = {}
+        self.driven, self.B = plant.driven, plant.B
+        self.input_pairs = pairs_of(plant.partition)
+        self.input_p_value = np.ones((m, m))
+        self.not_driven = np.zeros((m, m), dtype=bool)  # what was dropped once
 
     def run(self):
         """The whole search."""
         self.screen = screen = screened(self.plant, parallel=self.parallel)
         self.p_value = screen.p_value.copy()
-        self.linked = self._capped(screen.p_value, self._significant(screen.p_value))
+        self.linked = capped(screen.p_value, self._significant(screen.p_value))
         half = np.tril_indices(len(self.linked), -1)
         found = np.zeros_like(self.linked)
         found[half] = benjamini_hochberg(screen.noise_p_value[half], self.alpha)
@@ -127,18 +135,19 @@ class _Search:
         settled, was_stopped, with_far = False, False, True
         for _ in range(_MAX_ROUNDS):
             self._fit(_NEAR_GAIN)
-            proposed, correlated = self._proposal(self._tested(with_far))
-            if not with_far and self._is_near(proposed, correlated):  # neighbours have settled: what of the others?
+            proposed = self._proposal(self._tested(with_far))
+            if not with_far and self._is_near(*proposed):  # neighbours have settled: what of the others?
                 with_far = True
-                proposed, correlated = self._proposal(self._tested(with_far))
-            if self._is_near(proposed, correlated):
+                proposed = self._proposal(self._tested(with_far))
+            if self._is_near(*proposed):
                 settled = True
                 break
             if self.budget.is_spent:
                 was_stopped = True
                 break
-            self.left |= self.linked & ~proposed
-            self.linked, self.correlated, with_far = proposed, correlated, False
+            self.left |= self.linked & ~proposed[0]
+            self.not_driven |= self.driven & ~proposed[2]
+            (self.linked, self.correlated, self.driven), with_far = proposed, False
             self._group()
         return settled, was_stopped
 
@@ -152,9 +161,10 @@ class _Search:
         self.known, self.sums, self.left = {}, {}, np.zeros_like(self.left)
         self.filled_with = self.linked.copy()
 
-    def _is_near(self, linked, correlated):
+    def _is_near(self, linked, correlated, driven):
         """Whether a proposal changes next to nothing."""
-        n_changes = np.count_nonzero(linked != self.linked) + np.count_nonzero(correlated != self.correlated)
+        pairs = (linked, self.linked), (correlated, self.correlated), (driven, self.driven)
+        n_changes = sum(np.count_nonzero(proposed != now) for proposed, now in pairs)
         return n_changes <= _SETTLED * np.count_nonzero(self.linked)
 
     def _is_singular(self):
@@ -167,7 +177,9 @@ class _Search:
         links, pairs = np.argwhere(self.linked), np.argwhere(np.tril(self.correlated))
         near = neighbours(len(self.linked), links, self.strength[tuple(links.T)], pairs)
         # what was dropped stays in the block, whose tests of it are exact
-        causes = [np.flatnonzero(row).tolist() for row in self.linked | self.correlated | self.left]
+        there = self.linked | self.correlated | self.left | self.driven | self.not_driven
+        np.fill_diagonal(there, False)
+        causes = [np.flatnonzero(row).tolist() for row in there]
         self.cores = self.cores or cores(near)
         before = self.members or [[]] * len(self.cores)
         self.members = [
@@ -177,7 +189,7 @@ class _Search:
 
     def _fit(self, gain_tol, is_last=False):
         """Fit the blocks that changed, and take over their rows."""
-        self._dense = self.A.toarray(), self.Q.toarray()
+        self._dense = np.hstack([self.A.toarray(), self.B]), self.Q.toarray()
         keys = [self._block_key(core, members) for core, members in zip(self.cores, self.members, strict=True)]
         new = [k for k, key in enumerate(keys) if key not in self.known]
         fits = run(fitted_block, ((self._task(k, gain_tol, is_last),) for k in new), self.parallel)
@@ -196,23 +208,28 @@ class _Search:
     def _block_key(self, core, members):
         """What a block is fitted anew for: other units, or others that act on its core."""
         at = np.ix_(core, members)
-        return tuple(members), self.linked[at].tobytes(), self.correlated[at].tobytes()
+        return tuple(members), *(each[at].tobytes() for each in (self.linked, self.correlated, self.driven))
 
     def _task(self, k, gain_tol, is_last):
         plant, members, core = self.plant, self.members[k], self.cores[k]
         known = self.sums.get(tuple(members))
-        states = self._states(members)
-        at = np.ix_(members, members)
-        dense, (A, Q) = block_diagonal, (whole[np.ix_(states, states)] for whole in self._dense)
+        states, inputs = self._states(members), self._inputs(members)
+        at, n = np.ix_(members, members), plant.partition.n_states
+        dense, (A, Q) = block_diagonal, self._dense
+        A, Q = A[np.ix_(states, np.concatenate([states, n + inputs]))], Q[np.ix_(states, states)]
+        series, alone = plant.series.take(states, axis=1), dense([plant.A[m] for m in members])
+        if len(inputs):
+            series = np.hstack([series, plant.known[:, inputs]])
+            alone = np.hstack([alone, plant.B[np.ix_(states, inputs)]])
         return BlockTask(
-            plant.series.take(states, axis=1),
+            series,
             plant.starts,
             dense([plant.noise[m] for m in members]),
             tuple(len(plant.A[m]) for m in members),
             len(core),
             A,
             Q,
-            (dense([plant.A[m] for m in members]), dense([plant.Q[m] for m in members])),
+            (alone, dense([plant.Q[m] for m in members])),
             self.linked[at],
             self.correlated[at],
             plant.n_lags,
@@ -222,19 +239,28 @@ class _Search:
             self.settings.max_iter,
             is_last,
             known,
+            tuple(plant.partition.input_sizes[m] for m in members) if len(inputs) else (),
+            self.driven[at] if self.plant.partition.n_inputs else None,
         )
 
     def _states(self, units):
         return states_of(units, self.plant.partition)
 
+    def _inputs(self, units):
+        """Positions of the inputs of units, one unit after the other."""
+        slices = self.plant.partition.input_slices
+        return np.concatenate([np.arange(slices[m].start, slices[m].stop) for m in units])
+
     def _take_over(self):
         """The plant with the rows of the cores of all blocks."""
         n, parts = self.plant.partition.n_states, []
-        self.pushes = np.empty_like(self.plant.series)
+        self.B = np.zeros_like(self.plant.B)
+        self.pushes, self._known_products = np.empty_like(self.plant.series), None
         spectra = [None] * len(self.linked)
         for core, members, fit in zip(self.cores, self.members, self.fits, strict=True):
             rows, cols = self._states(core), self._states(members)
-            parts.append((rows, cols, fit.A, fit.Q))
+            parts.append((rows, cols, fit.A[:, : len(cols)], fit.Q))
+            self.B[np.ix_(rows, self._inputs(members))] = fit.A[:, len(cols) :]
             self.pushes[:, rows] = fit.pushes
             for k, unit in enumerate(core):
                 spectra[unit] = tuple(each[k : k + 1] for each in fit.spectra)
@@ -259,6 +285,7 @@ class _Search:
             ):
                 self.noise_tests[int(a), int(b)] = float(statistic), float(p)
         pairs, estimate, covariance = (np.concatenate(each) for each in zip(*parts, strict=True))
+        self.input_tests = self._tested_inputs(with_far)
         far = self._far_pairs(inside)[: None if with_far else 0]
         if len(far):
             estimates = self._tested_far(far)
@@ -268,6 +295,7 @@ class _Search:
         dof = np.asarray(plant.partition.sizes)[pairs].prod(axis=1)
         if plant.there is not None:
             estimate, covariance = self._of_gaps(pairs, estimate, covariance)
+        self._known_products = None
         return PairTests(pairs, estimate, covariance, _p_values(estimate, covariance, dof))
 
     def _of_gaps(self, pairs, estimate, covariance):
@@ -293,29 +321,72 @@ class _Search:
         """Estimates and covariances of pairs of units that are no near neighbours."""
         plant, partition = self.plant, self.plant.partition
         self.budget.spend(plant.n_samples * partition.n_states**2 / _FAST)
-        where = csr_array(self.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
-        found = products(self.pushes, plant.series, *where, with_states=True)
+        found = self._found()
         rows = PairRows.of(far, found, partition)
         estimate, covariance, _ = tested(far, self.spectra, rows, partition.sizes, self.plant.n_samples)
-        known = [self._states([effect, *np.flatnonzero(causes)]) for effect, causes in enumerate(self.linked)]
-        return given_others(estimate, covariance, found.states, far, known, partition)
+        return given_others(estimate, covariance, found.states, far, self._regressors(), partition)
+
+    def _found(self):
+        """`Products` at the plant so far, formed once."""
+        if self._known_products is None:
+            plant = self.plant
+            where = csr_array(self.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
+            self._known_products = products(self.pushes, plant.series, *where, known=plant.known, with_states=True)
+        return self._known_products
+
+    def _regressors(self):
+        own = np.eye(len(self.linked), dtype=bool)
+        return regressors(self.linked | own, self.driven, self.plant.partition)
+
+    def _tested_inputs(self, with_far):
+        """Tests of inputs of units in the blocks of others, or of all pairs; None where there are none."""
+        if not len(self.input_pairs):
+            return None
+        inside, parts = np.zeros_like(self.linked), []
+        partition = self.plant.partition
+        p, q = partition.padded.shape[1], max(partition.input_sizes)
+        for members, fit in zip(self.members, self.fits, strict=True):
+            if fit.inputs is not None:
+                at = np.asarray(members)[fit.inputs.pairs]
+                inside[tuple(at.T)] = True
+                sizes = [max(each[m] for m in members) for each in (partition.sizes, partition.input_sizes)]
+                parts.append((at, *_padded(fit.inputs.estimate, fit.inputs.covariance, sizes, (p, q))))
+        far = self.input_pairs[~inside[tuple(self.input_pairs.T)]]
+        if with_far and len(far):
+            estimates = tested_inputs(far, self.spectra.U, self._found(), self._regressors(), self.plant)
+            parts.append((far, *estimates))
+        if not parts:
+            return None
+        pairs, estimate, covariance = (np.concatenate(each) for each in zip(*parts, strict=True))
+        p_value = p_values(pairs, estimate, covariance, partition)
+        self.input_p_value[tuple(pairs.T)] = p_value
+        return PairTests(pairs, estimate, covariance, p_value)
 
     # -- structure -------------------------------------------------------------------------------
 
     def _proposal(self, tests):
-        """Links and correlations that the tests suggest."""
+        """Links, correlations and inputs of others that the tests suggest."""
         effect, cause = tests.pairs.T
         p_value = self.p_value
         p_value[effect, cause] = tests.p_value
         self.strength[effect, cause] = np.linalg.norm(tests.estimate, axis=1)
         significant = self._significant(p_value)
-        linked = self.linked & significant | self._capped(p_value, significant & ~self.linked & ~self.left)
+        linked = self.linked & significant | capped(p_value, significant & ~self.linked & ~self.left)
         correlated = self.correlated.copy()
         for a, b in np.argwhere(np.tril(self.correlated)):
             found = self.noise_tests.get((int(a), int(b)), self.noise_tests.get((int(b), int(a))))
             if found is not None and found[1] > self.alpha:
                 correlated[a, b] = correlated[b, a] = False
-        return linked, correlated
+        return linked, correlated, self._proposed_inputs()
+
+    def _proposed_inputs(self):
+        """Inputs of others that the tests suggest, beside those of every unit's own."""
+        if not len(self.input_pairs):
+            return self.driven
+        significant = significant_of(self.input_p_value, self.input_pairs, self.alpha)
+        own = self.driven & np.eye(len(self.driven), dtype=bool)
+        more = capped(self.input_p_value, significant & ~self.driven & ~self.not_driven)
+        return own | self.driven & significant | more
 
     def _significant(self, p_value):
         """Ordered pairs that false discovery control rejects."""
@@ -324,20 +395,12 @@ class _Search:
         significant[others] = benjamini_hochberg(p_value[others], self.alpha)
         return significant
 
-    @staticmethod
-    def _capped(p_value, additions):
-        """At most a few additions per effect, the most significant ones."""
-        kept = np.zeros_like(additions)
-        for m in np.flatnonzero(additions.any(axis=1)):
-            found = np.flatnonzero(additions[m])
-            kept[m, found[np.argsort(p_value[m, found], kind="stable")[:_MAX_ADDITIONS]]] = True
-        return kept
-
     def _estimate(self, tests, settled, was_stopped):
         self._proposal(tests)
         return LargeEstimate(
             self.plant, csr_array(self.A), csr_array(self.Q), self.linked, self.correlated, self.noise_tests, tests,
             self.p_value, self.fits, self.members, self.cores, self.has_prior, settled, was_stopped,
+            self.B, self.driven, self.input_tests,
         )  # fmt: skip
 
 
@@ -356,10 +419,16 @@ def _holds(members, core, causes):
 
 def _padded_estimates(estimate, covariance, e):
     """Estimates with as many elements as the largest block of the plant has."""
-    k, p, few = len(estimate), math.isqrt(e), math.isqrt(estimate.shape[1])
-    if p == few:
+    p, few = math.isqrt(e), math.isqrt(estimate.shape[1])
+    return _padded(estimate, covariance, (few, few), (p, p))
+
+
+def _padded(estimate, covariance, before, after):
+    """Estimates of blocks of so many rows and columns with as many elements as larger ones have."""
+    if tuple(before) == tuple(after):
         return estimate, covariance
-    at = (np.arange(few)[:, None] * p + np.arange(few)).ravel()
+    k, e, width = len(estimate), after[0] * after[1], after[1]
+    at = (np.arange(before[0])[:, None] * width + np.arange(before[1])).ravel()
     wider, whole = np.zeros((k, e)), np.tile(PADDED_VARIANCE * np.eye(e), (k, 1, 1))
     wider[:, at] = estimate
     whole[:, at[:, None], at] = covariance

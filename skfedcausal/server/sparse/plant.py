@@ -32,10 +32,11 @@ class LargePlant:
 
     `A` and `Q` are lists of the units' own models, `noise` those of the covariances of their scores, `n_lags` what
     the slowest of their filters needs, `n_frequencies` what their spectra do. Of a record that was filled, `gapped`
-    is the one with the gaps; `there`, (n_units,), is the share of every unit's measurements that it has.
+    is the one with the gaps; `there`, (n_units,), is the share of every unit's measurements that it has. `known` are
+    inputs of unit variance, `driven` (n_units, n_units) says on whom those of whom act, `B` (n, n_inputs) how.
     """
 
-    def __init__(self, record, parallel=None, gapped=None):
+    def __init__(self, record, parallel=None, gapped=None, driven=None):
         self.gapped = None if gapped is None else replace(gapped, starts=record.starts).centred()
         self.there = None if gapped is None else share_there(gapped)
         self.record, self.partition, self.names = record, record.partition, record.names
@@ -44,15 +45,29 @@ class LargePlant:
         self.scale = _state_scales(record, scores, [None] * len(record.names))
         self._back = [np.linalg.inv(S) for S in self.scale]
         self.noise = [B @ N @ B.T for B, N in zip(self._back, scores.noise, strict=True)]
-        self.series = np.empty_like(scores.series)
+        self.series = np.empty((self.n_samples, self.partition.n_states))
         self._present = scores.present
+        has_inputs = np.asarray(self.partition.input_sizes) > 0
+        self.known = scores.known[:, : self.partition.n_inputs]
+        self.known_scale = record.standard_known.scale if has_inputs.any() else np.ones(0)
+        self.driven = np.diag(has_inputs) if driven is None else driven
+        self.B = np.zeros((self.partition.n_states, self.partition.n_inputs))
         self._take(scores.series)
         self.n_lags = _MIN_LAGS
         memory = self._fit(self.n_lags, parallel)
         while (needed := self._lags_for(memory)) > self.n_lags:
             self.n_lags = needed
             memory = self._fit(needed, parallel)
+        self._count_frequencies()
+
+    def _count_frequencies(self):
         self.n_frequencies = max(frequencies_of_states(A, self.n_lags) for A in self.A)
+
+    def drive(self, driven, parallel=None):
+        """Let inputs act on other units, and learn the models of these anew."""
+        changed, self.driven = (driven != self.driven).any(axis=1), driven
+        self._fit(self.n_lags, parallel, changed)
+        self._count_frequencies()
 
     def _take(self, scores):
         for B, own in zip(self._back, self.partition.slices, strict=True):
@@ -74,17 +89,46 @@ class LargePlant:
         needed = int(np.ceil(np.log(_TRUNCATION) / np.log(max(memory, 1e-6))))
         return min(needed, _MAX_LAGS, max(self.n_samples // _ROWS_PER_LAG, 1))
 
-    def _fit(self, n_lags, parallel):
-        """Learn the units' own models from so many lags; what their filters remember."""
-        self.A, self.Q = [None] * len(self.names), [None] * len(self.names)
-        together = [units[chunk.start : chunk.stop] for units in self.partition.groups.values()
-                    for chunk in chunks(len(units), UNITS)]  # fmt: skip
-        tasks = ((self.units(units), self.starts, n_lags, self._there(units)) for units in together)
+    def _fit(self, n_lags, parallel, changed=None):
+        """Learn the units' own models from so many lags, all or those that changed; what their filters remember."""
+        if changed is None:
+            changed, self.A, self.Q = np.ones(len(self.names), dtype=bool), *([None] * len(self.names) for _ in "AQ")
+        together = list(self._alike(changed))
+        tasks = (
+            (self.units(units), self.starts, n_lags, self._there(units), self.inputs_of(units)) for units in together
+        )
         fits = run(own_models, tasks, parallel)
         for units, (models, _) in zip(together, fits, strict=True):
             for m, (A, Q) in zip(units, models, strict=True):
-                self.A[m], self.Q[m] = A, Q
+                rows = self.partition.slices[m]
+                self.A[m], self.Q[m] = A[:, : len(Q)], Q
+                self.B[rows] = 0.0
+                self.B[rows, self.acting(m)] = A[:, len(Q) :]
         return max(memory for _, memory in fits)
+
+    def _alike(self, chosen):
+        """Chosen units of one size on which as many inputs act, as many together as one task is about."""
+        n_inputs = self.driven.astype(int) @ np.asarray(self.partition.input_sizes)
+        for group in self.partition.groups.values():
+            for number in np.unique(n_inputs[group]):
+                units = group[chosen[group] & (n_inputs[group] == number)]
+                yield from (units[chunk.start : chunk.stop] for chunk in chunks(len(units), UNITS))
+
+    def acting(self, unit):
+        """Positions of the inputs that act on a unit."""
+        return np.flatnonzero(self.driven[unit, self.partition.unit_of_input])
+
+    def inputs_of(self, units):
+        """Inputs that act on some units; None for a plant without any."""
+        return [self.known[:, self.acting(m)] for m in units] if self.partition.n_inputs else None
+
+    def regression(self, unit):
+        """Scores of a unit with the inputs that act on it, and its model's coefficients of them."""
+        rows, inputs = self.partition.slices[unit], self.acting(unit)
+        if not len(inputs):
+            return np.ascontiguousarray(self.series[:, rows]), self.A[unit]
+        series = np.hstack([self.series[:, rows], self.known[:, inputs]])
+        return series, np.hstack([self.A[unit], self.B[rows, inputs]])
 
     def units(self, chosen):
         """Scores and noise of some units, which tell where their levels shift."""
@@ -108,6 +152,10 @@ class LargePlant:
     def unscaled(self, A):
         """A sparse transition matrix in the units' own states."""
         return (self.sparse(self.scale) @ A @ self.sparse(self._back)).tocsr()
+
+    def unscaled_inputs(self, B):
+        """How inputs act, a dense matrix, in the units' own states and inputs."""
+        return self.sparse(self.scale) @ (B / self.known_scale)
 
     def unscaled_covariance(self, Q):
         """A sparse process covariance in the units' own states."""
@@ -133,12 +181,14 @@ def filled_by_units(record, parallel=None):
     return drawn_record(record.centred(), plant.in_own_states(matrices))
 
 
-def own_models(units, starts, n_lags, there=None):
+def own_models(units, starts, n_lags, there=None, inputs=None):
     """Models (A, Q) of units of one size, from scores and noise, and what the slowest of their filters remembers.
 
-    `there` says for each unit where its scores are.
+    `there` says for each unit where its scores are, `inputs` as many for each what acts on it: columns of A as well.
     """
     with few_threads(0):
+        if inputs is not None:
+            units = [(np.hstack([series, u]), N) for (series, N), u in zip(units, inputs, strict=True)]
         there, lags = [None] * len(units) if there is None else there, range(n_lags + 2)
         moments = _stacked([
             TransitionMoments.from_sums(lag_covariances(series, lags, starts, present), series, starts)
@@ -150,11 +200,11 @@ def own_models(units, starts, n_lags, there=None):
         return [(A, floor_eigenvalues(Q, _OWN_NOISE)) for A, Q in zip(fit.A, fit.Q, strict=True)], float(memory)
 
 
-def shifts_of_units(units, starts, n_lags, n_units):
-    """Shifts of the levels of some units of a plant, from their scores and noise."""
+def shifts_of_units(units, starts, n_lags, n_units, inputs=None):
+    """Shifts of the levels of some units of a plant, from their scores and noise, and the inputs that act on each."""
     with few_threads(0):
-        nothing = np.zeros((len(units[0][0]), 0))
-        records = (UnitRecord(series, None, N, nothing, starts, n_lags) for series, N in units)
+        inputs = [np.zeros((len(units[0][0]), 0))] * len(units) if inputs is None else inputs
+        records = (UnitRecord(series, None, N, u, starts, n_lags) for (series, N), u in zip(units, inputs, strict=True))
         return shifts_of(records, n_units, with_doubts=False)[0]
 
 

@@ -15,6 +15,7 @@ from ...statespace.episodes import episodes
 from ...statespace.matrices import few_threads
 from ..estimation.block_tests import _profiled
 
+NOWHERE = np.iinfo(np.int64).max  # place of what a unit has not
 _PAIRS = 20_000  # that are looked at together
 _PIECE = 128  # rows
 
@@ -35,9 +36,11 @@ class Spectra(NamedTuple):
     W: np.ndarray
 
 
-def products(pushes, series, A, noise, starts, n_transitions, *, with_noise=False, with_states=False):
-    """:class:`Products` at a plant; A and the noise of the scores are sparse."""
+def products(pushes, series, A, noise, starts, n_transitions, *, known=None, with_noise=False, with_states=False):
+    """:class:`Products` at a plant; A and the noise of the scores are sparse, `known` inputs count as states."""
     states = smoothed(pushes, series, A, noise, starts)
+    if known is not None and known.shape[1]:
+        states = np.hstack([states, known])
     cross = pushes.T @ pushes / n_transitions if with_noise else None
     own = states.T @ states / n_transitions if with_states else None
     return Products(pushes.T @ states / n_transitions, cross, own)
@@ -178,11 +181,17 @@ def given_others(estimate, covariance, states, pairs, known, partition):
     `states` is the covariance of the smoothed states, `known` by unit those that are regressors of its row: the
     information of a block shrinks with the share of its cause's states that they leave.
     """
-    p, (effect, cause) = partition.padded.shape[1], pairs.T
-    whole = block_rows(states, cause, cause, partition).reshape(-1, p, p)
-    rows = np.minimum(partition.padded[cause], len(states) - 1)
-    real = partition.padded[cause] < len(states)
-    left, sizes = whole + np.eye(p) * ~real[:, :, None], np.array([len(own) for own in known])
+    columns = np.where(partition.padded < partition.n_states, partition.padded, NOWHERE)
+    return given_others_of(estimate, covariance, states, pairs, known, (columns, columns.shape[1]))
+
+
+def given_others_of(estimate, covariance, states, pairs, known, blocks):
+    """The same for blocks of the `columns` (n_units, q) of every cause and p rows each, ``blocks = columns, p``."""
+    (columns, p), (effect, cause) = blocks, pairs.T
+    real, rows = columns[cause] < NOWHERE, np.where(columns[cause] < NOWHERE, columns[cause], 0)
+    whole = states[rows[:, :, None], rows[:, None, :]] * (real[:, :, None] & real[:, None, :])
+    q = columns.shape[1]
+    left, sizes = whole + np.eye(q) * ~real[:, :, None], np.array([len(own) for own in known])
     root = np.linalg.cholesky(left)
     for size in np.unique(sizes[effect]):
         of_size = np.flatnonzero(sizes[effect] == size)
@@ -194,7 +203,7 @@ def given_others(estimate, covariance, states, pairs, known, partition):
             cross = np.where(real[chosen, :, None], states[rows[chosen][:, :, None], own[place][:, None]], 0.0)
             left[chosen] -= cross @ inverse @ np.swapaxes(cross, 1, 2)
     back = root @ np.linalg.inv(np.linalg.cholesky((left + np.swapaxes(left, 1, 2)) / 2))
-    back = np.einsum("ab,xij->xaibj", np.eye(p), back).reshape(len(pairs), p * p, p * p)
+    back = np.einsum("ab,xij->xaibj", np.eye(p), back).reshape(len(pairs), p * q, p * q)
     score = np.linalg.solve(covariance, estimate[..., None])
     covariance = np.swapaxes(back, 1, 2) @ covariance @ back
     return (covariance @ score)[..., 0], covariance

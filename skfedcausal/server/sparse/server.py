@@ -6,18 +6,22 @@ from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 
 from ..estimation.level_shifts import joined_shifts
 from ..estimation.scoring import Budget
 from ..lagged.misfit import misfit_table, one_lag_is_enough
+from ..lagged.timing import words_by_input
 from ..prediction import OperatingPoint
 from . import tables
 from .alone import screened
 from .cover import neighbours
 from .filter import stationary_gain
-from .gaps import are_mostly_there, least_there
+from .gaps import WORTH_WAITING, are_mostly_there, least_there
+from .input_effects import coefficients, input_links_table, shrunk_inputs, without_inputs
+from .inputs import are_told_apart, find_drivers
 from .learning import ALL_PAIRS, estimate_large
 from .memory import check_inputs, check_memory, whole_elements
 from .parallel import chunks, run, workers
@@ -27,6 +31,7 @@ from .stability import stable
 
 _WHOLE = 100  # units, above which it is said that a plant is learned as a whole
 _LAGS_LEVEL = 1e-3  # family-wise, below which later lags are taken to act
+_FEEDBACK_LEVEL = 1e-3  # below which inputs are taken to depend on what is measured
 _STEP_LEVEL = 0.01  # of the tests whether a unit's level shifts with others'
 _PER_LARGE = 32  # units that `max_time` is for; larger plants have in proportion
 
@@ -42,16 +47,28 @@ def asks_for_the_whole(record, server):
     usual = {"sparsity": "fdr", "covariance": "information", "likelihood": "whittle", "fix_local": False}
     reasons = [f"{name}={getattr(server, name)!r}" for name, value in usual.items() if getattr(server, name) != value]
     facts = {
-        "inputs": record.u is not None,
+        "inputs of a record with gaps": record.u is not None and not record.is_constant,
+        "inputs that act in the row they stand in": record.u is not None and "before" in _timing(server, record),
         f"units of whose usual measurements less than {least_there(len(record.names)):.0%} are there": not (
             record.is_constant or are_mostly_there(record)
         ),
+        "inputs and units with as many states as sensors": _chooses_noise(record, server),
         "sums of batches": record.most_lags is not None,
         "known links": record.known_links is not None,
         "units whose sensors do not determine their states": not record.determined.all(),
         "episodes of few rows": record.n_samples <= 2 * len(record.starts),
     }
     return ", ".join(reasons + [name for name, holds in facts.items() if holds])
+
+
+def _chooses_noise(record, server):
+    """Whether forecasts under inputs choose how much is noise, and the plant is not so large that nobody can wait."""
+    return record.u is not None and record.has_choice and server.horizon > 1 and len(record.names) <= WORTH_WAITING
+
+
+def _timing(server, record):
+    """What is said of the timing of every input."""
+    return words_by_input(server.sampled, record.names, record.partition.input_sizes)
 
 
 def warn_of_work(record, reason):
@@ -72,23 +89,34 @@ def warn_of_work(record, reason):
 def learn_large(server, record):
     """Learn a large plant; False for one to be learned as a whole.
 
-    Later lags act, nearly all of it is linked, or there are gaps and units that others keep stable.
+    Later lags act, nearly all of it is linked, there are gaps and units that others keep stable, or inputs that hardly
+    move between shifts of levels or depend on what is measured.
     """
     check_memory(len(record.names), record.partition.n_states, record.n_samples, has_gaps=not record.is_constant)
     with workers(len(record.names), server.n_jobs) as parallel:
         estimate, steps, changes = _estimate(server, record, parallel)
     if estimate is None:
         if len(record.names) > ALL_PAIRS:
-            warn_of_work(record, "gaps and units that are stable by others alone")
+            warn_of_work(record, "gaps and units that are stable by others alone" if record.u is None else
+                         "shifts of levels that go with its inputs")  # fmt: skip
         return False
     later = tables.later_lags(estimate)
     server.misfit_ = misfit_table(record.names, later)
-    lags_act = not one_lag_is_enough(server.misfit_, _LAGS_LEVEL)
+    lags_act = server.frees_lags and not one_lag_is_enough(server.misfit_, _LAGS_LEVEL)
     if lags_act and len(record.names) <= ALL_PAIRS:
         return False
     _keep(server, record, estimate, steps, changes)
+    if record.u is not None and len(record.names) <= ALL_PAIRS and _are_answers(server.feedback_):
+        server._large, server.n_absent_ = None, 0
+        return False
     _warn(server, estimate, lags_act)
     return True
+
+
+def _are_answers(feedback):
+    """Whether inputs go with what is new in measurements before or in their row: the expected information is wrong."""
+    same_row = feedback["same_row_p_value"] * len(feedback)
+    return bool(min(feedback["p_adjusted"].min(), same_row.min()) < _FEEDBACK_LEVEL)
 
 
 def _estimate(server, record, parallel):
@@ -97,11 +125,14 @@ def _estimate(server, record, parallel):
     if gapped is not None:
         record = filled_by_units(record, parallel)
     plant = LargePlant(record, parallel, gapped)
+    find_drivers(plant, server.alpha, parallel)
     steps = _steps(plant, parallel) if server.level_shifts else ()
     changes: list = []
     if steps:  # every stretch between shifts has levels of its own
         cut = replace(record, starts=tuple(sorted({*record.starts, *steps})))
-        plant, changes = LargePlant(cut, parallel, gapped), _changes(record, steps, plant)
+        if record.u is not None and not are_told_apart(record, cut):
+            return None, steps, changes
+        plant, changes = LargePlant(cut, parallel, gapped, plant.driven), _changes(record, steps, plant)
     budget = Budget(server.max_time * len(record.names) / _PER_LARGE)
     return estimate_large(plant, server._settings(record.names), parallel, budget), steps, changes
 
@@ -109,7 +140,10 @@ def _estimate(server, record, parallel):
 def _steps(plant, parallel):
     """Rows at which levels of units shift."""
     n_units = len(plant.names)
-    tasks = ((plant.units(units), plant.starts, plant.n_lags, n_units) for units in chunks(n_units, UNITS))
+    tasks = (
+        (plant.units(units), plant.starts, plant.n_lags, n_units, plant.inputs_of(units))
+        for units in chunks(n_units, UNITS)
+    )
     return joined_shifts(list(chain.from_iterable(run(shifts_of_units, tasks, parallel))))[0]
 
 
@@ -147,7 +181,7 @@ def _keep(server, record, estimate, steps, changes):
     plant, partition = estimate.plant, record.partition
     server.partition_, server.names_, server.n_samples_ = partition, record.names, record.n_samples
     server.state_slices_ = dict(zip(record.names, partition.slices, strict=True))
-    standard = _stable(estimate.A, plant)
+    standard = unshrunk_standard = _stable(estimate.A, plant)
     unshrunk = shrunk = plant.unscaled(standard)
     if server.shrink:
         standard = _stable(_shrunk(estimate), plant)
@@ -155,10 +189,16 @@ def _keep(server, record, estimate, steps, changes):
     Q = plant.unscaled_covariance(estimate.Q)
     server.transition_, server.unshrunk_transition_ = shrunk.toarray(), unshrunk.toarray()
     server.process_cov_ = Q.toarray()
-    n = partition.n_states
     server.input_slices_ = dict(zip(record.names, partition.input_slices, strict=True))
-    server.input_ = server.unshrunk_input_ = server.input_at_once_ = np.zeros((n, 0))
+    B = estimate.B
+    server.unshrunk_input_ = server.input_ = plant.unscaled_inputs(B)
+    if server.shrink:
+        server.input_ = plant.unscaled_inputs(shrunk_inputs(estimate))
+    server.input_at_once_ = np.zeros_like(server.input_)
     server.input_level_, server.coefficients_ = record.input_level, None
+    if partition.n_inputs:
+        server.coefficients_ = coefficients(estimate, unshrunk_standard)
+        changes = without_inputs(changes, estimate, record, steps)
     server.lag_transitions_, server.lag_inputs_ = server.transition_[None], server.input_[None]
     server._parameters = StateScale(plant.dense(plant.scale))
     server.likelihood_, server._lagged, server._curvature = "whittle", None, None
@@ -177,6 +217,7 @@ def _keep(server, record, estimate, steps, changes):
     server._operating_point = _operating_point(record, plant, unshrunk, steps, changes, table)
     server._large = _matrices(estimate, standard, shrunk, Q)
     _keep_links(server, record, estimate)
+    server._diagnose_inputs(record)
 
 
 def _matrices(estimate, standard, A, Q):
@@ -205,7 +246,7 @@ def _operating_point(record, plant, A, steps, changes, table):
         for m, (name, own) in enumerate(zip(record.names, record.partition.slices, strict=True)):
             if (name, step) in shifted:
                 moved[own, k] = plant.scale[m] @ changes[k][m]
-    scale = np.zeros((0, 0))  # asked for with inputs only
+    scale = plant.dense(plant.scale)
     point = OperatingPoint.of(record, csr_array((n, n)).toarray(), steps, moved, scale)
     return point._replace(new_levels=moved)
 
@@ -222,6 +263,9 @@ def _keep_links(server, record, estimate):
     levels = server.alpha, server.margin
     server.links_ = tables.large_links_table(record.names, pairs, blocks, adjusted, geweke, *levels)
     server.n_absent_ = n_units * (n_units - 1) - len(pairs)
+    if estimate.input_tests is not None:
+        inputs = input_links_table(record.names, estimate, server._correction_of(record.names), *levels)
+        server.links_ = pd.concat([server.links_, inputs], ignore_index=True)
 
 
 def _shrunk(estimate):

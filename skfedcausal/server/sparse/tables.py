@@ -9,7 +9,7 @@ from ..links.tables import COLUMNS, UNDIRECTED, named_pairs, verdicts
 from .learning import ALL_PAIRS
 
 NEAR = 1e-3  # p-value up to which a pair without a link has a row in the table of a plant of many units
-_INCLUDED = 1e-3  # posterior probability from which on a pair without a link has a block in the shrunk plant
+INCLUDED = 1e-3  # posterior probability from which on a pair without a link has a block in the shrunk plant
 
 
 def adjusted_p_values(p_value, correction):
@@ -80,13 +80,15 @@ def measures(estimate):
 
 
 def later_lags(estimate):
-    """P-values of later lags, (n_units, n_units), NaN where none was tested; None if none was at all."""
-    found = np.full(estimate.linked.shape, np.nan)
+    """P-values of later lags of units and of inputs, (n_units, 2 n_units), NaN for the untested; None if all are."""
+    n_units = len(estimate.linked)
+    found = np.full((n_units, 2 * n_units), np.nan)
     for members, fit in zip(estimate.members, estimate.fits, strict=True):
         if fit.misfit is None:
             return None
-        units = np.asarray(members)
-        found[np.ix_(units[: len(fit.misfit)], units)] = fit.misfit
+        units, k = np.asarray(members), fit.misfit.shape[1]
+        columns = np.concatenate([units, n_units + units])[:k]
+        found[np.ix_(units[: len(fit.misfit)], columns)] = fit.misfit
     return found
 
 
@@ -98,7 +100,7 @@ def shrunk_blocks(estimate):
     blocks = chosen_blocks(tests.pairs, (tests.estimate, tests.covariance), partition)
     n_units = partition.n_units
     found = shrink(blocks, n_empty=n_units * (n_units - 1) - len(tests.pairs))
-    kept = estimate.linked[tuple(tests.pairs.T)] | (found.inclusion >= _INCLUDED)
+    kept = estimate.linked[tuple(tests.pairs.T)] | (found.inclusion >= INCLUDED)
     return tests.pairs[kept], found.posterior_mean[kept]
 
 

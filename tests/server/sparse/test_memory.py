@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, KalmanClient
+from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.sparse import memory
 
@@ -50,17 +50,17 @@ def test_it_is_said_before_any_unit_begins(monkeypatch):
         FederatedGrangerEstimator().fit(X)
 
 
-def test_inputs_that_do_not_fit_are_said_before_any_unit_begins(monkeypatch):
-    X, truth = make_granger_plant(40, n_states=2, n_sensors=3, n_samples=60, random_state=0)
-    inputs = dict(zip(X, np.random.default_rng(0).normal(size=(40, 60, 1)), strict=True))
-    needed = memory.needed_memory(60, 80, 40)
+def test_inputs_of_a_plant_that_is_learned_as_a_whole_and_does_not_fit_are_said(monkeypatch):
+    X, truth = make_granger_plant(40, n_states=2, n_sensors=3, n_samples=400, random_state=0)
+    inputs = dict(zip(X, np.random.default_rng(0).normal(size=(40, 400, 4)), strict=True))
+    needed = memory.needed_memory(400, 80, 40)
     n_elements = 80 * 40 + 40 * (4 + 3)  # every input on every state; of every unit a transition and a covariance
     assert memory.whole_elements(40, 80, 40) == n_elements
     monkeypatch.setattr(memory, "allowed_memory", lambda: needed)
-    monkeypatch.setattr(KalmanClient, "fit", lambda *_: pytest.fail("a unit began"))
-    many = {name: np.repeat(U, 4, axis=1) for name, U in inputs.items()}
+    clients = [KalmanClient(C=C) for C in truth.observation]
+    estimator = FederatedCounterfactualEstimator(clients, server=LikelihoodServer(sampled="before"))
     with pytest.raises(MemoryError, match=r"80 states and 160 inputs.*13080 elements.*would fit: \d+ units") as told:
-        FederatedCounterfactualEstimator([KalmanClient(C=C) for C in truth.observation]).fit(X, inputs=many)
+        estimator.fit(X, inputs=inputs)
     fits = int(str(told.value).split("would fit: ")[1].split()[0])
     memory.check_inputs(fits, 2 * fits, 4 * fits)
     with pytest.raises(MemoryError):

@@ -1,0 +1,131 @@
+"""Inputs of large plants: on whose states they act beside those of their own unit, tested for all pairs at once.
+
+An input is a regressor like a state, only that nobody has to estimate it: the gradient of a block of B is one product
+of the residuals over their spectrum with the inputs, and its information that of the residuals times the spectrum of
+the inputs, less what the other regressors of the row know of them.
+"""
+
+import numpy as np
+from scipy.special import chdtrc
+
+from ...statespace.episodes import fourier_sums, lag_covariances, remove_episode_means
+from ...statespace.whittle import midpoints
+from ..estimation.evidence import benjamini_hochberg
+from .alone import units_on_their_own
+from .screening import NOWHERE, given_others_of, products, statistics
+
+MAX_ADDITIONS = 3  # links per effect and round
+_ROUNDS = 3  # of tests of units on their own
+_LEAST_VARIANCE = 0.01  # share of an input's variance that stretches between shifts have to leave
+
+
+def acting(driven, partition):
+    """Which inputs act on which units, (n_units, n_inputs), of units (effect, cause)."""
+    return driven[:, partition.unit_of_input]
+
+
+def places(partition):
+    """Columns of the inputs of every unit among regressors, (n_units, most inputs), `NOWHERE` for fewer."""
+    sizes = np.asarray(partition.input_sizes)
+    place, starts = np.arange(sizes.max()), np.array([own.start for own in partition.input_slices])
+    return np.where(place < sizes[:, None], partition.n_states + starts[:, None] + place, NOWHERE)
+
+
+def pairs_of(partition):
+    """All pairs (effect, cause) of different units of which the second one has inputs."""
+    has = np.asarray(partition.input_sizes) > 0
+    return np.argwhere(~np.eye(partition.n_units, dtype=bool) & has)
+
+
+def dof_of(pairs, partition):
+    """Elements of the blocks of B of pairs."""
+    return np.asarray(partition.sizes)[pairs[:, 0]] * np.asarray(partition.input_sizes)[pairs[:, 1]]
+
+
+def p_values(pairs, estimate, covariance, partition):
+    """Chi-squared tail probabilities of blocks of B."""
+    return chdtrc(dof_of(pairs, partition), statistics(estimate, covariance))
+
+
+def tested_inputs(pairs, U, found, known, plant):
+    """Estimates and covariances of blocks of B of pairs (effect, cause) that are not in the plant.
+
+    `U` are inverse spectra of the residuals, `found` the `Products` with inputs, `known` by unit the regressors that
+    its row has.
+    """
+    partition = plant.partition
+    p, columns, (effect, cause) = U.shape[-1], places(partition), pairs.T
+    q = columns.shape[1]
+    S = _input_spectra(plant, columns)
+    left, right = (np.concatenate([x.real, sign * x.imag], axis=1) for x, sign in ((U, -1), (S, 1)))
+    left, right = (np.moveaxis(x, 1, 0).reshape(x.shape[1], -1) for x in (left, right))
+    whole = (left.T @ right / U.shape[1]).reshape(len(U), p, p, len(S), q, q)
+    information = np.transpose(whole[effect, :, :, cause], (0, 2, 3, 1, 4)).reshape(len(pairs), p * q, p * q)
+    rows, cols = partition.padded[effect][:, :, None], columns[cause][:, None, :]
+    real = (rows < partition.n_states) & (cols < NOWHERE)
+    gradient = found.links[np.minimum(rows, partition.n_states - 1), np.where(cols < NOWHERE, cols, 0)]
+    gradient = np.where(real, gradient, 0.0).reshape(len(pairs), p * q)
+    at = np.arange(p * q)
+    information[:, at, at] += ~real.reshape(len(pairs), p * q)
+    covariance = np.linalg.inv(information)
+    estimate = np.einsum("xij,xj->xi", covariance, gradient)
+    covariance /= plant.n_samples
+    return given_others_of(estimate, covariance, found.states, pairs, known, (columns, p))
+
+
+def _input_spectra(plant, columns):
+    """Spectra of the inputs of every unit, (n_units, n_frequencies, q, q), zero for those that it has not."""
+    sums = lag_covariances(plant.known, range(plant.n_lags + 1), plant.starts) / plant.n_transitions
+    phase = np.exp(-1j * np.outer(midpoints(plant.n_frequencies), np.arange(1, len(sums))))
+    whole = np.pad(fourier_sums(sums, sums, phase), [(0, 0), (0, 1), (0, 1)])
+    at = np.where(columns < NOWHERE, columns - plant.partition.n_states, plant.partition.n_inputs)
+    return np.moveaxis(whole[:, at[:, :, None], at[:, None, :]], 0, 1)
+
+
+def capped(p_value, additions):
+    """At most a few additions per effect, the most significant ones."""
+    kept = np.zeros_like(additions)
+    for m in np.flatnonzero(additions.any(axis=1)):
+        found = np.flatnonzero(additions[m])
+        kept[m, found[np.argsort(p_value[m, found], kind="stable")[:MAX_ADDITIONS]]] = True
+    return kept
+
+
+def significant_of(p_value, pairs, alpha):
+    """Pairs that false discovery control rejects, a matrix."""
+    found = np.zeros(p_value.shape, dtype=bool)
+    found[tuple(pairs.T)] = benjamini_hochberg(p_value[tuple(pairs.T)], alpha)
+    return found
+
+
+def find_drivers(plant, alpha, parallel=None):
+    """Let inputs of units act on others where tests of the units on their own say that they do."""
+    pairs, partition = pairs_of(plant.partition), plant.partition
+    for _ in range(_ROUNDS if len(pairs) else 0):
+        spectra, pushes = units_on_their_own(plant, parallel)
+        where = plant.sparse(plant.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
+        found = products(pushes, plant.series, *where, known=plant.known, with_states=True)
+        known = regressors(np.eye(partition.n_units, dtype=bool), plant.driven, partition)
+        outside = pairs[~plant.driven[tuple(pairs.T)]]
+        p_value = np.where(plant.driven, 0.0, 1.0)
+        estimate, covariance = tested_inputs(outside, spectra.U, found, known, plant)
+        p_value[tuple(outside.T)] = p_values(outside, estimate, covariance, partition)
+        added = capped(p_value, significant_of(p_value, pairs, alpha) & ~plant.driven)
+        if not added.any():
+            break
+        plant.drive(plant.driven | added, parallel)
+
+
+def regressors(linked, driven, partition):
+    """What the row of every unit has: positions of states of units (effect, cause) and of inputs that act."""
+    inputs, n = acting(driven, partition), partition.n_states
+    return [
+        np.concatenate([np.flatnonzero(causes[partition.unit_of_state]), n + np.flatnonzero(own)])
+        for causes, own in zip(linked, inputs, strict=True)
+    ]
+
+
+def are_told_apart(record, cut):
+    """Whether the inputs of a record still vary where it is cut."""
+    left, whole = (np.square(remove_episode_means(record.u, each.starts)).sum(axis=0) for each in (cut, record))
+    return bool((left >= _LEAST_VARIANCE * whole).all())

@@ -1,0 +1,234 @@
+"""Large plants with inputs learned in blocks, against the same plants learned as a whole and against the truth."""
+
+import warnings
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server import likelihood
+from skfedcausal.server.joint import JointRecord
+from skfedcausal.server.sparse import learning
+from skfedcausal.server.sparse.input_effects import without_inputs
+from skfedcausal.server.sparse.inputs import find_drivers, pairs_of
+from skfedcausal.server.sparse.plant import LargePlant
+from skfedcausal.server.sparse.server import asks_for_the_whole
+from skfedcausal.statespace.inputs import BlockCovariance, input_response, response_covariances
+
+UNITS, ROWS = 36, 1500
+N_INPUTS = [2 if m == 0 else int(m % 6 == 3) for m in range(UNITS)]
+
+
+def plant_of(seed=0, **settings):
+    settings = {"n_states": [2 if m % 5 == 0 else 1 for m in range(UNITS)], "n_sensors": 4, **settings}
+    settings = {"n_samples": ROWS, "link_strength": (0.1, 0.3), "n_inputs": N_INPUTS, "n_input_links": 5, **settings}
+    return make_granger_plant(UNITS, random_state=seed, **settings)
+
+
+def messages_of(X, truth):
+    found = {}
+    for name, C, u in zip(X, truth.observation, truth.inputs, strict=True):
+        found[name] = KalmanClient(C=C).fit(X[name], inputs=u).message(X[name], inputs=u, const=True)
+    return found
+
+
+def learned(messages, *, as_a_whole=False, **settings):
+    with pytest.MonkeyPatch.context() as patch:
+        if as_a_whole:
+            patch.setattr(likelihood, "LARGE", 10**6)
+            patch.setattr(LikelihoodServer, "frees_lags", False)
+        server = LikelihoodServer(correction="fdr", **settings).fit(messages)
+    assert (server._large is None) == as_a_whole
+    return server
+
+
+@pytest.fixture(scope="module")
+def both():
+    X, truth = plant_of()
+    messages = messages_of(X, truth)
+    return SimpleNamespace(
+        blocks=learned(messages), whole=learned(messages, as_a_whole=True), messages=messages, truth=truth, X=X
+    )
+
+
+def test_a_block_of_all_units_has_the_maximum_of_the_whole_plant(both, monkeypatch):
+    """The same likelihood at the same structure: both climbs end within tol standard errors of one row."""
+    monkeypatch.setattr(learning, "cores", lambda near: [list(range(len(near)))])
+    monkeypatch.setattr(learning, "with_halo", lambda core, near, causes: list(core))
+    monkeypatch.setattr(learning._Search, "_is_one_block", lambda self: False)
+    one = learned(both.messages, shrink=False)
+    whole = learned(both.messages, as_a_whole=True, shrink=False)
+    same = (one.transition_ != 0) == (whole.transition_ != 0)
+    assert same.all()
+    assert ((one.input_ != 0) == (whole.input_ != 0)).all()
+    error = np.sqrt(whole.coefficients_.covariance.diagonal().max() * ROWS)  # of one row, in standardised units
+    scale = np.abs(whole._parameters.state_scale).max() / np.abs(whole._parameters.state_scale.diagonal()).min()
+    most = 10 * LikelihoodServer().tol * error * scale
+    assert_allclose(one.transition_, whole.transition_, rtol=0, atol=max(most, 1e-8))
+    assert_allclose(one.input_, whole.input_, rtol=0, atol=max(most, 1e-8))
+    # and the same covariance of the coefficients, whose order is another one
+    kept = whole.coefficients_
+    expected = dict(zip(zip(kept.rows, kept.cols, strict=True), kept.covariance.diagonal(), strict=True))
+    found = one.coefficients_
+    variances = found.covariance.diagonal()
+    assert len(variances) == len(expected)
+    for at, variance in zip(zip(found.rows, found.cols, strict=True), variances, strict=True):
+        assert_allclose(variance, expected[at], rtol=1e-6)
+
+
+def test_links_of_both_kinds_are_those_of_the_whole_plant(both):
+    key = ["cause", "effect", "kind"]
+    joined = both.blocks.links_.merge(both.whole.links_, on=key, suffixes=("", "_whole"))
+    assert len(joined) == len(both.blocks.links_) == len(both.whole.links_)
+    clear = (joined["p_value_whole"] < 1e-6) | (joined["p_value_whole"] > 0.05)
+    found, expected = joined["verdict"] == "influence", joined["verdict_whole"] == "influence"
+    assert (found == expected)[clear].all()
+    inputs = joined["kind"] == "input"
+    assert (found & inputs).sum() >= 4
+    # what a block leaves out are neighbours' neighbours
+    gap = np.abs(joined["strength"] - joined["strength_whole"]) / joined["stderr_whole"]
+    assert gap[found & expected].max() < 0.5
+    ratio = joined["stderr"] / joined["stderr_whole"]
+    assert np.abs(ratio[found & expected] - 1).median() < 0.02
+
+
+def test_the_input_matrix_is_that_of_the_whole_plant_and_near_the_truth(both):
+    B, expected = both.blocks.input_, both.whole.input_
+    assert np.linalg.norm(B - expected) < 0.1 * np.linalg.norm(expected - both.truth.input)
+    assert np.linalg.norm(B - both.truth.input) < 0.15 * np.linalg.norm(both.truth.input)
+
+
+def test_effects_and_their_errors_are_those_of_the_whole_plant(both, monkeypatch):
+    monkeypatch.setattr(both.whole, "_curvature", None)
+    change = np.zeros((20, both.blocks.input_.shape[1]))
+    change[:, 0] = 1.0
+    found, expected = both.blocks.effects(change), both.whole.effects(change)
+    for name in both.blocks.names_:
+        mine, other = found[name], expected[name]
+        error = np.sqrt(np.diagonal(other.covariances, axis1=1, axis2=2))
+        if np.abs(other.states).max() < 1e-3:
+            continue
+        assert (np.abs(mine.states - other.states) < error + 0.02 * np.abs(other.states).max()).all()
+    reached = [n for n in found if np.abs(expected[n].states).max() > 0.1]
+    assert len(reached) >= 2
+    for name in reached:
+        mine, other = (np.sqrt(np.diagonal(x[name].covariances[-1])) for x in (found, expected))
+        assert_allclose(mine, other, rtol=0.25)
+
+
+def test_covariances_by_blocks_are_those_of_one_matrix():
+    rng = np.random.default_rng(0)
+    A, B = np.diag([0.5, 0.4, 0.3]) + np.tri(3, k=-1) * 0.2, rng.normal(size=(3, 2))
+    response = input_response(A, B, rng.normal(size=(6, 2)))
+    rows, cols = np.array([2, 0, 0, 1, 1]), np.array([1, 0, 3, 4, 0])
+    parts = [rng.normal(size=(k, k)) for k in (2, 3)]
+    parts = [part @ part.T for part in parts]
+    dense = np.zeros((5, 5))
+    dense[:2, :2], dense[2:, 2:] = parts
+    slices = [slice(0, 2), slice(2, 3)]
+    found = response_covariances(response, rows, cols, BlockCovariance(parts), slices)
+    for mine, other in zip(found, response_covariances(response, rows, cols, dense, slices), strict=True):
+        assert_allclose(mine, other, atol=1e-12)
+
+
+def test_units_alone_find_the_inputs_of_others(both):
+    record = JointRecord.from_messages(both.messages)
+    plant = LargePlant(record)
+    find_drivers(plant, 0.05)
+    acts = np.array([
+        [bool(np.any(both.truth.input[rows, own])) for own in record.partition.input_slices]
+        for rows in record.partition.slices
+    ])  # fmt: skip
+    assert plant.driven[acts].mean() > 0.9
+    assert (plant.driven & ~acts).sum() <= 2  # false discoveries at a rate of 5 %
+    assert len(pairs_of(record.partition)) == np.count_nonzero(N_INPUTS) * (UNITS - 1)
+
+
+def test_inputs_that_act_on_no_other_unit_are_said_not_to():
+    X, truth = plant_of(seed=3, n_input_links=0)
+    server = learned(messages_of(X, truth))
+    inputs = server.links_[server.links_["kind"] == "input"]
+    assert (inputs["verdict"] == "influence").sum() <= 1
+    assert np.linalg.norm(server.input_ - truth.input) < 0.15 * np.linalg.norm(truth.input)
+
+
+def test_inputs_that_move_slowly_together_are_told_apart():
+    """Two units whose inputs share a slow wave: neither acts on the other."""
+    rng = np.random.default_rng(1)
+    wave = np.convolve(rng.standard_normal(ROWS + 99), np.ones(100) / 10, "valid")[:, None]
+    series = [None if k == 0 else 0.7 * wave + 0.7 * rng.standard_normal((ROWS, k)) for k in N_INPUTS]
+    X, truth = plant_of(seed=8, n_links=0, n_input_links=0)
+    for (name, Y), rows, own, u, old in zip(
+        X.items(), truth.state_slices.values(), truth.input_slices.values(), series, truth.inputs, strict=True
+    ):
+        if u is None:
+            continue
+        h, A = np.zeros((ROWS, rows.stop - rows.start)), truth.transition[rows, rows]
+        for t in range(1, ROWS):  # what these inputs do beyond those that were drawn
+            h[t] = A @ h[t - 1] + truth.input[rows, own] @ (u - old)[t - 1]
+        X[name] = Y + h @ truth.observation[list(X).index(name)].T
+    truth = replace(truth, inputs=series)
+    server = learned(messages_of(X, truth))
+    inputs = server.links_[server.links_["kind"] == "input"]
+    assert (inputs["verdict"] == "influence").sum() <= 1
+
+
+def test_levels_that_shift_beside_inputs(both):
+    shift = [{"unit": unit, "size": 6.0, "at": 0.5} for unit in (1, 2)]
+    X, truth = plant_of(seed=5, level_shift=shift)
+    server = learned(messages_of(X, truth))
+    assert {"unit1", "unit2"} <= set(server.level_shifts_["unit"])
+    assert np.linalg.norm(server.input_ - truth.input) < 0.15 * np.linalg.norm(truth.input)
+
+
+def test_levels_less_what_inputs_do(both):
+    record = JointRecord.from_messages(both.messages)
+    plant = LargePlant(record)
+    n = record.partition.n_states
+    A = plant.sparse(plant.A)
+    estimate = SimpleNamespace(plant=plant, A=A, B=plant.B)
+    moved = (record.u[700:].mean(axis=0) - record.u[:700].mean(axis=0)) / plant.known_scale
+    level = np.linalg.solve(np.eye(n) - A.toarray(), plant.B @ moved)
+    found = without_inputs([[np.zeros(len(own)) for own in plant.A]], estimate, record, (700,))
+    assert_allclose(np.concatenate(found[0]), -level, atol=1e-10)
+
+
+def test_the_estimator_answers(both):
+    X, truth = both.X, both.truth
+    inputs = {name: u for name, u in zip(X, truth.inputs, strict=True) if u is not None}
+    clients = [KalmanClient(C=C) for C in truth.observation]
+    estimator = FederatedCounterfactualEstimator(clients, server=LikelihoodServer()).fit(X, inputs=inputs)
+    assert estimator.server_._large is not None
+    assert estimator.predict(X, inputs=inputs).shape == (ROWS, 4 * UNITS)
+    assert np.isfinite(estimator.forecast(X, ROWS - 5, inputs=inputs)).all()
+    effect, error = estimator.counterfactual("unit3", [0.0], [1.0], horizon=5, return_std=True)
+    rows, own = truth.state_slices["unit3"], truth.input_slices["unit3"]
+    first = truth.observation[3] @ truth.input[rows, own][:, 0]
+    columns = [c for c in effect.columns if c.startswith("unit3__")]
+    assert_allclose(effect[columns].iloc[0], first, atol=4 * error[columns].iloc[0].max())
+    told = estimator.whatif(X, {"unit3__u0": 1.0}, inputs=inputs)
+    assert np.isfinite(np.asarray(told.effect)).all()
+
+
+def test_inputs_that_answer_measurements_are_learned_as_a_whole():
+    X, truth = plant_of(seed=6, n_input_links=0)
+    first = next(iter(X))
+    u = truth.inputs[0].copy()
+    u[:, 0] = 0.3 * u[:, 0] - X[first][:, 0]  # a controller that reads the row it acts after
+    truth = replace(truth, inputs=[u, *truth.inputs[1:]])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        server = LikelihoodServer(max_time=2.0).fit(messages_of(X, truth))
+    assert server._large is None
+    assert server.has_feedback_ or server.feedback_["same_row_p_value"].min() < 1e-3
+
+
+def test_what_asks_for_the_whole_is_named(both):
+    record = JointRecord.from_messages(both.messages)
+    assert asks_for_the_whole(record, LikelihoodServer()) == ""
+    words = asks_for_the_whole(record, LikelihoodServer(sampled="before"))
+    assert words == "inputs that act in the row they stand in"
