@@ -16,12 +16,11 @@ _LEFT = 1.5  # mean square of what all terms leave, above which the spectra of t
 
 
 def sensor_rows(found, record, whole, driven):
-    """Rows of the report on linked pairs of which no way is sure; not on those that a driver explains."""
+    """Rows of the report on pairs whose sensors may share noise; not on those that a driver explains."""
     rows = []
-    for first, second in sorted({(min(pair), max(pair)) for pair in found.linked}):
-        ways = (first, second), (second, first)
+    for first, second in sorted(found.unsettled):
         names = found.names[first], found.names[second]
-        if names in driven or found.sure.intersection(ways):
+        if names in driven:
             continue
         cross = cross_spectrum(found, record, whole, (first, second))
         excess = _of_sensors(cross, *_terms(found, cross, (first, second)))

@@ -333,6 +333,12 @@ def driver_rows(found, record, whole):
     rows = []
     linked = {tuple(sorted(pair)) for pair in found.linked}
     for first, second in sorted(found.suspected):
+        names = found.names[first], found.names[second]
+        if (first, second) in linked:
+            excess = beside_links(found, record, whole, (first, second))
+            if excess <= -CLEAR:  # no climb, and what each unit has beside its model is no driver
+                rows.append(("no shared driver", *names, excess, np.nan, True, ""))
+                continue
         places = [np.arange(found.slices[unit].start, found.slices[unit].stop) for unit in (first, second)]
         cols = np.concatenate(places)
         pair = whole.of(without_others(whole.frequency, found.lags, cols))
@@ -344,10 +350,7 @@ def driver_rows(found, record, whole):
         # without a link that was found, noise they share in a row is a driver as well, or a link within the row
         is_fast = (first, second) not in linked and values["none"] < values["driver"]
         driver = values["none"] if is_fast else values["driver"]
-        names, excess = (found.names[first], found.names[second]), by_links - driver
-        if excess > 0 and (first, second) in linked:  # what each unit has beside its model is no driver
-            seen = beside_links(found, record, whole, (first, second))
-            excess = seen if seen <= -CLEAR else excess
+        excess = by_links - driver
         remedy = "measure it, or sample faster" if is_fast else "measure it"
         rows.append(("no shared driver", *names, excess, np.nan, excess <= 0, "" if excess <= 0 else remedy))
         if len(found.lags) > 1 and (first, second) in linked:

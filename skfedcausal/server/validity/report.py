@@ -25,6 +25,7 @@ _LAGS, _MORE_LAGS = 10, 24
 _WHITE = 0.05  # p value from which on innovations of a unit are taken to be white
 _DRIVER = "no shared driver"
 _SURE = 1e-8  # adjusted p value of a link that is not what is left of a driver of one of its units
+_SHARED = 0.05  # p value of uncorrelated innovations above which noise of sensors that makes links is not shared
 _ENOUGH = 0.05  # p value of later lags above which one lag is enough for a plant with a prior
 _MOVED = 0.5  # standard errors by which a prior may move a link
 _OF_STRENGTH = 0.2  # share of its strength from which on a move withholds a verdict
@@ -69,6 +70,12 @@ class Evidence(NamedTuple):
             if not self.has_prior:
                 left = {pair for pair in left if pair[::-1] in self.linked}
         return _unordered(self.correlated | left)
+
+    @property
+    def unsettled(self):
+        """Unordered linked pairs, neither way sure, whose innovations of a row go together as shared noise has them."""
+        pairs = _unordered(self.linked) - _unordered(self.sure)
+        return {pair for pair in pairs if checks.same_row(*(self.units[unit] for unit in pair)) < _SHARED}
 
 
 def evidence(server, run, record):
@@ -145,7 +152,7 @@ def report(server, run, record):
         rows += [*_of_variance(together), *_of_rows(together), *_of_rows_held_out(found)]
         if found.path is not None:
             rows += _beside_shifts(found)
-        if found.scores is not None and (found.suspected or found.linked - found.sure):
+        if found.scores is not None and (found.suspected or found.unsettled):
             rows += _of_spectra(found, record)
     moves, counts = _shifts(found) if _may_shift(found, rows) else ([], [0] * len(found.names))
     rows += [_of_shifts(name, count, moves) for name, count in zip(found.names, counts, strict=True) if count]
