@@ -144,7 +144,8 @@ def report(server, run, record):
         return pd.DataFrame(columns=list(COLUMNS))
     found = evidence(server, run, record)
     together = found if seen.all() else found._replace(units=[checks.unit_series(e[seen]) for e in found.units])
-    rows = [*_of_innovations(found), *_of_squares(together), *_of_halves(found)]
+    variance = list(_of_squares(together))
+    rows = [*_of_innovations(found, variance), *variance, *_of_halves(found)]
     rows += [*_of_orders(server, found), *_of_prior(server, found), *_of_noise(run, record, found)]
     if found.scores is not None:
         rows += _of_scores(found)
@@ -200,10 +201,11 @@ def _row(found, check, cause, effect, result, level, remedy):
     return check, found.names[cause], found.names[effect], statistic, p, passed, "" if passed else remedy
 
 
-def _of_innovations(found):
-    m = len(found.units)
+def _of_innovations(found, variance):
+    """Whiteness; where `variance`, the rows on steady variance, says that it swings, under any variance."""
+    m, swings = len(found.units), not all(row[COLUMNS.index("passed")] for row in variance)
     n_lags = min(_MORE_LAGS, len(found.units[0]) // 20)
-    tests = checks.whiteness(found.units, min(_LAGS, n_lags), n_lags, any_variance=found.robust)
+    tests = checks.whiteness(found.units, min(_LAGS, n_lags), n_lags, any_variance=found.robust or swings)
     for check, (statistic, p) in zip(("white", "white over more lags"), tests, strict=True):
         for effect in range(m):
             for cause in range(m):
