@@ -11,7 +11,7 @@ unit's own spectrum has beside its model counts.
 import numpy as np
 
 BETTER, CLEAR = 2.0, 6.0  # differences of criteria that are evidence, and strong evidence (Kass and Raftery, 1995)
-_POLES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98)  # of drivers
+_POLES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98)  # of drivers, the first without a memory
 _LEFT = 1.5  # mean square of what all terms leave, above which the spectra of the units are not what they are taken for
 
 
@@ -40,12 +40,21 @@ def _of_sensors(cross, terms, links):
 
 
 def beside_links(found, record, whole, pair):
-    """By how much a driver is better than links that were found; infinite where the units' spectra do not tell."""
+    """By how much a driver is better than links that were found, where that is clear either way; else None.
+
+    Links are clear only where the spectra of the units are right, and a driver only where it has a memory: one without
+    is noise that states share, as links between rows have it that act within a row too.
+    """
     cross = cross_spectrum(found, record, whole, pair)
     terms, links = _terms(found, cross, pair)
     drivers = {f"driver {pole}": cross.driver(pole) for pole in _POLES}
     gains, left = cross.gains(terms | drivers, links, [*links, "states"], *([name] for name in drivers))
-    return max(gains[2:]) - max(gains[:2]) if left <= _LEFT else np.inf
+    by_links, white, *remembering = max(gains[:2]), *gains[2:]
+    excess = max(remembering) - by_links
+    if excess >= CLEAR:
+        return excess
+    excess = max(excess, white - by_links)
+    return excess if excess <= -CLEAR and left <= _LEFT else None
 
 
 def _terms(found, cross, pair):

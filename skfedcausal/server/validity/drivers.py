@@ -336,8 +336,10 @@ def driver_rows(found, record, whole):
         names = found.names[first], found.names[second]
         if (first, second) in linked:
             excess = beside_links(found, record, whole, (first, second))
-            if excess <= -CLEAR:  # no climb, and what each unit has beside its model is no driver
-                rows.append(("no shared driver", *names, excess, np.nan, True, ""))
+            if excess is not None:  # no climb, and what each unit has beside its model is no driver
+                rows.append(
+                    ("no shared driver", *names, excess, np.nan, excess <= 0, "measure it" if excess > 0 else "")
+                )
                 continue
         places = [np.arange(found.slices[unit].start, found.slices[unit].stop) for unit in (first, second)]
         cols = np.concatenate(places)
