@@ -16,17 +16,18 @@ _LEFT = 1.5  # mean square of what all terms leave, above which the spectra of t
 
 
 def sensor_rows(found, record, whole, driven):
-    """Rows of the report on pairs whose sensors may share noise; not on those that a driver explains."""
+    """Rows of the report on links of pairs whose sensors may share noise; not of those that a driver explains."""
     rows = []
     for first, second in sorted(found.unsettled):
-        names = found.names[first], found.names[second]
-        if names in driven:
+        if (found.names[first], found.names[second]) in driven:
             continue
         cross = cross_spectrum(found, record, whole, (first, second))
         excess = _of_sensors(cross, *_terms(found, cross, (first, second)))
         passed = bool(excess <= 0)
         remedy = "" if passed else "another cable, or leave out the sensors that share it"
-        rows.append(("link rather than shared noise", *names, excess, np.nan, passed, remedy))
+        for cause, effect in sorted(found.linked.intersection([(first, second), (second, first)])):
+            names = found.names[cause], found.names[effect]
+            rows.append(("link rather than shared noise", *names, excess, np.nan, passed, remedy))
     return rows
 
 

@@ -415,13 +415,7 @@ _FIRST = (
 _MOST_REASONS = 2
 _OF_EFFECT = ("white", "white over more lags", "same in both halves")
 _OF_BOTH = "no copies"
-_BOTH_WAYS = (
-    "common variance",
-    "no common bursts",
-    "link rather than driver",
-    "link rather than shared noise",
-    "apart in the same row",
-)
+_BOTH_WAYS = ("common variance", "no common bursts", "link rather than driver", "apart in the same row")
 
 
 def gated(links, table):
