@@ -96,3 +96,12 @@ def test_what_a_dead_band_leaves_in_both_units_is_no_driver(seed):
     row = found.validity_.query("check == 'no shared driver' and cause == 'u0' and effect == 'u1'")
     assert row["passed"].all()
     assert found.links_.set_index(["cause", "effect"]).loc[("u0", "u1"), "verdict"] == "influence"
+
+
+def test_a_driver_that_the_spectra_of_its_units_hide_is_seen_between_them():
+    """Units whose one lag does not hold what the driver brings: fitted spectra prefer a loop by far."""
+    links = fitted("hidden AR(.9) driver of two units", 50011).links_.set_index(["cause", "effect"])
+    between = links.loc[[("u2", "u3"), ("u3", "u2")]]
+    assert between["p_adjusted"].max() < 1e-5
+    assert set(between["verdict"]) == {"shared driver"}
+    assert links.loc[("u0", "u1"), "verdict"] == "influence"
