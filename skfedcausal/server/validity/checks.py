@@ -139,6 +139,12 @@ def together(first, second):
     return len(first) * statistic, float(chdtrc(len(mean), len(first) * statistic))
 
 
+def same_row(first, second):
+    """The p value of no correlation of two units' innovations of a row."""
+    products = first.T @ second
+    return float(chdtrc(products.size, np.square(products).sum() / len(first)))
+
+
 def halves(units, states, starts, pairs=None):
     """Chow's test: whether innovations follow earlier states otherwise in one half than in the other.
 

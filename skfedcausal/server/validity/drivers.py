@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 from scipy.sparse.csgraph import connected_components
 
 from ...statespace.episodes import episodes
+from .cross import CLEAR, beside_links, known_delay, without_others
 
 _SINGLE = 8  # lowest frequencies that are bands of their own: what is slow is told from what is a level there
 _GROWTH = 1.12  # of the width of bands above
@@ -21,7 +22,6 @@ _STEPS, _AT_ONCE = 100, 8  # of a climb, and those in the same coordinates
 _LITTLE = 0.05  # log-likelihood that no step more is worth
 _TURNED = 64  # parameters up to which a climb goes in coordinates of its own
 _DAMPING = 1e-4  # of the information, where it says little of a parameter
-_CLEAR = 6.0  # difference of criteria that is strong evidence (Kass and Raftery, 1995)
 _LINKS = "forward", "backward", "loop"
 _OWN_LAGS = 3  # of each unit's own memory: units with fewer sensors than states have more than one
 
@@ -325,11 +325,11 @@ def criteria(model, delays, is_linked=False):
 
     told = [name for name in _LINKS if is_linked and lags[name] == tuple(delays)] or _LINKS
     fit(["none", *told])
-    enough = _CLEAR + min(found[name] for name in (told if is_linked else lags))
+    enough = CLEAR + min(found[name] for name in (told if is_linked else lags))
     found["driver"] = model.criterion(*model.driven(fits["none"][1], enough=enough))
     if is_linked and found["driver"] < enough:
         fit([name for name in _LINKS if name not in fits])
-    if is_linked and found["driver"] < _CLEAR + min(found[name] for name in _LINKS):
+    if is_linked and found["driver"] < CLEAR + min(found[name] for name in _LINKS):
         for name in _LINKS:
             if found[name] > found["driver"]:
                 coloured = model.coloured(masks[name], fits[name][1])
@@ -337,29 +337,36 @@ def criteria(model, delays, is_linked=False):
     return found
 
 
-def driver_rows(found, record):
-    """Rows of the report on pairs that look linked or correlated."""
-    whole = bands(np.hstack(found.scores), found.starts)
+def driver_rows(found, record, whole):
+    """Rows of the report on pairs that look linked or correlated; `whole` are :class:`Bands` of all scores."""
     noise = record.block_diagonal([np.linalg.inv(part.mean_information) for part in record.parts])
     rows = []
     linked = {tuple(sorted(pair)) for pair in found.linked}
     for first, second in sorted(found.suspected):
+        names = found.names[first], found.names[second]
+        if (first, second) in linked:
+            excess = beside_links(found, record, whole, (first, second))
+            if excess is not None:  # no climb, and what each unit has beside its model is no driver
+                rows.append(
+                    ("no shared driver", *names, excess, np.nan, excess <= 0, "measure it" if excess > 0 else "")
+                )
+                continue
         places = [np.arange(found.slices[unit].start, found.slices[unit].stop) for unit in (first, second)]
         cols = np.concatenate(places)
-        pair = whole.of(_without_others(whole.frequency, found.lags, cols))
+        pair = whole.of(without_others(whole.frequency, found.lags, cols))
         pair, own_noise = standardised(pair, noise[np.ix_(cols, cols)], len(places[0]))
         model = PairModel(pair, own_noise, [len(own) for own in places], own=_OWN_LAGS)
-        delays = [_known(found.delays.get(way)) for way in ((first, second), (second, first))]
+        delays = [known_delay(found.delays.get(way)) for way in ((first, second), (second, first))]
         values = criteria(model, delays, (first, second) in linked)
         by_links = min(values[name] for name in _LINKS)
         # without a link that was found, noise they share in a row is a driver as well, or a link within the row
         is_fast = (first, second) not in linked and values["none"] < values["driver"]
         driver = values["none"] if is_fast else values["driver"]
-        names, excess = (found.names[first], found.names[second]), by_links - driver
+        excess = by_links - driver
         remedy = "measure it, or sample faster" if is_fast else "measure it"
         rows.append(("no shared driver", *names, excess, np.nan, excess <= 0, "" if excess <= 0 else remedy))
         if len(found.lags) > 1 and (first, second) in linked:
-            passed = bool(excess <= -_CLEAR or excess > 0)
+            passed = bool(excess <= -CLEAR or excess > 0)
             rows.append(("link rather than driver", *names, excess, np.nan, passed, "" if passed else "more rows"))
     return rows + _of_more_units(found, rows)
 
@@ -397,20 +404,3 @@ def standardised(found, noise, n_first):
         turn[own, own] = (axes / np.sqrt(np.maximum(values, 1e-12 * values[-1]))).T
     maps = np.broadcast_to(turn.astype(complex), (len(share), *turn.shape))
     return found.of(maps), turn @ noise @ turn.T
-
-
-def _known(delay):
-    return None if delay is None or not np.isfinite(delay) else int(delay)
-
-
-def _without_others(frequency, lags, cols):
-    """Maps (k, p, n) from the scores of a plant to those of some, less what the others do to them."""
-    n = lags.shape[1]
-    turn = np.exp(-1j * np.outer(frequency, np.arange(1, len(lags) + 1)))
-    A = np.einsum("kl,lij->kij", turn, lags[:, cols])
-    others = np.setdiff1d(np.arange(n), cols)
-    maps = np.zeros((len(frequency), len(cols), n), dtype=complex)
-    maps[:, np.arange(len(cols)), cols] = 1.0
-    if len(others):
-        maps[:, :, others] = -np.linalg.solve(np.eye(len(cols)) - A[:, :, cols], A[:, :, others])
-    return maps

@@ -24,7 +24,9 @@ _FAR = 10.0  # of its own scatter, how far a level moves by itself, from which o
 _LEAST_SEEN = 0.75  # share of rows in which all units have to be seen
 _LAGS, _MORE_LAGS = 10, 24
 _WHITE = 0.05  # p value from which on innovations of a unit are taken to be white
+_DRIVER = "no shared driver"
 _SURE = 1e-8  # adjusted p value of a link that is not what is left of a driver of one of its units
+_SHARED = 0.05  # p value of uncorrelated innovations above which noise of sensors that makes links is not shared
 _MOVED = 0.5  # standard errors by which a prior may move a link
 _OF_STRENGTH = 0.2  # share of its strength from which on a move withholds a verdict
 _LONGER = "a longer record, or join the units"
@@ -68,6 +70,12 @@ class Evidence(NamedTuple):
             if not self.has_prior:
                 left = {pair for pair in left if pair[::-1] in self.linked}
         return _unordered(self.correlated | left)
+
+    @property
+    def unsettled(self):
+        """Unordered linked pairs, neither way sure, whose innovations of a row go together as shared noise has them."""
+        pairs = _unordered(self.linked) - _unordered(self.sure)
+        return {pair for pair in pairs if checks.same_row(*(self.units[unit] for unit in pair)) < _SHARED}
 
 
 def evidence(server, run, record):
@@ -136,7 +144,8 @@ def report(server, run, record):
         return pd.DataFrame(columns=list(COLUMNS))
     found = evidence(server, run, record)
     together = found if seen.all() else found._replace(units=[checks.unit_series(e[seen]) for e in found.units])
-    rows = [*_of_innovations(found), *_of_squares(together), *_of_halves(found)]
+    variance = list(_of_squares(together))
+    rows = [*_of_innovations(found, variance), *variance, *_of_halves(found)]
     rows += [*_of_orders(server, found), *_of_prior(server, found), *_of_noise(run, record, found)]
     if found.scores is not None:
         rows += _of_scores(found)
@@ -144,10 +153,8 @@ def report(server, run, record):
         rows += [*_of_variance(together), *_of_rows(together), *_of_rows_held_out(found)]
         if found.path is not None:
             rows += _beside_shifts(found)
-        if found.scores is not None and found.suspected:
-            from .drivers import driver_rows  # for plants with links
-
-            rows += driver_rows(found, record)
+        if found.scores is not None and (found.suspected or found.unsettled):
+            rows += _of_spectra(found, record)
     moves, counts = _shifts(found) if _may_shift(found, rows) else ([], [0] * len(found.names))
     rows += [_of_shifts(name, count, moves) for name, count in zip(found.names, counts, strict=True) if count]
     table = pd.DataFrame(rows, columns=list(COLUMNS))
@@ -155,9 +162,20 @@ def report(server, run, record):
     return table.astype({"statistic": float, "p_value": float, "passed": bool})
 
 
+def _of_spectra(found, record):
+    """Pairs that a driver may move, and those that noise of their sensors may link."""
+    from .cross import sensor_rows  # for plants with links
+    from .drivers import bands, driver_rows
+
+    whole = bands(np.hstack(found.scores), found.starts)
+    rows = driver_rows(found, record, whole)
+    driven = {(first, second) for check, first, second, *_, passed, _ in rows if check == _DRIVER and not passed}
+    return rows + sensor_rows(found, record, whole, driven)
+
+
 def _may_shift(found, rows):
     """Whether a driver seems to move units, or the plant knows of a shift."""
-    is_driven = any(row[0] == "no shared driver" and not row[5] for row in rows)
+    is_driven = any(row[0] == _DRIVER and not row[5] for row in rows)
     return found.scores is not None and (is_driven or found.path is not None)
 
 
@@ -183,10 +201,11 @@ def _row(found, check, cause, effect, result, level, remedy):
     return check, found.names[cause], found.names[effect], statistic, p, passed, "" if passed else remedy
 
 
-def _of_innovations(found):
-    m = len(found.units)
+def _of_innovations(found, variance):
+    """Whiteness; where `variance`, the rows on steady variance, says that it swings, under any variance."""
+    m, swings = len(found.units), not all(row[COLUMNS.index("passed")] for row in variance)
     n_lags = min(_MORE_LAGS, len(found.units[0]) // 20)
-    tests = checks.whiteness(found.units, min(_LAGS, n_lags), n_lags, any_variance=found.robust)
+    tests = checks.whiteness(found.units, min(_LAGS, n_lags), n_lags, any_variance=found.robust or swings)
     for check, (statistic, p) in zip(("white", "white over more lags"), tests, strict=True):
         for effect in range(m):
             for cause in range(m):
@@ -376,6 +395,7 @@ _WORDS = {
     "common variance": "{c} and {e} are rough in the same rows",
     "no common bursts": "the roughest rows of {c} and {e} are the same ones",
     "link rather than driver": "links and a driver that nobody measures explain {c} and {e} about as well",
+    "link rather than shared noise": "noise that sensors of {c} and {e} share explains them as well as links do",
     "apart from a shared driver": "{c} and {e} each share a driver that nobody measures with other units",
     "more than a driver leaves": "a driver that nobody measures moves {c} or {e}, and may leave as much as there is",
     "apart in the same row": "{c} and {e} are nearly the same within a row",
@@ -400,7 +420,7 @@ _BOTH_WAYS = ("common variance", "no common bursts", "link rather than driver", 
 
 def gated(links, table):
     """Links whose verdicts the checks leave standing, the others withheld with the reason in ``because``."""
-    failed = table[~table["passed"] & table["check"].isin([*_WORDS, "no shared driver"])]
+    failed = table[~table["passed"] & table["check"].isin([*_WORDS, _DRIVER])]
     if failed.empty:
         return links
     pairs = list(zip(links["cause"].tolist(), links["effect"].tolist(), strict=True))
@@ -414,8 +434,8 @@ def gated(links, table):
         if not own:
             continue
         own.sort(key=lambda reason: (reason[0] not in _FIRST, reason))  # whatever the order of units
-        others = [why for check, why in own if check != "no shared driver"]
-        is_driver = not others and any(check == "no shared driver" for check, _ in own)
+        others = [why for check, why in own if check != _DRIVER]
+        is_driver = not others and any(check == _DRIVER for check, _ in own)
         verdicts[k] = "shared driver" if is_driver else "cannot tell"
         becauses[k] = "; ".join(list(dict.fromkeys(others or [why for _, why in own]))[:_MOST_REASONS])
     return links.assign(verdict=verdicts, because=becauses)
@@ -432,7 +452,7 @@ def in_doubt(alone, table):
 
 def _concerned(pairs, check, cause, effect):
     """Pairs of units, of those with links in a table, that a failed check is about, and the reason in words."""
-    if check == "no shared driver":
+    if check == _DRIVER:
         why = f"something that nobody measures moves {cause} and {effect}"
         return [((cause, effect), why), ((effect, cause), why)]
     why = _WORDS[check].format(c=cause, e=effect, u=effect)

@@ -102,7 +102,7 @@ def test_a_climb_that_is_given_up_decides_as_whole_ones_do(truth, seed):
     whole = model.criterion(*model.driven(model.fitted(masks, model.start(masks))[1]))
     links = min(quick[name] for name in ("forward", "backward", "loop"))
     assert (links > whole) == (links > quick["driver"])
-    assert (links > whole - drivers._CLEAR) == (links > quick["driver"] - drivers._CLEAR)
+    assert (links > whole - drivers.CLEAR) == (links > quick["driver"] - drivers.CLEAR)
 
 
 def test_links_that_were_not_found_are_looked_at_where_a_driver_may_explain_the_one_that_was():

@@ -1,0 +1,166 @@
+"""What the cross-spectrum of two units says of what joins them: links, a driver, or noise that their sensors share.
+
+Scores of units are ``s[t] = h[t] + e[t]``. Faint terms change the cross-spectrum of two units only, and that linearly:
+noise N of the sensors of both is a constant, noise Q of the states of both ``Z_a^-1 Q Z_b^-H``, a driver of spectrum f
+``Z_a^-1 D Z_b^-H f``, a link B from a to b at delay d ``S_a (B exp(-i w d))^H Z_b^-H``, with Z the filter of a unit's
+own memory and S the spectrum of its states. Whitened by the spectra of the two alone, these are regressions of averaged
+periodograms, compared by the Bayesian information criterion: no climb, a millisecond for a pair, and nothing that a
+unit's own spectrum has beside its model counts.
+"""
+
+import numpy as np
+
+BETTER, CLEAR = 2.0, 6.0  # differences of criteria that are evidence, and strong evidence (Kass and Raftery, 1995)
+_POLES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98)  # of drivers, the first without a memory
+_LEFT = 1.5  # mean square of what all terms leave, above which the spectra of the units are not what they are taken for
+
+
+def sensor_rows(found, record, whole, driven):
+    """Rows of the report on links of pairs whose sensors may share noise; not of those that a driver explains."""
+    rows = []
+    for first, second in sorted(found.unsettled):
+        if (found.names[first], found.names[second]) in driven:
+            continue
+        cross = cross_spectrum(found, record, whole, (first, second))
+        excess = _of_sensors(cross, *_terms(found, cross, (first, second)))
+        passed = bool(excess <= 0)
+        remedy = "" if passed else "another cable, or leave out the sensors that share it"
+        for cause, effect in sorted(found.linked.intersection([(first, second), (second, first)])):
+            names = found.names[cause], found.names[effect]
+            rows.append(("link rather than shared noise", *names, excess, np.nan, passed, remedy))
+    return rows
+
+
+def _of_sensors(cross, terms, links):
+    """By how much noise that sensors share is better than links, and than noise that states share: the lesser."""
+    gains, _ = cross.gains(
+        terms, links, [*links, "states"], [*links, "noise"], ["noise"], ["noise", "states"], ["states"]
+    )
+    noise, states = gains[3], gains[5]
+    return min(max(gains[3:5]) - max(gains[:3]) - BETTER, noise - states - CLEAR)
+
+
+def beside_links(found, record, whole, pair):
+    """By how much a driver is better than links that were found, where that is clear either way; else None.
+
+    Links are clear only where the spectra of the units are right, and a driver only where it has a memory: one without
+    is noise that states share, as links between rows have it that act within a row too.
+    """
+    cross = cross_spectrum(found, record, whole, pair)
+    terms, links = _terms(found, cross, pair)
+    drivers = {f"driver {pole}": cross.driver(pole) for pole in _POLES}
+    gains, left = cross.gains(terms | drivers, links, [*links, "states"], *([name] for name in drivers))
+    by_links, white, *remembering = max(gains[:2]), *gains[2:]
+    excess = max(remembering) - by_links
+    if excess >= CLEAR:
+        return excess
+    excess = max(excess, white - by_links)
+    return excess if excess <= -CLEAR and left <= _LEFT else None
+
+
+def _terms(found, cross, pair):
+    """Terms of a pair at the delays of its links, and the names of these."""
+    ways = pair, pair[::-1]
+    links = [name for name, way in zip(("there", "back"), ways, strict=True) if way in found.linked]
+    return cross.terms([known_delay(found.delays.get(way)) or 1 for way in ways]), links
+
+
+def cross_spectrum(found, record, whole, pair):
+    """:class:`CrossSpectrum` of two units, less what others do to them."""
+    cols = [np.arange(found.slices[unit].start, found.slices[unit].stop) for unit in pair]
+    both = np.concatenate(cols)
+    seen = whole.of(without_others(whole.frequency, found.lags, both))
+    units = [(found.lags[:, own[:, None], own], found.noise[np.ix_(own, own)]) for own in cols]
+    noise = [np.linalg.inv(record.parts[unit].mean_information) for unit in pair]
+    n_first = len(cols[0])
+    return CrossSpectrum(seen._replace(power=seen.power[:, :n_first, n_first:]), units, noise)
+
+
+class CrossSpectrum:
+    """What linear terms explain of the cross-spectrum of two units, whitened by those of each unit alone.
+
+    `seen` has averaged periodograms (k, p, q); `units` are two pairs of lag matrices (n_lags, p, p) and noise (p, p)
+    of states, `noise` two (p, p) of scores.
+    """
+
+    def __init__(self, seen, units, noise):
+        self._turn = np.exp(-1j * seen.frequency)
+        self._root, self._n = np.sqrt(2 * seen.n_bins)[:, None, None], 2 * seen.n_bins.sum()
+        self._filters, self._spectra, self._whiteners = [], [], []
+        for (lags, own), of_scores in zip(units, noise, strict=True):
+            turns = self._turn[:, None] ** np.arange(1, len(lags) + 1)
+            inverse = np.linalg.inv(np.eye(len(own)) - np.tensordot(turns, lags, 1))
+            spectrum = inverse @ own @ _adjoint(inverse)
+            self._filters.append(inverse)
+            self._spectra.append(spectrum)
+            self._whiteners.append(np.linalg.inv(np.linalg.cholesky(spectrum + of_scores)))
+        first, second = self._whiteners
+        self._target = _real((self._root * (first @ seen.power @ _adjoint(second))).reshape(-1, 1))[:, 0]
+
+    def terms(self, delays):
+        """Regressors (., n) of all terms by name; `delays` of links from the first to the second unit and back."""
+        (Z, Y), (S, U) = self._filters, self._spectra
+        there, back = ((self._turn**delay)[:, None, None] for delay in delays)
+        one = np.ones_like(there)
+        return {
+            "noise": self._term(one * np.eye(Z.shape[1]), one * np.eye(Y.shape[1])),
+            "states": self._term(Z, _adjoint(Y)),
+            "there": self._term(S, np.conj(there) * _adjoint(Y)),
+            "back": self._term(back * Z, U),
+        }
+
+    def driver(self, pole):
+        """Regressors of an autoregression that acts on both units."""
+        power = (1 - pole**2) / np.square(np.abs(1 - pole * self._turn))
+        return self._term(power[:, None, None] * self._filters[0], _adjoint(self._filters[1]))
+
+    def _term(self, left, right):
+        """Regressors of ``left E right`` (k, ., .), one for each element of E."""
+        left, right = self._whiteners[0] @ left, right @ _adjoint(self._whiteners[1])
+        whole = self._root[..., None, None] * np.einsum("kij,klm->kimjl", left, right)
+        return _real(whole.reshape(-1, left.shape[2] * right.shape[1]))
+
+    def gains(self, terms, *sets):
+        """What sets of terms gain on none, twice the log-likelihood less the price of their coefficients.
+
+        In units of what all terms leave, where that is more than chance does, as spectra of units may be wrong; with
+        that, one where these are right.
+        """
+        every = np.hstack([*terms.values()])
+        products, target = every.T @ every, every.T @ self._target
+        owner = np.repeat([*terms], [term.shape[1] for term in terms.values()])
+        left = np.square(self._target).sum() - _explained(products, target)
+        left /= max(len(self._target) - np.linalg.matrix_rank(products, hermitian=True), 1)
+        kept = [np.isin(owner, names) for names in sets]
+        prices = [own.sum() * np.log(self._n) for own in kept]
+        explained = [_explained(products[np.ix_(own, own)], target[own]) for own in kept]
+        return [gain / max(1.0, left) - price for gain, price in zip(explained, prices, strict=True)], left
+
+
+def _explained(products, target):
+    return float(target @ np.linalg.pinv(products, hermitian=True) @ target)
+
+
+def _real(values):
+    return np.concatenate([values.real, values.imag])
+
+
+def _adjoint(x):
+    return np.conj(np.swapaxes(x, 1, 2))
+
+
+def known_delay(delay):
+    return None if delay is None or not np.isfinite(delay) else int(delay)
+
+
+def without_others(frequency, lags, cols):
+    """Maps (k, p, n) from the scores of a plant to those of some, less what the others do to them."""
+    n = lags.shape[1]
+    turn = np.exp(-1j * np.outer(frequency, np.arange(1, len(lags) + 1)))
+    A = np.einsum("kl,lij->kij", turn, lags[:, cols])
+    others = np.setdiff1d(np.arange(n), cols)
+    maps = np.zeros((len(frequency), len(cols), n), dtype=complex)
+    maps[:, np.arange(len(cols)), cols] = 1.0
+    if len(others):
+        maps[:, :, others] = -np.linalg.solve(np.eye(len(cols)) - A[:, :, cols], A[:, :, others])
+    return maps
