@@ -24,7 +24,7 @@ _FINER = 2  # frequencies of a filter's lags over the number of these
 class BlockTask(NamedTuple):
     """What it takes to fit a block, its core units first; matrices in states of unit variance."""
 
-    series: np.ndarray  # (n_samples, n) centred scores
+    series: Any  # (n_samples, n) centred scores; None until they are taken from those of the plant
     starts: tuple
     noise: np.ndarray  # (n, n) of the scores
     sizes: tuple  # states of every unit
@@ -64,10 +64,10 @@ class BlockFit(NamedTuple):
     sums: np.ndarray | None  # of products of the series, where the task did not know them
 
 
-def fitted_block(task):
-    """Climb to the maximum of a block and test the links to its core units."""
+def fitted_block(series, states, task):
+    """Climb to the maximum of a block of some states of a plant and test the links to its core units."""
     with few_threads(0):
-        return _fitted(task)
+        return _fitted(task._replace(series=series.take(states, axis=1)))
 
 
 def _fitted(task):

@@ -180,7 +180,8 @@ class _Search:
         self._dense = self.A.toarray(), self.Q.toarray()
         keys = [self._block_key(core, members) for core, members in zip(self.cores, self.members, strict=True)]
         new = [k for k, key in enumerate(keys) if key not in self.known]
-        fits = run(fitted_block, ((self._task(k, gain_tol, is_last),) for k in new), self.parallel)
+        tasks = ((self._states(self.members[k]), self._task(k, gain_tol, is_last)) for k in new)
+        fits = run(fitted_block, tasks, self.parallel, (self.plant.series,))
         for k, fit in zip(new, fits, strict=True):
             steep = max(1.0, 2 * fit.n_iter / _EVALUATIONS)  # two evaluations an iteration, about
             self.budget.spend(steep * block_work(len(self._states(self.members[k])), self.plant.n_lags))
@@ -205,7 +206,7 @@ class _Search:
         at = np.ix_(members, members)
         dense, (A, Q) = block_diagonal, (whole[np.ix_(states, states)] for whole in self._dense)
         return BlockTask(
-            plant.series.take(states, axis=1),
+            None,
             plant.starts,
             dense([plant.noise[m] for m in members]),
             tuple(len(plant.A[m]) for m in members),

@@ -61,6 +61,7 @@ class LargePlant:
     def fill(self, matrices):
         """Fill the gaps of the record anew, as a plant with these matrices in standardised states would have."""
         self.record = drawn_record(self.gapped, self.in_own_states(matrices))
+        self.series = np.empty_like(self.series)  # workers may have the one before
         self._take(self.record.scores.series)
 
     def in_own_states(self, matrices):
@@ -79,23 +80,17 @@ class LargePlant:
         self.A, self.Q = [None] * len(self.names), [None] * len(self.names)
         together = [units[chunk.start : chunk.stop] for units in self.partition.groups.values()
                     for chunk in chunks(len(units), UNITS)]  # fmt: skip
-        tasks = ((self.units(units), self.starts, n_lags, self._there(units)) for units in together)
-        fits = run(own_models, tasks, parallel)
+        tasks = ((*self.units(units), self.starts, n_lags) for units in together)
+        shared = (self.series,) if self._present is None else (self.series, self._present)
+        fits = run(own_models, tasks, parallel, shared)
         for units, (models, _) in zip(together, fits, strict=True):
             for m, (A, Q) in zip(units, models, strict=True):
                 self.A[m], self.Q[m] = A, Q
         return max(memory for _, memory in fits)
 
     def units(self, chosen):
-        """Scores and noise of some units, which tell where their levels shift."""
-        slices = self.partition.slices
-        return [(np.ascontiguousarray(self.series[:, slices[m]]), self.noise[m]) for m in chosen]
-
-    def _there(self, units):
-        """Where scores of some units are there; None: everywhere."""
-        if self._present is None:
-            return None
-        return [np.ascontiguousarray(self._present[:, self.partition.slices[m]]) for m in units]
+        """States and noise of some units, two lists."""
+        return [self.partition.slices[m] for m in chosen], [self.noise[m] for m in chosen]
 
     def dense(self, blocks):
         """Plant matrix with blocks on its diagonal."""
@@ -133,28 +128,36 @@ def filled_by_units(record, parallel=None):
     return drawn_record(record.centred(), plant.in_own_states(matrices))
 
 
-def own_models(units, starts, n_lags, there=None):
-    """Models (A, Q) of units of one size, from scores and noise, and what the slowest of their filters remembers.
+def columns(series, slices):
+    """Some columns of a series at a time, each an array of its own."""
+    return [np.ascontiguousarray(series[:, own]) for own in slices]
 
-    `there` says for each unit where its scores are.
+
+def own_models(series, *told):
+    """Models (A, Q) of units of one size, and what the slowest of their filters remembers.
+
+    Told are, after the scores of the plant and in records with gaps where they are there: the states of the units,
+    their noise, first rows of episodes, lags.
     """
+    *there, slices, noise, starts, n_lags = told
     with few_threads(0):
-        there, lags = [None] * len(units) if there is None else there, range(n_lags + 2)
+        lags, units = range(n_lags + 2), columns(series, slices)
+        present = columns(there[0], slices) if there else [None] * len(units)
         moments = _stacked([
-            TransitionMoments.from_sums(lag_covariances(series, lags, starts, present), series, starts)
-            for (series, _), present in zip(units, there, strict=True)
+            TransitionMoments.from_sums(lag_covariances(own, lags, starts, seen), own, starts)
+            for own, seen in zip(units, present, strict=True)
         ])  # fmt: skip
-        N = np.stack([noise for _, noise in units])
+        N = np.stack(noise)
         fit = fit_units(moments, N)
         memory = _filter_memory(fit.A, fit.Q, np.linalg.inv(N))
         return [(A, floor_eigenvalues(Q, _OWN_NOISE)) for A, Q in zip(fit.A, fit.Q, strict=True)], float(memory)
 
 
-def shifts_of_units(units, starts, n_lags, n_units):
-    """Shifts of the levels of some units of a plant, from their scores and noise."""
+def shifts_of_units(series, slices, noise, starts, n_lags, n_units):
+    """Shifts of the levels of some units of a plant, from its scores, their states and noise."""
     with few_threads(0):
-        nothing = np.zeros((len(units[0][0]), 0))
-        records = (UnitRecord(series, None, N, nothing, starts, n_lags) for series, N in units)
+        nothing, units = np.zeros((len(series), 0)), zip(columns(series, slices), noise, strict=True)
+        records = (UnitRecord(own, None, N, nothing, starts, n_lags) for own, N in units)
         return shifts_of(records, n_units, with_doubts=False)[0]
 
 

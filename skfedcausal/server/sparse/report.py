@@ -23,7 +23,7 @@ from ..validity.report import (
 )
 from .parallel import chunks, workers
 from .parallel import run as in_processes
-from .plant import UNITS
+from .plant import UNITS, columns
 
 _FEWEST_ROWS = 200
 
@@ -33,6 +33,9 @@ def large_report(server, run, record):
     if record.n_samples < _FEWEST_ROWS:
         return pd.DataFrame(columns=list(COLUMNS))
     found = evidence(server, run, record)
+    none = np.zeros((0, 0))
+    scores, path = (none if each is None else np.hstack(each) for each in (found.scores, found.path))
+    shared = np.hstack(found.units), run.filtered, run.predicted, scores, path
     m, pairs = len(found.units), sorted(found.linked)
     unordered = sorted({(min(pair), max(pair)) for pair in [*pairs, *found.correlated]})
     tasks = []
@@ -42,7 +45,7 @@ def large_report(server, run, record):
         numbers = m, len(pairs), len(unordered)
         tasks.append((*_part(found, units, own, sides), numbers))
     with workers(m, server.n_jobs) as parallel:
-        checked, held_out = zip(*in_processes(_checked, tasks, parallel), strict=True)
+        checked, held_out = zip(*in_processes(_checked, tasks, parallel, shared), strict=True)
     place = {name: k for k, name in enumerate(found.names)}
     last = sorted(chain.from_iterable(held_out), key=lambda row: (place[row[1]], place[row[2]]))
     table = pd.DataFrame([*chain.from_iterable(checked), *last], columns=list(COLUMNS))
@@ -50,21 +53,24 @@ def large_report(server, run, record):
 
 
 def _part(found, units, pairs, sides):
-    """The evidence on some units and on what is paired with them, their number, and the pairs among these."""
+    """The evidence on some units and on what is paired with them, their number, and the pairs among these.
+
+    Instead of series it has the columns at which the plant's have them.
+    """
     others = {unit for pair in [*pairs, *sides] for unit in pair}.difference(units)
     members = [*units, *sorted(others)]
     place = {unit: k for k, unit in enumerate(members)}
     places = [[(place[a], place[b]) for a, b in these] for these in (pairs, sides)]
     states = states_of(members, found.slices)
-    ends = np.cumsum([0, *(found.slices[unit].stop - found.slices[unit].start for unit in members)])
-    slices = tuple(slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True))
+    slices = side_by_side_slices([found.slices[unit].stop - found.slices[unit].start for unit in members])
+    columns_of, own = side_by_side_slices([e.shape[1] for e in found.units]), [found.slices[unit] for unit in units]
     part = found._replace(
         names=tuple(found.names[unit] for unit in members),
-        units=[found.units[unit] for unit in members],
-        states=[np.ascontiguousarray(found.states[unit]) for unit in members],
-        scores=None if found.scores is None else [np.ascontiguousarray(found.scores[unit]) for unit in units],
-        path=None if found.path is None else [np.ascontiguousarray(found.path[unit]) for unit in units],
-        news=[np.ascontiguousarray(found.news[unit]) for unit in units],
+        units=[columns_of[unit] for unit in members],
+        states=[found.slices[unit] for unit in members],
+        scores=None if found.scores is None else own,
+        path=None if found.path is None else own,
+        news=own,
         lags=found.lags[:, states[:, None], states], noise=None, slices=slices, linked=set(places[0]),
         sure=set(), delays={}, correlated=set(),
     )  # fmt: skip
@@ -76,9 +82,27 @@ def states_of(units, slices):
     return np.concatenate([np.arange(slices[unit].start, slices[unit].stop) for unit in units])
 
 
-def _checked(found, n_own, pairs, sides, numbers):
+def side_by_side_slices(widths):
+    """Columns of parts of these widths, one after the other."""
+    ends = np.cumsum([0, *widths]).tolist()
+    return tuple(slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True))
+
+
+def _with_series(part, units, filtered, predicted, scores, path):
+    """The evidence with the series that it has the columns of."""
+    news = zip(columns(filtered, part.news), columns(predicted, part.news), strict=True)
+    return part._replace(
+        units=columns(units, part.units),
+        states=columns(filtered, part.states),
+        news=[after - before for after, before in news],
+        scores=None if part.scores is None else columns(scores, part.scores),
+        path=None if part.path is None else columns(path, part.path),
+    )
+
+
+def _checked(units, filtered, predicted, scores, path, part, n_own, pairs, sides, numbers):
     """Rows of the report on the first units, on pairs (cause, effect) and on unordered ones; those on rows held out."""
-    m, n_pairs, n_sides = numbers
+    found, (m, n_pairs, n_sides) = _with_series(part, units, filtered, predicted, scores, path), numbers
     own = found._replace(units=found.units[:n_own])
     with few_threads(0):
         ways = [*((unit, unit, m) for unit in range(n_own)), *((*pair, n_pairs) for pair in pairs)]

@@ -109,8 +109,8 @@ def _estimate(server, record, parallel):
 def _steps(plant, parallel):
     """Rows at which levels of units shift."""
     n_units = len(plant.names)
-    tasks = ((plant.units(units), plant.starts, plant.n_lags, n_units) for units in chunks(n_units, UNITS))
-    return joined_shifts(list(chain.from_iterable(run(shifts_of_units, tasks, parallel))))[0]
+    tasks = ((*plant.units(units), plant.starts, plant.n_lags, n_units) for units in chunks(n_units, UNITS))
+    return joined_shifts(list(chain.from_iterable(run(shifts_of_units, tasks, parallel, (plant.series,)))))[0]
 
 
 def screened_table(server, record):
