@@ -2,6 +2,7 @@
 
 import gc
 from contextlib import contextmanager
+from functools import cache
 from multiprocessing import current_process
 from typing import Any, NamedTuple
 
@@ -60,9 +61,15 @@ def shares(n, n_workers):
 
 def called_elsewhere(function, tasks, *shared):
     """The same as :func:`called` in a process that joblib may have started."""
-    if current_process().name.startswith("LokyProcess") and not gc.get_freeze_count():
-        gc.freeze()  # loky collects garbage every second, a tenth of one with all that is imported
+    leave_out_what_is_imported()
     return called(function, tasks, *shared)
+
+
+@cache
+def leave_out_what_is_imported():
+    """Spare processes of loky, once each, a tenth of a second for every one of the garbage collections it asks for."""
+    if current_process().name.startswith("LokyProcess"):
+        gc.freeze()
 
 
 def called(function, tasks, *shared):
