@@ -78,7 +78,7 @@ def padded_spectra(spectra, partition):
 
 
 def _all_pairs(spectra, found, plant, parallel):
-    """p-values of links and, where there are products for it, of the noise of all ordered pairs, one on the diagonal."""
+    """p-values of links and, if it has products, of noise of all ordered pairs, one on the diagonal."""
     m, partition = plant.partition.n_units, plant.partition
     kinds, parts = (False,) if found.noise is None else (False, True), []
     for effects in chunks(m, max(_TOGETHER // m, 1)):

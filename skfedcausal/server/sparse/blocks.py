@@ -55,7 +55,7 @@ class BlockFit(NamedTuple):
     noise_statistic: np.ndarray
     noise_p_value: np.ndarray
     spectra: tuple  # (U, V, W) of the core units, (n_core, n_frequencies, p, p) each
-    pushes: np.ndarray  # (n_samples, n_core_states) residuals over their spectrum
+    pushes: np.ndarray | None  # (n_samples, n_core_states) residuals over their spectrum; None once they are taken
     gain: float  # log-likelihood that a further step promises
     n_iter: int
     converged: bool

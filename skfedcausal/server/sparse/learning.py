@@ -81,6 +81,7 @@ class _Search:
         self.A, self.Q = (plant.sparse(x).tolil() for x in (plant.A, plant.Q))
         self.filled_with = np.zeros((m, m), dtype=bool)  # links of the plant that filled the gaps of the record
         self.known: dict = {}  # fitted blocks by what they are of
+        self.pushes = np.empty_like(plant.series)  # of the cores of all of them
         self.sums: dict = {}  # of products of the series of blocks at all lags, by their units
         self.cores: list = []
         self.members: list = []  # units of every block, core first
@@ -158,7 +159,8 @@ class _Search:
         return n_changes <= _SETTLED * np.count_nonzero(self.linked)
 
     def _is_singular(self):
-        return any(is_singular(self.Q[own, own].toarray()) for own in self.plant.partition.slices)
+        Q = self.Q.toarray()
+        return any(is_singular(Q[own, own]) for own in self.plant.partition.slices)
 
     # -- blocks ----------------------------------------------------------------------------------
 
@@ -189,7 +191,9 @@ class _Search:
             tuple(self.members[k]): fit.sums for k, fit in zip(new, fits, strict=True) if fit.sums is not None
         }
         self.sums = {units: self.sums[units] for units in map(tuple, self.members)}
-        self.known |= {keys[k]: fit._replace(sums=None) for k, fit in zip(new, fits, strict=True)}
+        for k, fit in zip(new, fits, strict=True):
+            self.pushes[:, self._states(self.cores[k])] = fit.pushes
+            self.known[keys[k]] = fit._replace(sums=None, pushes=None)
         self.known = {key: self.known[key] for key in keys}
         self.fits = [self.known[key] for key in keys]
         self._take_over()
@@ -231,12 +235,10 @@ class _Search:
     def _take_over(self):
         """The plant with the rows of the cores of all blocks."""
         n, parts = self.plant.partition.n_states, []
-        self.pushes = np.empty_like(self.plant.series)
         spectra = [None] * len(self.linked)
         for core, members, fit in zip(self.cores, self.members, self.fits, strict=True):
             rows, cols = self._states(core), self._states(members)
             parts.append((rows, cols, fit.A, fit.Q))
-            self.pushes[:, rows] = fit.pushes
             for k, unit in enumerate(core):
                 spectra[unit] = tuple(each[k : k + 1] for each in fit.spectra)
         self.A = assembled([(rows, cols, A) for rows, cols, A, _ in parts], n)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from scipy.sparse import block_diag
+from scipy.sparse import csr_array
 
 from ...statespace.episodes import TransitionMoments, lag_covariances
 from ...statespace.matrices import few_threads, floor_eigenvalues
@@ -98,7 +98,10 @@ class LargePlant:
 
     def sparse(self, blocks):
         """The same as a sparse matrix."""
-        return block_diag(blocks, format="csr")
+        n, columns_of = self.partition.n_states, self.partition.padded[self.partition.unit_of_state]
+        real = columns_of < n
+        ends = np.cumsum([0, *real.sum(axis=1)])  # of rows
+        return csr_array((np.concatenate([np.ravel(x) for x in blocks]), columns_of[real], ends), shape=(n, n))
 
     def unscaled(self, A):
         """A sparse transition matrix in the units' own states."""

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import chdtrc
 
+from ...statespace.episodes import side_by_side
 from ...statespace.matrices import few_threads
 from ..validity import checks
 from ..validity.report import (
@@ -33,9 +34,8 @@ def large_report(server, run, record):
     if record.n_samples < _FEWEST_ROWS:
         return pd.DataFrame(columns=list(COLUMNS))
     found = evidence(server, run, record)
-    none = np.zeros((0, 0))
-    scores, path = (none if each is None else np.hstack(each) for each in (found.scores, found.path))
-    shared = np.hstack(found.units), run.filtered, run.predicted, scores, path
+    series = (np.zeros((0, 0)) if each is None else side_by_side(each) for each in (found.scores, found.path))
+    shared = side_by_side(found.units), run.filtered, run.predicted, *series
     m, pairs = len(found.units), sorted(found.linked)
     unordered = sorted({(min(pair), max(pair)) for pair in [*pairs, *found.correlated]})
     tasks = []
@@ -45,10 +45,11 @@ def large_report(server, run, record):
         numbers = m, len(pairs), len(unordered)
         tasks.append((*_part(found, units, own, sides), numbers))
     with workers(m, server.n_jobs) as parallel:
-        checked, held_out = zip(*in_processes(_checked, tasks, parallel, shared), strict=True)
+        found_by = in_processes(_checked, tasks, parallel, shared)
     place = {name: k for k, name in enumerate(found.names)}
-    last = sorted(chain.from_iterable(held_out), key=lambda row: (place[row[1]], place[row[2]]))
-    table = pd.DataFrame([*chain.from_iterable(checked), *last], columns=list(COLUMNS))
+    rows, held_out = (chain.from_iterable(each[kind] for each in found_by) for kind in ("all rows", "held out"))
+    last = sorted(held_out, key=lambda row: (place[row[1]], place[row[2]]))
+    table = pd.DataFrame([*rows, *last], columns=list(COLUMNS))
     return table.astype({"statistic": float, "p_value": float, "passed": bool})
 
 
@@ -62,8 +63,8 @@ def _part(found, units, pairs, sides):
     place = {unit: k for k, unit in enumerate(members)}
     places = [[(place[a], place[b]) for a, b in these] for these in (pairs, sides)]
     states = states_of(members, found.slices)
-    slices = side_by_side_slices([found.slices[unit].stop - found.slices[unit].start for unit in members])
-    columns_of, own = side_by_side_slices([e.shape[1] for e in found.units]), [found.slices[unit] for unit in units]
+    slices = columns_side_by_side([found.slices[unit].stop - found.slices[unit].start for unit in members])
+    columns_of, own = columns_side_by_side([e.shape[1] for e in found.units]), [found.slices[unit] for unit in units]
     part = found._replace(
         names=tuple(found.names[unit] for unit in members),
         units=[columns_of[unit] for unit in members],
@@ -82,7 +83,7 @@ def states_of(units, slices):
     return np.concatenate([np.arange(slices[unit].start, slices[unit].stop) for unit in units])
 
 
-def side_by_side_slices(widths):
+def columns_side_by_side(widths):
     """Columns of parts of these widths, one after the other."""
     ends = np.cumsum([0, *widths]).tolist()
     return tuple(slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True))
@@ -109,7 +110,7 @@ def _checked(units, filtered, predicted, scores, path, part, n_own, pairs, sides
         rows = [*_of_innovations(found, ways), *_of_squares(own, m), *_of_halves(found, ways)]
         if found.scores is not None:
             rows += _of_scores(own, m)
-        return [*rows, *_of_linked(found, sides, n_sides)], list(_of_rows_held_out(found))
+        return {"all rows": [*rows, *_of_linked(found, sides, n_sides)], "held out": list(_of_rows_held_out(found))}
 
 
 def _of_innovations(found, ways):

@@ -200,10 +200,14 @@ def test_a_task_has_the_same_bits_however_its_arrays_came():
     def summed(pair):
         return np.einsum("ti,ti->i", *pair), pair[0].sum(axis=0), pair[0].T @ pair[1]
 
-    expected = parallel.called(summed, (arrays,))
+    def summed_of_all(x, y):
+        return summed((x, y))
+
+    (expected,) = parallel.called(summed, [(arrays,)])
     for k in range(2):
-        actual = parallel.called(summed, ([elsewhere(x, k) for x in arrays],))
-        assert all(a.tobytes() == b.tobytes() for a, b in zip(actual, expected, strict=True))
+        moved = [elsewhere(x, k) for x in arrays]
+        for (actual,) in (parallel.called(summed, [(moved,)]), parallel.called(summed_of_all, [()], *moved)):
+            assert all(a.tobytes() == b.tobytes() for a, b in zip(actual, expected, strict=True))
 
 
 def test_a_unit_that_is_left_out_is_filtered_exactly(both):
