@@ -62,7 +62,7 @@ def _unit_task(plant, m):
     own, how = (plant.A[m], plant.Q[m]), (plant.n_lags, plant.n_frequencies)
     size, none = (len(plant.A[m]),), np.zeros((1, 1), dtype=bool)
     noise, states = plant.noise[m], plant.partition.slices[m]
-    return states, BlockTask(None, plant.starts, noise, size, 1, *own, own, none, none, *how, False, 0.0, 0, False)
+    return states, BlockTask(None, plant.starts, noise, size, 1, *own, own, none, none, *how, False, 0.0, 0)
 
 
 def padded_spectra(spectra, partition):

@@ -39,15 +39,14 @@ class BlockTask(NamedTuple):
     has_prior: bool
     gain_tol: float
     max_iter: int
-    is_last: bool  # whether more is said of the block than the search for links needs
     sums: np.ndarray | None = None  # of products of the series at all lags, once they are known
 
 
 class BlockFit(NamedTuple):
-    """A fitted block: the rows of its core units, and what they say of links to them from units in the block."""
+    """A fitted block, and what it says of links to its core units from units in the block."""
 
-    A: np.ndarray  # (n_core_states, n)
-    Q: np.ndarray  # (n_core_states, n)
+    A: np.ndarray  # (n, n), the rows of the core first
+    Q: np.ndarray
     pairs: np.ndarray  # (n_pairs, 2) positions (effect, cause), effects in the core
     estimate: np.ndarray  # (n_pairs, e)
     covariance: np.ndarray  # (n_pairs, e, e)
@@ -59,8 +58,6 @@ class BlockFit(NamedTuple):
     gain: float  # log-likelihood that a further step promises
     n_iter: int
     converged: bool
-    geweke: np.ndarray | None  # measures of the pairs, (n_pairs,)
-    misfit: np.ndarray | None  # p-values of later lags, (n_core, n_units of the block)
     sums: np.ndarray | None  # of products of the series, where the task did not know them
 
 
@@ -112,13 +109,9 @@ def _described(task, partition, scoring, ascent):
     chosen = partition.pairs[:, 0] < task.n_core
     noise = correlation_estimates(scoring, only_inside=True)
     both = scoring.structure.correlated & chosen & (partition.pairs[:, 0] != partition.pairs[:, 1])
-    geweke = misfit = None
-    if task.is_last:
-        measures = geweke_measures(point.A, point.Q, np.linalg.inv(task.noise), partition)
-        geweke, misfit = measures[tuple(partition.pairs[chosen].T)], later_lags(task, partition, scoring)
     return BlockFit(
-        point.A[:core],
-        point.Q[:core],
+        point.A,
+        point.Q,
         partition.pairs[chosen],
         blocks.estimate[chosen],
         blocks.covariance[chosen],
@@ -130,19 +123,33 @@ def _described(task, partition, scoring, ascent):
         ascent.gain,
         ascent.n_iter,
         ascent.converged,
-        geweke,
-        misfit,
         None,
     )
 
 
-def later_lags(task, partition, scoring):
+class BlockMeasures(NamedTuple):
+    """What is said of a block beyond what the search for links needs."""
+
+    geweke: np.ndarray  # measures of the pairs of its fit, (n_pairs,)
+    misfit: np.ndarray | None  # p-values of later lags, (n_core, n_units of the block)
+
+
+def measured_block(series, states, task):
+    """`BlockMeasures` of a block whose task starts from what was fitted."""
+    with few_threads(0):
+        task, partition = task._replace(series=series.take(states, axis=1)), Partition(task.sizes)
+        measures = geweke_measures(task.A, task.Q, np.linalg.inv(task.noise), partition)
+        chosen = partition.pairs[partition.pairs[:, 0] < task.n_core]
+        return BlockMeasures(measures[tuple(chosen.T)], later_lags(task, partition))
+
+
+def later_lags(task, partition):
     """P-values of later lags of the core units and of what acts on them, NaN where there is nothing to test."""
     units = np.union1d(np.arange(task.n_core), np.flatnonzero(task.linked[: task.n_core].any(axis=0)))
     part = Partition([task.sizes[unit] for unit in units])
     states = np.concatenate([np.arange(partition.slices[u].start, partition.slices[u].stop) for u in units])
     at = np.ix_(states, states)
-    point = Point(scoring.point.A[at], scoring.point.Q[at], None)
+    point = Point(task.A[at], task.Q[at], None)
     linked = task.linked[tuple(units[part.pairs.T])]
     plant = PartOfPlant(task, part, states)
     found = misfit_p_values(plant, PointOf(point, Structure(part, linked=linked)), range(task.n_core))

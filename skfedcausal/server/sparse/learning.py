@@ -1,6 +1,7 @@
 """A large plant learned block by block: screening of all pairs, then a search for links that refits what changed."""
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,11 +13,11 @@ from ..estimation.scoring import Budget, Point
 from ..estimation.search import is_degenerate, is_singular
 from .alone import padded_spectra, screened
 from .assembly import assembled, block_diagonal, states_of
-from .blocks import BlockTask, fitted_block
+from .blocks import BlockTask, fitted_block, measured_block
 from .cover import cores, neighbours, with_halo
 from .filter import stationary_gain
 from .gaps import are_stable_alone, n_fillings
-from .parallel import run
+from .parallel import run, started
 from .plant import LargePlant
 from .screening import PairRows, given_others, products, statistics, tested
 from .stability import stable
@@ -50,6 +51,7 @@ class LargeEstimate(NamedTuple):
     tests: PairTests
     p_value: np.ndarray  # of all pairs
     fits: list
+    measured: Callable  # that waits for the `BlockMeasures` of the blocks
     members: list
     cores: list
     has_prior: bool
@@ -120,8 +122,9 @@ class _Search:
         self.has_prior |= self._is_singular()
         self.known, self.members = {}, []
         self._group()
-        self._fit(self.plant.n_samples * self.settings.tol**2, is_last=True)
-        return self._estimate(self._tested(), *ended)
+        self._fit(self.plant.n_samples * self.settings.tol**2)
+        measured = self._started_measures()
+        return self._estimate(self._tested(), measured, *ended)
 
     def _search_links(self):
         """Add and drop links until next to nothing changes; whether that was reached, and whether time ended it."""
@@ -177,12 +180,20 @@ class _Search:
             for core, members in zip(self.cores, before, strict=True)
         ]
 
-    def _fit(self, gain_tol, is_last=False):
+    def _started_measures(self):
+        """A function that waits for what is measured of the blocks."""
+        tasks = [
+            (self._states(members), self._task(k, 0.0)._replace(A=fit.A, Q=fit.Q))
+            for k, (members, fit) in enumerate(zip(self.members, self.fits, strict=True))
+        ]
+        return started(measured_block, tasks, self.parallel, (self.plant.series,))
+
+    def _fit(self, gain_tol):
         """Fit the blocks that changed, and take over their rows."""
         self._dense = self.A.toarray(), self.Q.toarray()
         keys = [self._block_key(core, members) for core, members in zip(self.cores, self.members, strict=True)]
         new = [k for k, key in enumerate(keys) if key not in self.known]
-        tasks = ((self._states(self.members[k]), self._task(k, gain_tol, is_last)) for k in new)
+        tasks = ((self._states(self.members[k]), self._task(k, gain_tol)) for k in new)
         fits = run(fitted_block, tasks, self.parallel, (self.plant.series,))
         for k, fit in zip(new, fits, strict=True):
             steep = max(1.0, 2 * fit.n_iter / _EVALUATIONS)  # two evaluations an iteration, about
@@ -203,7 +214,7 @@ class _Search:
         at = np.ix_(core, members)
         return tuple(members), self.linked[at].tobytes(), self.correlated[at].tobytes()
 
-    def _task(self, k, gain_tol, is_last):
+    def _task(self, k, gain_tol):
         plant, members, core = self.plant, self.members[k], self.cores[k]
         known = self.sums.get(tuple(members))
         states = self._states(members)
@@ -225,7 +236,6 @@ class _Search:
             self.has_prior,
             gain_tol,
             self.settings.max_iter,
-            is_last,
             known,
         )
 
@@ -238,7 +248,7 @@ class _Search:
         spectra = [None] * len(self.linked)
         for core, members, fit in zip(self.cores, self.members, self.fits, strict=True):
             rows, cols = self._states(core), self._states(members)
-            parts.append((rows, cols, fit.A, fit.Q))
+            parts.append((rows, cols, fit.A[: len(rows)], fit.Q[: len(rows)]))
             for k, unit in enumerate(core):
                 spectra[unit] = tuple(each[k : k + 1] for each in fit.spectra)
         self.A = assembled([(rows, cols, A) for rows, cols, A, _ in parts], n)
@@ -336,11 +346,11 @@ class _Search:
             kept[m, found[np.argsort(p_value[m, found], kind="stable")[:_MAX_ADDITIONS]]] = True
         return kept
 
-    def _estimate(self, tests, settled, was_stopped):
+    def _estimate(self, tests, measured, settled, was_stopped):
         self._proposal(tests)
         return LargeEstimate(
             self.plant, csr_array(self.A), csr_array(self.Q), self.linked, self.correlated, self.noise_tests, tests,
-            self.p_value, self.fits, self.members, self.cores, self.has_prior, settled, was_stopped,
+            self.p_value, self.fits, measured, self.members, self.cores, self.has_prior, settled, was_stopped,
         )  # fmt: skip
 
 

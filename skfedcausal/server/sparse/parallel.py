@@ -1,6 +1,7 @@
 """Work of a large plant in other processes, on any backend of joblib, to the same bits."""
 
 import gc
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from multiprocessing import current_process
@@ -14,10 +15,11 @@ _ROUNDS = 2  # times that every worker is given half of what is left, or less
 
 
 class Workers(NamedTuple):
-    """Processes that tasks are sent to, and how many they are."""
+    """Processes that tasks are sent to, how many they are, and the thread that sends them."""
 
     parallel: Any
     number: int
+    sender: ThreadPoolExecutor
 
 
 @contextmanager
@@ -27,26 +29,34 @@ def workers(n_units, n_jobs):
     if n_units < _WORTH or number == 1:
         yield None
         return
-    with Parallel(n_jobs=n_jobs, batch_size=1) as parallel:
-        yield Workers(parallel, number)
+    with Parallel(n_jobs=n_jobs, batch_size=1) as parallel, ThreadPoolExecutor(1) as sender:
+        yield Workers(parallel, number, sender)
 
 
 def run(function, tasks, processes, shared=()):
     """Results of a function of some tasks, here or by what :func:`workers` gave, the same to the last bit.
 
-    It is called with the `shared` arrays before those of a task, which go to a worker once for many tasks, and are
-    sent as they were first: what they hold must not change while there are workers.
+    The function is called with the `shared` arrays before what a task holds. They go to a worker once for many tasks,
+    as they were when they went first: what they hold must not change while there are workers.
     """
+    return started(function, tasks, processes, shared)()
+
+
+def started(function, tasks, processes, shared=()):
+    """A function that waits for the results of :func:`run`; with processes this one goes on until it is called."""
     tasks = list(tasks)
     if processes is None or len(tasks) < 2:
-        found = called(function, tasks, *shared)
-    else:
-        parts = processes.parallel(
-            delayed(called_elsewhere)(function, tasks[part.start : part.stop], *shared)
-            for part in shares(len(tasks), processes.number)
-        )
-        found = [result for part in parts for result in part]
-    return [laid_out(result) for result in found]
+        found = [laid_out(result) for result in called(function, tasks, *shared)]
+        return lambda: found
+    return processes.sender.submit(_sent, function, tasks, processes, shared).result
+
+
+def _sent(function, tasks, processes, shared):
+    parts = processes.parallel(
+        delayed(called_elsewhere)(function, tasks[part.start : part.stop], *shared)
+        for part in shares(len(tasks), processes.number)
+    )
+    return [laid_out(result) for part in parts for result in part]
 
 
 def shares(n, n_workers):

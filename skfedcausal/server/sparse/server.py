@@ -3,7 +3,7 @@
 import warnings
 from dataclasses import replace
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -77,16 +77,17 @@ def learn_large(server, record):
     check_memory(len(record.names), record.partition.n_states, record.n_samples, has_gaps=not record.is_constant)
     with workers(len(record.names), server.n_jobs) as parallel:
         estimate, steps, changes = _estimate(server, record, parallel)
-    if estimate is None:
-        if len(record.names) > ALL_PAIRS:
-            warn_of_work(record, "gaps and units that are stable by others alone")
-        return False
-    later = tables.later_lags(estimate)
+        if estimate is None:
+            if len(record.names) > ALL_PAIRS:
+                warn_of_work(record, "gaps and units that are stable by others alone")
+            return False
+        plants = _plants(server, estimate)  # while workers measure
+        later = tables.later_lags(estimate)
     server.misfit_ = misfit_table(record.names, later)
     lags_act = later is not None and server.misfit_["p_adjusted"].min() <= _LAGS_LEVEL
     if lags_act and len(record.names) <= ALL_PAIRS:
         return False
-    _keep(server, record, estimate, steps, changes)
+    _keep(server, record, estimate, plants, steps, changes)
     _warn(server, estimate, lags_act)
     return True
 
@@ -142,19 +143,34 @@ def _changes(record, steps, plant):
     return found
 
 
-def _keep(server, record, estimate, steps, changes):
-    """Set what a fit leaves behind."""
-    plant, partition = estimate.plant, record.partition
-    server.partition_, server.names_, server.n_samples_ = partition, record.names, record.n_samples
-    server.state_slices_ = dict(zip(record.names, partition.slices, strict=True))
+class _Plants(NamedTuple):
+    """Sparse matrices of a learned plant in the units' own states."""
+
+    A: Any  # as the server has it, shrunk where asked for
+    unshrunk: Any
+    Q: Any
+    filter: Any
+
+
+def _plants(server, estimate):
+    """The `_Plants` of an estimate."""
+    plant = estimate.plant
     standard = _stable(estimate.A, plant)
     unshrunk = shrunk = plant.unscaled(standard)
     if server.shrink:
         standard = _stable(_shrunk(estimate), plant)
         shrunk = plant.unscaled(standard)
     Q = plant.unscaled_covariance(estimate.Q)
-    server.transition_, server.unshrunk_transition_ = shrunk.toarray(), unshrunk.toarray()
-    server.process_cov_ = Q.toarray()
+    return _Plants(shrunk, unshrunk, Q, _matrices(estimate, standard, shrunk, Q))
+
+
+def _keep(server, record, estimate, plants, steps, changes):
+    """Set what a fit leaves behind."""
+    plant, partition = estimate.plant, record.partition
+    server.partition_, server.names_, server.n_samples_ = partition, record.names, record.n_samples
+    server.state_slices_ = dict(zip(record.names, partition.slices, strict=True))
+    server.transition_, server.unshrunk_transition_ = plants.A.toarray(), plants.unshrunk.toarray()
+    server.process_cov_ = plants.Q.toarray()
     n = partition.n_states
     server.input_slices_ = dict(zip(record.names, partition.input_slices, strict=True))
     server.input_ = server.unshrunk_input_ = server.input_at_once_ = np.zeros((n, 0))
@@ -174,8 +190,8 @@ def _keep(server, record, estimate, steps, changes):
     table = tables.level_shift_table(record.names, plant, steps, changes)
     table = table[table["p_value"] <= _STEP_LEVEL].reset_index(drop=True)
     server.level_shifts_ = table
-    server._operating_point = _operating_point(record, plant, unshrunk, steps, changes, table)
-    server._large = _matrices(estimate, standard, shrunk, Q)
+    server._operating_point = _operating_point(record, plant, plants.unshrunk, steps, changes, table)
+    server._large = plants.filter
     _keep_links(server, record, estimate)
 
 

@@ -73,20 +73,20 @@ def large_links_table(names, pairs, blocks, adjusted, geweke, alpha, margin):
 def measures(estimate):
     """Geweke's measures of the pairs within blocks, (n_units, n_units), NaN for others."""
     found = np.full(estimate.linked.shape, np.nan)
-    for members, fit in zip(estimate.members, estimate.fits, strict=True):
+    for members, fit, measured in zip(estimate.members, estimate.fits, estimate.measured(), strict=True):
         at = np.asarray(members)[fit.pairs]
-        found[at[:, 0], at[:, 1]] = fit.geweke
+        found[at[:, 0], at[:, 1]] = measured.geweke
     return found
 
 
 def later_lags(estimate):
     """P-values of later lags, (n_units, n_units), NaN where none was tested; None if none was at all."""
     found = np.full(estimate.linked.shape, np.nan)
-    for members, fit in zip(estimate.members, estimate.fits, strict=True):
-        if fit.misfit is None:
+    for members, measured in zip(estimate.members, estimate.measured(), strict=True):
+        if measured.misfit is None:
             return None
         units = np.asarray(members)
-        found[np.ix_(units[: len(fit.misfit)], units)] = fit.misfit
+        found[np.ix_(units[: len(measured.misfit)], units)] = measured.misfit
     return found
 
 
