@@ -1,7 +1,5 @@
 """The assumption report of a large plant: checks of its units, and of the pairs that are linked."""
 
-from itertools import chain
-
 import numpy as np
 import pandas as pd
 from scipy.special import chdtrc
@@ -47,9 +45,9 @@ def large_report(server, run, record):
     with workers(m, server.n_jobs) as parallel:
         found_by = in_processes(_checked, tasks, parallel, shared)
     place = {name: k for k, name in enumerate(found.names)}
-    rows, held_out = (chain.from_iterable(each[kind] for each in found_by) for kind in ("all rows", "held out"))
+    rows, held_out = ([row for each in found_by for row in each[kind]] for kind in ("all rows", "held out"))
     last = sorted(held_out, key=lambda row: (place[row[1]], place[row[2]]))
-    table = pd.DataFrame([*rows, *last], columns=list(COLUMNS))
+    table = pd.DataFrame(rows + last, columns=list(COLUMNS))
     return table.astype({"statistic": float, "p_value": float, "passed": bool})
 
 
