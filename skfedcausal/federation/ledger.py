@@ -171,12 +171,12 @@ class Ledger(StreamLedger):
             Ints ``rounds, bytes_up, bytes_down, raw_bytes`` and ``per_client``, a dict of the same sums.
         """
         rounds = len({entry.round for entry in self.entries if entry.direction == "up"})
-        names, raw = (None, *raw_bytes), (sum(raw_bytes.values()), *raw_bytes.values())
-        whole, *each = [
-            {"bytes_up": self.total("up", name), "bytes_down": self.total("down", name), "raw_bytes": size}
-            for name, size in zip(names, raw, strict=True)
-        ]
-        return {"rounds": rounds, **whole, "per_client": dict(zip(raw_bytes, each, strict=True))}
+        whole = {"bytes_up": self.total("up"), "bytes_down": self.total("down"), "raw_bytes": sum(raw_bytes.values())}
+        each = {name: {"bytes_up": 0, "bytes_down": 0, "raw_bytes": size} for name, size in raw_bytes.items()}
+        for (name, way, _), (_, size) in self._sums.items():
+            if name in each:
+                each[name][f"bytes_{way}"] += size
+        return {"rounds": rounds, **whole, "per_client": each}
 
 
 def _in_words(fields):

@@ -255,6 +255,11 @@ class PlantFilter:
 
         return Tails.learned(white)
 
+    @property
+    def _information(self):
+        """That of a row, on average."""
+        return self._record.mean_information()
+
     def _white(self, rows, predicted, steps):
         """Innovations of rows given the past and units on their own, with unit covariance, (n_rows, n).
 
@@ -263,7 +268,7 @@ class PlantFilter:
         record, n = self._record, self._record.partition.n_states
         others = np.setdiff1d(np.arange(n), self._alone)
         order = np.concatenate([self._alone, others])
-        J, P = record.mean_information()[:n, :n], self._schedule.predicted[:, :n, :n]
+        J, P = self._information[:n, :n], self._schedule.predicted[:, :n, :n]
         z = side_by_side([part.z[rows] for part in record.parts])
         innovations = (z - predicted[:, :n] @ J)[:, order]
         white = np.empty_like(innovations)

@@ -10,9 +10,9 @@ from ..estimation.scoring import Point
 from .blocks import BlockTask, core_spectra, pushes
 from .parallel import chunks, run
 from .plant import UNITS
-from .screening import PairRows, Products, Spectra, p_values_of, products
+from .screening import Products, Spectra, p_values_of, products
 
-_TOGETHER = 50_000  # pairs that one task tests
+_TOGETHER = 16_000  # pairs that one task tests
 
 
 class Screened(NamedTuple):
@@ -30,26 +30,26 @@ def screened(plant, with_noise=True, parallel=None):
     spectra, whole = units_on_their_own(plant, parallel)
     own = plant.sparse(plant.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
     found = products(whole, plant.series, *own, with_noise=with_noise)
-    p_value = _all_pairs(spectra, found, plant, parallel)
-    noise = _all_pairs(spectra, found, plant, parallel, of_noise=True) if with_noise else None
-    return Screened(spectra, whole, found, p_value, noise)
+    return Screened(spectra, whole, found, *_all_pairs(spectra, found, plant, parallel))
 
 
 def units_on_their_own(plant, parallel=None):
     """:class:`Spectra` of all units without links, and residuals over their spectra (n_samples, n)."""
     tasks = (([_unit_task(plant, m) for m in units],) for units in chunks(plant.partition.n_units, UNITS))
     whole, spectra = np.empty_like(plant.series), []
-    for one, own in zip(chain.from_iterable(run(units_alone, tasks, parallel)), plant.partition.slices, strict=True):
+    alone = chain.from_iterable(run(units_alone, tasks, parallel, (plant.regressors,)))
+    for one, own in zip(alone, plant.partition.slices, strict=True):
         whole[:, own] = one[0]
         spectra.append(one[1])
     return padded_spectra(spectra, plant.partition), whole
 
 
-def units_alone(tasks):
-    """Residuals over their spectra, and spectra, of units without links."""
+def units_alone(regressors, tasks):
+    """Residuals over their spectra, and spectra, of units without links, from the regressors of the plant."""
     found = []
     with few_threads(0):
-        for task in tasks:
+        for own, without in tasks:
+            task = without._replace(series=regressors.take(own, axis=1))
             point, n = Point(task.A, task.Q, None), len(task.A)
             found.append((pushes(task, point, n), core_spectra(point, task, _OneUnit(n), 1)))
     return found
@@ -63,10 +63,10 @@ class _OneUnit:
 
 
 def _unit_task(plant, m):
-    (series, A), how = plant.regression(m), (plant.n_lags, plant.n_frequencies)
-    own = A, plant.Q[m]
+    own, how = (plant.own_coefficients(m), plant.Q[m]), (plant.n_lags, plant.n_frequencies)
     size, none = (len(plant.A[m]),), np.zeros((1, 1), dtype=bool)
-    return BlockTask(series, plant.starts, plant.noise[m], size, 1, *own, own, none, none, *how, False, 0.0, 0, False)
+    task = BlockTask(None, plant.starts, plant.noise[m], size, 1, *own, own, none, none, *how, False, 0.0, 0)
+    return plant.columns_of(m), task
 
 
 def padded_spectra(spectra, partition):
@@ -81,18 +81,18 @@ def padded_spectra(spectra, partition):
     return Spectra(*found)
 
 
-def _all_pairs(spectra, found, plant, parallel, of_noise=False):
-    """p-values of all ordered pairs, one on the diagonal."""
+def _all_pairs(spectra, found, plant, parallel):
+    """p-values of links and, if it has products, of noise of all ordered pairs, one on the diagonal."""
     m, partition = plant.partition.n_units, plant.partition
-    parts = []
+    kinds, parts = (False,) if found.noise is None else (False, True), []
     for effects in chunks(m, max(_TOGETHER // m, 1)):
         effect, cause = (each.ravel() for each in np.meshgrid(effects, np.arange(m), indexing="ij"))
-        chosen = cause < effect if of_noise else cause != effect
-        parts.append(np.column_stack([effect[chosen], cause[chosen]]))
-    tasks = (
-        (pairs, spectra, PairRows.of(pairs, found, partition, of_noise), partition.sizes, plant.n_samples)
-        for pairs in parts
-    )
-    p_value, pairs = np.ones((m, m)), np.concatenate(parts)
-    p_value[tuple(pairs.T)] = np.concatenate(run(p_values_of, tasks, parallel))
-    return np.minimum(p_value, p_value.T) if of_noise else p_value
+        for of_noise in kinds:
+            chosen = cause < effect if of_noise else cause != effect
+            parts.append((np.column_stack([effect[chosen], cause[chosen]]), partition.sizes, plant.n_samples, of_noise))
+    shared = *spectra, found.links, found.links[:0] if found.noise is None else found.noise
+    p_values: list = [np.ones((m, m)), None if found.noise is None else np.ones((m, m))]
+    for (pairs, *_, of_noise), found_there in zip(parts, run(p_values_of, parts, parallel, shared), strict=True):
+        p_values[of_noise][tuple(pairs.T)] = found_there
+    link, noise = p_values
+    return link, None if noise is None else np.minimum(noise, noise.T)

@@ -25,7 +25,7 @@ _FINER = 2  # frequencies of a filter's lags over the number of these
 class BlockTask(NamedTuple):
     """What it takes to fit a block, its core units first; matrices in states of unit variance."""
 
-    series: np.ndarray  # (n_samples, n + k) centred scores, and inputs behind them
+    series: Any  # (n_samples, n + k) centred scores, and inputs behind them; None until they are taken from the plant's
     starts: tuple
     noise: np.ndarray  # (n, n) of the scores
     sizes: tuple  # states of every unit
@@ -40,10 +40,10 @@ class BlockTask(NamedTuple):
     has_prior: bool
     gain_tol: float
     max_iter: int
-    is_last: bool  # whether more is said of the block than the search for links needs
     sums: np.ndarray | None = None  # of products of the series at all lags, once they are known
     input_sizes: tuple = ()  # inputs of every unit, nothing for none at all
     driven: np.ndarray | None = None  # (n_units, n_units) whose states the inputs of whom act on
+    with_elements: bool = False  # whether the covariance of the core's coefficients is asked for
 
 
 class InputTests(NamedTuple):
@@ -63,10 +63,10 @@ class Elements(NamedTuple):
 
 
 class BlockFit(NamedTuple):
-    """A fitted block: the rows of its core units, and what they say of links to them from units in the block."""
+    """A fitted block, and what it says of links to its core units from units in the block."""
 
-    A: np.ndarray  # (n_core_states, n + k)
-    Q: np.ndarray  # (n_core_states, n)
+    A: np.ndarray  # (n, n + k), the rows of the core first
+    Q: np.ndarray
     pairs: np.ndarray  # (n_pairs, 2) positions (effect, cause), effects in the core
     estimate: np.ndarray  # (n_pairs, e)
     covariance: np.ndarray  # (n_pairs, e, e)
@@ -74,21 +74,23 @@ class BlockFit(NamedTuple):
     noise_statistic: np.ndarray
     noise_p_value: np.ndarray
     spectra: tuple  # (U, V, W) of the core units, (n_core, n_frequencies, p, p) each
-    pushes: np.ndarray  # (n_samples, n_core_states) residuals over their spectrum
+    pushes: np.ndarray | None  # (n_samples, n_core_states) residuals over their spectrum; None once they are taken
     gain: float  # log-likelihood that a further step promises
     n_iter: int
     converged: bool
-    geweke: np.ndarray | None  # measures of the pairs, (n_pairs,)
-    misfit: np.ndarray | None  # p-values of later lags, (n_core, n_units of the block), then of their inputs
     sums: np.ndarray | None  # of products of the series, where the task did not know them
     inputs: InputTests | None = None  # of inputs, in plants that have any
-    elements: Elements | None = None  # of the rows, in plants with inputs at the end
+    elements: Elements | None = None  # of the core, where the task asks for them
 
 
-def fitted_block(task):
-    """Climb to the maximum of a block and test the links to its core units."""
+def fitted_block(regressors, columns, task):
+    """Climb to the maximum of a block of some columns of a plant's regressors and test the links to its core units."""
     with few_threads(0):
-        return _fitted(task)
+        return _fitted(_with_series(task, regressors, columns))
+
+
+def _with_series(task, regressors, columns):
+    return task._replace(series=regressors.take(columns, axis=1))
 
 
 def _fitted(task):
@@ -135,15 +137,9 @@ def _described(task, partition, scoring, ascent):
     chosen = partition.pairs[:, 0] < task.n_core
     noise = correlation_estimates(scoring, only_inside=True)
     both = scoring.structure.correlated & chosen & (partition.pairs[:, 0] != partition.pairs[:, 1])
-    geweke = misfit = elements = None
-    if task.is_last:
-        n = partition.n_states
-        measures = geweke_measures(point.A[:, :n], point.Q, np.linalg.inv(task.noise), partition)
-        geweke, misfit = measures[tuple(partition.pairs[chosen].T)], later_lags(task, partition, scoring)
-        elements = None if task.driven is None else core_elements(scoring, core)
     return BlockFit(
-        point.A[:core],
-        point.Q[:core],
+        point.A,
+        point.Q,
         partition.pairs[chosen],
         blocks.estimate[chosen],
         blocks.covariance[chosen],
@@ -155,11 +151,9 @@ def _described(task, partition, scoring, ascent):
         ascent.gain,
         ascent.n_iter,
         ascent.converged,
-        geweke,
-        misfit,
         None,
         input_tests(scoring, task.n_core) if partition.n_inputs else None,
-        elements,
+        core_elements(scoring, core) if task.with_elements else None,
     )
 
 
@@ -177,14 +171,31 @@ def core_elements(scoring, core):
     return Elements(free.rows[own], free.cols[own], scoring.covariance[np.ix_(own, own)])
 
 
-def later_lags(task, partition, scoring):
+class BlockMeasures(NamedTuple):
+    """What is said of a block beyond what the search for links needs."""
+
+    geweke: np.ndarray  # measures of the pairs of its fit, (n_pairs,)
+    misfit: np.ndarray | None  # p-values of later lags, (n_core, n_units of the block), then of their inputs
+
+
+def measured_block(regressors, columns, task):
+    """`BlockMeasures` of a block whose task starts from what was fitted."""
+    with few_threads(0):
+        task, partition = _with_series(task, regressors, columns), Partition(task.sizes, task.input_sizes)
+        A = task.A[:, : partition.n_states]
+        measures = geweke_measures(A, task.Q, np.linalg.inv(task.noise), partition)
+        chosen = partition.pairs[partition.pairs[:, 0] < task.n_core]
+        return BlockMeasures(measures[tuple(chosen.T)], later_lags(task, partition))
+
+
+def later_lags(task, partition):
     """P-values of later lags of the core units and of what acts on them, NaN where there is nothing to test."""
     acting = task.linked if task.driven is None else task.linked | task.driven
     units = np.union1d(np.arange(task.n_core), np.flatnonzero(acting[: task.n_core].any(axis=0)))
     part = Partition([task.sizes[unit] for unit in units], [partition.input_sizes[unit] for unit in units])
     states = _columns(partition.slices, units)
     regressors = np.concatenate([states, partition.n_states + _columns(partition.input_slices, units)])
-    point = Point(scoring.point.A[np.ix_(states, regressors)], scoring.point.Q[np.ix_(states, states)], None)
+    point = Point(task.A[np.ix_(states, regressors)], task.Q[np.ix_(states, states)], None)
     linked, masks = task.linked[tuple(units[part.pairs.T])], {}
     if part.n_inputs:
         masks["driven"] = task.driven[tuple(units[part.input_pairs.pairs.T])]

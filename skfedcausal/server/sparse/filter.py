@@ -133,6 +133,11 @@ class LargeFilter(PlantFilter):
         """What the row before makes of the states through a matrix, one array per unit."""
         return super().carried_to_units(csr_array(matrix), drive)
 
+    @property
+    def _information(self):
+        """That of a row, on average."""
+        return csr_array(self._record.mean_information())
+
     @cached_property
     def _schedule(self):
         J, P = self._record.mean_information(), self._matrices.predicted.toarray()

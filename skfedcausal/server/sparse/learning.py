@@ -1,6 +1,7 @@
 """A large plant learned block by block: screening of all pairs, then a search for links that refits what changed."""
 
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,12 +13,12 @@ from ..estimation.scoring import Budget, Point
 from ..estimation.search import is_degenerate, is_singular
 from .alone import padded_spectra, screened
 from .assembly import assembled, block_diagonal, states_of
-from .blocks import BlockTask, fitted_block
+from .blocks import BlockTask, fitted_block, measured_block
 from .cover import cores, neighbours, with_halo
 from .filter import stationary_gain
 from .gaps import are_stable_alone, n_fillings
 from .inputs import capped, p_values, pairs_of, regressors, significant_of, tested_inputs
-from .parallel import run
+from .parallel import run, started
 from .plant import LargePlant
 from .screening import PairRows, given_others, products, statistics, tested
 from .stability import stable
@@ -51,6 +52,7 @@ class LargeEstimate(NamedTuple):
     tests: PairTests
     p_value: np.ndarray  # of all pairs
     fits: list
+    measured: Callable  # that waits for the `BlockMeasures` of the blocks
     members: list
     cores: list
     has_prior: bool
@@ -85,6 +87,7 @@ class _Search:
         self.A, self.Q = (plant.sparse(x).tolil() for x in (plant.A, plant.Q))
         self.filled_with = np.zeros((m, m), dtype=bool)  # links of the plant that filled the gaps of the record
         self.known: dict = {}  # fitted blocks by what they are of
+        self.pushes = np.empty_like(plant.series)  # of the cores of all of them
         self.sums: dict = {}  # of products of the series of blocks at all lags, by their units
         self.cores: list = []
         self.members: list = []  # units of every block, core first
@@ -127,8 +130,9 @@ class _Search:
         self.has_prior |= self._is_singular()
         self.known, self.members = {}, []
         self._group()
-        self._fit(self.plant.n_samples * self.settings.tol**2, is_last=True)
-        return self._estimate(self._tested(), *ended)
+        self._fit(self.plant.n_samples * self.settings.tol**2, with_elements=self.plant.partition.n_inputs > 0)
+        measured = self._started_measures()
+        return self._estimate(self._tested(), measured, *ended)
 
     def _search_links(self):
         """Add and drop links until next to nothing changes; whether that was reached, and whether time ended it."""
@@ -168,7 +172,8 @@ class _Search:
         return n_changes <= _SETTLED * np.count_nonzero(self.linked)
 
     def _is_singular(self):
-        return any(is_singular(self.Q[own, own].toarray()) for own in self.plant.partition.slices)
+        Q = self.Q.toarray()
+        return any(is_singular(Q[own, own]) for own in self.plant.partition.slices)
 
     # -- blocks ----------------------------------------------------------------------------------
 
@@ -187,12 +192,21 @@ class _Search:
             for core, members in zip(self.cores, before, strict=True)
         ]
 
-    def _fit(self, gain_tol, is_last=False):
+    def _started_measures(self):
+        """A function that waits for what is measured of the blocks."""
+        tasks = [
+            (self._columns(members), self._task(k, 0.0)._replace(A=fit.A, Q=fit.Q))
+            for k, (members, fit) in enumerate(zip(self.members, self.fits, strict=True))
+        ]
+        return started(measured_block, tasks, self.parallel, (self.plant.regressors,))
+
+    def _fit(self, gain_tol, with_elements=False):
         """Fit the blocks that changed, and take over their rows."""
         self._dense = np.hstack([self.A.toarray(), self.B]), self.Q.toarray()
         keys = [self._block_key(core, members) for core, members in zip(self.cores, self.members, strict=True)]
         new = [k for k, key in enumerate(keys) if key not in self.known]
-        fits = run(fitted_block, ((self._task(k, gain_tol, is_last),) for k in new), self.parallel)
+        tasks = ((self._columns(self.members[k]), self._task(k, gain_tol, with_elements)) for k in new)
+        fits = run(fitted_block, tasks, self.parallel, (self.plant.regressors,))
         for k, fit in zip(new, fits, strict=True):
             steep = max(1.0, 2 * fit.n_iter / _EVALUATIONS)  # two evaluations an iteration, about
             self.budget.spend(steep * block_work(len(self._states(self.members[k])), self.plant.n_lags))
@@ -200,7 +214,9 @@ class _Search:
             tuple(self.members[k]): fit.sums for k, fit in zip(new, fits, strict=True) if fit.sums is not None
         }
         self.sums = {units: self.sums[units] for units in map(tuple, self.members)}
-        self.known |= {keys[k]: fit._replace(sums=None) for k, fit in zip(new, fits, strict=True)}
+        for k, fit in zip(new, fits, strict=True):
+            self.pushes[:, self._states(self.cores[k])] = fit.pushes
+            self.known[keys[k]] = fit._replace(sums=None, pushes=None)
         self.known = {key: self.known[key] for key in keys}
         self.fits = [self.known[key] for key in keys]
         self._take_over()
@@ -210,19 +226,15 @@ class _Search:
         at = np.ix_(core, members)
         return tuple(members), *(each[at].tobytes() for each in (self.linked, self.correlated, self.driven))
 
-    def _task(self, k, gain_tol, is_last):
+    def _task(self, k, gain_tol, with_elements=False):
         plant, members, core = self.plant, self.members[k], self.cores[k]
         known = self.sums.get(tuple(members))
-        states, inputs = self._states(members), self._inputs(members)
-        at, n = np.ix_(members, members), plant.partition.n_states
+        states, at = self._states(members), np.ix_(members, members)
         dense, (A, Q) = block_diagonal, self._dense
-        A, Q = A[np.ix_(states, np.concatenate([states, n + inputs]))], Q[np.ix_(states, states)]
-        series, alone = plant.series.take(states, axis=1), dense([plant.A[m] for m in members])
-        if len(inputs):
-            series = np.hstack([series, plant.known[:, inputs]])
-            alone = np.hstack([alone, plant.B[np.ix_(states, inputs)]])
+        A, Q = A[np.ix_(states, self._columns(members))], Q[np.ix_(states, states)]
+        alone = np.hstack([dense([plant.A[m] for m in members]), plant.B[np.ix_(states, self._inputs(members))]])
         return BlockTask(
-            series,
+            None,
             plant.starts,
             dense([plant.noise[m] for m in members]),
             tuple(len(plant.A[m]) for m in members),
@@ -237,10 +249,10 @@ class _Search:
             self.has_prior,
             gain_tol,
             self.settings.max_iter,
-            is_last,
             known,
-            tuple(plant.partition.input_sizes[m] for m in members) if len(inputs) else (),
-            self.driven[at] if self.plant.partition.n_inputs else None,
+            tuple(plant.partition.input_sizes[m] for m in members),
+            self.driven[at] if plant.partition.n_inputs else None,
+            with_elements,
         )
 
     def _states(self, units):
@@ -251,17 +263,20 @@ class _Search:
         slices = self.plant.partition.input_slices
         return np.concatenate([np.arange(slices[m].start, slices[m].stop) for m in units])
 
+    def _columns(self, units):
+        """Columns of units' states, then of their inputs, among the regressors of the plant."""
+        return np.concatenate([self._states(units), self.plant.partition.n_states + self._inputs(units)])
+
     def _take_over(self):
         """The plant with the rows of the cores of all blocks."""
         n, parts = self.plant.partition.n_states, []
-        self.B = np.zeros_like(self.plant.B)
-        self.pushes, self._known_products = np.empty_like(self.plant.series), None
+        self.B, self._known_products = np.zeros_like(self.plant.B), None
         spectra = [None] * len(self.linked)
         for core, members, fit in zip(self.cores, self.members, self.fits, strict=True):
             rows, cols = self._states(core), self._states(members)
-            parts.append((rows, cols, fit.A[:, : len(cols)], fit.Q))
-            self.B[np.ix_(rows, self._inputs(members))] = fit.A[:, len(cols) :]
-            self.pushes[:, rows] = fit.pushes
+            A, Q = fit.A[: len(rows)], fit.Q[: len(rows)]
+            parts.append((rows, cols, A[:, : len(cols)], Q))
+            self.B[np.ix_(rows, self._inputs(members))] = A[:, len(cols) :]
             for k, unit in enumerate(core):
                 spectra[unit] = tuple(each[k : k + 1] for each in fit.spectra)
         self.A = assembled([(rows, cols, A) for rows, cols, A, _ in parts], n)
@@ -395,11 +410,11 @@ class _Search:
         significant[others] = benjamini_hochberg(p_value[others], self.alpha)
         return significant
 
-    def _estimate(self, tests, settled, was_stopped):
+    def _estimate(self, tests, measured, settled, was_stopped):
         self._proposal(tests)
         return LargeEstimate(
             self.plant, csr_array(self.A), csr_array(self.Q), self.linked, self.correlated, self.noise_tests, tests,
-            self.p_value, self.fits, self.members, self.cores, self.has_prior, settled, was_stopped,
+            self.p_value, self.fits, measured, self.members, self.cores, self.has_prior, settled, was_stopped,
             self.B, self.driven, self.input_tests,
         )  # fmt: skip
 

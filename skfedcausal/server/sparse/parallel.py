@@ -1,36 +1,91 @@
 """Work of a large plant in other processes, on any backend of joblib, to the same bits."""
 
+import gc
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import cache
+from multiprocessing import current_process
+from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 
 _WORTH = 128  # units, from which on processes are started
+_ROUNDS = 2  # times that every worker is given half of what is left, or less
+
+
+class Workers(NamedTuple):
+    """Processes that tasks are sent to, how many they are, and the thread that sends them."""
+
+    parallel: Any
+    number: int
+    sender: ThreadPoolExecutor
 
 
 @contextmanager
 def workers(n_units, n_jobs):
     """Processes for the whole of a large plant, None for one that is not worth any: they take a second to start."""
-    if n_units < _WORTH or effective_n_jobs(n_jobs) == 1:
+    number = effective_n_jobs(n_jobs)
+    if n_units < _WORTH or number == 1:
         yield None
         return
-    with Parallel(n_jobs=n_jobs) as parallel:
-        yield parallel
+    with Parallel(n_jobs=n_jobs, batch_size=1) as parallel, ThreadPoolExecutor(1) as sender:
+        yield Workers(parallel, number, sender)
 
 
-def run(function, tasks, parallel):
-    """Results of a function of some tasks, here or by what :func:`workers` gave, the same to the last bit."""
+def run(function, tasks, processes, shared=()):
+    """Results of a function of some tasks, here or by what :func:`workers` gave, the same to the last bit.
+
+    The function is called with the `shared` arrays before what a task holds. They go to a worker once for many tasks,
+    as they were when they went first: what they hold must not change while there are workers.
+    """
+    return started(function, tasks, processes, shared)()
+
+
+def started(function, tasks, processes, shared=()):
+    """A function that waits for the results of :func:`run`; with processes this one goes on until it is called."""
     tasks = list(tasks)
-    if parallel is None or len(tasks) < 2:
-        found = [called(function, task) for task in tasks]
-    else:
-        found = parallel(delayed(called)(function, task) for task in tasks)
-    return [laid_out(result) for result in found]
+    if processes is None or len(tasks) < 2:
+        found = [laid_out(result) for result in called(function, tasks, *shared)]
+        return lambda: found
+    return processes.sender.submit(_sent, function, tasks, processes, shared).result
 
 
-def called(function, task):
-    """Result of a function of a task whose arrays lie in memory as they would anywhere else."""
-    return function(*laid_out(task))
+def _sent(function, tasks, processes, shared):
+    parts = processes.parallel(
+        delayed(called_elsewhere)(function, tasks[part.start : part.stop], *shared)
+        for part in shares(len(tasks), processes.number)
+    )
+    return [laid_out(result) for part in parts for result in part]
+
+
+def shares(n, n_workers):
+    """Ranges of numbers, smaller and smaller, so that few are sent and all workers end at the same time."""
+    first, found = 0, []
+    while first < n:
+        size = -(-(n - first) // (_ROUNDS * n_workers))
+        found.append(range(first, first + size))
+        first += size
+    return found
+
+
+def called_elsewhere(function, tasks, *shared):
+    """The same as :func:`called` in a process that joblib may have started."""
+    leave_out_what_is_imported()
+    return called(function, tasks, *shared)
+
+
+@cache
+def leave_out_what_is_imported():
+    """Spare processes of loky, once each, a tenth of a second for every one of the garbage collections it asks for."""
+    if current_process().name.startswith("LokyProcess"):
+        gc.freeze()
+
+
+def called(function, tasks, *shared):
+    """Results of a function of tasks whose arrays lie in memory as they would anywhere else."""
+    shared = laid_out(shared)
+    return [function(*shared, *laid_out(task)) for task in tasks]
 
 
 def laid_out(x):

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
-from scipy.sparse import block_diag
+from scipy.sparse import csr_array
 
 from ...statespace.episodes import TransitionMoments, lag_covariances
 from ...statespace.matrices import few_threads, floor_eigenvalues
@@ -33,7 +33,8 @@ class LargePlant:
     `A` and `Q` are lists of the units' own models, `noise` those of the covariances of their scores, `n_lags` what
     the slowest of their filters needs, `n_frequencies` what their spectra do. Of a record that was filled, `gapped`
     is the one with the gaps; `there`, (n_units,), is the share of every unit's measurements that it has. `known` are
-    inputs of unit variance, `driven` (n_units, n_units) says on whom those of whom act, `B` (n, n_inputs) how.
+    inputs of unit variance, `driven` (n_units, n_units) says on whom those of whom act, `B` (n, n_inputs) how;
+    `regressors` are the states, `series`, with the inputs behind them.
     """
 
     def __init__(self, record, parallel=None, gapped=None, driven=None):
@@ -45,7 +46,6 @@ class LargePlant:
         self.scale = _state_scales(record, scores, [None] * len(record.names))
         self._back = [np.linalg.inv(S) for S in self.scale]
         self.noise = [B @ N @ B.T for B, N in zip(self._back, scores.noise, strict=True)]
-        self.series = np.empty((self.n_samples, self.partition.n_states))
         self._present = scores.present
         has_inputs = np.asarray(self.partition.input_sizes) > 0
         self.known = scores.known[:, : self.partition.n_inputs]
@@ -70,8 +70,10 @@ class LargePlant:
         self._count_frequencies()
 
     def _take(self, scores):
+        self.series = np.empty((self.n_samples, self.partition.n_states))  # workers may have the one before
         for B, own in zip(self._back, self.partition.slices, strict=True):
             np.matmul(scores[:, own], B.T, out=self.series[:, own])
+        self.regressors = np.hstack([self.series, self.known]) if self.partition.n_inputs else self.series
 
     def fill(self, matrices):
         """Fill the gaps of the record anew, as a plant with these matrices in standardised states would have."""
@@ -94,10 +96,9 @@ class LargePlant:
         if changed is None:
             changed, self.A, self.Q = np.ones(len(self.names), dtype=bool), *([None] * len(self.names) for _ in "AQ")
         together = list(self._alike(changed))
-        tasks = (
-            (self.units(units), self.starts, n_lags, self._there(units), self.inputs_of(units)) for units in together
-        )
-        fits = run(own_models, tasks, parallel)
+        tasks = ((*self.units(units), self.starts, n_lags) for units in together)
+        shared = (self.regressors,) if self._present is None else (self.regressors, self._present)
+        fits = run(own_models, tasks, parallel, shared)
         for units, (models, _) in zip(together, fits, strict=True):
             for m, (A, Q) in zip(units, models, strict=True):
                 rows = self.partition.slices[m]
@@ -118,28 +119,18 @@ class LargePlant:
         """Positions of the inputs that act on a unit."""
         return np.flatnonzero(self.driven[unit, self.partition.unit_of_input])
 
-    def inputs_of(self, units):
-        """Inputs that act on some units; None for a plant without any."""
-        return [self.known[:, self.acting(m)] for m in units] if self.partition.n_inputs else None
+    def columns_of(self, unit):
+        """Columns of a unit's states and of the inputs that act on it among the regressors."""
+        own = self.partition.slices[unit]
+        return np.concatenate([np.arange(own.start, own.stop), self.partition.n_states + self.acting(unit)])
 
-    def regression(self, unit):
-        """Scores of a unit with the inputs that act on it, and its model's coefficients of them."""
-        rows, inputs = self.partition.slices[unit], self.acting(unit)
-        if not len(inputs):
-            return np.ascontiguousarray(self.series[:, rows]), self.A[unit]
-        series = np.hstack([self.series[:, rows], self.known[:, inputs]])
-        return series, np.hstack([self.A[unit], self.B[rows, inputs]])
+    def own_coefficients(self, unit):
+        """What a unit's own model multiplies these columns by."""
+        return np.hstack([self.A[unit], self.B[self.partition.slices[unit], self.acting(unit)]])
 
     def units(self, chosen):
-        """Scores and noise of some units, which tell where their levels shift."""
-        slices = self.partition.slices
-        return [(np.ascontiguousarray(self.series[:, slices[m]]), self.noise[m]) for m in chosen]
-
-    def _there(self, units):
-        """Where scores of some units are there; None: everywhere."""
-        if self._present is None:
-            return None
-        return [np.ascontiguousarray(self._present[:, self.partition.slices[m]]) for m in units]
+        """Columns among the regressors and noise of some units, two lists."""
+        return [self.columns_of(m) for m in chosen], [self.noise[m] for m in chosen]
 
     def dense(self, blocks):
         """Plant matrix with blocks on its diagonal."""
@@ -147,7 +138,10 @@ class LargePlant:
 
     def sparse(self, blocks):
         """The same as a sparse matrix."""
-        return block_diag(blocks, format="csr")
+        n, columns_of = self.partition.n_states, self.partition.padded[self.partition.unit_of_state]
+        real = columns_of < n
+        ends = np.cumsum([0, *real.sum(axis=1)])  # of rows
+        return csr_array((np.concatenate([np.ravel(x) for x in blocks]), columns_of[real], ends), shape=(n, n))
 
     def unscaled(self, A):
         """A sparse transition matrix in the units' own states."""
@@ -181,30 +175,38 @@ def filled_by_units(record, parallel=None):
     return drawn_record(record.centred(), plant.in_own_states(matrices))
 
 
-def own_models(units, starts, n_lags, there=None, inputs=None):
-    """Models (A, Q) of units of one size, from scores and noise, and what the slowest of their filters remembers.
+def columns(series, chosen):
+    """Some columns of a series at a time, each an array of its own."""
+    return [np.ascontiguousarray(series[:, own]) for own in chosen]
 
-    `there` says for each unit where its scores are, `inputs` as many for each what acts on it: columns of A as well.
+
+def own_models(regressors, *told):
+    """Models (A, Q) of units of one size, and what the slowest of their filters remembers.
+
+    Told are, after the regressors of the plant and in records with gaps where its scores are there: the columns of the
+    units, as many for each, their noise, first rows of episodes, lags. A has columns for inputs as well.
     """
+    *there, own, noise, starts, n_lags = told
     with few_threads(0):
-        if inputs is not None:
-            units = [(np.hstack([series, u]), N) for (series, N), u in zip(units, inputs, strict=True)]
-        there, lags = [None] * len(units) if there is None else there, range(n_lags + 2)
+        lags, units = range(n_lags + 2), columns(regressors, own)
+        present = columns(there[0], own) if there else [None] * len(units)
         moments = _stacked([
-            TransitionMoments.from_sums(lag_covariances(series, lags, starts, present), series, starts)
-            for (series, _), present in zip(units, there, strict=True)
+            TransitionMoments.from_sums(lag_covariances(series, lags, starts, seen), series, starts)
+            for series, seen in zip(units, present, strict=True)
         ])  # fmt: skip
-        N = np.stack([noise for _, noise in units])
+        N = np.stack(noise)
         fit = fit_units(moments, N)
         memory = _filter_memory(fit.A, fit.Q, np.linalg.inv(N))
         return [(A, floor_eigenvalues(Q, _OWN_NOISE)) for A, Q in zip(fit.A, fit.Q, strict=True)], float(memory)
 
 
-def shifts_of_units(units, starts, n_lags, n_units, inputs=None):
-    """Shifts of the levels of some units of a plant, from their scores and noise, and the inputs that act on each."""
+def shifts_of_units(regressors, own, noise, starts, n_lags, n_units):
+    """Shifts of the levels of some units of a plant, from its regressors, their columns and noise."""
     with few_threads(0):
-        inputs = [np.zeros((len(units[0][0]), 0))] * len(units) if inputs is None else inputs
-        records = (UnitRecord(series, None, N, u, starts, n_lags) for (series, N), u in zip(units, inputs, strict=True))
+        records = []
+        for both, N in zip(columns(regressors, own), noise, strict=True):
+            scores, inputs = columns(both, (slice(len(N)), slice(len(N), None)))
+            records.append(UnitRecord(scores, None, N, inputs, starts, n_lags))
         return shifts_of(records, n_units, with_doubts=False)[0]
 
 

@@ -1,11 +1,10 @@
 """The assumption report of a large plant: checks of its units, and of the pairs that are linked."""
 
-from itertools import chain
-
 import numpy as np
 import pandas as pd
 from scipy.special import chdtrc
 
+from ...statespace.episodes import side_by_side
 from ...statespace.matrices import few_threads
 from ..validity import checks
 from ..validity.report import (
@@ -23,7 +22,7 @@ from ..validity.report import (
 )
 from .parallel import chunks, workers
 from .parallel import run as in_processes
-from .plant import UNITS
+from .plant import UNITS, columns
 
 _FEWEST_ROWS = 200
 
@@ -33,6 +32,8 @@ def large_report(server, run, record):
     if record.n_samples < _FEWEST_ROWS:
         return pd.DataFrame(columns=list(COLUMNS))
     found = evidence(server, run, record)
+    series = (np.zeros((0, 0)) if each is None else side_by_side(each) for each in (found.scores, found.path))
+    shared = side_by_side(found.units), run.filtered, run.predicted, *series
     m, pairs = len(found.units), sorted(found.linked)
     unordered = sorted({(min(pair), max(pair)) for pair in [*pairs, *found.correlated]})
     tasks = []
@@ -42,29 +43,33 @@ def large_report(server, run, record):
         numbers = m, len(pairs), len(unordered)
         tasks.append((*_part(found, units, own, sides), numbers))
     with workers(m, server.n_jobs) as parallel:
-        checked, held_out = zip(*in_processes(_checked, tasks, parallel), strict=True)
+        found_by = in_processes(_checked, tasks, parallel, shared)
     place = {name: k for k, name in enumerate(found.names)}
-    last = sorted(chain.from_iterable(held_out), key=lambda row: (place[row[1]], place[row[2]]))
-    table = pd.DataFrame([*chain.from_iterable(checked), *last], columns=list(COLUMNS))
+    rows, held_out = ([row for each in found_by for row in each[kind]] for kind in ("all rows", "held out"))
+    last = sorted(held_out, key=lambda row: (place[row[1]], place[row[2]]))
+    table = pd.DataFrame(rows + last, columns=list(COLUMNS))
     return table.astype({"statistic": float, "p_value": float, "passed": bool})
 
 
 def _part(found, units, pairs, sides):
-    """The evidence on some units and on what is paired with them, their number, and the pairs among these."""
+    """The evidence on some units and on what is paired with them, their number, and the pairs among these.
+
+    Instead of series it has the columns at which the plant's have them.
+    """
     others = {unit for pair in [*pairs, *sides] for unit in pair}.difference(units)
     members = [*units, *sorted(others)]
     place = {unit: k for k, unit in enumerate(members)}
     places = [[(place[a], place[b]) for a, b in these] for these in (pairs, sides)]
     states = states_of(members, found.slices)
-    ends = np.cumsum([0, *(found.slices[unit].stop - found.slices[unit].start for unit in members)])
-    slices = tuple(slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True))
+    slices = columns_side_by_side([found.slices[unit].stop - found.slices[unit].start for unit in members])
+    columns_of, own = columns_side_by_side([e.shape[1] for e in found.units]), [found.slices[unit] for unit in units]
     part = found._replace(
         names=tuple(found.names[unit] for unit in members),
-        units=[found.units[unit] for unit in members],
-        states=[np.ascontiguousarray(found.states[unit]) for unit in members],
-        scores=None if found.scores is None else [np.ascontiguousarray(found.scores[unit]) for unit in units],
-        path=None if found.path is None else [np.ascontiguousarray(found.path[unit]) for unit in units],
-        news=[np.ascontiguousarray(found.news[unit]) for unit in units],
+        units=[columns_of[unit] for unit in members],
+        states=[found.slices[unit] for unit in members],
+        scores=None if found.scores is None else own,
+        path=None if found.path is None else own,
+        news=own,
         lags=found.lags[:, states[:, None], states], noise=None, slices=slices, linked=set(places[0]),
         sure=set(), delays={}, correlated=set(),
     )  # fmt: skip
@@ -76,16 +81,34 @@ def states_of(units, slices):
     return np.concatenate([np.arange(slices[unit].start, slices[unit].stop) for unit in units])
 
 
-def _checked(found, n_own, pairs, sides, numbers):
+def columns_side_by_side(widths):
+    """Columns of parts of these widths, one after the other."""
+    ends = np.cumsum([0, *widths]).tolist()
+    return tuple(slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True))
+
+
+def _with_series(part, units, filtered, predicted, scores, path):
+    """The evidence with the series that it has the columns of."""
+    news = zip(columns(filtered, part.news), columns(predicted, part.news), strict=True)
+    return part._replace(
+        units=columns(units, part.units),
+        states=columns(filtered, part.states),
+        news=[after - before for after, before in news],
+        scores=None if part.scores is None else columns(scores, part.scores),
+        path=None if part.path is None else columns(path, part.path),
+    )
+
+
+def _checked(units, filtered, predicted, scores, path, part, n_own, pairs, sides, numbers):
     """Rows of the report on the first units, on pairs (cause, effect) and on unordered ones; those on rows held out."""
-    m, n_pairs, n_sides = numbers
+    found, (m, n_pairs, n_sides) = _with_series(part, units, filtered, predicted, scores, path), numbers
     own = found._replace(units=found.units[:n_own])
     with few_threads(0):
         ways = [*((unit, unit, m) for unit in range(n_own)), *((*pair, n_pairs) for pair in pairs)]
         rows = [*_of_innovations(found, ways), *_of_squares(own, m), *_of_halves(found, ways)]
         if found.scores is not None:
             rows += _of_scores(own, m)
-        return [*rows, *_of_linked(found, sides, n_sides)], list(_of_rows_held_out(found))
+        return {"all rows": [*rows, *_of_linked(found, sides, n_sides)], "held out": list(_of_rows_held_out(found))}
 
 
 def _of_innovations(found, ways):

@@ -13,6 +13,7 @@ from scipy.special import chdtrc
 
 from ...statespace.episodes import episodes
 from ...statespace.matrices import few_threads
+from ...statespace.partition import Partition
 from ..estimation.block_tests import _profiled
 
 NOWHERE = np.iinfo(np.int64).max  # place of what a unit has not
@@ -93,10 +94,11 @@ def tested(pairs, spectra, rows, sizes, n_samples):
     return estimate, covariance, chdtrc(dof, statistics(estimate, covariance))
 
 
-def p_values_of(pairs, spectra, rows, sizes, n_samples):
-    """The p-values alone, with one thread."""
+def p_values_of(U, V, W, links, noise, pairs, sizes, n_samples, of_noise):
+    """The p-values alone, with one thread, from spectra and gradients of the plant."""
     with few_threads(0):
-        return tested(pairs, spectra, rows, sizes, n_samples)[2]
+        rows = PairRows.of(pairs, Products(links, noise, None), Partition(sizes), of_noise)
+        return tested(pairs, Spectra(U, V, W), rows, sizes, n_samples)[2]
 
 
 def statistics(estimate, covariance):

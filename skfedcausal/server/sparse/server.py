@@ -3,7 +3,7 @@
 import warnings
 from dataclasses import replace
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -95,17 +95,18 @@ def learn_large(server, record):
     check_memory(len(record.names), record.partition.n_states, record.n_samples, has_gaps=not record.is_constant)
     with workers(len(record.names), server.n_jobs) as parallel:
         estimate, steps, changes = _estimate(server, record, parallel)
-    if estimate is None:
-        if len(record.names) > ALL_PAIRS:
-            warn_of_work(record, "gaps and units that are stable by others alone" if record.u is None else
-                         "shifts of levels that go with its inputs")  # fmt: skip
-        return False
-    later = tables.later_lags(estimate)
+        if estimate is None:
+            if len(record.names) > ALL_PAIRS:
+                warn_of_work(record, "gaps and units that are stable by others alone" if record.u is None else
+                             "shifts of levels that go with its inputs")  # fmt: skip
+            return False
+        plants = _plants(server, estimate)  # while workers measure
+        later = tables.later_lags(estimate)
     server.misfit_ = misfit_table(record.names, later)
     lags_act = server.frees_lags and not one_lag_is_enough(server.misfit_, _LAGS_LEVEL)
     if lags_act and len(record.names) <= ALL_PAIRS:
         return False
-    _keep(server, record, estimate, steps, changes)
+    _keep(server, record, estimate, plants, steps, changes)
     if record.u is not None and len(record.names) <= ALL_PAIRS and _are_answers(server.feedback_):
         server._large, server.n_absent_ = None, 0
         return False
@@ -140,11 +141,8 @@ def _estimate(server, record, parallel):
 def _steps(plant, parallel):
     """Rows at which levels of units shift."""
     n_units = len(plant.names)
-    tasks = (
-        (plant.units(units), plant.starts, plant.n_lags, n_units, plant.inputs_of(units))
-        for units in chunks(n_units, UNITS)
-    )
-    return joined_shifts(list(chain.from_iterable(run(shifts_of_units, tasks, parallel))))[0]
+    tasks = ((*plant.units(units), plant.starts, plant.n_lags, n_units) for units in chunks(n_units, UNITS))
+    return joined_shifts(list(chain.from_iterable(run(shifts_of_units, tasks, parallel, (plant.regressors,)))))[0]
 
 
 def screened_table(server, record):
@@ -176,19 +174,35 @@ def _changes(record, steps, plant):
     return found
 
 
-def _keep(server, record, estimate, steps, changes):
-    """Set what a fit leaves behind."""
-    plant, partition = estimate.plant, record.partition
-    server.partition_, server.names_, server.n_samples_ = partition, record.names, record.n_samples
-    server.state_slices_ = dict(zip(record.names, partition.slices, strict=True))
+class _Plants(NamedTuple):
+    """Sparse matrices of a learned plant in the units' own states."""
+
+    A: Any  # as the server has it, shrunk where asked for
+    unshrunk: Any
+    standard: Any  # the same in states of unit variance
+    Q: Any
+    filter: Any
+
+
+def _plants(server, estimate):
+    """The `_Plants` of an estimate."""
+    plant = estimate.plant
     standard = unshrunk_standard = _stable(estimate.A, plant)
     unshrunk = shrunk = plant.unscaled(standard)
     if server.shrink:
         standard = _stable(_shrunk(estimate), plant)
         shrunk = plant.unscaled(standard)
     Q = plant.unscaled_covariance(estimate.Q)
-    server.transition_, server.unshrunk_transition_ = shrunk.toarray(), unshrunk.toarray()
-    server.process_cov_ = Q.toarray()
+    return _Plants(shrunk, unshrunk, unshrunk_standard, Q, _matrices(estimate, standard, shrunk, Q))
+
+
+def _keep(server, record, estimate, plants, steps, changes):
+    """Set what a fit leaves behind."""
+    plant, partition = estimate.plant, record.partition
+    server.partition_, server.names_, server.n_samples_ = partition, record.names, record.n_samples
+    server.state_slices_ = dict(zip(record.names, partition.slices, strict=True))
+    server.transition_, server.unshrunk_transition_ = plants.A.toarray(), plants.unshrunk.toarray()
+    server.process_cov_ = plants.Q.toarray()
     server.input_slices_ = dict(zip(record.names, partition.input_slices, strict=True))
     B = estimate.B
     server.unshrunk_input_ = server.input_ = plant.unscaled_inputs(B)
@@ -197,7 +211,7 @@ def _keep(server, record, estimate, steps, changes):
     server.input_at_once_ = np.zeros_like(server.input_)
     server.input_level_, server.coefficients_ = record.input_level, None
     if partition.n_inputs:
-        server.coefficients_ = coefficients(estimate, unshrunk_standard)
+        server.coefficients_ = coefficients(estimate, plants.standard)
         changes = without_inputs(changes, estimate, record, steps)
     server.lag_transitions_, server.lag_inputs_ = server.transition_[None], server.input_[None]
     server._parameters = StateScale(plant.dense(plant.scale))
@@ -214,8 +228,8 @@ def _keep(server, record, estimate, steps, changes):
     table = tables.level_shift_table(record.names, plant, steps, changes)
     table = table[table["p_value"] <= _STEP_LEVEL].reset_index(drop=True)
     server.level_shifts_ = table
-    server._operating_point = _operating_point(record, plant, unshrunk, steps, changes, table)
-    server._large = _matrices(estimate, standard, shrunk, Q)
+    server._operating_point = _operating_point(record, plant, plants.unshrunk, steps, changes, table)
+    server._large = plants.filter
     _keep_links(server, record, estimate)
     server._diagnose_inputs(record)
 

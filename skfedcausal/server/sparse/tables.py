@@ -73,9 +73,9 @@ def large_links_table(names, pairs, blocks, adjusted, geweke, alpha, margin):
 def measures(estimate):
     """Geweke's measures of the pairs within blocks, (n_units, n_units), NaN for others."""
     found = np.full(estimate.linked.shape, np.nan)
-    for members, fit in zip(estimate.members, estimate.fits, strict=True):
+    for members, fit, measured in zip(estimate.members, estimate.fits, estimate.measured(), strict=True):
         at = np.asarray(members)[fit.pairs]
-        found[at[:, 0], at[:, 1]] = fit.geweke
+        found[at[:, 0], at[:, 1]] = measured.geweke
     return found
 
 
@@ -83,12 +83,12 @@ def later_lags(estimate):
     """P-values of later lags of units and of inputs, (n_units, 2 n_units), NaN for the untested; None if all are."""
     n_units = len(estimate.linked)
     found = np.full((n_units, 2 * n_units), np.nan)
-    for members, fit in zip(estimate.members, estimate.fits, strict=True):
-        if fit.misfit is None:
+    for members, measured in zip(estimate.members, estimate.measured(), strict=True):
+        if measured.misfit is None:
             return None
-        units, k = np.asarray(members), fit.misfit.shape[1]
+        units, k = np.asarray(members), measured.misfit.shape[1]
         columns = np.concatenate([units, n_units + units])[:k]
-        found[np.ix_(units[: len(fit.misfit)], columns)] = fit.misfit
+        found[np.ix_(units[: len(measured.misfit)], columns)] = measured.misfit
     return found
 
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import joblib
 import numpy as np
+import pandas as pd
 import pytest
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
@@ -13,6 +14,7 @@ from skfedcausal.server import likelihood
 from skfedcausal.server.links import questions
 from skfedcausal.server.prediction import PlantFilter
 from skfedcausal.server.sparse import learning, parallel, tables
+from skfedcausal.server.validity import report
 
 UNITS, ROWS = 33, 1000
 
@@ -111,7 +113,27 @@ def test_backends_give_the_same_bits(both, monkeypatch, backend):
     with joblib.parallel_config(backend, n_jobs=2):
         again = LikelihoodServer().fit(messages)
     assert again.transition_.tobytes() == blocks.transition_.tobytes()
-    assert again.links_.equals(blocks.links_)
+    for name in ("links_", "validity_", "misfit_", "level_shifts_"):
+        assert getattr(again, name).equals(getattr(blocks, name))
+
+
+def test_the_report_has_every_check_of_units_and_links(both):
+    """The same tests in parts of the plant: their statistics are those of the report of the whole."""
+    blocks, _, messages = both
+    record = blocks._record(messages)
+    key, found = ["check", "cause", "effect"], blocks.validity_
+    own = found[found["cause"] == found["effect"]].groupby("check").size()
+    assert own.to_dict() == dict.fromkeys(
+        ["white", "white over more lags", "steady variance", "same in both halves", "no trend", "no season"], UNITS
+    )
+    n_links = (blocks.links_["verdict"] == "influence").sum()  # others lost their verdict by the report
+    assert (found["check"] == "gains held-out").sum() >= n_links > UNITS / 2
+    seen = report.evidence(blocks, blocks._filter(record), record)
+    rows = [*report._of_squares(seen), *report._of_halves(seen), *report._of_scores(seen)]
+    whole = pd.DataFrame(rows, columns=list(report.COLUMNS)).set_index(key)["statistic"]
+    alike = found[found["check"].isin(["steady variance", "same in both halves", "no trend", "no season"])]
+    actual, expected = alike.set_index(key)["statistic"], whole[pd.MultiIndex.from_frame(alike[key])]
+    np.testing.assert_allclose(actual, expected, rtol=1e-9)
 
 
 def test_tables_of_many_units_hold_links_and_what_comes_near(both, monkeypatch):
@@ -200,10 +222,14 @@ def test_a_task_has_the_same_bits_however_its_arrays_came():
     def summed(pair):
         return np.einsum("ti,ti->i", *pair), pair[0].sum(axis=0), pair[0].T @ pair[1]
 
-    expected = parallel.called(summed, (arrays,))
+    def summed_of_all(x, y):
+        return summed((x, y))
+
+    (expected,) = parallel.called(summed, [(arrays,)])
     for k in range(2):
-        actual = parallel.called(summed, ([elsewhere(x, k) for x in arrays],))
-        assert all(a.tobytes() == b.tobytes() for a, b in zip(actual, expected, strict=True))
+        moved = [elsewhere(x, k) for x in arrays]
+        for (actual,) in (parallel.called(summed, [(moved,)]), parallel.called(summed_of_all, [()], *moved)):
+            assert all(a.tobytes() == b.tobytes() for a, b in zip(actual, expected, strict=True))
 
 
 def test_a_unit_that_is_left_out_is_filtered_exactly(both):
