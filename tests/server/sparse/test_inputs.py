@@ -4,6 +4,7 @@ import warnings
 from dataclasses import replace
 from types import SimpleNamespace
 
+import joblib
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -12,7 +13,7 @@ from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, Likeliho
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server import likelihood
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.sparse import learning
+from skfedcausal.server.sparse import learning, parallel
 from skfedcausal.server.sparse.input_effects import without_inputs
 from skfedcausal.server.sparse.inputs import find_drivers, pairs_of
 from skfedcausal.server.sparse.plant import LargePlant
@@ -53,6 +54,20 @@ def both():
     return SimpleNamespace(
         blocks=learned(messages), whole=learned(messages, as_a_whole=True), messages=messages, truth=truth, X=X
     )
+
+
+@pytest.mark.parametrize("backend", ["threading", "loky"])
+def test_backends_give_the_same_bits_with_inputs(both, monkeypatch, backend):
+    monkeypatch.setattr(parallel, "_WORTH", 1)
+    with joblib.parallel_config(backend, n_jobs=2):
+        again = learned(both.messages)
+    for name in ("transition_", "input_"):
+        assert getattr(again, name).tobytes() == getattr(both.blocks, name).tobytes()
+    covariance, expected = (np.concatenate([x.ravel() for x in s.coefficients_.covariance.blocks])
+                            for s in (again, both.blocks))  # fmt: skip
+    assert covariance.tobytes() == expected.tobytes()
+    for name in ("links_", "validity_", "misfit_", "level_shifts_"):
+        assert getattr(again, name).equals(getattr(both.blocks, name))
 
 
 def test_a_block_of_all_units_has_the_maximum_of_the_whole_plant(both, monkeypatch):
