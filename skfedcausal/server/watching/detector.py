@@ -37,7 +37,6 @@ from .posterior import (
     in_turn_of_alarms,
     log_scale_factor,
     shift_answers,
-    with_unseen,
 )
 from .stream import StreamState, taken
 from .thresholds import GAP, STATISTICS, AlarmLevels
@@ -383,17 +382,18 @@ class RootCauseServer:
             answers += self.posterior.from_shift([rows], len(rows.scaled), at_once=NAMED_FROM_START)
         if "energy" in self.statistics and not explained(answers):
             answers.append(self.posterior.from_energy(rows))
-        answer = deciding(answers)
-        return answer if answer.evidence >= 0 else answers[0]  # of nothing: the statistic that sees the smaller faults
+        return deciding(answers)
 
     def _attributed(self, rows):
         answer = self._deciding_in(rows)
+        if answer.evidence < 0:
+            answer = self.posterior.of_any_size(rows, self.statistics, NAMED_FROM_START)
         if not explained([answer]) and self.posterior.is_far(rows):
             reached = first_rows(self.levels.relative(rows.levels) > 1, rows.first)
             turned = in_turn_of_alarms(answer.probability, reached, self._disturbed(rows))
             answer = answer._replace(probability=turned)
         answer, noticed = revised(answer, rows, rows.first, self.prior)
-        probability = answer.probability if noticed else with_unseen(answer, _NAMED, self.prior)
+        probability = answer.probability * (1.0 if noticed else expit(answer.evidence + _NAMED))
         probability = probability * self._certainty(int(probability.argmax()), rows.absent)
         levels = rows.levels[:, self.statistics.index(answer.statistic)]
         return answer.statistic, probability, levels.max(axis=0)
