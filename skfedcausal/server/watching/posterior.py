@@ -58,7 +58,7 @@ def log_scale_factor(excess, dof, n_rows):
 
 
 def log_scale_ratio(excess, dof, n_rows, scale):
-    """Log likelihood ratio of a variance ``1 + scale`` times the nominal one, where the rows have `excess` times that."""
+    """Log likelihood ratio of a variance ``1 + scale`` times the nominal one; the rows have `excess` times that."""
     return (n_rows * dof / 2) * (excess * scale / (1 + scale) - np.log1p(scale))
 
 
