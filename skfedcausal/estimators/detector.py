@@ -605,7 +605,7 @@ class FederatedRCADetector(FederatedEstimator):
         -------
         DataFrame
             ``client, probability, statistic``, best first; `statistic` is the unit's largest alarm level. What the
-            probabilities lack to one is that nothing happened, half of it all where nothing is to be seen.
+            probabilities lack to one is that nothing happened; a fault may be too small to be seen.
 
         Raises
         ------

@@ -293,6 +293,11 @@ class LargePosterior:
         place, inside = self.of(rows)
         return self._whole(place.posterior.from_energy(inside), place)
 
+    def of_any_size(self, rows, statistics, at_once):
+        """Answer to a window in which no fault is to be seen, its size integrated out as well."""
+        place, inside = self.of(rows)
+        return self._whole(place.posterior.of_any_size(inside, statistics, at_once), place)
+
     def is_far(self, rows):
         """Whether states around the alarms of a window are so far from nominal that errors of the model count."""
         place, inside = self.of(rows)

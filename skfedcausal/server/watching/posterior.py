@@ -1,7 +1,9 @@
 """Posterior over the units that may be the root of a fault, from either statistic, and which one decides.
 
 Bayes factors integrate the size of a fault out under a unit-information prior (Kass & Wasserman 1995, A
-reference Bayesian test for nested hypotheses, Journal of the American Statistical Association 90).
+reference Bayesian test for nested hypotheses, Journal of the American Statistical Association 90). Where that finds no
+fault, priors of smaller ones are averaged over as well (Liang et al. 2008, Mixtures of g priors for Bayesian variable
+selection, Journal of the American Statistical Association 103).
 """
 
 from dataclasses import dataclass
@@ -26,6 +28,8 @@ _SECOND_ROOT = 0.2  # prior weight of a second root
 _SENSOR = 0.5  # prior weight of a sensor fault beside a process fault of the same unit
 _SENSOR_OUTSIDE, _PROCESS_OUTSIDE = 0.9, 0.1  # prior probability that a fault shows off the subspace
 _WHATEVER = 0.1  # prior weight of a disturbance that is no steady fault
+_SHARES = 4.0 ** -np.arange(5)  # of the rows' information in one row's, in the priors of faults of any size
+_SCALES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # by which variances may be larger
 _TOGETHER = 16  # windows whose likelihood ratios stay in cache
 _UNKNOWN = 0.25  # share of what a fault explains that its signature, learned as it is, may miss
 _BOTH = 0.5  # probability of the second of two roots from which on it is asked who was first
@@ -51,6 +55,11 @@ def log_scale_factor(excess, dof, n_rows):
     """
     above = np.maximum(excess, 1.0)
     return (n_rows * dof / 2) * (above - 1 - np.log(above)) - 0.5 * np.log(n_rows + 1.0)
+
+
+def log_scale_ratio(excess, dof, n_rows, scale):
+    """Log likelihood ratio of a variance ``1 + scale`` times the nominal one; the rows have `excess` times that."""
+    return (n_rows * dof / 2) * (excess * scale / (1 + scale) - np.log1p(scale))
 
 
 def root_sets(n_units, max_roots=2):
@@ -140,17 +149,12 @@ def deciding(answers):
     return max(explained(answers) or answers, key=lambda answer: answer.evidence)
 
 
-def with_unseen(answer, log_odds, prior):
-    """Probabilities of the units for a window that is named, where a fault may be too small to have evidence.
-
-    Such a fault is as likely as none. Its likelihood ratios are small as well, their logarithms half of those between
-    the units of the answer. `log_odds` are those of a fault to be seen over none.
-    """
-    seen = float(answer.evidence) + log_odds
-    largest = max(seen, 0.0)
-    seen, none = np.exp(seen - largest), np.exp(-largest)
-    small = np.sqrt(answer.probability * prior)
-    return (seen * answer.probability + none * small / small.sum()) / (seen + 2 * none)
+def together(answers):
+    """Answers of the statistics as one, that of either kind of fault with the sum of their evidence."""
+    logs = np.array([float(answer.evidence) for answer in answers])
+    evidence = log_sum(logs)
+    probability = np.exp(logs - evidence) @ np.array([answer.probability for answer in answers])
+    return answers[0]._replace(evidence=evidence, probability=probability, explains=False)
 
 
 def doubted(probability, first_rows, disturbed):
@@ -269,17 +273,33 @@ class RootPosterior:
         Evidence is that some disturbance of any form moved one of the units, against no fault.
         """
         nominal, n_rows = self.nominal, rows.stop - rows.first
-        states, rest = rows.surplus.mean(axis=0), rows.outside.mean(axis=0)
-        beside = nominal.outside_dims / nominal.dims
+        states, whole = self._excess(rows)
         inside = log_scale_factor(states, nominal.dims - nominal.outside_dims, n_rows)
-        both = log_scale_factor((1 - beside) * states + beside * rest, nominal.dims, n_rows)
+        both = log_scale_factor(whole, nominal.dims, n_rows)
         factor = np.maximum(inside, both) / nominal.energy
         with np.errstate(divide="ignore"):
             evidence = log_sum(factor + np.log(self.prior)) + float(np.log(_WHATEVER))
-        excess = np.maximum(states, (1 - beside) * states + beside * rest)
         often = rows.given_others.sum(axis=0) / max(n_rows, self.horizon)
-        logs = factor / self._misfit(rows.predicted, excess) ** 2 + _SHARPNESS * often
+        logs = factor / self._misfit(rows.predicted, np.maximum(states, whole)) ** 2 + _SHARPNESS * often
         return Answer("energy", evidence, softmax(logs, self.prior), rows.first)
+
+    def from_any_energy(self, rows):
+        """The same with any variance larger than nominal integrated out, for what is too small to be seen."""
+        nominal, n_rows = self.nominal, rows.stop - rows.first
+        states, whole = self._excess(rows)
+        tempering = nominal.energy * self._misfit(rows.predicted, np.maximum(states, whole)) ** 2
+        moved = [(states, nominal.dims - nominal.outside_dims), (whole, nominal.dims)]
+        logs = [log_scale_ratio(*of, n_rows, scale) / tempering for of in moved for scale in _SCALES]
+        factor = np.logaddexp.reduce(logs) - np.log(len(logs))
+        with np.errstate(divide="ignore"):
+            evidence = log_sum(factor + np.log(self.prior)) + float(np.log(_WHATEVER))
+        return Answer("energy", evidence, softmax(factor, self.prior), rows.first)
+
+    def _excess(self, rows):
+        """Mean surprises of the units' states over nominal ones, and those with the off-subspace numbers."""
+        states, rest = rows.surplus.mean(axis=0), rows.outside.mean(axis=0)
+        beside = self.nominal.outside_dims / self.nominal.dims
+        return states, (1 - beside) * states + beside * rest
 
     def _misfit(self, predicted, excess):
         """By how much errors of the model may exceed its noise in a window, at least one.
@@ -298,11 +318,12 @@ class RootPosterior:
         """Whether states in a window are so far from nominal that errors of the model count."""
         return self._far(rows.predicted) > 1
 
-    def from_shift(self, windows, n_onsets, at_once=0.0):
+    def from_shift(self, windows, n_onsets, at_once=0.0, shares=None):
         """Answers of the coherent shift statistic to windows of evidence, the onset of the fault free.
 
         It may have started in the first `n_onsets` rows, with prior probability `at_once` in the very first;
-        the rest is spread evenly.
+        the rest is spread evenly. The prior of its size has the information of one row, or that of ``1 / share``
+        rows with the same probability for each of some shares.
         """
         longest = max(len(window.scaled) for window in windows)
         if longest > self._process.n_rows:
@@ -311,11 +332,20 @@ class RootPosterior:
         onsets = np.full(n_onsets, (1 - at_once) / n_onsets)
         onsets[0] += at_once
         return [
-            self._in_turn(self._answer(window, step[:n_onsets], bias[:n_onsets], onsets), window)
+            self._in_turn(self._answer(window, step[:n_onsets], bias[:n_onsets], onsets, shares), window)
             for window, step, bias in zip(windows, *scores, strict=True)
         ]
 
-    def _answer(self, window, step, bias, onsets):
+    def of_any_size(self, rows, statistics, at_once):
+        """Answer to a window in which no fault is to be seen, its size integrated out as well."""
+        answers = []
+        if "shift" in statistics:
+            answers += self.from_shift([rows], len(rows.scaled), at_once, _SHARES)
+        if "energy" in statistics:
+            answers.append(self.from_any_energy(rows))
+        return together(answers)
+
+    def _answer(self, window, step, bias, onsets, shares):
         """Answer to one window from the scores of both kinds of fault and the prior of their onsets."""
         n_rows, n_units = window.outside.shape
         first, after = len(self._steps) - n_rows, n_rows - len(onsets)
@@ -323,8 +353,11 @@ class RootPosterior:
         steps = self._steps[at]
         ratios = np.concatenate([self._process.ratios(step, after), self._sensor.ratios(bias, after)])
         tempering = self.nominal.shift * self._uncertainty(window.predicted, steps)
-        logs = ratios * (self._gain[at] / tempering)
-        logs += self._penalty[:, at]
+        if shares is None:
+            logs = ratios * (self._gain[at] / tempering)
+            logs += self._penalty[:, at]
+        else:
+            logs = self._over(shares, ratios / tempering, steps)
         logs[-n_units:] += self._outside_evidence(window.outside, steps)
         top = logs.max()
         logs -= top
@@ -338,6 +371,13 @@ class RootPosterior:
         onset = int((weights.sum(axis=0) * onsets).argmax())
         explains = self._explains(window, onset, ratios[total.argmax(), onset], [best])
         return Answer("shift", float(top) + log_sum(total), probability, window.first + onset, sensor, explains)
+
+    def _over(self, shares, ratios, steps):
+        """Log Bayes factors averaged over priors of faults of different sizes, from the rows from each onset."""
+        n_params = np.concatenate([self._process.n_params, self._sensor.n_params])[:, None]
+        logs = np.logaddexp.reduce([log_bayes_factor(ratios, n_params, share * steps) for share in shares])
+        logs[np.isneginf(self._log_priors)] = -np.inf
+        return logs - np.log(len(shares))
 
     def _in_turn(self, answer, rows):
         """An answer of the shift statistic, where two roots are likely with an onset of each.

@@ -374,8 +374,8 @@ def _compare_with_last(server, incident, rows, state):
         return
     incident.before = last
     begin = max(last.verdict.stop + _AFTER, rows.first)
-    if incident.detected - last.verdict.last > _PAUSE or begin + _AFTER >= incident.detected:
-        return
+    if incident.detected - last.verdict.last > _PAUSE or begin + _AFTER + 2 > incident.detected:
+        return  # no row for each half
     pause = rows.between(begin, incident.detected - _AFTER)
     middle = (pause.first + pause.stop) // 2
     halves = [pause.between(pause.first, middle), pause.between(middle, pause.stop)]

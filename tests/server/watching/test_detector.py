@@ -517,6 +517,7 @@ class Attributing(Deciding):
         self.detector.posterior.from_shift = lambda windows, n_onsets, at_once: self._shifted(
             windows, n_onsets, at_once, shift
         )
+        self.detector.posterior.of_any_size = lambda rows, statistics, at_once: UNSEEN
 
     def named(self, start, stop):
         return self.detector._attributed(self.rows.between(start, stop))
@@ -524,6 +525,9 @@ class Attributing(Deciding):
     def _shifted(self, windows, n_onsets, at_once, answer):
         self.shifts += [(w.first, w.stop, n_onsets, at_once) for w in windows]
         return [answer for _ in windows]
+
+
+UNSEEN = Answer("shift", -1.0, np.array([0.3, 0.2, 0.5]), 0)
 
 
 def episode(**series):
@@ -537,12 +541,10 @@ def episode(**series):
         (EXPLAINING, ENERGY, "shift"),
         (PARTIAL, ENERGY, "energy"),
         (PARTIAL, ENERGY._replace(evidence=1.0), "shift"),
-        (PARTIAL._replace(evidence=-5.0), ENERGY._replace(evidence=-0.1), "shift"),
         (PARTIAL._replace(evidence=-5.0), ENERGY._replace(evidence=0.0), "energy"),
     ],
 )
 def test_a_named_window_is_answered_by_the_statistic_that_decides(shift, energy, name):
-    """That of the smaller faults where nothing stands out, unless nothing happened."""
     rows = episode()
     attributing = Attributing(rows, shift, energy)
     statistic, probability, score = attributing.named(10, 35)
@@ -554,17 +556,15 @@ def test_a_named_window_is_answered_by_the_statistic_that_decides(shift, energy,
 
 
 def with_none(answer):
-    """Probabilities next to no fault, and to one of no evidence that is as likely as none."""
-    small = np.sqrt(answer.probability) / np.sqrt(answer.probability).sum()
-    seen = np.exp(4.0 + answer.evidence)
-    return (seen * answer.probability + small) / (seen + 2)
+    """Probabilities next to no fault."""
+    return answer.probability * expit(answer.evidence + 4.0)
 
 
-def test_a_window_that_shows_nothing_is_of_any_unit_or_none():
-    nothing = np.full(3, 1 / 3)
-    shift, energy = Answer("shift", -60.0, nothing, 0), Answer("energy", -50.0, nothing, 0)
-    _, probability, _ = Attributing(episode(), shift, energy).named(10, 35)
-    assert_allclose(probability, np.full(3, 1 / 6))
+def test_a_window_that_shows_nothing_is_of_a_fault_of_any_size():
+    shift, energy = PARTIAL._replace(evidence=-5.0), ENERGY._replace(evidence=-0.1)
+    statistic, probability, _ = Attributing(episode(), shift, energy).named(10, 35)
+    assert statistic == "shift"
+    assert_allclose(probability, with_none(UNSEEN))
 
 
 def test_certainty_in_a_named_window_counts_the_rows_of_the_window():
@@ -575,16 +575,28 @@ def test_certainty_in_a_named_window_counts_the_rows_of_the_window():
     assert_allclose(probability, with_none(EXPLAINING) * (1 - 0.4 * 5 / 25))
 
 
+TWO = PARTIAL._replace(probability=np.array([0.1, 0.95, 0.6]))
+
+
 @pytest.mark.parametrize(
-    ("answer", "far", "turned"), [(PARTIAL, True, True), (PARTIAL, False, False), (EXPLAINING, True, False)]
+    ("answer", "far", "turned"),
+    [(TWO, True, True), (TWO, False, False), (TWO._replace(explains=True), True, False), (PARTIAL, True, False)],
 )
 def test_a_named_window_is_of_the_disturbed_unit_that_was_in_alarm_first(answer, far, turned):
-    """Unless a steady fault of another one explains everything, or the states are where the model is known."""
+    """Unless it is no likely root, a steady fault explains everything, or the states are where the model is known."""
     rows = evidence(50, 3, n_statistics=2, **units_in_alarm(50, unit2=12, unit0=14, unit1=20))
     quiet = ENERGY._replace(evidence=0.0)
     _, probability, _ = Attributing(rows, answer, quiet, is_far=lambda rows: far).named(10, 35)
-    expected = np.array([0.1, 0.25 * 0.85, 0.75 * 0.85]) if turned else answer.probability
+    expected = np.array([0.1, 0.25 * 0.95, 0.75 * 0.95]) if turned else answer.probability
     assert_allclose(probability, with_none(answer._replace(probability=expected)))
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_shift_statistic_says_which_unit_may_be_a_root_too_where_the_energy_decides(turned):
+    rows = evidence(50, 3, n_statistics=2, **units_in_alarm(50, unit2=12, unit1=20))
+    energy = ENERGY._replace(probability=np.array([0.0, 1.0, 0.0]))
+    _, probability, _ = Attributing(rows, TWO if turned else PARTIAL, energy).named(10, 35)
+    assert probability.argmax() == (2 if turned else 1)
 
 
 @pytest.mark.parametrize("name", ["energy", "shift"])

@@ -19,11 +19,12 @@ from skfedcausal.server.watching.posterior import (
     log_bayes_factor,
     log_prior_of_sets,
     log_scale_factor,
+    log_scale_ratio,
     log_sum,
     root_sets,
     shift_answers,
     softmax,
-    with_unseen,
+    together,
 )
 from skfedcausal.statespace.detection.shift import (
     InnovationModel,
@@ -89,6 +90,12 @@ def test_scale_factor_is_the_likelihood_ratio_of_a_normal_variance():
     ratio = stats.norm.logpdf(x, scale=np.sqrt(scale)).sum() - stats.norm.logpdf(x).sum()
     assert_allclose(log_scale_factor(scale, 2, 50), ratio - 0.5 * np.log(51))
     assert_allclose(log_scale_factor(0.5, 2, 50), -0.5 * np.log(51))  # less than nominal is no fault
+
+
+def test_scale_ratio_is_that_of_two_normal_variances():
+    x = 1.2 * np.random.default_rng(0).standard_normal((50, 2))
+    ratio = stats.norm.logpdf(x, scale=np.sqrt(1.3)).sum() - stats.norm.logpdf(x).sum()
+    assert_allclose(log_scale_ratio((x**2).mean(), 2, 50, 0.3), ratio)
 
 
 def test_prior_moves_a_tie_and_a_zero_prior_excludes():
@@ -158,15 +165,13 @@ def test_no_fault_explains_nothing():
     assert deciding([steady, other]) is other
 
 
-def test_a_fault_without_evidence_may_be_of_any_unit_and_is_as_likely_as_none():
-    prior = np.array([0.5, 0.3, 0.2])
-    unseen = with_unseen(Answer("shift", -800.0, prior, 0), 4.0, prior)
-    assert_allclose(unseen, prior / 2)
-    seen = with_unseen(Answer("shift", 800.0, np.array([0.0, 0.6, 0.4]), 0), 3.0, prior)
-    assert_allclose(seen, [0.0, 0.6, 0.4])
-    excluded = with_unseen(Answer("shift", -1.0, np.array([0.0, 0.6, 0.4]), 0), 3.0, np.array([0.0, 0.5, 0.5]))
-    assert excluded[0] == 0.0
-    assert_allclose(excluded.sum(), (np.exp(2.0) + 1) / (np.exp(2.0) + 2))
+def test_answers_together_are_weighted_by_their_evidence():
+    answers = [Answer("shift", -1.0, np.array([0.2, 0.8]), 0, explains=True), Answer("energy", -2.0, ANY, 0)]
+    found = together(answers)
+    weights = np.exp([-1.0, -2.0])
+    assert found.evidence == pytest.approx(np.log(weights.sum()))
+    assert_allclose(found.probability, (weights[0] * answers[0].probability + weights[1] * ANY) / weights.sum())
+    assert (found.statistic, found.explains) == ("shift", False)
 
 
 def test_states_are_far_from_twice_their_nominal_mean_square_on():
@@ -326,7 +331,7 @@ def small_window(model, seed=0, n_rows=24, size=0.0, unit=1, onset=6, kind="proc
     return window_of(u, rng.standard_normal((n_rows, 4)), numbers, first)
 
 
-def enumerated(window, n_onsets, prior_of_onsets, model, nominal, prior):
+def enumerated(window, n_onsets, prior_of_onsets, model, nominal, shares):
     """Every candidate (units, is it the sensors) at every onset: its log weight and what it explains."""
     n_rows = len(window.scaled)
     scores = dict(zip((False, True), step_and_bias_scores(model, window.scaled), strict=True))
@@ -346,7 +351,8 @@ def enumerated(window, n_onsets, prior_of_onsets, model, nominal, prior):
             n = n_rows - t
             level = 0.1 * window.predicted[t:].sum(axis=0)
             spread = nominal.shift * (1 + (n + level @ level / n) / nominal.n_rows)
-            log = of_all[t] / spread * n / (2 * (n + 1)) - len(columns) / 2 * np.log(n + 1)
+            g = n * np.array(shares)
+            log = np.log(np.mean(np.exp(of_all[t] / spread * g / (2 * (g + 1))) * (g + 1) ** (-len(columns) / 2)))
             if is_sensor:
                 dof, excess = nominal.outside_dims[units[0]] / 1.2, window.outside[t:, units[0]].mean()
                 gain = n * dof / 2 * (excess - 1 - np.log(excess)) if excess > 1 else 0.0
@@ -357,18 +363,19 @@ def enumerated(window, n_onsets, prior_of_onsets, model, nominal, prior):
     return candidates, weights, ratios
 
 
+@pytest.mark.parametrize("shares", [None, (1.0, 0.25, 0.02)])
 @pytest.mark.parametrize("at_once", [0.0, 0.9])
 @pytest.mark.parametrize(
     ("size", "unit", "outside"), [(0.0, 0, 1.0), (0.3, 1, 1.0), (0.8, 0, 1.0), (0.8, 2, 4.0), (0.5, 0, 3.0)]
 )
-def test_answer_of_the_shift_statistic_is_that_of_all_candidates_and_onsets(at_once, size, unit, outside):
+def test_answer_of_the_shift_statistic_is_that_of_all_candidates_and_onsets(at_once, size, unit, outside, shares):
     posterior, model, nominal = small_posterior()
     window = small_window(model, size=size, unit=unit, outside=outside, first=40)
     n_onsets = 11
     onsets = np.full(n_onsets, (1 - at_once) / n_onsets)
     onsets[0] += at_once
-    (found,) = posterior.from_shift([window], n_onsets, at_once)
-    candidates, weights, ratios = enumerated(window, n_onsets, onsets, model, nominal, posterior.prior)
+    (found,) = posterior.from_shift([window], n_onsets, at_once, shares)
+    candidates, weights, ratios = enumerated(window, n_onsets, onsets, model, nominal, shares or (1.0,))
     assert found.evidence == pytest.approx(np.log(weights.sum()), abs=1e-9)
     by_candidate = weights.sum(axis=1) / weights.sum()
     probability = [sum(w for w, c in zip(by_candidate, candidates, strict=True) if m in c[0]) for m in range(3)]
@@ -432,6 +439,38 @@ def test_answer_of_the_energy_statistic_by_its_formula():
         often = 8.0 * given.sum(axis=0) / max(n_rows, 20)
         weights = np.array([0.5, 0.3, 0.2]) * np.exp(often + np.array(factors) / misfit**2)
         assert_allclose(answer.probability, weights / weights.sum())
+
+
+def test_faults_too_small_to_be_seen_have_the_probabilities_of_all_their_sizes():
+    """Of both statistics, a unit that may not be the root excluded."""
+    posterior, model, nominal = small_posterior()
+    rows = small_window(model, size=0.05)._replace(surplus=np.random.default_rng(1).chisquare(3, (24, 3)) / 3)
+    energy = posterior.from_any_energy(rows)
+    scales, factors, excess = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0), [], []
+    for m in range(3):
+        d, g = nominal.dims[m], nominal.outside_dims[m]
+        states = rows.surplus[:, m].mean()
+        both = (1 - g / d) * states + g / d * rows.outside[:, m].mean()
+        factors.append([(mean, dof, s) for mean, dof in ((states, d - g), (both, d)) for s in scales])
+        excess.append(max(states, both))
+    far = sum(x @ nominal.leverage @ nominal.leverage.T @ x for x in rows.predicted) / (4 * 24)
+    misfit = max(1.0, far / 2, sorted(excess)[1])
+    ratios = [
+        np.mean([np.exp(12 * dof * (x * s / (1 + s) - np.log(1 + s)) / 1.7 / misfit**2) for x, dof, s in of])
+        for of in factors
+    ]
+    weights = posterior.prior * ratios
+    assert energy.evidence == pytest.approx(np.log(0.1 * weights.sum()))
+    assert_allclose(energy.probability, weights / weights.sum())
+    (shift,) = posterior.from_shift([rows], 24, 0.9, 4.0 ** -np.arange(5))
+    for statistics, answers in ((("energy", "shift"), [shift, energy]), (("energy",), [energy]), (("shift",), [shift])):
+        found, expected = posterior.of_any_size(rows, statistics, 0.9), together(answers)
+        assert found.evidence == pytest.approx(expected.evidence)
+        assert_allclose(found.probability, expected.probability)
+    none = RootPosterior(model, SMALL, np.array([0.6, 0.4, 0.0]), 30, 20, nominal)
+    probability = none.of_any_size(rows, ("energy", "shift"), 0.9).probability
+    assert probability[2] == 0.0
+    assert np.isfinite(probability).all()
 
 
 def test_longer_windows_are_prepared_when_they_come():

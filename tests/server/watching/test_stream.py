@@ -62,6 +62,13 @@ def test_a_fault_goes_on_if_all_rows_between_two_alarms_show_it(loud, surprise, 
     assert later.resumes.tolist() == [goes_on, False]
 
 
+@pytest.mark.parametrize(("detected", "compared"), [(9, False), (10, True)])
+def test_a_pause_is_compared_with_a_fault_where_each_half_has_a_row(detected, compared):
+    state, later = StreamState(point=OperatingPoint.nominal(4, 2), last=alarm(0, 1)), Incident(detected, detected, 2.0)
+    _compare_with_last(SERVER, later, evidence(detected + 1, 2, 4, surplus=np.full((detected + 1, 2), 9.0)), state)
+    assert (later.resumes is not None) == compared
+
+
 def test_a_sensor_that_is_missing_for_long_is_no_drift():
     """What is left of the unit is noisier than its nominal rows, and a mean of noise is no level."""
     X, _ = make_granger_plant(3, n_sensors=2, n_samples=7000, container="frame", random_state=0)
