@@ -50,8 +50,8 @@ def beside_links(found, record, whole, pair):
     terms, links = _terms(found, cross, pair)
     drivers = {f"driver {pole}": cross.driver(pole) for pole in _POLES}
     gains, left = cross.gains(terms | drivers, links, [*links, "states"], *([name] for name in drivers))
-    by_links, white, *remembering = max(gains[:2]), *gains[2:]
-    excess = max(remembering) - by_links
+    by_links, white = max(gains[:2]), gains[2]
+    excess = max(gains[3:]) - by_links
     if excess >= CLEAR:
         return excess
     excess = max(excess, white - by_links)
