@@ -13,6 +13,7 @@ import numpy as np
 BETTER, CLEAR = 2.0, 6.0  # differences of criteria that are evidence, and strong evidence (Kass and Raftery, 1995)
 _POLES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98)  # of drivers, the first without a memory
 _LEFT = 1.5  # mean square of what all terms leave, above which the spectra of the units are not what they are taken for
+_FAR = 3.0  # the same, above which they say nothing of a driver either: links are no faint terms there
 
 
 def sensor_rows(found, record, whole, driven):
@@ -50,9 +51,9 @@ def beside_links(found, record, whole, pair):
     terms, links = _terms(found, cross, pair)
     drivers = {f"driver {pole}": cross.driver(pole) for pole in _POLES}
     gains, left = cross.gains(terms | drivers, links, [*links, "states"], *([name] for name in drivers))
-    by_links, white, *remembering = max(gains[:2]), *gains[2:]
-    excess = max(remembering) - by_links
-    if excess >= CLEAR:
+    by_links, white = max(gains[:2]), gains[2]
+    excess = max(gains[3:]) - by_links
+    if excess >= CLEAR and left <= _FAR:
         return excess
     excess = max(excess, white - by_links)
     return excess if excess <= -CLEAR and left <= _LEFT else None
