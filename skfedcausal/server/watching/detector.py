@@ -12,7 +12,7 @@ from ..joint import JointRecord
 from . import stream
 from .evidence import Evidence, OnsetRule, PlantMonitor
 from .glitch import is_glitch
-from .incidents import DECIDED, HORIZON, LOOKBACK, Incident, Verdict
+from .incidents import HORIZON, LOOKBACK, Incident, Verdict
 from .nominal import (
     NominalRows,
     OffSubspace,
@@ -371,31 +371,26 @@ class RootCauseServer:
         """Posterior over roots in the rows that are next in a stream."""
         since = replace(state)
         rows = self.evidence(here, since)
-        if (
-            not (state.point is self.nominal_point or state.point.campaign)
-            and deciding(self._answers_in(rows)).evidence < 0
-        ):
+        if not (state.point is self.nominal_point or state.point.campaign) and self._deciding_in(rows).evidence < 0:
             rows = self.evidence(here, replace(state, point=self.nominal_point))  # a fault that lasts, nothing else
         return self._attributed(rows)
 
-    def _answers_in(self, rows):
-        """Answers of the statistics to a named window."""
+    def _deciding_in(self, rows):
+        """Answer to a named window."""
         answers: list[Answer] = []
         if "shift" in self.statistics:
-            answers += self.posterior.from_shift([rows], len(rows.scaled), at_once=NAMED_FROM_START)
+            answers += self.posterior.from_shift([rows], len(rows.scaled), NAMED_FROM_START, may_grow=True)
         if "energy" in self.statistics and not explained(answers):
             answers.append(self.posterior.from_energy(rows))
-        return answers
+        return deciding(answers)
 
     def _attributed(self, rows):
-        answers = self._answers_in(rows)
-        answer = deciding(answers)
+        answer = self._deciding_in(rows)
         if answer.evidence < 0:
             answer = self.posterior.of_any_size(rows, self.statistics, NAMED_FROM_START)
         if not explained([answer]) and self.posterior.is_far(rows):
             reached = first_rows(self.levels.relative(rows.levels) > 1, rows.first)
-            beside = np.all([a.probability >= DECIDED for a in answers if a.statistic == "shift"], axis=0)
-            turned = in_turn_of_alarms(answer.probability, reached, self._disturbed(rows) & beside)
+            turned = in_turn_of_alarms(answer.probability, reached, self._disturbed(rows))
             answer = answer._replace(probability=turned)
         answer, noticed = revised(answer, rows, rows.first, self.prior)
         probability = answer.probability * (1.0 if noticed else expit(answer.evidence + _NAMED))
