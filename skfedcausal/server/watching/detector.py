@@ -407,7 +407,7 @@ class RootCauseServer:
         """Answer to a named window."""
         answers: list[Answer] = []
         if "shift" in self.statistics:
-            answers += self.posterior.from_shift([rows], len(rows.scaled), at_once=NAMED_FROM_START)
+            answers += self.posterior.from_shift([rows], len(rows.scaled), NAMED_FROM_START, may_grow=True)
         if "energy" in self.statistics and not explained(answers):
             answers.append(self.posterior.from_energy(rows))
         return deciding(answers)

@@ -303,12 +303,12 @@ class LargePosterior:
         place, inside = self.of(rows)
         return place.posterior.is_far(inside)
 
-    def from_shift(self, windows, n_onsets, at_once=0.0):
+    def from_shift(self, windows, n_onsets, at_once=0.0, may_grow=False):
         """Answers of the coherent shift statistic to windows of evidence, the onset of the fault free."""
         answers = []
         for rows in windows:
             place, inside = self.of(rows)
-            answer = place.posterior.from_shift([inside], n_onsets, at_once)[0]
+            answer = place.posterior.from_shift([inside], n_onsets, at_once, may_grow=may_grow)[0]
             answers.append(self._whole(answer, place))
         return answers
 

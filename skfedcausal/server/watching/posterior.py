@@ -15,6 +15,7 @@ import numpy as np
 from ...statespace.detection.shift import (
     Signatures,
     bias_information,
+    ramp_ratios,
     step_and_bias_scores,
     sums_to_end,
 )
@@ -30,6 +31,7 @@ _SENSOR_OUTSIDE, _PROCESS_OUTSIDE = 0.9, 0.1  # prior probability that a fault s
 _WHATEVER = 0.1  # prior weight of a disturbance that is no steady fault
 _SHARES = 4.0 ** -np.arange(5)  # of the rows' information in one row's, in the priors of faults of any size
 _SCALES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # by which variances may be larger
+_GROWS = 0.1  # prior probability that a steady fault grows from the first row of a named window on
 _TOGETHER = 16  # windows whose likelihood ratios stay in cache
 _UNKNOWN = 0.25  # share of what a fault explains that its signature, learned as it is, may miss
 _BOTH = 0.5  # probability of the second of two roots from which on it is asked who was first
@@ -318,12 +320,13 @@ class RootPosterior:
         """Whether states in a window are so far from nominal that errors of the model count."""
         return self._far(rows.predicted) > 1
 
-    def from_shift(self, windows, n_onsets, at_once=0.0, shares=None):
+    def from_shift(self, windows, n_onsets, at_once=0.0, shares=None, may_grow=False):
         """Answers of the coherent shift statistic to windows of evidence, the onset of the fault free.
 
         It may have started in the first `n_onsets` rows, with prior probability `at_once` in the very first;
         the rest is spread evenly. The prior of its size has the information of one row, or that of ``1 / share``
-        rows with the same probability for each of some shares.
+        rows with the same probability for each of some shares. Where it `may_grow`, which takes onsets in all rows, the
+        fault of one unit may also be a ramp from the first row on.
         """
         longest = max(len(window.scaled) for window in windows)
         if longest > self._process.n_rows:
@@ -332,7 +335,7 @@ class RootPosterior:
         onsets = np.full(n_onsets, (1 - at_once) / n_onsets)
         onsets[0] += at_once
         return [
-            self._in_turn(self._answer(window, step[:n_onsets], bias[:n_onsets], onsets, shares), window)
+            self._in_turn(self._answer(window, step[:n_onsets], bias[:n_onsets], onsets, shares, may_grow), window)
             for window, step, bias in zip(windows, *scores, strict=True)
         ]
 
@@ -340,12 +343,12 @@ class RootPosterior:
         """Answer to a window in which no fault is to be seen, its size integrated out as well."""
         answers = []
         if "shift" in statistics:
-            answers += self.from_shift([rows], len(rows.scaled), at_once, _SHARES)
+            answers += self.from_shift([rows], len(rows.scaled), at_once, _SHARES, may_grow=True)
         if "energy" in statistics:
             answers.append(self.from_any_energy(rows))
         return together(answers)
 
-    def _answer(self, window, step, bias, onsets, shares):
+    def _answer(self, window, step, bias, onsets, shares, may_grow):
         """Answer to one window from the scores of both kinds of fault and the prior of their onsets."""
         n_rows, n_units = window.outside.shape
         first, after = len(self._steps) - n_rows, n_rows - len(onsets)
@@ -357,27 +360,39 @@ class RootPosterior:
             logs = ratios * (self._gain[at] / tempering)
             logs += self._penalty[:, at]
         else:
-            logs = self._over(shares, ratios / tempering, steps)
-        logs[-n_units:] += self._outside_evidence(window.outside, steps)
+            logs = _over(shares, ratios / tempering, self._n_params[:, None], steps)
+            logs[np.isneginf(self._log_priors)] = -np.inf
+        outside = self._outside_evidence(window.outside, steps)
+        logs[-n_units:] += outside
         top = logs.max()
         logs -= top
         weights = np.exp(logs, out=logs)
         with np.errstate(divide="ignore"):
             total = np.log(weights @ onsets) + self._log_priors
+        onset = int((weights.sum(axis=0) * onsets).argmax())
+        explained = ratios[:, onset]
+        if may_grow:
+            single = np.r_[:n_units, -n_units:0]
+            growing, ramps = self._growing(step, bias, single, shares, tempering[0])
+            growing[n_units:] += outside[:, 0]
+            growing += np.log(_GROWS) - top
+            total += np.log1p(-_GROWS)
+            if growing.max() > total.max():
+                onset, explained[single] = 0, ramps
+            total[single] = np.logaddexp(total[single], growing)
         alone = np.maximum(total[:n_units], total[-n_units:])
         probability, posterior = inclusion(self._members, total, alone)
         best = int(probability.argmax())
         sensor = float(posterior[best - n_units] / (posterior @ self._members[:, best]))
-        onset = int((weights.sum(axis=0) * onsets).argmax())
-        explains = self._explains(window, onset, ratios[total.argmax(), onset], [best])
+        explains = self._explains(window, onset, explained[total.argmax()], [best])
         return Answer("shift", float(top) + log_sum(total), probability, window.first + onset, sensor, explains)
 
-    def _over(self, shares, ratios, steps):
-        """Log Bayes factors averaged over priors of faults of different sizes, from the rows from each onset."""
-        n_params = np.concatenate([self._process.n_params, self._sensor.n_params])[:, None]
-        logs = np.logaddexp.reduce([log_bayes_factor(ratios, n_params, share * steps) for share in shares])
-        logs[np.isneginf(self._log_priors)] = -np.inf
-        return logs - np.log(len(shares))
+    def _growing(self, step, bias, single, shares, tempering):
+        """Log weights of ramps of single units, of their states and then of their sensors, and likelihood ratios."""
+        ramps = ramp_ratios(self.model, step, bias, self.slices)
+        shares = (1.0,) if shares is None else shares
+        logs = _over(shares, ramps / tempering, self._n_params[single], len(step))
+        return logs + self._log_priors[single], ramps
 
     def _in_turn(self, answer, rows):
         """An answer of the shift statistic, where two roots are likely with an onset of each.
@@ -439,11 +454,17 @@ class RootPosterior:
         self._process = Signatures.prepare(information, states)
         bias = bias_information(self.model, n_rows)
         self._sensor = Signatures.prepare(bias, states[: len(self.slices)])
-        n_params = np.concatenate([self._process.n_params, self._sensor.n_params])
+        self._n_params = n_params = np.concatenate([self._process.n_params, self._sensor.n_params])
         self._steps = np.arange(n_rows, 0, -1.0)  # rows from each onset to the end
         self._gain = log_bayes_factor(1.0, 0, self._steps)  # log Bayes factors are linear in the ratio
         self._penalty = log_bayes_factor(0.0, n_params[:, None], self._steps)
         self._penalty[np.isneginf(self._log_priors)] = -np.inf  # not to set the scale of those that may be
+
+
+def _over(shares, ratios, n_params, steps):
+    """Log Bayes factors averaged over priors of faults of different sizes, from the rows from each onset."""
+    logs = [log_bayes_factor(ratios, n_params, share * steps) for share in shares]
+    return np.logaddexp.reduce(logs) - np.log(len(shares))
 
 
 def _stacked(series):

@@ -143,12 +143,33 @@ def step_and_bias_scores(model, u):
 
 def bias_information(model, n_steps):
     """Covariance of the bias scores for windows of 1, ..., n_steps rows, shape (n_steps, n, n)."""
+    return _information(_bias_responses(model, n_steps), model.weight)
+
+
+def _bias_responses(model, n_steps):
+    """Shifts of the mean innovation in the rows since the unit's sensors show a constant more, (n_steps, n, n)."""
     n, error = len(model.weight), np.zeros_like(model.gain)
     responses = np.empty((n_steps, n, n))
     for k in range(n_steps):
         responses[k] = np.eye(n) + error[:n]
         error = model.carry @ error - model.gain
-    return _information(responses, model.weight)
+    return responses
+
+
+def ramp_ratios(model, step, bias, blocks):
+    """Likelihood ratios of ramps from the first row of a window on, in the states of each block, then in its sensors.
+
+    A ramp is one more step in every row: signatures and scores, (n_samples, n), of steps from every row on add up.
+    """
+    n_steps, found = len(step), []
+    of_steps = responses(model.carry, n_steps, len(model.weight))
+    for scores, signatures in ((step, of_steps), (bias, _bias_responses(model, n_steps))):
+        ramp, b = signatures.cumsum(axis=0), scores.sum(axis=0)
+        for at in blocks:
+            G = ramp[:, :, at]
+            M = np.tensordot(G, model.weight @ G, axes=([0, 1], [0, 1]))
+            found.append(b[at] @ np.linalg.solve(M, b[at]))
+    return np.array(found)
 
 
 @dataclass(frozen=True)

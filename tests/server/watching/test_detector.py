@@ -514,7 +514,7 @@ class Attributing(Deciding):
         super().__init__(energy, **settings)
         self.shifts = []
         self.rows = rows
-        self.detector.posterior.from_shift = lambda windows, n_onsets, at_once: self._shifted(
+        self.detector.posterior.from_shift = lambda windows, n_onsets, at_once, may_grow: self._shifted(
             windows, n_onsets, at_once, shift
         )
         self.detector.posterior.of_any_size = lambda rows, statistics, at_once: UNSEEN

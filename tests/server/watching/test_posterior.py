@@ -30,6 +30,7 @@ from skfedcausal.statespace.detection.shift import (
     InnovationModel,
     bias_information,
     likelihood_ratios,
+    ramp_ratios,
     step_and_bias_scores,
     step_information,
     step_scores,
@@ -323,7 +324,7 @@ def small_window(model, seed=0, n_rows=24, size=0.0, unit=1, onset=6, kind="proc
     push[SMALL[unit]] = size
     shift = np.zeros(4)
     for t in range(onset, n_rows):
-        shift = push + model.carry @ shift if kind == "process" else shift
+        shift = push * (t - onset + 1 if kind == "ramp" else 1) + model.carry @ shift
         u[t] += model.weight @ shift
     numbers = rng.chisquare(2, (n_rows, 3)) / 2
     numbers[:, 1] = 0.0
@@ -331,8 +332,8 @@ def small_window(model, seed=0, n_rows=24, size=0.0, unit=1, onset=6, kind="proc
     return window_of(u, rng.standard_normal((n_rows, 4)), numbers, first)
 
 
-def enumerated(window, n_onsets, prior_of_onsets, model, nominal, shares):
-    """Every candidate (units, is it the sensors) at every onset: its log weight and what it explains."""
+def enumerated(window, n_onsets, prior_of_onsets, model, nominal, shares, grows=False):
+    """Every candidate (units, is it the sensors) at every onset, and growing: its weight and what it explains."""
     n_rows = len(window.scaled)
     scores = dict(zip((False, True), step_and_bias_scores(model, window.scaled), strict=True))
     information = {
@@ -343,23 +344,27 @@ def enumerated(window, n_onsets, prior_of_onsets, model, nominal, shares):
     sets += [((a, b), p * q * 0.2 / 2 * 3) for k, ((a,), p) in enumerate(sets) for ((b,), q) in sets[k + 1 : 3]]
     candidates = [(units, False, p) for units, p in sets] + [(units, True, p / 2) for units, p in sets[:3]]
     whole = sum(p for *_, p in candidates)
-    weights, ratios = np.zeros((len(candidates), n_onsets)), np.zeros((len(candidates), n_onsets))
+    prior = np.append(0.9 * prior_of_onsets, 0.1) if grows else prior_of_onsets
+    weights, ratios = np.zeros((2, len(candidates), len(prior)))
+    ramps = ramp_ratios(model, *scores.values(), SMALL).reshape(2, 3)
     for c, (units, is_sensor, p) in enumerate(candidates):
         columns = np.concatenate([np.arange(4)[SMALL[m]] for m in units])
-        of_all = likelihood_ratios(scores[is_sensor], information[is_sensor], columns)
-        for t in range(n_onsets):
-            n = n_rows - t
-            level = 0.1 * window.predicted[t:].sum(axis=0)
+        of_all = likelihood_ratios(scores[is_sensor], information[is_sensor], columns)[:n_onsets]
+        if grows and len(units) == 1:
+            of_all = np.append(of_all, ramps[int(is_sensor), units[0]])
+        for t, ratio in enumerate(of_all):
+            n = n_rows - t % n_onsets
+            level = 0.1 * window.predicted[-n:].sum(axis=0)
             spread = nominal.shift * (1 + (n + level @ level / n) / nominal.n_rows)
             g = n * np.array(shares)
-            log = np.log(np.mean(np.exp(of_all[t] / spread * g / (2 * (g + 1))) * (g + 1) ** (-len(columns) / 2)))
+            log = np.log(np.mean(np.exp(ratio / spread * g / (2 * (g + 1))) * (g + 1) ** (-len(columns) / 2)))
             if is_sensor:
-                dof, excess = nominal.outside_dims[units[0]] / 1.2, window.outside[t:, units[0]].mean()
+                dof, excess = nominal.outside_dims[units[0]] / 1.2, window.outside[-n:, units[0]].mean()
                 gain = n * dof / 2 * (excess - 1 - np.log(excess)) if excess > 1 else 0.0
                 still = np.exp(0.5 * np.log(n + 1) - gain)
                 log += np.log((0.9 + 0.1 * still) / (0.1 + 0.9 * still))
-            ratios[c, t] = of_all[t]
-            weights[c, t] = p / whole * prior_of_onsets[t] * np.exp(log)
+            ratios[c, t] = ratio
+            weights[c, t] = p / whole * prior[t] * np.exp(log)
     return candidates, weights, ratios
 
 
@@ -395,6 +400,43 @@ def test_answer_of_the_shift_statistic_is_that_of_all_candidates_and_onsets(at_o
         excess = max(window.outside[likeliest:, m].mean(), 1.0)
         calm &= n * dof / 2 * (excess - 1 - np.log(excess)) <= 0.5 * np.log(n + 1)
     assert found.explains == (left <= 1 and calm)
+
+
+@pytest.mark.parametrize("shares", [None, (1.0, 0.25, 0.02)])
+@pytest.mark.parametrize(
+    ("size", "unit", "kind"),
+    [(0.0, 0, "ramp"), (0.02, 1, "ramp"), (0.3, 0, "ramp"), (0.1, 2, "ramp"), (0.5, 0, "process")],
+)
+def test_answer_of_the_shift_statistic_is_that_of_ramps_too_where_a_fault_may_grow(size, unit, kind, shares):
+    posterior, model, nominal = small_posterior()
+    window = small_window(model, size=size, unit=unit, onset=0, kind=kind, first=40)
+    onsets = np.full(24, 0.1 / 24)
+    onsets[0] += 0.9
+    (found,) = posterior.from_shift([window], 24, 0.9, shares, may_grow=True)
+    candidates, weights, _ = enumerated(window, 24, onsets, model, nominal, shares or (1.0,), grows=True)
+    assert found.evidence == pytest.approx(np.log(weights.sum()), abs=1e-9)
+    by_candidate = weights.sum(axis=1) / weights.sum()
+    probability = [sum(w for w, c in zip(by_candidate, candidates, strict=True) if m in c[0]) for m in range(3)]
+    assert_allclose(found.probability, probability, atol=1e-6)
+    best = int(np.argmax(probability))
+    sensors = sum(w for w, c in zip(by_candidate, candidates, strict=True) if c[:2] == ((best,), True))
+    assert found.sensor == pytest.approx(sensors / probability[best], abs=1e-9)
+    grows = weights[:, -1].max() > weights[:, :-1].sum(axis=1).max()
+    assert grows == (kind == "ramp" and size >= 0.1)
+    assert not grows or found.start == 40
+
+
+def test_rest_of_a_window_is_what_a_ramp_leaves_where_that_is_likeliest():
+    _, model, _ = small_posterior()
+    window = small_window(model, size=0.1, unit=0, onset=0, kind="ramp")
+    ratio = ramp_ratios(model, *step_and_bias_scores(model, window.scaled), SMALL)[0]
+    squares = np.einsum("ti,ij,tj->", window.scaled, np.linalg.inv(model.weight), window.scaled)
+    border = (squares - 1.25 * ratio) / window.scaled.size  # a quarter of what it explains is not known
+    explains = [
+        small_posterior(rest=share * border)[0].from_shift([window], 24, 0.9, may_grow=True)[0].explains
+        for share in (0.999, 1.001)
+    ]
+    assert explains == [False, True]
 
 
 def test_rest_of_a_window_decides_whether_a_fault_explains_it():
@@ -462,7 +504,7 @@ def test_faults_too_small_to_be_seen_have_the_probabilities_of_all_their_sizes()
     weights = posterior.prior * ratios
     assert energy.evidence == pytest.approx(np.log(0.1 * weights.sum()))
     assert_allclose(energy.probability, weights / weights.sum())
-    (shift,) = posterior.from_shift([rows], 24, 0.9, 4.0 ** -np.arange(5))
+    (shift,) = posterior.from_shift([rows], 24, 0.9, 4.0 ** -np.arange(5), may_grow=True)
     for statistics, answers in ((("energy", "shift"), [shift, energy]), (("energy",), [energy]), (("shift",), [shift])):
         found, expected = posterior.of_any_size(rows, statistics, 0.9), together(answers)
         assert found.evidence == pytest.approx(expected.evidence)

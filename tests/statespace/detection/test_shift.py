@@ -10,6 +10,7 @@ from skfedcausal.statespace.detection.shift import (
     best_onset,
     bias_information,
     likelihood_ratios,
+    ramp_ratios,
     step_and_bias_scores,
     step_information,
     step_scores,
@@ -58,16 +59,22 @@ def mean_path(plant, onset, column, kind):
     return path.ravel()
 
 
-@pytest.mark.parametrize("kind", ["process", "sensor"])
-@pytest.mark.parametrize("columns", [[0, 1], [2, 3], [0, 1, 2, 3]])
-def test_ratio_is_that_of_the_whole_joint_gaussian(plant, kind, columns):
+def settled_innovations(plant):
+    """Model, scaled innovations of a filter that has settled from the first row on, and its first covariance."""
     A, Q, C, R, Y = plant
     J = C.T @ np.linalg.solve(R, C)
     z = Y @ np.linalg.solve(R, C)
     model = InnovationModel(A, Q, J)
     P = model.schedule.predicted[-1]
     settled = type(model.schedule)(A, J, P[None], model.schedule.filtered[-1:])
-    scaled = model.scaled(z, predicted_states(A, filtered_states(settled, (z, None))))
+    return model, model.scaled(z, predicted_states(A, filtered_states(settled, (z, None)))), P
+
+
+@pytest.mark.parametrize("kind", ["process", "sensor"])
+@pytest.mark.parametrize("columns", [[0, 1], [2, 3], [0, 1, 2, 3]])
+def test_ratio_is_that_of_the_whole_joint_gaussian(plant, kind, columns):
+    Y = plant[-1]
+    model, scaled, P = settled_innovations(plant)
     if kind == "process":
         scores, information = step_scores(model, scaled), step_information(model.carry, model.weight, T)
     else:
@@ -84,6 +91,22 @@ def test_ratio_is_that_of_the_whole_joint_gaussian(plant, kind, columns):
         assert_allclose(scores[onset, columns], b, rtol=1e-8, atol=1e-10)
         expected = b @ np.linalg.solve(D.T @ inverse @ D, b)
         assert_allclose(ratios[onset], expected, rtol=1e-8)
+
+
+def test_ratio_of_a_ramp_is_that_of_the_whole_joint_gaussian(plant):
+    """A ramp is a step more in every row."""
+    Y, blocks = plant[-1], (slice(0, 1), slice(1, 3), slice(3, 4))
+    model, scaled, P = settled_innovations(plant)
+    inverse = np.linalg.inv(steady_covariance(plant, P))
+    expected = []
+    for kind in ("process", "sensor"):
+        for at in blocks:
+            paths = [sum(mean_path(plant, t, k, kind) for t in range(T)) for k in range(N)[at]]
+            D = np.column_stack(paths)
+            b = D.T @ inverse @ Y.ravel()
+            expected.append(b @ np.linalg.solve(D.T @ inverse @ D, b))
+    found = ramp_ratios(model, *step_and_bias_scores(model, scaled), blocks)
+    assert_allclose(found, expected, rtol=1e-8)
 
 
 def test_held_shift_is_the_limit_of_the_signature(plant):
