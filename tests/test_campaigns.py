@@ -58,9 +58,11 @@ def test_a_fault_in_a_campaign_is_named(detector):
 
 def test_attribution_knows_the_campaign_by_the_rows_before(detector):
     quiet = at_level(simulate(400, seed=31), np.ones(400))
-    assert detector.attribute(quiet, start=200).probability.max() < 0.5
+    assert detector.attribute(quiet, start=200).probability.max() < 0.6  # a fault too small to be seen may be there
     faulty = at_level(simulate(400, seed=31, fault=1), np.ones(400))
-    assert detector.attribute(faulty, start=200).client.iloc[0] == "unit1"
+    told = detector.attribute(faulty, start=200)
+    assert told.client.iloc[0] == "unit1"
+    assert told.probability.iloc[0] > 0.9
 
 
 def test_streams_tell_of_a_switch_what_the_whole_record_tells(detector, switching):

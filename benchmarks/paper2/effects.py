@@ -63,7 +63,9 @@ def errors(s, mode, X, inputs, truth, seed):
         est = trained(s, X, inputs, truth, seed, **mode)
     rows = est.state_slices_["unit1"]
     gain = est.clients_["unit1"].observation_ @ est.input_[rows, :2]
-    effect = est.counterfactual("unit0", [0, 0], [1, 0.5], horizon=s["horizon"]).filter(like="unit1__")
+    effect = (
+        est.counterfactual("unit0", [0, 0], [1, 0.5], horizon=s["horizon"]).filter(like="unit1__").tail(s["horizon"])
+    )
     return (
         relative(gain, truth.observation[1] @ truth.input[2:, :2]),
         relative(effect.to_numpy(), true_effect(truth, np.array([1, 0.5, 0, 0]), s["horizon"])),

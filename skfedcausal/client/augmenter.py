@@ -138,7 +138,8 @@ class LinearAugmenter(Augmenter):
         level : ndarray of shape (n_features,), default=None
             Level of measurements that are not centred yet; `predict` expects them centred all the same.
         products : ndarray of shape (n_features, n_features), default=None
-            Sums of products of the centred measurements over all rows, where they are known already.
+            Sums of products of the centred measurements over all rows, where they are known already; measurements
+            are then not checked again.
 
         Returns
         -------

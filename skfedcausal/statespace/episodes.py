@@ -10,7 +10,8 @@ from .matrices import hermitian, without_last_bits
 
 PIECE = 512  # rows of a series that stay in the second-level cache while all lags are formed
 _PIECE_COLUMNS = 32  # of a series with fewer columns more rows do
-_MANY_COLUMNS, _MANY_PRODUCTS = 16, 512  # and lags times columns, from which the way through Fourier transforms pays
+_MANY_COLUMNS, _MANY_PRODUCTS = 16, 512  # and lags times columns, from which the way through Fourier transforms pays,
+_MOST_COLUMNS = 64  # that count there: of few lags the direct way is quicker, however many columns there are
 _LEAST_WINDOW, _IN_STEPS, _AT_ONCE = 64, 32, 2048  # rows of a window, and of windows taken together
 _NARROW = 4
 
@@ -85,7 +86,7 @@ def lag_covariances(series, lags, starts=(0,), present=None):
     n_samples, n = series.shape
     sums = np.zeros((len(lags), n, n))
     for start, stop in episodes(starts, n_samples):
-        if n >= _MANY_COLUMNS and len(lags) * n >= _MANY_PRODUCTS:
+        if n >= _MANY_COLUMNS and len(lags) * min(n, _MOST_COLUMNS) >= _MANY_PRODUCTS:
             start += _add_fourier_products(sums, series[start:stop], lags)
         add_lag_products(sums, series[start:stop], lags)
     for k in np.flatnonzero(np.asarray(lags) == 0):

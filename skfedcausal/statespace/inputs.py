@@ -152,7 +152,7 @@ def _of_large_plant(response, rows, cols, root, wanted):
     for j, x in enumerate(response.regressors):
         derivative = step @ derivative
         moved = (place @ diags_array(x[cols]) @ root).tocoo()
-        derivative[moved.coords] += moved.data
+        derivative[moved.row, moved.col] += moved.data
         for out, block in zip(*wanted, strict=True):
             out[j] = derivative[block] @ derivative[block].T
     return wanted[0]

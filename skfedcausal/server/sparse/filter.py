@@ -57,10 +57,10 @@ def _covariance(P, plant):
     Blocks know each other's units in part, and what they say of them need not go together in short records.
     """
     N, unit, coo = block_diagonal(plant.noise), plant.partition.unit_of_state, P.tocoo()
-    across, share = unit[coo.coords[0]] != unit[coo.coords[1]], 1.0
+    across, share = unit[coo.row] != unit[coo.col], 1.0
     while not _is_definite(P.toarray() + N):
         share = share / 2 if share > _LEAST_SHARE else 0.0
-        P = csr_array((np.where(across, share * coo.data, coo.data), coo.coords), shape=P.shape)
+        P = csr_array((np.where(across, share * coo.data, coo.data), (coo.row, coo.col)), shape=P.shape)
         if share == 0.0:
             break
     return P

@@ -7,14 +7,19 @@ import numpy as np
 
 _MATRICES = 20  # of all states by all states that a fit holds at its peak, about
 _SERIES = 10  # of all states over the record
+_REGRESSORS = 3  # states and inputs over the record, and products of all of them
 _DRAWN, _OF_GAPS = 8, 4  # more of them where gaps are filled, and for each state of a unit
 _BASE = 2**28 + 2**27  # bytes
 
 
-def needed_memory(n_samples, n_states, n_units, has_gaps=False):
+def needed_memory(n_samples, n_states, n_units, has_gaps=False, n_inputs=0):
     """Bytes that learning a large plant takes at its peak, about."""
     n_series = _SERIES + has_gaps * (_DRAWN + _OF_GAPS * n_states / n_units)
-    return round(_BASE + 8 * (_MATRICES * n_states**2 + n_series * n_samples * n_states + 20 * n_units**2))
+    numbers = _MATRICES * n_states**2 + n_series * n_samples * n_states + 20 * n_units**2
+    if n_inputs:  # regressors beside the states, and the products of both
+        n_regressors = n_states + n_inputs
+        numbers += _REGRESSORS * (n_samples + n_regressors) * n_regressors
+    return round(_BASE + 8 * numbers)
 
 
 def allowed_memory():
@@ -22,15 +27,16 @@ def allowed_memory():
     return min(_of_machine(), _of_group(), _of_process())
 
 
-def check_memory(n_units, n_states, n_samples, has_gaps=False):
+def check_memory(n_units, n_states, n_samples, has_gaps=False, n_inputs=0):
     """Refuse a plant that does not fit into memory, with what would; n_states may be the fewest that there can be."""
-    allowed, needed = allowed_memory(), needed_memory(n_samples, n_states, n_units, has_gaps)
+    allowed, needed = allowed_memory(), needed_memory(n_samples, n_states, n_units, has_gaps, n_inputs)
     if needed <= allowed:
         return
-    share = n_states / n_units
-    fits = [m for m in range(1, n_units) if needed_memory(n_samples, round(share * m), m, has_gaps) <= allowed]
+    share, each = n_states / n_units, n_inputs / n_units
+    sizes = ((m, (round(share * m), m, has_gaps, round(each * m))) for m in range(1, n_units))
+    fits = [m for m, size in sizes if needed_memory(n_samples, *size) <= allowed]
     n_rows = np.geomspace(500, n_samples, 50).astype(int)
-    rows = [t for t in n_rows if needed_memory(t, n_states, n_units, has_gaps) <= allowed]
+    rows = [t for t in n_rows if needed_memory(t, n_states, n_units, has_gaps, n_inputs) <= allowed]
     ways = [f"{most} {what}" for most, what in ((max(fits, default=0), "units of this size"),
                                                 (max(rows, default=0), "rows of all units")) if most]  # fmt: skip
     raise MemoryError(
@@ -48,7 +54,7 @@ def whole_elements(n_units, n_states, n_inputs):
 
 
 def check_inputs(n_units, n_states, n_inputs):
-    """Refuse a plant of many units whose inputs ask for more memory than there is, as no blocks are for inputs."""
+    """Refuse a plant of many units whose inputs ask for more memory than there is, where it is learned as a whole."""
     allowed, elements = allowed_memory(), whole_elements(n_units, n_states, n_inputs)
     if not n_inputs or (needed := _of_elements(elements)) <= allowed:
         return

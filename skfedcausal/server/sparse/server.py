@@ -92,7 +92,8 @@ def learn_large(server, record):
     Later lags act, nearly all of it is linked, there are gaps and units that others keep stable, or inputs that hardly
     move between shifts of levels or depend on what is measured.
     """
-    check_memory(len(record.names), record.partition.n_states, record.n_samples, has_gaps=not record.is_constant)
+    p = record.partition
+    check_memory(len(record.names), p.n_states, record.n_samples, not record.is_constant, p.n_inputs)
     with workers(len(record.names), server.n_jobs) as parallel:
         estimate, steps, changes = _estimate(server, record, parallel)
         if estimate is None:
@@ -107,10 +108,11 @@ def learn_large(server, record):
     if lags_act and len(record.names) <= ALL_PAIRS:
         return False
     _keep(server, record, estimate, plants, steps, changes)
-    if record.u is not None and len(record.names) <= ALL_PAIRS and _are_answers(server.feedback_):
-        server._large, server.n_absent_ = None, 0
+    answer = record.u is not None and _are_answers(server.feedback_)
+    if answer and len(record.names) <= ALL_PAIRS:
+        server._large, server.n_absent_ = None, 0  # all else is kept anew of the plant as a whole
         return False
-    _warn(server, estimate, lags_act)
+    _warn(server, estimate, lags_act, answer)
     return True
 
 
@@ -247,7 +249,7 @@ def _matrices(estimate, standard, A, Q):
 def _strengths(A, partition):
     """Squared norms of the blocks of a sparse plant matrix, (n_units, n_units)."""
     coo, unit, m = A.tocoo(), partition.unit_of_state, partition.n_units
-    place = unit[coo.coords[0]] * m + unit[coo.coords[1]]
+    place = unit[coo.row] * m + unit[coo.col]
     return np.bincount(place, np.square(coo.data), m * m).reshape(m, m)
 
 
@@ -289,12 +291,12 @@ def _shrunk(estimate):
     p = partition.padded.shape[1]
     unit = partition.unit_of_state
     A = estimate.A.tocoo()
-    own = unit[A.coords[0]] == unit[A.coords[1]]
+    own = unit[A.row] == unit[A.col]
     rows, cols = partition.padded[pairs[:, 0]][:, :, None], partition.padded[pairs[:, 1]][:, None, :]
     rows, cols = (np.broadcast_to(x, (len(pairs), p, p)).ravel() for x in (rows, cols))
     real = (rows < partition.n_states) & (cols < partition.n_states)
     rows, cols, values = (np.concatenate(each) for each in zip(
-        (A.coords[0][own], A.coords[1][own], A.data[own]), (rows[real], cols[real], means.ravel()[real]), strict=True
+        (A.row[own], A.col[own], A.data[own]), (rows[real], cols[real], means.ravel()[real]), strict=True
     ))  # fmt: skip
     return csr_array((values, (rows, cols)), shape=A.shape)
 
@@ -312,7 +314,7 @@ def _stable(A, plant):
     return A
 
 
-def _warn(server, estimate, lags_act):
+def _warn(server, estimate, lags_act, inputs_answer):
     """Say what a reader of the plant should know."""
     if estimate.was_stopped or not server.converged_:
         why = "was ended by max_time" if estimate.was_stopped else "did not settle"
@@ -328,6 +330,13 @@ def _warn(server, estimate, lags_act):
             f"Later lags act (see `misfit_`; {n} channels say so by themselves), and plants of several lags are "
             f"learned of up to {ALL_PAIRS} units. This one has {len(server.names_)} units and one lag: sample slower, "
             "or fit parts of the plant.",
+            UserWarning,
+            stacklevel=7,
+        )
+    if inputs_answer:
+        warnings.warn(
+            f"Inputs go with what is new in measurements (see `feedback_`), and plants of more than {ALL_PAIRS} units "
+            "take them to be independent: their standard errors are wrong. Fit parts of the plant.",
             UserWarning,
             stacklevel=7,
         )

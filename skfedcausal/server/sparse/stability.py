@@ -13,11 +13,11 @@ _ARNOLDI = 120  # vectors of others: moduli lie so close that fewer take several
 def stable(A, partition):
     """The plant with its links made weaker until it is stable, and by which factor: 1 for most."""
     unit, coo = partition.unit_of_state, A.tocoo()
-    own = unit[coo.coords[0]] == unit[coo.coords[1]]
+    own = unit[coo.row] == unit[coo.col]
     share = 1.0
     while radius(A) >= MAX_RADIUS and share > 0:
         share = share / 2 if share > 1e-3 else 0.0
-        A = csr_array((np.where(own, coo.data, share * coo.data), coo.coords), shape=A.shape)
+        A = csr_array((np.where(own, coo.data, share * coo.data), (coo.row, coo.col)), shape=A.shape)
     return A, share
 
 

@@ -80,16 +80,16 @@ def measures(estimate):
 
 
 def later_lags(estimate):
-    """P-values of later lags of units and of inputs, (n_units, 2 n_units), NaN for the untested; None if all are."""
+    """P-values of later lags of units and of inputs, (n_units, 2 n_units), NaN for the untested; None without any."""
     n_units = len(estimate.linked)
     found = np.full((n_units, 2 * n_units), np.nan)
     for members, measured in zip(estimate.members, estimate.measured(), strict=True):
         if measured.misfit is None:
-            return None
+            continue
         units, k = np.asarray(members), measured.misfit.shape[1]
         columns = np.concatenate([units, n_units + units])[:k]
         found[np.ix_(units[: len(measured.misfit)], columns)] = measured.misfit
-    return found
+    return None if np.isnan(found).all() else found
 
 
 def shrunk_blocks(estimate):

@@ -64,7 +64,10 @@ def test_a_fault_goes_on_if_all_rows_between_two_alarms_show_it(loud, surprise, 
 
 @pytest.mark.parametrize(("detected", "compared"), [(9, False), (10, True)])
 def test_a_pause_is_compared_with_a_fault_where_each_half_has_a_row(detected, compared):
-    state, later = StreamState(point=OperatingPoint.nominal(4, 2), last=alarm(0, 1)), Incident(detected, detected, 2.0)
+    state, later = (
+        StreamState(point=OperatingPoint.nominal(4, 2), last=alarm(0, 1, 1.0)),
+        Incident(detected, detected, 2.0),
+    )
     _compare_with_last(SERVER, later, evidence(detected + 1, 2, 4, surplus=np.full((detected + 1, 2), 9.0)), state)
     assert (later.resumes is not None) == compared
 
