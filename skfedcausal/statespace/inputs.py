@@ -3,11 +3,11 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import block_diag, csr_array, diags_array
+from scipy.sparse import block_diag, csr_array
 
 from .episodes import fourier_sums
 from .kalman import driven_recurrence
-from .matrices import eigen_root, floor_eigenvalues
+from .matrices import eigen_root, floor_eigenvalues, sparse_diagonal
 from .riccati import adjoint_lyapunov
 
 
@@ -151,7 +151,7 @@ def _of_large_plant(response, rows, cols, root, wanted):
     derivative = np.zeros((len(response.step), root.shape[1]))
     for j, x in enumerate(response.regressors):
         derivative = step @ derivative
-        moved = (place @ diags_array(x[cols]) @ root).tocoo()
+        moved = (place @ sparse_diagonal(x[cols]) @ root).tocoo()
         derivative[moved.row, moved.col] += moved.data
         for out, block in zip(*wanted, strict=True):
             out[j] = derivative[block] @ derivative[block].T

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from functools import cache, wraps
 
 import numpy as np
+from scipy.sparse import csr_array
 from threadpoolctl import ThreadpoolController
 
 _FEW_ROWS, _KURTOSIS = 250, 8.0  # that kurtosis is judged by at least; standard errors that are far
@@ -57,6 +58,12 @@ def remembered(function, n_kept=32, most=16):
 def hermitian(x):
     """Conjugate transpose of a matrix or of each matrix in a stack."""
     return np.conj(np.swapaxes(x, -1, -2))
+
+
+def sparse_diagonal(x):
+    """Sparse matrix with these numbers on its diagonal (scipy has one from 1.12 on)."""
+    place = np.arange(len(x))
+    return csr_array((x, (place, place)), shape=(len(x), len(x)))
 
 
 def spectral_radius(A):

@@ -43,6 +43,7 @@ def without_inputs(changes, estimate, record, steps):
     plant, edges = estimate.plant, sorted({*record.starts, record.n_samples, *steps})
     u, A = record.u / plant.known_scale, estimate.A.tocsc()
     still, found = plant.sparse([np.eye(len(own)) for own in plant.A]).tocsc() - A, []
+    still.indices, still.indptr = still.indices.astype(np.intc), still.indptr.astype(np.intc)  # as SuperLU has them
     for step, units in zip(steps, changes, strict=True):
         k = edges.index(step)
         moved = u[step : edges[k + 1]].mean(axis=0) - u[edges[k - 1] : step].mean(axis=0)

@@ -1,9 +1,10 @@
 """Large plants are made stable: blocks that are need not make up a whole that is."""
 
 import numpy as np
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array
 from scipy.sparse.linalg import eigs
 
+from ...statespace.matrices import sparse_diagonal
 from ..estimation.scoring import MAX_RADIUS
 
 _DENSE = 400  # states, up to which eigenvalues are computed all at once
@@ -27,5 +28,5 @@ def radius(A):
         return float(np.abs(np.linalg.eigvals(A.toarray())).max())
     start = np.ones(A.shape[0])  # so that the same comes every time
     settings = {"ncv": _ARNOLDI, "return_eigenvectors": False, "tol": 1e-6}
-    values = eigs(A + 1e-12 * diags_array(start), k=6, v0=start, **settings)
+    values = eigs(A + 1e-12 * sparse_diagonal(start), k=6, v0=start, **settings)
     return float(np.abs(values).max())

@@ -8,12 +8,13 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array, eye_array
+from scipy.sparse import csr_array
 from scipy.stats import chi2
 
 from ...statespace.detection.energy import block_sums
 from ...statespace.detection.shift import InnovationModel
 from ...statespace.episodes import episodes
+from ...statespace.matrices import sparse_diagonal
 from ..sparse.cover import neighbours, with_halo
 from .detector import RootCauseServer
 from .evidence import FLOOR, Innovations, MonitorState, PlantMonitor
@@ -47,7 +48,7 @@ class LargeModel:
         self.A, self.Q, self.gain = csr_array(matrices.A), csr_array(matrices.Q), csr_array(matrices.gain)
         self.J = _blocks([J[b, b] for b in slices])
         self.noise = _blocks([np.linalg.inv(J[b, b]) for b in slices])
-        identity = eye_array(self.A.shape[0], format="csr")
+        identity = sparse_diagonal(np.ones(self.A.shape[0]))
         self.weight = csr_array(self.J @ (identity - self.gain))  # (P + N)^-1
         self.carry = csr_array(self.A @ (identity - self.gain))
         self._step = csr_array(self.carry)
