@@ -104,8 +104,8 @@ class LikelihoodServer(LinkQuestions):
     horizon : int, default=50
         Steps ahead up to which forecasts under the recorded inputs choose how much counts as sensor noise in
         units with as many states as sensors, whose measurements alone do not tell; at most a tenth of the
-        longest episode. 1 leaves it as small as the units suppose. Plants of up to 64 units with inputs and complete records
-        only.
+        longest episode. 1 leaves it as small as the units suppose. Plants of up to 64 units with inputs and
+        complete records only.
     max_time : float, default=25.0
         Seconds of work that a fit may take, two fifths of them for the plant of one lag, counted in operations so
         that what is learned does not depend on the load; a clock of the processor stops it after four times as
