@@ -144,14 +144,19 @@ def test_what_is_nominal_is_brought_up_to_date(nominal):
 # --- inputs -------------------------------------------------------------------------------------------
 
 
+def push(X, u):
+    """Add what unit0 does after u, the rows before, to its sensors."""
+    response = np.zeros(len(u))
+    for t in range(1, len(u)):
+        response[t] = 0.8 * response[t - 1] + u[t - 1]
+    X["unit0"] = X["unit0"] + np.outer(response, np.linspace(0.5, 1.5, X["unit0"].shape[1]))
+
+
 def driven(n_samples, seed, fault=None, every=100):
     """A plant whose unit0 is driven by a set-point that moves, and its inputs."""
     rng, X = np.random.default_rng([seed, 5]), simulate(n_samples, seed=seed, fault=fault, size=1.0)
     u = np.repeat(rng.standard_normal(n_samples // every + 1) * 3, every)[:n_samples]
-    response = np.zeros(n_samples)
-    for t in range(1, n_samples):
-        response[t] = 0.8 * response[t - 1] + u[t - 1]
-    X["unit0"] = X["unit0"] + np.outer(response, np.linspace(0.5, 1.5, X["unit0"].shape[1]))
+    push(X, u)
     return X, {"unit0": u[:, None]}
 
 
@@ -210,10 +215,7 @@ def moded(n_samples, seed, fault=None, strange=()):
     X, u = simulate(n_samples, seed=seed, fault=fault, size=1.0), (np.arange(n_samples) // 150 % 2).astype(float)
     if strange:
         u[slice(*strange)] = 2.0
-    response = np.zeros(n_samples)
-    for t in range(1, n_samples):
-        response[t] = 0.8 * response[t - 1] + 3 * u[t - 1]
-    X["unit0"] = X["unit0"] + np.outer(response, np.linspace(0.5, 1.5, X["unit0"].shape[1]))
+    push(X, 3 * u)
     return X, {"unit0": u[:, None]}
 
 

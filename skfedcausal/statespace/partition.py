@@ -7,6 +7,7 @@ size are padded to the size of the largest.
 """
 
 from functools import cached_property
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -35,8 +36,8 @@ class Partition:
         self.n_known = self.n_inputs + n_steps  # regressors that are no states
         self.n_regressors = self.n_states + self.n_known
         self.n_elements = self.n_states * self.n_regressors  # of ``[A | B]``
-        self.slices = _slices(sizes)
-        self.input_slices = _slices(self.input_sizes)
+        self.slices = slices_of(sizes)
+        self.input_slices = slices_of(self.input_sizes)
         n, sizes, units = self.n_states, np.asarray(sizes), np.arange(self.n_units)
         self.unit_of_state = np.repeat(units, sizes)
         self.unit_of_input = np.repeat(units, self.input_sizes)
@@ -118,10 +119,15 @@ class Partition:
         return np.asarray(chosen).reshape(self.n_steps, self.n_units).T[self.unit_of_state]
 
 
-def _slices(sizes):
+def slices_of(sizes):
     """Consecutive slices of given sizes."""
-    edges = np.concatenate([[0], np.cumsum(sizes)])
-    return tuple(slice(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True))
+    edges = np.cumsum([0, *sizes]).tolist()
+    return tuple(slice(*ends) for ends in pairwise(edges))
+
+
+def positions_of(units, slices):
+    """Positions within the slices of units, one unit after the other."""
+    return np.concatenate([np.zeros(0, dtype=int), *(np.arange(slices[m].start, slices[m].stop) for m in units)])
 
 
 def padded_blocks(x, partition):

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import block_diag
 
 from ...message.training import LocalModel, PredictedMessage
-from ...statespace.partition import Partition
+from ...statespace.partition import Partition, slices_of
 from ...statespace.training.descent import divergence_limit
 
 
@@ -28,9 +28,8 @@ class Plant:
     def __init__(self, names: tuple[str, ...], models: tuple[LocalModel, ...]):
         self.names, self.models = names, models
         self.states = Partition(tuple(model.n_states for model in models))
-        edges = np.cumsum([0, *(model.n_inputs for model in models)]).tolist()
-        self.n_inputs = edges[-1]
-        self.input_slices = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        self.n_inputs = sum(model.n_inputs for model in models)
+        self.input_slices = list(slices_of(model.n_inputs for model in models))
         own = [np.zeros((m.n_states, 0)) if m.input_matrix is None else m.input_matrix for m in models]
         self.own_input = block_diag(*own)
         self.inputs = np.hstack([np.zeros((3, 0)) if m.input_table is None else m.input_table for m in models])

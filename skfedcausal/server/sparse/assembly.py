@@ -4,11 +4,6 @@ import numpy as np
 from scipy.sparse import csr_array
 
 
-def states_of(units, partition):
-    """States of units, one unit after the other."""
-    return np.concatenate([np.arange(partition.slices[m].start, partition.slices[m].stop) for m in units])
-
-
 def block_diagonal(blocks):
     """A matrix with these on its diagonal."""
     sizes = np.cumsum([0, *map(len, blocks)])

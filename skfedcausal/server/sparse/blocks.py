@@ -12,7 +12,7 @@ from ...statespace.geweke import geweke_measures
 from ...statespace.inputs import DrivenSpectrum
 from ...statespace.lagged.likelihood import LagSums
 from ...statespace.matrices import few_threads, hermitian
-from ...statespace.partition import Partition, diagonal_blocks
+from ...statespace.partition import Partition, diagonal_blocks, positions_of
 from ...statespace.whittle import WhittleLikelihood, midpoints, transfer
 from ..estimation.block_tests import correlation_estimates, link_estimates
 from ..estimation.prior import Prior, WithPrior
@@ -193,8 +193,8 @@ def later_lags(task, partition):
     acting = task.linked if task.driven is None else task.linked | task.driven
     units = np.union1d(np.arange(task.n_core), np.flatnonzero(acting[: task.n_core].any(axis=0)))
     part = Partition([task.sizes[unit] for unit in units], [partition.input_sizes[unit] for unit in units])
-    states = _columns(partition.slices, units)
-    regressors = np.concatenate([states, partition.n_states + _columns(partition.input_slices, units)])
+    states = positions_of(units, partition.slices)
+    regressors = np.concatenate([states, partition.n_states + positions_of(units, partition.input_slices)])
     point = Point(task.A[np.ix_(states, regressors)], task.Q[np.ix_(states, states)], None)
     linked, masks = task.linked[tuple(units[part.pairs.T])], {}
     if part.n_inputs:
@@ -215,11 +215,6 @@ def later_lags(task, partition):
     tested = task.driven[: task.n_core, units]
     of_inputs[:, units] = np.where(tested, found[: task.n_core, len(units) :], np.nan)
     return np.hstack([whole, of_inputs])
-
-
-def _columns(slices, units):
-    """Columns of some units, one unit after the other."""
-    return np.concatenate([np.zeros(0, dtype=int), *(np.arange(slices[u].start, slices[u].stop) for u in units)])
 
 
 class PointOf(NamedTuple):

@@ -8,9 +8,10 @@ from scipy.sparse import csr_array
 
 from ...statespace.episodes import episodes
 from ...statespace.kalman import CovarianceSchedule
+from ...statespace.partition import positions_of
 from ...statespace.riccati import predicted_covariance
 from ..prediction import PlantFilter
-from .assembly import assembled, block_diagonal, states_of
+from .assembly import assembled, block_diagonal
 from .cover import with_halo
 
 _LEAST_SHARE = 1e-3  # of covariances between units
@@ -37,7 +38,7 @@ def stationary_gain(plant, A, Q, cores, near, causes):
     covariances, n = [], plant.partition.n_states
     for core in cores:
         members = with_halo(core, near, causes, _MOST)
-        states, k = states_of(members, plant.partition), len(states_of(core, plant.partition))
+        states, k = positions_of(members, plant.partition.slices), sum(plant.partition.sizes[m] for m in core)
         N = block_diagonal([plant.noise[m] for m in members])
         own = A[states][:, states].toarray()
         P = predicted_covariance(own, np.linalg.inv(N), Q[states][:, states].toarray())

@@ -4,10 +4,10 @@ import numpy as np
 from scipy.sparse.linalg import spsolve
 
 from ...statespace.inputs import BlockCovariance
+from ...statespace.partition import positions_of
 from ..estimation.estimate import Coefficients
 from ..estimation.evidence import PADDED_VARIANCE, BlockEstimates, corrected, shrink
 from . import tables
-from .assembly import states_of
 from .inputs import dof_of, places
 from .learning import ALL_PAIRS
 from .screening import NOWHERE
@@ -23,9 +23,9 @@ def coefficients(estimate, A):
     n, rows, cols, blocks = partition.n_states, [], [], []
     for core, members, fit in zip(estimate.cores, estimate.members, estimate.fits, strict=True):
         found = fit.elements
-        inputs = [np.arange(own.start, own.stop) for own in (partition.input_slices[m] for m in members)]
-        columns = np.concatenate([states_of(members, partition), n + np.concatenate(inputs)])
-        rows.append(states_of(core, partition)[found.rows])
+        states, inputs = (positions_of(members, slices) for slices in (partition.slices, partition.input_slices))
+        columns = np.concatenate([states, n + inputs])
+        rows.append(positions_of(core, partition.slices)[found.rows])
         cols.append(columns[found.cols])
         blocks.append(found.covariance)
     series = np.hstack([plant.series, plant.known])

@@ -8,11 +8,12 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import chdtrc
 
+from ...statespace.partition import positions_of
 from ..estimation.evidence import PADDED_VARIANCE, benjamini_hochberg
 from ..estimation.scoring import Budget, Point
 from ..estimation.search import is_degenerate, is_singular
 from .alone import padded_spectra, screened
-from .assembly import assembled, block_diagonal, states_of
+from .assembly import assembled, block_diagonal
 from .blocks import BlockTask, fitted_block, measured_block
 from .cover import cores, neighbours, with_halo
 from .filter import stationary_gain
@@ -256,12 +257,11 @@ class _Search:
         )
 
     def _states(self, units):
-        return states_of(units, self.plant.partition)
+        return positions_of(units, self.plant.partition.slices)
 
     def _inputs(self, units):
         """Positions of the inputs of units, one unit after the other."""
-        slices = self.plant.partition.input_slices
-        return np.concatenate([np.arange(slices[m].start, slices[m].stop) for m in units])
+        return positions_of(units, self.plant.partition.input_slices)
 
     def _columns(self, units):
         """Columns of units' states, then of their inputs, among the regressors of the plant."""

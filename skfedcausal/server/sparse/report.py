@@ -6,6 +6,7 @@ from scipy.special import chdtrc
 
 from ...statespace.episodes import side_by_side
 from ...statespace.matrices import few_threads
+from ...statespace.partition import positions_of, slices_of
 from ..validity import checks
 from ..validity.report import (
     _BURSTS,
@@ -60,9 +61,9 @@ def _part(found, units, pairs, sides):
     members = [*units, *sorted(others)]
     place = {unit: k for k, unit in enumerate(members)}
     places = [[(place[a], place[b]) for a, b in these] for these in (pairs, sides)]
-    states = states_of(members, found.slices)
-    slices = columns_side_by_side([found.slices[unit].stop - found.slices[unit].start for unit in members])
-    columns_of, own = columns_side_by_side([e.shape[1] for e in found.units]), [found.slices[unit] for unit in units]
+    states = positions_of(members, found.slices)
+    slices = slices_of(found.slices[unit].stop - found.slices[unit].start for unit in members)
+    columns_of, own = slices_of(e.shape[1] for e in found.units), [found.slices[unit] for unit in units]
     part = found._replace(
         names=tuple(found.names[unit] for unit in members),
         units=[columns_of[unit] for unit in members],
@@ -74,17 +75,6 @@ def _part(found, units, pairs, sides):
         sure=set(), delays={}, correlated=set(),
     )  # fmt: skip
     return part, len(units), *places
-
-
-def states_of(units, slices):
-    """States of units, one unit after the other."""
-    return np.concatenate([np.arange(slices[unit].start, slices[unit].stop) for unit in units])
-
-
-def columns_side_by_side(widths):
-    """Columns of parts of these widths, one after the other."""
-    ends = np.cumsum([0, *widths]).tolist()
-    return tuple(slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True))
 
 
 def _with_series(part, units, filtered, predicted, scores, path):

@@ -12,6 +12,7 @@ from scipy.special import bdtrc, chdtrc, fdtrc, ndtr, ndtri
 from scipy.stats import rankdata
 
 from ...statespace.episodes import PIECE, column_mean, episodes, inner_rows, lag_covariances, side_by_side
+from ...statespace.partition import slices_of
 from ..links.benefit import mean_with_error
 
 _GUARD, _BESIDE = 2, 12  # frequencies next to a line that belong to it, and those behind them on either side
@@ -180,7 +181,7 @@ def _moments(units, states):
     for start in range(0, n, PIECE):  # products of all pairs of rows stay in cache
         e, h = (rows[:, start : start + PIECE] for rows in (E, H))
         second += _squares_of(e, own) @ _squares_of(h, others).T / n
-    shapes = _of_equal_shape(*map(_places, widths)), _of_equal_shape(*map(_places, map(np.square, widths)))
+    shapes = _of_equal_shape(*map(slices_of, widths)), _of_equal_shape(*map(slices_of, map(np.square, widths)))
     for (effects, causes), (ee, hh) in zip(*shapes, strict=True):
         mean = first[effects[1][:, None, :, None], causes[1][None, :, None]]
         yield np.ix_(effects[0], causes[0]), *_covered(mean, second[ee[1][:, None, :, None], hh[1][None, :, None]], n)
@@ -216,7 +217,7 @@ def _of_equal_shape(first, second):
 def _own_pairs(widths):
     """Both rows of every pair of rows of each unit of so many, one unit after the other, (2, k)."""
     return np.hstack([np.indices((width, width)).reshape(2, -1) + place.start
-                      for width, place in zip(widths, _places(widths), strict=True)])  # fmt: skip
+                      for width, place in zip(widths, slices_of(widths), strict=True)])  # fmt: skip
 
 
 def _squares_of(rows, pairs):
@@ -261,13 +262,7 @@ def _log_densities(rest, cut):
 
 
 def _side_by_side(units):
-    return _places(series.shape[1] for series in units), side_by_side(units)
-
-
-def _places(widths):
-    """Slices of so many columns each, side by side."""
-    ends = np.cumsum([0, *widths])
-    return [slice(*pair) for pair in zip(ends[:-1], ends[1:], strict=True)]
+    return slices_of(series.shape[1] for series in units), side_by_side(units)
 
 
 # -- seasons and trends ----------------------------------------------------------------------------

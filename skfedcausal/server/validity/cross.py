@@ -10,16 +10,18 @@ unit's own spectrum has beside its model counts.
 
 import numpy as np
 
+from ...statespace.matrices import hermitian
+
 BETTER, CLEAR = 2.0, 6.0  # differences of criteria that are evidence, and strong evidence (Kass and Raftery, 1995)
 _POLES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98)  # of drivers, the first without a memory
 _LEFT = 1.5  # mean square of what all terms leave, above which the spectra of the units are not what they are taken for
 _FAR = 3.0  # the same, above which they say nothing of a driver either: links are no faint terms there
 
 
-def sensor_rows(found, record, whole, driven):
+def sensor_rows(found, record, whole, pairs, driven):
     """Rows of the report on links of pairs whose sensors may share noise; not of those that a driver explains."""
     rows = []
-    for first, second in sorted(found.unsettled):
+    for first, second in sorted(pairs):
         if (found.names[first], found.names[second]) in driven:
             continue
         cross = cross_spectrum(found, record, whole, (first, second))
@@ -91,12 +93,12 @@ class CrossSpectrum:
         for (lags, own), of_scores in zip(units, noise, strict=True):
             turns = self._turn[:, None] ** np.arange(1, len(lags) + 1)
             inverse = np.linalg.inv(np.eye(len(own)) - np.tensordot(turns, lags, 1))
-            spectrum = inverse @ own @ _adjoint(inverse)
+            spectrum = inverse @ own @ hermitian(inverse)
             self._filters.append(inverse)
             self._spectra.append(spectrum)
             self._whiteners.append(np.linalg.inv(np.linalg.cholesky(spectrum + of_scores)))
         first, second = self._whiteners
-        self._target = _real((self._root * (first @ seen.power @ _adjoint(second))).reshape(-1, 1))[:, 0]
+        self._target = _real((self._root * (first @ seen.power @ hermitian(second))).reshape(-1, 1))[:, 0]
 
     def terms(self, delays):
         """Regressors (., n) of all terms by name; `delays` of links from the first to the second unit and back."""
@@ -105,19 +107,19 @@ class CrossSpectrum:
         one = np.ones_like(there)
         return {
             "noise": self._term(one * np.eye(Z.shape[1]), one * np.eye(Y.shape[1])),
-            "states": self._term(Z, _adjoint(Y)),
-            "there": self._term(S, np.conj(there) * _adjoint(Y)),
+            "states": self._term(Z, hermitian(Y)),
+            "there": self._term(S, np.conj(there) * hermitian(Y)),
             "back": self._term(back * Z, U),
         }
 
     def driver(self, pole):
         """Regressors of an autoregression that acts on both units."""
         power = (1 - pole**2) / np.square(np.abs(1 - pole * self._turn))
-        return self._term(power[:, None, None] * self._filters[0], _adjoint(self._filters[1]))
+        return self._term(power[:, None, None] * self._filters[0], hermitian(self._filters[1]))
 
     def _term(self, left, right):
         """Regressors of ``left E right`` (k, ., .), one for each element of E."""
-        left, right = self._whiteners[0] @ left, right @ _adjoint(self._whiteners[1])
+        left, right = self._whiteners[0] @ left, right @ hermitian(self._whiteners[1])
         whole = self._root[..., None, None] * np.einsum("kij,klm->kimjl", left, right)
         return _real(whole.reshape(-1, left.shape[2] * right.shape[1]))
 
@@ -144,10 +146,6 @@ def _explained(products, target):
 
 def _real(values):
     return np.concatenate([values.real, values.imag])
-
-
-def _adjoint(x):
-    return np.conj(np.swapaxes(x, 1, 2))
 
 
 def known_delay(delay):

@@ -12,6 +12,7 @@ from scipy.optimize import minimize
 from scipy.sparse.csgraph import connected_components
 
 from ...statespace.episodes import episodes
+from ...statespace.matrices import hermitian
 from .cross import CLEAR, beside_links, known_delay, without_others
 
 _SINGLE = 8  # lowest frequencies that are bands of their own: what is slow is told from what is a level there
@@ -37,7 +38,7 @@ class Bands(NamedTuple):
         """The bands of some of the series, or of a linear map of all at each band (k, m, n)."""
         if columns.ndim == 1:
             return self._replace(power=self.power[:, columns[:, None], columns])
-        return self._replace(power=columns @ self.power @ np.conj(np.swapaxes(columns, 1, 2)))
+        return self._replace(power=columns @ self.power @ hermitian(columns))
 
 
 def bands(series, starts):
@@ -162,8 +163,8 @@ class PairModel:
         Z, noise, L, Phi, share, slope = self._parts(theta, masks, also)
         n, root = self._n, np.linalg.cholesky(Phi)
         W = np.linalg.inv(root)
-        Wh, ZW = np.conj(np.swapaxes(W, 1, 2)), W @ Z
-        ahead = np.linalg.solve(Z, root) - noise @ np.conj(np.swapaxes(ZW, 1, 2))
+        Wh, ZW = hermitian(W), W @ Z
+        ahead = np.linalg.solve(Z, root) - noise @ hermitian(ZW)
         # derivatives of the spectrum, whitened: columns of one times rows of the other, frequencies last
         of_rows, of_cols = (np.ascontiguousarray(np.moveaxis(x, 0, 2)) for x in (W, np.swapaxes(ahead, 1, 2)))
         left, right = [], []
@@ -182,7 +183,7 @@ class PairModel:
         columns, others = np.concatenate(left, axis=1), np.concatenate(right, axis=1)
         whole = _coordinates(n, lambda i, j: columns[i] * others[j])
         if also == "colour":
-            shapes = np.moveaxis(ZW[:, None] @ self._shapes @ np.conj(np.swapaxes(ZW, 1, 2))[:, None], 0, 3)
+            shapes = np.moveaxis(ZW[:, None] @ self._shapes @ hermitian(ZW)[:, None], 0, 3)
             sizes = theta[-3:-1, None]
             of_pole = 0.5 * slope * np.tensordot(np.square(theta[-3:-1]), shapes, 1)
             shapes = np.concatenate([(sizes * share)[:, None, None] * shapes, of_pole[None]])
@@ -214,7 +215,7 @@ class PairModel:
             share, slope = self._series_of(theta[-1])
         if also == "colour":
             noise = noise + share[:, None, None] * np.tensordot(theta[at:-1] ** 2, self._shapes, 1)
-        Phi = L @ L.T + 1e-9 * np.eye(n) * self._scale + Z @ noise @ np.conj(np.swapaxes(Z, 1, 2))
+        Phi = L @ L.T + 1e-9 * np.eye(n) * self._scale + Z @ noise @ hermitian(Z)
         if also == "driver":
             b = theta[at:-1]
             Phi = Phi + np.outer(b, b) * share[:, None, None]
@@ -223,7 +224,7 @@ class PairModel:
     def _value(self, theta, masks, also):
         power = self._found.power
         Z, noise, L, Phi, share, slope = self._parts(theta, masks, also)
-        Zh = np.conj(np.swapaxes(Z, 1, 2))
+        Zh = hermitian(Z)
         inverse = np.linalg.inv(Phi)
         IR = inverse @ (Z @ power @ Zh)
         each = np.linalg.slogdet(Phi)[1] + np.einsum("kii->k", IR).real

@@ -153,8 +153,9 @@ def report(server, run, record):
         rows += [*_of_variance(together), *_of_rows(together), *_of_rows_held_out(found)]
         if found.path is not None:
             rows += _beside_shifts(found)
-        if found.scores is not None and (found.suspected or found.unsettled):
-            rows += _of_spectra(found, record)
+        unsettled = set() if found.scores is None else found.unsettled
+        if found.scores is not None and (found.suspected or unsettled):
+            rows += _of_spectra(found, record, unsettled)
     moves, counts = _shifts(found) if _may_shift(found, rows) else ([], [0] * len(found.names))
     rows += [_of_shifts(name, count, moves) for name, count in zip(found.names, counts, strict=True) if count]
     table = pd.DataFrame(rows, columns=list(COLUMNS))
@@ -162,7 +163,7 @@ def report(server, run, record):
     return table.astype({"statistic": float, "p_value": float, "passed": bool})
 
 
-def _of_spectra(found, record):
+def _of_spectra(found, record, unsettled):
     """Pairs that a driver may move, and those that noise of their sensors may link."""
     from .cross import sensor_rows  # for plants with links
     from .drivers import bands, driver_rows
@@ -170,7 +171,7 @@ def _of_spectra(found, record):
     whole = bands(np.hstack(found.scores), found.starts)
     rows = driver_rows(found, record, whole)
     driven = {(first, second) for check, first, second, *_, passed, _ in rows if check == _DRIVER and not passed}
-    return rows + sensor_rows(found, record, whole, driven)
+    return rows + sensor_rows(found, record, whole, unsettled, driven)
 
 
 def _may_shift(found, rows):

@@ -15,6 +15,7 @@ from ...statespace.detection.energy import block_sums
 from ...statespace.detection.shift import InnovationModel
 from ...statespace.episodes import episodes
 from ...statespace.matrices import sparse_diagonal
+from ...statespace.partition import slices_of
 from ..sparse.cover import neighbours, with_halo
 from .detector import RootCauseServer
 from .evidence import FLOOR, Innovations, MonitorState, PlantMonitor
@@ -258,8 +259,7 @@ class LargePosterior:
     def _around(self, units):
         """The neighbourhood that some units make up."""
         model, states = self.model.part(units)
-        bounds = np.cumsum([0, *(self.slices[m].stop - self.slices[m].start for m in units)]).tolist()
-        slices = [slice(i, j) for i, j in zip(bounds[:-1], bounds[1:], strict=True)]
+        slices = slices_of(self.slices[m].stop - self.slices[m].start for m in units)
         at, whole = np.array(units), self.nominal
         leverage = inverse_root(whole.leverage[np.ix_(states, states)])
         nominal = Nominal(whole.dims[at], whole.outside_dims[at], leverage, *whole[3:])

@@ -20,10 +20,11 @@ filter gives it.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import pairwise
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+
+from ..partition import slices_of
 
 PENALTIES = (1e-5, 1e-4, 0.001, 0.01, 0.03, 0.1, 0.3)
 _SETTLED = 1e-10
@@ -175,8 +176,7 @@ class ConditionalEnergy:
         """The same without the units marked absent, shape (n_units,), and the states it is about."""
         kept = tuple(b for b, gone in zip(self.blocks, absent, strict=True) if not gone)
         columns = np.r_[kept]
-        bounds = np.cumsum([0, *(b.stop - b.start for b in kept)]).tolist()
-        blocks = tuple(slice(i, j) for i, j in pairwise(bounds))
+        blocks = slices_of(b.stop - b.start for b in kept)
         return ConditionalEnergy(self.covariance[np.ix_(columns, columns)], blocks), columns
 
 

@@ -368,6 +368,18 @@ def enumerated(window, n_onsets, prior_of_onsets, model, nominal, shares, grows=
     return candidates, weights, ratios
 
 
+def assert_enumerated(found, candidates, weights, atol=1e-9):
+    """Evidence and probabilities are those of all candidates; gives the share of each, and the likeliest unit."""
+    assert found.evidence == pytest.approx(np.log(weights.sum()), abs=1e-9)
+    by_candidate = weights.sum(axis=1) / weights.sum()
+    probability = [sum(w for w, c in zip(by_candidate, candidates, strict=True) if m in c[0]) for m in range(3)]
+    assert_allclose(found.probability, probability, atol=atol)
+    best = int(np.argmax(probability))
+    sensors = sum(w for w, c in zip(by_candidate, candidates, strict=True) if c[:2] == ((best,), True))
+    assert found.sensor == pytest.approx(sensors / probability[best], abs=1e-9)
+    return by_candidate, best
+
+
 @pytest.mark.parametrize("shares", [None, (1.0, 0.25, 0.02)])
 @pytest.mark.parametrize("at_once", [0.0, 0.9])
 @pytest.mark.parametrize(
@@ -381,13 +393,7 @@ def test_answer_of_the_shift_statistic_is_that_of_all_candidates_and_onsets(at_o
     onsets[0] += at_once
     (found,) = posterior.from_shift([window], n_onsets, at_once, shares)
     candidates, weights, ratios = enumerated(window, n_onsets, onsets, model, nominal, shares or (1.0,))
-    assert found.evidence == pytest.approx(np.log(weights.sum()), abs=1e-9)
-    by_candidate = weights.sum(axis=1) / weights.sum()
-    probability = [sum(w for w, c in zip(by_candidate, candidates, strict=True) if m in c[0]) for m in range(3)]
-    assert_allclose(found.probability, probability, atol=1e-9)
-    best = int(np.argmax(probability))
-    sensors = sum(w for w, c in zip(by_candidate, candidates, strict=True) if c[:2] == ((best,), True))
-    assert found.sensor == pytest.approx(sensors / probability[best], abs=1e-9)
+    by_candidate, best = assert_enumerated(found, candidates, weights)
     shares = np.array([p for *_, p in candidates])
     likeliest = int((weights / shares[:, None]).sum(axis=0).argmax())
     assert found.start == 40 + likeliest
@@ -414,13 +420,7 @@ def test_answer_of_the_shift_statistic_is_that_of_ramps_too_where_a_fault_may_gr
     onsets[0] += 0.9
     (found,) = posterior.from_shift([window], 24, 0.9, shares, may_grow=True)
     candidates, weights, _ = enumerated(window, 24, onsets, model, nominal, shares or (1.0,), grows=True)
-    assert found.evidence == pytest.approx(np.log(weights.sum()), abs=1e-9)
-    by_candidate = weights.sum(axis=1) / weights.sum()
-    probability = [sum(w for w, c in zip(by_candidate, candidates, strict=True) if m in c[0]) for m in range(3)]
-    assert_allclose(found.probability, probability, atol=1e-6)
-    best = int(np.argmax(probability))
-    sensors = sum(w for w, c in zip(by_candidate, candidates, strict=True) if c[:2] == ((best,), True))
-    assert found.sensor == pytest.approx(sensors / probability[best], abs=1e-9)
+    assert_enumerated(found, candidates, weights, atol=1e-6)
     grows = weights[:, -1].max() > weights[:, :-1].sum(axis=1).max()
     assert grows == (kind == "ramp" and size >= 0.1)
     assert not grows or found.start == 40
