@@ -22,7 +22,8 @@ _TAIL = 5.0  # degrees of freedom of densities that are compared on rows held ou
 _AR = 6  # lags of the noise that a trend is judged against
 _LEAST_SQUARE = 0.1  # of a row's mean square, below which rows are alike
 _SAME = 1e-6  # of the largest singular value of paths, below which one says what another does
-_LEAST_GAP = 1e-3  # of that autoregression from a unit root
+_BIAS = 6.0  # of the distance of that autoregression from a unit root near one, in rows of a record less a line
+_LEAST_GAP = 1e-3  # of it
 
 
 def unit_series(series):
@@ -341,24 +342,37 @@ def trend(series, path=None):
         basis = basis[:, size > _SAME * max(size[0], np.finfo(float).tiny)]
         t, series = t - basis @ (basis.T @ t), series - basis @ (basis.T @ series)
     t /= np.sqrt(t @ t)
-    total = 0.0
-    for x in series.T:
-        slope = t @ x
-        total += slope**2 / _long_run_variance(x - slope * t)
-    return total / p, float(fdtrc(p, 5 * _AR, total / p))
+    slope = t @ series
+    variance, error = np.transpose([_long_run_variance(x - b * t) for x, b in zip(series.T, slope, strict=True)])
+    each = np.square(slope) / variance
+    total = float(each.sum())
+    # degrees of freedom that slow units leave of their variances, by what these have to do with the statistic
+    dof = 1 / (1 / (5 * _AR) + 0.5 * float(each @ error) / max(total, np.finfo(float).tiny))
+    return total / p, float(fdtrc(p, dof, total / p))
 
 
 def _long_run_variance(x):
-    """Of an autoregression by Burg's recursion."""
-    forward = backward = x
-    a, variance = np.ones(1), x @ x / len(x)
+    """Of an autoregression around a line, by Burg's recursion, and its squared relative error.
+
+    Both are those of its distance from a unit root, which a line that is taken off makes larger than it is [1]_. The
+    squared error of that is the sum over orders below, ``variance sum_k A_k(1)^2 / (n P_k)`` with filters A and
+    variances P: sums of the inverse covariance of as many rows, by its Cholesky factors.
+
+    References
+    ----------
+    .. [1] Kendall (1954), Note on bias in the estimation of autocorrelation, Biometrika 41.
+    """
+    n, forward, backward = len(x), x, x
+    a, variance, information = np.ones(1), x @ x / len(x), 0.0
     for _ in range(_AR):
+        information += a.sum() ** 2 / variance
         f, b = forward[1:], backward[:-1]
         k = -2 * (f @ b) / (f @ f + b @ b)
         a = np.append(a, 0.0) + k * np.append(a, 0.0)[::-1]
         forward, backward = f + k * b, b + k * f
         variance *= 1 - k**2
-    return variance / max(abs(a.sum()), _LEAST_GAP) ** 2
+    gap = max(abs(a.sum()) - _BIAS / n, _LEAST_GAP)
+    return variance / gap**2, 4 * variance * information / (n * gap**2)
 
 
 def response(lags, starts, states):

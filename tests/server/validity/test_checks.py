@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.signal import lfilter
 
 from skfedcausal.server.validity import checks
 
@@ -101,6 +102,39 @@ def test_neither_lines_nor_trends_are_seen_in_autoregressions():
 def test_a_trend_is_seen():
     x = white(6)[0]
     assert checks.trend(checks.unit_series(x + np.linspace(0, 1, 1000)[:, None]))[1] < 1e-8
+
+
+def slow(rng, phi, n_rows, n=2):
+    """Autoregressions of unit variance."""
+    steps = rng.standard_normal((n_rows + 1000, n)) * np.sqrt(1 - phi**2)
+    return lfilter([1], [1, -phi], steps, axis=0)[1000:]
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.9, 0.98])
+def test_the_error_of_a_long_run_variance_is_what_records_show(phi):
+    rng, t = np.random.default_rng(8), np.linspace(-1, 1, 4000)
+    t /= np.sqrt(t @ t)
+    around = (x - (t @ x) * t for x in slow(rng, phi, 4000, 300).T)
+    variance, error = np.array([checks._long_run_variance(x) for x in around]).T
+    expected = np.median(error) + 2 / 4000  # that of the variance of the innovations, which the dof have beside it
+    # a variance of 300 values is known to 8 %; errors themselves scatter, the more the slower
+    assert np.log(variance).var() == pytest.approx(expected, rel=0.25)
+    assert np.median(variance) == pytest.approx((1 + phi) / (1 - phi), rel=0.1)
+
+
+def test_what_a_slow_unit_does_by_itself_is_no_trend():
+    rng = np.random.default_rng(9)
+    found = [
+        checks.trend(checks.unit_series(x + 0.3 * rng.standard_normal(x.shape)))[1]
+        for x in (slow(rng, 0.99, 1000) for _ in range(200))
+    ]
+    assert np.count_nonzero(np.array(found) < 1e-3) <= 2  # of 0.2 expected: more in 1 of 1000 such tests
+
+
+def test_a_trend_of_units_with_a_memory_is_seen():
+    rng = np.random.default_rng(10)
+    line = np.linspace(0, 3, 2000)[:, None]
+    assert max(checks.trend(checks.unit_series(slow(rng, 0.9, 2000) + line))[1] for _ in range(20)) < 1e-5
 
 
 def test_a_link_by_way_of_another_unit_is_told_from_one_of_its_own():

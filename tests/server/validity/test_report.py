@@ -138,6 +138,16 @@ def test_a_level_that_goes_far_makes_no_link_into_its_unit(seed):
     assert back["because"].startswith("only where levels shift does unit0 seem to follow unit1")
 
 
+@pytest.mark.filterwarnings("ignore:Units whose states drift")
+@pytest.mark.parametrize("seed", [0, 3])
+def test_a_slow_unit_that_settles_elsewhere_has_no_trend(seed):
+    """Its own memory explains where it goes; the plant knows of no shift of either."""
+    est, links = pushed(0.99, 0.2, seed)
+    assert est.server_.level_shifts_.empty
+    assert links.loc[("unit0", "unit1"), "verdict"] == "influence"
+    assert links.loc[("unit1", "unit0"), "verdict"] != "influence"
+
+
 @pytest.mark.filterwarnings("ignore:Units whose states drift like a random walk")
 def test_a_link_that_a_prior_made_is_not_told():
     """A unit that hardly settles: the likelihood would have it unstable, and a prior keeps it back."""
