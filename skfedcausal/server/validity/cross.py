@@ -47,17 +47,18 @@ def beside_links(found, record, whole, pair):
     """By how much a driver is better than links that were found, where that is clear either way; else None.
 
     Links are clear only where the spectra of the units are right, and a driver only where it has a memory: one without
-    is noise that states share, as links between rows have it that act within a row too.
+    is noise that states share, as links between rows have it that act within a row too. Nor is a driver clear that is
+    no better than none at all: links of plants of many lags may be seen where their cross-spectrum shows nothing.
     """
     cross = cross_spectrum(found, record, whole, pair)
     terms, links = _terms(found, cross, pair)
     drivers = {f"driver {pole}": cross.driver(pole) for pole in _POLES}
     gains, left = cross.gains(terms | drivers, links, [*links, "states"], *([name] for name in drivers))
     by_links, white = max(gains[:2]), gains[2]
-    excess = max(gains[3:]) - by_links
-    if excess >= CLEAR and left <= _FAR:
-        return excess
-    excess = max(excess, white - by_links)
+    driver = max(gains[3:])
+    if driver - max(by_links, white, 0.0) >= CLEAR and left <= _FAR:
+        return driver - by_links
+    excess = max(driver, white) - by_links
     return excess if excess <= -CLEAR and left <= _LEFT else None
 
 

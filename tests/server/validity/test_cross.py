@@ -105,3 +105,10 @@ def test_a_driver_that_the_spectra_of_its_units_hide_is_seen_between_them():
     assert between["p_adjusted"].max() < 1e-5
     assert set(between["verdict"]) == {"shared driver"}
     assert links.loc[("u0", "u1"), "verdict"] == "influence"
+
+
+def test_a_driver_that_explains_nothing_hides_no_link():
+    """Modes behind fewer sensors: of the link and of a driver the cross-spectrum shows less than both cost."""
+    links = fitted("two sensors, four states", 70016).links_.set_index(["cause", "effect"])
+    assert links.loc[("u0", "u1"), "verdict"] == "influence"
+    assert links.loc[("u1", "u0"), "verdict"] != "influence"
