@@ -26,6 +26,7 @@ _LAGS, _MORE_LAGS = 10, 24
 _WHITE = 0.05  # p value from which on innovations of a unit are taken to be white
 _DRIVER = "no shared driver"
 _SURE = 1e-8  # adjusted p value of a link that is not what is left of a driver of one of its units
+_NO_NOISE = 0.02  # share of scores up to which noise is what a unit with as many states as sensors supposes of them
 _SHARED = 0.05  # p value of uncorrelated innovations above which noise of sensors that makes links is not shared
 _MOVED = 0.5  # standard errors by which a prior may move a link
 _OF_STRENGTH = 0.2  # share of its strength from which on a move withholds a verdict
@@ -47,6 +48,7 @@ class Evidence(NamedTuple):
     noise: np.ndarray
     slices: tuple
     linked: set  # pairs (cause, effect) of positions that look like links
+    p_adjusted: dict  # of these
     sure: set  # those that no driver next to them would make
     delays: dict  # of these
     correlated: set  # pairs of positions whose noise is
@@ -102,7 +104,8 @@ def evidence(server, run, record):
     place = {name: k for k, name in enumerate(names)}
     found = links[links["verdict"] == "influence"]
     pairs = [(place[c], place[e]) for c, e in zip(found["cause"], found["effect"], strict=True)]
-    sure = {pair for pair, p in zip(pairs, found["p_adjusted"], strict=True) if p < _SURE}
+    p_adjusted = dict(zip(pairs, found["p_adjusted"], strict=True))
+    sure = {pair for pair, p in p_adjusted.items() if p < _SURE}
     correlated = {
         (place[a], place[b])
         for a, b, p in server.correlations_[["first", "second", "p_value"]].itertuples(index=False)
@@ -113,7 +116,7 @@ def evidence(server, run, record):
     return Evidence(
         names, units, [filtered[:, rows] for rows in slices],
         [filtered[:, rows] - predicted[:, rows] for rows in slices], scores, record.starts, server.lag_transitions_,
-        server.process_cov_, slices, set(pairs), sure, dict(zip(pairs, found["delay"], strict=True)), correlated,
+        server.process_cov_, slices, set(pairs), p_adjusted, sure, dict(zip(pairs, found["delay"], strict=True)), correlated,
         server.covariance != "information", {place[name] for name in server.level_shifts_["unit"]},
         None if path is None else [path[:, rows] for rows in slices],
         _may_remember(server), server.has_prior_,
@@ -153,6 +156,7 @@ def report(server, run, record):
         rows += [*_of_variance(together), *_of_rows(together), *_of_rows_held_out(found)]
         if found.path is not None:
             rows += _beside_shifts(found)
+        rows += _of_echoes(found, record)
         unsettled = set() if found.scores is None else found.unsettled
         if found.scores is not None and (found.suspected or unsettled):
             rows += _of_spectra(found, record, unsettled)
@@ -372,6 +376,26 @@ def _beside_shifts(found):
         yield "beside shifts of levels", *names, statistic, p, passed, "" if passed else "cut the record there"
 
 
+def _of_echoes(found, record):
+    """Links back to a cause whose sensors do not show all of its states, of which its effect tells as well.
+
+    In plants of several lags a unit with as many states as sensors is an autoregression of these alone. What they leave
+    out goes on in the unit and reaches the effect, whose rows then predict the cause though nothing acts on it.
+    """
+    if found.scores is None or len(found.lags) == 1:
+        return
+    for cause, effect in sorted(found.linked - found.sure):
+        p = found.p_adjusted[cause, effect]
+        if not found.p_adjusted.get((effect, cause), 1.0) < p:
+            continue
+        noise = np.linalg.inv(record.parts[effect].mean_information)
+        spread = np.cov(found.scores[effect].T).reshape(noise.shape)
+        share = float(np.linalg.eigvals(np.linalg.solve(spread, noise)).real.max())
+        passed = share > _NO_NOISE
+        names = found.names[cause], found.names[effect]
+        yield "more than an echo", *names, share, p, passed, "" if passed else f"more sensors of {names[1]}"
+
+
 def _unordered(pairs):
     return {(min(pair), max(pair)) for pair in pairs}
 
@@ -404,6 +428,7 @@ _WORDS = {
     "no copies": "{c} and {e} are one unit or read one quantity, and links of either are shared out between them",
     "not by way of another": "{c} may act on {e} by way of another unit within the row",
     "beside shifts of levels": "only where levels shift does {e} seem to follow {c}",
+    "more than an echo": "{c} follows {e}, and may tell of it what sensors of {e} do not show",
     "gains held-out": "{c} does not help to predict {e} on rows held out",
 }
 _FIRST = (
