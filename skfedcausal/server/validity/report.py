@@ -116,8 +116,8 @@ def evidence(server, run, record):
     return Evidence(
         names, units, [filtered[:, rows] for rows in slices],
         [filtered[:, rows] - predicted[:, rows] for rows in slices], scores, record.starts, server.lag_transitions_,
-        server.process_cov_, slices, set(pairs), p_adjusted, sure, dict(zip(pairs, found["delay"], strict=True)), correlated,
-        server.covariance != "information", {place[name] for name in server.level_shifts_["unit"]},
+        server.process_cov_, slices, set(pairs), p_adjusted, sure, dict(zip(pairs, found["delay"], strict=True)),
+        correlated, server.covariance != "information", {place[name] for name in server.level_shifts_["unit"]},
         None if path is None else [path[:, rows] for rows in slices],
         _may_remember(server), server.has_prior_,
     )  # fmt: skip

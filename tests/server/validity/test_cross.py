@@ -1,5 +1,7 @@
 """What the cross-spectrum of two units says, against exact spectra of pairs of known make."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from benchmarks._situations import draw
 from skfedcausal import FederatedGrangerEstimator
 from skfedcausal.server.validity.cross import CrossSpectrum
 from skfedcausal.server.validity.drivers import Bands
+from skfedcausal.server.validity.report import Evidence, _of_echoes
 
 FREQUENCY, N_BINS = np.linspace(0.05, 3.1, 50), np.full(50, 20.0)
 FIRST = np.array([[[0.6, 0.2], [-0.1, 0.3]], [[0.1, 0.0], [0.0, 0.1]]])  # two lags of two states
@@ -112,3 +115,38 @@ def test_a_driver_that_explains_nothing_hides_no_link():
     links = fitted("two sensors, four states", 70016).links_.set_index(["cause", "effect"])
     assert links.loc[("u0", "u1"), "verdict"] == "influence"
     assert links.loc[("u1", "u0"), "verdict"] != "influence"
+
+
+@pytest.mark.parametrize("seed", [70033, 72020])
+def test_what_an_effect_tells_of_states_that_its_cause_hides_is_no_link_back(seed):
+    """One sensor of two states: the effect follows both, so that its rows predict the cause."""
+    found = fitted("one sensor, two states", seed)
+    links = found.links_.set_index(["cause", "effect"])
+    back = links.loc[("u1", "u0")]
+    assert back["p_adjusted"] < 0.01
+    assert back["verdict"] == "cannot tell"
+    assert back["because"].startswith("u1 follows u0, and may tell of it what sensors of u0 do not show")
+    assert links.loc[("u0", "u1"), "verdict"] == "influence"
+
+
+@pytest.mark.parametrize("change", ["surer", "sensors", "one lag", "alone"])
+def test_an_echo_is_fainter_than_what_it_echoes_and_of_a_unit_of_few_sensors(change):
+    rng = np.random.default_rng(0)
+    found = Evidence(**dict.fromkeys(Evidence._fields) | {
+        "names": ("a", "b"), "linked": {(0, 1), (1, 0)}, "sure": set(), "lags": np.zeros((3, 2, 2)),
+        "p_adjusted": {(0, 1): 1e-5, (1, 0): 1e-3}, "scores": [rng.standard_normal((500, 1)) for _ in range(2)],
+    })  # fmt: skip
+    part = SimpleNamespace(mean_information=np.array([[1000.0]]))
+
+    def echoes(found, parts=(part, part)):
+        return [row[:3] for row in _of_echoes(found, SimpleNamespace(parts=parts)) if not row[5]]
+
+    assert echoes(found) == [("more than an echo", "b", "a")]
+    noisy = SimpleNamespace(mean_information=np.array([[10.0]]))
+    others = {
+        "surer": (found._replace(sure={(1, 0)}),),
+        "sensors": (found, (noisy, part)),
+        "one lag": (found._replace(lags=found.lags[:1]),),
+        "alone": (found._replace(linked={(1, 0)}, p_adjusted={(1, 0): 1e-3}),),
+    }
+    assert not echoes(*others[change])
