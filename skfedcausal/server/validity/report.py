@@ -156,10 +156,10 @@ def report(server, run, record):
         rows += [*_of_variance(together), *_of_rows(together), *_of_rows_held_out(found)]
         if found.path is not None:
             rows += _beside_shifts(found)
-        rows += _of_echoes(found, record)
         unsettled = set() if found.scores is None else found.unsettled
         if found.scores is not None and (found.suspected or unsettled):
             rows += _of_spectra(found, record, unsettled)
+        rows += _of_echoes(found, record, _driven(rows))
     moves, counts = _shifts(found) if _may_shift(found, rows) else ([], [0] * len(found.names))
     rows += [_of_shifts(name, count, moves) for name, count in zip(found.names, counts, strict=True) if count]
     table = pd.DataFrame(rows, columns=list(COLUMNS))
@@ -174,8 +174,12 @@ def _of_spectra(found, record, unsettled):
 
     whole = bands(np.hstack(found.scores), found.starts)
     rows = driver_rows(found, record, whole)
-    driven = {(first, second) for check, first, second, *_, passed, _ in rows if check == _DRIVER and not passed}
-    return rows + sensor_rows(found, record, whole, unsettled, driven)
+    return rows + sensor_rows(found, record, whole, unsettled, _driven(rows))
+
+
+def _driven(rows):
+    """Names of pairs that a driver explains."""
+    return {(first, second) for check, first, second, *_, passed, _ in rows if check == _DRIVER and not passed}
 
 
 def _may_shift(found, rows):
@@ -376,24 +380,28 @@ def _beside_shifts(found):
         yield "beside shifts of levels", *names, statistic, p, passed, "" if passed else "cut the record there"
 
 
-def _of_echoes(found, record):
-    """Links back to a cause whose sensors do not show all of its states, of which its effect tells as well.
+def _of_echoes(found, record, driven):
+    """Links back to a cause whose rows do not show all that reaches its effect, which then tells of it as well.
 
-    In plants of several lags a unit with as many states as sensors is an autoregression of these alone. What they leave
-    out goes on in the unit and reaches the effect, whose rows then predict the cause though nothing acts on it.
+    In plants of several lags a unit with as many states as sensors is an autoregression of these alone: what they leave
+    out goes on in the unit. Where units act within a row, as where rows are means, it is what happened in the row, and
+    their noise goes together. Later rows of the cause follow from either, and the effect predicts them though nothing
+    acts back. Not of pairs that a driver explains.
     """
-    if found.scores is None or len(found.lags) == 1:
+    if found.scores is None:
         return
     for cause, effect in sorted(found.linked - found.sure):
-        p = found.p_adjusted[cause, effect]
-        if not found.p_adjusted.get((effect, cause), 1.0) < p:
+        p, pair = found.p_adjusted[cause, effect], (min(cause, effect), max(cause, effect))
+        if not found.p_adjusted.get((effect, cause), 1.0) < p or (found.names[pair[0]], found.names[pair[1]]) in driven:
             continue
         noise = np.linalg.inv(record.parts[effect].mean_information)
         spread = np.cov(found.scores[effect].T).reshape(noise.shape)
         share = float(np.linalg.eigvals(np.linalg.solve(spread, noise)).real.max())
-        passed = share > _NO_NOISE
+        is_hidden = len(found.lags) > 1 and share <= _NO_NOISE
+        passed = not is_hidden and pair not in _unordered(found.correlated)
         names = found.names[cause], found.names[effect]
-        yield "more than an echo", *names, share, p, passed, "" if passed else f"more sensors of {names[1]}"
+        remedy = f"more sensors of {names[1]}" if is_hidden else "sample faster, and values rather than means"
+        yield "more than an echo", *names, share, p, passed, "" if passed else remedy
 
 
 def _unordered(pairs):
@@ -428,7 +436,7 @@ _WORDS = {
     "no copies": "{c} and {e} are one unit or read one quantity, and links of either are shared out between them",
     "not by way of another": "{c} may act on {e} by way of another unit within the row",
     "beside shifts of levels": "only where levels shift does {e} seem to follow {c}",
-    "more than an echo": "{c} follows {e}, and may tell of it what sensors of {e} do not show",
+    "more than an echo": "{c} follows {e}, and may tell of it what rows of {e} do not show",
     "gains held-out": "{c} does not help to predict {e} on rows held out",
 }
 _FIRST = (

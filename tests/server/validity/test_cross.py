@@ -125,7 +125,14 @@ def test_what_an_effect_tells_of_states_that_its_cause_hides_is_no_link_back(see
     back = links.loc[("u1", "u0")]
     assert back["p_adjusted"] < 0.01
     assert back["verdict"] == "cannot tell"
-    assert back["because"].startswith("u1 follows u0, and may tell of it what sensors of u0 do not show")
+    assert back["because"].startswith("u1 follows u0, and may tell of it what rows of u0 do not show")
+    assert links.loc[("u0", "u1"), "verdict"] == "influence"
+
+
+def test_what_happens_within_a_mean_is_no_link_back():
+    links = fitted("means over 10 rows", 70025).links_.set_index(["cause", "effect"])
+    assert links.loc[("u1", "u0"), "p_adjusted"] < 0.05
+    assert links.loc[("u1", "u0"), "verdict"] == "cannot tell"
     assert links.loc[("u0", "u1"), "verdict"] == "influence"
 
 
@@ -133,15 +140,17 @@ def test_what_an_effect_tells_of_states_that_its_cause_hides_is_no_link_back(see
 def test_an_echo_is_fainter_than_what_it_echoes_and_of_a_unit_of_few_sensors(change):
     rng = np.random.default_rng(0)
     found = Evidence(**dict.fromkeys(Evidence._fields) | {
-        "names": ("a", "b"), "linked": {(0, 1), (1, 0)}, "sure": set(), "lags": np.zeros((3, 2, 2)),
-        "p_adjusted": {(0, 1): 1e-5, (1, 0): 1e-3}, "scores": [rng.standard_normal((500, 1)) for _ in range(2)],
+        "names": ("a", "b"), "linked": {(0, 1), (1, 0)}, "sure": set(), "correlated": set(),
+        "lags": np.zeros((3, 2, 2)), "p_adjusted": {(0, 1): 1e-5, (1, 0): 1e-3},
+        "scores": [rng.standard_normal((500, 1)) for _ in range(2)],
     })  # fmt: skip
     part = SimpleNamespace(mean_information=np.array([[1000.0]]))
 
-    def echoes(found, parts=(part, part)):
-        return [row[:3] for row in _of_echoes(found, SimpleNamespace(parts=parts)) if not row[5]]
+    def echoes(found, parts=(part, part), driven=()):
+        return [row[:3] for row in _of_echoes(found, SimpleNamespace(parts=parts), driven) if not row[5]]
 
     assert echoes(found) == [("more than an echo", "b", "a")]
+    assert not echoes(found, driven={("a", "b")})
     noisy = SimpleNamespace(mean_information=np.array([[10.0]]))
     others = {
         "surer": (found._replace(sure={(1, 0)}),),
@@ -150,3 +159,5 @@ def test_an_echo_is_fainter_than_what_it_echoes_and_of_a_unit_of_few_sensors(cha
         "alone": (found._replace(linked={(1, 0)}, p_adjusted={(1, 0): 1e-3}),),
     }
     assert not echoes(*others[change])
+    in_one_row = others[change][0]._replace(correlated={(0, 1)})
+    assert bool(echoes(in_one_row, *others[change][1:])) == (change in ("sensors", "one lag"))
