@@ -37,6 +37,7 @@ from .posterior import (
     in_turn_of_alarms,
     log_scale_factor,
     shift_answers,
+    together,
 )
 from .stream import StreamState, taken
 from .thresholds import GAP, STATISTICS, AlarmLevels
@@ -399,23 +400,28 @@ class RootCauseServer:
         """Posterior over roots in the rows that are next in a stream."""
         since = replace(state)
         rows = self.evidence(here, since)
-        if not (state.point is self.nominal_point or state.point.campaign) and self._deciding_in(rows).evidence < 0:
+        moved = not (state.point is self.nominal_point or state.point.campaign)
+        if moved and max(answer.evidence for answer in self._answers_in(rows)) < 0:
             rows = self.evidence(here, replace(state, point=self.nominal_point))  # a fault that lasts, nothing else
         return self._attributed(rows)
 
-    def _deciding_in(self, rows):
-        """Answer to a named window."""
+    def _answers_in(self, rows):
+        """Answers to a named window: that of the statistic that decides, and that of changed dynamics."""
         answers: list[Answer] = []
         if "shift" in self.statistics:
             answers += self.posterior.from_shift([rows], len(rows.scaled), NAMED_FROM_START, may_grow=True)
-        if "energy" in self.statistics and not explained(answers):
+        if "energy" not in self.statistics:
+            return answers
+        if not explained(answers):
             answers.append(self.posterior.from_energy(rows))
-        return deciding(answers)
+        return [deciding(answers), self.posterior.from_changes(rows)]
 
     def _attributed(self, rows):
-        answer = self._deciding_in(rows)
+        answer, *changes = self._answers_in(rows)
         if answer.evidence < 0:
             answer = self.posterior.of_any_size(rows, self.statistics, NAMED_FROM_START)
+        if changes and not (explained([answer]) and answer.evidence > changes[0].evidence):
+            answer = together([answer, *changes])
         if not explained([answer]) and self.posterior.is_far(rows):
             reached = first_rows(self.levels.relative(rows.levels) > 1, rows.first)
             turned = in_turn_of_alarms(answer.probability, reached, self._disturbed(rows))

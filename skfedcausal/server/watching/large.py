@@ -294,6 +294,11 @@ class LargePosterior:
         place, inside = self.of(rows)
         return self._whole(place.posterior.from_energy(inside), place)
 
+    def from_changes(self, rows):
+        """Answer that the dynamics of a unit are others in a window."""
+        place, inside = self.of(rows)
+        return self._whole(place.posterior.from_changes(inside), place)
+
     def of_any_size(self, rows, statistics, at_once):
         """Answer to a window in which no fault is to be seen, its size integrated out as well."""
         place, inside = self.of(rows)

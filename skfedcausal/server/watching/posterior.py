@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...statespace.detection.dynamics import gain_changes, own_change_ratios
 from ...statespace.detection.shift import (
     Signatures,
     bias_information,
@@ -29,6 +30,7 @@ _SECOND_ROOT = 0.2  # prior weight of a second root
 _SENSOR = 0.5  # prior weight of a sensor fault beside a process fault of the same unit
 _SENSOR_OUTSIDE, _PROCESS_OUTSIDE = 0.9, 0.1  # prior probability that a fault shows off the subspace
 _WHATEVER = 0.1  # prior weight of a disturbance that is no steady fault
+_CHANGED = 0.1  # prior weight of changed dynamics of a unit, half of it of its own and half of links into it
 _SHARES = 4.0 ** -np.arange(5)  # of the rows' information in one row's, in the priors of faults of any size
 _SCALES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # by which variances may be larger
 _GROWS = 0.1  # prior probability that a steady fault grows from the first row of a named window on
@@ -62,6 +64,14 @@ def log_scale_factor(excess, dof, n_rows):
 def log_scale_ratio(excess, dof, n_rows, scale):
     """Log likelihood ratio of a variance ``1 + scale`` times the nominal one; the rows have `excess` times that."""
     return (n_rows * dof / 2) * (excess * scale / (1 + scale) - np.log1p(scale))
+
+
+def log_gain_factor(score, information):
+    """Log Bayes factor of another gain of a link, from the score and information of its change in shares of it.
+
+    The change is standard normal beforehand: a lost link is one standard deviation off.
+    """
+    return score**2 / (2 * (information + 1)) - 0.5 * np.log1p(information)
 
 
 def root_sets(n_units, max_roots=2):
@@ -152,11 +162,15 @@ def deciding(answers):
 
 
 def together(answers):
-    """Answers of the statistics as one, that of either kind of fault with the sum of their evidence."""
+    """Answers of the statistics as one, that of either kind of fault with the sum of their evidence.
+
+    Statistic and onset are those of the most evident one.
+    """
     logs = np.array([float(answer.evidence) for answer in answers])
     evidence = log_sum(logs)
     probability = np.exp(logs - evidence) @ np.array([answer.probability for answer in answers])
-    return answers[0]._replace(evidence=evidence, probability=probability, explains=False)
+    most = max(answers, key=lambda answer: answer.evidence)
+    return most._replace(evidence=evidence, probability=probability, explains=False)
 
 
 def doubted(probability, first_rows, disturbed):
@@ -295,6 +309,27 @@ class RootPosterior:
         factor = np.logaddexp.reduce(logs) - np.log(len(logs))
         with np.errstate(divide="ignore"):
             evidence = log_sum(factor + np.log(self.prior)) + float(np.log(_WHATEVER))
+        return Answer("energy", evidence, softmax(factor, self.prior), rows.first)
+
+    def from_changes(self, rows):
+        """Answer that the dynamics of a unit are others in a window: its own, or the gain of a link into it.
+
+        Sizes are integrated out. States count from their mean in the window, so that what a steady fault moves is not
+        taken for a change of what follows them.
+        """
+        u, nominal = rows.scaled, self.nominal
+        states = self.model.corrected(rows.predicted, u)
+        states -= states.mean(axis=0)
+        learned = 1 + 2 * self._far(rows.predicted) * len(u) / nominal.n_rows  # variance over that of a plant known
+        tempering = nominal.energy * learned
+        ratios = own_change_ratios(self.model, u, states, self.slices) / tempering
+        dims = np.array([b.stop - b.start for b in self.slices])
+        own = _over(_SHARES, ratios, dims**2, len(u))
+        scores, information = gain_changes(self.model, u, states, self.slices)
+        gains = log_gain_factor(scores / tempering, information / tempering)
+        factor = _own_or_link(own, np.where(information > 0, gains, -np.inf))
+        with np.errstate(divide="ignore"):
+            evidence = log_sum(factor + np.log(self.prior)) + float(np.log(_CHANGED))
         return Answer("energy", evidence, softmax(factor, self.prior), rows.first)
 
     def _excess(self, rows):
@@ -465,6 +500,19 @@ def _over(shares, ratios, n_params, steps):
     """Log Bayes factors averaged over priors of faults of different sizes, from the rows from each onset."""
     logs = [log_bayes_factor(ratios, n_params, share * steps) for share in shares]
     return np.logaddexp.reduce(logs) - np.log(len(shares))
+
+
+def _own_or_link(own, gains):
+    """Log Bayes factors of a change of each unit, half of it of its own, (n_units,), half of a link, (n_units,) * 2.
+
+    Links that are none have minus infinity.
+    """
+    n_links = np.isfinite(gains).sum(axis=1)
+    some = n_links > 0
+    of_links = np.logaddexp.reduce(gains[some], axis=1) - np.log(n_links[some])
+    factor = own.copy()
+    factor[some] = np.logaddexp(own[some], of_links) - np.log(2)
+    return factor
 
 
 def _stacked(series):

@@ -172,7 +172,10 @@ def test_answers_together_are_weighted_by_their_evidence():
     weights = np.exp([-1.0, -2.0])
     assert found.evidence == pytest.approx(np.log(weights.sum()))
     assert_allclose(found.probability, (weights[0] * answers[0].probability + weights[1] * ANY) / weights.sum())
-    assert (found.statistic, found.explains) == ("shift", False)
+    assert (found.statistic, found.start, found.explains) == ("shift", 0, False)
+    first, second = answers[0]._replace(evidence=-3.0), answers[1]._replace(start=5)
+    found = together([first, second])
+    assert (found.statistic, found.start) == ("energy", 5)  # whose levels are told
 
 
 def test_states_are_far_from_twice_their_nominal_mean_square_on():
