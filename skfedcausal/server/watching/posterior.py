@@ -355,13 +355,14 @@ class RootPosterior:
         """Whether states in a window are so far from nominal that errors of the model count."""
         return self._far(rows.predicted) > 1
 
-    def from_shift(self, windows, n_onsets, at_once=0.0, shares=None, may_grow=False):
+    def from_shift(self, windows, n_onsets, at_once=0.0, shares=None, may_grow=False, level_rows=np.inf):
         """Answers of the coherent shift statistic to windows of evidence, the onset of the fault free.
 
         It may have started in the first `n_onsets` rows, with prior probability `at_once` in the very first;
         the rest is spread evenly. The prior of its size has the information of one row, or that of ``1 / share``
         rows with the same probability for each of some shares. Where it `may_grow`, which takes onsets in all rows, the
-        fault of one unit may also be a ramp from the first row on.
+        fault of one unit may also be a ramp from the first row on. The level of the operating point was learned from
+        `level_rows` besides the nominal ones.
         """
         longest = max(len(window.scaled) for window in windows)
         if longest > self._process.n_rows:
@@ -370,27 +371,29 @@ class RootPosterior:
         onsets = np.full(n_onsets, (1 - at_once) / n_onsets)
         onsets[0] += at_once
         return [
-            self._in_turn(self._answer(window, step[:n_onsets], bias[:n_onsets], onsets, shares, may_grow), window)
+            self._in_turn(
+                self._answer(window, step[:n_onsets], bias[:n_onsets], onsets, shares, may_grow, level_rows), window
+            )
             for window, step, bias in zip(windows, *scores, strict=True)
         ]
 
-    def of_any_size(self, rows, statistics, at_once):
+    def of_any_size(self, rows, statistics, at_once, level_rows=np.inf):
         """Answer to a window in which no fault is to be seen, its size integrated out as well."""
         answers = []
         if "shift" in statistics:
-            answers += self.from_shift([rows], len(rows.scaled), at_once, _SHARES, may_grow=True)
+            answers += self.from_shift([rows], len(rows.scaled), at_once, _SHARES, may_grow=True, level_rows=level_rows)
         if "energy" in statistics:
             answers.append(self.from_any_energy(rows))
         return together(answers)
 
-    def _answer(self, window, step, bias, onsets, shares, may_grow):
+    def _answer(self, window, step, bias, onsets, shares, may_grow, level_rows):
         """Answer to one window from the scores of both kinds of fault and the prior of their onsets."""
         n_rows, n_units = window.outside.shape
         first, after = len(self._steps) - n_rows, n_rows - len(onsets)
         at = slice(first, first + len(onsets))
         steps = self._steps[at]
         ratios = np.concatenate([self._process.ratios(step, after), self._sensor.ratios(bias, after)])
-        tempering = self.nominal.shift * self._uncertainty(window.predicted, steps)
+        tempering = self.nominal.shift * (self._uncertainty(window.predicted, steps) + steps / level_rows)
         if shares is None:
             logs = ratios * (self._gain[at] / tempering)
             logs += self._penalty[:, at]

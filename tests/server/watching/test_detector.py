@@ -515,10 +515,10 @@ class Attributing(Deciding):
         changes = Answer("energy", -np.inf, np.full(3, 1 / 3), 0) if changes is None else changes
         self.shifts = []
         self.rows = rows
-        self.detector.posterior.from_shift = lambda windows, n_onsets, at_once, may_grow: self._shifted(
+        self.detector.posterior.from_shift = lambda windows, n_onsets, at_once, **of: self._shifted(
             windows, n_onsets, at_once, shift
         )
-        self.detector.posterior.of_any_size = lambda rows, statistics, at_once: UNSEEN
+        self.detector.posterior.of_any_size = lambda rows, statistics, at_once, level_rows: UNSEEN
         self.detector.posterior.from_changes = lambda rows: changes
 
     def named(self, start, stop):
@@ -583,6 +583,15 @@ def test_changed_dynamics_are_weighed_against_what_else_a_window_may_show(shift,
     energy = ENERGY if shift is PARTIAL else ENERGY._replace(evidence=-0.1)
     _, probability, _ = Attributing(episode(), shift, energy, changes).named(10, 35)
     assert_allclose(probability, with_none(together([one or changes for one in among])))
+
+
+def test_a_named_window_is_judged_by_what_is_known_of_its_level():
+    asked = {}
+    attributing = Attributing(episode(), PARTIAL._replace(evidence=-5.0), ENERGY._replace(evidence=-0.1))
+    shifted = attributing.detector.posterior.from_shift
+    attributing.detector.posterior.from_shift = lambda *args, **of: asked.update(of) or shifted(*args)
+    attributing.detector._attributed(attributing.rows, level_rows=60)
+    assert asked["level_rows"] == 60
 
 
 def test_certainty_in_a_named_window_counts_the_rows_of_the_window():

@@ -573,6 +573,20 @@ def test_a_steady_fault_is_no_change_of_dynamics():
     assert_allclose(found.probability, away.probability)
 
 
+def test_a_level_that_few_rows_told_is_no_fault():
+    """Ratios of nominal windows, judged by the mean of as many rows, are those of a level known exactly, scaled."""
+    posterior, model = _posterior()
+    rng, root = np.random.default_rng(7), np.linalg.cholesky(model.weight)
+    evidence_of = {np.inf: [], N_ROWS: []}
+    for _ in range(60):
+        u = rng.standard_normal((2 * N_ROWS, len(root))) @ root.T
+        judged = u[N_ROWS:] - u[:N_ROWS].mean(axis=0)
+        window = window_of(judged, np.zeros_like(judged), np.ones((N_ROWS, N_UNITS)))
+        for level_rows, found in evidence_of.items():
+            found.append(posterior.from_shift([window], 1, level_rows=level_rows)[0].evidence)
+    assert np.mean(np.array(evidence_of[N_ROWS]) > 0) < 0.05 < np.mean(np.array(evidence_of[np.inf]) > 0)
+
+
 def test_longer_windows_are_prepared_when_they_come():
     posterior, model, nominal = small_posterior()
     prepared = RootPosterior(model, SMALL, posterior.prior, 90, 20, nominal)
