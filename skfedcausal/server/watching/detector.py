@@ -425,9 +425,10 @@ class RootCauseServer:
         answer, *changes = self._answers_in(rows, level_rows)
         if answer.evidence < 0:
             answer = self.posterior.of_any_size(rows, self.statistics, NAMED_FROM_START, level_rows)
-        if changes and not (explained([answer]) and answer.evidence > changes[0].evidence):
+        unforeseen = not explained([answer])
+        if changes and (unforeseen or answer.evidence <= changes[0].evidence):
             answer = together([answer, *changes])
-        if not explained([answer]) and self.posterior.is_far(rows):
+        if unforeseen and self.posterior.is_far(rows):
             reached = first_rows(self.levels.relative(rows.levels) > 1, rows.first)
             turned = in_turn_of_alarms(answer.probability, reached, self._disturbed(rows))
             answer = answer._replace(probability=turned)

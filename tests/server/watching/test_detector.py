@@ -614,6 +614,14 @@ def test_a_named_window_is_of_the_disturbed_unit_that_was_in_alarm_first(answer,
     assert_allclose(probability, with_none(answer._replace(probability=expected)))
 
 
+def test_who_was_in_alarm_first_does_not_matter_where_a_steady_fault_explains_everything():
+    """Changed dynamics that explain it as well leave nothing unforeseen."""
+    rows = evidence(50, 3, n_statistics=2, **units_in_alarm(50, unit2=12, unit0=14, unit1=20))
+    changes = EXPLAINING._replace(statistic="energy", evidence=EXPLAINING.evidence + 1, explains=False)
+    far = Attributing(rows, EXPLAINING, ENERGY, changes, is_far=lambda rows: True)
+    assert_allclose(far.named(10, 35)[1], with_none(together([EXPLAINING, changes])))
+
+
 @pytest.mark.parametrize("name", ["energy", "shift"])
 def test_one_statistic_answers_alone(name):
     rows = evidence(50, 3, levels=np.ones((50, 1, 3)))
