@@ -11,6 +11,8 @@ import numpy as np
 
 from ..kalman import Recurrence
 
+_TOGETHER = 1 << 20  # numbers of all errors of a piece of rows that are held at once
+
 
 def own_change_ratios(model, u, filtered, blocks):
     """Likelihood ratios of other dynamics of the states of each block among themselves, (n_blocks,).
@@ -18,12 +20,12 @@ def own_change_ratios(model, u, filtered, blocks):
     From the scaled innovations of a window and its filtered states, both (n_samples, n), under the
     :class:`~.shift.InnovationModel` of the plant. Chi-square with ``p^2`` degrees of freedom where nothing has changed.
     """
-    carry, ratios = Recurrence(model.carry), []
+    carry, before, ratios = Recurrence(model.carry), _row_before(filtered), []
     for b in blocks:
         i, j = np.divmod(np.arange((b.stop - b.start) ** 2), b.stop - b.start)
-        pushes = np.zeros((len(i), *u.shape))
-        pushes[np.arange(len(i)), :, b.start + i] = filtered[:, b.start + j].T
-        score, information = _regression(model, carry, pushes, u)
+        changes = np.zeros((len(i), *model.A.shape))
+        changes[np.arange(len(i)), b.start + i, b.start + j] = 1.0
+        score, information = _regression(model, carry, changes, before, u)
         ratios.append(score @ np.linalg.lstsq(information, score, rcond=None)[0])
     return np.array(ratios)
 
@@ -33,25 +35,40 @@ def gain_changes(model, u, filtered, blocks):
 
     The gain that is most likely is one more than the score over the information; both are zero where there is no link.
     """
-    carry, scores = Recurrence(model.carry), np.zeros((len(blocks),) * 2)
+    carry, before, scores = Recurrence(model.carry), _row_before(filtered), np.zeros((len(blocks),) * 2)
     information = np.zeros_like(scores)
     for m, effect in enumerate(blocks):
         causes = [k for k, cause in enumerate(blocks) if k != m and model.A[effect, cause].any()]
         if not causes:
             continue
-        pushes = np.zeros((len(causes), *u.shape))
-        for push, k in zip(pushes, causes, strict=True):
-            push[:, effect] = filtered[:, blocks[k]] @ model.A[effect, blocks[k]].T
-        score, products = _regression(model, carry, pushes, u)
+        changes = np.zeros((len(causes), *model.A.shape))
+        for change, k in zip(changes, causes, strict=True):
+            change[effect, blocks[k]] = model.A[effect, blocks[k]]
+        score, products = _regression(model, carry, changes, before, u)
         scores[m, causes], information[m, causes] = score, np.diag(products)
     return scores, information
 
 
-def _regression(model, carry, pushes, u):
-    """Scores and information of innovations u on what pushes of the next states do to them, (k, n_samples, n)."""
-    n = u.shape[-1]
-    late = np.zeros((*pushes.shape[:2], len(model.carry)))
-    late[:, 1:, :n] = pushes[:, :-1]
-    errors = carry.run((late, None))[..., :n]
-    flat = errors.reshape(len(errors), u.size)
-    return flat @ u.ravel(), flat @ (errors @ model.weight).reshape(flat.shape).T
+def _row_before(series):
+    """The series one row later, nothing in the first row."""
+    return np.concatenate([np.zeros((1, series.shape[1])), series[:-1]])
+
+
+def _regression(model, carry, changes, before, u):
+    """Scores and information of innovations u on what changes of the dynamics do to them, (k, n, n).
+
+    `before` are the filtered states of the row before each. Long windows are taken in pieces.
+    """
+    n, size = u.shape[1], len(changes)
+    at_once = max(1, _TOGETHER // (size * len(model.carry)))
+    score, information, last = np.zeros(size), np.zeros((size, size)), None
+    for first in range(0, len(u), at_once):
+        rows = slice(first, first + at_once)
+        pushes = np.zeros((size, len(u[rows]), len(model.carry)))
+        np.matmul(before[rows], changes.swapaxes(1, 2), out=pushes[..., :n])
+        errors = carry.run((pushes, None), x0=last)
+        last, errors = errors[:, -1].copy(), errors[..., :n]
+        flat = errors.reshape(size, -1)
+        score += flat @ u[rows].ravel()
+        information += flat @ (errors @ model.weight).reshape(size, -1).T
+    return score, information

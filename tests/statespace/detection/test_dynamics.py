@@ -73,6 +73,16 @@ def test_scores_are_those_of_a_filter_that_knows_the_change():
         assert ratio == pytest.approx(b @ np.linalg.solve(M, b), rel=1e-5)
 
 
+def test_long_windows_are_taken_in_pieces(monkeypatch):
+    model = plant()
+    u, filtered = innovations(model, record(model, 57, np.random.default_rng(4)), model.A)
+    whole = own_change_ratios(model, u, filtered, BLOCKS), *gain_changes(model, u, filtered, BLOCKS)
+    monkeypatch.setattr("skfedcausal.statespace.detection.dynamics._TOGETHER", 200)  # ten rows of four changes
+    pieces = own_change_ratios(model, u, filtered, BLOCKS), *gain_changes(model, u, filtered, BLOCKS)
+    for one, other in zip(whole, pieces, strict=True):
+        assert_allclose(one, other, rtol=1e-9)
+
+
 def test_a_nominal_window_has_ratios_that_are_chi_square():
     """Means over 300 windows of 200 rows, within four standard errors."""
     model, rng, own, gains = plant(), np.random.default_rng(1), [], []
