@@ -37,6 +37,7 @@ from .posterior import (
     in_turn_of_alarms,
     log_scale_factor,
     shift_answers,
+    together,
 )
 from .stream import StreamState, taken
 from .thresholds import GAP, STATISTICS, AlarmLevels
@@ -398,25 +399,36 @@ class RootCauseServer:
     def _attributed_from(self, here, state):
         """Posterior over roots in the rows that are next in a stream."""
         since = replace(state)
-        rows = self.evidence(here, since)
-        if not (state.point is self.nominal_point or state.point.campaign) and self._deciding_in(rows).evidence < 0:
+        rows, level_rows = self.evidence(here, since), state.point.level_rows
+        moved = not (state.point is self.nominal_point or state.point.campaign)
+        if moved and max(answer.evidence for answer in self._answers_in(rows, level_rows)) < 0:
             rows = self.evidence(here, replace(state, point=self.nominal_point))  # a fault that lasts, nothing else
-        return self._attributed(rows)
+            level_rows = np.inf
+        return self._attributed(rows, level_rows)
 
-    def _deciding_in(self, rows):
-        """Answer to a named window."""
+    def _answers_in(self, rows, level_rows):
+        """Answers to a named window: that of the statistic that decides, and that of changed dynamics.
+
+        The level of its operating point was learned from `level_rows` besides the nominal ones.
+        """
         answers: list[Answer] = []
         if "shift" in self.statistics:
-            answers += self.posterior.from_shift([rows], len(rows.scaled), NAMED_FROM_START, may_grow=True)
-        if "energy" in self.statistics and not explained(answers):
+            asked = {"may_grow": True, "level_rows": level_rows}
+            answers += self.posterior.from_shift([rows], len(rows.scaled), NAMED_FROM_START, **asked)
+        if "energy" not in self.statistics:
+            return answers
+        if not explained(answers):
             answers.append(self.posterior.from_energy(rows))
-        return deciding(answers)
+        return [deciding(answers), self.posterior.from_changes(rows)]
 
-    def _attributed(self, rows):
-        answer = self._deciding_in(rows)
+    def _attributed(self, rows, level_rows=np.inf):
+        answer, *changes = self._answers_in(rows, level_rows)
         if answer.evidence < 0:
-            answer = self.posterior.of_any_size(rows, self.statistics, NAMED_FROM_START)
-        if not explained([answer]) and self.posterior.is_far(rows):
+            answer = self.posterior.of_any_size(rows, self.statistics, NAMED_FROM_START, level_rows)
+        unforeseen = not explained([answer])
+        if changes and (unforeseen or answer.evidence <= changes[0].evidence):
+            answer = together([answer, *changes])
+        if unforeseen and self.posterior.is_far(rows):
             reached = first_rows(self.levels.relative(rows.levels) > 1, rows.first)
             turned = in_turn_of_alarms(answer.probability, reached, self._disturbed(rows))
             answer = answer._replace(probability=turned)

@@ -294,22 +294,28 @@ class LargePosterior:
         place, inside = self.of(rows)
         return self._whole(place.posterior.from_energy(inside), place)
 
-    def of_any_size(self, rows, statistics, at_once):
+    def from_changes(self, rows):
+        """Answer that the dynamics of a unit are others in a window."""
+        place, inside = self.of(rows)
+        return self._whole(place.posterior.from_changes(inside), place)
+
+    def of_any_size(self, rows, statistics, at_once, level_rows=np.inf):
         """Answer to a window in which no fault is to be seen, its size integrated out as well."""
         place, inside = self.of(rows)
-        return self._whole(place.posterior.of_any_size(inside, statistics, at_once), place)
+        return self._whole(place.posterior.of_any_size(inside, statistics, at_once, level_rows), place)
 
     def is_far(self, rows):
         """Whether states around the alarms of a window are so far from nominal that errors of the model count."""
         place, inside = self.of(rows)
         return place.posterior.is_far(inside)
 
-    def from_shift(self, windows, n_onsets, at_once=0.0, may_grow=False):
+    def from_shift(self, windows, n_onsets, at_once=0.0, may_grow=False, level_rows=np.inf):
         """Answers of the coherent shift statistic to windows of evidence, the onset of the fault free."""
         answers = []
         for rows in windows:
             place, inside = self.of(rows)
-            answer = place.posterior.from_shift([inside], n_onsets, at_once, may_grow=may_grow)[0]
+            asked = {"may_grow": may_grow, "level_rows": level_rows}
+            answer = place.posterior.from_shift([inside], n_onsets, at_once, **asked)[0]
             answers.append(self._whole(answer, place))
         return answers
 

@@ -42,6 +42,7 @@ class OperatingPoint:
         states do not explain of the off-subspace numbers, and of these themselves, (n_units,)
     lasting : first alarms of the incidents that last there
     n_rows : from which it is known
+    followed_rows : from which the level is known where it is followed as it moves, whatever `n_rows` says of it
     inputs : InputStates at which it is the one, None for the nominal mean of the inputs
     campaign : whether it is one of several nominal ones, between which to switch is no incident
     """
@@ -55,6 +56,7 @@ class OperatingPoint:
     whole: np.ndarray
     lasting: frozenset = frozenset()
     n_rows: float = np.inf
+    followed_rows: float = np.inf
     inputs: tuple = (None,)
     campaign: bool = False
 
@@ -74,6 +76,11 @@ class OperatingPoint:
         return np.sqrt(1 + _AVERAGED / self.n_rows)
 
     @property
+    def level_rows(self):
+        """Rows from which its level is known, infinite for that of the nominal record."""
+        return min(self.n_rows, self.followed_rows)
+
+    @property
     def is_new(self):
         """Whether more rows would make it much better known."""
         return self.n_rows < _ENOUGH
@@ -83,10 +90,14 @@ class OperatingPoint:
         share = FOLLOWED / (self.n_rows + FOLLOWED)
         return self.moved(share * errors, share * scaled, n_rows=self.n_rows + FOLLOWED)
 
-    def followed(self, errors, scaled, whole, outside, n_rows):
-        """The operating point after a drift, from what was followed beyond it, which is worth so many rows."""
+    def followed(self, errors, scaled, whole, outside, n_rows, moves):
+        """The operating point after a drift, from what was followed beyond it, which is worth so many rows.
+
+        Where the level `moves` by itself it is not better known by later rows.
+        """
         factors = {"whole": np.maximum(1.0, self.whole * whole), "outside": np.maximum(1.0, self.outside * outside)}
-        return self.moved(errors, scaled, **factors, n_rows=n_rows)
+        known = (np.inf, n_rows) if moves else (n_rows, np.inf)
+        return self.moved(errors, scaled, **factors, n_rows=known[0], followed_rows=known[1])
 
     def only(self, units, slices, other):
         """This operating point in some units (bool), another one in the rest."""

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...statespace.detection.dynamics import gain_changes, own_change_ratios
 from ...statespace.detection.shift import (
     Signatures,
     bias_information,
@@ -29,6 +30,7 @@ _SECOND_ROOT = 0.2  # prior weight of a second root
 _SENSOR = 0.5  # prior weight of a sensor fault beside a process fault of the same unit
 _SENSOR_OUTSIDE, _PROCESS_OUTSIDE = 0.9, 0.1  # prior probability that a fault shows off the subspace
 _WHATEVER = 0.1  # prior weight of a disturbance that is no steady fault
+_CHANGED = 0.1  # prior weight of changed dynamics of a unit, half of it of its own and half of links into it
 _SHARES = 4.0 ** -np.arange(5)  # of the rows' information in one row's, in the priors of faults of any size
 _SCALES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)  # by which variances may be larger
 _GROWS = 0.1  # prior probability that a steady fault grows from the first row of a named window on
@@ -62,6 +64,14 @@ def log_scale_factor(excess, dof, n_rows):
 def log_scale_ratio(excess, dof, n_rows, scale):
     """Log likelihood ratio of a variance ``1 + scale`` times the nominal one; the rows have `excess` times that."""
     return (n_rows * dof / 2) * (excess * scale / (1 + scale) - np.log1p(scale))
+
+
+def log_gain_factor(score, information):
+    """Log Bayes factor of another gain of a link, from the score and information of its change in shares of it.
+
+    The change is standard normal beforehand: a lost link is one standard deviation off.
+    """
+    return score**2 / (2 * (information + 1)) - 0.5 * np.log1p(information)
 
 
 def root_sets(n_units, max_roots=2):
@@ -152,11 +162,15 @@ def deciding(answers):
 
 
 def together(answers):
-    """Answers of the statistics as one, that of either kind of fault with the sum of their evidence."""
+    """Answers of the statistics as one, that of either kind of fault with the sum of their evidence.
+
+    Statistic and onset are those of the most evident one.
+    """
     logs = np.array([float(answer.evidence) for answer in answers])
     evidence = log_sum(logs)
     probability = np.exp(logs - evidence) @ np.array([answer.probability for answer in answers])
-    return answers[0]._replace(evidence=evidence, probability=probability, explains=False)
+    most = max(answers, key=lambda answer: answer.evidence)
+    return most._replace(evidence=evidence, probability=probability, explains=False)
 
 
 def doubted(probability, first_rows, disturbed):
@@ -297,6 +311,27 @@ class RootPosterior:
             evidence = log_sum(factor + np.log(self.prior)) + float(np.log(_WHATEVER))
         return Answer("energy", evidence, softmax(factor, self.prior), rows.first)
 
+    def from_changes(self, rows):
+        """Answer that the dynamics of a unit are others in a window: its own, or the gain of a link into it.
+
+        Sizes are integrated out. States count from their mean in the window, so that what a steady fault moves is not
+        taken for a change of what follows them.
+        """
+        u, nominal = rows.scaled, self.nominal
+        states = self.model.corrected(rows.predicted, u)
+        states -= states.mean(axis=0)
+        learned = 1 + 2 * self._far(rows.predicted) * len(u) / nominal.n_rows  # variance over that of a plant known
+        tempering = nominal.energy * learned
+        ratios = own_change_ratios(self.model, u, states, self.slices) / tempering
+        dims = np.array([b.stop - b.start for b in self.slices])
+        own = _over(_SHARES, ratios, dims**2, len(u))
+        scores, information = gain_changes(self.model, u, states, self.slices)
+        gains = log_gain_factor(scores / tempering, information / tempering)
+        factor = _own_or_link(own, np.where(information > 0, gains, -np.inf))
+        with np.errstate(divide="ignore"):
+            evidence = log_sum(factor + np.log(self.prior)) + float(np.log(_CHANGED))
+        return Answer("energy", evidence, softmax(factor, self.prior), rows.first)
+
     def _excess(self, rows):
         """Mean surprises of the units' states over nominal ones, and those with the off-subspace numbers."""
         states, rest = rows.surplus.mean(axis=0), rows.outside.mean(axis=0)
@@ -320,13 +355,14 @@ class RootPosterior:
         """Whether states in a window are so far from nominal that errors of the model count."""
         return self._far(rows.predicted) > 1
 
-    def from_shift(self, windows, n_onsets, at_once=0.0, shares=None, may_grow=False):
+    def from_shift(self, windows, n_onsets, at_once=0.0, shares=None, may_grow=False, level_rows=np.inf):
         """Answers of the coherent shift statistic to windows of evidence, the onset of the fault free.
 
         It may have started in the first `n_onsets` rows, with prior probability `at_once` in the very first;
         the rest is spread evenly. The prior of its size has the information of one row, or that of ``1 / share``
         rows with the same probability for each of some shares. Where it `may_grow`, which takes onsets in all rows, the
-        fault of one unit may also be a ramp from the first row on.
+        fault of one unit may also be a ramp from the first row on. The level of the operating point was learned from
+        `level_rows` besides the nominal ones.
         """
         longest = max(len(window.scaled) for window in windows)
         if longest > self._process.n_rows:
@@ -335,27 +371,29 @@ class RootPosterior:
         onsets = np.full(n_onsets, (1 - at_once) / n_onsets)
         onsets[0] += at_once
         return [
-            self._in_turn(self._answer(window, step[:n_onsets], bias[:n_onsets], onsets, shares, may_grow), window)
+            self._in_turn(
+                self._answer(window, step[:n_onsets], bias[:n_onsets], onsets, shares, may_grow, level_rows), window
+            )
             for window, step, bias in zip(windows, *scores, strict=True)
         ]
 
-    def of_any_size(self, rows, statistics, at_once):
+    def of_any_size(self, rows, statistics, at_once, level_rows=np.inf):
         """Answer to a window in which no fault is to be seen, its size integrated out as well."""
         answers = []
         if "shift" in statistics:
-            answers += self.from_shift([rows], len(rows.scaled), at_once, _SHARES, may_grow=True)
+            answers += self.from_shift([rows], len(rows.scaled), at_once, _SHARES, may_grow=True, level_rows=level_rows)
         if "energy" in statistics:
             answers.append(self.from_any_energy(rows))
         return together(answers)
 
-    def _answer(self, window, step, bias, onsets, shares, may_grow):
+    def _answer(self, window, step, bias, onsets, shares, may_grow, level_rows):
         """Answer to one window from the scores of both kinds of fault and the prior of their onsets."""
         n_rows, n_units = window.outside.shape
         first, after = len(self._steps) - n_rows, n_rows - len(onsets)
         at = slice(first, first + len(onsets))
         steps = self._steps[at]
         ratios = np.concatenate([self._process.ratios(step, after), self._sensor.ratios(bias, after)])
-        tempering = self.nominal.shift * self._uncertainty(window.predicted, steps)
+        tempering = self.nominal.shift * (self._uncertainty(window.predicted, steps) + steps / level_rows)
         if shares is None:
             logs = ratios * (self._gain[at] / tempering)
             logs += self._penalty[:, at]
@@ -465,6 +503,19 @@ def _over(shares, ratios, n_params, steps):
     """Log Bayes factors averaged over priors of faults of different sizes, from the rows from each onset."""
     logs = [log_bayes_factor(ratios, n_params, share * steps) for share in shares]
     return np.logaddexp.reduce(logs) - np.log(len(shares))
+
+
+def _own_or_link(own, gains):
+    """Log Bayes factors of a change of each unit, half of it of its own, (n_units,), half of a link, (n_units,) * 2.
+
+    Links that are none have minus infinity.
+    """
+    n_links = np.isfinite(gains).sum(axis=1)
+    some = n_links > 0
+    of_links = np.logaddexp.reduce(gains[some], axis=1) - np.log(n_links[some])
+    factor = own.copy()
+    factor[some] = np.logaddexp(own[some], of_links) - np.log(2)
+    return factor
 
 
 def _stacked(series):

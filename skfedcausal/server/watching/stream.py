@@ -228,7 +228,8 @@ def settled(server, rows, point, n_rows=SETTLING):
     }
     factors = {name: np.maximum(1.0, value) for name, value in seen.items()}
     predicted = point.predicted + rows.predicted.mean(axis=0)
-    return point.moved(errors, scaled, **factors, predicted=predicted, n_rows=len(rows.errors), campaign=False)
+    known = {"n_rows": len(rows.errors), "followed_rows": np.inf}
+    return point.moved(errors, scaled, **factors, predicted=predicted, **known, campaign=False)
 
 
 def _end_open(state):
@@ -331,8 +332,8 @@ def _drifted(server, state):
     if not server.level.drifted(errors, followed.n_rows, server.state_dims):
         state.followed = followed.next()
         return None
-    n_rows = np.inf if server.level.moves else followed.n_rows  # where it moves it is not better known by later rows
-    return point.followed(errors, scaled, distance / server.usual_distance, outside, n_rows)
+    whole = distance / server.usual_distance
+    return point.followed(errors, scaled, whole, outside, followed.n_rows, server.level.moves)
 
 
 def _after_drift(server, point, state):

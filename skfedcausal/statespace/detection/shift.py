@@ -46,10 +46,15 @@ class InnovationModel:
         """Covariances of the filter, see :func:`~skfedcausal.statespace.kalman.covariance_schedule`."""
         return covariance_schedule(self.A, self.Q, self.J)
 
+    @property
+    def settled(self):
+        """Covariance of the predicted states once it is steady, (n, n)."""
+        return self.schedule.predicted[-1]
+
     @cached_property
     def scaling(self):
         """``(I + J P)^-1``, which turns ``z - J predicted`` into scaled innovations."""
-        return np.linalg.inv(np.eye(len(self.A)) + self.J @ self.schedule.predicted[-1])
+        return np.linalg.inv(np.eye(len(self.A)) + self.J @ self.settled)
 
     @cached_property
     def weight(self):
@@ -94,6 +99,11 @@ class InnovationModel:
     def scaled(self, z, predicted):
         """Scaled innovations of rows of information matrix J, from information vectors and predictions."""
         return (z - predicted @ self.J) @ self.scaling.T
+
+    def corrected(self, predicted, u):
+        """Filtered states of rows from the predicted ones and the scaled innovations."""
+        n = len(self.J)
+        return predicted + u @ self.settled[:n, :n]
 
     def filtered(self, z, **settings):
         """Scaled innovations and predicted states of rows, (n_samples, n); settings of the filter, such as `starts`."""

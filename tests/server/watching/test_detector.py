@@ -22,7 +22,7 @@ from skfedcausal.server.watching.nominal import (
     usual_windows,
 )
 from skfedcausal.server.watching.operating import Level, OperatingPoint
-from skfedcausal.server.watching.posterior import Answer
+from skfedcausal.server.watching.posterior import Answer, together
 from skfedcausal.server.watching.thresholds import AlarmLevels
 from skfedcausal.statespace.detection.energy import ConditionalEnergy
 from skfedcausal.statespace.kalman import filtered_states, predicted_states
@@ -510,14 +510,16 @@ def test_onset_is_where_evidence_turns():
 class Attributing(Deciding):
     """The same for a window that the user names; evidence of an episode by hand."""
 
-    def __init__(self, rows, shift, energy, **settings):
+    def __init__(self, rows, shift, energy, changes=None, **settings):
         super().__init__(energy, **settings)
+        changes = Answer("energy", -np.inf, np.full(3, 1 / 3), 0) if changes is None else changes
         self.shifts = []
         self.rows = rows
-        self.detector.posterior.from_shift = lambda windows, n_onsets, at_once, may_grow: self._shifted(
+        self.detector.posterior.from_shift = lambda windows, n_onsets, at_once, **of: self._shifted(
             windows, n_onsets, at_once, shift
         )
-        self.detector.posterior.of_any_size = lambda rows, statistics, at_once: UNSEEN
+        self.detector.posterior.of_any_size = lambda rows, statistics, at_once, level_rows: UNSEEN
+        self.detector.posterior.from_changes = lambda rows: changes
 
     def named(self, start, stop):
         return self.detector._attributed(self.rows.between(start, stop))
@@ -567,6 +569,31 @@ def test_a_window_that_shows_nothing_is_of_a_fault_of_any_size():
     assert_allclose(probability, with_none(UNSEEN))
 
 
+@pytest.mark.parametrize(
+    ("shift", "evidence", "among"),
+    [
+        (EXPLAINING, EXPLAINING.evidence - 1, [EXPLAINING]),  # needs no other explanation
+        (EXPLAINING, EXPLAINING.evidence + 1, [EXPLAINING, None]),
+        (PARTIAL, 3.0, [ENERGY, None]),
+        (PARTIAL._replace(evidence=-5.0), -1.0, [UNSEEN, None]),
+    ],
+)
+def test_changed_dynamics_are_weighed_against_what_else_a_window_may_show(shift, evidence, among):
+    changes = Answer("energy", evidence, np.array([0.1, 0.1, 0.8]), 0)
+    energy = ENERGY if shift is PARTIAL else ENERGY._replace(evidence=-0.1)
+    _, probability, _ = Attributing(episode(), shift, energy, changes).named(10, 35)
+    assert_allclose(probability, with_none(together([one or changes for one in among])))
+
+
+def test_a_named_window_is_judged_by_what_is_known_of_its_level():
+    asked = {}
+    attributing = Attributing(episode(), PARTIAL._replace(evidence=-5.0), ENERGY._replace(evidence=-0.1))
+    shifted = attributing.detector.posterior.from_shift
+    attributing.detector.posterior.from_shift = lambda *args, **of: asked.update(of) or shifted(*args)
+    attributing.detector._attributed(attributing.rows, level_rows=60)
+    assert asked["level_rows"] == 60
+
+
 def test_certainty_in_a_named_window_counts_the_rows_of_the_window():
     absent = np.zeros((50, 3), dtype=bool)
     absent[10:15, 0] = absent[40:, 0] = True
@@ -585,6 +612,14 @@ def test_a_named_window_is_of_the_disturbed_unit_that_was_in_alarm_first(answer,
     _, probability, _ = Attributing(rows, answer, quiet, is_far=lambda rows: far).named(10, 35)
     expected = np.array([0.1, 0.25 * 0.85, 0.75 * 0.85]) if turned else answer.probability
     assert_allclose(probability, with_none(answer._replace(probability=expected)))
+
+
+def test_who_was_in_alarm_first_does_not_matter_where_a_steady_fault_explains_everything():
+    """Changed dynamics that explain it as well leave nothing unforeseen."""
+    rows = evidence(50, 3, n_statistics=2, **units_in_alarm(50, unit2=12, unit0=14, unit1=20))
+    changes = EXPLAINING._replace(statistic="energy", evidence=EXPLAINING.evidence + 1, explains=False)
+    far = Attributing(rows, EXPLAINING, ENERGY, changes, is_far=lambda rows: True)
+    assert_allclose(far.named(10, 35)[1], with_none(together([EXPLAINING, changes])))
 
 
 @pytest.mark.parametrize("name", ["energy", "shift"])

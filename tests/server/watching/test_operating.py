@@ -46,8 +46,16 @@ def test_the_first_block_after_a_start_hardly_ever_is_a_drift(level):
 def test_a_level_that_was_followed_is_known_from_few_rows():
     """Alarms are that much rarer there until more rows came."""
     point = OperatingPoint.nominal(6, 2)
-    moved = point.followed(np.ones(6), np.ones(6), np.ones(2), np.ones(2), 120)
+    moved = point.followed(np.ones(6), np.ones(6), np.ones(2), np.ones(2), 120, moves=False)
     assert point.spread == 1.0
     assert moved.is_new
     assert moved.spread == pytest.approx(np.sqrt(1 + 39 / 120))
     assert moved.better_known(np.zeros(6), np.zeros(6)).spread < moved.spread
+    assert (point.level_rows, moved.level_rows) == (np.inf, 120)
+    assert moved.better_known(np.zeros(6), np.zeros(6)).level_rows == 240
+
+
+def test_a_level_that_moves_by_itself_is_known_from_the_rows_that_were_followed():
+    """Alarms are as rare as before: thresholds were learned from a record whose level moves."""
+    moved = OperatingPoint.nominal(6, 2).followed(np.ones(6), np.ones(6), np.ones(2), np.ones(2), 120, moves=True)
+    assert (moved.spread, moved.is_new, moved.level_rows) == (1.0, False, 120)

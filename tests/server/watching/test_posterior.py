@@ -26,6 +26,7 @@ from skfedcausal.server.watching.posterior import (
     softmax,
     together,
 )
+from skfedcausal.statespace.detection.dynamics import gain_changes, own_change_ratios
 from skfedcausal.statespace.detection.shift import (
     InnovationModel,
     bias_information,
@@ -172,7 +173,10 @@ def test_answers_together_are_weighted_by_their_evidence():
     weights = np.exp([-1.0, -2.0])
     assert found.evidence == pytest.approx(np.log(weights.sum()))
     assert_allclose(found.probability, (weights[0] * answers[0].probability + weights[1] * ANY) / weights.sum())
-    assert (found.statistic, found.explains) == ("shift", False)
+    assert (found.statistic, found.start, found.explains) == ("shift", 0, False)
+    first, second = answers[0]._replace(evidence=-3.0), answers[1]._replace(start=5)
+    found = together([first, second])
+    assert (found.statistic, found.start) == ("energy", 5)  # whose levels are told
 
 
 def test_states_are_far_from_twice_their_nominal_mean_square_on():
@@ -513,6 +517,74 @@ def test_faults_too_small_to_be_seen_have_the_probabilities_of_all_their_sizes()
     probability = none.of_any_size(rows, ("energy", "shift"), 0.9).probability
     assert probability[2] == 0.0
     assert np.isfinite(probability).all()
+
+
+def changes_by_hand(posterior, model, nominal, rows):
+    """Weights of a change of each unit, one of its own and those of links integrated over the gain by quadrature."""
+    states = rows.predicted + rows.scaled @ model.schedule.predicted[-1]
+    states = states - states.mean(axis=0)
+    n_rows = len(states)
+    far = sum(x @ nominal.leverage @ nominal.leverage.T @ x for x in rows.predicted) / 4
+    tempering = nominal.energy * (1 + far / nominal.n_rows)
+    ratios = own_change_ratios(model, rows.scaled, states, SMALL) / tempering
+    scores, information = (part / tempering for part in gain_changes(model, rows.scaled, states, SMALL))
+    found = []
+    for m, b in enumerate(SMALL):
+        sizes = [log_bayes_factor(ratios[m], (b.stop - b.start) ** 2, n_rows / 4**k) for k in range(5)]
+        gains = [k for k in range(3) if information[m, k] > 0]
+        links = []
+        for k in gains:
+            g = np.linspace(-12, 12, 40001)
+            density = stats.norm.pdf(g) * np.exp(g * scores[m, k] - g**2 * information[m, k] / 2)
+            links.append(density.sum() * (g[1] - g[0]))
+        own = np.mean(np.exp(sizes))
+        found.append((own + np.mean(links)) / 2 if links else own)
+    return posterior.prior * found
+
+
+def test_changed_dynamics_have_the_probabilities_of_all_their_sizes():
+    """A unit that no other acts on has its own dynamics alone; gains are integrated out numerically."""
+    posterior, model, nominal = small_posterior()
+    A = model.A.copy()
+    A[:1, 1:] = 0.0
+    model = InnovationModel(A, model.Q, model.J)
+    posterior = RootPosterior(model, SMALL, posterior.prior, 30, 20, nominal)
+    for seed in range(4):
+        rows = small_window(model, seed, size=0.2)
+        answer, weights = posterior.from_changes(rows), changes_by_hand(posterior, model, nominal, rows)
+        assert answer.evidence == pytest.approx(np.log(0.1 * weights.sum()), rel=1e-6)
+        assert_allclose(answer.probability, weights / weights.sum(), rtol=1e-6)
+        assert not answer.explains
+    none = RootPosterior(model, SMALL, np.array([0.6, 0.4, 0.0]), 30, 20, nominal)
+    assert none.from_changes(rows).probability[2] == 0.0
+
+
+def test_a_steady_fault_is_no_change_of_dynamics():
+    """However far it moves the states: these count from their mean."""
+    posterior, model = _posterior()
+    moved = np.linspace(1, 2, len(model.A))
+    rng = np.random.default_rng(6)
+    u = rng.standard_normal((N_ROWS, len(model.A))) @ np.linalg.cholesky(model.weight).T
+    predicted = rng.standard_normal(u.shape)
+    rows = window_of(u, predicted, np.ones((N_ROWS, N_UNITS)))
+    found = posterior.from_changes(rows)
+    away = posterior.from_changes(rows._replace(predicted=predicted + 50 * moved))
+    assert found.evidence == pytest.approx(away.evidence)
+    assert_allclose(found.probability, away.probability)
+
+
+def test_a_level_that_few_rows_told_is_no_fault():
+    """Ratios of nominal windows, judged by the mean of as many rows, are those of a level known exactly, scaled."""
+    posterior, model = _posterior()
+    rng, root = np.random.default_rng(7), np.linalg.cholesky(model.weight)
+    evidence_of = {np.inf: [], N_ROWS: []}
+    for _ in range(60):
+        u = rng.standard_normal((2 * N_ROWS, len(root))) @ root.T
+        judged = u[N_ROWS:] - u[:N_ROWS].mean(axis=0)
+        window = window_of(judged, np.zeros_like(judged), np.ones((N_ROWS, N_UNITS)))
+        for level_rows, found in evidence_of.items():
+            found.append(posterior.from_shift([window], 1, level_rows=level_rows)[0].evidence)
+    assert np.mean(np.array(evidence_of[N_ROWS]) > 0) < 0.05 < np.mean(np.array(evidence_of[np.inf]) > 0)
 
 
 def test_longer_windows_are_prepared_when_they_come():
