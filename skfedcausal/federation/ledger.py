@@ -157,6 +157,19 @@ class Ledger(StreamLedger):
         table.insert(3, "purpose", [purpose(op) for op in table["op"]])
         return table
 
+    def begin_with(self, other):
+        """Put the packets of another account, which passed before, in front of these.
+
+        Parameters
+        ----------
+        other : Ledger
+        """
+        later = max((entry.round for entry in other.entries), default=-1) + 1
+        self.entries = other.entries + [entry._replace(round=entry.round + later) for entry in self.entries]
+        for kind, (packets, n_bytes) in other._sums.items():
+            mine = self._sums.get(kind, (0, 0))
+            self._sums[kind] = packets + mine[0], n_bytes + mine[1]
+
     def communication(self, raw_bytes):
         """Summary by client.
 
