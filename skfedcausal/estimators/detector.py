@@ -90,12 +90,13 @@ class FederatedRCADetector(FederatedEstimator):
     input_columns : list of str or int or callable, default=None
         Columns of a table that are inputs of the unit they belong to, see `inputs` of :meth:`fit`.
     levels : {"auto", "episode"}, default="auto"
-        "auto": where the nominal record clearly shifts between few levels, these are taken for nominal operating points,
-        and a warning says so; the units are asked twice then. Of sites, and with `privacy`, `max_bytes` or a `client` of
-        one's own, there is the warning only, of plants with inputs nothing. "episode": the episodes of the nominal record are campaigns with levels of their own, all of them nominal. The
-        plant and the thresholds are learned from what is left without these levels, and the units are asked once more
-        for the record with them. A plant that switches between campaigns is known again by its rows, and that is no
-        incident; a stream begins at the level of the first one. None: all rows have the same level.
+        "auto": where the nominal record clearly shifts between few levels, these are taken for nominal operating
+        points, and a warning says so; the units are asked twice then. Of sites, and with `privacy`, `max_bytes` or a
+        `client` of one's own, there is the warning only, of plants with inputs nothing. "episode": the episodes of the
+        nominal record are campaigns with levels of their own, all of them nominal. The plant and the thresholds are
+        learned from what is left without these levels, and the units are asked once more for the record with them. A
+        plant that switches between campaigns is known again by its rows, and that is no incident; a stream begins at
+        the level of the first one. None: all rows have the same level.
     mode : str, default=None
         Name of a column of X that says in which mode a unit or the plant is (a recipe, a grade, day and night), in
         words or numbers: ``"unit__tag"``, a tag that several units have, or a column of a table, or an entry of a dict

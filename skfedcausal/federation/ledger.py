@@ -164,11 +164,12 @@ class Ledger(StreamLedger):
         ----------
         other : Ledger
         """
-        later = max((entry.round for entry in other.entries), default=-1) + 1
-        self.entries = other.entries + [entry._replace(round=entry.round + later) for entry in self.entries]
+        last = max((entry.round for entry in other.entries), default=0)
+        mine = [entry._replace(round=entry.round + last) if entry.round else entry for entry in self.entries]
+        self.entries = other.entries + mine
         for kind, (packets, n_bytes) in other._sums.items():
-            mine = self._sums.get(kind, (0, 0))
-            self._sums[kind] = packets + mine[0], n_bytes + mine[1]
+            later = self._sums.get(kind, (0, 0))
+            self._sums[kind] = packets + later[0], n_bytes + later[1]
 
     def communication(self, raw_bytes):
         """Summary by client.

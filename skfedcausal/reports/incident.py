@@ -154,8 +154,8 @@ def _doubts(incident, detector):
     yield "A disturbance that its own unit does not measure is attributed to the first unit that does."
     if detector._root_cause.campaigns:
         yield (
-            f"The nominal record ran at {len(detector._root_cause.campaigns) + 1} levels, all taken for normal: a fault "
-            "that looks like a switch between them is not told."
+            f"The nominal record ran at {len(detector._root_cause.campaigns) + 1} levels, all taken for normal: a "
+            "fault that looks like a switch between them is not told."
         )
     yield (
         f"What is normal was learned from a record of {detector.false_alarms_['n_steps']:,} held-out steps "

@@ -35,7 +35,7 @@ class Stretch(NamedTuple):
 
 
 def visited(x, starts):
-    """Stretches at the levels of states (n_samples, n), without the rows in which they settle; none without a switch."""
+    """Stretches at the levels of states (n_samples, n), without the rows in which they settle; none if it is one."""
     record = _Record.of(x, starts)
     if record is None:
         return []
@@ -97,7 +97,7 @@ class _Record:
         return self._beside((self.rows[:, None] >= np.array(steps)).astype(float))
 
     def _explained(self, columns):
-        """Likelihood ratio of further columns, their coefficients, the inverse of their squares, and of what is left."""
+        """Likelihood ratio of further columns, their coefficients, inverses of their squares and of what is left."""
         known = np.linalg.pinv(columns.T @ columns, hermitian=True)
         with_them = columns.T @ self.errors
         B = known @ with_them
