@@ -62,3 +62,10 @@ def test_what_drifts_visits_no_levels():
 def test_short_records_say_nothing():
     assert visited(plant(0, 150, np.zeros(150)), (0,)) == []
     assert visited(np.zeros((0, 3)), (0,)) == []
+
+
+def test_states_that_determine_each_other_or_never_move_count_once():
+    x = plant(0, 1500, 2.0 * (np.arange(1500) >= 1000))
+    twice = np.column_stack([x, 3 * x[:, :2], np.ones(1500)])
+    assert visited(twice, (0,)) == visited(x, (0,)) != []
+    assert visited(np.ones((1500, 3)), (0,)) == []

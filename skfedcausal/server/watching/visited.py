@@ -23,6 +23,7 @@ _LEAST = 20  # rows of a stretch, where an episode begins or ends beside a switc
 _MOST_LEVELS, _MOST_SWITCHES = 4, 8
 _CHANCE = 1e-9  # of a step anywhere in a record without one, or of two levels for one
 _AHEAD = 1.1  # times what slow waves explain that steps have to explain
+_SMALL = 1e-9  # share of the largest variance below which there is none
 _MOVES = 3  # times that switches are moved to where they are likeliest
 
 
@@ -59,16 +60,16 @@ def visited(x, starts):
 
 
 class _Record:
-    """Residuals (n_rows, n) of an autoregression without steps, the rows they are of, and what it is regressed on.
+    """White residuals (n_rows, k) of an autoregression without steps, their rows, and what it is regressed on.
 
     `past` is an orthonormal basis of that, and steps count by what of them is beside it.
     """
 
     def __init__(self, rows, starts, errors, past, n_samples):
         self.rows, self.starts, self.errors, self.past, self.n_samples = rows, starts, errors, past, n_samples
-        n_rows, n = errors.shape
-        self._covariance = errors.T @ errors / n_rows
-        self._clear = chi2.isf(_CHANCE / n_rows, n)
+        n_rows, k = errors.shape
+        self._covariance = np.eye(k)
+        self._clear = chi2.isf(_CHANCE / n_rows, k)
 
     @classmethod
     def of(cls, x, starts):
@@ -80,7 +81,7 @@ class _Record:
             return None
         past = np.linalg.qr(np.column_stack([np.ones(len(rows)), *[x[rows - k] for k in range(1, _LAGS + 1)]]))[0]
         errors = x[rows] - past @ (past.T @ x[rows])
-        return cls(rows, starts, errors, past, len(x))
+        return cls(rows, starts, _whitened(errors), past, len(x)) if errors.any() else None
 
     def candidates(self):
         """Rows that blocks, of about one length in every episode, begin with."""
@@ -96,14 +97,20 @@ class _Record:
         """Steps beside what was before, (n_rows, n_steps)."""
         return self._beside((self.rows[:, None] >= np.array(steps)).astype(float))
 
-    def _explained(self, columns):
-        """Likelihood ratio of further columns, their coefficients, inverses of their squares and of what is left."""
-        known = np.linalg.pinv(columns.T @ columns, hermitian=True)
-        with_them = columns.T @ self.errors
-        B = known @ with_them
-        left = self._covariance - with_them.T @ B / len(self.rows)
-        ratio = np.linalg.slogdet(self._covariance)[1] - np.linalg.slogdet(left)[1]
-        return len(self.rows) * float(ratio), B, known, np.linalg.inv(left)
+    def _sums(self, columns):
+        """Squares of columns, and their products with the residuals."""
+        return columns.T @ columns, columns.T @ self.errors
+
+    def _explained(self, squares, products):
+        """Coefficients of further columns, from their sums, the inverse of their squares, and the covariance left."""
+        known = np.linalg.pinv(squares, hermitian=True)
+        B = known @ products
+        return B, known, (1 + _SMALL) * self._covariance - products.T @ B / len(self.rows)
+
+    def _ratio(self, columns):
+        """Log likelihood ratio, twice, of further columns."""
+        left = self._explained(*self._sums(columns))[-1]
+        return -len(self.rows) * float(np.linalg.slogdet(left)[1])
 
     def _loss(self, squares):
         """Log likelihood ratios of contrasts with these squares in units of their variances."""
@@ -111,15 +118,17 @@ class _Record:
 
     def kept(self, steps):
         """Steps of which each is clear beside the others."""
-        steps = sorted(steps)
-        while steps:
-            _, B, known, precision = self._explained(self._steps(steps))
-            squares = np.einsum("ki,ij,kj->k", B, precision, B) / np.maximum(known.diagonal(), 1e-300)
-            worst = int(squares.argmin())
-            if self._loss(squares[worst]) > self._clear:
+        steps = np.sort(np.array(steps, dtype=int))
+        squares, products = self._sums(self._steps(steps))
+        kept = np.arange(len(steps))
+        while len(kept):
+            B, known, left = self._explained(squares[np.ix_(kept, kept)], products[kept])
+            loss = (B * np.linalg.solve(left, B.T).T).sum(axis=1) / np.maximum(known.diagonal(), 1e-300)
+            worst = int(loss.argmin())
+            if self._loss(loss[worst]) > self._clear:
                 break
-            del steps[worst]
-        return steps
+            kept = np.delete(kept, worst)
+        return steps[kept].tolist()
 
     def moved(self, steps):
         """Steps, one after the other, at the rows between their neighbours at which they explain most."""
@@ -148,7 +157,7 @@ class _Record:
         """Whether steps explain clearly more than as many rows and sizes of slow waves, as what drifts has them."""
         k = 2 * len(steps) + 1
         waves = np.cos(np.pi * np.outer((self.rows + 0.5) / self.n_samples, np.arange(1, k + 1)))
-        return self._explained(self._steps(steps))[0] > _AHEAD * self._explained(self._beside(waves))[0]
+        return self._ratio(self._steps(steps)) > _AHEAD * self._ratio(self._beside(waves))
 
     def levels(self, steps):
         """Numbers of the levels before, between and behind steps: those that may be the same are one."""
@@ -156,11 +165,11 @@ class _Record:
         groups = [[k] for k in range(n)]
         while len(groups) > 1:
             columns = self._beside(np.column_stack([self._inside([0, *steps, self.n_samples], g) for g in groups[1:]]))
-            _, B, known, precision = self._explained(columns)
+            B, known, left = self._explained(*self._sums(columns))
             B, known = np.vstack([np.zeros(B.shape[1]), B]), np.pad(known, ((1, 0), (1, 0)))  # beyond the first
             apart = B[:, None] - B[None]
             variance = known.diagonal()[:, None] + known.diagonal() - 2 * known
-            squares = np.einsum("abi,ij,abj->ab", apart, precision, apart) / np.maximum(variance, 1e-300)
+            squares = np.einsum("abi,ij,abj->ab", apart, np.linalg.inv(left), apart) / np.maximum(variance, 1e-300)
             np.fill_diagonal(squares, np.inf)
             a, b = sorted(np.unravel_index(squares.argmin(), squares.shape))
             if self._loss(squares[a, b]) > self._clear:
@@ -171,3 +180,12 @@ class _Record:
 
     def _inside(self, edges, pieces):
         return sum(((self.rows >= edges[k]) & (self.rows < edges[k + 1])).astype(float) for k in pieces)
+
+
+def _whitened(errors):
+    """Series of unit covariance that span the errors."""
+    spread = errors.std(axis=0)
+    scaled = errors[:, spread > 0] / spread[spread > 0]
+    values, axes = np.linalg.eigh(scaled.T @ scaled / len(scaled))
+    large = values > _SMALL * values[-1]
+    return scaled @ (axes[:, large] / np.sqrt(values[large]))
