@@ -51,3 +51,16 @@ def test_a_level_that_was_followed_is_known_from_few_rows():
     assert moved.is_new
     assert moved.spread == pytest.approx(np.sqrt(1 + 39 / 120))
     assert moved.better_known(np.zeros(6), np.zeros(6)).spread < moved.spread
+
+
+@pytest.mark.parametrize("dims", [np.ones(8, dtype=int), np.full(6, 2), np.full(20, 3)])
+def test_levels_that_do_not_move_are_not_taken_to_move(dims):
+    n, moved = dims.sum(), []
+    slices = tuple(slice(*pair) for pair in zip(np.cumsum(dims) - dims, np.cumsum(dims), strict=True))
+    energy = ConditionalEnergy(np.eye(n), slices)
+    for seed in range(50):
+        errors = np.random.default_rng(seed).standard_normal((3000, n))
+        moved.append(Level.learned(energy, np.split(errors, 4), slices).moves)
+    assert np.mean(moved) <= 0.04  # 0.01 by chance
+    wander = np.cumsum(np.random.default_rng(0).standard_normal((3000, n)), axis=0) / 100
+    assert Level.learned(energy, np.split(errors + wander, 4), slices).moves
