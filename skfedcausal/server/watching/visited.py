@@ -14,7 +14,7 @@ from scipy.stats import chi2
 from ...statespace.episodes import episodes
 
 _LAGS = 2  # of the autoregression
-_BLOCK, _MOST_BLOCKS = 100, 60  # rows between the first candidates, and how many of these there are at most
+_BLOCK, _MOST_BLOCKS = 50, 60  # rows between the first candidates, and how many of these there are at most
 _PER_COEFFICIENT = 4  # rows for each coefficient of an equation at least
 _SHORTEST = 60  # rows between two switches
 _VISITED = 120  # rows of a level at least
@@ -135,7 +135,7 @@ class _Record:
         steps = list(steps)
         for k, row in enumerate(steps):
             low, high = ([0, *steps][k] + _SHORTEST, [*steps[1:], self.n_samples][k] - _SHORTEST)
-            low, high = max(low, row - 2 * _BLOCK), min(high, row + 2 * _BLOCK)
+            low, high = max(low, row - 4 * _BLOCK), min(high, row + 4 * _BLOCK)
             places = np.flatnonzero((self.rows >= low) & (self.rows <= high))
             if len(places):
                 steps[k] = int(self.rows[places[self._best(steps[:k] + steps[k + 1 :], places)]])
