@@ -2,8 +2,9 @@
 
 A plant that is switched between modes is driven by a step. Steps are terms of an autoregression of all states together,
 so that slow loops are not taken for levels. Among steps at the borders of short blocks those that explain least are
-left out, one after the other, until each explains more than any would by chance. What slow waves explain about as well
-is a drift and no switch, and nothing is said.
+left out, one after the other, until each explains more than any would by chance and than its penalty (Schwarz 1978,
+Estimating the dimension of a model, Annals of Statistics 6). What slow waves explain about as well is a drift and no
+switch, and nothing is said.
 """
 
 from typing import NamedTuple
@@ -22,6 +23,7 @@ _SETTLING = 40  # rows after a switch that are not of the level yet, at most a q
 _LEAST = 20  # rows of a stretch, where an episode begins or ends beside a switch
 _MOST_LEVELS, _MOST_SWITCHES = 4, 8
 _CHANCE = 1e-9  # of a step anywhere in a record without one, or of two levels for one
+_PLACE = 4  # coefficients that the row of a step counts as in its penalty
 _AHEAD = 1.1  # times what slow waves explain that steps have to explain
 _SMALL = 1e-9  # share of the largest variance below which there is none
 _MOVES = 3  # times that switches are moved to where they are likeliest
@@ -69,7 +71,7 @@ class _Record:
         self.rows, self.starts, self.errors, self.past, self.n_samples = rows, starts, errors, past, n_samples
         n_rows, k = errors.shape
         self._covariance = np.eye(k)
-        self._clear = chi2.isf(_CHANCE / n_rows, k)
+        self._clear = max(chi2.isf(_CHANCE / n_rows, k), (k + _PLACE) * np.log(n_rows))
 
     @classmethod
     def of(cls, x, starts):
