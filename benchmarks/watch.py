@@ -15,7 +15,7 @@ from ._report import table, write
 N_UNITS, NOMINAL, LOOPS_NOMINAL = 6, 1500, 5000
 P, D = 2, 4
 MODES_TOLD = (
-    *((how, None) for how in ("nothing", "mode= of the units", "campaigns", "mode=")),
+    *((how, None) for how in ("nothing", "nothing, levels=None", "mode= of the units", "campaigns", "mode=")),
     *((how, 100) for how in ("nothing", "mode= of the units", "mode=")),
 )
 
@@ -187,7 +187,7 @@ def _told(how, X, modes):
     if how == "campaigns":
         bounds = [0, *(np.flatnonzero(np.diff(modes.astype(int))) + 1).tolist(), len(modes)]
         return FederatedRCADetector(levels="episode").fit(X, lengths=np.diff(bounds).tolist())
-    return FederatedRCADetector().fit(X)
+    return FederatedRCADetector(levels=None if how == "nothing, levels=None" else "auto").fit(X)
 
 
 def _with_mode(how, X, modes):

@@ -84,6 +84,55 @@ def test_one_campaign_has_the_plant_of_a_fit_without_levels(campaigns):
     np.testing.assert_allclose(told.transition_, plain.transition_, rtol=1e-10)
 
 
+@pytest.fixture(scope="module")
+def one_record():
+    return at_level(simulate(2500, seed=1), np.arange(2500) >= 1500)
+
+
+@pytest.fixture(scope="module")
+def untold(one_record):
+    with pytest.warns(UserWarning, match="rows 0 to 1[45].. at level 1; rows 15.. to 2499 at level 2. They are taken"):
+        return FederatedRCADetector().fit(one_record)
+
+
+def test_levels_that_nobody_told_of_are_found(untold, switching):
+    X, mode = switching
+    assert (untold.predict(X) == -1).mean() <= 0.01
+    found = untold.incidents(X).detected.to_numpy()
+    assert not any(((found >= row) & (found < row + 40)).any() for row in np.flatnonzero(np.diff(mode)))
+
+
+def test_a_fault_at_a_level_that_nobody_told_of_is_named(untold, tmp_path):
+    found = []
+    for seed in range(4):
+        X = at_level(simulate(600, seed=20 + seed, fault=1, at=400), np.arange(600) >= 200)
+        incidents = untold.incidents(X).query("detected >= 400")
+        found += incidents.root.tolist()[:1]
+    assert found.count("unit1") >= 3
+    assert "ran at 2 levels" in untold.report(incidents, tmp_path / "page.html").read_text()
+
+
+def test_all_packets_of_both_fits_are_counted(untold, one_record, campaigns):
+    once = FederatedRCADetector(levels=None).fit(one_record)
+    rounds = [entry.round for entry in once.ledger_.entries]
+    assert [entry.round for entry in untold.ledger_.entries][: 2 * len(rounds)] == [
+        *rounds,
+        *(k + max(rounds) for k in rounds),
+    ]
+    assert untold.communication_["bytes_up"] > 2 * once.communication_["bytes_up"]
+    assert untold.communication_["bytes_up"] <= untold.ledger_.total("up")  # what is watched since is counted too
+    assert untold.ledger_.total("up") == sum(e.n_bytes for e in untold.ledger_.entries if e.direction == "up")
+    with pytest.raises(ValueError, match="one nominal level"):
+        untold.partial_fit(campaigns[0])
+
+
+def test_without_a_second_fit_levels_are_told_only(one_record):
+    client = KalmanClient(n_states="auto")
+    with pytest.warns(UserWarning, match="Nothing was done about that here"):
+        told = FederatedRCADetector(client).fit(one_record)
+    assert not told._root_cause.campaigns
+
+
 def test_levels_need_rows_and_states(campaigns, detector):
     short = [campaigns[0], {name: Y[:50] for name, Y in campaigns[1].items()}]
     with pytest.raises(ValueError, match="Episodes '1' have at most 60 rows"):

@@ -596,3 +596,10 @@ def test_same_numbers_every_time():
     X = simulate(2000, seed=1)
     first, second = FederatedRCADetector().fit(X), FederatedRCADetector(n_jobs=2).fit(X)
     assert first.thresholds_ == second.thresholds_
+
+
+def test_few_false_alarms_name_a_root():
+    detector = FederatedRCADetector(false_alarm_rate=1 / 200).fit(simulate(3000, seed=1))
+    roots = [root for seed in (50, 51) for root in detector.incidents(simulate(6000, seed=seed)).root]
+    assert 40 <= len(roots) <= 80  # 60 were asked for
+    assert np.mean([root != "undecided" for root in roots]) <= 0.35  # 0.6 where every alarm is as likely of a fault

@@ -177,8 +177,8 @@ def partial_fit(self, X, y=None, *, inputs=None, lengths=None, forget=None):
         return self.fit(X, inputs=inputs, lengths=lengths)
     if self.evidence == "flags":
         raise ValueError("`partial_fit` brings innovations up to date; fit with evidence='innovations', or fit again.")
-    if self.levels is not None:
-        raise ValueError("`partial_fit` knows of one nominal level; with levels='episode' fit again to all campaigns.")
+    if self._root_cause.campaigns:
+        raise ValueError("`partial_fit` knows of one nominal level; fit again to all levels, or with levels=None.")
     forget = 1.0 if forget is None else float(forget)
     if not 0 <= forget <= 1:
         raise ValueError(f"Got forget={forget}; give the weight from 0 to 1 that what was learned before keeps.")

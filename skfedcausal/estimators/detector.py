@@ -89,11 +89,14 @@ class FederatedRCADetector(FederatedEstimator):
         Prior weight of each unit being the root, by name or in the order of the units. None for equal ones.
     input_columns : list of str or int or callable, default=None
         Columns of a table that are inputs of the unit they belong to, see `inputs` of :meth:`fit`.
-    levels : {"episode"}, default=None
-        "episode": the episodes of the nominal record are campaigns with levels of their own, all of them nominal. The
-        plant and the thresholds are learned from what is left without these levels, and the units are asked once more
-        for the record with them. A plant that switches between campaigns is known again by its rows, and that is no
-        incident; a stream begins at the level of the first one. None: all episodes have the same level.
+    levels : {"auto", "episode"}, default="auto"
+        "auto": where the nominal record clearly shifts between few levels, these are taken for nominal operating
+        points, and a warning says so; the units are asked twice then. Of sites, and with `privacy`, `max_bytes` or a
+        `client` of one's own, there is the warning only, of plants with inputs nothing. "episode": the episodes of the
+        nominal record are campaigns with levels of their own, all of them nominal. The plant and the thresholds are
+        learned from what is left without these levels, and the units are asked once more for the record with them. A
+        plant that switches between campaigns is known again by its rows, and that is no incident; a stream begins at
+        the level of the first one. None: all rows have the same level.
     mode : str, default=None
         Name of a column of X that says in which mode a unit or the plant is (a recipe, a grade, day and night), in
         words or numbers: ``"unit__tag"``, a tag that several units have, or a column of a table, or an entry of a dict
@@ -173,7 +176,7 @@ class FederatedRCADetector(FederatedEstimator):
     horizon: int = 1
     prior: Any = None
     input_columns: Any = None
-    levels: str | None = None
+    levels: str | None = "auto"
     mode: str | None = None
 
     _parameter_constraints = {
@@ -186,7 +189,7 @@ class FederatedRCADetector(FederatedEstimator):
         "horizon": [Interval(Real, 1, None, closed="left")],
         "prior": ["array-like", dict, None],
         "input_columns": ["array-like", callable, None],
-        "levels": [StrOptions({"episode"}), None],
+        "levels": [StrOptions({"auto", "episode"}), None],
         "mode": [str, None],
     }
 
@@ -237,18 +240,31 @@ class FederatedRCADetector(FederatedEstimator):
         watch_budget(self._run_length, plant.n_samples)
         _prior(self.prior, plant.names)
         randomised = self.evidence == "flags" and mechanisms(self.privacy)[1] is not None
-        if self.levels is not None:
+        if self.levels == "episode":
             from ._campaigns import fit_campaigns  # of plants with several nominal levels
 
             return fit_campaigns(self, plant)
-        return self._fit_units(plant, home=plant if randomised else None)
+        self._fit_units(plant, home=plant if randomised else None)
+        return self._with_visited(plant)
+
+    def _with_visited(self, plant=None):
+        """Take levels that the nominal record visits for operating points, where that can be learned; it is told."""
+        stretches = self._root_cause.visited
+        if self.levels != "auto" or self.evidence == "flags" or not stretches:
+            return self
+        from ._campaigns import fit_visited, warn_of_levels  # of plants with several nominal levels
+
+        limited = any(option is not None for option in (self.client, self.mode, self.privacy, self.max_bytes))
+        taken = plant is not None and not limited
+        warn_of_levels(stretches, taken)
+        return fit_visited(self, plant, stretches) if taken else self
 
     def _learn_modes(self, X, inputs):
         """The record with codes in place of modes, its inputs, and the columns that are inputs."""
         self._modes = None
         if self.mode is None:
             return X, inputs, self.input_columns
-        if self.evidence == "flags" or self.levels is not None:
+        if self.evidence == "flags" or self.levels == "episode":
             other = "evidence='flags'" if self.evidence == "flags" else "levels='episode'"
             raise ValueError(f"mode={self.mode!r} and {other} do not go together; give one of them.")
         from ._modes import PlantModes  # of plants whose modes a column tells
@@ -282,11 +298,12 @@ class FederatedRCADetector(FederatedEstimator):
         self._validate_params()
         if self.evidence == "flags" and getattr(transport, "one_way", False):
             raise ValueError("evidence='flags' asks the units again; over a one-way link use 'innovations'.")
-        if self.levels is not None:
+        if self.levels == "episode":
             raise ValueError("levels='episode' needs the nominal record in this process: sites send theirs once.")
         self._promised = None
         self._set_budget(None)
-        return super().fit_sites(transport)
+        super().fit_sites(transport)
+        return self._with_visited()
 
     def _set_budget(self, index):
         """Steps between false alarms."""

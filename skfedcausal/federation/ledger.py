@@ -157,6 +157,20 @@ class Ledger(StreamLedger):
         table.insert(3, "purpose", [purpose(op) for op in table["op"]])
         return table
 
+    def begin_with(self, other):
+        """Put the packets of another account, which passed before, in front of these.
+
+        Parameters
+        ----------
+        other : Ledger
+        """
+        last = max((entry.round for entry in other.entries), default=0)
+        mine = [entry._replace(round=entry.round + last) if entry.round else entry for entry in self.entries]
+        self.entries = other.entries + mine
+        for kind, (packets, n_bytes) in other._sums.items():
+            later = self._sums.get(kind, (0, 0))
+            self._sums[kind] = packets + later[0], n_bytes + later[1]
+
     def communication(self, raw_bytes):
         """Summary by client.
 

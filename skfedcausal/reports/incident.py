@@ -152,6 +152,11 @@ def _doubts(incident, detector):
     if len(incident["path"]) > 1 and all(delay == incident["path"][0][1] for _, delay in incident["path"]):
         yield "All units were reached in the same step: a finer time step would tell their order."
     yield "A disturbance that its own unit does not measure is attributed to the first unit that does."
+    if detector._root_cause.campaigns:
+        yield (
+            f"The nominal record ran at {len(detector._root_cause.campaigns) + 1} levels, all taken for normal: a "
+            "fault that looks like a switch between them is not told."
+        )
     yield (
         f"What is normal was learned from a record of {detector.false_alarms_['n_steps']:,} held-out steps "
         "and those before them; a change of the operating point looks like an incident."

@@ -41,10 +41,13 @@ from .posterior import (
 )
 from .stream import StreamState, taken
 from .thresholds import GAP, STATISTICS, AlarmLevels
+from .visited import visited
 
 NAMED_FROM_START = 0.99  # prior probability that a fault is there from the first row of a named window on
 _DRIFT = 0.2  # of the cumulative sum that finds the onset
 _ALARMED = 2.0  # log prior odds that an alarm is of a fault
+_SLIGHT = -0.5  # the same of an alarm of a single row that hardly reaches its threshold
+_AWAITED = 5  # rows after an alarm from which on it may be called slight
 _NAMED = 4.0  # the same of a window that the user names
 _ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
 
@@ -59,6 +62,7 @@ class RootCauseServer:
 
     new_state, _levels_of = StreamState, AlarmLevels
     campaigns: Any = ()  # nominal operating points besides the one a stream begins at
+    visited: Any = ()  # stretches of the nominal record at levels of their own
     learner: Any = None  # what learns the plant, where it may be learned again from the rows of a stream
     elsewhere: Any = None  # how messages are read where the plant was learned at another operating point
 
@@ -87,7 +91,9 @@ class RootCauseServer:
         self.state_dims = np.array([b.stop - b.start for b in self.slices])
         self.nominal_point = OperatingPoint.nominal(sum(self.state_dims), len(self.names))
         rows = NominalRows.of(plant, messages, record, self._rng)
-        self._n_known, self.campaigns = len(rows.x), ()
+        self._n_known, self.campaigns, self.visited = len(rows.x), (), ()
+        if self._response is None and len(rows.x) == record.n_samples:
+            self.visited = visited(rows.x, rows.starts)
         self._outside_dims = np.round(rows.distance.mean(axis=0))
         self.dims = self.state_dims + self._outside_dims
         self.usual_distance = np.maximum(rows.distance.mean(axis=0), 1e-12)
@@ -194,13 +200,18 @@ class RootCauseServer:
         """Take the level of the last rows of some units, a mask, for their operating point; verdicts that are over."""
         return stream.rebaseline(state.own or self, state, units)
 
-    def know(self, messages):
-        """Take the episodes of a nominal record, in messages with their levels, for operating points of their own."""
-        parts = []
-        for rows in self._nominal_episodes(messages):
+    def know(self, messages, levels=None):
+        """Take the episodes of a nominal record, in messages with their levels, for operating points of their own.
+
+        `levels` are the numbers of their levels, from 0 on as they come, None where each has its own.
+        """
+        parts: dict[int, Evidence] = {}
+        for k, rows in enumerate(self._nominal_episodes(messages)):
             rows = rows.between(rows.first + 1, rows.stop)  # nothing predicts the first one
-            parts.append(stream.settled(self, rows, self.nominal_point, len(rows.errors)))
-        self.nominal_point, *self.campaigns = [replace(point, campaign=True) for point in parts]
+            level = k if levels is None else levels[k]
+            parts[level] = parts[level].followed_by(rows) if level in parts else rows
+        points = [stream.settled(self, rows, self.nominal_point, len(rows.errors)) for rows in parts.values()]
+        self.nominal_point, *self.campaigns = [replace(point, campaign=True) for point in points]
 
     def _nominal_episodes(self, messages):
         """Evidence of each episode of a nominal record, all at the nominal operating point."""
@@ -361,7 +372,8 @@ class RootCauseServer:
         reached = first_rows(levels > self.levels.thresholds[answer.statistic], answer.start)
         probability, in_doubt = answer.probability.copy(), False
         if not noticed:
-            probability *= expit(answer.evidence + _ALARMED)  # nothing happened is a candidate too
+            slight = incident.is_slight and rows.stop > incident.last + _AWAITED
+            probability *= expit(answer.evidence + (_SLIGHT if slight else _ALARMED))  # nothing happened is a candidate
             if not explained([answer]):
                 probability, in_doubt = doubted(probability, reached, self._disturbed(since))
         root = int(probability.argmax())

@@ -17,6 +17,7 @@ UNDECIDED = "undecided"
 SWITCH = "switch"  # kind of what was an alarm until it was found to lead to another nominal operating point
 NO_FAULT = ("drift", SWITCH)  # kinds whose rows are none of a fault
 DECIDED = 0.5  # probability from which a root is named
+_HARDLY = 1.2  # times a threshold that false alarms of a budget seldom reach
 _STEP = 0.1  # of the threshold: an alarm after a pause must begin that much higher to be another incident
 _COLUMNS = ["start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind", "repeats"]
 _EMPTY = pd.DataFrame([], columns=pd.Index(_COLUMNS))
@@ -83,6 +84,11 @@ class Incident:
     end: int | None = None
     after: int | None = None  # first alarm of the incident after it
     before: Any = None  # the Incident before it, in whose fault it did not begin; kept while its own verdict may change
+
+    @property
+    def is_slight(self):
+        """Whether it is as the false alarms of a budget mostly are: of a single row, hardly above its threshold."""
+        return self.last == self.detected and self.peak < _HARDLY
 
 
 def follow(incidents, above, begin):

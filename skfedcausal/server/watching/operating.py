@@ -26,9 +26,9 @@ _LEAST_ROWS = 10  # to know an operating point again
 _ALIKE = 1e-3  # tail beyond which rows are not of an operating point
 _DRIFTED = 1e-5  # of a mean that is taken for drift
 _GAIN = 0.5  # of a block's mean in the mean that is followed
-_MOVES = 2.0  # from which on `slow` means that the level of the nominal record itself moves
+_MOVES = 2.0  # from which on `slow` may mean that the level of the nominal record itself moves
 _TOLD = 0.5  # standard deviations of a unit's errors by which its level has moved at least when that is told
-_CHANCE = 0.01  # of a move as far as that by the levels of nominal blocks, where these are few
+_CHANCE = 0.01  # of a move as far as that by the levels of nominal blocks, where these are few, and of one that moves
 _MEANS = "errors", "scaled", "predicted"
 _NATS = 6.0  # of log likelihood that one operating point has to be ahead of another
 
@@ -121,6 +121,8 @@ class Level:
         self._energy, self._slow = energy, slow
         by_chance = dims / FOLLOWED * f.isf(_CHANCE, dims, max(n_blocks - 1, 1))
         self._told = np.sqrt(np.maximum(_TOLD**2, by_chance))
+        alone = chi2.isf(_CHANCE / max(n_blocks, 1), dims.sum()) / dims.sum()  # the largest of blocks that do not move
+        self._moves = slow > max(_MOVES, alone)
         self._precision = self._precision_of(energy)
         self._known = 1 / n_rows  # variance of the nominal level
 
@@ -140,7 +142,7 @@ class Level:
     @property
     def moves(self):
         """Whether the level of the nominal record itself moves."""
-        return self._slow > _MOVES and not self.of_modes
+        return self._moves and not self.of_modes
 
     def drifted(self, mean, n_rows, dims):
         """Whether a followed mean, worth so many rows, is beyond what chance makes of it."""

@@ -59,3 +59,16 @@ def test_a_level_that_moves_by_itself_is_known_from_the_rows_that_were_followed(
     """Alarms are as rare as before: thresholds were learned from a record whose level moves."""
     moved = OperatingPoint.nominal(6, 2).followed(np.ones(6), np.ones(6), np.ones(2), np.ones(2), 120, moves=True)
     assert (moved.spread, moved.is_new, moved.level_rows) == (1.0, False, 120)
+
+
+@pytest.mark.parametrize("dims", [np.ones(8, dtype=int), np.full(6, 2), np.full(20, 3)])
+def test_levels_that_do_not_move_are_not_taken_to_move(dims):
+    n, moved = dims.sum(), []
+    slices = tuple(slice(*pair) for pair in zip(np.cumsum(dims) - dims, np.cumsum(dims), strict=True))
+    energy = ConditionalEnergy(np.eye(n), slices)
+    for seed in range(50):
+        errors = np.random.default_rng(seed).standard_normal((3000, n))
+        moved.append(Level.learned(energy, np.split(errors, 4), slices).moves)
+    assert np.mean(moved) <= 0.04  # 0.01 by chance
+    wander = np.cumsum(np.random.default_rng(0).standard_normal((3000, n)), axis=0) / 100
+    assert Level.learned(energy, np.split(errors + wander, 4), slices).moves
