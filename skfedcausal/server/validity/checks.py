@@ -19,6 +19,7 @@ _GUARD, _BESIDE = 2, 12  # frequencies next to a line that belong to it, and tho
 _LEAST_BIN = 3  # what is slower is a trend
 _FAR_OUT = 4.0  # deviations beyond which innovations count as that far
 _TAIL = 5.0  # degrees of freedom of densities that are compared on rows held out
+_BELOW = 0.8  # share of the size of its roughest rows that a unit's rows have to have without what others share
 _AR = 6  # lags of the noise that a trend is judged against
 _LEAST_SQUARE = 0.1  # of a row's mean square, below which rows are alike
 _SAME = 1e-6  # of the largest singular value of paths, below which one says what another does
@@ -93,13 +94,17 @@ def roughness(units):
     rows = [np.ascontiguousarray(series.T) for series in units]  # sums of few columns go row by row
     sizes = [_squared_norms(series) for series in rows]
     scores = [_log_squares(size, len(series)) for size, series in zip(sizes, rows, strict=True)]
-    roughest = [_largest(size, n_top) for size in sizes]
+    roughest, bounds = np.zeros((len(units), n), dtype=bool), []
+    for size, mask in zip(sizes, roughest, strict=True):
+        top = _largest(size, n_top)
+        mask[top] = True
+        bounds.append(_BELOW * size[top].min())
     for m in range(len(units)):
         for k in range(m):
             size = _squared_norms(rows[m] - (rows[m] @ units[k] / n) @ rows[k])
             z = float(_log_squares(size, len(rows[m])) @ scores[k]) / np.sqrt(n)
             together[k, m] = z, 2 * float(ndtr(-abs(z)))
-            count = np.count_nonzero(roughest[k] & _largest(size, n_top))
+            count = np.count_nonzero(roughest[k][_largest(size, n_top, bounds[m])])
             bursts[k, m] = float(count), float(bdtrc(count - 1, n_top, n_top / n)) if count else 1.0
     return together, bursts
 
@@ -108,11 +113,12 @@ def _squared_norms(rows):
     return np.einsum("pt,pt->t", rows, rows)
 
 
-def _largest(values, n):
-    """Where the n largest values are, a mask."""
-    found = np.zeros(len(values), dtype=bool)
-    found[np.argpartition(values, -n)[-n:]] = True
-    return found
+def _largest(values, n, bound=-np.inf):
+    """Places of the n largest values, most of which are above a bound that few others exceed."""
+    above = np.flatnonzero(values > bound)
+    if len(above) < n:
+        above = np.arange(len(values))
+    return above[np.argpartition(values[above], -n)[-n:]]
 
 
 def _log_squares(size, p):
@@ -154,7 +160,7 @@ def halves(units, states, starts, pairs=None):
     """
     n_samples, m = len(units[0]), len(units)
     later = inner_rows(n_samples, starts)
-    parts = later[later < n_samples // 2], later[later >= n_samples // 2]
+    parts = np.split(later, [np.searchsorted(later, n_samples // 2)])
     shape = (m, m) if pairs is None else (len(pairs),)
     statistic, p_values = np.zeros(shape), np.ones(shape)
     if min(map(len, parts)) < 2:
@@ -162,12 +168,18 @@ def halves(units, states, starts, pairs=None):
     find = _moments if pairs is None else partial(_moments_of_pairs, pairs)
     late = [np.ascontiguousarray(e.T) for e in units]  # products of few columns go row by row
     early = [np.ascontiguousarray((h - column_mean(h)).T) for h in states]
-    moments = [find([e.take(t, axis=1) for e in late], [h.take(t - 1, axis=1) for h in early]) for t in parts]
+    moments = [find([_columns(e, t) for e in late], [_columns(h, t - 1) for h in early]) for t in parts]
     for (place, a, V), (_, b, W) in zip(*moments, strict=True):
         d = a - b
         found = np.einsum("...i,...ij,...j->...", d, np.linalg.pinv(V + W, hermitian=True), d)
         statistic[place], p_values[place] = found, chdtrc(d.shape[-1], found)
     return statistic, p_values
+
+
+def _columns(rows, t):
+    """Columns t (ascending) of some rows, as a view where they are next to each other."""
+    is_whole = t[-1] - t[0] + 1 == len(t)
+    return rows[:, t[0] : t[-1] + 1] if is_whole else rows.take(t, axis=1)
 
 
 def _moments(units, states):
@@ -257,7 +269,7 @@ def _log_densities(rest, cut):
     n, p = rest[:cut].shape
     values, axes = np.linalg.eigh(rest[:cut].T @ rest[:cut] / n)
     values = np.maximum(values, 1e-10 * values[-1]) * (_TAIL - 2) / _TAIL
-    size = (np.square(rest[cut:] @ axes) / values).sum(axis=1)
+    size = np.square(rest[cut:] @ axes) @ (1 / values)
     return -0.5 * (_TAIL + p) * np.log1p(size / _TAIL) - 0.5 * np.log(values).sum()
 
 
@@ -275,9 +287,10 @@ class _Beside(NamedTuple):
     """
 
     taper: np.ndarray
-    k: np.ndarray
     below: np.ndarray  # (2, n)
     above: np.ndarray
+    n_left: np.ndarray
+    n_both: np.ndarray
     alike: list
 
 
@@ -288,10 +301,10 @@ def _beside(n):
     k = np.arange(_LEAST_BIN, n_frequencies - 1)
     below = np.array([np.maximum(k - _GUARD - _BESIDE, 1), np.maximum(k - _GUARD, 1)])
     above = np.minimum([k + _GUARD + 1, k + _GUARD + 1 + _BESIDE], n_frequencies)
-    count = (below[1] - below[0]) + (above[1] - above[0])
-    return _Beside(
-        np.hanning(n)[:, None], k, below, above, [np.flatnonzero(count == each) for each in np.unique(count)]
-    )
+    n_left = below[1] - below[0]
+    count = n_left + (above[1] - above[0])
+    alike = [np.flatnonzero(count == each) for each in np.unique(count)]
+    return _Beside(np.hanning(n), below, above, np.maximum(n_left, 1), np.maximum(count, 1), alike)
 
 
 def line(series):
@@ -299,21 +312,23 @@ def line(series):
     n, p = series.shape
     if n < 4 * (_GUARD + _BESIDE):
         return 1.0, 1.0, np.nan
-    taper, k, below, above, alike = _beside(n)
-    power = np.square(np.abs(np.fft.rfft(series * taper, axis=0)))[:-1]
-    sums = np.vstack([np.zeros(p), np.cumsum(power, axis=0)])
-    left, right = (sums.take(stop, axis=0) - sums.take(start, axis=0) for start, stop in (below, above))
-    n_left, n_right = (stop - start for start, stop in (below, above))
-    level = (left + right) / (n_left + n_right)[:, None]
+    beside = _beside(n)
+    spectrum = np.fft.rfft(np.ascontiguousarray(series.T) * beside.taper)[:, :-1]
+    power = np.square(spectrum.real) + np.square(spectrum.imag)
+    sums = np.zeros((p, power.shape[1] + 1))
+    np.cumsum(power, axis=1, out=sums[:, 1:])
+    left, right = (sums.take(stop, axis=1) - sums.take(start, axis=1) for start, stop in (beside.below, beside.above))
+    level = (left + right) / beside.n_both
     # a spectrum that falls has more on one side; few frequencies tell nothing of it
-    level = np.where((n_left >= 3)[:, None], np.maximum(level, left / np.maximum(n_left, 1)[:, None]), level)
-    ratio = (power[k] / level).mean(axis=1)
+    np.maximum(level, left / beside.n_left, out=level, where=beside.n_left >= 3)
+    ratio = (power[:, _LEAST_BIN:-1] / level).mean(axis=0)
     # of frequencies with as many beside them the largest ratio is the least likely
-    first = np.sort([same[ratio[same].argmax()] for same in alike])
+    first = np.sort([same[ratio[same].argmax()] for same in beside.alike])
     # tapered neighbours are not independent: about half as many are
-    found = fdtrc(2 * p, p * np.maximum(n_left + n_right, 1)[first], ratio[first])
+    found = fdtrc(2 * p, p * beside.n_both[first], ratio[first])
     best = int(first[found.argmin()])
-    return float(ratio[best]), min(1.0, float(found.min()) * len(k)), n / _peak(power.sum(axis=1), int(k[best]))
+    peak = _peak(power.sum(axis=0), _LEAST_BIN + best)
+    return float(ratio[best]), min(1.0, float(found.min()) * len(ratio)), n / peak
 
 
 def _peak(power, k):
@@ -351,14 +366,13 @@ def trend(series, path=None):
 def _long_run_variance(x):
     """Of an autoregression by Burg's recursion."""
     forward = backward = x
-    a, variance = np.ones(1), x @ x / len(x)
+    gap, variance = 1.0, float(x @ x) / len(x)  # of the coefficients only the sum is asked for
     for _ in range(_AR):
         f, b = forward[1:], backward[:-1]
-        k = -2 * (f @ b) / (f @ f + b @ b)
-        a = np.append(a, 0.0) + k * np.append(a, 0.0)[::-1]
+        k = -2 * float(f @ b) / float(f @ f + b @ b)
+        gap, variance = gap * (1 + k), variance * (1 - k**2)
         forward, backward = f + k * b, b + k * f
-        variance *= 1 - k**2
-    return variance / max(abs(a.sum()), _LEAST_GAP) ** 2
+    return variance / max(abs(gap), _LEAST_GAP) ** 2
 
 
 def response(lags, starts, states):
