@@ -25,7 +25,7 @@ from ...statespace.episodes import TransitionMoments, episodes, lag_covariances,
 from ...statespace.inputs import input_term
 from ...statespace.kalman import filtered_states, predicted_states
 from ...statespace.matrices import floor_eigenvalues, spectral_radius
-from ...statespace.units import fit_units, moment_start
+from ...statespace.units import errors_in_variables, fit_units
 from ..joint import step_series
 from .block_tests import link_estimates
 from .scoring import is_spent, spend
@@ -335,8 +335,7 @@ class UnitRecord:
                 recentre_lag_sums(sums, total / len(rows), total, len(rows), *ends)
         else:
             sums = lag_covariances(remove_episode_means(self.scores, starts), range(_SUMS), starts, self.present)
-        moments = TransitionMoments.from_sums(sums, np.zeros_like(self.scores), starts)
-        A, Q = moment_start(moments, self.N)
+        A, Q = errors_in_variables(*(sums[:_SUMS] / max(len(self.scores) - len(starts), 1)), self.N)
         gain = np.linalg.inv(np.eye(len(A)) - A)
         return gain @ Q @ gain.T + self.N
 
