@@ -277,7 +277,13 @@ def fourier_sums(positive, negative, phase):
     `phase` holds ``exp(-i w l)`` of frequencies w and lags l from one on; frequencies come before the last
     two axes.
     """
-    forward = backward = np.moveaxis(np.tensordot(phase, positive[1:], 1), 0, -3)
+    forward = backward = _turned(phase, positive[1:])
     if negative is not positive:
-        backward = np.moveaxis(np.tensordot(phase, negative[1:], 1), 0, -3)
+        backward = _turned(phase, negative[1:])
     return positive[0][..., None, :, :] + forward + hermitian(backward)
+
+
+def _turned(phase, lags):
+    """Sums over lags (l, ..., n, n), frequencies before the last two axes."""
+    sums = phase @ lags.reshape(len(lags), -1)
+    return np.moveaxis(sums.reshape(len(phase), *lags.shape[1:]), 0, -3)
