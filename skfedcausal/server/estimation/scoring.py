@@ -308,12 +308,13 @@ def _vanishes_soon(A):
     Where ``|A^k| < 1/2`` for a k up to 128 no modulus is above 0.995, which is below what :func:`_vanishes` asks for
     whatever the departure of a matrix of this size is.
     """
-    if not np.sum(A * A) < _LARGE_MATRIX**2:
-        return False
-    power = A
+    power, size = A, np.sum(A * A)
     for _ in range(_SQUARINGS):
+        if not size < _LARGE_MATRIX**2:
+            return False
         power = power @ power
-        if np.sum(power * power) < 0.25:
+        size = np.sum(power * power)
+        if size < 0.25:
             return True
     return False
 

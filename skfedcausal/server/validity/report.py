@@ -10,6 +10,8 @@ from ...statespace.episodes import episodes
 from ..joint import step_series, unit_scores
 from ..lagged.misfit import one_lag_is_enough
 from . import checks
+from .cross import sensor_rows
+from .drivers import bands, driver_rows
 
 COLUMNS = ("check", "cause", "effect", "statistic", "p_value", "passed", "remedy")
 SHIFTS = "shifts"  # of levels, rows (start, stop): where a table has them among its attributes
@@ -169,9 +171,6 @@ def report(server, run, record):
 
 def _of_spectra(found, record, unsettled):
     """Pairs that a driver may move, and those that noise of their sensors may link."""
-    from .cross import sensor_rows  # for plants with links
-    from .drivers import bands, driver_rows
-
     whole = bands(np.hstack(found.scores), found.starts)
     rows = driver_rows(found, record, whole)
     driven = {(first, second) for check, first, second, *_, passed, _ in rows if check == _DRIVER and not passed}
