@@ -23,6 +23,7 @@ _BELOW = 0.8  # share of the size of its roughest rows that a unit's rows have t
 _AR = 6  # lags of the noise that a trend is judged against
 _LEAST_SQUARE = 0.1  # of a row's mean square, below which rows are alike
 _SAME = 1e-6  # of the largest singular value of paths, below which one says what another does
+_TOLD_APART = 1e-4  # share of the largest eigenvalue of products that columns which differ have at least
 _LEAST_GAP = 1e-3  # of that autoregression from a unit root
 
 
@@ -45,7 +46,8 @@ def whiteness(units, *n_lags, any_variance=False):
     """
     (_, E), n_samples = _side_by_side(units), len(units[0])
     E = np.clip(E, -_FAR_OUT, _FAR_OUT)
-    E = (E - E.mean(axis=0)) / E.std(axis=0)
+    E -= column_mean(E)
+    E /= np.sqrt(np.einsum("ti,ti->i", E, E) / len(E))
     sizes = np.array([series.shape[1] for series in units])
     owner = np.repeat(np.eye(len(units)), sizes, axis=1)
     lags = np.arange(1, max(n_lags) + 1)
@@ -102,7 +104,7 @@ def roughness(units):
     for m in range(len(units)):
         for k in range(m):
             size = _squared_norms(rows[m] - (rows[m] @ units[k] / n) @ rows[k])
-            z = float(_log_squares(size, len(rows[m])) @ scores[k]) / np.sqrt(n)
+            z = _along(np.log(size + len(rows[m]) * _LEAST_SQUARE), scores[k])
             together[k, m] = z, 2 * float(ndtr(-abs(z)))
             count = np.count_nonzero(roughest[k][_largest(size, n_top, bounds[m])])
             bursts[k, m] = float(count), float(bdtrc(count - 1, n_top, n_top / n)) if count else 1.0
@@ -126,6 +128,12 @@ def _log_squares(size, p):
     size = np.log(size / p + _LEAST_SQUARE)
     size -= size.mean()
     return size / np.sqrt(size @ size / len(size))
+
+
+def _along(series, score):
+    """Product of a series, once it is standardised, with a standardised score, over the root of their length."""
+    n, total = len(series), series.sum()
+    return float(series @ score - total * score.mean()) / np.sqrt(series @ series - total * total / n)
 
 
 def correlation(units):
@@ -188,11 +196,12 @@ def _moments(units, states):
     With the place among all pairs, one of each for every two sizes of units.
     """
     n, widths = units[0].shape[1], [[len(x) for x in side] for side in (units, states)]
-    (E, H), (own, others) = map(np.concatenate, (units, states)), map(_own_pairs, widths)
+    (E, H), ((own, of_own), (others, of_others)) = map(np.concatenate, (units, states)), map(_distinct_pairs, widths)
     first, second = E @ H.T / n, np.zeros((own.shape[1], others.shape[1]))
     for start in range(0, n, PIECE):  # products of all pairs of rows stay in cache
         e, h = (rows[:, start : start + PIECE] for rows in (E, H))
         second += _squares_of(e, own) @ _squares_of(h, others).T / n
+    second = second[of_own[:, None], of_others]
     shapes = _of_equal_shape(*map(slices_of, widths)), _of_equal_shape(*map(slices_of, map(np.square, widths)))
     for (effects, causes), (ee, hh) in zip(*shapes, strict=True):
         mean = first[effects[1][:, None, :, None], causes[1][None, :, None]]
@@ -232,6 +241,12 @@ def _own_pairs(widths):
                       for width, place in zip(widths, slices_of(widths), strict=True)])  # fmt: skip
 
 
+def _distinct_pairs(widths):
+    """Those of :func:`_own_pairs` that differ in more than their order, and which of them each of these is."""
+    distinct, place = np.unique(np.sort(_own_pairs(widths), axis=0), axis=1, return_inverse=True)
+    return distinct, place.ravel()
+
+
 def _squares_of(rows, pairs):
     """Products of pairs of rows, (k, n)."""
     return rows[pairs[0]] * rows[pairs[1]]
@@ -256,9 +271,17 @@ def held_out_gain(target, cause, share=0.3):
     n = len(target)
     cut = n - round(share * n)
     X, Y = cause - column_mean(cause[:cut]), target - column_mean(target[:cut])
-    coefficients, *_ = np.linalg.lstsq(X[:cut], Y[:cut], rcond=None)
+    coefficients = _regression(X[:cut], Y[:cut])
     with_cause, without = (_log_densities(rest, cut) for rest in (Y - X @ coefficients, Y))
     return mean_with_error(with_cause - without)
+
+
+def _regression(X, Y):
+    """Coefficients of least squares, the smallest where columns of X say the same."""
+    values, axes = np.linalg.eigh(X.T @ X)
+    if values[0] > _TOLD_APART * values[-1]:  # sums of products lose no digit that matters, and take a third
+        return axes @ ((axes.T @ (X.T @ Y)) / values[:, None])
+    return np.linalg.lstsq(X, Y, rcond=None)[0]
 
 
 def _log_densities(rest, cut):

@@ -427,12 +427,13 @@ _BOTH_WAYS = ("common variance", "no common bursts", "link rather than driver", 
 
 def gated(links, table):
     """Links whose verdicts the checks leave standing, the others withheld with the reason in ``because``."""
-    failed = table[~table["passed"] & table["check"].isin([*_WORDS, _DRIVER])]
-    if failed.empty:
+    rows = _rows_of(table, "check", "cause", "effect", "remedy", "passed")
+    failed = [row[:-1] for row in rows if not row[-1] and (row[0] in _WORDS or row[0] == _DRIVER)]
+    if not failed:
         return links
     pairs = list(zip(links["cause"].tolist(), links["effect"].tolist(), strict=True))
     reasons: dict = {}
-    for check, cause, effect, remedy in failed[["check", "cause", "effect", "remedy"]].itertuples(index=False):
+    for check, cause, effect, remedy in failed:
         for pair, why in _concerned(pairs, check, cause, effect):
             reasons.setdefault(pair, []).append((check, why + (f" ({remedy})" if remedy else "")))
     verdicts, becauses = links["verdict"].to_numpy(copy=True), links["because"].to_numpy(copy=True)
