@@ -102,9 +102,9 @@ def evidence(server, run, record):
         scores = [whole[:, rows] for rows in slices]
     place = {name: k for k, name in enumerate(names)}
     links = _rows_of(server.links_, "cause", "effect", "kind", "verdict", "p_adjusted", "delay")
-    delays = {(place[c], place[e]): (delay, p) for c, e, kind, verdict, p, delay in links
-              if kind == "state" and verdict == "influence"}  # fmt: skip
-    sure = {pair for pair, (_, p) in delays.items() if p < _SURE}
+    told = {(place[c], place[e]): (delay, p) for c, e, kind, verdict, p, delay in links
+            if kind == "state" and verdict == "influence"}  # fmt: skip
+    sure = {pair for pair, (_, p) in told.items() if p < _SURE}
     together = _rows_of(server.correlations_, "first", "second", "p_value")
     correlated = {(place[a], place[b]) for a, b, p in together if p < LEVEL}
     # single bursts that units share, or far tails, make sizes of products, not their mean
@@ -112,7 +112,7 @@ def evidence(server, run, record):
     return Evidence(
         names, units, [filtered[:, rows] for rows in slices],
         [filtered[:, rows] - predicted[:, rows] for rows in slices], scores, record.starts, server.lag_transitions_,
-        server.process_cov_, slices, set(delays), sure, {pair: delay for pair, (delay, _) in delays.items()}, correlated,
+        server.process_cov_, slices, set(told), sure, {pair: delay for pair, (delay, _) in told.items()}, correlated,
         server.covariance != "information", {place[name] for name in server.level_shifts_["unit"]},
         None if path is None else [path[:, rows] for rows in slices],
         _may_remember(server), server.has_prior_,
