@@ -15,7 +15,14 @@ from .records import as_inputs, check_inputs_fit, warn_inputs_ignored
 class QuickParams:
     """Base of what every unit has one of: the parameters of a class are looked up once, not in every clone."""
 
-    _get_param_names = classmethod(cache(BaseEstimator.__dict__["_get_param_names"].__func__))
+    @classmethod
+    def _get_param_names(cls):
+        return list(_parameters_of(cls))
+
+
+@cache
+def _parameters_of(cls):
+    return BaseEstimator._get_param_names.__func__(cls)
 
 
 class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, QuickParams, BaseEstimator):

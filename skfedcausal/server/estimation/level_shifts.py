@@ -336,7 +336,8 @@ class UnitRecord:
                 sums[1] -= late[:, None] * level + level[:, None] * early
         else:
             sums = lag_covariances(remove_episode_means(self.scores, starts), range(_SUMS), starts, self.present)
-        A, Q = errors_in_variables(*(sums[:_SUMS] / max(len(self.scores) - len(starts), 1)), self.N)
+        G0, G1 = sums[:_SUMS] / max(len(self.scores) - len(starts), 1)
+        A, Q = errors_in_variables(G0, G1, self.N)
         gain = np.linalg.inv(np.eye(len(A)) - A)
         return gain @ Q @ gain.T + self.N
 
