@@ -17,7 +17,8 @@ class QuickParams:
 
     @classmethod
     def _get_param_names(cls):
-        return list(_parameters_of(cls))
+        of: Any = cls
+        return list(_parameters_of(of))
 
 
 @cache
