@@ -1,5 +1,6 @@
 """What a unit can say once it has a linear model: states, predictions, likelihoods and its message."""
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,21 @@ from ..containers.arrays import is_fine
 from .records import as_inputs, check_inputs_fit, warn_inputs_ignored
 
 
-class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class QuickParams:
+    """Base of what every unit has one of: the parameters of a class are looked up once, not in every clone."""
+
+    @classmethod
+    def _get_param_names(cls):
+        of: Any = cls
+        return list(_parameters_of(of))
+
+
+@cache
+def _parameters_of(cls):
+    return BaseEstimator._get_param_names.__func__(cls)
+
+
+class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, QuickParams, BaseEstimator):
     """Methods of an estimator that has a `UnitModel` as `model`; base of :class:`~skfedcausal.UnitClient`."""
 
     baseline_: Any = None  # of a client that takes one off

@@ -10,7 +10,6 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
-from scipy.linalg import eigh
 from scipy.special import chdtrc
 from sklearn.exceptions import ConvergenceWarning
 
@@ -217,7 +216,8 @@ def _noise_share(G, C, R):
     scaled = C / R[:, None]
     N = np.linalg.inv(C.T @ scaled)
     weights = scaled @ N
-    return eigh(N, weights.T @ G @ weights, eigvals_only=True)[-1]
+    root = np.linalg.cholesky(weights.T @ G @ weights)
+    return np.linalg.eigvalsh(np.linalg.solve(root, np.linalg.solve(root, N).T))[-1]
 
 
 def _state_covariances(G, C, R):

@@ -13,6 +13,7 @@ from ..statespace.episodes import (
     lag_covariances,
     lagged_rows,
     recentre_lag_sums,
+    rows_in_cache,
     symmetric,
 )
 from ..statespace.matrices import floor_eigenvalues
@@ -60,14 +61,15 @@ class Moments:
         """
         n_columns = sum(part.shape[1] for part in self._parts)
         sums = np.zeros((len(lags), n_columns, n_columns))
-        buffer, ones = np.empty((PIECE + lags[-1], n_columns)), np.ones(PIECE)
+        size = rows_in_cache(n_columns)
+        buffer, ones = np.empty((size + lags[-1], n_columns)), np.ones(size)
         near = self._level(slice(0, PIECE))
         level, totals = np.tile(near, (len(buffer), 1)), []
         for start, stop in episodes(self.starts, self.n_samples):
             totals.append(np.zeros(n_columns))
-            for first in range(start, stop, PIECE):
+            for first in range(start, stop, size):
                 rows = slice(first, min(first + len(buffer), stop))
-                piece, n_early = buffer[: rows.stop - first], min(PIECE, stop - first)
+                piece, n_early = buffer[: rows.stop - first], min(size, stop - first)
                 self._rows_of_both(rows, out=piece)
                 piece -= level[: len(piece)]  # row by row it takes twice as long
                 add_lag_products(sums, piece, lags, n_early)

@@ -127,7 +127,8 @@ def _repeating(Y):
         for count, ends, extreme in zip(counts, (low, high), (np.fmin, np.fmax), strict=True):
             found = extreme.reduce(piece, axis=1, keepdims=True)
             new = extreme(ends, found)
-            count[:] = np.where(new[:, 0] == ends[:, 0], count, 0) + np.count_nonzero(piece == new, axis=1)
+            there = np.flatnonzero(piece == new) // piece.shape[1]  # few: a count along rows takes twice as long
+            count[:] = np.where(new[:, 0] == ends[:, 0], count, 0) + np.bincount(there, minlength=len(piece))
             ends[:] = new
         probes = Y[first : first + _HEAD + _LONG_RUN : _LONG_RUN]  # a run holds two of them
         run |= (probes[1:] == probes[:-1]).any(axis=0)
@@ -284,9 +285,8 @@ def _moving_columns(Y):
     """Columns with two values at least, in their order."""
     moving, rest = np.zeros(Y.shape[1], dtype=bool), np.arange(Y.shape[1])
     for part in (Y[:_HEAD], Y):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # columns that were never seen
-            moving[rest] = np.nanmax(part[:, rest], axis=0) > np.nanmin(part[:, rest], axis=0)
+        rows = np.ascontiguousarray(part[:, rest].T)
+        moving[rest] = np.fmax.reduce(rows, axis=1) > np.fmin.reduce(rows, axis=1)  # not where nothing was seen
         rest = np.flatnonzero(~moving)
         if not len(rest):
             break

@@ -199,7 +199,7 @@ class JointRecord:
 
     def scores_of(self, rows):
         """Scores ``J^-1 z`` of a slice of rows, NaN where measurements do not determine a unit's states."""
-        return np.hstack([_part_scores(part, rows) for part in self.parts])
+        return np.hstack([part_scores(part, rows) for part in self.parts])
 
     def const(self):
         """Sum over units of the log-density terms free of the states; None if any unit kept it."""
@@ -289,8 +289,10 @@ def usual_information(part):
     return part.patterns[np.trace(part.patterns, axis1=1, axis2=2).argmax()]
 
 
-def _part_scores(part, rows):
+def part_scores(part, rows):
     """Scores of one unit's rows."""
+    if part.is_constant and part.regular_patterns[0]:
+        return np.linalg.solve(part.patterns[0], part.z[rows].T).T
     z, at = part.z[rows], part.pattern_of[rows]
     scores = np.full(z.shape, np.nan)
     for k in np.flatnonzero(part.regular_patterns):

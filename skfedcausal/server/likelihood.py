@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..statespace.matrices import few_threads
+from ..statespace.matrices import few_threads, keep_freed_memory
 from .effects import effects, gains_of
 from .estimation.covariance import COVARIANCES
 from .estimation.estimate import LARGE, Settings, estimate_plant, has_no_time, may_be_filled
@@ -361,6 +361,7 @@ class LikelihoodServer(LinkQuestions):
             If units drift like random walks.
         """
         self._validate_params()
+        keep_freed_memory()
         record = JointRecord.from_messages(messages)
         for first, second in record.copies():
             warnings.warn(

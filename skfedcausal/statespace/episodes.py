@@ -101,11 +101,16 @@ def lag_covariances(series, lags, starts=(0,), present=None):
     return sums * (n_products[:, None, None] / np.maximum(counts, 1.0))
 
 
+def rows_in_cache(n_columns):
+    """Rows of a series of so many columns that stay in cache while their products are formed."""
+    return max(PIECE * _PIECE_COLUMNS // max(n_columns, 1), PIECE)
+
+
 def add_lag_products(sums, series, lags, n_early=None):
     """Add ``sum_t s[t+l] s[t]'`` of one stretch of rows, in pieces that stay in cache."""
     n_rows, n = series.shape
     n_early = n_rows if n_early is None else n_early
-    piece = max(PIECE * _PIECE_COLUMNS // max(n, 1), PIECE)
+    piece = rows_in_cache(n)
     for first in range(0, n_early, piece):
         last = min(first + piece, n_early)
         for k, lag in enumerate(lags):
@@ -272,7 +277,13 @@ def fourier_sums(positive, negative, phase):
     `phase` holds ``exp(-i w l)`` of frequencies w and lags l from one on; frequencies come before the last
     two axes.
     """
-    forward = backward = np.moveaxis(np.tensordot(phase, positive[1:], 1), 0, -3)
+    forward = backward = _turned(phase, positive[1:])
     if negative is not positive:
-        backward = np.moveaxis(np.tensordot(phase, negative[1:], 1), 0, -3)
+        backward = _turned(phase, negative[1:])
     return positive[0][..., None, :, :] + forward + hermitian(backward)
+
+
+def _turned(phase, lags):
+    """Sums over lags (l, ..., n, n), frequencies before the last two axes."""
+    sums = phase @ lags.reshape(len(lags), -1)
+    return np.moveaxis(sums.reshape(len(phase), *lags.shape[1:]), 0, -3)

@@ -1,4 +1,4 @@
-"""Small linear algebra: covariances kept positive definite, transitions stable, threads few."""
+"""Small linear algebra: covariances kept positive definite, transitions stable, threads few, memory kept."""
 
 import os
 from collections import OrderedDict
@@ -6,11 +6,14 @@ from contextlib import nullcontext
 from functools import cache, wraps
 
 import numpy as np
+from scipy.linalg.lapack import zpotrf, zpotri
 from scipy.sparse import csr_array
 from threadpoolctl import ThreadpoolController
 
 _FEW_ROWS, _KURTOSIS = 250, 8.0  # that kurtosis is judged by at least; standard errors that are far
 _MANY = 256  # columns of matrices from which more than one thread pays
+_WIDE = 16  # columns from which on Cholesky factors one by one are faster than a general inverse of a stack
+_LARGEST_KEPT = 2**25 - 2**13  # bytes of the largest array that glibc may keep when it is freed
 _SAID = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")  # the first one to all
 _controller = cache(ThreadpoolController)  # looking for libraries takes as long as a small fit
 
@@ -29,6 +32,17 @@ def few_threads(n_columns):
     if n_columns >= _MANY or _has_one_thread():
         return nullcontext()
     return _controller().limit(limits=1, user_api="blas")
+
+
+@cache
+def keep_freed_memory():
+    """Let the allocator keep the memory of arrays for the next ones, as after any fit of a larger plant.
+
+    glibc gives what is freed back to the system from a size on that it learns from the arrays it has seen, and every
+    page that comes again is filled with zeros first: up to a tenth of a small fit. An array of the largest size that
+    it learns from, which is never written to, costs nothing.
+    """
+    np.empty(_LARGEST_KEPT, dtype=np.uint8)
 
 
 def remembered(function, n_kept=32, most=16):
@@ -58,6 +72,22 @@ def remembered(function, n_kept=32, most=16):
 def hermitian(x):
     """Conjugate transpose of a matrix or of each matrix in a stack."""
     return np.conj(np.swapaxes(x, -1, -2))
+
+
+def definite_inverses(matrices):
+    """Inverses and log-determinants of complex Hermitian matrices (..., n, n) that should be positive definite."""
+    n = matrices.shape[-1]
+    if n < _WIDE or not matrices.size:
+        return np.linalg.inv(matrices), np.linalg.slogdet(matrices)[1]
+    inverses, logs = np.empty_like(matrices).reshape(-1, n, n), []
+    for matrix, out in zip(matrices.reshape(-1, n, n), inverses, strict=True):
+        root, is_indefinite = zpotrf(matrix.T)  # a row of C is a column of Fortran
+        if is_indefinite:
+            return np.linalg.inv(matrices), np.linalg.slogdet(matrices)[1]
+        logs.append(2 * np.log(root.diagonal().real).sum())
+        out[:] = zpotri(root, overwrite_c=True)[0].T
+    whole = np.where(np.tri(n, dtype=bool), inverses, hermitian(inverses))
+    return whole.reshape(matrices.shape), np.reshape(logs, matrices.shape[:-2])
 
 
 def sparse_diagonal(x):

@@ -10,6 +10,7 @@ known, :func:`sensor_noise` gives the noise R of the sensors; where they are not
 """
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -313,15 +314,21 @@ def _profile(theta, G, C):
     scaled = C / R[:, None]
     J = C.T @ scaled
     W = np.linalg.solve(J, scaled.T).T
-    P = np.diag(1 / R) - W @ scaled.T
-    GW = G @ W
-    M = W.T @ GW
-    states = W @ np.linalg.solve(M, W.T)
+    P = -(W @ scaled.T)
+    P[_diagonal(len(P))] += 1 / R
+    M = W.T @ (G @ W)
+    with_states = P + 2 * (W @ np.linalg.solve(M, W.T))
     PG = P @ G
-    value = theta.sum() + np.linalg.slogdet(J)[1] + np.linalg.slogdet(M)[1] + np.trace(PG)
-    score = np.einsum("ij,ji->i", PG, P + 2 * states) - np.diag(P)
-    fisher = P * (P + 2 * states) * np.outer(R, R)
-    return value, 0.5 * R * score, 0.5 * (fisher + fisher.T) / 2
+    of_J, of_M = np.linalg.slogdet(np.array([J, M]))[1]
+    value = theta.sum() + of_J + of_M + PG.trace()
+    score = np.einsum("ij,ji->i", PG, with_states) - P.diagonal()
+    fisher = P * with_states * (R[:, None] * R)
+    return value, 0.5 * R * score, 0.25 * (fisher + fisher.T)
+
+
+@cache
+def _diagonal(n):
+    return np.diag_indices(n)
 
 
 def _scoring_step(theta, score, fisher, damping, low, high):
@@ -330,7 +337,7 @@ def _scoring_step(theta, score, fisher, damping, low, high):
     step = np.zeros_like(theta)
     if free.any():
         H = fisher[np.ix_(free, free)]
-        scale = np.diag(H) + 1e-12 * max(np.trace(H), np.finfo(float).tiny)
-        step[free] = np.linalg.solve(H + damping * np.diag(scale), score[free])
-    step = np.clip(step, -_MAX_LOG_STEP, _MAX_LOG_STEP)
-    return np.clip(theta + step, low, high) - theta
+        H[_diagonal(len(H))] += damping * (H.diagonal() + 1e-12 * max(H.trace(), np.finfo(float).tiny))
+        step[free] = np.linalg.solve(H, score[free])
+    step = np.minimum(np.maximum(step, -_MAX_LOG_STEP), _MAX_LOG_STEP)
+    return np.minimum(np.maximum(theta + step, low), high) - theta

@@ -19,8 +19,12 @@ _COVARIANCE_FLOOR = 0.02  # share of the previous trace below which a step may n
 
 def moment_start(moments, N):
     """Errors-in-variables estimate ``A = G1 (G0 - N)^-1`` and its residual covariance."""
+    return errors_in_variables(moments.early[0].copy(), moments.cross[0][..., : N.shape[-1], :], N)
+
+
+def errors_in_variables(G0, G1, N):
+    """The same from the covariances of regressors (..., c, c), overwritten, and of the next scores with them."""
     p = N.shape[-1]
-    G0, G1 = moments.early[0].copy(), moments.cross[0][..., :p, :]
     scale = np.trace(G0[..., :p, :p], axis1=-2, axis2=-1) / p
     explained = 0.0
     if G0.shape[-1] > p:  # what inputs do not explain of the states must stay positive, also under feedback

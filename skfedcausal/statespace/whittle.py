@@ -25,7 +25,7 @@ import numpy as np
 from .deadline import check_time
 from .fisher import Evaluation, SpectralInformation
 from .inputs import DrivenSpectrum
-from .matrices import hermitian
+from .matrices import definite_inverses, hermitian
 from .partition import diagonal_blocks
 
 _PIECE = 2**18  # complex numbers in the matrices of the frequencies that are taken together
@@ -101,16 +101,14 @@ class WhittleLikelihood:
         """Sums over a slice of frequencies of log-determinant and trace, their gradient in A, and of E."""
         n = Q.shape[-1]
         late, cross, back, early = (x[..., chosen, :, :] for x in (self._late, self._cross, self._back, self._early))
-        Z = transfer(A, self._rotation[chosen])
-        ZN = Z @ self.N[..., None, :, :]
+        Z, ZN = _filters(A, self.N, self._rotation[chosen])
         Phi = Q[..., None, :, :] + ZN @ hermitian(Z)
-        logdet = np.linalg.slogdet(Phi)[1]
-        X = np.linalg.inv(Phi)
+        X, logdet = definite_inverses(Phi)
         A = A[..., None, :, :]
         early = cross - _real_times(A, early)  # residuals with the regressors
         residual = late - hermitian(_real_times(A, back)) - _real_times(A, hermitian(early))
         XM = X @ residual
-        trace = np.trace(XM, axis1=-2, axis2=-1).real
+        trace = np.einsum("...ii->...", XM).real
         E = XM @ X - X
         grad_A = (X @ early).real.sum(axis=-3)
         grad_A[..., :n] -= (E @ ZN).real.sum(axis=-3)
@@ -148,9 +146,14 @@ class WhittleLikelihood:
 
     def _inverse_and_filter(self, A, Q, N, rotation):
         """``Phi^-1`` and ``Z^-1 Q``, shape (..., n_frequencies, n, n)."""
-        Z, Q = transfer(A, rotation), Q[..., None, :, :]
-        Phi = Q + Z @ N[..., None, :, :] @ hermitian(Z)
-        return np.linalg.inv(Phi), np.linalg.solve(Z, np.broadcast_to(Q, Z.shape))
+        (Z, ZN), Q = _filters(A, N, rotation), Q[..., None, :, :]
+        Phi = Q + ZN @ hermitian(Z)
+        return definite_inverses(Phi)[0], np.linalg.solve(Z, np.broadcast_to(Q, Z.shape))
+
+
+def _filters(A, N, rotation):
+    """``Z`` and ``Z N``, the second with a real product only."""
+    return transfer(A, rotation), rotation * N[..., None, :, :] - (A[..., : A.shape[-2]] @ N)[..., None, :, :]
 
 
 def _real_times(A, x):

@@ -249,3 +249,14 @@ def test_measurements_whose_products_are_known_are_learned_from_alike():
     assert_allclose(known.coef_, LinearAugmenter().fit(centred, cross).coef_, rtol=1e-9)
     with pytest.raises(ValueError, match="expecting 3 features"):
         known.predict(Y[:, :2])
+
+
+def test_parameters_of_a_class_are_those_of_its_constructor_also_in_subclasses():
+    class Own(LinearAugmenter):
+        def __init__(self, alpha=0.5, weight=2):
+            super().__init__(alpha)
+            self.weight = weight
+
+    assert LinearAugmenter._get_param_names() == ["alpha", "features"]
+    assert Own._get_param_names() == ["alpha", "weight"]
+    assert Own(weight=3).get_params() == {"alpha": 0.5, "weight": 3}

@@ -1,5 +1,9 @@
 """Covariances become positive definite, and change no more than they must."""
 
+import os
+import platform
+import sys
+
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
@@ -10,9 +14,11 @@ from skfedcausal.statespace.matrices import (
     absolute_values,
     cap_radius,
     covariance_root,
+    definite_inverses,
     eigen_root,
     few_threads,
     floor_eigenvalues,
+    keep_freed_memory,
     remembered,
     symmetric_basis,
     symmetric_root,
@@ -148,3 +154,37 @@ def test_answers_about_small_matrices_are_remembered():
     for k in range(40):
         doubled(k * small)
     assert doubled(small) is not first  # only the last ones are kept
+
+
+@pytest.mark.parametrize(("shape", "seed"), [((5, 3), 0), ((4, 20), 1), ((2, 3, 17), 2), ((0, 20), 3)])
+def test_inverses_of_definite_matrices_give_the_identity_and_the_product_of_eigenvalues(shape, seed):
+    rng, n = np.random.default_rng(seed), shape[-1]
+    root = rng.normal(size=(*shape, 2 * n)) + 1j * rng.normal(size=(*shape, 2 * n))
+    S = root @ np.conj(np.swapaxes(root, -1, -2)) / n
+    inverses, logs = definite_inverses(S)
+    scale = np.linalg.cond(S).max(initial=1.0)
+    np.testing.assert_allclose(inverses @ S, np.broadcast_to(np.eye(n), S.shape), atol=100 * n * EPS * scale)
+    np.testing.assert_allclose(logs, np.log(np.linalg.eigvalsh(S)).sum(axis=-1), rtol=0, atol=100 * n * EPS * scale)
+
+
+def test_matrices_that_are_not_definite_have_their_general_inverse():
+    S = np.diag(np.append(np.ones(19), -2.0)).astype(complex)[None]
+    inverses, logs = definite_inverses(S)
+    np.testing.assert_allclose(inverses[0], np.diag(np.append(np.ones(19), -0.5)))
+    np.testing.assert_allclose(logs, np.log(2.0))
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="of the allocator of glibc")
+def test_memory_that_was_freed_is_not_taken_from_the_system_again():
+    if platform.libc_ver()[0] != "glibc" or any(name.startswith("MALLOC_") for name in os.environ):
+        pytest.skip("another allocator, or one with settings of its own")
+    import resource
+
+    keep_freed_memory.__wrapped__()
+
+    def faults():
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        np.ones(1 << 18)  # 2 MiB, 512 pages
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    assert min(faults() for _ in range(5)) < 50

@@ -10,8 +10,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
-from scipy.special import ndtr
+from scipy.special import chdtrc, ndtr
 
 from ...statespace.matrices import spectral_radius
 from .scoring import MAX_RADIUS
@@ -113,7 +112,7 @@ class BlockEstimates:
     @property
     def p_value(self):
         """Chi-squared tail probability of the statistics."""
-        return stats.chi2.sf(self.statistic, self.dof)
+        return chdtrc(self.dof, self.statistic)
 
     def __getstate__(self):
         return {name: value for name, value in self.__dict__.items() if name != "spectra"}

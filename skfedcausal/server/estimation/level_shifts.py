@@ -21,11 +21,11 @@ import pandas as pd
 from scipy import special
 
 from ...statespace.detection.shift import InnovationModel, best_onset
-from ...statespace.episodes import TransitionMoments, episodes, lag_covariances, recentre_lag_sums, remove_episode_means
+from ...statespace.episodes import TransitionMoments, episodes, lag_covariances, remove_episode_means
 from ...statespace.inputs import input_term
 from ...statespace.kalman import filtered_states, predicted_states
 from ...statespace.matrices import floor_eigenvalues, spectral_radius
-from ...statespace.units import fit_units, moment_start
+from ...statespace.units import errors_in_variables, fit_units
 from ..joint import step_series
 from .block_tests import link_estimates
 from .scoring import is_spent, spend
@@ -324,19 +324,20 @@ class UnitRecord:
         """Of the scores around the levels between the onsets."""
         starts = sorted({*self.starts, *onsets})
         if self.present is None:
-            sums, n_lags = self._sums.copy(), len(self._sums)
+            sums = self._sums.copy()
             for border in sorted({*onsets} - {*self.starts}):
-                for lag in range(1, n_lags):
-                    sums[lag] -= self.scores[border : border + lag].T @ self.scores[border - lag : border]
+                sums[1] -= self.scores[border][:, None] * self.scores[border - 1]
             for start, stop in episodes(starts, len(self.scores)):
                 rows = self.scores[start:stop]
                 total = np.ones(len(rows)) @ rows
-                ends = rows[:n_lags], rows[-n_lags:]
-                recentre_lag_sums(sums, total / len(rows), total, len(rows), *ends)
+                level = total / len(rows)
+                late, early = total - rows[0], total - rows[-1] - (len(rows) - 1) * level
+                sums[0] -= total[:, None] * level
+                sums[1] -= late[:, None] * level + level[:, None] * early
         else:
             sums = lag_covariances(remove_episode_means(self.scores, starts), range(_SUMS), starts, self.present)
-        moments = TransitionMoments.from_sums(sums, np.zeros_like(self.scores), starts)
-        A, Q = moment_start(moments, self.N)
+        G0, G1 = sums[:_SUMS] / max(len(self.scores) - len(starts), 1)
+        A, Q = errors_in_variables(G0, G1, self.N)
         gain = np.linalg.inv(np.eye(len(A)) - A)
         return gain @ Q @ gain.T + self.N
 
@@ -411,4 +412,4 @@ class LevelShifts(NamedTuple):
         kept = tuple(onset for onset in steps if onset not in open_ones or onset == again)
         columns = {"unit": np.asarray(names, dtype=object)[units], "start": onsets, "size": size}
         table = pd.DataFrame(columns | {"statistic": statistic, "p_value": p_value})
-        return cls(table.sort_values("start", kind="stable", ignore_index=True), kept)
+        return cls(table.sort_values("start", kind="stable", ignore_index=True) if len(table) else table, kept)

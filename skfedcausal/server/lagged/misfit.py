@@ -212,7 +212,7 @@ def p_values_in_bases(S, q, sizes):
 
 def _tails(z, C):
     """Tail probabilities of the squares of scores (m, e) whose covariances are (m, e, e)."""
-    weights = np.linalg.eigvalsh((C + np.swapaxes(C, 1, 2)) / 2)
+    weights = np.linalg.eigvalsh(C)  # which looks at one half
     weights = np.maximum(weights, 1e-12 * weights[:, -1:] + _TINY)
     return np.exp(weighted_chi2_logsf(np.square(z).sum(axis=1)[:, None], weights)[:, 0])
 
@@ -293,7 +293,7 @@ class MisfitTest:
         self._frequencies = midpoints(len(info.U))
         turned = along.T @ np.exp(1j * np.outer(np.arange(len(along)), self._frequencies))
         scale = n_rows / len(self._frequencies)
-        self._once = scale * np.hstack([turned.real, -turned.imag])
+        self._turned = scale * turned
         self._pairs = np.triu_indices(len(turned))
         first, second = (turned[k] for k in self._pairs)
         ahead, both = np.conj(first) * second, first * second
@@ -305,23 +305,21 @@ class MisfitTest:
         Of shape (n_vectors, n_nuisance, n_rows, n_cols).
         """
         U, V, W = self._info.U[:, rows, rows], self._info.V, np.conj(self._info.W[..., rows])
-        (f, p, _), n_first, pairs = U.shape, len(inside), _symmetric_pairs(U.shape[1])
+        p, n_first, pairs, turned = U.shape[1], len(inside), _symmetric_pairs(U.shape[1]), self._turned[:n_vectors]
         into, place = W[:, cols], p * n_first
-        found = np.empty((f, place + len(filters) * len(pairs), p, len(cols)), dtype=complex)
-        products = found[:, :place].reshape(f, p, n_first, p, len(cols))
-        np.einsum("fji,fac->fiajc", U, V[:, inside[:, None], cols], out=products)  # E x_a[t-1] x_c[t-l]
-        products += np.einsum("faj,fci->fiajc", W[:, inside], into)
+        found = np.empty((len(turned), place + len(filters) * len(pairs), p, len(cols)))
+        products = found[:, :place].reshape(len(turned), p, n_first, p, len(cols))  # E x_a[t-1] x_c[t-l]
+        products[:] = _over_frequencies(turned, U, V[:, inside[:, None], cols]).transpose(0, 2, 3, 1, 4)
+        products += _over_frequencies(turned, W[:, inside], into).transpose(0, 4, 1, 2, 3)
         for Z in filters:
             left, right = into, np.conj(U)
             if Z is not None:
                 left, right = left @ np.conj(Z), np.swapaxes(Z, 1, 2) @ right
+            shares = _over_frequencies(turned, right, left).transpose(0, 1, 4, 2, 3)  # vector, b, a, row, column
             for a, b in pairs:
-                share = np.multiply(left[:, None, :, a], right[:, b, :, None], out=found[:, place])
-                if a != b:
-                    share += left[:, None, :, b] * right[:, a, :, None]
+                np.add(shares[:, b, a], shares[:, a, b] if a != b else 0.0, out=found[:, place])
                 place += 1
-        flat = found.reshape(f, -1)
-        return (self._once[:n_vectors] @ np.concatenate([flat.real, flat.imag])).reshape(-1, *found.shape[1:])
+        return found
 
     def _noise_filters(self, rows):
         """What noise passes on its way into the residuals: process noise nothing (None), sensor noise Z."""
@@ -412,6 +410,14 @@ class MisfitTest:
         S_later = S[:, n_first:, n_first:] - (turned * inverse[:, None]) @ np.swapaxes(turned, 1, 2)
         along = np.einsum("xji,xj->xi", axes, q[:, :n_first]) * inverse
         return S_later, q[:, n_first:] - np.einsum("xij,xj->xi", turned, along)
+
+
+def _over_frequencies(turned, x, y):
+    """``Re sum_f turned[k, f] x[f, a, b] y[f, c, d]``, shape (k, a, b, c, d)."""
+    left = (turned[:, :, None] * x.reshape(len(x), -1)).swapaxes(1, 2)  # (k, a b, f)
+    right = y.reshape(len(y), -1)
+    left = np.concatenate([left.real, -left.imag], axis=2).reshape(-1, 2 * len(x))
+    return (left @ np.concatenate([right.real, right.imag])).reshape(len(turned), *x.shape[1:], *y.shape[1:])
 
 
 def _symmetric_pairs(p):

@@ -18,6 +18,7 @@ References
 import numpy as np
 from scipy.special import chdtrc
 
+from ..joint import part_scores
 from .tables import UNDIRECTED
 
 REFUTED = 1e-3  # p value of a direction that the record speaks against, divided by the number of pairs
@@ -46,12 +47,15 @@ def with_directions(table, run, record, Q):
     if not (record.is_constant and record.determined.all()):
         return table
     slices = dict(zip(record.names, record.partition.slices, strict=True))
-    innovations = np.ascontiguousarray((record.scores_of(slice(None)) - run.predicted).T)
+    parts = dict(zip(record.names, record.parts, strict=True))
+    innovations: dict = {}
     forward, backward, words = [], [], []
-    for first, second in table[["first", "second"]].itertuples(index=False):
-        pair = slices[first], slices[second]
+    for first, second in zip(table["first"].tolist(), table["second"].tolist(), strict=True):
+        for name in {first, second} - innovations.keys():
+            innovations[name] = part_scores(parts[name], slice(None)) - run.predicted[:, slices[name]]
         acts, is_acted_on = (
-            independence(innovations[i].T, innovations[j].T, Q[i, i], Q[j, i]) for i, j in (pair, pair[::-1])
+            independence(innovations[a], innovations[b], Q[slices[a], slices[a]], Q[slices[b], slices[a]])
+            for a, b in ((first, second), (second, first))
         )
         forward.append(acts)
         backward.append(is_acted_on)

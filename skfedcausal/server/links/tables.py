@@ -91,4 +91,4 @@ def correlation_table(names, estimate):
             "p_value": estimates.p_value[pairs],
         }
     ).assign(**UNDIRECTED)
-    return table.sort_values("correlation", ascending=False, ignore_index=True)
+    return table.sort_values("correlation", ascending=False, ignore_index=True) if len(table) else table

@@ -19,9 +19,11 @@ _GUARD, _BESIDE = 2, 12  # frequencies next to a line that belong to it, and tho
 _LEAST_BIN = 3  # what is slower is a trend
 _FAR_OUT = 4.0  # deviations beyond which innovations count as that far
 _TAIL = 5.0  # degrees of freedom of densities that are compared on rows held out
+_BELOW = 0.8  # share of the size of its roughest rows that a unit's rows have to have without what others share
 _AR = 6  # lags of the noise that a trend is judged against
 _LEAST_SQUARE = 0.1  # of a row's mean square, below which rows are alike
 _SAME = 1e-6  # of the largest singular value of paths, below which one says what another does
+_TOLD_APART = 1e-4  # share of the largest eigenvalue of products that columns which differ have at least
 _BIAS = 6.0  # of the distance of that autoregression from a unit root near one, in rows of a record less a line
 _LEAST_GAP = 1e-3  # of it
 
@@ -45,7 +47,8 @@ def whiteness(units, *n_lags, any_variance=False):
     """
     (_, E), n_samples = _side_by_side(units), len(units[0])
     E = np.clip(E, -_FAR_OUT, _FAR_OUT)
-    E = (E - E.mean(axis=0)) / E.std(axis=0)
+    E -= column_mean(E)
+    E /= np.sqrt(np.einsum("ti,ti->i", E, E) / len(E))
     sizes = np.array([series.shape[1] for series in units])
     owner = np.repeat(np.eye(len(units)), sizes, axis=1)
     lags = np.arange(1, max(n_lags) + 1)
@@ -94,13 +97,17 @@ def roughness(units):
     rows = [np.ascontiguousarray(series.T) for series in units]  # sums of few columns go row by row
     sizes = [_squared_norms(series) for series in rows]
     scores = [_log_squares(size, len(series)) for size, series in zip(sizes, rows, strict=True)]
-    roughest = [_largest(size, n_top) for size in sizes]
+    roughest, bounds = np.zeros((len(units), n), dtype=bool), []
+    for size, mask in zip(sizes, roughest, strict=True):
+        top = _largest(size, n_top)
+        mask[top] = True
+        bounds.append(_BELOW * size[top].min())
     for m in range(len(units)):
         for k in range(m):
             size = _squared_norms(rows[m] - (rows[m] @ units[k] / n) @ rows[k])
-            z = float(_log_squares(size, len(rows[m])) @ scores[k]) / np.sqrt(n)
+            z = _along(np.log(size + len(rows[m]) * _LEAST_SQUARE), scores[k])
             together[k, m] = z, 2 * float(ndtr(-abs(z)))
-            count = np.count_nonzero(roughest[k] & _largest(size, n_top))
+            count = np.count_nonzero(roughest[k][_largest(size, n_top, bounds[m])])
             bursts[k, m] = float(count), float(bdtrc(count - 1, n_top, n_top / n)) if count else 1.0
     return together, bursts
 
@@ -109,11 +116,12 @@ def _squared_norms(rows):
     return np.einsum("pt,pt->t", rows, rows)
 
 
-def _largest(values, n):
-    """Where the n largest values are, a mask."""
-    found = np.zeros(len(values), dtype=bool)
-    found[np.argpartition(values, -n)[-n:]] = True
-    return found
+def _largest(values, n, bound=-np.inf):
+    """Places of the n largest values, most of which are above a bound that few others exceed."""
+    above = np.flatnonzero(values > bound)
+    if len(above) < n:
+        above = np.arange(len(values))
+    return above[np.argpartition(values[above], -n)[-n:]]
 
 
 def _log_squares(size, p):
@@ -121,6 +129,12 @@ def _log_squares(size, p):
     size = np.log(size / p + _LEAST_SQUARE)
     size -= size.mean()
     return size / np.sqrt(size @ size / len(size))
+
+
+def _along(series, score):
+    """Product of a series, once it is standardised, with a standardised score, over the root of their length."""
+    n, total = len(series), series.sum()
+    return float(series @ score - total * score.mean()) / np.sqrt(series @ series - total * total / n)
 
 
 def correlation(units):
@@ -155,7 +169,7 @@ def halves(units, states, starts, pairs=None):
     """
     n_samples, m = len(units[0]), len(units)
     later = inner_rows(n_samples, starts)
-    parts = later[later < n_samples // 2], later[later >= n_samples // 2]
+    parts = np.split(later, [np.searchsorted(later, n_samples // 2)])
     shape = (m, m) if pairs is None else (len(pairs),)
     statistic, p_values = np.zeros(shape), np.ones(shape)
     if min(map(len, parts)) < 2:
@@ -163,12 +177,18 @@ def halves(units, states, starts, pairs=None):
     find = _moments if pairs is None else partial(_moments_of_pairs, pairs)
     late = [np.ascontiguousarray(e.T) for e in units]  # products of few columns go row by row
     early = [np.ascontiguousarray((h - column_mean(h)).T) for h in states]
-    moments = [find([e.take(t, axis=1) for e in late], [h.take(t - 1, axis=1) for h in early]) for t in parts]
+    moments = [find([_columns(e, t) for e in late], [_columns(h, t - 1) for h in early]) for t in parts]
     for (place, a, V), (_, b, W) in zip(*moments, strict=True):
         d = a - b
         found = np.einsum("...i,...ij,...j->...", d, np.linalg.pinv(V + W, hermitian=True), d)
         statistic[place], p_values[place] = found, chdtrc(d.shape[-1], found)
     return statistic, p_values
+
+
+def _columns(rows, t):
+    """Columns t (ascending) of some rows, as a view where they are next to each other."""
+    is_whole = t[-1] - t[0] + 1 == len(t)
+    return rows[:, t[0] : t[-1] + 1] if is_whole else rows.take(t, axis=1)
 
 
 def _moments(units, states):
@@ -177,11 +197,12 @@ def _moments(units, states):
     With the place among all pairs, one of each for every two sizes of units.
     """
     n, widths = units[0].shape[1], [[len(x) for x in side] for side in (units, states)]
-    (E, H), (own, others) = map(np.concatenate, (units, states)), map(_own_pairs, widths)
+    (E, H), ((own, of_own), (others, of_others)) = map(np.concatenate, (units, states)), map(_distinct_pairs, widths)
     first, second = E @ H.T / n, np.zeros((own.shape[1], others.shape[1]))
     for start in range(0, n, PIECE):  # products of all pairs of rows stay in cache
         e, h = (rows[:, start : start + PIECE] for rows in (E, H))
         second += _squares_of(e, own) @ _squares_of(h, others).T / n
+    second = second[of_own[:, None], of_others]
     shapes = _of_equal_shape(*map(slices_of, widths)), _of_equal_shape(*map(slices_of, map(np.square, widths)))
     for (effects, causes), (ee, hh) in zip(*shapes, strict=True):
         mean = first[effects[1][:, None, :, None], causes[1][None, :, None]]
@@ -221,6 +242,12 @@ def _own_pairs(widths):
                       for width, place in zip(widths, slices_of(widths), strict=True)])  # fmt: skip
 
 
+def _distinct_pairs(widths):
+    """Those of :func:`_own_pairs` that differ in more than their order, and which of them each of these is."""
+    distinct, place = np.unique(np.sort(_own_pairs(widths), axis=0), axis=1, return_inverse=True)
+    return distinct, place.ravel()
+
+
 def _squares_of(rows, pairs):
     """Products of pairs of rows, (k, n)."""
     return rows[pairs[0]] * rows[pairs[1]]
@@ -245,9 +272,17 @@ def held_out_gain(target, cause, share=0.3):
     n = len(target)
     cut = n - round(share * n)
     X, Y = cause - column_mean(cause[:cut]), target - column_mean(target[:cut])
-    coefficients, *_ = np.linalg.lstsq(X[:cut], Y[:cut], rcond=None)
+    coefficients = _regression(X[:cut], Y[:cut])
     with_cause, without = (_log_densities(rest, cut) for rest in (Y - X @ coefficients, Y))
     return mean_with_error(with_cause - without)
+
+
+def _regression(X, Y):
+    """Coefficients of least squares, the smallest where columns of X say the same."""
+    values, axes = np.linalg.eigh(X.T @ X)
+    if values[0] > _TOLD_APART * values[-1]:  # sums of products lose no digit that matters, and take a third
+        return axes @ ((axes.T @ (X.T @ Y)) / values[:, None])
+    return np.linalg.lstsq(X, Y, rcond=None)[0]
 
 
 def _log_densities(rest, cut):
@@ -258,7 +293,7 @@ def _log_densities(rest, cut):
     n, p = rest[:cut].shape
     values, axes = np.linalg.eigh(rest[:cut].T @ rest[:cut] / n)
     values = np.maximum(values, 1e-10 * values[-1]) * (_TAIL - 2) / _TAIL
-    size = (np.square(rest[cut:] @ axes) / values).sum(axis=1)
+    size = np.square(rest[cut:] @ axes) @ (1 / values)
     return -0.5 * (_TAIL + p) * np.log1p(size / _TAIL) - 0.5 * np.log(values).sum()
 
 
@@ -276,9 +311,10 @@ class _Beside(NamedTuple):
     """
 
     taper: np.ndarray
-    k: np.ndarray
     below: np.ndarray  # (2, n)
     above: np.ndarray
+    n_left: np.ndarray
+    n_both: np.ndarray
     alike: list
 
 
@@ -289,10 +325,10 @@ def _beside(n):
     k = np.arange(_LEAST_BIN, n_frequencies - 1)
     below = np.array([np.maximum(k - _GUARD - _BESIDE, 1), np.maximum(k - _GUARD, 1)])
     above = np.minimum([k + _GUARD + 1, k + _GUARD + 1 + _BESIDE], n_frequencies)
-    count = (below[1] - below[0]) + (above[1] - above[0])
-    return _Beside(
-        np.hanning(n)[:, None], k, below, above, [np.flatnonzero(count == each) for each in np.unique(count)]
-    )
+    n_left = below[1] - below[0]
+    count = n_left + (above[1] - above[0])
+    alike = [np.flatnonzero(count == each) for each in np.unique(count)]
+    return _Beside(np.hanning(n), below, above, np.maximum(n_left, 1), np.maximum(count, 1), alike)
 
 
 def line(series):
@@ -300,21 +336,23 @@ def line(series):
     n, p = series.shape
     if n < 4 * (_GUARD + _BESIDE):
         return 1.0, 1.0, np.nan
-    taper, k, below, above, alike = _beside(n)
-    power = np.square(np.abs(np.fft.rfft(series * taper, axis=0)))[:-1]
-    sums = np.vstack([np.zeros(p), np.cumsum(power, axis=0)])
-    left, right = (sums.take(stop, axis=0) - sums.take(start, axis=0) for start, stop in (below, above))
-    n_left, n_right = (stop - start for start, stop in (below, above))
-    level = (left + right) / (n_left + n_right)[:, None]
+    beside = _beside(n)
+    spectrum = np.fft.rfft(np.ascontiguousarray(series.T) * beside.taper)[:, :-1]
+    power = np.square(spectrum.real) + np.square(spectrum.imag)
+    sums = np.zeros((p, power.shape[1] + 1))
+    np.cumsum(power, axis=1, out=sums[:, 1:])
+    left, right = (sums.take(stop, axis=1) - sums.take(start, axis=1) for start, stop in (beside.below, beside.above))
+    level = (left + right) / beside.n_both
     # a spectrum that falls has more on one side; few frequencies tell nothing of it
-    level = np.where((n_left >= 3)[:, None], np.maximum(level, left / np.maximum(n_left, 1)[:, None]), level)
-    ratio = (power[k] / level).mean(axis=1)
+    np.maximum(level, left / beside.n_left, out=level, where=beside.n_left >= 3)
+    ratio = (power[:, _LEAST_BIN:-1] / level).mean(axis=0)
     # of frequencies with as many beside them the largest ratio is the least likely
-    first = np.sort([same[ratio[same].argmax()] for same in alike])
+    first = np.sort([same[ratio[same].argmax()] for same in beside.alike])
     # tapered neighbours are not independent: about half as many are
-    found = fdtrc(2 * p, p * np.maximum(n_left + n_right, 1)[first], ratio[first])
+    found = fdtrc(2 * p, p * beside.n_both[first], ratio[first])
     best = int(first[found.argmin()])
-    return float(ratio[best]), min(1.0, float(found.min()) * len(k)), n / _peak(power.sum(axis=1), int(k[best]))
+    peak = _peak(power.sum(axis=0), _LEAST_BIN + best)
+    return float(ratio[best]), min(1.0, float(found.min()) * len(ratio)), n / peak
 
 
 def _peak(power, k):
@@ -363,15 +401,14 @@ def _long_run_variance(x):
     .. [1] Kendall (1954), Note on bias in the estimation of autocorrelation, Biometrika 41.
     """
     n, forward, backward = len(x), x, x
-    a, variance, information = np.ones(1), x @ x / len(x), 0.0
+    gap, variance, information = 1.0, float(x @ x) / len(x), 0.0  # of the coefficients only the sum is asked for
     for _ in range(_AR):
-        information += a.sum() ** 2 / variance
+        information += gap**2 / variance
         f, b = forward[1:], backward[:-1]
-        k = -2 * (f @ b) / (f @ f + b @ b)
-        a = np.append(a, 0.0) + k * np.append(a, 0.0)[::-1]
+        k = -2 * float(f @ b) / float(f @ f + b @ b)
+        gap, variance = gap * (1 + k), variance * (1 - k**2)
         forward, backward = f + k * b, b + k * f
-        variance *= 1 - k**2
-    gap = max(abs(a.sum()) - _BIAS / n, _LEAST_GAP)
+    gap = max(abs(gap) - _BIAS / n, _LEAST_GAP)
     return variance / gap**2, 4 * variance * information / (n * gap**2)
 
 

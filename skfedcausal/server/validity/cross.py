@@ -11,10 +11,12 @@ unit's own spectrum has beside its model counts.
 import numpy as np
 
 from ...statespace.matrices import hermitian
+from ...statespace.partition import positions_of, slices_of
 
 BETTER, CLEAR = 2.0, 6.0  # differences of criteria that are evidence, and strong evidence (Kass and Raftery, 1995)
 _POLES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98)  # of drivers, the first without a memory
 _LEFT = 1.5  # mean square of what all terms leave, above which the spectra of the units are not what they are taken for
+_SAME = 1e-15  # of the largest eigenvalue of products, below which regressors are the same
 _FAR = 3.0  # the same, above which they say nothing of a driver either: links are no faint terms there
 
 
@@ -52,7 +54,7 @@ def beside_links(found, record, whole, pair):
     """
     cross = cross_spectrum(found, record, whole, pair)
     terms, links = _terms(found, cross, pair)
-    drivers = {f"driver {pole}": cross.driver(pole) for pole in _POLES}
+    drivers = {f"driver {pole}": cross.driver(pole, terms["states"]) for pole in _POLES}
     gains, left = cross.gains(terms | drivers, links, [*links, "states"], *([name] for name in drivers))
     by_links, white = max(gains[:2]), gains[2]
     driver = max(gains[3:])
@@ -72,12 +74,12 @@ def _terms(found, cross, pair):
 def cross_spectrum(found, record, whole, pair):
     """:class:`CrossSpectrum` of two units, less what others do to them."""
     cols = [np.arange(found.slices[unit].start, found.slices[unit].stop) for unit in pair]
-    both = np.concatenate(cols)
-    seen = whole.of(without_others(whole.frequency, found.lags, both))
+    maps = without_others(whole.frequency, found.lags, np.concatenate(cols))
+    n_first = len(cols[0])
+    power = maps[:, :n_first] @ whole.power @ hermitian(maps[:, n_first:])
     units = [(found.lags[:, own[:, None], own], found.noise[np.ix_(own, own)]) for own in cols]
     noise = [np.linalg.inv(record.parts[unit].mean_information) for unit in pair]
-    n_first = len(cols[0])
-    return CrossSpectrum(seen._replace(power=seen.power[:, :n_first, n_first:]), units, noise)
+    return CrossSpectrum(whole._replace(power=power), units, noise)
 
 
 class CrossSpectrum:
@@ -113,10 +115,10 @@ class CrossSpectrum:
             "back": self._term(back * Z, U),
         }
 
-    def driver(self, pole):
-        """Regressors of an autoregression that acts on both units."""
+    def driver(self, pole, states):
+        """Regressors of an autoregression that acts on both units: those of noise of both `states` by its spectrum."""
         power = (1 - pole**2) / np.square(np.abs(1 - pole * self._turn))
-        return self._term(power[:, None, None] * self._filters[0], hermitian(self._filters[1]))
+        return (states.reshape(2, len(power), -1) * power[:, None]).reshape(states.shape)
 
     def _term(self, left, right):
         """Regressors of ``left E right`` (k, ., .), one for each element of E."""
@@ -132,17 +134,25 @@ class CrossSpectrum:
         """
         every = np.hstack([*terms.values()])
         products, target = every.T @ every, every.T @ self._target
-        owner = np.repeat([*terms], [term.shape[1] for term in terms.values()])
-        left = np.square(self._target).sum() - _explained(products, target)
-        left /= max(len(self._target) - np.linalg.matrix_rank(products, hermitian=True), 1)
-        kept = [np.isin(owner, names) for names in sets]
-        prices = [own.sum() * np.log(self._n) for own in kept]
-        explained = [_explained(products[np.ix_(own, own)], target[own]) for own in kept]
-        return [gain / max(1.0, left) - price for gain, price in zip(explained, prices, strict=True)], left
+        place = dict(zip(terms, slices_of(term.shape[1] for term in terms.values()), strict=True))
+        explained, size = _explained(products, target)
+        left = np.square(self._target).sum() - explained
+        rank = np.count_nonzero(size > len(size) * np.finfo(float).eps * size.max(initial=0.0))
+        left /= max(len(self._target) - rank, 1)
+        gains = []
+        for names in sets:
+            own = positions_of(names, place)
+            gain, _ = _explained(products[own[:, None], own], target[own])
+            gains.append(gain / max(1.0, left) - len(own) * np.log(self._n))
+        return gains, left
 
 
 def _explained(products, target):
-    return float(target @ np.linalg.pinv(products, hermitian=True) @ target)
+    """What regressors of these products explain, and the size of the eigenvalues of these."""
+    values, axes = np.linalg.eigh(products)
+    size = np.abs(values)
+    kept = size > _SAME * size.max(initial=0.0)
+    return float(np.square(target @ axes[:, kept]) @ (1 / values[kept])), size
 
 
 def _real(values):
@@ -158,7 +168,7 @@ def without_others(frequency, lags, cols):
     n = lags.shape[1]
     turn = np.exp(-1j * np.outer(frequency, np.arange(1, len(lags) + 1)))
     A = np.einsum("kl,lij->kij", turn, lags[:, cols])
-    others = np.setdiff1d(np.arange(n), cols)
+    others = np.delete(np.arange(n), cols)
     maps = np.zeros((len(frequency), len(cols), n), dtype=complex)
     maps[:, np.arange(len(cols)), cols] = 1.0
     if len(others):

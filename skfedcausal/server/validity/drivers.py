@@ -5,6 +5,7 @@ join the units, or the same series f does, an autoregression of one lag with a p
 periodograms averaged in bands (Whittle's likelihood) and compared by the Bayesian information criterion.
 """
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -54,12 +55,12 @@ def bands(series, starts):
             continue
         X = np.fft.rfft(series[start:stop] - series[start:stop].mean(axis=0), axis=0)[k] / np.sqrt(length)
         frequency = 2 * np.pi * k / length
-        band = np.searchsorted(edges, frequency, side="right") - 1
-        for j in np.unique(band):
-            rows = band == j
-            total[j] += X[rows].T @ X[rows].conj()
-            count[j] += rows.sum()
-            place[j] += frequency[rows].sum()
+        ends = np.searchsorted(frequency, edges)
+        for j, (first, last) in enumerate(pairwise(ends)):
+            rows = X[first:last]
+            total[j] += rows.T @ rows.conj()
+            count[j] += last - first
+            place[j] += frequency[first:last].sum()
     kept = count > 0
     return Bands(place[kept] / count[kept], count[kept], total[kept] / count[kept, None, None])
 

@@ -10,6 +10,8 @@ from ...statespace.episodes import episodes
 from ..joint import step_series, unit_scores
 from ..lagged.misfit import one_lag_is_enough
 from . import checks
+from .cross import sensor_rows
+from .drivers import bands, driver_rows
 
 COLUMNS = ("check", "cause", "effect", "statistic", "p_value", "passed", "remedy")
 SHIFTS = "shifts"  # of levels, rows (start, stop): where a table has them among its attributes
@@ -100,27 +102,29 @@ def evidence(server, run, record):
         if path is not None:  # what shifts that the plant knows of lead to is no trend, and no driver
             whole = whole[:, : record.partition.n_states] - path
         scores = [whole[:, rows] for rows in slices]
-    links = server.links_[server.links_["kind"] == "state"]
     place = {name: k for k, name in enumerate(names)}
-    found = links[links["verdict"] == "influence"]
-    pairs = [(place[c], place[e]) for c, e in zip(found["cause"], found["effect"], strict=True)]
-    p_adjusted = dict(zip(pairs, found["p_adjusted"], strict=True))
-    sure = {pair for pair, p in p_adjusted.items() if p < _SURE}
-    correlated = {
-        (place[a], place[b])
-        for a, b, p in server.correlations_[["first", "second", "p_value"]].itertuples(index=False)
-        if p < LEVEL
-    }
+    links = _rows_of(server.links_, "cause", "effect", "kind", "verdict", "p_adjusted", "delay")
+    told = {(place[c], place[e]): (delay, p) for c, e, kind, verdict, p, delay in links
+            if kind == "state" and verdict == "influence"}  # fmt: skip
+    sure = {pair for pair, (_, p) in told.items() if p < _SURE}
+    together = _rows_of(server.correlations_, "first", "second", "p_value")
+    correlated = {(place[a], place[b]) for a, b, p in together if p < LEVEL}
     # single bursts that units share, or far tails, make sizes of products, not their mean
     correlated = {pair for pair in correlated if checks.together(*(units[k] for k in pair))[1] < LEVEL}
     return Evidence(
         names, units, [filtered[:, rows] for rows in slices],
         [filtered[:, rows] - predicted[:, rows] for rows in slices], scores, record.starts, server.lag_transitions_,
-        server.process_cov_, slices, set(pairs), p_adjusted, sure, dict(zip(pairs, found["delay"], strict=True)),
-        correlated, server.covariance != "information", {place[name] for name in server.level_shifts_["unit"]},
+        server.process_cov_, slices, set(told), {pair: p for pair, (_, p) in told.items()}, sure,
+        {pair: delay for pair, (delay, _) in told.items()}, correlated,
+        server.covariance != "information", {place[name] for name in server.level_shifts_["unit"]},
         None if path is None else [path[:, rows] for rows in slices],
         _may_remember(server), server.has_prior_,
     )  # fmt: skip
+
+
+def _rows_of(table, *columns):
+    """Rows of some columns of a table, faster than pandas goes through few of them."""
+    return zip(*(table[name].tolist() for name in columns), strict=True)
 
 
 def _may_remember(server):
@@ -162,16 +166,15 @@ def report(server, run, record):
         rows += _of_echoes(found, record, _driven(rows))
     moves, counts = _shifts(found) if _may_shift(found, rows) else ([], [0] * len(found.names))
     rows += [_of_shifts(name, count, moves) for name, count in zip(found.names, counts, strict=True) if count]
-    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True))
+    kinds = {"statistic": float, "p_value": float, "passed": bool}
+    table = pd.DataFrame({name: np.array(column, kinds.get(name, object)) for name, column in columns.items()})
     table.attrs[SHIFTS] = moves
-    return table.astype({"statistic": float, "p_value": float, "passed": bool})
+    return table
 
 
 def _of_spectra(found, record, unsettled):
     """Pairs that a driver may move, and those that noise of their sensors may link."""
-    from .cross import sensor_rows  # for plants with links
-    from .drivers import bands, driver_rows
-
     whole = bands(np.hstack(found.scores), found.starts)
     rows = driver_rows(found, record, whole)
     return rows + sensor_rows(found, record, whole, unsettled, _driven(rows))
@@ -210,19 +213,24 @@ def _row(found, check, cause, effect, result, level, remedy):
     return check, found.names[cause], found.names[effect], statistic, p, passed, "" if passed else remedy
 
 
+def _rows_of_pairs(found, check, test, levels, remedies):
+    """Rows of a test of all pairs, statistics and p values (m, m); levels and remedies of a unit itself, of others."""
+    statistic, p = (np.asarray(each, float).tolist() for each in test)
+    for effect, e in enumerate(found.names):
+        for cause, c in enumerate(found.names):
+            place, value = int(cause != effect), p[effect][cause]
+            passed = value > levels[place]
+            yield check, c, e, statistic[effect][cause], value, passed, "" if passed else remedies[place]
+
+
 def _of_innovations(found, variance):
     """Whiteness; where `variance`, the rows on steady variance, says that it swings, under any variance."""
     m, swings = len(found.units), not all(row[COLUMNS.index("passed")] for row in variance)
     n_lags = min(_MORE_LAGS, len(found.units[0]) // 20)
     tests = checks.whiteness(found.units, min(_LAGS, n_lags), n_lags, any_variance=found.robust or swings)
-    for check, (statistic, p) in zip(("white", "white over more lags"), tests, strict=True):
-        for effect in range(m):
-            for cause in range(m):
-                level = LEVEL / (2 * m * (m if cause != effect else 1))
-                result = statistic[effect, cause], p[effect, cause]
-                yield _row(
-                    found, check, cause, effect, result, level, _LAGS_OR_MEMORY if cause == effect else "more lags"
-                )
+    levels = LEVEL / (2 * m), LEVEL / (2 * m * m)
+    for check, test in zip(("white", "white over more lags"), tests, strict=True):
+        yield from _rows_of_pairs(found, check, test, levels, (_LAGS_OR_MEMORY, "more lags"))
 
 
 def _of_squares(found, m=None):
@@ -234,21 +242,19 @@ def _of_squares(found, m=None):
 
 def _of_halves(found):
     m = len(found.units)
-    statistic, p = checks.halves(found.units, found.states, found.starts)
-    for effect in range(m):
-        for cause in range(m):
-            level = LEVEL / (m * (max(m - 1, 1) if cause != effect else 1))
-            result = statistic[effect, cause], p[effect, cause]
-            yield _row(found, "same in both halves", cause, effect, result, level, "cut the record into episodes")
+    test, levels = checks.halves(found.units, found.states, found.starts), (LEVEL / m, LEVEL / (m * max(m - 1, 1)))
+    yield from _rows_of_pairs(found, "same in both halves", test, levels, ["cut the record into episodes"] * 2)
 
 
 def _of_orders(server, found):
     """Whether lags beyond those of the plant were asked for, by unit; a plant of several lags was given them."""
     if server.misfit_.empty:
         return
-    smallest = server.misfit_.groupby("effect")["p_adjusted"].min()
+    smallest: dict = {}
+    for name, p in _rows_of(server.misfit_, "effect", "p_adjusted"):
+        smallest[name] = min(p, smallest.get(name, np.inf))
     for name in found.names:
-        p = float(smallest.get(name, np.nan))
+        p = smallest.get(name, np.nan)
         passed = bool(len(found.lags) > 1 or not p <= LEVEL)
         yield "enough lags", name, name, len(found.lags), p, passed, "" if passed else "more lags"
 
@@ -454,12 +460,13 @@ _BOTH_WAYS = ("common variance", "no common bursts", "link rather than driver", 
 
 def gated(links, table):
     """Links whose verdicts the checks leave standing, the others withheld with the reason in ``because``."""
-    failed = table[~table["passed"] & table["check"].isin([*_WORDS, _DRIVER])]
-    if failed.empty:
+    rows = _rows_of(table, "check", "cause", "effect", "remedy", "passed")
+    failed = [row[:-1] for row in rows if not row[-1] and (row[0] in _WORDS or row[0] == _DRIVER)]
+    if not failed:
         return links
     pairs = list(zip(links["cause"].tolist(), links["effect"].tolist(), strict=True))
     reasons: dict = {}
-    for check, cause, effect, remedy in failed[["check", "cause", "effect", "remedy"]].itertuples(index=False):
+    for check, cause, effect, remedy in failed:
         for pair, why in _concerned(pairs, check, cause, effect):
             reasons.setdefault(pair, []).append((check, why + (f" ({remedy})" if remedy else "")))
     verdicts, becauses = links["verdict"].to_numpy(copy=True), links["because"].to_numpy(copy=True)

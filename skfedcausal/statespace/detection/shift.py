@@ -262,10 +262,15 @@ def best_onset(model, u, shortest):
     cross_table, cross = np.cumsum(np.swapaxes(weighed, 1, 2), axis=0) @ (model.held @ root), whole @ root
     rows = np.arange(shortest, n - shortest + 1)
     left = n - rows  # rows from the onset on
-    k = np.minimum(left, settled) - 1
-    beyond = left - 1 - k
-    M, C = (np.moveaxis(of_row, 0, -1)[..., k] + np.multiply.outer(more, beyond)
-            for of_row, more in ((table, whole), (cross_table, cross)))  # fmt: skip
+    n_settled = int(np.count_nonzero(left >= settled))
+
+    def by_row(table, more):
+        found = np.multiply.outer(more, np.maximum(left - settled, 0))
+        found[..., :n_settled] += table[-1, ..., None]
+        found[..., n_settled:] += np.moveaxis(table[left[n_settled:] - 1], 0, -1)
+        return found
+
+    M, C = by_row(table, whole), by_row(cross_table, cross)
     M -= np.einsum("iat,jat->ijt", C, C)
     level = root.T @ (model.held.T @ u.sum(axis=0))
     b = step_scores(model, u)[rows].T - np.einsum("iat,a->it", C, level)

@@ -20,7 +20,7 @@ from scipy.fft import next_fast_len
 from scipy.sparse.csgraph import connected_components
 
 from ..episodes import episodes, lag_covariances
-from ..matrices import hermitian
+from ..matrices import definite_inverses, hermitian
 
 
 class LagSums(NamedTuple):
@@ -83,15 +83,14 @@ class LaggedPoint:
 
     def __init__(self, likelihood, filtered, Q):
         self._likelihood, self._filtered = likelihood, filtered
-        self._Phi = Q + filtered.noise
-        self.inverse = np.linalg.inv(self._Phi)  # (n_frequencies, n, n): Phi^-1
+        # Phi^-1, (n_frequencies, n, n), and log |Phi|
+        self.inverse, self._logdet = definite_inverses(Q + filtered.noise)
 
     @cached_property
     def value(self):
         """Log-likelihood per row, up to a constant."""
-        logdet = np.linalg.slogdet(self._Phi)[1]
         fit = np.einsum("fij,fji->f", self.inverse, self._filtered.products).real
-        return -0.5 * float(self._likelihood.weights @ (logdet + fit))
+        return -0.5 * float(self._likelihood.weights @ (self._logdet + fit))
 
     @cached_property
     def _misfit(self):

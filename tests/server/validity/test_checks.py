@@ -201,3 +201,29 @@ def test_few_rows_far_out_do_not_make_innovations_coloured():
         units = [checks.unit_series(rng.standard_t(2.5, (2000, 2))) for _ in range(3)]
         p_values.append(checks.whiteness(units, 24)[0][1].ravel())
     assert np.mean(np.concatenate(p_values) < 0.01) < 0.01 + 3 * np.sqrt(0.01 * 0.99 / 180)
+
+
+@pytest.mark.parametrize("tails", [np.inf, 2.5])
+def test_rough_rows_are_those_of_what_two_units_do_not_share(tails):
+    rng = np.random.default_rng(4)
+    units = [checks.unit_series(rng.standard_normal((2000, p)) if np.isinf(tails) else rng.standard_t(tails, (2000, p)))
+             for p in (2, 1, 3)]  # fmt: skip
+    units[2][:, 0] += 0.4 * units[0][:, 0]
+    together, bursts = checks.roughness(units)
+    for cause, effect in together:
+        rest = units[effect] - units[cause] @ (units[cause].T @ units[effect] / 2000)
+        sizes = [np.square(x).sum(axis=1) for x in (units[cause], rest)]
+        logs = [np.log(size / x.shape[1] + 0.1) for size, x in zip(sizes, (units[cause], rest), strict=True)]
+        z = np.corrcoef(*logs)[0, 1] * np.sqrt(2000)
+        np.testing.assert_allclose(together[cause, effect][0], z, rtol=1e-9)
+        top = [set(np.argsort(size)[-20:]) for size in sizes]
+        assert bursts[cause, effect][0] == len(top[0] & top[1])
+
+
+@pytest.mark.parametrize("share", [1.0, 1e-9, 0.0])
+def test_a_regression_is_that_of_least_squares_also_of_columns_that_say_the_same(share):
+    rng = np.random.default_rng(5)
+    first, other, Y = rng.standard_normal((300, 1)), rng.standard_normal((300, 1)), rng.standard_normal((300, 2))
+    X = np.hstack([first, (1 - share) * first + share * other])
+    expected = np.linalg.lstsq(X, Y, rcond=None)[0]
+    np.testing.assert_allclose(X @ checks._regression(X, Y), X @ expected, atol=1e-12)

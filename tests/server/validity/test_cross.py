@@ -50,7 +50,8 @@ def of(power):
 def test_a_faint_term_is_all_that_its_regressors_explain(name):
     faint = 1e-5
     cross = of(exact(**{name: faint}))
-    term = cross.driver(POLE) if name == "driver" else cross.terms(LINKS)[name]
+    terms = cross.terms(LINKS)
+    term = cross.driver(POLE, terms["states"]) if name == "driver" else terms[name]
     coefficients, *_ = np.linalg.lstsq(term, cross._target, rcond=None)
     np.testing.assert_allclose(term @ coefficients, cross._target, atol=100 * faint**2 * len(term))
     expected = np.outer([0.7, -0.4], [1.1]) if name == "driver" else [[1.0], [-0.5]]
