@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from multiprocessing import current_process
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,30 +44,67 @@ def run(function, tasks, processes, shared=()):
 
 
 def started(function, tasks, processes, shared=()):
-    """A function that waits for the results of :func:`run`; with processes this one goes on until it is called."""
+    """A function that waits for the results of :func:`run`; with processes this one goes on until it is called.
+
+    Who waits takes part: while there are tasks that no worker has, this process does them.
+    """
     tasks = list(tasks)
     if processes is None or len(tasks) < 2:
         found = [laid_out(result) for result in called(function, tasks, *shared)]
         return lambda: found
-    return processes.sender.submit(_sent, function, tasks, processes, shared).result
+    line = Line(len(tasks), processes.number)
+    sent = processes.sender.submit(_sent, function, tasks, processes, shared, line)
+
+    @cache
+    def waited():
+        here = {k: called(function, [tasks[k]], *shared)[0] for k in line.last_ones()}
+        found = here | sent.result()
+        return [laid_out(found[k]) for k in range(len(tasks))]
+
+    return waited
 
 
-def _sent(function, tasks, processes, shared):
-    parts = processes.parallel(
-        delayed(called_elsewhere)(function, tasks[part.start : part.stop], *shared)
-        for part in shares(len(tasks), processes.number)
-    )
-    return [laid_out(result) for part in parts for result in part]
+def _sent(function, tasks, processes, shared, line):
+    """Results of the tasks that workers took, by their places."""
+    taken = []
+
+    def shares():
+        for part in line.shares():
+            taken.extend(part)
+            yield delayed(called_elsewhere)(function, tasks[part.start : part.stop], *shared)
+
+    parts = processes.parallel(shares())
+    return dict(zip(taken, (result for part in parts for result in part), strict=True))
 
 
-def shares(n, n_workers):
-    """Ranges of numbers, smaller and smaller, so that few are sent and all workers end at the same time."""
-    first, found = 0, []
-    while first < n:
-        size = -(-(n - first) // (_ROUNDS * n_workers))
-        found.append(range(first, first + size))
-        first += size
-    return found
+class Line:
+    """Places of tasks in a line: workers take shares from its front, this process one after the other from its end.
+
+    Shares get smaller and smaller, so that few are sent and all end at the same time.
+    """
+
+    def __init__(self, n, n_workers):
+        self._first, self._stop, self._n_shares, self._lock = 0, n, _ROUNDS * (n_workers + 1), Lock()
+
+    def shares(self):
+        """Ranges of places from the front."""
+        while self._first < self._stop:
+            with self._lock:
+                part = range(self._first, self._first - (self._first - self._stop) // self._n_shares)
+                self._first = part.stop
+            if part:
+                yield part
+
+    def last_ones(self):
+        """Places from the end."""
+        while self._first < self._stop:
+            with self._lock:
+                if self._first < self._stop:
+                    self._stop -= 1
+                    place = self._stop
+                else:
+                    return
+            yield place
 
 
 def called_elsewhere(function, tasks, *shared):
