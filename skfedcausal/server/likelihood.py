@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -371,14 +372,23 @@ class LikelihoodServer(LinkQuestions):
         if record.u is not None:
             u = record.standard_known.series
             check_independent(u.T @ u / len(u))
-        self._learn(record, messages)
-        self.benefit_ = self._batches = None
-        with few_threads(record.partition.n_states):
-            self._leave_alone(messages)
-            self._check_assumptions(messages)
-            if self.held_out is not None:
-                self._measure_benefit(messages)
+        with self._processes(len(messages)):
+            self._learn(record, messages)
+            self.benefit_ = self._batches = None
+            with few_threads(record.partition.n_states):
+                self._leave_alone(messages)
+                self._check_assumptions(messages)
+                if self.held_out is not None:
+                    self._measure_benefit(messages)
         return self
+
+    def _processes(self, n_units):
+        """Processes for the whole of a fit, of a plant of many units."""
+        if n_units <= LARGE:
+            return nullcontext()
+        from .sparse.parallel import workers  # for plants of many units
+
+        return workers(n_units, self.n_jobs)
 
     def partial_fit(self, messages, *, continues=False, forget=None):
         """Learn the plant from one more batch of rows, of which sums are added to those of the batches before.
@@ -465,8 +475,10 @@ class LikelihoodServer(LinkQuestions):
         """Refuse a plant of many units that cannot fit into memory, before its units begin."""
         if len(clients) > LARGE:
             from .sparse.memory import check_memory, fewest_states  # for plants of many units
+            from .sparse.parallel import prepare
 
             check_memory(len(clients), sum(map(fewest_states, clients.values())), n_samples)
+            prepare(len(clients), self.n_jobs)
 
     def _next_budget(self):
         """The work of this round: an equal part of what is left for all of them."""

@@ -1,18 +1,28 @@
 """Work of a large plant in other processes, on any backend of joblib, to the same bits."""
 
 import gc
-from concurrent.futures import ThreadPoolExecutor
+import importlib
+import os
+import sys
+import weakref
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
+from copy import copy
 from functools import cache
 from multiprocessing import current_process
-from threading import Lock
+from threading import Lock, Thread
 from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
+from joblib._parallel_backends import LokyBackend
+from joblib.parallel import get_active_backend
 
 _WORTH = 128  # units, from which on processes are started
-_ROUNDS = 2  # times that every worker is given half of what is left, or less
+_ROUNDS = 2  # times that everybody is given half of what is left, or less
+_IMPORTED = "plant", "blocks", "alone", "report"  # what tasks need, a second of work
+_TRIM, _MAP = (-1, 2**26), (-3, 2**25)  # `mallopt`: bytes given back late, and mapped apart
 
 
 class Workers(NamedTuple):
@@ -21,17 +31,58 @@ class Workers(NamedTuple):
     parallel: Any
     number: int
     sender: ThreadPoolExecutor
+    entered: Future  # done once the processes can be sent tasks
+    held: dict  # what stands for arrays that the processes have, by their identity
+
+
+_open: ContextVar[Workers | None] = ContextVar("_open", default=None)
 
 
 @contextmanager
 def workers(n_units, n_jobs):
-    """Processes for the whole of a large plant, None for one that is not worth any: they take a second to start."""
+    """Processes for the whole of a large plant, None for one that is not worth any: they take a second to start.
+
+    Where there are some already, for what is around this, it is those.
+    """
+    if (known := _open.get()) is not None:
+        yield known
+        return
     number = effective_n_jobs(n_jobs)
     if n_units < _WORTH or number == 1:
         yield None
         return
-    with Parallel(n_jobs=n_jobs, batch_size=1) as parallel, ThreadPoolExecutor(1) as sender:
-        yield Workers(parallel, number, sender)
+    parallel = Parallel(n_jobs=n_jobs, batch_size=1)
+    with ThreadPoolExecutor(1) as sender:  # that starts them, too, while this process goes on
+        entered = sender.submit(parallel.__enter__)
+        sender.submit(_import, parallel, number)
+        token = _open.set(Workers(parallel, number, sender, entered, {}))
+        try:
+            yield _open.get()
+        finally:
+            _open.reset(token)
+            sender.submit(parallel.__exit__, None, None, None).result()
+
+
+def prepare(n_units, n_jobs):
+    """Start the processes of a backend that keeps them and let them import what they need, while others work."""
+    backend = get_active_backend()[0]
+    if n_units < _WORTH or effective_n_jobs(n_jobs) == 1:
+        return
+    if hasattr(backend, "client"):
+        backend.client.run(import_what_tasks_need, wait=False)  # of Dask
+    elif isinstance(backend, LokyBackend):
+        own = Parallel(n_jobs=n_jobs, backend=copy(backend), batch_size=1)  # others may use that one meanwhile
+        Thread(target=_import, args=(own, effective_n_jobs(n_jobs))).start()
+
+
+def _import(parallel, number):
+    parallel(delayed(import_what_tasks_need)() for _ in range(number))
+
+
+def import_what_tasks_need():
+    """Import the modules whose functions are sent."""
+    for name in _IMPORTED:
+        importlib.import_module(f".{name}", __package__)
 
 
 def run(function, tasks, processes, shared=()):
@@ -58,7 +109,7 @@ def started(function, tasks, processes, shared=()):
     @cache
     def waited():
         here = {k: called(function, [tasks[k]], *shared)[0] for k in line.last_ones()}
-        found = here | sent.result()
+        found = here if sent.cancel() else here | sent.result()  # workers may not even have started
         return [laid_out(found[k]) for k in range(len(tasks))]
 
     return waited
@@ -66,7 +117,9 @@ def started(function, tasks, processes, shared=()):
 
 def _sent(function, tasks, processes, shared, line):
     """Results of the tasks that workers took, by their places."""
-    taken = []
+    taken: list = []
+    processes.entered.result()
+    shared = [handed_over(x, processes) for x in shared]
 
     def shares():
         for part in line.shares():
@@ -107,10 +160,27 @@ class Line:
             yield place
 
 
+def handed_over(x, processes):
+    """What is sent for an array: joblib maps it for its own processes, clusters are given it once and a reference."""
+    backend, held = processes.parallel._backend, processes.held
+    if id(x) in held:
+        return held[id(x)]
+    if hasattr(backend, "client"):
+        reference = backend.client.scatter(x, broadcast=True, hash=False)  # of Dask
+    elif type(backend).__module__.partition(".")[0] == "ray":
+        reference = sys.modules["ray"].put(x)
+    else:
+        return x
+    held[id(x)] = reference
+    weakref.finalize(x, held.pop, id(x), None).atexit = False
+    return reference
+
+
 def called_elsewhere(function, tasks, *shared):
     """The same as :func:`called` in a process that joblib may have started."""
     leave_out_what_is_imported()
-    return called(function, tasks, *shared)
+    keep_memory()
+    return called(function, tasks, *map(laid_out_once, shared))
 
 
 @cache
@@ -118,6 +188,33 @@ def leave_out_what_is_imported():
     """Spare processes of loky, once each, a tenth of a second for every one of the garbage collections it asks for."""
     if current_process().name.startswith("LokyProcess"):
         gc.freeze()
+
+
+@cache
+def keep_memory():
+    """Let a process told to give back memory at once keep some: Dask tells its workers, whose blocks take twice as long."""
+    if "MALLOC_TRIM_THRESHOLD_" in os.environ and sys.platform == "linux":
+        import ctypes
+
+        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # of the GNU library
+        for how in (_TRIM, _MAP) if mallopt is not None else ():
+            mallopt(*how)
+
+
+_laid_out: dict = {}  # by the identity of arrays that lie elsewise
+
+
+def laid_out_once(x):
+    """Array of what was handed over, copied once where it does not lie in memory as it would anywhere else."""
+    if not isinstance(x, np.ndarray):
+        x = sys.modules["ray"].get(x)
+    if id(x) in _laid_out:
+        return _laid_out[id(x)]
+    found = laid_out(x)
+    if not np.may_share_memory(found, x):
+        _laid_out[id(x)] = found
+        weakref.finalize(x, _laid_out.pop, id(x), None).atexit = False
+    return found
 
 
 def called(function, tasks, *shared):

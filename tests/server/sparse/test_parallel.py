@@ -49,7 +49,7 @@ def _placed(k):
 
 
 def test_the_waiting_process_and_workers_together_do_every_task_once(monkeypatch):
-    monkeypatch.setattr(parallel, "_WORTH", 1)
+    _now(monkeypatch)
     with joblib.parallel_config("loky", n_jobs=2), parallel.workers(200, None) as processes:
         wait = parallel.started(_placed, [(k,) for k in range(200)], processes)
         found = wait()
@@ -65,10 +65,16 @@ def _fails_at(k, bad):
 
 @pytest.mark.parametrize("bad", [0, 19])
 def test_what_goes_wrong_in_a_task_is_said_wherever_it_was_done(monkeypatch, bad):
-    monkeypatch.setattr(parallel, "_WORTH", 1)
+    _now(monkeypatch)
     with joblib.parallel_config("loky", n_jobs=2), parallel.workers(20, None) as processes:
         with pytest.raises(ValueError, match="cannot be done"):
             parallel.run(_fails_at, [(k, bad) for k in range(20)], processes)
+
+
+def _now(monkeypatch):
+    """Let processes be worth it, and not import first what takes as long as these tasks."""
+    monkeypatch.setattr(parallel, "_WORTH", 1)
+    monkeypatch.setattr(parallel, "_import", lambda parallel, number: None)
 
 
 def _summed(series, columns):
@@ -79,7 +85,7 @@ def _summed(series, columns):
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 def test_tasks_see_what_is_shared_in_their_order(monkeypatch, backend):
     """Large arrays are mapped; processes of loky do not collect what they imported every second."""
-    monkeypatch.setattr(parallel, "_WORTH", 1)
+    _now(monkeypatch)
     series = np.random.default_rng(0).standard_normal((20_000, 10))
     tasks = [(np.array([k, 9 - k]),) for k in range(10)]
     here = parallel.run(_summed, tasks, None, (series,))
