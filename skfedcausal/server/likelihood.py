@@ -383,7 +383,7 @@ class LikelihoodServer(LinkQuestions):
         return self
 
     def _processes(self, n_units):
-        """Processes for the whole of a fit, of a plant of many units."""
+        """Processes for the whole of a fit, of a plant of many units; those there are where it has begun with the units."""
         if n_units <= LARGE:
             return nullcontext()
         from .sparse.parallel import workers  # for plants of many units
@@ -475,10 +475,8 @@ class LikelihoodServer(LinkQuestions):
         """Refuse a plant of many units that cannot fit into memory, before its units begin."""
         if len(clients) > LARGE:
             from .sparse.memory import check_memory, fewest_states  # for plants of many units
-            from .sparse.parallel import prepare
 
             check_memory(len(clients), sum(map(fewest_states, clients.values())), n_samples)
-            prepare(len(clients), self.n_jobs)
 
     def _next_budget(self):
         """The work of this round: an equal part of what is left for all of them."""

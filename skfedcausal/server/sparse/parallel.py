@@ -11,12 +11,11 @@ from contextvars import ContextVar
 from copy import copy
 from functools import cache
 from multiprocessing import current_process
-from threading import Lock, Thread
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
-from joblib._parallel_backends import LokyBackend
 from joblib.parallel import get_active_backend
 
 _WORTH = 128  # units, from which on processes are started
@@ -51,28 +50,21 @@ def workers(n_units, n_jobs):
     if n_units < _WORTH or number == 1:
         yield None
         return
-    parallel = Parallel(n_jobs=n_jobs, batch_size=1)
-    with ThreadPoolExecutor(1) as sender:  # that starts them, too, while this process goes on
-        entered = sender.submit(parallel.__enter__)
-        sender.submit(_import, parallel, number)
-        token = _open.set(Workers(parallel, number, sender, entered, {}))
-        try:
-            yield _open.get()
-        finally:
-            _open.reset(token)
-            sender.submit(parallel.__exit__, None, None, None).result()
+    parallel, sender = Parallel(n_jobs=n_jobs, backend=_of_its_own(), batch_size=1), ThreadPoolExecutor(1)
+    entered = sender.submit(parallel.__enter__)  # there, as their end, while this process goes on
+    sender.submit(_import, parallel, number)
+    token = _open.set(Workers(parallel, number, sender, entered, {}))
+    try:
+        yield _open.get()
+    finally:
+        _open.reset(token)
+        sender.submit(parallel.__exit__, None, None, None)
+        sender.shutdown(wait=False)
 
 
-def prepare(n_units, n_jobs):
-    """Start the processes of a backend that keeps them and let them import what they need, while others work."""
-    backend = get_active_backend()[0]
-    if n_units < _WORTH or effective_n_jobs(n_jobs) == 1:
-        return
-    if hasattr(backend, "client"):
-        backend.client.run(import_what_tasks_need, wait=False)  # of Dask
-    elif isinstance(backend, LokyBackend):
-        own = Parallel(n_jobs=n_jobs, backend=copy(backend), batch_size=1)  # others may use that one meanwhile
-        Thread(target=_import, args=(own, effective_n_jobs(n_jobs))).start()
+def _of_its_own():
+    """The backend of joblib that is asked for, with processes or threads that nobody else starts and ends."""
+    return copy(get_active_backend()[0])
 
 
 def _import(parallel, number):
