@@ -228,7 +228,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         if mechanism is not None:
             check_noise_can_be_told(templates)
         if hasattr(server, "_check_room"):
-            server._check_room(templates, plant.n_samples)
+            server._check_room(templates, plant.n_samples, sum(plant.input_sizes.values()))
         plant, self._noise = released(mechanism, plant, learning=True)
         self._row_time = sampling_period(plant.index)
         training = TrainingNoise()

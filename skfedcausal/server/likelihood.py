@@ -459,10 +459,9 @@ class LikelihoodServer(LinkQuestions):
         self.noise_share_ = self.filter_noise_share_ = self._gapless = self._raw = None
         self.filled_, self._drifting, self.work_left = False, (), self.max_time
         with few_threads(record.partition.n_states):
-            reason = asks_for_the_whole(record, self)
+            reason = asks_for_the_whole(record, self) or learn_large(self, record)
             if reason:
                 warn_of_work(record, reason)
-            if reason or not learn_large(self, record):
                 return False
             A, slices = self.unshrunk_transition_, self.state_slices_
             self._drifting = drifting_units(A, slices, self.n_samples_, in_blocks=True)
@@ -471,12 +470,17 @@ class LikelihoodServer(LinkQuestions):
             record.forget_scores()
         return True
 
-    def _check_room(self, clients, n_samples):
+    def _check_room(self, clients, n_samples, n_inputs=0):
         """Refuse a plant of many units that cannot fit into memory, before its units begin."""
         if len(clients) > LARGE:
-            from .sparse.memory import check_memory, fewest_states  # for plants of many units
+            from .sparse.memory import check_inputs, check_memory, fewest_states  # for plants of many units
+            from .sparse.server import settings_for_the_whole
 
-            check_memory(len(clients), sum(map(fewest_states, clients.values())), n_samples)
+            size = len(clients), sum(map(fewest_states, clients.values()))
+            if n_inputs and (self.sampled == "before" or settings_for_the_whole(self)):
+                check_inputs(*size, n_inputs)
+                n_inputs = 0
+            check_memory(*size, n_samples, n_inputs=n_inputs)
 
     def _next_budget(self):
         """The work of this round: an equal part of what is left for all of them."""

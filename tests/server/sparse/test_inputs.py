@@ -13,11 +13,16 @@ from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, Likeliho
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server import likelihood
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.sparse import learning, parallel
-from skfedcausal.server.sparse.input_effects import without_inputs
-from skfedcausal.server.sparse.inputs import find_drivers, pairs_of
+from skfedcausal.server.estimation.scoring import RATE, Budget
+from skfedcausal.server.sparse import input_effects, learning, parallel
+from skfedcausal.server.sparse import inputs as inputs_module
+from skfedcausal.server.sparse.alone import units_on_their_own
+from skfedcausal.server.sparse.input_effects import input_links_table, shrunk_inputs, without_inputs
+from skfedcausal.server.sparse.inputs import find_drivers, pairs_of, regressors
 from skfedcausal.server.sparse.plant import LargePlant
+from skfedcausal.server.sparse.screening import products
 from skfedcausal.server.sparse.server import asks_for_the_whole
+from skfedcausal.statespace import inputs as statespace_inputs
 from skfedcausal.statespace.inputs import BlockCovariance, input_response, response_covariances
 
 UNITS, ROWS = 36, 1500
@@ -148,6 +153,90 @@ def test_covariances_by_blocks_are_those_of_one_matrix():
     found = response_covariances(response, rows, cols, BlockCovariance(parts), slices)
     for mine, other in zip(found, response_covariances(response, rows, cols, dense, slices), strict=True):
         assert_allclose(mine, other, atol=1e-12)
+
+
+def test_effects_of_many_states_go_along_the_links_and_are_the_same(monkeypatch):
+    rng = np.random.default_rng(1)
+    n, k = 30, 3
+    A = np.diag(rng.uniform(0.3, 0.8, n))
+    A[rng.integers(n, size=20), rng.integers(n, size=20)] += 0.1
+    B = np.where(rng.random((n, k)) < 0.1, 1.0, 0.0)
+    B[0, 0] = 1.0
+    rows, cols = np.nonzero(np.hstack([A, B]))
+    order = np.argsort(rows // 6, kind="stable")
+    rows, cols = rows[order], cols[order]
+    parts = [rng.normal(size=(m, m + 2)) for m in np.bincount(rows // 6)]
+    covariance = BlockCovariance([1e-4 * part @ part.T for part in parts])
+    whole = np.zeros((len(rows),) * 2)
+    for own, block in zip(np.split(np.arange(len(rows)), np.cumsum(np.bincount(rows // 6))[:-1]), covariance.blocks,
+                          strict=True):  # fmt: skip
+        whole[np.ix_(own, own)] = block
+    change = np.zeros((12, k))
+    change[:, 0] = 1.0
+    slices = [slice(m, m + 2) for m in range(0, n, 2)]
+    expected = input_response(A, B, change)
+    variances = response_covariances(expected, rows, cols, whole, slices)
+    monkeypatch.setattr(statespace_inputs, "_MANY", 1)
+    found = input_response(A, B, change)
+    assert_allclose(found.effect, expected.effect, atol=1e-14)
+    greatest = max(each.max() for each in variances)
+    for mine, other in zip(response_covariances(found, rows, cols, covariance, slices), variances, strict=True):
+        assert_allclose(mine, other, atol=1e-12 * greatest)
+    chosen = rng.random(len(rows)) < 0.5
+    root = covariance.of(chosen).root().toarray()
+    assert_allclose(root @ root.T, whole[np.ix_(chosen, chosen)], atol=1e-12)
+
+
+def test_tests_of_inputs_some_at_a_time_are_those_of_all(both, monkeypatch):
+    plant = LargePlant(JointRecord.from_messages(both.messages))
+    pairs, spectra, pushes = pairs_of(plant.partition), *units_on_their_own(plant)
+    where = plant.sparse(plant.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
+    found = products(pushes, plant.series, *where, known=plant.known, with_states=True)
+    known = regressors(np.eye(UNITS, dtype=bool), plant.driven, plant.partition)
+    whole = inputs_module.tested_inputs(pairs, spectra.U, found, known, plant)
+    monkeypatch.setattr(inputs_module, "_PAIRS", 17)
+    for mine, other in zip(inputs_module.tested_inputs(pairs, spectra.U, found, known, plant), whole, strict=True):
+        assert_allclose(mine, other, rtol=1e-10, atol=1e-14)
+
+
+def test_of_many_units_inputs_are_tested_again_where_they_may_act(both, monkeypatch):
+    """As pairs of states are: what is far from acting at first keeps its first p-value, and counts."""
+    for module in (learning, input_effects):
+        monkeypatch.setattr(module, "ALL_PAIRS", 1)
+    record = JointRecord.from_messages(both.messages)
+    plant = LargePlant(record)
+    first = find_drivers(plant, 0.05)
+    settings = LikelihoodServer(correction="fdr")._settings(record.names)
+    estimate = learning.estimate_large(plant, settings, input_p_value=first)
+    every = pairs_of(plant.partition)
+    assert len(estimate.input_tests.pairs) < 0.7 * len(every)
+    tested = np.zeros((UNITS, UNITS), dtype=bool)
+    tested[tuple(estimate.input_tests.pairs.T)] = True
+    left = ~tested[tuple(every.T)]
+    same = (estimate.input_p_value == first)[tuple(every[left].T)]  # but for those that were in a block in some round
+    assert same.mean() > 0.8
+    assert first[tuple(every[left].T)].min() > 0.1
+    names = list(both.messages)
+    table = input_links_table(names, estimate, "fdr", 0.05, 0.0).query("verdict == 'influence'")
+    links = both.blocks.links_.query("kind == 'input' and verdict == 'influence'")
+    assert set(zip(table["cause"], table["effect"], strict=True)) == set(zip(links["cause"], links["effect"], strict=True))
+    B = estimate.plant.unscaled_inputs(shrunk_inputs(estimate))
+    assert np.linalg.norm(B - both.truth.input) < 0.15 * np.linalg.norm(both.truth.input)
+
+
+def test_the_work_of_tests_of_inputs_is_counted(both):
+    plant = LargePlant(JointRecord.from_messages(both.messages))
+    budget = Budget(1000.0)
+    search = learning._Search(plant, LikelihoodServer()._settings(plant.names), None, budget)
+    search.fits, search._known_products = [], None
+    search.spectra, search.pushes = units_on_their_own(plant)
+    before = budget.left
+    search._tested_inputs(True)
+    p, n = plant.partition.padded.shape[1], plant.partition.n_states
+    e = p * max(plant.partition.input_sizes)
+    tests = 2 * len(pairs_of(plant.partition)) * plant.n_frequencies * e**2
+    work = (plant.n_samples * n * plant.regressors.shape[1] + tests) / learning._FAST
+    assert_allclose((before - budget.left) * RATE, work, rtol=1e-6)
 
 
 def test_units_alone_find_the_inputs_of_others(both):
