@@ -383,7 +383,7 @@ class LikelihoodServer(LinkQuestions):
         return self
 
     def _processes(self, n_units):
-        """Processes for the whole of a fit, of a plant of many units; those there are where it has begun with the units."""
+        """Processes for the whole of a fit of many units, the same ones where they began with the units."""
         if n_units <= LARGE:
             return nullcontext()
         from .sparse.parallel import workers  # for plants of many units

@@ -10,7 +10,6 @@ from .kalman import driven_recurrence
 from .matrices import eigen_root, floor_eigenvalues, sparse_diagonal
 from .riccati import adjoint_lyapunov
 
-
 _MANY = 400  # states, from which on powers of a matrix cost more than all rows of an effect, one by one
 _NEGLIGIBLE = 1e-9  # share of the greatest contribution to an effect that one of its coefficients makes
 

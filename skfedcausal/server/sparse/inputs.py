@@ -130,8 +130,8 @@ def find_drivers(plant, alpha, parallel=None):
         known = regressors(np.eye(partition.n_units, dtype=bool), plant.driven, partition)
         outside = pairs[~plant.driven[tuple(pairs.T)]]
         p_value = np.where(plant.driven, 0.0, 1.0)
-        for part, *tested in _in_parts(outside, spectra.U, found, known, plant):
-            p_value[tuple(part.T)] = p_values(part, *tested, partition)
+        for part, estimate, covariance in _in_parts(outside, spectra.U, found, known, plant):
+            p_value[tuple(part.T)] = p_values(part, estimate, covariance, partition)
         added = capped(p_value, significant_of(p_value, pairs, alpha) & ~plant.driven)
         if not added.any():
             break

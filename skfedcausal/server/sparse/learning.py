@@ -32,7 +32,7 @@ _MAX_ROUNDS = 10
 _SETTLED = 0.002  # share of the links that a search which has settled may still be changing
 
 
-class AsAWhole(Exception):  # noqa: N818, no error
+class AsAWhole(Exception):
     """A plant that turns out to be learned as a whole, and what it has that asks for it, in words."""
 
 

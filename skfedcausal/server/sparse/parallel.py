@@ -8,15 +8,15 @@ import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
-from copy import copy
 from functools import cache
 from multiprocessing import current_process
 from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
-from joblib.parallel import get_active_backend
+from joblib import effective_n_jobs
+
+from .senders import sender_of
 
 _WORTH = 128  # units, from which on processes are started
 _ROUNDS = 2  # times that everybody is given half of what is left, or less
@@ -27,11 +27,10 @@ _TRIM, _MAP = (-1, 2**26), (-3, 2**25)  # `mallopt`: bytes given back late, and 
 class Workers(NamedTuple):
     """Processes that tasks are sent to, how many they are, and the thread that sends them."""
 
-    parallel: Any
+    sender: Any
     number: int
-    sender: ThreadPoolExecutor
-    entered: Future  # done once the processes can be sent tasks
-    held: dict  # what stands for arrays that the processes have, by their identity
+    thread: ThreadPoolExecutor
+    started: Future  # done once they can be sent tasks
 
 
 _open: ContextVar[Workers | None] = ContextVar("_open", default=None)
@@ -50,25 +49,20 @@ def workers(n_units, n_jobs):
     if n_units < _WORTH or number == 1:
         yield None
         return
-    parallel, sender = Parallel(n_jobs=n_jobs, backend=_of_its_own(), batch_size=1), ThreadPoolExecutor(1)
-    entered = sender.submit(parallel.__enter__)  # there, as their end, while this process goes on
-    sender.submit(_import, parallel, number)
-    token = _open.set(Workers(parallel, number, sender, entered, {}))
+    sender, thread = sender_of(n_jobs, number), ThreadPoolExecutor(1)
+    started = thread.submit(sender.start)  # there, as their end, while this process goes on
+    thread.submit(_import, sender, number)
+    token = _open.set(Workers(sender, number, thread, started))
     try:
         yield _open.get()
     finally:
         _open.reset(token)
-        sender.submit(parallel.__exit__, None, None, None)
-        sender.shutdown(wait=False)
+        thread.submit(sender.stop)
+        thread.shutdown(wait=False)
 
 
-def _of_its_own():
-    """The backend of joblib that is asked for, with processes or threads that nobody else starts and ends."""
-    return copy(get_active_backend()[0])
-
-
-def _import(parallel, number):
-    parallel(delayed(import_what_tasks_need)() for _ in range(number))
+def _import(sender, number):
+    sender.results((import_what_tasks_need,) for _ in range(number))
 
 
 def import_what_tasks_need():
@@ -96,7 +90,7 @@ def started(function, tasks, processes, shared=()):
         found = [laid_out(result) for result in called(function, tasks, *shared)]
         return lambda: found
     line = Line(len(tasks), processes.number)
-    sent = processes.sender.submit(_sent, function, tasks, processes, shared, line)
+    sent = processes.thread.submit(_sent, function, tasks, processes, shared, line)
 
     @cache
     def waited():
@@ -110,15 +104,15 @@ def started(function, tasks, processes, shared=()):
 def _sent(function, tasks, processes, shared, line):
     """Results of the tasks that workers took, by their places."""
     taken: list = []
-    processes.entered.result()
-    shared = [handed_over(x, processes) for x in shared]
+    processes.started.result()
+    shared = [processes.sender.handed_over(x) for x in shared]
 
     def shares():
         for part in line.shares():
             taken.extend(part)
-            yield delayed(called_elsewhere)(function, tasks[part.start : part.stop], *shared)
+            yield called_elsewhere, function, tasks[part.start : part.stop], *shared
 
-    parts = processes.parallel(shares())
+    parts = processes.sender.results(shares())
     return dict(zip(taken, (result for part in parts for result in part), strict=True))
 
 
@@ -152,22 +146,6 @@ class Line:
             yield place
 
 
-def handed_over(x, processes):
-    """What is sent for an array: joblib maps it for its own processes, clusters are given it once and a reference."""
-    backend, held = processes.parallel._backend, processes.held
-    if id(x) in held:
-        return held[id(x)]
-    if hasattr(backend, "client"):
-        reference = backend.client.scatter(x, broadcast=True, hash=False)  # of Dask
-    elif type(backend).__module__.partition(".")[0] == "ray":
-        reference = sys.modules["ray"].put(x)
-    else:
-        return x
-    held[id(x)] = reference
-    weakref.finalize(x, held.pop, id(x), None).atexit = False
-    return reference
-
-
 def called_elsewhere(function, tasks, *shared):
     """The same as :func:`called` in a process that joblib may have started."""
     leave_out_what_is_imported()
@@ -184,13 +162,13 @@ def leave_out_what_is_imported():
 
 @cache
 def keep_memory():
-    """Let a process told to give back memory at once keep some: Dask tells its workers, whose blocks take twice as long."""
+    """Let a process told to give back memory at once keep some: blocks take twice as long in workers of Dask else."""
     if "MALLOC_TRIM_THRESHOLD_" in os.environ and sys.platform == "linux":
         import ctypes
 
-        mallopt = getattr(ctypes.CDLL(None), "mallopt", None)  # of the GNU library
-        for how in (_TRIM, _MAP) if mallopt is not None else ():
-            mallopt(*how)
+        library = ctypes.CDLL(None)
+        for how in (_TRIM, _MAP) if hasattr(library, "mallopt") else ():  # of the GNU library
+            library.mallopt(*how)
 
 
 _laid_out: dict = {}  # by the identity of arrays that lie elsewise

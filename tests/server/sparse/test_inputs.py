@@ -12,8 +12,8 @@ from numpy.testing import assert_allclose
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server import likelihood
-from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.estimation.scoring import RATE, Budget
+from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.sparse import input_effects, learning, parallel
 from skfedcausal.server.sparse import inputs as inputs_module
 from skfedcausal.server.sparse.alone import units_on_their_own
@@ -219,7 +219,8 @@ def test_of_many_units_inputs_are_tested_again_where_they_may_act(both, monkeypa
     names = list(both.messages)
     table = input_links_table(names, estimate, "fdr", 0.05, 0.0).query("verdict == 'influence'")
     links = both.blocks.links_.query("kind == 'input' and verdict == 'influence'")
-    assert set(zip(table["cause"], table["effect"], strict=True)) == set(zip(links["cause"], links["effect"], strict=True))
+    found, expected = ({tuple(row) for row in each[["cause", "effect"]].to_numpy()} for each in (table, links))
+    assert found == expected
     B = estimate.plant.unscaled_inputs(shrunk_inputs(estimate))
     assert np.linalg.norm(B - both.truth.input) < 0.15 * np.linalg.norm(both.truth.input)
 

@@ -66,15 +66,15 @@ def _fails_at(k, bad):
 @pytest.mark.parametrize("bad", [0, 19])
 def test_what_goes_wrong_in_a_task_is_said_wherever_it_was_done(monkeypatch, bad):
     _now(monkeypatch)
-    with joblib.parallel_config("loky", n_jobs=2), parallel.workers(20, None) as processes:
-        with pytest.raises(ValueError, match="cannot be done"):
-            parallel.run(_fails_at, [(k, bad) for k in range(20)], processes)
+    config = joblib.parallel_config("loky", n_jobs=2)
+    with config, parallel.workers(20, None) as processes, pytest.raises(ValueError, match="cannot be done"):
+        parallel.run(_fails_at, [(k, bad) for k in range(20)], processes)
 
 
 def _now(monkeypatch):
     """Let processes be worth it, and not import first what takes as long as these tasks."""
     monkeypatch.setattr(parallel, "_WORTH", 1)
-    monkeypatch.setattr(parallel, "_import", lambda parallel, number: None)
+    monkeypatch.setattr(parallel, "_import", lambda sender, number: None)
 
 
 def _summed(series, columns):
