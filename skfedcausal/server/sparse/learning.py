@@ -95,6 +95,7 @@ class _Search:
         self.strength = np.zeros((m, m))
         self.A, self.Q = (plant.sparse(x).tolil() for x in (plant.A, plant.Q))
         self.filled_with = np.zeros((m, m), dtype=bool)  # links of the plant that filled the gaps of the record
+        self.filled_by = np.diag(np.asarray(plant.partition.input_sizes) > 0)  # inputs of others as well
         self.known: dict = {}  # fitted blocks by what they are of
         self.pushes = np.empty_like(plant.series)  # of the cores of all of them
         self.sums: dict = {}  # of products of the series of blocks at all lags, by their units
@@ -173,9 +174,9 @@ class _Search:
         near = neighbours(len(self.linked), np.argwhere(self.linked), strength, np.argwhere(np.tril(self.correlated)))
         causes = [np.flatnonzero(row).tolist() for row in self.linked | self.correlated]
         A, Q = stable(csr_array(self.A), self.plant.partition)[0], csr_array(self.Q)
-        self.plant.fill(stationary_gain(self.plant, A, Q, self.cores, near, causes))
+        self.plant.fill(stationary_gain(self.plant, A, Q, self.cores, near, causes), self.B)
         self.known, self.sums, self.left = {}, {}, np.zeros_like(self.left)
-        self.filled_with = self.linked.copy()
+        self.filled_with, self.filled_by = self.linked.copy(), self.driven.copy()
 
     def _is_near(self, linked, correlated, driven):
         """Whether a proposal changes next to nothing."""
@@ -320,20 +321,10 @@ class _Search:
             )
         dof = np.asarray(plant.partition.sizes)[pairs].prod(axis=1)
         if plant.there is not None:
-            estimate, covariance = self._of_gaps(pairs, estimate, covariance)
+            there, known = plant.there[pairs].prod(axis=1), self.filled_with[tuple(pairs.T)]
+            estimate, covariance = _of_gaps(there, known, estimate, covariance)
         self._known_products = None
         return PairTests(pairs, estimate, covariance, _p_values(estimate, covariance, dof))
-
-    def _of_gaps(self, pairs, estimate, covariance):
-        """What pairs are worth where a share of the record was filled.
-
-        Fillings without a link leave as much of it as there are rows that both units measured, in the noise of a
-        complete record; those with it leave all, of as many rows.
-        """
-        there = self.plant.there[pairs].prod(axis=1)
-        unknown = ~self.filled_with[tuple(pairs.T)]
-        estimate = estimate / np.where(unknown, there, 1.0)[:, None]
-        return estimate, covariance / np.where(unknown, there**2, there)[:, None, None]
 
     def _far_pairs(self, inside):
         """Pairs outside of the blocks that are looked at again, by effect."""
@@ -384,6 +375,9 @@ class _Search:
         if not parts:
             return None
         pairs, estimate, covariance = (np.concatenate(each) for each in zip(*parts, strict=True))
+        if self.plant.there is not None:  # inputs have no gaps
+            there, known = self.plant.there[pairs[:, 0]], self.filled_by[tuple(pairs.T)]
+            estimate, covariance = _of_gaps(there, known, estimate, covariance)
         p_value = p_values(pairs, estimate, covariance, partition)
         self.input_p_value[tuple(pairs.T)] = p_value
         return PairTests(pairs, estimate, covariance, p_value)
@@ -459,6 +453,16 @@ def _padded(estimate, covariance, before, after):
     wider[:, at] = estimate
     whole[:, at[:, None], at] = covariance
     return wider, whole
+
+
+def _of_gaps(there, known, estimate, covariance):
+    """What pairs are worth where a share of the record was filled, `there` being what is left of it for each.
+
+    Fillings without a link leave as much of it as there are rows that both units measured, in the noise of a
+    complete record; those that know it leave all, of as many rows.
+    """
+    estimate = estimate / np.where(known, 1.0, there)[:, None]
+    return estimate, covariance / np.where(known, there, there**2)[:, None, None]
 
 
 def _p_values(estimate, covariance, dof):

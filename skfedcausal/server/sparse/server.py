@@ -45,7 +45,6 @@ class StateScale(NamedTuple):
 def asks_for_the_whole(record, server):
     """Why a plant of many units is not learned in blocks, in words; nothing where it is."""
     facts = {
-        "inputs of a record with gaps": record.u is not None and not record.is_constant,
         "inputs that act in the row they stand in": record.u is not None and "before" in _timing(server, record),
         f"units of whose usual measurements less than {least_there(len(record.names)):.0%} are there": not (
             record.is_constant or are_mostly_there(record)

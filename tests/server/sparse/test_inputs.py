@@ -19,7 +19,7 @@ from skfedcausal.server.sparse import inputs as inputs_module
 from skfedcausal.server.sparse.alone import units_on_their_own
 from skfedcausal.server.sparse.input_effects import input_links_table, shrunk_inputs, without_inputs
 from skfedcausal.server.sparse.inputs import find_drivers, pairs_of, regressors
-from skfedcausal.server.sparse.plant import LargePlant
+from skfedcausal.server.sparse.plant import LargePlant, filled_by_units
 from skfedcausal.server.sparse.screening import products
 from skfedcausal.server.sparse.server import asks_for_the_whole
 from skfedcausal.statespace import inputs as statespace_inputs
@@ -317,6 +317,44 @@ def test_the_estimator_answers(both):
     assert_allclose(effect[columns].iloc[0], first, atol=4 * error[columns].iloc[0].max())
     told = estimator.whatif(X, {"unit3__u0": 1.0}, inputs=inputs)
     assert np.isfinite(np.asarray(told.effect)).all()
+
+
+def _with_gaps(X, share, seed=0):
+    rng = np.random.default_rng(seed)
+    found = {}
+    for name, Y in X.items():
+        found[name] = Y.copy()
+        for start in rng.integers(0, ROWS - 25, size=max(1, round(share * ROWS / 25))):
+            found[name][start : start + 25] = np.nan
+    return found
+
+
+def test_a_record_with_inputs_and_gaps_is_learned_in_blocks(both):
+    server = learned(messages_of(_with_gaps(both.X, 0.04), both.truth))
+    found = server.links_.query("kind == 'input' and verdict == 'influence'")
+    complete = both.blocks.links_.query("kind == 'input' and verdict == 'influence' and p_value < 1e-6")
+    pairs, expected = ({tuple(row) for row in each[["cause", "effect"]].to_numpy()} for each in (found, complete))
+    assert expected <= pairs
+    assert len(pairs - expected) <= 2
+    assert np.linalg.norm(server.input_ - both.truth.input) < 0.15 * np.linalg.norm(both.truth.input)
+
+
+def test_gaps_are_filled_with_what_inputs_do(both):
+    """In a stretch without measurements a unit is where its inputs have driven it."""
+    hidden = {name: Y.copy() for name, Y in both.X.items()}
+    driven = [m for m in range(UNITS) if N_INPUTS[m]]
+    for m in driven:
+        hidden[f"unit{m}"][700:760] = np.nan
+    record = JointRecord.from_messages(messages_of(hidden, both.truth))
+    filled, expected = filled_by_units(record), JointRecord.from_messages(both.messages).centred()
+    for m in driven:
+        rows = record.partition.slices[m]
+        mine, other = (
+            np.linalg.solve(x.parts[m].patterns[0], x.z[700:760, rows].T).T for x in (filled, expected)
+        )  # fmt: skip
+        own = both.truth.transition[rows, rows], both.truth.input[rows, both.truth.input_slices[f"unit{m}"]]
+        if np.linalg.norm(own[1]) > 1.0:
+            assert np.corrcoef(mine.ravel(), other.ravel())[0, 1] > 0.5
 
 
 def test_inputs_that_answer_measurements_are_learned_as_a_whole():
