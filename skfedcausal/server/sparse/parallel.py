@@ -19,7 +19,7 @@ from joblib import effective_n_jobs
 from .senders import sender_of
 
 _WORTH = 128  # units, from which on processes are started
-_ROUNDS = 2  # times that everybody is given half of what is left, or less
+_ROUNDS = 3  # times that everybody is given half of what is left, or less
 _IMPORTED = "plant", "blocks", "alone", "report"  # what tasks need, a second of work
 _TRIM, _MAP = (-1, 2**26), (-3, 2**25)  # `mallopt`: bytes given back late, and mapped apart
 
