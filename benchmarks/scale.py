@@ -309,7 +309,7 @@ def watched(place, n_jobs):
 
 
 def by_backend(place, n_jobs, backend):
-    """Two fits whose blocks are sent to a backend of joblib: the first one starts its processes, the next finds them."""
+    """Two fits whose blocks go to a backend of joblib: the first one starts its processes, the next finds them."""
     with workers(backend, n_jobs):
         first = fitted(place, None)
         return {"first fit, s": first["seconds"], **fitted(place, None)}
