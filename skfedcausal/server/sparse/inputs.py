@@ -96,11 +96,15 @@ def work_of_tests(n_pairs, partition, n_frequencies):
 
 def _input_spectra(plant, columns):
     """Spectra of the inputs of every unit, (n_units, n_frequencies, q, q), zero for those that it has not."""
-    sums = lag_covariances(plant.known, range(plant.n_lags + 1), plant.starts) / plant.n_transitions
-    phase = np.exp(-1j * np.outer(midpoints(plant.n_frequencies), np.arange(1, len(sums))))
-    whole = np.pad(fourier_sums(sums, sums, phase), [(0, 0), (0, 1), (0, 1)])
-    at = np.where(columns < NOWHERE, columns - plant.partition.n_states, plant.partition.n_inputs)
-    return np.moveaxis(whole[:, at[:, :, None], at[:, None, :]], 0, 1)
+    lags, partition = range(plant.n_lags + 1), plant.partition
+    phase = np.exp(-1j * np.outer(midpoints(plant.n_frequencies), lags[1:]))
+    found = np.zeros((len(columns), plant.n_frequencies, *2 * columns.shape[1:]), dtype=complex)
+    for m in np.flatnonzero(partition.input_sizes):  # by themselves: those of all pairs of a thousand are gigabytes
+        own = np.ascontiguousarray(plant.known[:, partition.input_slices[m]])
+        sums = lag_covariances(own, lags, plant.starts) / plant.n_transitions
+        q = own.shape[1]
+        found[m, :, :q, :q] = fourier_sums(sums, sums, phase)
+    return found
 
 
 def capped(p_value, additions):

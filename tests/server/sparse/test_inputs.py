@@ -1,5 +1,6 @@
 """Large plants with inputs learned in blocks, against the same plants learned as a whole and against the truth."""
 
+import tracemalloc
 import warnings
 from dataclasses import replace
 from types import SimpleNamespace
@@ -23,7 +24,10 @@ from skfedcausal.server.sparse.plant import LargePlant, filled_by_units
 from skfedcausal.server.sparse.screening import products
 from skfedcausal.server.sparse.server import asks_for_the_whole
 from skfedcausal.statespace import inputs as statespace_inputs
+from skfedcausal.statespace.episodes import fourier_sums, lag_covariances
 from skfedcausal.statespace.inputs import BlockCovariance, input_response, response_covariances
+from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.whittle import midpoints
 
 UNITS, ROWS = 36, 1500
 N_INPUTS = [2 if m == 0 else int(m % 6 == 3) for m in range(UNITS)]
@@ -197,6 +201,35 @@ def test_tests_of_inputs_some_at_a_time_are_those_of_all(both, monkeypatch):
     monkeypatch.setattr(inputs_module, "_PAIRS", 17)
     for mine, other in zip(inputs_module.tested_inputs(pairs, spectra.U, found, known, plant), whole, strict=True):
         assert_allclose(mine, other, rtol=1e-10, atol=1e-14)
+
+
+def test_a_million_pairs_of_inputs_are_tested_in_little_memory():
+    """A thousand units with an input each; spectra of all pairs of inputs alone would be half a gigabyte."""
+    rng, m, n_rows = np.random.default_rng(0), 1000, 200
+    partition, known, U = (
+        Partition([1] * m, [1] * m),
+        rng.normal(size=(n_rows, m)),
+        np.ones((m, 8, 1, 1), dtype=complex),
+    )
+    found = SimpleNamespace(links=rng.normal(size=(m, 2 * m)), states=np.eye(2 * m))
+    plant = SimpleNamespace(
+        partition=partition, known=known, n_lags=4, n_frequencies=8, starts=(0,), n_transitions=n_rows - 1,
+        n_samples=n_rows,
+    )  # fmt: skip
+    pairs, alone = pairs_of(partition), regressors(*2 * [np.eye(m, dtype=bool)], partition)
+    tracemalloc.start()
+    try:
+        n_tested = sum(len(part) for part, *_ in inputs_module._in_parts(pairs, U, found, alone, plant))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert n_tested == m * (m - 1)
+    assert peak < 64 * 2**20
+    # those of the units one by one are what all of them have together on the diagonal
+    sums = lag_covariances(known[:, :20], range(5), (0,)) / (n_rows - 1)
+    whole = fourier_sums(sums, sums, np.exp(-1j * np.outer(midpoints(8), np.arange(1, 5))))
+    S = inputs_module._input_spectra(plant, inputs_module.places(partition))
+    assert_allclose(S[:20, :, 0, 0], np.diagonal(whole, axis1=1, axis2=2).T, rtol=1e-10, atol=1e-12)
 
 
 def test_of_many_units_inputs_are_tested_again_where_they_may_act(both, monkeypatch):
