@@ -58,7 +58,7 @@ def workers(n_units, n_jobs):
     finally:
         _open.reset(token)
         thread.submit(sender.stop)
-        thread.shutdown(wait=False)
+        thread.shutdown()  # who ends a cluster next must not find it at work
 
 
 def _import(sender, number):
