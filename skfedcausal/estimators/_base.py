@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
 from functools import partial, wraps
 from numbers import Integral
@@ -228,7 +228,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         if mechanism is not None:
             check_noise_can_be_told(templates)
         if hasattr(server, "_check_room"):
-            server._check_room(templates, plant.n_samples)
+            server._check_room(templates, plant.n_samples, sum(plant.input_sizes.values()))
         plant, self._noise = released(mechanism, plant, learning=True)
         self._row_time = sampling_period(plant.index)
         training = TrainingNoise()
@@ -274,7 +274,11 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     def _learn(self, exchange, server, inputs):
         """The rounds of a fit, whoever is at the other end."""
-        with nullcontext() if self.n_jobs is None else parallel_config(n_jobs=self.n_jobs):
+        with ExitStack() as stack:
+            if self.n_jobs is not None:
+                stack.enter_context(parallel_config(n_jobs=self.n_jobs))
+            if hasattr(server, "_processes"):  # that start while the units begin
+                stack.enter_context(server._processes(len(exchange.names)))
             exchange.learn(server, inputs)
         self._batches = None
         self._store_learned(exchange, server)

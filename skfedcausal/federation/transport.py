@@ -12,7 +12,8 @@ from joblib.parallel import ThreadingBackend, get_active_backend
 from ..message.packet import Failure, Packet
 from ..statespace.matrices import few_threads
 
-_WORTH = 0.3  # seconds of work from which on it is handed over
+_WORTH = 0.3  # seconds of work from which on it is handed over to threads
+_WORTH_PROCESSES = 5.0  # to processes, which take seconds to start and to be sent what is measured
 
 
 class Worker(Protocol):
@@ -212,9 +213,11 @@ class InProcessTransport:
 
     def _are_worth_help(self, n_done, n_workers, began):
         """Whether those that are left take so long that handing them over pays, which costs as much as many answers."""
-        if self._backend is not None or not isinstance(get_active_backend(prefer="threads")[0], ThreadingBackend):
+        if self._backend is not None:
             return True  # the user has said who is to help
-        return n_done > 0 and (time.monotonic() - began) / n_done * (n_workers - n_done) > _WORTH
+        is_near = isinstance(get_active_backend(prefer="threads")[0], ThreadingBackend)
+        worth = _WORTH if is_near else _WORTH_PROCESSES
+        return n_done > 0 and (time.monotonic() - began) / n_done * (n_workers - n_done) > worth
 
     def _by_several(self, pairs, share):
         """Results of workers on their packets, as many at a time as there are jobs."""

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from typing import Any
@@ -372,14 +373,23 @@ class LikelihoodServer(LinkQuestions):
         if record.u is not None:
             u = record.standard_known.series
             check_independent(u.T @ u / len(u))
-        self._learn(record, messages)
-        self.benefit_ = self._batches = None
-        with few_threads(record.partition.n_states):
-            self._leave_alone(messages)
-            self._check_assumptions(messages)
-            if self.held_out is not None:
-                self._measure_benefit(messages)
+        with self._processes(len(messages)):
+            self._learn(record, messages)
+            self.benefit_ = self._batches = None
+            with few_threads(record.partition.n_states):
+                self._leave_alone(messages)
+                self._check_assumptions(messages)
+                if self.held_out is not None:
+                    self._measure_benefit(messages)
         return self
+
+    def _processes(self, n_units):
+        """Processes for the whole of a fit of many units, the same ones where they began with the units."""
+        if n_units <= LARGE:
+            return nullcontext()
+        from .sparse.parallel import workers  # for plants of many units
+
+        return workers(n_units, self.n_jobs)
 
     def partial_fit(self, messages, *, continues=False, forget=None):
         """Learn the plant from one more batch of rows, of which sums are added to those of the batches before.
@@ -450,10 +460,9 @@ class LikelihoodServer(LinkQuestions):
         self.noise_share_ = self.filter_noise_share_ = self._gapless = self._raw = None
         self.filled_, self._drifting, self.work_left = False, (), self.max_time
         with few_threads(record.partition.n_states):
-            reason = asks_for_the_whole(record, self)
+            reason = asks_for_the_whole(record, self) or learn_large(self, record)
             if reason:
                 warn_of_work(record, reason)
-            if reason or not learn_large(self, record):
                 return False
             A, slices = self.unshrunk_transition_, self.state_slices_
             self._drifting = drifting_units(A, slices, self.n_samples_, in_blocks=True)
@@ -462,12 +471,17 @@ class LikelihoodServer(LinkQuestions):
             record.forget_scores()
         return True
 
-    def _check_room(self, clients, n_samples):
+    def _check_room(self, clients, n_samples, n_inputs=0):
         """Refuse a plant of many units that cannot fit into memory, before its units begin."""
         if len(clients) > LARGE:
-            from .sparse.memory import check_memory, fewest_states  # for plants of many units
+            from .sparse.memory import check_inputs, check_memory, fewest_states  # for plants of many units
+            from .sparse.server import settings_for_the_whole
 
-            check_memory(len(clients), sum(map(fewest_states, clients.values())), n_samples)
+            size = len(clients), sum(map(fewest_states, clients.values()))
+            if n_inputs and (self.sampled == "before" or settings_for_the_whole(self)):
+                check_inputs(*size, n_inputs)
+                n_inputs = 0
+            check_memory(*size, n_samples, n_inputs=n_inputs)
 
     def _next_budget(self):
         """The work of this round: an equal part of what is left for all of them."""

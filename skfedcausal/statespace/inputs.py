@@ -10,6 +10,9 @@ from .kalman import driven_recurrence
 from .matrices import eigen_root, floor_eigenvalues, sparse_diagonal
 from .riccati import adjoint_lyapunov
 
+_MANY = 400  # states, from which on powers of a matrix cost more than all rows of an effect, one by one
+_NEGLIGIBLE = 1e-9  # share of the greatest contribution to an effect that one of its coefficients makes
+
 
 def input_term(B, u, starts=(0,)):
     """Known term ``B u[t-1]`` of the state equation at each row, zero in the first row of an episode."""
@@ -92,6 +95,12 @@ class BlockCovariance(NamedTuple):
         """Variances."""
         return np.concatenate([block.diagonal() for block in self.blocks])
 
+    def of(self, chosen):
+        """That of chosen elements, a boolean for each."""
+        parts = np.split(chosen, np.cumsum([len(block) for block in self.blocks])[:-1])
+        few = [block[np.ix_(part, part)] for block, part in zip(self.blocks, parts, strict=True) if part.any()]
+        return BlockCovariance(few)
+
     def root(self):
         """A sparse square root."""
         return block_diag([eigen_root(block) for block in self.blocks], format="csr")
@@ -112,10 +121,20 @@ def input_response(A, B, change, gains=None):
         step, drive = A, B
     else:
         step, drive = gains.step(A, B), np.vstack([B, np.zeros((n, k)), np.eye(k)])
-    states = driven_recurrence(step, (np.ascontiguousarray(change), drive))
+    states = _driven(step, drive, change)
     before = np.vstack([np.zeros(n), states[:-1, :n]])
     inputs = change if gains is None else states[:, 2 * n :]
     return Response(states[:, :n], np.hstack([before, inputs]), step)
+
+
+def _driven(step, drive, change):
+    """States ``x[t] = step x[t-1] + drive change[t]``, along the links of a plant of many states."""
+    if len(step) <= _MANY:
+        return driven_recurrence(step, (np.ascontiguousarray(change), drive))
+    states, step = change @ drive.T, csr_array(step)
+    for t in range(1, len(states)):
+        states[t] += step @ states[t - 1]
+    return states
 
 
 def response_covariances(response, rows, cols, covariance, blocks):
@@ -130,7 +149,7 @@ def response_covariances(response, rows, cols, covariance, blocks):
     if not len(rows):
         return found
     if isinstance(covariance, BlockCovariance):
-        return _of_large_plant(response, rows, cols, covariance.root(), (found, blocks))
+        return _of_large_plant(response, rows, cols, covariance, (found, blocks))
     order = np.argsort(rows, kind="stable")
     root = eigen_root(covariance)[order]
     cols = cols[order]
@@ -144,15 +163,22 @@ def response_covariances(response, rows, cols, covariance, blocks):
     return found
 
 
-def _of_large_plant(response, rows, cols, root, wanted):
-    """The same from a sparse root, covariances of blocks added to what is `wanted`: (found, blocks)."""
+def _of_large_plant(response, rows, cols, covariance, wanted):
+    """The same of a `BlockCovariance`, covariances of blocks added to what is `wanted`: (found, blocks).
+
+    What inputs hardly move does not count: of a thousand units one input reaches a few dozen.
+    """
+    reached = np.abs(response.regressors).max(axis=0)[cols] * np.sqrt(covariance.diagonal())
+    kept = reached > _NEGLIGIBLE * reached.max()
+    root, rows, cols = covariance.of(kept).root(), rows[kept], cols[kept]
     step, size = csr_array(response.step), (len(response.step), len(rows))
     place = csr_array((np.ones(len(rows)), (rows, np.arange(len(rows)))), shape=size)
     derivative = np.zeros((len(response.step), root.shape[1]))
+    found, blocks = wanted
     for j, x in enumerate(response.regressors):
         derivative = step @ derivative
         moved = (place @ sparse_diagonal(x[cols]) @ root).tocoo()
         derivative[moved.row, moved.col] += moved.data
-        for out, block in zip(*wanted, strict=True):
+        for out, block in zip(found, blocks, strict=True):
             out[j] = derivative[block] @ derivative[block].T
-    return wanted[0]
+    return found

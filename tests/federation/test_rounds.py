@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
+from skfedcausal.federation import transport as transport_module
 from skfedcausal.federation.exchange import Exchange
 from skfedcausal.federation.ledger import Ledger
 from skfedcausal.federation.lost import ClientError
@@ -150,11 +151,20 @@ class PlacedWorker:
         ({}, 2, False),
     ],
 )
-def test_a_backend_of_joblib_is_the_user_s_choice(config, n_jobs, apart):
-    transport = InProcessTransport({name: PlacedWorker() for name in "ab"}, n_jobs=n_jobs)
+def test_a_backend_of_joblib_is_the_user_s_choice(config, n_jobs, apart, monkeypatch):
+    monkeypatch.setattr(transport_module, "_WORTH_PROCESSES", 1e-9)
+    transport = InProcessTransport({name: PlacedWorker() for name in "abc"}, n_jobs=n_jobs)
     with joblib.parallel_config(**config):
-        answers = transport.exchange(dict.fromkeys("ab", Packet("where")))
-    assert {answer.scalars["process"] != os.getpid() for answer in answers.values()} == {apart}
+        answers = transport.exchange(dict.fromkeys("abc", Packet("where")))
+    # the first one says how long the others may take
+    assert [answer.scalars["process"] != os.getpid() for answer in answers.values()] == [False, apart, apart]
+
+
+def test_processes_are_not_started_for_units_that_answer_at_once():
+    transport = InProcessTransport({name: PlacedWorker() for name in "abc"})
+    with joblib.parallel_config("loky", n_jobs=2):
+        answers = transport.exchange(dict.fromkeys("abc", Packet("where")))
+    assert {answer.scalars["process"] for answer in answers.values()} == {os.getpid()}
 
 
 def test_a_site_is_a_worker_that_remembers():

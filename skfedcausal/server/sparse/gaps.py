@@ -331,12 +331,13 @@ def n_fillings(record):
     return max(int(np.ceil(np.log(_LEFT) / np.log(max(lacking, 1e-9)))) - 1, 1)
 
 
-def drawn_record(record, matrices):
+def drawn_record(record, matrices, exogenous=None):
     """The record with what is missing drawn from its distribution given the rest, under a plant of its states.
 
     ``z + (J - J_t) h + e`` with a draw h of the states given the record and e of covariance ``J - J_t``. The draw is a
     simulated plant plus what smoothing makes of the difference of records (Durbin & Koopman 2002, A simple and
-    efficient simulation smoother). Expectations would make the plant look calmer than it is.
+    efficient simulation smoother). Expectations would make the plant look calmer than it is. What inputs add to the
+    states at each row, `exogenous`, is added by the smoothing, so that nothing of it is drawn.
     """
     rng = np.random.default_rng(0)  # the same record gives the same plant
     states = _simulated(matrices, record, rng)
@@ -344,7 +345,7 @@ def drawn_record(record, matrices):
         replace(part, z=part.z - simulated_information(part.patterns, part.pattern_of, states[:, rows], rng))
         for part, rows in zip(record.parts, record.partition.slices, strict=True)
     ]
-    states = states + GapRun(matrices, replace(record, parts=tuple(parts))).smoothed()
+    states = states + GapRun(matrices, replace(record, parts=tuple(parts)), exogenous).smoothed()
     full = []
     for part, rows in zip(record.parts, record.partition.slices, strict=True):
         usual = usual_information(part)

@@ -8,7 +8,7 @@ from ...statespace.partition import positions_of
 from ..estimation.estimate import Coefficients
 from ..estimation.evidence import PADDED_VARIANCE, BlockEstimates, corrected, shrink
 from . import tables
-from .inputs import dof_of, places
+from .inputs import dof_of, pairs_of, places
 from .learning import ALL_PAIRS
 from .screening import NOWHERE
 
@@ -55,7 +55,9 @@ def without_inputs(changes, estimate, record, steps):
 def input_links_table(names, estimate, correction, alpha, margin):
     """The table of inputs that act on units of others; of many units those that come near to it."""
     pairs, p_value = estimate.input_tests.pairs, estimate.input_tests.p_value
-    adjusted = corrected(p_value, correction)
+    every, adjusted = tuple(pairs_of(estimate.plant.partition).T), np.ones_like(estimate.input_p_value)
+    adjusted[every] = corrected(estimate.input_p_value[every], correction)
+    adjusted = adjusted[tuple(pairs.T)]
     shown = np.ones(len(pairs), dtype=bool)
     if len(names) > ALL_PAIRS:
         shown = estimate.driven[tuple(pairs.T)] | (p_value <= tables.NEAR)
@@ -85,7 +87,8 @@ def shrunk_inputs(estimate):
     others = estimate.driven & ~np.eye(len(estimate.driven), dtype=bool)
     if tests is None or not others.any():
         return B
-    found = shrink(_blocks(estimate, np.arange(len(tests.pairs))))
+    n_tested = len(tests.pairs)
+    found = shrink(_blocks(estimate, np.arange(n_tested)), n_empty=len(pairs_of(partition)) - n_tested)
     n, columns = partition.n_states, places(partition)
     kept = others[tuple(tests.pairs.T)] | (found.inclusion >= tables.INCLUDED)
     for (effect, cause), mean in zip(tests.pairs[kept], found.posterior_mean[kept], strict=True):

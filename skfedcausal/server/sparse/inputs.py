@@ -12,9 +12,11 @@ from ...statespace.episodes import fourier_sums, lag_covariances, remove_episode
 from ...statespace.whittle import midpoints
 from ..estimation.evidence import benjamini_hochberg
 from .alone import units_on_their_own
+from .parallel import chunks
 from .screening import NOWHERE, given_others_of, products, statistics
 
 MAX_ADDITIONS = 3  # links per effect and round
+_PAIRS = 20_000  # that are looked at together
 _ROUNDS = 3  # of tests of units on their own
 _LEAST_VARIANCE = 0.01  # share of an input's variance that stretches between shifts have to leave
 
@@ -48,19 +50,32 @@ def p_values(pairs, estimate, covariance, partition):
 
 
 def tested_inputs(pairs, U, found, known, plant):
-    """Estimates and covariances of blocks of B of pairs (effect, cause) that are not in the plant.
+    """Estimates and covariances of blocks of B of pairs (effect, cause), by effect, that are not in the plant.
 
     `U` are inverse spectra of the residuals, `found` the `Products` with inputs, `known` by unit the regressors that
     its row has.
     """
-    partition = plant.partition
-    p, columns, (effect, cause) = U.shape[-1], places(partition), pairs.T
-    q = columns.shape[1]
+    parts = [tested for _, *tested in _in_parts(pairs, U, found, known, plant)]
+    return [np.concatenate(each) for each in zip(*parts, strict=True)]
+
+
+def _in_parts(pairs, U, found, known, plant):
+    """Pairs with their estimates and covariances, some at a time: all of a thousand units are a million."""
+    columns = places(plant.partition)
     S = _input_spectra(plant, columns)
-    left, right = (np.concatenate([x.real, sign * x.imag], axis=1) for x, sign in ((U, -1), (S, 1)))
+    for chosen in chunks(len(pairs), _PAIRS):
+        part = pairs[chosen.start : chosen.stop]
+        yield part, *_some(part, U, S, columns, found, known, plant)
+
+
+def _some(pairs, U, S, columns, found, known, plant):
+    partition, (effect, cause) = plant.partition, pairs.T
+    p, q = U.shape[-1], columns.shape[1]
+    effects, place = np.unique(effect, return_inverse=True)
+    left, right = (np.concatenate([x.real, sign * x.imag], axis=1) for x, sign in ((U[effects], -1), (S, 1)))
     left, right = (np.moveaxis(x, 1, 0).reshape(x.shape[1], -1) for x in (left, right))
-    whole = (left.T @ right / U.shape[1]).reshape(len(U), p, p, len(S), q, q)
-    information = np.transpose(whole[effect, :, :, cause], (0, 2, 3, 1, 4)).reshape(len(pairs), p * q, p * q)
+    whole = (left.T @ right / U.shape[1]).reshape(len(effects), p, p, len(S), q, q)
+    information = np.transpose(whole[place, :, :, cause], (0, 2, 3, 1, 4)).reshape(len(pairs), p * q, p * q)
     rows, cols = partition.padded[effect][:, :, None], columns[cause][:, None, :]
     real = (rows < partition.n_states) & (cols < NOWHERE)
     gradient = found.links[np.minimum(rows, partition.n_states - 1), np.where(cols < NOWHERE, cols, 0)]
@@ -73,13 +88,23 @@ def tested_inputs(pairs, U, found, known, plant):
     return given_others_of(estimate, covariance, found.states, pairs, known, (columns, p))
 
 
+def work_of_tests(n_pairs, partition, n_frequencies):
+    """Operations of so many of these tests, about."""
+    e = partition.padded.shape[1] * max(partition.input_sizes)
+    return 2 * n_pairs * n_frequencies * e**2
+
+
 def _input_spectra(plant, columns):
     """Spectra of the inputs of every unit, (n_units, n_frequencies, q, q), zero for those that it has not."""
-    sums = lag_covariances(plant.known, range(plant.n_lags + 1), plant.starts) / plant.n_transitions
-    phase = np.exp(-1j * np.outer(midpoints(plant.n_frequencies), np.arange(1, len(sums))))
-    whole = np.pad(fourier_sums(sums, sums, phase), [(0, 0), (0, 1), (0, 1)])
-    at = np.where(columns < NOWHERE, columns - plant.partition.n_states, plant.partition.n_inputs)
-    return np.moveaxis(whole[:, at[:, :, None], at[:, None, :]], 0, 1)
+    lags, partition = range(plant.n_lags + 1), plant.partition
+    phase = np.exp(-1j * np.outer(midpoints(plant.n_frequencies), lags[1:]))
+    found = np.zeros((len(columns), plant.n_frequencies, *2 * columns.shape[1:]), dtype=complex)
+    for m in np.flatnonzero(partition.input_sizes):  # by themselves: those of all pairs of a thousand are gigabytes
+        own = np.ascontiguousarray(plant.known[:, partition.input_slices[m]])
+        sums = lag_covariances(own, lags, plant.starts) / plant.n_transitions
+        q = own.shape[1]
+        found[m, :, :q, :q] = fourier_sums(sums, sums, phase)
+    return found
 
 
 def capped(p_value, additions):
@@ -99,8 +124,9 @@ def significant_of(p_value, pairs, alpha):
 
 
 def find_drivers(plant, alpha, parallel=None):
-    """Let inputs of units act on others where tests of the units on their own say that they do."""
+    """Let inputs of units act on others where tests of the units on their own say that they do; their p-values."""
     pairs, partition = pairs_of(plant.partition), plant.partition
+    p_value = np.ones(plant.driven.shape)
     for _ in range(_ROUNDS if len(pairs) else 0):
         spectra, pushes = units_on_their_own(plant, parallel)
         where = plant.sparse(plant.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
@@ -108,12 +134,13 @@ def find_drivers(plant, alpha, parallel=None):
         known = regressors(np.eye(partition.n_units, dtype=bool), plant.driven, partition)
         outside = pairs[~plant.driven[tuple(pairs.T)]]
         p_value = np.where(plant.driven, 0.0, 1.0)
-        estimate, covariance = tested_inputs(outside, spectra.U, found, known, plant)
-        p_value[tuple(outside.T)] = p_values(outside, estimate, covariance, partition)
+        for part, estimate, covariance in _in_parts(outside, spectra.U, found, known, plant):
+            p_value[tuple(part.T)] = p_values(part, estimate, covariance, partition)
         added = capped(p_value, significant_of(p_value, pairs, alpha) & ~plant.driven)
         if not added.any():
             break
         plant.drive(plant.driven | added, parallel)
+    return p_value
 
 
 def regressors(linked, driven, partition):

@@ -18,7 +18,7 @@ from .blocks import BlockTask, fitted_block, measured_block
 from .cover import cores, neighbours, with_halo
 from .filter import stationary_gain
 from .gaps import are_stable_alone, n_fillings
-from .inputs import capped, p_values, pairs_of, regressors, significant_of, tested_inputs
+from .inputs import capped, p_values, pairs_of, regressors, significant_of, tested_inputs, work_of_tests
 from .parallel import run, started
 from .plant import LargePlant
 from .screening import PairRows, given_others, products, statistics, tested
@@ -30,6 +30,10 @@ _PROMISING = 0.1  # p-value at the plant without links up to which a pair is tes
 _NEAR_GAIN = 0.01  # log-likelihood that climbs during the search may leave
 _MAX_ROUNDS = 10
 _SETTLED = 0.002  # share of the links that a search which has settled may still be changing
+
+
+class AsAWhole(Exception):
+    """A plant that turns out to be learned as a whole, and what it has that asks for it, in words."""
 
 
 class PairTests(NamedTuple):
@@ -61,7 +65,8 @@ class LargeEstimate(NamedTuple):
     was_stopped: bool
     B: np.ndarray  # (n, n_inputs)
     driven: np.ndarray  # (n_units, n_units)
-    input_tests: PairTests | None  # of all inputs and units of others, None where there are none
+    input_tests: PairTests | None  # of inputs and units of others, None where there are none
+    input_p_value: np.ndarray  # of all inputs and units of others
 
 
 def block_work(n, n_lags):
@@ -69,15 +74,18 @@ def block_work(n, n_lags):
     return _EVALUATIONS * 6 * n_lags * n**3
 
 
-def estimate_large(plant, settings, parallel=None, budget=None):
-    """Learn a large plant, a `LargeEstimate`; None for one to be learned as a whole."""
-    return _Search(plant, settings, parallel, budget).run()
+def estimate_large(plant, settings, parallel=None, budget=None, input_p_value=None):
+    """Learn a large plant, a `LargeEstimate`; `AsAWhole` for one that cannot be learned in blocks.
+
+    `input_p_value` is what units on their own say of inputs of others, (n_units, n_units).
+    """
+    return _Search(plant, settings, parallel, budget, input_p_value).run()
 
 
 class _Search:
     """The search for links of a large plant and what it has found so far."""
 
-    def __init__(self, plant, settings, parallel, budget):
+    def __init__(self, plant, settings, parallel, budget, input_p_value=None):
         self.plant, self.settings, self.alpha = plant, settings, settings.alpha
         self.parallel = parallel
         self.budget = Budget(np.inf) if budget is None else budget
@@ -87,6 +95,7 @@ class _Search:
         self.strength = np.zeros((m, m))
         self.A, self.Q = (plant.sparse(x).tolil() for x in (plant.A, plant.Q))
         self.filled_with = np.zeros((m, m), dtype=bool)  # links of the plant that filled the gaps of the record
+        self.filled_by = np.diag(np.asarray(plant.partition.input_sizes) > 0)  # inputs of others as well
         self.known: dict = {}  # fitted blocks by what they are of
         self.pushes = np.empty_like(plant.series)  # of the cores of all of them
         self.sums: dict = {}  # of products of the series of blocks at all lags, by their units
@@ -95,7 +104,10 @@ class _Search:
         self.noise_tests: dict = {}
         self.driven, self.B = plant.driven, plant.B
         self.input_pairs = pairs_of(plant.partition)
-        self.input_p_value = np.ones((m, m))
+        self.input_p_value = np.ones((m, m)) if input_p_value is None else input_p_value.copy()
+        self.promising_inputs = self.input_p_value <= _PROMISING
+        if m <= ALL_PAIRS or input_p_value is None:
+            self.promising_inputs[:] = True
         self.not_driven = np.zeros((m, m), dtype=bool)  # what was dropped once
 
     def run(self):
@@ -110,13 +122,13 @@ class _Search:
         self.has_prior = bool(self.correlated.any()) or _is_degenerate(self.plant)
         self._group()
         if self._is_one_block():
-            return None
+            raise AsAWhole("links between nearly all of them")
         for _ in range(n_fillings(self.plant.gapped)):
             self._search_links()
             if self.budget.is_spent:
                 break
             if not are_stable_alone(self.A, self.plant.partition):
-                return None
+                raise AsAWhole("gaps and units that are stable by others alone")
             self._fill()
         return self._climbed()
 
@@ -162,9 +174,9 @@ class _Search:
         near = neighbours(len(self.linked), np.argwhere(self.linked), strength, np.argwhere(np.tril(self.correlated)))
         causes = [np.flatnonzero(row).tolist() for row in self.linked | self.correlated]
         A, Q = stable(csr_array(self.A), self.plant.partition)[0], csr_array(self.Q)
-        self.plant.fill(stationary_gain(self.plant, A, Q, self.cores, near, causes))
+        self.plant.fill(stationary_gain(self.plant, A, Q, self.cores, near, causes), self.B)
         self.known, self.sums, self.left = {}, {}, np.zeros_like(self.left)
-        self.filled_with = self.linked.copy()
+        self.filled_with, self.filled_by = self.linked.copy(), self.driven.copy()
 
     def _is_near(self, linked, correlated, driven):
         """Whether a proposal changes next to nothing."""
@@ -309,20 +321,10 @@ class _Search:
             )
         dof = np.asarray(plant.partition.sizes)[pairs].prod(axis=1)
         if plant.there is not None:
-            estimate, covariance = self._of_gaps(pairs, estimate, covariance)
+            there, known = plant.there[pairs].prod(axis=1), self.filled_with[tuple(pairs.T)]
+            estimate, covariance = _of_gaps(there, known, estimate, covariance)
         self._known_products = None
         return PairTests(pairs, estimate, covariance, _p_values(estimate, covariance, dof))
-
-    def _of_gaps(self, pairs, estimate, covariance):
-        """What pairs are worth where a share of the record was filled.
-
-        Fillings without a link leave as much of it as there are rows that both units measured, in the noise of a
-        complete record; those with it leave all, of as many rows.
-        """
-        there = self.plant.there[pairs].prod(axis=1)
-        unknown = ~self.filled_with[tuple(pairs.T)]
-        estimate = estimate / np.where(unknown, there, 1.0)[:, None]
-        return estimate, covariance / np.where(unknown, there**2, there)[:, None, None]
 
     def _far_pairs(self, inside):
         """Pairs outside of the blocks that are looked at again, by effect."""
@@ -334,9 +336,7 @@ class _Search:
 
     def _tested_far(self, far):
         """Estimates and covariances of pairs of units that are no near neighbours."""
-        plant, partition = self.plant, self.plant.partition
-        self.budget.spend(plant.n_samples * partition.n_states**2 / _FAST)
-        found = self._found()
+        partition, found = self.plant.partition, self._found()
         rows = PairRows.of(far, found, partition)
         estimate, covariance, _ = tested(far, self.spectra, rows, partition.sizes, self.plant.n_samples)
         return given_others(estimate, covariance, found.states, far, self._regressors(), partition)
@@ -344,7 +344,8 @@ class _Search:
     def _found(self):
         """`Products` at the plant so far, formed once."""
         if self._known_products is None:
-            plant = self.plant
+            plant, n = self.plant, self.plant.partition.n_states
+            self.budget.spend(plant.n_samples * n * plant.regressors.shape[1] / _FAST)
             where = csr_array(self.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
             self._known_products = products(self.pushes, plant.series, *where, known=plant.known, with_states=True)
         return self._known_products
@@ -354,7 +355,7 @@ class _Search:
         return regressors(self.linked | own, self.driven, self.plant.partition)
 
     def _tested_inputs(self, with_far):
-        """Tests of inputs of units in the blocks of others, or of all pairs; None where there are none."""
+        """Tests of inputs of units in the blocks of others, or of all that may act; None where there are none."""
         if not len(self.input_pairs):
             return None
         inside, parts = np.zeros_like(self.linked), []
@@ -366,13 +367,17 @@ class _Search:
                 inside[tuple(at.T)] = True
                 sizes = [max(each[m] for m in members) for each in (partition.sizes, partition.input_sizes)]
                 parts.append((at, *_padded(fit.inputs.estimate, fit.inputs.covariance, sizes, (p, q))))
-        far = self.input_pairs[~inside[tuple(self.input_pairs.T)]]
+        far = self.input_pairs[(self.promising_inputs & ~inside)[tuple(self.input_pairs.T)]]
         if with_far and len(far):
+            self.budget.spend(work_of_tests(len(far), partition, self.plant.n_frequencies) / _FAST)
             estimates = tested_inputs(far, self.spectra.U, self._found(), self._regressors(), self.plant)
             parts.append((far, *estimates))
         if not parts:
             return None
         pairs, estimate, covariance = (np.concatenate(each) for each in zip(*parts, strict=True))
+        if self.plant.there is not None:  # inputs have no gaps
+            there, known = self.plant.there[pairs[:, 0]], self.filled_by[tuple(pairs.T)]
+            estimate, covariance = _of_gaps(there, known, estimate, covariance)
         p_value = p_values(pairs, estimate, covariance, partition)
         self.input_p_value[tuple(pairs.T)] = p_value
         return PairTests(pairs, estimate, covariance, p_value)
@@ -415,7 +420,7 @@ class _Search:
         return LargeEstimate(
             self.plant, csr_array(self.A), csr_array(self.Q), self.linked, self.correlated, self.noise_tests, tests,
             self.p_value, self.fits, measured, self.members, self.cores, self.has_prior, settled, was_stopped,
-            self.B, self.driven, self.input_tests,
+            self.B, self.driven, self.input_tests, self.input_p_value,
         )  # fmt: skip
 
 
@@ -448,6 +453,16 @@ def _padded(estimate, covariance, before, after):
     wider[:, at] = estimate
     whole[:, at[:, None], at] = covariance
     return wider, whole
+
+
+def _of_gaps(there, known, estimate, covariance):
+    """What pairs are worth where a share of the record was filled, `there` being what is left of it for each.
+
+    Fillings without a link leave as much of it as there are rows that both units measured, in the noise of a
+    complete record; those that know it leave all, of as many rows.
+    """
+    estimate = estimate / np.where(known, 1.0, there)[:, None]
+    return estimate, covariance / np.where(known, there, there**2)[:, None, None]
 
 
 def _p_values(estimate, covariance, dof):

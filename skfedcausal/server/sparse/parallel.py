@@ -1,36 +1,74 @@
 """Work of a large plant in other processes, on any backend of joblib, to the same bits."""
 
 import gc
-from concurrent.futures import ThreadPoolExecutor
+import importlib
+import os
+import sys
+import weakref
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
 from multiprocessing import current_process
+from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import effective_n_jobs
+
+from .senders import sender_of
 
 _WORTH = 128  # units, from which on processes are started
-_ROUNDS = 2  # times that every worker is given half of what is left, or less
+_ROUNDS = 3  # times that everybody is given half of what is left, or less
+_IMPORTED = "plant", "blocks", "alone", "report"  # what tasks need, a second of work
+_TRIM, _MAP = (-1, 2**26), (-3, 2**25)  # `mallopt`: bytes given back late, and mapped apart
 
 
 class Workers(NamedTuple):
     """Processes that tasks are sent to, how many they are, and the thread that sends them."""
 
-    parallel: Any
+    sender: Any
     number: int
-    sender: ThreadPoolExecutor
+    thread: ThreadPoolExecutor
+    started: Future  # done once they can be sent tasks
+
+
+_open: ContextVar[Workers | None] = ContextVar("_open", default=None)
 
 
 @contextmanager
 def workers(n_units, n_jobs):
-    """Processes for the whole of a large plant, None for one that is not worth any: they take a second to start."""
+    """Processes for the whole of a large plant, None for one that is not worth any: they take a second to start.
+
+    Where there are some already, for what is around this, it is those.
+    """
+    if (known := _open.get()) is not None:
+        yield known
+        return
     number = effective_n_jobs(n_jobs)
     if n_units < _WORTH or number == 1:
         yield None
         return
-    with Parallel(n_jobs=n_jobs, batch_size=1) as parallel, ThreadPoolExecutor(1) as sender:
-        yield Workers(parallel, number, sender)
+    sender, thread = sender_of(n_jobs, number), ThreadPoolExecutor(1)
+    started = thread.submit(sender.start)  # there, as their end, while this process goes on
+    thread.submit(_import, sender, number)
+    token = _open.set(Workers(sender, number, thread, started))
+    try:
+        yield _open.get()
+    finally:
+        _open.reset(token)
+        thread.submit(sender.stop)
+        thread.shutdown()  # who ends a cluster next must not find it at work
+
+
+def _import(sender, number):
+    sender.results((import_what_tasks_need,) for _ in range(number))
+
+
+def import_what_tasks_need():
+    """Import the modules whose functions are sent."""
+    for name in _IMPORTED:
+        importlib.import_module(f".{name}", __package__)
 
 
 def run(function, tasks, processes, shared=()):
@@ -43,36 +81,76 @@ def run(function, tasks, processes, shared=()):
 
 
 def started(function, tasks, processes, shared=()):
-    """A function that waits for the results of :func:`run`; with processes this one goes on until it is called."""
+    """A function that waits for the results of :func:`run`; with processes this one goes on until it is called.
+
+    Who waits takes part: while there are tasks that no worker has, this process does them.
+    """
     tasks = list(tasks)
     if processes is None or len(tasks) < 2:
         found = [laid_out(result) for result in called(function, tasks, *shared)]
         return lambda: found
-    return processes.sender.submit(_sent, function, tasks, processes, shared).result
+    line = Line(len(tasks), processes.number)
+    sent = processes.thread.submit(_sent, function, tasks, processes, shared, line)
+
+    @cache
+    def waited():
+        here = {k: called(function, [tasks[k]], *shared)[0] for k in line.last_ones()}
+        found = here if sent.cancel() else here | sent.result()  # workers may not even have started
+        return [laid_out(found[k]) for k in range(len(tasks))]
+
+    return waited
 
 
-def _sent(function, tasks, processes, shared):
-    parts = processes.parallel(
-        delayed(called_elsewhere)(function, tasks[part.start : part.stop], *shared)
-        for part in shares(len(tasks), processes.number)
-    )
-    return [laid_out(result) for part in parts for result in part]
+def _sent(function, tasks, processes, shared, line):
+    """Results of the tasks that workers took, by their places."""
+    taken: list = []
+    processes.started.result()
+    shared = [processes.sender.handed_over(x) for x in shared]
+
+    def shares():
+        for part in line.shares():
+            taken.extend(part)
+            yield called_elsewhere, function, tasks[part.start : part.stop], *shared
+
+    parts = processes.sender.results(shares())
+    return dict(zip(taken, (result for part in parts for result in part), strict=True))
 
 
-def shares(n, n_workers):
-    """Ranges of numbers, smaller and smaller, so that few are sent and all workers end at the same time."""
-    first, found = 0, []
-    while first < n:
-        size = -(-(n - first) // (_ROUNDS * n_workers))
-        found.append(range(first, first + size))
-        first += size
-    return found
+class Line:
+    """Places of tasks in a line: workers take shares from its front, this process one after the other from its end.
+
+    Shares get smaller and smaller, so that few are sent and all end at the same time.
+    """
+
+    def __init__(self, n, n_workers):
+        self._first, self._stop, self._n_shares, self._lock = 0, n, _ROUNDS * (n_workers + 1), Lock()
+
+    def shares(self):
+        """Ranges of places from the front."""
+        while self._first < self._stop:
+            with self._lock:
+                part = range(self._first, self._first - (self._first - self._stop) // self._n_shares)
+                self._first = part.stop
+            if part:
+                yield part
+
+    def last_ones(self):
+        """Places from the end."""
+        while self._first < self._stop:
+            with self._lock:
+                if self._first < self._stop:
+                    self._stop -= 1
+                    place = self._stop
+                else:
+                    return
+            yield place
 
 
 def called_elsewhere(function, tasks, *shared):
     """The same as :func:`called` in a process that joblib may have started."""
     leave_out_what_is_imported()
-    return called(function, tasks, *shared)
+    keep_memory()
+    return called(function, tasks, *map(laid_out_once, shared))
 
 
 @cache
@@ -80,6 +158,33 @@ def leave_out_what_is_imported():
     """Spare processes of loky, once each, a tenth of a second for every one of the garbage collections it asks for."""
     if current_process().name.startswith("LokyProcess"):
         gc.freeze()
+
+
+@cache
+def keep_memory():
+    """Let a process told to give back memory at once keep some: blocks take twice as long in workers of Dask else."""
+    if "MALLOC_TRIM_THRESHOLD_" in os.environ and sys.platform == "linux":
+        import ctypes
+
+        library = ctypes.CDLL(None)
+        for how in (_TRIM, _MAP) if hasattr(library, "mallopt") else ():  # of the GNU library
+            library.mallopt(*how)
+
+
+_laid_out: dict = {}  # by the identity of arrays that lie elsewise
+
+
+def laid_out_once(x):
+    """Array of what was handed over, copied once where it does not lie in memory as it would anywhere else."""
+    if not isinstance(x, np.ndarray):
+        x = sys.modules["ray"].get(x)
+    if id(x) in _laid_out:
+        return _laid_out[id(x)]
+    found = laid_out(x)
+    if not np.may_share_memory(found, x):
+        _laid_out[id(x)] = found
+        weakref.finalize(x, _laid_out.pop, id(x), None).atexit = False
+    return found
 
 
 def called(function, tasks, *shared):

@@ -6,6 +6,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from ...statespace.episodes import TransitionMoments, lag_covariances
+from ...statespace.inputs import input_term
 from ...statespace.matrices import few_threads, floor_eigenvalues
 from ...statespace.units import fit_units
 from ...statespace.whittle import frequencies_of_states
@@ -75,10 +76,16 @@ class LargePlant:
             np.matmul(scores[:, own], B.T, out=self.series[:, own])
         self.regressors = np.hstack([self.series, self.known]) if self.partition.n_inputs else self.series
 
-    def fill(self, matrices):
+    def fill(self, matrices, B):
         """Fill the gaps of the record anew, as a plant with these matrices in standardised states would have."""
-        self.record = drawn_record(self.gapped, self.in_own_states(matrices))
+        self.record = drawn_record(self.gapped, self.in_own_states(matrices), self.exogenous(B))
         self._take(self.record.scores.series)
+
+    def exogenous(self, B):
+        """What inputs add to the units' own states at each row, None for none, from B in standardised ones."""
+        if not self.partition.n_inputs:
+            return None
+        return input_term(self.sparse(self.scale) @ B, self.known, self.starts)
 
     def in_own_states(self, matrices):
         """Matrices of the filter of a plant in the units' own states."""
@@ -172,7 +179,7 @@ def filled_by_units(record, parallel=None):
     ]
     none: tuple = ([{}] * m, [[]] * m)
     matrices = stationary_gain(plant, plant.sparse(plant.A), plant.sparse(plant.Q), [[k] for k in range(m)], *none)
-    return drawn_record(record.centred(), plant.in_own_states(matrices))
+    return drawn_record(record.centred(), plant.in_own_states(matrices), plant.exogenous(plant.B))
 
 
 def columns(series, chosen):

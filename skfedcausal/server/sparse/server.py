@@ -22,7 +22,7 @@ from .filter import stationary_gain
 from .gaps import WORTH_WAITING, are_mostly_there, least_there
 from .input_effects import coefficients, input_links_table, shrunk_inputs, without_inputs
 from .inputs import are_told_apart, find_drivers
-from .learning import ALL_PAIRS, estimate_large
+from .learning import ALL_PAIRS, AsAWhole, estimate_large
 from .memory import check_inputs, check_memory, whole_elements
 from .parallel import chunks, run, workers
 from .plant import UNITS, LargePlant, filled_by_units, shifts_of_units
@@ -44,10 +44,7 @@ class StateScale(NamedTuple):
 
 def asks_for_the_whole(record, server):
     """Why a plant of many units is not learned in blocks, in words; nothing where it is."""
-    usual = {"sparsity": "fdr", "covariance": "information", "likelihood": "whittle", "fix_local": False}
-    reasons = [f"{name}={getattr(server, name)!r}" for name, value in usual.items() if getattr(server, name) != value]
     facts = {
-        "inputs of a record with gaps": record.u is not None and not record.is_constant,
         "inputs that act in the row they stand in": record.u is not None and "before" in _timing(server, record),
         f"units of whose usual measurements less than {least_there(len(record.names)):.0%} are there": not (
             record.is_constant or are_mostly_there(record)
@@ -58,7 +55,13 @@ def asks_for_the_whole(record, server):
         "units whose sensors do not determine their states": not record.determined.all(),
         "episodes of few rows": record.n_samples <= 2 * len(record.starts),
     }
-    return ", ".join(reasons + [name for name, holds in facts.items() if holds])
+    return ", ".join(settings_for_the_whole(server) + [name for name, holds in facts.items() if holds])
+
+
+def settings_for_the_whole(server):
+    """Parameters of a server by which no plant is learned in blocks, in words."""
+    usual = {"sparsity": "fdr", "covariance": "information", "likelihood": "whittle", "fix_local": False}
+    return [f"{name}={getattr(server, name)!r}" for name, value in usual.items() if getattr(server, name) != value]
 
 
 def _chooses_noise(record, server):
@@ -87,33 +90,31 @@ def warn_of_work(record, reason):
 
 
 def learn_large(server, record):
-    """Learn a large plant; False for one to be learned as a whole.
+    """Learn a large plant; what it has that asks for the whole, in words, where it turns out not to go in blocks."""
+    try:
+        _learn_in_blocks(server, record)
+    except AsAWhole as reason:
+        server._large, server.n_absent_ = None, 0  # all else is kept anew of the whole
+        return str(reason)
+    return ""
 
-    Later lags act, nearly all of it is linked, there are gaps and units that others keep stable, or inputs that hardly
-    move between shifts of levels or depend on what is measured.
-    """
-    p = record.partition
+
+def _learn_in_blocks(server, record):
+    p, is_few = record.partition, len(record.names) <= ALL_PAIRS
     check_memory(len(record.names), p.n_states, record.n_samples, not record.is_constant, p.n_inputs)
     with workers(len(record.names), server.n_jobs) as parallel:
         estimate, steps, changes = _estimate(server, record, parallel)
-        if estimate is None:
-            if len(record.names) > ALL_PAIRS:
-                warn_of_work(record, "gaps and units that are stable by others alone" if record.u is None else
-                             "shifts of levels that go with its inputs")  # fmt: skip
-            return False
         plants = _plants(server, estimate)  # while workers measure
         later = tables.later_lags(estimate)
     server.misfit_ = misfit_table(record.names, later)
     lags_act = server.frees_lags and not one_lag_is_enough(server.misfit_, _LAGS_LEVEL)
-    if lags_act and len(record.names) <= ALL_PAIRS:
-        return False
+    if lags_act and is_few:
+        raise AsAWhole("later lags that act")
     _keep(server, record, estimate, plants, steps, changes)
     answer = record.u is not None and _are_answers(server.feedback_)
-    if answer and len(record.names) <= ALL_PAIRS:
-        server._large, server.n_absent_ = None, 0  # all else is kept anew of the plant as a whole
-        return False
+    if answer and is_few:
+        raise AsAWhole("inputs that depend on what is measured")
     _warn(server, estimate, lags_act, answer)
-    return True
 
 
 def _are_answers(feedback):
@@ -128,16 +129,17 @@ def _estimate(server, record, parallel):
     if gapped is not None:
         record = filled_by_units(record, parallel)
     plant = LargePlant(record, parallel, gapped)
-    find_drivers(plant, server.alpha, parallel)
+    input_p_value = find_drivers(plant, server.alpha, parallel)
     steps = _steps(plant, parallel) if server.level_shifts else ()
     changes: list = []
     if steps:  # every stretch between shifts has levels of its own
         cut = replace(record, starts=tuple(sorted({*record.starts, *steps})))
         if record.u is not None and not are_told_apart(record, cut):
-            return None, steps, changes
+            raise AsAWhole("shifts of levels that go with its inputs")
         plant, changes = LargePlant(cut, parallel, gapped, plant.driven), _changes(record, steps, plant)
     budget = Budget(server.max_time * len(record.names) / _PER_LARGE)
-    return estimate_large(plant, server._settings(record.names), parallel, budget), steps, changes
+    found = estimate_large(plant, server._settings(record.names), parallel, budget, input_p_value)
+    return found, steps, changes
 
 
 def _steps(plant, parallel):

@@ -21,7 +21,7 @@ from skfedcausal.server.sparse.gaps import (
     n_fillings,
     share_there,
 )
-from skfedcausal.server.sparse.learning import _Search, estimate_large
+from skfedcausal.server.sparse.learning import AsAWhole, _Search, estimate_large
 from skfedcausal.server.sparse.plant import LargePlant, filled_by_units
 from skfedcausal.server.sparse.server import asks_for_the_whole
 from skfedcausal.server.sparse.stability import radius
@@ -259,7 +259,7 @@ def test_gaps_are_filled_by_stable_plants(many, monkeypatch):
     search._group()
     assert radius(csr_array(search.A)) > 1
     fill = []
-    monkeypatch.setattr(plant, "fill", fill.append)
+    monkeypatch.setattr(plant, "fill", lambda matrices, B: fill.append(matrices))
     search._fill()
     assert radius(fill[0].A) < 1
 
@@ -286,7 +286,8 @@ def test_gaps_of_units_that_others_keep_stable_ask_for_the_whole(many, monkeypat
     plant = LargePlant(filled_by_units(record), None, record)
     monkeypatch.setattr(LargePlant, "fill", lambda *_: pytest.fail("filled by a plant that its filter cannot follow"))
     monkeypatch.setattr("skfedcausal.server.sparse.gaps.MAX_RADIUS", 0.0)
-    assert estimate_large(plant, LikelihoodServer()._settings(record.names)) is None
+    with pytest.raises(AsAWhole, match="stable by others alone"):
+        estimate_large(plant, LikelihoodServer()._settings(record.names))
 
 
 def test_smoothing_is_by_the_plant_that_is_asked_for(many):

@@ -1,5 +1,6 @@
 """Large plants with inputs learned in blocks, against the same plants learned as a whole and against the truth."""
 
+import tracemalloc
 import warnings
 from dataclasses import replace
 from types import SimpleNamespace
@@ -12,13 +13,21 @@ from numpy.testing import assert_allclose
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server import likelihood
+from skfedcausal.server.estimation.scoring import RATE, Budget
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.sparse import learning, parallel
-from skfedcausal.server.sparse.input_effects import without_inputs
-from skfedcausal.server.sparse.inputs import find_drivers, pairs_of
-from skfedcausal.server.sparse.plant import LargePlant
+from skfedcausal.server.sparse import input_effects, learning, parallel
+from skfedcausal.server.sparse import inputs as inputs_module
+from skfedcausal.server.sparse.alone import units_on_their_own
+from skfedcausal.server.sparse.input_effects import input_links_table, shrunk_inputs, without_inputs
+from skfedcausal.server.sparse.inputs import find_drivers, pairs_of, regressors
+from skfedcausal.server.sparse.plant import LargePlant, filled_by_units
+from skfedcausal.server.sparse.screening import products
 from skfedcausal.server.sparse.server import asks_for_the_whole
+from skfedcausal.statespace import inputs as statespace_inputs
+from skfedcausal.statespace.episodes import fourier_sums, lag_covariances
 from skfedcausal.statespace.inputs import BlockCovariance, input_response, response_covariances
+from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.whittle import midpoints
 
 UNITS, ROWS = 36, 1500
 N_INPUTS = [2 if m == 0 else int(m % 6 == 3) for m in range(UNITS)]
@@ -150,6 +159,120 @@ def test_covariances_by_blocks_are_those_of_one_matrix():
         assert_allclose(mine, other, atol=1e-12)
 
 
+def test_effects_of_many_states_go_along_the_links_and_are_the_same(monkeypatch):
+    rng = np.random.default_rng(1)
+    n, k = 30, 3
+    A = np.diag(rng.uniform(0.3, 0.8, n))
+    A[rng.integers(n, size=20), rng.integers(n, size=20)] += 0.1
+    B = np.where(rng.random((n, k)) < 0.1, 1.0, 0.0)
+    B[0, 0] = 1.0
+    rows, cols = np.nonzero(np.hstack([A, B]))
+    order = np.argsort(rows // 6, kind="stable")
+    rows, cols = rows[order], cols[order]
+    parts = [rng.normal(size=(m, m + 2)) for m in np.bincount(rows // 6)]
+    covariance = BlockCovariance([1e-4 * part @ part.T for part in parts])
+    whole = np.zeros((len(rows),) * 2)
+    for own, block in zip(np.split(np.arange(len(rows)), np.cumsum(np.bincount(rows // 6))[:-1]), covariance.blocks,
+                          strict=True):  # fmt: skip
+        whole[np.ix_(own, own)] = block
+    change = np.zeros((12, k))
+    change[:, 0] = 1.0
+    slices = [slice(m, m + 2) for m in range(0, n, 2)]
+    expected = input_response(A, B, change)
+    variances = response_covariances(expected, rows, cols, whole, slices)
+    monkeypatch.setattr(statespace_inputs, "_MANY", 1)
+    found = input_response(A, B, change)
+    assert_allclose(found.effect, expected.effect, atol=1e-14)
+    greatest = max(each.max() for each in variances)
+    for mine, other in zip(response_covariances(found, rows, cols, covariance, slices), variances, strict=True):
+        assert_allclose(mine, other, atol=1e-12 * greatest)
+    chosen = rng.random(len(rows)) < 0.5
+    root = covariance.of(chosen).root().toarray()
+    assert_allclose(root @ root.T, whole[np.ix_(chosen, chosen)], atol=1e-12)
+
+
+def test_tests_of_inputs_some_at_a_time_are_those_of_all(both, monkeypatch):
+    plant = LargePlant(JointRecord.from_messages(both.messages))
+    pairs, spectra, pushes = pairs_of(plant.partition), *units_on_their_own(plant)
+    where = plant.sparse(plant.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
+    found = products(pushes, plant.series, *where, known=plant.known, with_states=True)
+    known = regressors(np.eye(UNITS, dtype=bool), plant.driven, plant.partition)
+    whole = inputs_module.tested_inputs(pairs, spectra.U, found, known, plant)
+    monkeypatch.setattr(inputs_module, "_PAIRS", 17)
+    for mine, other in zip(inputs_module.tested_inputs(pairs, spectra.U, found, known, plant), whole, strict=True):
+        assert_allclose(mine, other, rtol=1e-10, atol=1e-14)
+
+
+def test_a_million_pairs_of_inputs_are_tested_in_little_memory():
+    """A thousand units with an input each; spectra of all pairs of inputs alone would be half a gigabyte."""
+    rng, m, n_rows = np.random.default_rng(0), 1000, 200
+    partition, known, U = (
+        Partition([1] * m, [1] * m),
+        rng.normal(size=(n_rows, m)),
+        np.ones((m, 8, 1, 1), dtype=complex),
+    )
+    found = SimpleNamespace(links=rng.normal(size=(m, 2 * m)), states=np.eye(2 * m))
+    plant = SimpleNamespace(
+        partition=partition, known=known, n_lags=4, n_frequencies=8, starts=(0,), n_transitions=n_rows - 1,
+        n_samples=n_rows,
+    )  # fmt: skip
+    pairs, alone = pairs_of(partition), regressors(*2 * [np.eye(m, dtype=bool)], partition)
+    tracemalloc.start()
+    try:
+        n_tested = sum(len(part) for part, *_ in inputs_module._in_parts(pairs, U, found, alone, plant))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert n_tested == m * (m - 1)
+    assert peak < 64 * 2**20
+    # those of the units one by one are what all of them have together on the diagonal
+    sums = lag_covariances(known[:, :20], range(5), (0,)) / (n_rows - 1)
+    whole = fourier_sums(sums, sums, np.exp(-1j * np.outer(midpoints(8), np.arange(1, 5))))
+    S = inputs_module._input_spectra(plant, inputs_module.places(partition))
+    assert_allclose(S[:20, :, 0, 0], np.diagonal(whole, axis1=1, axis2=2).T, rtol=1e-10, atol=1e-12)
+
+
+def test_of_many_units_inputs_are_tested_again_where_they_may_act(both, monkeypatch):
+    """As pairs of states are: what is far from acting at first keeps its first p-value, and counts."""
+    for module in (learning, input_effects):
+        monkeypatch.setattr(module, "ALL_PAIRS", 1)
+    record = JointRecord.from_messages(both.messages)
+    plant = LargePlant(record)
+    first = find_drivers(plant, 0.05)
+    settings = LikelihoodServer(correction="fdr")._settings(record.names)
+    estimate = learning.estimate_large(plant, settings, input_p_value=first)
+    every = pairs_of(plant.partition)
+    assert len(estimate.input_tests.pairs) < 0.7 * len(every)
+    tested = np.zeros((UNITS, UNITS), dtype=bool)
+    tested[tuple(estimate.input_tests.pairs.T)] = True
+    left = ~tested[tuple(every.T)]
+    same = (estimate.input_p_value == first)[tuple(every[left].T)]  # but for those that were in a block in some round
+    assert same.mean() > 0.8
+    assert first[tuple(every[left].T)].min() > 0.1
+    names = list(both.messages)
+    table = input_links_table(names, estimate, "fdr", 0.05, 0.0).query("verdict == 'influence'")
+    links = both.blocks.links_.query("kind == 'input' and verdict == 'influence'")
+    found, expected = ({tuple(row) for row in each[["cause", "effect"]].to_numpy()} for each in (table, links))
+    assert found == expected
+    B = estimate.plant.unscaled_inputs(shrunk_inputs(estimate))
+    assert np.linalg.norm(B - both.truth.input) < 0.15 * np.linalg.norm(both.truth.input)
+
+
+def test_the_work_of_tests_of_inputs_is_counted(both):
+    plant = LargePlant(JointRecord.from_messages(both.messages))
+    budget = Budget(1000.0)
+    search = learning._Search(plant, LikelihoodServer()._settings(plant.names), None, budget)
+    search.fits, search._known_products = [], None
+    search.spectra, search.pushes = units_on_their_own(plant)
+    before = budget.left
+    search._tested_inputs(True)
+    p, n = plant.partition.padded.shape[1], plant.partition.n_states
+    e = p * max(plant.partition.input_sizes)
+    tests = 2 * len(pairs_of(plant.partition)) * plant.n_frequencies * e**2
+    work = (plant.n_samples * n * plant.regressors.shape[1] + tests) / learning._FAST
+    assert_allclose((before - budget.left) * RATE, work, rtol=1e-6)
+
+
 def test_units_alone_find_the_inputs_of_others(both):
     record = JointRecord.from_messages(both.messages)
     plant = LargePlant(record)
@@ -227,6 +350,44 @@ def test_the_estimator_answers(both):
     assert_allclose(effect[columns].iloc[0], first, atol=4 * error[columns].iloc[0].max())
     told = estimator.whatif(X, {"unit3__u0": 1.0}, inputs=inputs)
     assert np.isfinite(np.asarray(told.effect)).all()
+
+
+def _with_gaps(X, share, seed=0):
+    rng = np.random.default_rng(seed)
+    found = {}
+    for name, Y in X.items():
+        found[name] = Y.copy()
+        for start in rng.integers(0, ROWS - 25, size=max(1, round(share * ROWS / 25))):
+            found[name][start : start + 25] = np.nan
+    return found
+
+
+def test_a_record_with_inputs_and_gaps_is_learned_in_blocks(both):
+    server = learned(messages_of(_with_gaps(both.X, 0.04), both.truth))
+    found = server.links_.query("kind == 'input' and verdict == 'influence'")
+    complete = both.blocks.links_.query("kind == 'input' and verdict == 'influence' and p_value < 1e-6")
+    pairs, expected = ({tuple(row) for row in each[["cause", "effect"]].to_numpy()} for each in (found, complete))
+    assert expected <= pairs
+    assert len(pairs - expected) <= 2
+    assert np.linalg.norm(server.input_ - both.truth.input) < 0.15 * np.linalg.norm(both.truth.input)
+
+
+def test_gaps_are_filled_with_what_inputs_do(both):
+    """In a stretch without measurements a unit is where its inputs have driven it."""
+    hidden = {name: Y.copy() for name, Y in both.X.items()}
+    driven = [m for m in range(UNITS) if N_INPUTS[m]]
+    for m in driven:
+        hidden[f"unit{m}"][700:760] = np.nan
+    record = JointRecord.from_messages(messages_of(hidden, both.truth))
+    filled, expected = filled_by_units(record), JointRecord.from_messages(both.messages).centred()
+    for m in driven:
+        rows = record.partition.slices[m]
+        mine, other = (
+            np.linalg.solve(x.parts[m].patterns[0], x.z[700:760, rows].T).T for x in (filled, expected)
+        )  # fmt: skip
+        own = both.truth.transition[rows, rows], both.truth.input[rows, both.truth.input_slices[f"unit{m}"]]
+        if np.linalg.norm(own[1]) > 1.0:
+            assert np.corrcoef(mine.ravel(), other.ravel())[0, 1] > 0.5
 
 
 def test_inputs_that_answer_measurements_are_learned_as_a_whole():

@@ -50,6 +50,18 @@ def test_it_is_said_before_any_unit_begins(monkeypatch):
         FederatedGrangerEstimator().fit(X)
 
 
+@pytest.mark.parametrize(("sampled", "words"), [("auto", "40 units with 80 states"), ("before", "160 inputs")])
+def test_inputs_are_counted_before_any_unit_begins(monkeypatch, sampled, words):
+    X, truth = make_granger_plant(40, n_states=2, n_sensors=3, n_samples=400, random_state=0)
+    inputs = dict(zip(X, np.random.default_rng(0).normal(size=(40, 400, 4)), strict=True))
+    monkeypatch.setattr(memory, "allowed_memory", lambda: memory.needed_memory(400, 80, 40))
+    monkeypatch.setattr(KalmanClient, "fit", lambda *_, **__: pytest.fail("a unit began"))
+    clients = [KalmanClient(C=C) for C in truth.observation]
+    estimator = FederatedCounterfactualEstimator(clients, server=LikelihoodServer(sampled=sampled))
+    with pytest.raises(MemoryError, match=words):
+        estimator.fit(X, inputs=inputs)
+
+
 def test_inputs_of_a_plant_that_is_learned_as_a_whole_and_does_not_fit_are_said(monkeypatch):
     X, truth = make_granger_plant(40, n_states=2, n_sensors=3, n_samples=400, random_state=0)
     inputs = dict(zip(X, np.random.default_rng(0).normal(size=(40, 400, 4)), strict=True))

@@ -2,13 +2,14 @@
 
 import gc
 import os
+import time
 
 import joblib
 import numpy as np
 import pytest
 
 from skfedcausal.server.sparse import parallel
-from skfedcausal.server.sparse.parallel import laid_out, shares
+from skfedcausal.server.sparse.parallel import Line, laid_out
 
 
 def test_parts_of_memory_maps_are_plain_arrays(tmp_path):
@@ -24,27 +25,75 @@ def test_parts_of_memory_maps_are_plain_arrays(tmp_path):
 @pytest.mark.parametrize("n_workers", [2, 3, 8])
 @pytest.mark.parametrize("n", [1, 2, 5, 43, 167])
 def test_shares_hold_every_task_once_and_get_smaller(n, n_workers):
-    found = shares(n, n_workers)
+    found = list(Line(n, n_workers).shares())
     assert [k for part in found for k in part] == list(range(n))
     sizes = [len(part) for part in found]
     assert sizes == sorted(sizes, reverse=True)
     assert sizes[-1] == 1
-    assert sizes[0] <= -(-n // (2 * n_workers))
+    assert sizes[0] <= -(-n // (2 * (n_workers + 1)))
+
+
+@pytest.mark.parametrize("n_before", [0, 1, 3])
+def test_who_waits_takes_what_no_worker_has(n_before):
+    line = Line(43, 2)
+    shares = line.shares()
+    front = [k for _ in range(n_before) for k in next(shares)]
+    back = list(line.last_ones())
+    assert back == list(range(42, len(front) - 1, -1))
+    assert not list(shares)
+
+
+def _placed(k):
+    time.sleep(0.005)
+    return k, os.getpid()
+
+
+def test_the_waiting_process_and_workers_together_do_every_task_once(monkeypatch):
+    _now(monkeypatch)
+    with joblib.parallel_config("loky", n_jobs=2), parallel.workers(200, None) as processes:
+        wait = parallel.started(_placed, [(k,) for k in range(200)], processes)
+        found = wait()
+        assert wait() is found
+    assert [k for k, _ in found] == list(range(200))
+    assert len({pid for _, pid in found}) > 1
+
+
+def _fails_at(k, bad):
+    if k == bad:
+        raise ValueError("This task cannot be done.")
+
+
+@pytest.mark.parametrize("bad", [0, 19])
+def test_what_goes_wrong_in_a_task_is_said_wherever_it_was_done(monkeypatch, bad):
+    _now(monkeypatch)
+    config = joblib.parallel_config("loky", n_jobs=2)
+    with config, parallel.workers(20, None) as processes, pytest.raises(ValueError, match="cannot be done"):
+        parallel.run(_fails_at, [(k, bad) for k in range(20)], processes)
+
+
+def _now(monkeypatch):
+    """Let processes be worth it, and not import first what takes as long as these tasks."""
+    monkeypatch.setattr(parallel, "_WORTH", 1)
+    monkeypatch.setattr(parallel, "_import", lambda sender, number: None)
 
 
 def _summed(series, columns):
+    time.sleep(0.05)  # that nobody does all of them before others have begun
     return series[:, columns].sum(axis=0), os.getpid(), gc.get_freeze_count()
 
 
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 def test_tasks_see_what_is_shared_in_their_order(monkeypatch, backend):
     """Large arrays are mapped; processes of loky do not collect what they imported every second."""
-    monkeypatch.setattr(parallel, "_WORTH", 1)
+    _now(monkeypatch)
     series = np.random.default_rng(0).standard_normal((20_000, 10))
     tasks = [(np.array([k, 9 - k]),) for k in range(10)]
     here = parallel.run(_summed, tasks, None, (series,))
     with joblib.parallel_config(backend, n_jobs=2), parallel.workers(10, None) as processes:
         there = parallel.run(_summed, tasks, processes, (series,))
+    elsewhere = False
     for (a, _, _), (b, pid, n_frozen) in zip(here, there, strict=True):
         assert a.tobytes() == b.tobytes()
-        assert (n_frozen > 0) == (pid != os.getpid()) == (backend == "loky")
+        assert (n_frozen > 0) == (pid != os.getpid())
+        elsewhere |= pid != os.getpid()
+    assert elsewhere == (backend == "loky")
