@@ -370,6 +370,8 @@ def trend(series, path=None):
     `path` (n, k) is what known shifts lead to, beside which the line has to be there: shifts that a plant
     was given for a trend leave a sawtooth, which has no slope of its own.
     """
+    if len(series):
+        series = series[:, np.ptp(series, axis=0) > 0]  # what never moves has none
     n, p = series.shape
     if n < 20 * _AR or not p:  # too short, or a unit without states
         return 0.0, 1.0

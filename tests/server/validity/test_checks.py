@@ -110,6 +110,12 @@ def slow(rng, phi, n_rows, n=2):
     return lfilter([1], [1, -phi], steps, axis=0)[1000:]
 
 
+def test_what_never_moves_has_no_trend():
+    moving = np.random.default_rng(11).standard_normal((500, 1))
+    assert checks.trend(np.zeros((500, 2))) == (0.0, 1.0)
+    assert checks.trend(np.hstack([np.ones((500, 1)), moving])) == checks.trend(moving)
+
+
 @pytest.mark.parametrize("phi", [0.0, 0.9, 0.98])
 def test_the_error_of_a_long_run_variance_is_what_records_show(phi):
     rng, t = np.random.default_rng(8), np.linspace(-1, 1, 4000)
