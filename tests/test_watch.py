@@ -265,7 +265,7 @@ def test_single_rows_may_be_flat_and_streams_asynchronous(detector):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda X: X.drop(columns=X.columns[0]), "'unit0__s0' of the batch are missing"),
+        (lambda X: X.drop(columns=X.columns[0]), "'unit0__s0' are missing from the batch"),
         (lambda X: X.assign(other__x=1.0), "'other__x' of the batch were not there"),
         (lambda X: X.set_axis(X.index - pd.Timedelta("70min")), "go back to"),
         (lambda X: X.set_axis(X.index + pd.Timedelta("1D")), "the watch begins anew"),

@@ -167,7 +167,7 @@ def _fitting_columns(X, columns, what):
     if unknown:
         _say(f"Columns {listed(unknown)} of {what} were not there in `fit`: they are left out")
     if missing:
-        _say(f"Columns {listed(missing)} of {what} are missing from a batch: their values are taken as missing")
+        _say(f"Columns {listed(missing)} are missing from {what}: their values are taken as missing")
     return X.set_axis(came, axis=1).reindex(columns=list(columns))
 
 

@@ -234,7 +234,6 @@ class FederatedRCADetector(FederatedEstimator):
         plant = self._read_new(X, inputs, lengths, input_columns=input_columns)
         plant = self._seen_by_units(filled_inputs(plant, "hold"))
         self._set_budget(plant.index)
-        watch_budget(self._run_length, plant.n_samples)
         _prior(self.prior, plant.names)
         randomised = self.evidence == "flags" and mechanisms(self.privacy)[1] is not None
         if self.levels is not None:
