@@ -128,12 +128,22 @@ def test_slow_drift_is_followed_and_told():
     assert "unit2" in found.query("kind == 'drift'").root.tolist()
 
 
+def test_forgetting_is_the_share_that_is_lost(nominal):
+    later = {name: Y + 0.5 * Y.std(axis=0) for name, Y in simulate(2500, seed=3).items()}
+    moved = []
+    for forget in (0.0, None, 0.5, 1.0):
+        detector = FederatedRCADetector().fit(nominal)
+        before = detector.transform(later)
+        moved.append(np.abs(detector.partial_fit(later, forget=forget).transform(later) - before).max())
+    assert moved[0] == moved[1] < moved[2] < moved[3]
+
+
 def test_what_is_nominal_is_brought_up_to_date(nominal):
     detector = FederatedRCADetector().fit(nominal)
     moved = {name: Y + 0.5 * Y.std(axis=0) for name, Y in simulate(2500, seed=3).items()}
     later = {name: Y + 0.5 * Y.std(axis=0) for name, Y in simulate(1000, seed=4).items()}
     before = (detector.transform(later) > 1).any(axis=1).mean()
-    assert detector.partial_fit(moved, forget=0.0) is detector
+    assert detector.partial_fit(moved, forget=1.0) is detector
     assert (detector.transform(later) > 1).any(axis=1).mean() < min(before, 0.02)
     with pytest.raises(ValueError, match="forget=2"):
         detector.partial_fit(moved, forget=2)

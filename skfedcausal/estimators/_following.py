@@ -85,8 +85,8 @@ def _advanced(self, plant):
     if stream.noised is None and (mechanism := self._checked_mechanism()) is not None:
         stream.noised = mechanism.stream(self._noise)
     if plant.layout.has_inputs:
-        stream.last_inputs = tuple(None if U is None else U[-1] for U in plant.inputs)
-        plant = self._seen_by_units(plant)
+        before, stream.last_inputs = stream.last_inputs, tuple(None if U is None else U[-1] for U in plant.inputs)
+        plant = self._seen_by_units(plant, before)
     if stream.units.put(plant, stream.noised):
         self._store_promise(plant.n_samples)
     changed = stream.push(stream.exchange.ask_all(*stream.question))
@@ -162,7 +162,7 @@ def partial_fit(self, X, y=None, *, inputs=None, lengths=None, forget=None):
     inputs, lengths
         As in `fit`.
     forget : float, default=None
-        Weight, from 0 to 1, that what was learned before keeps; None for all of it.
+        Share of its weight, from 0 to 1, that what was learned before loses, as for the other estimators; None for none.
 
     Returns
     -------
@@ -171,7 +171,7 @@ def partial_fit(self, X, y=None, *, inputs=None, lengths=None, forget=None):
     Raises
     ------
     ValueError
-        If `forget` is no weight, or ``evidence="flags"``, of which nothing is kept but a threshold.
+        If `forget` is no share, or ``evidence="flags"``, of which nothing is kept but a threshold.
     """
     if not hasattr(self, "layout_"):
         return self.fit(X, inputs=inputs, lengths=lengths)
@@ -179,11 +179,11 @@ def partial_fit(self, X, y=None, *, inputs=None, lengths=None, forget=None):
         raise ValueError("`partial_fit` brings innovations up to date; fit with evidence='innovations', or fit again.")
     if self.levels is not None:
         raise ValueError("`partial_fit` knows of one nominal level; with levels='episode' fit again to all campaigns.")
-    forget = 1.0 if forget is None else float(forget)
-    if not 0 <= forget <= 1:
-        raise ValueError(f"Got forget={forget}; give the weight from 0 to 1 that what was learned before keeps.")
+    from ..server.running import check_forget  # of plants that are brought up to date
+
+    kept = 1.0 - (check_forget(forget) or 0.0)
     with self._asking(X, inputs, lengths) as units:
-        self._root_cause.take_in(units.messages(), forget)
+        self._root_cause.take_in(units.messages(), kept)
     return self
 
 

@@ -164,16 +164,16 @@ class RootCauseServer:
             server = state.own or self
         return [incident.verdict for incident in touched.values()], np.concatenate(levels)
 
-    def take_in(self, messages, forget):
+    def take_in(self, messages, kept):
         """Bring the nominal level and spread up to date by nominal rows of whole episodes.
 
-        What was known counts `forget` times as much as it did.
+        What was known counts `kept` times as much as it did.
         """
         parts = list(self._nominal_episodes(messages))
         errors, scaled, distance = (
             np.concatenate([getattr(part, name)[1:] for part in parts]) for name in ("errors", "scaled", "distance")
         )
-        known, point = forget * self._n_known, self.nominal_point
+        known, point = kept * self._n_known, self.nominal_point
         share = len(errors) / (known + len(errors))
         moved = errors - errors.mean(axis=0)
         ratios = {
