@@ -480,3 +480,13 @@ def test_settings_that_name_no_source_are_refused(tmp_path, source, capsys):
     (tmp_path / "watch.toml").write_text(f'[watch]\nnominal = "nominal.csv"\nsource = "{source}"\n')
     assert main([str(tmp_path / "watch.toml")]) == 1
     assert "csv:live.csv" in capsys.readouterr().err
+
+
+def test_rows_without_times_follow_those_before(timed):
+    X = framed(simulate(500, seed=11, fault=1, size=1.5))
+    whole = timed.incidents(X)
+    parts = [X[:150], X[150:250].reset_index(drop=True), X[250:]]
+    with pytest.warns(StreamWarning, match="100 rows came without times: they are taken to follow"):
+        found = pd.concat(list(timed.incidents(iter(parts))))
+    assert set(found["detected"]) <= set(whole["detected"])
+    assert found["detected"].dtype.kind == "M"

@@ -5,6 +5,7 @@ Methods of the detector beside `fit` and the questions about whole records.
 
 import warnings
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -67,6 +68,7 @@ def _advance(self, plant):
 
 def _advanced(self, plant):
     stream = self._stream
+    plant = _timed(plant, stream.last_time, self._period)
     if has_stopped(plant.index, stream.last_time, self._period):
         warnings.warn(
             f"There are no rows between {stream.last_time} and {plant.index[0]}: the watch begins anew after that, at "
@@ -94,6 +96,19 @@ def _advanced(self, plant):
     if changed:
         self._tell(stream.exchange, verdict_reply(changed))
     return changed
+
+
+def _timed(plant, last, period):
+    """Rows with times, where those before them had some: rows without count as the next ones."""
+    if last is None or period is None or isinstance(plant.index, pd.DatetimeIndex) or not plant.n_samples:
+        return plant
+    warnings.warn(
+        f"{plant.n_samples} rows came without times: they are taken to follow {last}, one sampling period apart. The "
+        "watch goes on.",
+        StreamWarning,
+        stacklevel=4,
+    )
+    return replace(plant, index=pd.date_range(last + period, periods=plant.n_samples, freq=period))
 
 
 def reset(self):
@@ -162,7 +177,7 @@ def partial_fit(self, X, y=None, *, inputs=None, lengths=None, forget=None):
     inputs, lengths
         As in `fit`.
     forget : float, default=None
-        Share of its weight, from 0 to 1, that what was learned before loses, as for the other estimators; None for none.
+        Share of its weight, from 0 to 1, that what was learned before loses; None for none of it.
 
     Returns
     -------

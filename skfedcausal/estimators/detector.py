@@ -202,7 +202,7 @@ class FederatedRCADetector(DeclaredInputs, FederatedEstimator):
 
     _default_server, _monitors, _has_inputs = MomentServer, True, True
     _modes = None  # PlantModes where a column tells them
-    _late: frozenset = frozenset()  # inputs that are sent a row later
+    _late = frozenset()  # inputs that are sent a row later
     tags, tag_trend = tags, tag_trend
 
     # -- learning --------------------------------------------------------------------------------
