@@ -182,7 +182,7 @@ def _lags(names, delays):
 
 def _is_lag(lag):
     """Whether a number of rows may be a lag; columns of tables with gaps hold 3.0 for 3."""
-    return isinstance(lag, Real) and not isinstance(lag, bool) and lag >= 1 and float(lag).is_integer()
+    return isinstance(lag, Real) and not isinstance(lag, bool) and float(lag) >= 1 and float(lag).is_integer()
 
 
 def _pairs_with_lags(delays):
