@@ -490,3 +490,34 @@ def test_rows_without_times_follow_those_before(timed):
         found = pd.concat(list(timed.incidents(iter(parts))))
     assert set(found["detected"]) <= set(whole["detected"])
     assert found["detected"].dtype.kind == "M"
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_a_row_may_come_as_flat_numbers(timed, nominal):
+    X = framed(simulate(120, seed=11, fault=1, size=1.5)).reset_index(drop=True)
+    plain = FederatedRCADetector().fit(framed(nominal).reset_index(drop=True))
+
+    def told(rows):
+        return np.concatenate([roots for _, roots in plain.predict_root_cause(rows)])
+
+    whole = told(X[k : k + 1] for k in range(len(X)))
+    assert (told(X.iloc[k].to_dict() for k in range(len(X))) == whole).all()
+    assert (told(X.iloc[k].tolist() for k in range(len(X))) == whole).all()
+
+
+@pytest.mark.filterwarnings("ignore:X has no rows between")
+def test_rows_without_a_time_among_others_are_named(timed):
+    X = framed(simulate(300, seed=11, fault=1, size=1.5))
+    times = X.index.to_series()
+    times.iloc[[40, 41]] = pd.NaT
+    holes = X.set_axis(pd.DatetimeIndex(times), axis=0)
+    with pytest.raises(ValueError, match=r"2 of 300 rows of X have no time \(NaT\), row 40 first"):
+        timed.incidents(holes)
+    with pytest.warns(StreamWarning, match="2 rows of a batch have no time: they are left out"):
+        found = [where for where, _ in timed.predict_root_cause(iter([holes]))]
+    assert found == [slice(0, 298)]
+
+
+def test_an_incident_that_is_none_is_named(timed):
+    with pytest.raises(TypeError, match=r"Got 3 as an incident; give one row of `incidents\(X\)`"):
+        timed.tags(framed(simulate(100, seed=11)), 3)

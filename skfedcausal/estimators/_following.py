@@ -26,7 +26,8 @@ def update(self, batch):
     Parameters
     ----------
     batch : list, dict, DataFrame or ndarray, or tuple
-        In the containers and columns of `fit`; one row or more, a single one also as flat numbers of each unit. A
+        In the containers and columns of `fit`; one row or more, a single one also as flat numbers, of each unit, of all
+        in the order of the columns, or by flat name. A
         pair of these for a plant with inputs beside the measurements: ``(X, inputs)``.
 
     Returns

@@ -29,8 +29,12 @@ def batch_of(batch):
 def _as_table(X):
     if isinstance(X, pd.Series):
         return X.to_frame().T.infer_objects()
+    if isinstance(X, Mapping) and X and all(SEPARATOR in str(name) for name in X):  # a row by flat names
+        return pd.Series(X).to_frame().T.infer_objects()
     if isinstance(X, Mapping):
         return {name: _as_row(part) for name, part in X.items()}
+    if isinstance(X, list) and X and all(part is not None and np.isscalar(part) for part in X):
+        return np.asarray(X)[None]
     if isinstance(X, list):
         return [_as_row(part) for part in X]
     return _as_row(X)
@@ -57,6 +61,12 @@ def fitting(X, layout, last):
     times = times_of(X)
     if times is None:
         return X
+    if times.hasnans:
+        known = ~times.isna()
+        _say(f"{int((~known).sum())} rows of a batch have no time: they are left out")
+        X, times = _each(X, lambda part: part[known]), times[known]
+        if not len(times):
+            return None
     if last is not None and (times.tz is None) != (last.tz is None):
         _say("Times of a batch have a zone and those before have none, or the reverse: they are taken as of one clock")
         times = times.tz_localize(None if last.tz is None else last.tz)

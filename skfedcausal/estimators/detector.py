@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, ClassVar
+from typing import Any
 
 import joblib
 import numpy as np
@@ -202,7 +202,7 @@ class FederatedRCADetector(DeclaredInputs, FederatedEstimator):
 
     _default_server, _monitors, _has_inputs = MomentServer, True, True
     _modes = None  # PlantModes where a column tells them
-    _late: ClassVar[frozenset] = frozenset()  # inputs that are sent a row later
+    _late = None  # names of inputs that are sent a row later, if any
     tags, tag_trend = tags, tag_trend
 
     # -- learning --------------------------------------------------------------------------------
