@@ -521,3 +521,12 @@ def test_rows_without_a_time_among_others_are_named(timed):
 def test_an_incident_that_is_none_is_named(timed):
     with pytest.raises(TypeError, match=r"Got 3 as an incident; give one row of `incidents\(X\)`"):
         timed.tags(framed(simulate(100, seed=11)), 3)
+
+
+def test_times_in_place_of_measurements_are_missing(timed):
+    X = framed(simulate(60, seed=11))
+    spoiled = X.assign(unit2__s0=X.index)
+    with pytest.warns(StreamWarning, match="'unit2__s0' of the batch hold something else than numbers"):
+        found = list(timed.incidents(iter([spoiled])))
+    empty = list(timed.incidents(iter([X.assign(unit2__s0=np.nan)])))
+    pd.testing.assert_frame_equal(found[0], empty[0])

@@ -146,7 +146,7 @@ def _numbers(part, what):
     if isinstance(part, pd.DataFrame):
         words = [column for column, kind in part.dtypes.items() if kind.kind not in "fiub"]
         if words:
-            numbers = part[words].apply(pd.to_numeric, errors="coerce")
+            numbers = part[words].apply(_as_numbers)
             lost = [column for column in words if numbers[column].isna().sum() > part[column].isna().sum()]
             if lost:
                 _say(f"Columns {listed(lost)} of {what} hold something else than numbers: taken as missing")
@@ -159,6 +159,13 @@ def _numbers(part, what):
         return part
     _say(f"{int(infinite.sum())} values of {what} are infinite: taken as missing")
     return part.mask(infinite) if isinstance(part, pd.DataFrame) else np.where(infinite, np.nan, part)
+
+
+def _as_numbers(column):
+    """A column with NaN for what is no number; of times pandas would make nanoseconds."""
+    if column.dtype.kind in "mM":
+        return pd.Series(np.nan, column.index)
+    return pd.to_numeric(column, errors="coerce")
 
 
 def _fitting_columns(X, columns, what):
