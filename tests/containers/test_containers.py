@@ -578,7 +578,7 @@ WRONG = {
         {"a": pd.DataFrame({"time": TIME, "x": 1.0})},
         {},
         TypeError,
-        "'a__time' of unit 'a'; convert it to numbers or leave it out",
+        "'a__time' of unit 'a'; times of rows belong in the index",
     ),
     "object value": ([A, with_value({})], {}, TypeError, "column 1 of unit 'client1'"),
     "complex": (TABLE + 1j, {}, ValueError, "(?s)Complex data not supported.*column 'client0'"),
