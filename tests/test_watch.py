@@ -128,6 +128,28 @@ def test_slow_drift_is_followed_and_told():
     assert "unit2" in found.query("kind == 'drift'").root.tolist()
 
 
+def test_a_single_row_is_not_taken_for_nominal(nominal):
+    detector = FederatedRCADetector().fit(nominal)
+    later = simulate(600, seed=11, fault=1, size=1.5)
+    before = detector.transform(later)
+    for nothing in ({name: Y[:1] for name, Y in later.items()}, {name: np.nan * Y for name, Y in later.items()}):
+        with pytest.raises(ValueError, match="single rows, or without measurements, tells nothing"):
+            detector.partial_fit(nothing)
+    assert_array_equal(detector.transform(later), before)
+
+
+def test_rows_in_which_a_unit_is_absent_tell_nothing_of_it(nominal):
+    detector = FederatedRCADetector().fit(nominal)
+    before = detector._root_cause.nominal_point
+    again = {name: np.nan * Y if name == "unit1" else Y for name, Y in simulate(1200, seed=5).items()}
+    after = detector.partial_fit(again)._root_cause.nominal_point
+    unit = detector.client_names_.index("unit1")
+    for name in ("own", "given", "whole"):
+        factors = getattr(after, name) / getattr(before, name)
+        assert factors[unit] == 1.0
+        assert np.abs(factors - 1).max() < 0.1  # they were as in the first record
+
+
 def test_forgetting_is_the_share_that_is_lost(nominal):
     later = {name: Y + 0.5 * Y.std(axis=0) for name, Y in simulate(2500, seed=3).items()}
     moved = []
