@@ -7,6 +7,7 @@ import pandas as pd
 from scipy import signal
 from scipy.linalg import block_diag, eig
 
+from .containers.layout import listed
 from .optional import import_optional
 from .statespace.matrices import spectral_radius
 from .statespace.riccati import stationary_covariance
@@ -47,6 +48,10 @@ class TransferFunction:
     input_names: tuple[str, ...]
     output_names: tuple[str, ...]
     D: np.ndarray | None = None
+
+    def __repr__(self):
+        inputs, outputs = (listed(names, 6) for names in (self.input_names, self.output_names))
+        return f"TransferFunction of {len(self.A)} states from {inputs} to {outputs}"
 
     @property
     def _direct(self):

@@ -128,12 +128,44 @@ def test_slow_drift_is_followed_and_told():
     assert "unit2" in found.query("kind == 'drift'").root.tolist()
 
 
+def test_a_single_row_is_not_taken_for_nominal(nominal):
+    detector = FederatedRCADetector().fit(nominal)
+    later = simulate(600, seed=11, fault=1, size=1.5)
+    before = detector.transform(later)
+    for nothing in ({name: Y[:1] for name, Y in later.items()}, {name: np.nan * Y for name, Y in later.items()}):
+        with pytest.raises(ValueError, match="single rows, or without measurements, tells nothing"):
+            detector.partial_fit(nothing)
+    assert_array_equal(detector.transform(later), before)
+
+
+def test_rows_in_which_a_unit_is_absent_tell_nothing_of_it(nominal):
+    detector = FederatedRCADetector().fit(nominal)
+    before = detector._root_cause.nominal_point
+    again = {name: np.nan * Y if name == "unit1" else Y for name, Y in simulate(1200, seed=5).items()}
+    after = detector.partial_fit(again)._root_cause.nominal_point
+    unit = detector.client_names_.index("unit1")
+    for name in ("own", "given", "whole"):
+        factors = getattr(after, name) / getattr(before, name)
+        assert factors[unit] == 1.0
+        assert np.abs(factors - 1).max() < 0.1  # they were as in the first record
+
+
+def test_forgetting_is_the_share_that_is_lost(nominal):
+    later = {name: Y + 0.5 * Y.std(axis=0) for name, Y in simulate(2500, seed=3).items()}
+    moved = []
+    for forget in (0.0, None, 0.5, 1.0):
+        detector = FederatedRCADetector().fit(nominal)
+        before = detector.transform(later)
+        moved.append(np.abs(detector.partial_fit(later, forget=forget).transform(later) - before).max())
+    assert moved[0] == moved[1] < moved[2] < moved[3]
+
+
 def test_what_is_nominal_is_brought_up_to_date(nominal):
     detector = FederatedRCADetector().fit(nominal)
     moved = {name: Y + 0.5 * Y.std(axis=0) for name, Y in simulate(2500, seed=3).items()}
     later = {name: Y + 0.5 * Y.std(axis=0) for name, Y in simulate(1000, seed=4).items()}
     before = (detector.transform(later) > 1).any(axis=1).mean()
-    assert detector.partial_fit(moved, forget=0.0) is detector
+    assert detector.partial_fit(moved, forget=1.0) is detector
     assert (detector.transform(later) > 1).any(axis=1).mean() < min(before, 0.02)
     with pytest.raises(ValueError, match="forget=2"):
         detector.partial_fit(moved, forget=2)
@@ -265,7 +297,7 @@ def test_single_rows_may_be_flat_and_streams_asynchronous(detector):
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda X: X.drop(columns=X.columns[0]), "'unit0__s0' of the batch are missing"),
+        (lambda X: X.drop(columns=X.columns[0]), "'unit0__s0' are missing from the batch"),
         (lambda X: X.assign(other__x=1.0), "'other__x' of the batch were not there"),
         (lambda X: X.set_axis(X.index - pd.Timedelta("70min")), "go back to"),
         (lambda X: X.set_axis(X.index + pd.Timedelta("1D")), "the watch begins anew"),
@@ -470,3 +502,53 @@ def test_settings_that_name_no_source_are_refused(tmp_path, source, capsys):
     (tmp_path / "watch.toml").write_text(f'[watch]\nnominal = "nominal.csv"\nsource = "{source}"\n')
     assert main([str(tmp_path / "watch.toml")]) == 1
     assert "csv:live.csv" in capsys.readouterr().err
+
+
+def test_rows_without_times_follow_those_before(timed):
+    X = framed(simulate(500, seed=11, fault=1, size=1.5))
+    whole = timed.incidents(X)
+    parts = [X[:150], X[150:250].reset_index(drop=True), X[250:]]
+    with pytest.warns(StreamWarning, match="100 rows came without times: they are taken to follow"):
+        found = pd.concat(list(timed.incidents(iter(parts))))
+    assert set(found["detected"]) <= set(whole["detected"])
+    assert found["detected"].dtype.kind == "M"
+
+
+@pytest.mark.filterwarnings("ignore:X does not have valid feature names")
+def test_a_row_may_come_as_flat_numbers(timed, nominal):
+    X = framed(simulate(120, seed=11, fault=1, size=1.5)).reset_index(drop=True)
+    plain = FederatedRCADetector().fit(framed(nominal).reset_index(drop=True))
+
+    def told(rows):
+        return np.concatenate([roots for _, roots in plain.predict_root_cause(rows)])
+
+    whole = told(X[k : k + 1] for k in range(len(X)))
+    assert (told(X.iloc[k].to_dict() for k in range(len(X))) == whole).all()
+    assert (told(X.iloc[k].tolist() for k in range(len(X))) == whole).all()
+
+
+@pytest.mark.filterwarnings("ignore:X has no rows between")
+def test_rows_without_a_time_among_others_are_named(timed):
+    X = framed(simulate(300, seed=11, fault=1, size=1.5))
+    times = X.index.to_series()
+    times.iloc[[40, 41]] = pd.NaT
+    holes = X.set_axis(pd.DatetimeIndex(times), axis=0)
+    with pytest.raises(ValueError, match=r"2 of 300 rows of X have no time \(NaT\), row 40 first"):
+        timed.incidents(holes)
+    with pytest.warns(StreamWarning, match="2 rows of a batch have no time: they are left out"):
+        found = [where for where, _ in timed.predict_root_cause(iter([holes]))]
+    assert found == [slice(0, 298)]
+
+
+def test_an_incident_that_is_none_is_named(timed):
+    with pytest.raises(TypeError, match=r"Got 3 as an incident; give one row of `incidents\(X\)`"):
+        timed.tags(framed(simulate(100, seed=11)), 3)
+
+
+def test_times_in_place_of_measurements_are_missing(timed):
+    X = framed(simulate(60, seed=11))
+    spoiled = X.assign(unit2__s0=X.index)
+    with pytest.warns(StreamWarning, match="'unit2__s0' of the batch hold something else than numbers"):
+        found = list(timed.incidents(iter([spoiled])))
+    empty = list(timed.incidents(iter([X.assign(unit2__s0=np.nan)])))
+    pd.testing.assert_frame_equal(found[0], empty[0])

@@ -81,8 +81,9 @@ class KalmanClient(UnitClient):
         Whether each episode has a level of its own.
     initial : {"stationary", "diffuse"} or tuple (mean, covariance), default="stationary"
         State h in the first row of every episode, for the unit's own filter, predictions, likelihood and
-        smoother: of the stationary distribution, of which nothing is known (exactly), or of a normal
-        distribution with that mean and covariance. A server has its own.
+        smoother: of the stationary distribution (where A has none, of the steady errors of prediction around zero),
+        of which nothing is known (exactly), or of a normal distribution with that mean and covariance. A server has
+        its own.
     noise_memory : float or "auto", default=None
         Share of a sensor's noise that is still there in the next row, from 0 to below 1: ``v[t]`` is then
         ``noise_memory v[t-1] + e[t]`` with e of covariance R, in all sensors alike. "auto" finds it beside the

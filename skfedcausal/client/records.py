@@ -146,7 +146,8 @@ def warn_few_rows(n_samples, n_columns, n_states, name):
     """Say that a record is short for the model that was identified from it."""
     needed = ROWS_PER_LOADING * n_columns * n_states
     if n_samples < needed:
-        fewer = f"n_states={n_states - 1}, " if n_states > 1 else ""
+        enough = max(n_samples // (ROWS_PER_LOADING * n_columns), 1)
+        fewer = f"n_states={enough}, " if n_states > 1 else ""
         _warn(
             f"Need about {needed} rows of {name} for {n_states} state{'s' * (n_states > 1)} of {n_columns} "
             f"columns; have {n_samples}. Options: fewer columns, {fewer}a longer record."

@@ -17,6 +17,7 @@ import pandas as pd
 
 from ..containers.modes import is_called
 from ..containers.rows import sampling_period
+from ..estimators._inputs import has_words
 from ..estimators._stream_batches import stops
 from ..estimators.detector import FederatedRCADetector
 from ..federation.atomic import write_whole
@@ -76,6 +77,7 @@ def _watch(settings, folder):
         false_alarm_rate=settings.false_alarms, input_columns=list(settings.inputs) or None, mode=settings.mode
     ).fit(nominal)
     modes = () if settings.mode is None else tuple(name for name in nominal if is_called(name, settings.mode))
+    modes += tuple(name for name in settings.inputs if name not in modes and has_words(nominal[[name]]))
     watch = Watch(detector, settings, modes)
     for changed in detector.incidents(watch.seen(source_of(settings, folder, modes))):
         watch.take(changed)

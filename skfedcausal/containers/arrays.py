@@ -107,6 +107,8 @@ def to_floats(X, *, name_column, where="", min_features=1, **checks):
     if isinstance(X, pd.DataFrame) and not X.shape[1]:
         X = np.empty(X.shape)  # scikit-learn asks a frame without columns for its dtypes
     try:
+        if _kinds(X) & {"m", "M"}:
+            raise TypeError("Times are no measurements.")  # which pandas would make nanoseconds of
         checks |= {"ensure_all_finite": "allow-nan", "ensure_min_features": min_features}
         return check_array(X, dtype=np.float64, **checks)
     except (TypeError, ValueError) as error:
@@ -121,6 +123,13 @@ def to_floats(X, *, name_column, where="", min_features=1, **checks):
         if where:
             message = f"{message.rstrip('.')}. Found in {where}."
         raise same_kind(error, message) from None  # the original shows measurements
+
+
+def _kinds(X):
+    """Kinds of numbers in a table."""
+    found = getattr(X, "dtypes", getattr(X, "dtype", None))
+    dtypes = found if isinstance(found, (pd.Series, list, tuple)) else [found]
+    return {getattr(dtype, "kind", "O") for dtype in dtypes}
 
 
 def is_fine(X, min_samples, min_features):
@@ -152,6 +161,8 @@ def _first_bad_column(X):
         column = X.iloc[:, position] if isinstance(X, pd.DataFrame) else X[:, position]
         if np.iscomplexobj(column):
             return position, "give real and imaginary part as two columns"
+        if getattr(column.dtype, "kind", "O") in "mM":
+            return position, "times of rows belong in the index, durations are numbers of some unit; or leave it out"
         try:
             values = column.astype(np.float64)
         except (TypeError, ValueError) as error:

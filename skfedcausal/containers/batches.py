@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ..optional import import_optional
+from .layout import listed
 
 _PARQUET = (".parquet", ".pq")
 
@@ -137,6 +138,10 @@ def _of_parquet(path, rows, columns, time):
     pyarrow.set_memory_pool(pyarrow.system_memory_pool())  # others set aside more than a batch takes
     try:
         with parquet.ParquetFile(path, memory_map=False, pre_buffer=False) as file:
+            there = file.schema_arrow.names
+            unknown = [name for name in wanted or ([] if time is None else [time]) if name not in there]
+            if unknown:
+                raise ValueError(f"{path} has no column {listed(unknown)}; it has {listed(there)}.")
             for batch in file.iter_batches(rows, columns=wanted, use_threads=False):
                 frame = batch.to_pandas(split_blocks=True, use_threads=False)  # columns stay where they are
                 if time is not None:

@@ -138,6 +138,12 @@ def check_times(index, lengths):
         return
     for start, length in zip(episode_starts(lengths), lengths, strict=True):
         times = index[start : start + length]
+        if times.hasnans:
+            missing = np.flatnonzero(times.isna())
+            raise ValueError(
+                f"{len(missing)} of {length} rows of X have no time (NaT), row {start + missing[0]} first. Fill in "
+                "their times, or leave the rows out."
+            )
         if times.is_monotonic_decreasing and times[-1] < times[0]:
             raise ValueError(
                 f"The rows of X run backwards in time, from {times[0]} to {times[-1]}: what was an effect would be "

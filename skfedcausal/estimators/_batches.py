@@ -36,6 +36,18 @@ class Place(NamedTuple):
         step = _step(index)
         return Place(index[-1], self.step if step is None else step, total)
 
+    def warn_if_back(self, index):
+        """Say that rows come again, or late: sums do not tell which rows they are of."""
+        if not isinstance(index, pd.DatetimeIndex) or not isinstance(self.last, pd.Timestamp):
+            return
+        if len(index) and (index.tz is None) == (self.last.tz is None) and index[0] <= self.last:
+            warnings.warn(
+                f"The batch begins at {index[0]}, and rows up to {self.last} were learned from already. It is learned "
+                "as an episode of its own; rows that come twice count twice.",
+                UserWarning,
+                stacklevel=5,
+            )
+
     def goes_on(self, index):
         """Whether the first row of a batch comes one step after the last one."""
         if index is None or not len(index) or self.last is None:
@@ -79,6 +91,7 @@ def learn_batch(estimator, X, inputs, lengths, forget):
     if renewed:  # their states are others: sums begin anew
         server._batches = None
     place = Place() if is_first else place
+    place.warn_if_back(plant.index)
     continues = not renewed and place.goes_on(plant.index)
     dialogue = BatchDialogue(server, None if is_first else renewed, continues=continues, forget=forget)
     with estimator._naming_inputs():

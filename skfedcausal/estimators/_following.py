@@ -5,6 +5,7 @@ Methods of the detector beside `fit` and the questions about whole records.
 
 import warnings
 from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,8 @@ def update(self, batch):
     Parameters
     ----------
     batch : list, dict, DataFrame or ndarray, or tuple
-        In the containers and columns of `fit`; one row or more, a single one also as flat numbers of each unit. A
+        In the containers and columns of `fit`; one row or more, a single one also as flat numbers, of each unit, of all
+        in the order of the columns, or by flat name. A
         pair of these for a plant with inputs beside the measurements: ``(X, inputs)``.
 
     Returns
@@ -67,6 +69,7 @@ def _advance(self, plant):
 
 def _advanced(self, plant):
     stream = self._stream
+    plant = _timed(plant, stream.last_time, self._period)
     if has_stopped(plant.index, stream.last_time, self._period):
         warnings.warn(
             f"There are no rows between {stream.last_time} and {plant.index[0]}: the watch begins anew after that, at "
@@ -85,8 +88,8 @@ def _advanced(self, plant):
     if stream.noised is None and (mechanism := self._checked_mechanism()) is not None:
         stream.noised = mechanism.stream(self._noise)
     if plant.layout.has_inputs:
-        stream.last_inputs = tuple(None if U is None else U[-1] for U in plant.inputs)
-        plant = self._seen_by_units(plant)
+        before, stream.last_inputs = stream.last_inputs, tuple(None if U is None else U[-1] for U in plant.inputs)
+        plant = self._seen_by_units(plant, before)
     if stream.units.put(plant, stream.noised):
         self._store_promise(plant.n_samples)
     changed = stream.push(stream.exchange.ask_all(*stream.question))
@@ -94,6 +97,19 @@ def _advanced(self, plant):
     if changed:
         self._tell(stream.exchange, verdict_reply(changed))
     return changed
+
+
+def _timed(plant, last, period):
+    """Rows with times, where those before them had some: rows without count as the next ones."""
+    if last is None or period is None or isinstance(plant.index, pd.DatetimeIndex) or not plant.n_samples:
+        return plant
+    warnings.warn(
+        f"{plant.n_samples} rows came without times: they are taken to follow {last}, one sampling period apart. The "
+        "watch goes on.",
+        StreamWarning,
+        stacklevel=4,
+    )
+    return replace(plant, index=pd.date_range(last + period, periods=plant.n_samples, freq=period))
 
 
 def reset(self):
@@ -162,7 +178,7 @@ def partial_fit(self, X, y=None, *, inputs=None, lengths=None, forget=None):
     inputs, lengths
         As in `fit`.
     forget : float, default=None
-        Weight, from 0 to 1, that what was learned before keeps; None for all of it.
+        Share of its weight, from 0 to 1, that what was learned before loses; None for none of it.
 
     Returns
     -------
@@ -171,7 +187,7 @@ def partial_fit(self, X, y=None, *, inputs=None, lengths=None, forget=None):
     Raises
     ------
     ValueError
-        If `forget` is no weight, or ``evidence="flags"``, of which nothing is kept but a threshold.
+        If `forget` is no share, or ``evidence="flags"``, of which nothing is kept but a threshold.
     """
     if not hasattr(self, "layout_"):
         return self.fit(X, inputs=inputs, lengths=lengths)
@@ -179,11 +195,11 @@ def partial_fit(self, X, y=None, *, inputs=None, lengths=None, forget=None):
         raise ValueError("`partial_fit` brings innovations up to date; fit with evidence='innovations', or fit again.")
     if self._root_cause.campaigns:
         raise ValueError("`partial_fit` knows of one nominal level; fit again to all levels, or with levels=None.")
-    forget = 1.0 if forget is None else float(forget)
-    if not 0 <= forget <= 1:
-        raise ValueError(f"Got forget={forget}; give the weight from 0 to 1 that what was learned before keeps.")
+    from ..server.running import check_forget  # of plants that are brought up to date
+
+    kept = 1.0 - (check_forget(forget) or 0.0)
     with self._asking(X, inputs, lengths) as units:
-        self._root_cause.take_in(units.messages(), forget)
+        self._root_cause.take_in(units.messages(), kept)
     return self
 
 

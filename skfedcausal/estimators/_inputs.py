@@ -13,6 +13,43 @@ from ..message.training import LocalModel
 from ..statespace.episodes import episodes
 
 
+class DeclaredInputs:
+    """Inputs as users declare them, for estimators that take them: columns of units, or of several units at once."""
+
+    input_columns: Any
+    client_labels: Any
+
+    def _input_columns(self):
+        """Columns that are inputs, whatever units they act on."""
+        return list(self.input_columns) if isinstance(self.input_columns, Mapping) else self.input_columns
+
+    def _labels(self, X):
+        """Which unit a column of a table belongs to, inputs of several units to the first of these."""
+        if not isinstance(self.input_columns, Mapping):
+            return self.client_labels
+        from ._shared import labels_of_shared
+
+        return labels_of_shared(X, self.input_columns, self.client_labels)
+
+    def _merged(self, inputs):
+        """Inputs beside the record by the unit that sends them, and those that act on more than one."""
+        parts = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+        if not any(isinstance(unit, tuple) for part in parts if isinstance(part, Mapping) for unit in part):
+            return inputs, []
+        from ._shared import merged_inputs  # most inputs have one unit
+
+        return merged_inputs(inputs)
+
+    def _learn_shared(self, layout, moved):
+        """Units that an input acts on beside the one that sends it, by the name of the input."""
+        if not moved and not isinstance(self.input_columns, Mapping):
+            return {}
+        from ._shared import declared_columns, moved_inputs
+
+        inside = declared_columns(self.input_columns, layout) if isinstance(self.input_columns, Mapping) else {}
+        return inside | moved_inputs(moved, layout)
+
+
 @dataclass(frozen=True)
 class PlantInputs:
     """What is known of the inputs of a plant, columns of all units side by side."""
@@ -273,3 +310,22 @@ _MISFITS = {
     "an input that acts at once or a curved one look like that; effects of these inputs are doubtful beyond "
     "their standard errors.",
 }
+
+
+def a_row_later(data, late, before=None):
+    """A record in which some inputs stand in the row after their own, whose measurements they cannot have moved.
+
+    In the first row of an episode they are as they are; `before` are the inputs of the row before the record, if
+    it goes on from there.
+    """
+    moved = list(data.inputs)
+    for m, (U, names) in enumerate(zip(data.inputs, data.layout.inputs, strict=True)):
+        chosen = np.array([name in late for name in names], dtype=bool)
+        if U is None or not chosen.any():
+            continue
+        moved[m] = U.copy()
+        for start, stop in episodes(data.starts, len(U)):
+            moved[m][start + 1 : stop, chosen] = U[start : stop - 1, chosen]
+        if before is not None:
+            moved[m][0, chosen] = before[m][chosen]
+    return replace(data, inputs=tuple(moved))

@@ -59,7 +59,7 @@ def coded_record(X, inputs, input_columns=None, *, units=None, known=None):
     seen: dict[str, list] = {}
 
     def collected(name, column):
-        levels = _levels_of(column)
+        levels = levels_of(column)
         if levels is not None:
             seen.setdefault(name, []).append((isinstance(column.dtype, pd.CategoricalDtype), levels))
 
@@ -76,7 +76,7 @@ def coded_record(X, inputs, input_columns=None, *, units=None, known=None):
     return (*each_input(X, inputs, columns, units, coded), known)
 
 
-def _levels_of(column):
+def levels_of(column):
     """Levels of a column in order, None for one of numbers or of anything else."""
     present = column.dropna()
     if isinstance(column.dtype, pd.CategoricalDtype):

@@ -12,40 +12,46 @@ import pandas as pd
 from ..containers.arrays import as_native, column_names, names_units
 from ..containers.layout import SEPARATOR
 from ..containers.modes import is_called, mode_codes, mode_indicators, modes_in, plain_modes, warn_of_mode
-from ._levels import each_input
+from ._levels import each_input, levels_of
 
 
 @dataclass(frozen=True)
 class PlantModes:
-    """The columns that tell modes, by flat name, and the modes of each.
+    """The columns that tell modes, by flat name, and the modes of each; inputs that are words are such columns too.
 
-    `column` is what the user calls them and `owner` the unit that a column of the whole plant is given to, None where
-    every column is of its unit. A column that was always as an earlier one follows that one, its leader, and tells
-    nothing new.
+    `column` is what the user calls them, None of words alone, and `owner` the unit that a column of the whole plant is
+    given to, None where every column is of its unit. A column that was always as an earlier one follows that one, its
+    leader, and tells nothing new.
     """
 
-    column: str
+    column: str | None
     labels: dict
     owner: str | None
     leaders: dict
 
     @classmethod
-    def learn(cls, column, X, inputs):
-        """Modes of a nominal record."""
-        X, owner = _owned(X, column)
+    def learn(cls, column, X, inputs, input_columns=None):
+        """Modes of a nominal record, with those of its inputs that are words."""
+        X, owner = (X, None) if column is None else _owned(X, column)
         found: dict[str, list] = {}
 
         def collected(name, values):
             if is_called(name, column):
                 found.setdefault(name, []).append(values.astype(object))
 
-        each_input(X, inputs, None if inputs is not None else _every, None, collected)
-        if not found:
+        def words(name, values):
+            if not (column and is_called(name, column)) and levels_of(values) is not None:
+                found.setdefault(name, []).append(values.astype(object))
+
+        if column is not None:
+            each_input(X, inputs, None if inputs is not None else _every, None, collected)
+        if column is not None and not found:
             where = "X" if inputs is None else "`inputs`, where it is with the others"
             raise ValueError(
                 f"mode={column!r} is no column of {where}. Give the name of a column that says in which mode the plant "
                 f"is: 'unit{SEPARATOR}tag', the tag alone if several units have it, or that of a column without a unit."
             )
+        each_input(X, inputs, input_columns, None, words)
         told = {name: plain_modes(pd.concat(parts, ignore_index=True)) for name, parts in found.items()}
         labels = {name: modes_in(values, name) for name, values in told.items()}
         first = {name: next(other for other in told if told[other].equals(told[name])) for name in told}
@@ -55,11 +61,11 @@ class PlantModes:
         """What the record is read with: these columns beside `others` that are inputs."""
         if callable(others):
             return lambda name: name in self.labels or others(name)
-        return [*self.labels, *(others or ())]
+        return list(dict.fromkeys([*self.labels, *(others or ())]))
 
     def coded(self, X, inputs=None, units=None):
         """A record with codes in place of modes; a mode that is not known has the next code, and is told."""
-        X = _owned(X, self.column, self.owner)[0]
+        X = X if self.column is None else _owned(X, self.column, self.owner)[0]
         new: dict = {}  # modes that are not known, and where
 
         def codes(name, values):

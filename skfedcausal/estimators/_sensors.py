@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 
 import numpy as np
+import pandas as pd
 
-from ..containers.layout import SEPARATOR, listed
+from ..containers.layout import SEPARATOR, flat_name, listed
 from ..message.requests import Measurements
 from ..message.states import EffectReply
 from ..server.held import held_effects
@@ -21,10 +22,12 @@ def flat_questions(do, units):
     """A dict of units to dicts of their columns as one of flat names."""
     flat: dict = {}
     for name, value in do.items():
-        if name in units and not isinstance(value, Mapping):
-            raise ValueError(f"Got {value!r} for unit {name!r}; give a dict from its sensors or inputs to values.")
+        if name in units and not isinstance(value, (Mapping, pd.DataFrame)):
+            raise ValueError(
+                f"Got a {type(value).__name__} for unit {name!r}; give a dict from its sensors or inputs to values."
+            )
         inner = value.items() if name in units else [(None, value)]
-        flat |= {name if own is None else f"{name}{SEPARATOR}{own}": one for own, one in inner}
+        flat |= {name if own is None else flat_name(name, str(own)): one for own, one in inner}
     return flat
 
 

@@ -26,7 +26,7 @@ def labels_of_shared(X, input_columns, client_labels):
     return [
         prefixes[column]
         if column not in input_columns or prefixes[column] in sensors
-        else _units(input_columns[column])[0]
+        else _sender(input_columns[column], column, sorted(sensors))
         for column in columns
     ]
 
@@ -48,6 +48,16 @@ def _units(units):
     if units is None:
         return []
     return [units] if isinstance(units, str) else list(units)
+
+
+def _sender(units, column, names):
+    """The unit that sends an input whose column names none of the plant."""
+    units = _units(units)
+    if not units:
+        raise ValueError(
+            f"`input_columns` does not say on which units {column!r} acts; give their names, of {listed(names)}."
+        )
+    return units[0]
 
 
 def _check_units(units, names, what):

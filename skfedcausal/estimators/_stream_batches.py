@@ -29,8 +29,12 @@ def batch_of(batch):
 def _as_table(X):
     if isinstance(X, pd.Series):
         return X.to_frame().T.infer_objects()
+    if isinstance(X, Mapping) and X and all(SEPARATOR in str(name) for name in X):  # a row by flat names
+        return pd.Series(X).to_frame().T.infer_objects()
     if isinstance(X, Mapping):
         return {name: _as_row(part) for name, part in X.items()}
+    if isinstance(X, list) and X and all(part is not None and np.isscalar(part) for part in X):
+        return np.asarray(X)[None]
     if isinstance(X, list):
         return [_as_row(part) for part in X]
     return _as_row(X)
@@ -57,6 +61,12 @@ def fitting(X, layout, last):
     times = times_of(X)
     if times is None:
         return X
+    if times.hasnans:
+        known = ~times.isna()
+        _say(f"{int((~known).sum())} rows of a batch have no time: they are left out")
+        X, times = _each(X, lambda part: part[known]), times[known]
+        if not len(times):
+            return None
     if last is not None and (times.tz is None) != (last.tz is None):
         _say("Times of a batch have a zone and those before have none, or the reverse: they are taken as of one clock")
         times = times.tz_localize(None if last.tz is None else last.tz)
@@ -136,7 +146,7 @@ def _numbers(part, what):
     if isinstance(part, pd.DataFrame):
         words = [column for column, kind in part.dtypes.items() if kind.kind not in "fiub"]
         if words:
-            numbers = part[words].apply(pd.to_numeric, errors="coerce")
+            numbers = part[words].apply(_as_numbers)
             lost = [column for column in words if numbers[column].isna().sum() > part[column].isna().sum()]
             if lost:
                 _say(f"Columns {listed(lost)} of {what} hold something else than numbers: taken as missing")
@@ -149,6 +159,13 @@ def _numbers(part, what):
         return part
     _say(f"{int(infinite.sum())} values of {what} are infinite: taken as missing")
     return part.mask(infinite) if isinstance(part, pd.DataFrame) else np.where(infinite, np.nan, part)
+
+
+def _as_numbers(column):
+    """A column with NaN for what is no number; of times pandas would make nanoseconds."""
+    if column.dtype.kind in "mM":
+        return pd.Series(np.nan, column.index)
+    return pd.to_numeric(column, errors="coerce")
 
 
 def _fitting_columns(X, columns, what):
@@ -167,7 +184,7 @@ def _fitting_columns(X, columns, what):
     if unknown:
         _say(f"Columns {listed(unknown)} of {what} were not there in `fit`: they are left out")
     if missing:
-        _say(f"Columns {listed(missing)} of {what} are missing from a batch: their values are taken as missing")
+        _say(f"Columns {listed(missing)} are missing from {what}: their values are taken as missing")
     return X.set_axis(came, axis=1).reindex(columns=list(columns))
 
 

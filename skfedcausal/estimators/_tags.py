@@ -3,6 +3,8 @@
 Methods of the detector; the unit's own rows are read here, nothing is sent.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
@@ -102,6 +104,8 @@ def _at_home(detector, X, incident, lengths):
         if incident.empty:
             raise ValueError("Got a table without incidents; give one row of `incidents(X)`.")
         incident = incident.iloc[0]
+    if not isinstance(incident, (pd.Series, Mapping)):
+        raise TypeError(f"Got {incident!r} as an incident; give one row of `incidents(X)`.")
     absent = [key for key in ("start", "detected", "end", "ranking") if key not in incident]
     if absent:
         raise ValueError(f"Got an incident without {', '.join(absent)}; give one row of `incidents(X)`.")

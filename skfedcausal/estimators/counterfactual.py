@@ -22,6 +22,7 @@ from . import _questions
 from ._base import explained
 from ._input_map import InputMap, early_inputs
 from ._inputs import (
+    DeclaredInputs,
     PlantInputs,
     filled_inputs,
     has_words,
@@ -41,7 +42,7 @@ _LEVELS, _LOOPS = ("measurement", "state"), ("hold", "react")
 
 @explained
 @dataclass(repr=False, eq=False, kw_only=True)
-class FederatedCounterfactualEstimator(PlantEstimator):
+class FederatedCounterfactualEstimator(DeclaredInputs, PlantEstimator):
     """Learns how the inputs of every unit act on every other, and answers what-if questions.
 
     The plant is ``h[t] = A h[t-1] + B u[t-1] + w[t-1]``, ``y_m[t] = C_m h_m[t] + v_m[t]``: the inputs of row
@@ -359,35 +360,6 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             X, inputs, self._levels = coded_record(X, inputs, self._input_columns())
         self.input_levels_ = {name: levels.names for name, levels in self._levels.items()}
         return X, inputs
-
-    def _input_columns(self):
-        """Columns that are inputs, whatever units they act on."""
-        return list(self.input_columns) if isinstance(self.input_columns, Mapping) else self.input_columns
-
-    def _labels(self, X):
-        if not isinstance(self.input_columns, Mapping):
-            return super()._labels(X)
-        from ._shared import labels_of_shared
-
-        return labels_of_shared(X, self.input_columns, self.client_labels)
-
-    def _merged(self, inputs):
-        """Inputs beside the record by the unit that sends them, and those that act on more than one."""
-        parts = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-        if not any(isinstance(unit, tuple) for part in parts if isinstance(part, Mapping) for unit in part):
-            return inputs, []
-        from ._shared import merged_inputs  # most inputs have one unit
-
-        return merged_inputs(inputs)
-
-    def _learn_shared(self, layout, moved):
-        """Units that an input acts on beside the one that sends it, by the name of the input."""
-        if not moved and not isinstance(self.input_columns, Mapping):
-            return {}
-        from ._shared import declared_columns, moved_inputs
-
-        inside = declared_columns(self.input_columns, layout) if isinstance(self.input_columns, Mapping) else {}
-        return inside | moved_inputs(moved, layout)
 
     def _read(self, X, inputs=None, lengths=None):
         inputs, _ = self._merged(inputs)

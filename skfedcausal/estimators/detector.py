@@ -16,6 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..client.units import randomised_flags, units_alone
+from ..containers.layout import listed
 from ..containers.rows import check_sampling, position, sampling_period, warn_of_gaps
 from ..message.requests import Acknowledgement, FlagsRequest
 from ..message.watching import FlagMessage
@@ -29,7 +30,7 @@ from ..server.watching.thresholds import steps_between_alarms, watch_budget
 from ..statespace.episodes import episodes
 from . import _following as following
 from ._base import FederatedEstimator, explained
-from ._inputs import filled_inputs
+from ._inputs import DeclaredInputs, a_row_later, filled_inputs, has_words
 from ._progress import with_callbacks
 from ._promises import mechanisms, promise
 from ._stream_batches import is_stream
@@ -41,7 +42,7 @@ _NOT_OF_THE_PROMISE = {"accountant", "random_state", "sampler"}
 
 @explained
 @dataclass(repr=False, eq=False, kw_only=True)
-class FederatedRCADetector(FederatedEstimator):
+class FederatedRCADetector(DeclaredInputs, FederatedEstimator):
     """Tells when a plant is out of the ordinary and in which unit it started.
 
     Fitted to nominal operation only. Every unit sends its states (`n_states` numbers per time step) and one
@@ -87,8 +88,15 @@ class FederatedRCADetector(FederatedEstimator):
         flags must agree in so many that their noise alone would not exceed `false_alarm_rate`.
     prior : dict or array-like, default=None
         Prior weight of each unit being the root, by name or in the order of the units. None for equal ones.
-    input_columns : list of str or int or callable, default=None
-        Columns of a table that are inputs of the unit they belong to, see `inputs` of :meth:`fit`.
+    input_columns : list of str or int, callable or dict, default=None
+        Columns of a table that are inputs of the unit they belong to, see `inputs` of :meth:`fit`. A dict says of a
+        column which units it acts on, ``{"plant__steam": ["a", "b"]}``: the first of them sends it, and what it does to
+        any unit is learned in any case.
+    sampled : {"auto", "after", "before"} or dict, default="auto"
+        When inputs were set: "after" the row that they stand in was measured, as by a controller that reads the row
+        first, or "before" it; a dict has a word for an input (``unit__input``) or for all inputs of a unit. Told
+        "after", an input explains nothing of its own row: its unit sends it a row later. "auto" and "before" let it
+        explain that row as well. "after" is for plants that a MomentServer learns, in this process.
     levels : {"auto", "episode"}, default="auto"
         "auto": where the nominal record clearly shifts between few levels, these are taken for nominal operating
         points, and a warning says so; the units are asked twice then. Of sites, and with `privacy`, `max_bytes` or a
@@ -178,6 +186,7 @@ class FederatedRCADetector(FederatedEstimator):
     input_columns: Any = None
     levels: str | None = "auto"
     mode: str | None = None
+    sampled: str | Mapping = "auto"
 
     _parameter_constraints = {
         **FederatedEstimator._parameter_constraints,
@@ -188,13 +197,15 @@ class FederatedRCADetector(FederatedEstimator):
         "percentile": [Interval(Real, 0, 100, closed="neither")],
         "horizon": [Interval(Real, 1, None, closed="left")],
         "prior": ["array-like", dict, None],
-        "input_columns": ["array-like", callable, None],
+        "input_columns": ["array-like", callable, Mapping, None],
         "levels": [StrOptions({"auto", "episode"}), None],
         "mode": [str, None],
+        "sampled": [StrOptions({"auto", "after", "before"}), Mapping],
     }
 
     _default_server, _monitors, _has_inputs = MomentServer, True, True
     _modes = None  # PlantModes where a column tells them
+    _late = None  # names of inputs that are sent a row later, if any
     tags, tag_trend = tags, tag_trend
 
     # -- learning --------------------------------------------------------------------------------
@@ -211,9 +222,11 @@ class FederatedRCADetector(FederatedEstimator):
             Ignored.
         inputs : list or dict, default=None
             What is set from outside: set-points, loads, weather, recipes, of each unit beside X, arrays of shape
-            (n_samples, n_inputs_m), None for a unit without. They leave their unit as they are. What they do is
-            learned and belongs to the innovations, so that a move of theirs is no incident; where they were never
-            before, the plant is not judged for 100 rows. Missing ones are as they were in the row before.
+            (n_samples, n_inputs_m), None for a unit without. In a dict those of several units have these for a key,
+            ``{("a", "b"): U}``. They leave their unit as they are. What they do is learned and belongs to the
+            innovations, so that a move of theirs is no incident; where they were never before, the plant is not judged
+            for 100 rows. Missing ones are as they were in the row before. Inputs that are words have a level for each,
+            as `mode` has.
         lengths : sequence of int, default=None
             Time steps of each episode; None for one episode.
         dry_run : bool, default=False
@@ -233,11 +246,13 @@ class FederatedRCADetector(FederatedEstimator):
         if dry_run:
             return self.plan(X, inputs=inputs, lengths=lengths)
         self._check_privacy()
+        inputs, moved = self._merged(inputs)
         X, inputs, input_columns = self._learn_modes(X, inputs)
         plant = self._read_new(X, inputs, lengths, input_columns=input_columns)
+        self._learn_shared(plant.layout, moved)
+        self._late = self._learn_timing(plant.layout)
         plant = self._seen_by_units(filled_inputs(plant, "hold"))
         self._set_budget(plant.index)
-        watch_budget(self._run_length, plant.n_samples)
         _prior(self.prior, plant.names)
         randomised = self.evidence == "flags" and mechanisms(self.privacy)[1] is not None
         if self.levels == "episode":
@@ -261,17 +276,38 @@ class FederatedRCADetector(FederatedEstimator):
 
     def _learn_modes(self, X, inputs):
         """The record with codes in place of modes, its inputs, and the columns that are inputs."""
-        self._modes = None
-        if self.mode is None:
-            return X, inputs, self.input_columns
-        if self.evidence == "flags" or self.levels == "episode":
-            other = "evidence='flags'" if self.evidence == "flags" else "levels='episode'"
-            raise ValueError(f"mode={self.mode!r} and {other} do not go together; give one of them.")
+        self._modes, columns = None, self._input_columns()
+        if self.mode is None and not (has_words(X) or has_words(inputs)):
+            return X, inputs, columns
         from ._modes import PlantModes  # of plants whose modes a column tells
 
-        self._modes = PlantModes.learn(self.mode, X, inputs)
-        X, inputs = self._modes.coded(X, inputs)
-        return X, inputs, None if inputs is not None else self._modes.input_columns(self.input_columns)
+        modes = PlantModes.learn(self.mode, X, inputs, columns)
+        if not modes.labels:
+            return X, inputs, columns
+        if self.evidence == "flags" or self.levels == "episode":
+            what = f"mode={self.mode!r}" if self.mode is not None else f"Inputs of words ({listed(modes.labels)})"
+            other = "evidence='flags'" if self.evidence == "flags" else "levels='episode'"
+            raise ValueError(f"{what} and {other} do not go together; give one of them.")
+        self._modes = modes
+        X, inputs = modes.coded(X, inputs)
+        return X, inputs, None if inputs is not None else modes.input_columns(columns)
+
+    def _learn_timing(self, layout):
+        """Names of the inputs that were set after the row that they stand in was measured."""
+        if self.sampled == "auto":
+            return frozenset()
+        from ..containers.modes import is_called
+        from ._input_map import by_input  # for plants of which somebody says so
+
+        names = [name for own in layout.inputs for name in own if self.mode is None or not is_called(name, self.mode)]
+        words = by_input(self.sampled, names, "sampled", ("auto", "after", "before"))
+        late = frozenset(name for name, word in zip(names, words, strict=True) if word == "after")
+        if late and not isinstance(self.server, (MomentServer, type(None))):
+            raise ValueError(
+                f"sampled='after' of {listed(late)} is for plants that a MomentServer learns, and server is a "
+                f"{type(self.server).__name__}. Leave `server` or `sampled` out."
+            )
+        return late
 
     def fit_sites(self, transport):
         """Learn the plant and what is nominal from units at sites of their own, see the other estimators.
@@ -300,6 +336,11 @@ class FederatedRCADetector(FederatedEstimator):
             raise ValueError("evidence='flags' asks the units again; over a one-way link use 'innovations'.")
         if self.levels == "episode":
             raise ValueError("levels='episode' needs the nominal record in this process: sites send theirs once.")
+        if self.sampled != "auto":
+            raise ValueError(
+                "`sampled` is about rows of inputs, which sites keep. Leave it out, and let the site move a column "
+                "that is set after its row down by one row."
+            )
         self._promised = None
         self._set_budget(None)
         super().fit_sites(transport)
@@ -431,6 +472,7 @@ class FederatedRCADetector(FederatedEstimator):
 
     def _with_codes(self, X, inputs=None):
         """A record and its inputs with codes in place of modes."""
+        inputs, _ = self._merged(inputs)
         return (X, inputs) if self._modes is None else self._modes.coded(X, inputs, self.layout_.names)
 
     def _levels_and_times(self, X, lengths=None, levels=None):
@@ -455,8 +497,10 @@ class FederatedRCADetector(FederatedEstimator):
         warn_of_gaps(plant.index, plant.starts)
         return plant
 
-    def _seen_by_units(self, plant):
-        """A record with the indicators of its modes."""
+    def _seen_by_units(self, plant, before=None):
+        """A record with inputs in the row they explain, and indicators of modes; `before` as in `_read_coded`."""
+        if self._late:
+            plant = a_row_later(plant, self._late, before)
         return plant if self._modes is None else self._modes.indicators(plant)
 
     def _evidence_of(self, units):

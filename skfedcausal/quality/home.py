@@ -9,17 +9,22 @@ from .tags import Tag, filled, frozen
 
 def damage(Y, suspects, starts, labels):
     """Sentences about fill values, frozen stretches and sensors that are there twice among some columns."""
-    found = []
+    filled_by: dict[str, list] = {}  # columns by what is said of them: an outage fills, or holds, a whole unit
+    held_by: dict[str, list] = {}
     for k in suspects:
         tag, label = Tag(Y[:, k], np.array(starts)), str(labels[k])
         fills = filled(tag)
         for value, share in fills:
-            found.append(f"{label!r}: {_text('fill value', value=value, share=share)}")
+            filled_by.setdefault(_text("fill value", value=value, share=share), []).append(label)
         held = [] if fills else frozen(tag)
         if held:
             rows = [(int(tag.rows[a]), int(tag.rows[b - 1])) for a, b in held]
             where = listed([f"{a} to {b}" for a, b in rows], 3, quoted=False)
-            found.append(f"{label!r} stands still in rows {where}. {KINDS['stuck']['advice']}")
+            held_by.setdefault(where, []).append(label)
+    found = [f"{listed(columns)}: {text}" for text, columns in filled_by.items()]
+    for where, columns in held_by.items():
+        stands = "stands" if len(columns) == 1 else "stand"
+        found.append(f"{listed(columns)} {stands} still in rows {where}. {KINDS['stuck']['advice']}")
     for first, second in same_columns(Y, suspects):
         found.append(
             f"{str(labels[second])!r} has the same values as {str(labels[first])!r}. {KINDS['same sensor']['advice']}"

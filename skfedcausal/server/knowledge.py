@@ -2,11 +2,14 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral
+from numbers import Real
 
 import numpy as np
 import pandas as pd
 
+from ..statespace.episodes import episode_lengths
+
+_LONGEST = 120  # rows of a delay: what is known of longer ones is averaged away with the periodogram
 _NOTHING = 1e-12  # share of a variance that stands for none
 _FORMS = "words such as 'unit0 -> unit1', pairs (cause, effect), a table with columns cause and effect, or a DiGraph"
 
@@ -41,6 +44,22 @@ class LinkKnowledge:
     def longest(self):
         """The largest lag that is spoken of."""
         return max((lags[-1] for lags in self.delays.values()), default=1)
+
+    def check_length(self, record):
+        """Refuse delays that no episode of a joint record is long enough to show, or that no plant of lags has."""
+        names, longest = record.names, max(episode_lengths(record.starts, record.n_samples))
+        for (effect, cause), lags in self.delays.items():
+            told = f"`delays` of {names[cause]} -> {names[effect]} are up to {lags[-1]} rows"
+            if lags[-1] > longest // 2:
+                raise ValueError(
+                    f"{told}, and the longest episode has {longest}: half of it at most. Give longer episodes or "
+                    "shorter delays, or say that the link is `forbidden`."
+                )
+            if lags[-1] > _LONGEST:
+                raise ValueError(
+                    f"{told}, and a plant of several lags has {_LONGEST} at most. Give shorter delays, or a record of "
+                    "every k-th row."
+                )
 
     def lags(self, effect, cause, lags):
         """Those of some lags that a link may act at."""
@@ -151,16 +170,19 @@ def _mask(names, pairs, what):
 def _lags(names, delays):
     """Lags of pairs (effect, cause), increasing."""
     found: dict[tuple, set] = {}
-    for pair, lags in _pairs_with_lags(delays):
-        lags = [lags] if isinstance(lags, Integral) else list(lags)
-        if not lags or not all(
-            isinstance(lag, Integral) and not isinstance(lag, bool) and int(lag) >= 1 for lag in lags
-        ):
+    for pair, given in _pairs_with_lags(delays):
+        lags = list(given) if isinstance(given, Iterable) and not isinstance(given, str) else [given]
+        if not lags or not all(map(_is_lag, lags)):
             raise ValueError(
-                f"`delays` of {pair[0]} -> {pair[1]} are {lags!r}; give whole numbers of rows from one on."
+                f"`delays` of {pair[0]} -> {pair[1]} are {given!r}; give whole numbers of rows from one on."
             )
         found.setdefault(_place(list(names), pair, "delays"), set()).update(int(lag) for lag in lags)
     return {pair: tuple(sorted(lags)) for pair, lags in found.items()}
+
+
+def _is_lag(lag):
+    """Whether a number of rows may be a lag; columns of tables with gaps hold 3.0 for 3."""
+    return isinstance(lag, Real) and not isinstance(lag, bool) and float(lag) >= 1 and float(lag).is_integer()
 
 
 def _pairs_with_lags(delays):

@@ -426,6 +426,8 @@ class LikelihoodServer(LinkQuestions):
         budget = self._next_budget()
         settings = record.adapted(self._settings(record.names, messages)._replace(budget=budget.part(_ONE_LAG)))
         record = self._with_knowledge(record)
+        if record.known_links is not None:
+            record.known_links.check_length(record)
         self.noise_share_ = self.filter_noise_share_ = self._gapless = None
         self.filled_ = False
         with few_threads(record.partition.n_states):

@@ -287,6 +287,11 @@ def check_models(known, record, absent):
     for name, part, J in zip(record.names, record.parts, known.informations, strict=True):
         if name in absent:
             continue
+        if not part.patterns.any():
+            raise ValueError(
+                f"Unit {name!r} has no measurements in this batch, and the rest cannot be filled in. Leave the batch "
+                "out, or give `lost_units` and a batch that the unit is not asked about."
+            )
         usual = usual_information(part)
         if usual.shape != J.shape or np.abs(usual - J).max() > _SAME * np.abs(J).max():
             raise ValueError(

@@ -38,6 +38,11 @@ def follow_csv(path, *, wait=None, poll=0.1, batch_size=None, index_col=0, words
         The next rows. A line that is not yet whole waits for its end; lines that cannot be read are named by a
         StreamWarning and left out. A line of names that comes again begins rows with its columns.
 
+    Raises
+    ------
+    FileNotFoundError
+        If the file was not there before the stream ended.
+
     Examples
     --------
     >>> import tempfile
@@ -62,6 +67,8 @@ def follow_csv(path, *, wait=None, poll=0.1, batch_size=None, index_col=0, words
             last = time.monotonic()
             continue
         if wait is not None and time.monotonic() - last >= wait:
+            if tail.head is None and not path.exists():
+                raise FileNotFoundError(f"There was no file {path} within {wait:g} seconds.")
             return
         time.sleep(poll)
 

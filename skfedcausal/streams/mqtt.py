@@ -50,7 +50,7 @@ def follow_mqtt(host, topic, *, port=1883, units=None, wait=None, patience=_PATI
     ImportError
         Without paho-mqtt (extra ``mqtt``).
     ConnectionError
-        If the broker refuses the connection. One that is lost later is made again.
+        If there is no broker, or it refuses the connection. One that is lost later is made again.
     """
     mqtt = import_optional("paho.mqtt.client", "mqtt", "A stream from an MQTT broker")
     client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2) if client is None else client
@@ -63,7 +63,11 @@ def follow_mqtt(host, topic, *, port=1883, units=None, wait=None, patience=_PATI
 
     client.on_connect = subscribe
     client.on_message = lambda _client, _data, message: came.put(message)
-    client.connect(host, port)
+    try:
+        client.connect(host, port)
+    except OSError as error:
+        told = f"There is no broker at {host}:{port} ({error})"
+        raise ConnectionError(f"{told}. Is it running, and is that its port?") from error
     client.loop_start()
     try:
         yield from _batches(came, Rows(units, patience, words), wait)

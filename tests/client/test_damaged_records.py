@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector, KalmanClient
+from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 
 
@@ -67,3 +67,27 @@ def test_ordinary_records_are_left_in_peace():
         warnings.simplefilter("error")
         for Y in ordinary.values():
             KalmanClient().fit(Y)
+
+
+def test_an_outage_of_a_whole_unit_is_one_sentence(plant):
+    filled, held = plant["unit1"].copy(), plant["unit2"].copy()
+    filled[300:340], held[300:600] = -9999.0, held[300]
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        FederatedGrangerEstimator().fit({**plant, "unit1": filled, "unit2": held})
+    texts = [str(one.message) for one in told if "unit1__x" in str(one.message) or "unit2__x" in str(one.message)]
+    assert len(texts) == 2
+    assert all(f"'unit1__x{k}'" in texts[0] and f"'unit2__x{k}'" in texts[1] for k in range(8))
+    assert "-9999 in 4.0% of the rows" in texts[0]
+    assert "stand still in rows 300 to 599" in texts[1]
+
+
+@pytest.mark.parametrize(("n_rows", "enough"), [(200, 4), (40, 1)])
+def test_a_short_record_is_told_with_as_many_states_as_it_has_rows_for(plant, n_rows, enough):
+    short = {name: Y[:n_rows] for name, Y in plant.items()}
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        FederatedGrangerEstimator(KalmanClient(n_states=6), server=LikelihoodServer(max_time=0.1)).fit(short)
+    found = [str(one.message) for one in told if "unit 'unit0' for 6 states of 8 columns" in str(one.message)]
+    assert len(found) == 1
+    assert f" n_states={enough}, " in found[0]

@@ -160,3 +160,13 @@ def test_columns_that_lie_apart_are_checked_as_others():
     data["u__x3"][5] = np.inf
     with pytest.raises(ValueError, match="infinity"):
         read_plant(pd.DataFrame(data, copy=False))
+
+
+def test_a_column_of_a_parquet_file_that_is_not_there_is_named(record, tmp_path):
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "years.parquet"
+    pd.DataFrame(record, columns=COLUMNS).to_parquet(path)
+    with pytest.raises(ValueError, match="has no column 'when'; it has 'a__x', 'a__y', 'b__x'"):
+        next(read_batches(path, 10, time="when"))
+    with pytest.raises(ValueError, match="has no column 'c__x'"):
+        next(read_batches(path, 10, columns=["a__x", "c__x"]))

@@ -578,7 +578,7 @@ WRONG = {
         {"a": pd.DataFrame({"time": TIME, "x": 1.0})},
         {},
         TypeError,
-        "'a__time' of unit 'a'; convert it to numbers or leave it out",
+        "'a__time' of unit 'a'; times of rows belong in the index",
     ),
     "object value": ([A, with_value({})], {}, TypeError, "column 1 of unit 'client1'"),
     "complex": (TABLE + 1j, {}, ValueError, "(?s)Complex data not supported.*column 'client0'"),
@@ -820,3 +820,14 @@ def test_errors_quote_no_measurements(table):
     with pytest.raises(ValueError, match=r"Expected 2D|Complex data") as caught:
         read_plant({"a": table, "b": np.ones((30, 2))})
     assert "13." not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("zone", [None, "UTC"])
+def test_a_column_of_times_is_no_measurement(alone, zone):
+    times = pd.Series(pd.date_range("2026-01-01", periods=20, tz=zone))
+    frame = pd.DataFrame({"b__when": times} if alone else {"a__x": np.arange(20.0), "b__when": times})
+    with pytest.raises(
+        TypeError, match=r"Times are no measurements\. Found in column 'b__when' of unit 'b'; times of rows"
+    ):
+        read_plant(frame)

@@ -266,3 +266,29 @@ def test_bytes_are_those_of_the_new_rows(plant, by_batch):
     assert sent["raw_bytes"] == sum(Y.nbytes for Y in plant[0].values())
     whole = FederatedGrangerEstimator(given(by_batch), server=ONE).fit(plant[0], lengths=[ROWS] * BATCHES)
     assert sent["bytes_up"] < 1.1 * whole.communication_["bytes_up"]
+
+
+@pytest.fixture
+def dated():
+    X, _ = make_granger_plant(2, n_samples=900, random_state=3)
+    frame = pd.concat({name: pd.DataFrame(Y) for name, Y in X.items()}, axis=1)
+    frame.columns = [f"{unit}__s{k}" for unit, k in frame.columns]
+    return frame.set_axis(pd.date_range("2026-01-01", periods=900, freq="min"), axis=0)
+
+
+def test_a_unit_without_measurements_in_a_batch_is_named(dated):
+    estimator = learned([dated[:450]])
+    late = dated[450:].copy()
+    late[[name for name in late if name.startswith("unit1")]] = np.nan
+    with pytest.raises(ValueError, match="Unit 'unit1' has no measurements in this batch"):
+        estimator.partial_fit(late)
+    assert estimator.partial_fit(dated[450:]).n_batches_ == 2
+
+
+def test_rows_that_come_again_are_named(dated):
+    estimator = learned([dated[:450]])
+    with pytest.warns(UserWarning, match="begins at 2026-01-01 05:00:00, and rows up to 2026-01-01 07:29:00 were"):
+        estimator.partial_fit(dated[300:700])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        estimator.partial_fit(dated[700:])

@@ -92,3 +92,8 @@ def test_what_cannot_be_meant_is_refused(inputs, said):
 def test_unknown_units_of_a_column_are_refused():
     with pytest.raises(ValueError, match="'plant__steam' is said to act on 'd'"):
         FederatedCounterfactualEstimator(input_columns={**DECLARED, "plant__steam": ["a", "d"]}).fit(TABLE)
+
+
+def test_an_input_of_no_unit_that_acts_on_none_is_named():
+    with pytest.raises(ValueError, match=r"does not say on which units 'plant__steam' acts; .* 'a', 'b', 'c'"):
+        FederatedCounterfactualEstimator(input_columns={"plant__steam": [], "c__valve": None}).fit(TABLE)

@@ -25,7 +25,7 @@ def test_forms_of_delays_say_the_same():
     graph = nx.DiGraph()
     graph.add_edge("a", "b", delay=3)
     table = pd.DataFrame({"cause": ["a"], "effect": ["b"], "delay": [3]})
-    for given in ({"a -> b": 3}, {("a", "b"): [3]}, table, graph):
+    for given in ({"a -> b": 3}, {("a", "b"): [3]}, table, table.assign(delay=3.0), {"a -> b": np.float64(3)}, graph):
         assert read_knowledge(NAMES, delays=given).delays == {(1, 0): (3,)}
 
 
@@ -37,6 +37,9 @@ def test_forms_of_delays_say_the_same():
         ({"forbidden": "a -> d"}, "`forbidden` speaks of 'd'"),
         ({"required": "a -> a"}, "a -> a"),
         ({"required": 3}, "required=3"),
+        ({"delays": {"a -> b": 2.5}}, "`delays` of a -> b are 2.5; give whole numbers"),
+        ({"delays": {"a -> b": None}}, "`delays` of a -> b are None"),
+        ({"delays": {"a -> b": "3 rows"}}, "`delays` of a -> b are '3 rows'"),
         ({"required": "a"}, "'a' in `required`"),
         ({"delays": {"a -> b": 0}}, "a -> b"),
         ({"delays": [("a", "b")]}, "no delays"),
@@ -81,6 +84,21 @@ def test_every_answer_honours_what_is_known(plant, delays):
         effect = est.counterfactual("unit0", 0.0, 1.0, horizon=8, level="state")
         reached = effect[[column for column in effect.columns if not column.startswith("unit0")]].to_numpy()
         assert np.abs(reached).max() < 1e-12
+
+
+@pytest.mark.parametrize(
+    ("delay", "lengths", "words"),
+    [
+        (160, None, "unit0 -> unit1 are up to 160 rows, and the longest episode has 300"),
+        (60, [100, 100, 100], "unit0 -> unit1 are up to 60 rows, and the longest episode has 100"),
+        (130, None, "unit0 -> unit1 are up to 130 rows, and a plant of several lags has 120 at most"),
+    ],
+)
+def test_a_delay_that_the_record_cannot_show_names_the_link(delay, lengths, words):
+    X, _ = make_granger_plant(2, n_samples=300, random_state=0)
+    server = LikelihoodServer(delays={"unit0 -> unit1": delay})
+    with pytest.raises(ValueError, match=words):
+        FederatedGrangerEstimator(server=server).fit(X, lengths=lengths)
 
 
 def test_a_delay_without_plants_of_several_lags_is_refused(plant):

@@ -91,3 +91,8 @@ def test_a_line_without_a_time_is_left_out(tmp_path):
         table = joined(path)
     assert isinstance(table.index, pd.DatetimeIndex)
     assert len(table) == 2
+
+
+def test_a_file_that_never_came_is_an_error(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"no file .*live\.csv within 0 seconds"):
+        joined(tmp_path / "live.csv")

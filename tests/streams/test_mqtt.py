@@ -127,3 +127,12 @@ def test_rows_come_from_a_real_broker_within_a_second(broker):
     whole = pd.concat(rows)
     assert whole["a__x"].tolist() == whole["b__x"].tolist() == list(range(20))
     assert max(delays) < 1.0
+
+
+def test_a_broker_that_is_not_there_is_named():
+    pytest.importorskip("paho.mqtt.client")
+    with socket.socket() as free:  # a port that nobody listens at
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(ConnectionError, match=f"no broker at 127.0.0.1:{port}"):
+        next(follow_mqtt("127.0.0.1", "plant", port=port, wait=0.1))

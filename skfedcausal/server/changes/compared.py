@@ -27,6 +27,7 @@ _DRAWS, _DRAWS_OF_A_UNIT = 1000, (50, 200)  # of records under no change; rows o
 _EXPLAINED = 4  # changes of one unit's rows at most
 _SURE = 1.2816  # standard errors beyond the bound: nine of ten such changes would have shown
 _VISIBLE = 0.25  # strength of a new link that shows, of plants without links
+_OWN_CHANGE = 2.0  # change of the variance of a unit's innovations that has to show before it is called unchanged
 
 
 @dataclass
@@ -243,17 +244,20 @@ def _unchanged(comparison, unit, cause, alpha):
     """What is said of a row without a change: whether the record would have shown one."""
     plant, effect, white = comparison.plant, unit.unit, unit.white
     family, left = _family(plant, effect, cause), float(white @ white)
-    if family == OWN:
-        spread = float(np.sqrt(left / max(unit.tests.innovations.n_told.sum(), 1)))
-        return Change("unchanged", 1.0, spread)
     n_rows = sum(_family(plant, m.unit, n) == family for m in comparison.units for n in m.log_p)
     level = _LEVELS[family] * alpha / n_rows / comparison.n_tests[family]
+    if family == OWN:
+        n_told = int(unit.tests.innovations.n_told.sum())
+        if not n_told:
+            return Change("cannot tell", 1.0, np.nan)
+        is_shown = stats.chi2.isf(level, n_told) <= _OWN_CHANGE * stats.chi2.isf(stats.norm.cdf(_SURE), n_told)
+        return Change("unchanged" if is_shown else "cannot tell", 1.0, float(np.sqrt(left / n_told)))
     if family == LINK:
         kernel = plant.kernel(effect, cause)
         z = unit.responses.kernel(kernel, plant.partition.slices[cause])
         is_shown = unit.tests.shown(z @ z, left) >= (stats.norm.isf(level * LESS) + _SURE) ** 2
         before, lag = plant.strength(effect, cause, kernel), float(plant.first_lag(effect, cause))
-        after = before * abs(1 + z @ white / max(z @ z, 1e-300))
+        after = before * abs(1 + z @ white / (z @ z)) if z @ z > 0 else np.nan
         return Change("unchanged" if is_shown else "cannot tell", before, after, lag, lag)
     block = unit.responses.block(1, plant.partition.slices[cause])
     usual = plant.of_strength(effect, cause, plant.usual_strength(_VISIBLE))

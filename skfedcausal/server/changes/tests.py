@@ -116,7 +116,7 @@ class UnitTests:
         counts = np.maximum(counts, 1.0)[:, None]
         mean = squares / counts
         # of the squares, relative to their mean; two where innovations are Gaussian
-        spread = np.sum(white**4, axis=0) / counts[0] / mean[0] ** 2 - 1
+        spread = np.sum(white**4, axis=0) / counts[0] / np.maximum(mean[0], 1e-150) ** 2 - 1
         error = np.maximum(spread, 0.1) * (1 / counts + 1 / learned)
         z = (np.cbrt(mean) - 1 + error / 9) / np.sqrt(error / 9)  # Wilson and Hilferty
         return np.where(counts >= _FEWEST_ROWS, np.log(2) + special.log_ndtr(-np.abs(z)), 0.0)
@@ -124,8 +124,10 @@ class UnitTests:
     def null_draws(self, rng, n_draws):
         """White innovations under no change: rows of the record drawn anew, of unit variance, (n_rows, n_draws)."""
         rows = np.flatnonzero(self.innovations.n_told > 0)
+        drawn = np.zeros((*self.innovations.white.shape, n_draws))
+        if not len(rows):  # the record does not show the unit
+            return drawn.reshape(self.innovations.white.size, n_draws)
         white = self.innovations.white - self.innovations.white[rows].mean(axis=0)
-        drawn = np.zeros((*white.shape, n_draws))
         size = np.sqrt(np.square(white[rows]).sum() / max(self.innovations.n_told.sum(), 1))
         picked = rng.choice(rows, size=(len(rows), n_draws))
         drawn[rows] = np.moveaxis(white[picked] / max(size, 1e-300), 1, 2)

@@ -14,6 +14,7 @@ from .tables import verdicts
 
 COLUMNS = ("cause", "effect", "start", "stop", "strength", "stderr", "p_value", "verdict", "changes", "p_adjusted")
 _PIECES, _FEWEST_ROWS = 8, 200
+_LEAST_ROWS, _ROWS_PER_STATE = 50, 8  # of pieces that somebody asks for: in 5 rows nearly all links "change"
 
 
 def links_over_time(record, settings, piece, *, alpha, margin):
@@ -34,9 +35,16 @@ def links_over_time(record, settings, piece, *, alpha, margin):
     DataFrame
         With columns `COLUMNS`; ``start`` and ``stop`` are rows.
     """
+    n_states = record.partition.n_states
+    least = max(_LEAST_ROWS, _ROWS_PER_STATE * n_states)
     if piece is None:
         piece = max(record.n_samples // _PIECES, _FEWEST_ROWS)
-    check_number(piece, "piece", 2)
+    else:
+        check_number(piece, "piece", 2)
+        if piece < least:
+            raise ValueError(
+                f"Got piece={piece}; links of {n_states} states vary by chance in so few rows. Give at least {least}."
+            )
     plant, maximum = fitted_likelihood(record, settings)
     point, structure = maximum.scoring.point, maximum.scoring.structure
     resampling, family = Resampling(plant, point, piece), structure.family("state")[0]

@@ -171,26 +171,40 @@ class RootCauseServer:
             server = state.own or self
         return [incident.verdict for incident in touched.values()], np.concatenate(levels)
 
-    def take_in(self, messages, forget):
+    def take_in(self, messages, kept):
         """Bring the nominal level and spread up to date by nominal rows of whole episodes.
 
-        What was known counts `forget` times as much as it did.
+        What was known counts `kept` times as much as it did.
         """
         parts = list(self._nominal_episodes(messages))
-        errors, scaled, distance = (
-            np.concatenate([getattr(part, name)[1:] for part in parts]) for name in ("errors", "scaled", "distance")
+        errors, scaled, distance, absent = (
+            np.concatenate([getattr(part, name)[1:] for part in parts])
+            for name in ("errors", "scaled", "distance", "absent")
         )
-        known, point = forget * self._n_known, self.nominal_point
-        share = len(errors) / (known + len(errors))
-        moved = errors - errors.mean(axis=0)
+        n_seen = np.count_nonzero(~absent, axis=0)
+        if not n_seen.any():
+            raise ValueError(
+                "A nominal record of single rows, or without measurements, tells nothing of what follows a row. Give "
+                "longer episodes."
+            )
+        known, point, n = kept * self._n_known, self.nominal_point, np.maximum(n_seen, 1)
+        share, n_of_state, there = (
+            n_seen / (known + n),
+            n.repeat(self.state_dims),
+            ~absent.repeat(self.state_dims, axis=1),
+        )
+        level = np.where(there, errors, 0.0).sum(axis=0) / n_of_state
+        moved = np.where(there, errors - level, 0.0)
         ratios = {
-            "own": self.monitor.energy.own(moved).mean(axis=0) / self.state_dims,
-            "given": self.monitor.energy.given_others(moved).mean(axis=0) / self.usual_inside,
-            "whole": np.where(distance.any(axis=0), distance.mean(axis=0) / self.usual_distance, 1.0),
+            "own": self.monitor.energy.own(moved).sum(axis=0) / n / self.state_dims,
+            "given": self.monitor.energy.given_others(moved).sum(axis=0) / n / self.usual_inside,
+            "whole": np.where(distance.any(axis=0), distance.sum(axis=0) / n / self.usual_distance, 1.0),
         }
         factors = {name: getattr(point, name) * (1 - share + share * ratio) for name, ratio in ratios.items()}
-        self.nominal_point = point.moved(share * errors.mean(axis=0), share * scaled.mean(axis=0), **factors)
-        self._n_known = known + len(errors)
+        share = share.repeat(self.state_dims)
+        off = np.where(there, scaled, 0.0).sum(axis=0) / n_of_state
+        self.nominal_point = point.moved(share * level, share * off, **factors)
+        self._n_known = known + int(n_seen.max())
 
     def acknowledge(self, state, detected):
         """Take note that the incidents with these first alarms were seen; verdicts on those that are over by that."""

@@ -91,3 +91,22 @@ def test_levels_are_checked(learned, settings, words):
 
 def test_only_servers_that_test_links_are_asked():
     assert not hasattr(FederatedGrangerEstimator(server=GradientServer()), "changed_links")
+
+
+@pytest.mark.parametrize("n_rows", [1, 2, 25])
+def test_a_few_rows_do_not_tell_that_a_unit_is_unchanged(learned, n_rows):
+    plant, est = learned
+    table = est.changed_links(plant.record((plant.A[None], n_rows)))
+    assert set(table["verdict"]) == {"cannot tell"}
+
+
+def test_of_a_unit_that_was_not_seen_nothing_is_told(learned):
+    plant, est = learned
+    Y = plant.record((plant.A[None], 400))
+    Y["unit1"] = np.full_like(Y["unit1"], np.nan)
+    table = est.changed_links(Y)
+    own = table.query("cause == effect").set_index("effect")
+    assert own.loc["unit1", "verdict"] == "cannot tell"
+    assert np.isnan(own.loc["unit1", "gain_after"])
+    assert (own.loc[["unit0", "unit2"], "verdict"] == "unchanged").all()
+    assert (table.query("effect == 'unit1'")["verdict"] == "cannot tell").all()

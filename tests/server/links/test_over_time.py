@@ -78,7 +78,9 @@ def test_rows_are_told_by_their_labels(changing):
     assert found["stop"].tolist() == list(times[[800, 1600, 2399]])
 
 
-@pytest.mark.parametrize(("piece", "message"), [(1, "piece=1"), (2.5, "piece=2.5"), (2400, "is one piece")])
+@pytest.mark.parametrize(
+    ("piece", "message"), [(1, "piece=1"), (2.5, "piece=2.5"), (20, "piece=20; .* at least 50"), (2400, "is one piece")]
+)
 def test_pieces_that_cannot_be_compared_are_refused(changing, piece, message):
     X, _ = changing
     est = FederatedGrangerEstimator().fit(X)
