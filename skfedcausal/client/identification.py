@@ -11,9 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 from scipy.linalg import eigh
-from scipy.special import chdtrc
+from scipy.special import chdtrc, chdtri
 from sklearn.exceptions import ConvergenceWarning
 
+from ..statespace.episodes import block_toeplitz
 from ..statespace.matrices import cap_radius, floor_eigenvalues
 from ..statespace.observation import degrees_of_freedom, factor_analysis, sensor_noise
 from .unit_model import NOISE_FLOOR, UnitModel
@@ -25,6 +26,8 @@ _MAX_RADIUS = 0.995
 _MAX_STATES = 8
 _ORDER_LEVEL = 0.001  # level of the tests that choose the number of states
 _ROWS_PER_STATE = 125  # time steps that a state chosen automatically needs at least
+_NEAR_LAGS = 2  # of the past that tells of one more state
+_MEMORY_LEVEL = 0.05  # at which it has to, beside what sensors share in a row: tails of their noise look like a state too
 
 
 def pca_basis(moments):
@@ -103,8 +106,12 @@ _BY_STATSMODELS = ("pca-var", "subspace")  # as their authors do; the others nee
 def choose_order(moments):
     """Number of states, and of those that the past predicts; the others explain what sensors share."""
     most = min(moments.n_sensors, _MAX_STATES, max(moments.n_samples // _ROWS_PER_STATE, 1))
-    order = _predicted_states(moments, most)
-    return (_common_factors(moments, order, most) if moments.complete else order), order
+    order = n_predicted = _predicted_states(moments, most)
+    if not moments.complete:
+        return order, n_predicted
+    order = _common_factors(moments, order, most)
+    more = _faint_states(moments, order, most)
+    return order + more, n_predicted + more
 
 
 def _predicted_states(moments, most):
@@ -138,6 +145,53 @@ def _common_factors(moments, order, most):
             break
         order += 1
     return order
+
+
+def _faint_states(moments, order, most):
+    """Number of further states with which nothing tells of still another one; none where something always does.
+
+    A state that neither the long past nor the sensors of a row show for sure makes the others remember more than a
+    row. Two statistics tell of one state more. They are independent without it, and their sum is compared with a
+    chi-squared variate: what one factor more explains of what the past leaves unpredicted, and Bartlett's statistic
+    with a past of few numbers, the last rows of the states and of the direction that may be another. A record that
+    no number of states explains, as most recorded ones, keeps the first.
+    """
+    for more in range(most - order + 1):
+        if order + more == moments.n_sensors:
+            return 0
+        if not _lacks_a_state(moments, order + more):
+            return more
+    return 0
+
+
+def _lacks_a_state(moments, order):
+    """Whether one state more explains what `order` of them leave, by its statistics of past and present."""
+    d, n = moments.n_sensors, moments.n_samples - moments.n_past
+    statistic, freedom = _near_past(moments, order)
+    if statistic <= chdtri(freedom, _MEMORY_LEVEL):
+        return False
+    factors, fewer = (degrees_of_freedom(d, k) for k in (order, order + 1))
+    limit = chdtri(freedom + factors - fewer, _ORDER_LEVEL)
+    if not factors:
+        return statistic > limit
+    statistic += n * _factors(moments, order).misfit
+    if statistic <= limit or not fewer:
+        return statistic > limit
+    return statistic - n * _factors(moments, order + 1).misfit > limit
+
+
+def _near_past(moments, order):
+    """Bartlett's statistic and its degrees of freedom, the past being the last rows of the first variates."""
+    d, weights = moments.n_sensors, moments.canonical[1][:, : order + 1]
+    n_lags = min(_NEAR_LAGS, moments.n_lags)
+    cross = np.hstack([lagged @ weights for lagged in moments.G[1 : n_lags + 1]])
+    past = block_toeplitz(weights.T @ moments.G[:n_lags] @ weights)
+    n_past = len(past)
+    explained = cross @ np.linalg.solve(past + _RIDGE * np.eye(n_past), cross.T)
+    squared = eigh(explained, moments.G[0] + _RIDGE * np.eye(d), eigvals_only=True)[: d - order]
+    weight = max(moments.n_samples - (d + n_past + 1) / 2, 1.0)
+    statistic = -weight * np.log1p(-squared.clip(0, 1 - 1e-12)).sum()
+    return statistic, (d - order) * max(n_past - order, 0)
 
 
 def _factors(moments, n_factors):
