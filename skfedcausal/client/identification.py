@@ -27,7 +27,7 @@ _MAX_STATES = 8
 _ORDER_LEVEL = 0.001  # level of the tests that choose the number of states
 _ROWS_PER_STATE = 125  # time steps that a state chosen automatically needs at least
 _NEAR_LAGS = 2  # of the past that tells of one more state
-_MEMORY_LEVEL = 0.05  # at which it has to, beside what sensors share in a row: tails of their noise look like a state too
+_MEMORY_LEVEL = 0.05  # at which it has to: rare large noise that sensors share looks like a state in a row as well
 
 
 def pca_basis(moments):
