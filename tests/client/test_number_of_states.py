@@ -103,5 +103,5 @@ def test_a_record_that_no_number_of_states_explains_keeps_its_first(monkeypatch)
     Y = next(iter(_link_free(600, 5)))
     monkeypatch.setattr(identification, "_lacks_a_state", lambda moments, order: True)
     kept = KalmanClient().fit(Y).n_states_
-    monkeypatch.setattr(identification, "_faint_states", lambda moments, order, most: 0)
+    monkeypatch.setattr(identification, "_faint_states", lambda moments, order: 0)
     assert KalmanClient().fit(Y).n_states_ == kept
