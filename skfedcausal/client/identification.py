@@ -166,7 +166,7 @@ def _faint_states(moments, order):
 def _lacks_a_state(moments, order):
     """Whether one state more explains what `order` of them leave, by its statistics of past and present."""
     d, n = moments.n_sensors, moments.n_samples - moments.n_past
-    statistic, freedom = _near_past(moments, order)
+    statistic, freedom, _ = _near_past(moments, order)
     if statistic <= chdtri(freedom, _MEMORY_LEVEL):
         return False
     factors, fewer = (degrees_of_freedom(d, k) for k in (order, order + 1))
@@ -180,17 +180,21 @@ def _lacks_a_state(moments, order):
 
 
 def _near_past(moments, order):
-    """Bartlett's statistic and its degrees of freedom, the past being the last rows of the first variates."""
+    """Bartlett's statistic and its degrees of freedom, the past being the last rows of the first variates.
+
+    Also the loadings of what these predict, the best first.
+    """
     d, weights = moments.n_sensors, moments.canonical[1][:, : order + 1]
     n_lags = min(_NEAR_LAGS, moments.n_lags)
     cross = np.hstack([lagged @ weights for lagged in moments.G[1 : n_lags + 1]])
     past = block_toeplitz(weights.T @ moments.G[:n_lags] @ weights)
     n_past = len(past)
     explained = cross @ np.linalg.solve(past + _RIDGE * np.eye(n_past), cross.T)
-    squared = eigh(explained, moments.G[0] + _RIDGE * np.eye(d), eigvals_only=True)[: d - order]
+    present = moments.G[0] + _RIDGE * np.eye(d)
+    squared, axes = eigh(explained, present)
     weight = max(moments.n_samples - (d + n_past + 1) / 2, 1.0)
-    statistic = -weight * np.log1p(-squared.clip(0, 1 - 1e-12)).sum()
-    return statistic, (d - order) * max(n_past - order, 0)
+    statistic = -weight * np.log1p(-squared[: d - order].clip(0, 1 - 1e-12)).sum()
+    return statistic, (d - order) * max(n_past - order, 0), present @ axes[:, ::-1]
 
 
 def _factors(moments, n_factors):
@@ -204,9 +208,9 @@ def noise_floor(moments):
     return NOISE_FLOOR * np.diag(moments.G[0]) + moments.added
 
 
-def _loadings(moments, method, order, n_predicted):
-    """Column space of C: states that the past predicts by `method`, the others by factor analysis."""
-    predicted = METHODS[method](moments)[:, :n_predicted]
+def _loadings(moments, predicted, order):
+    """Column space of C: states that the past predicts, the others by factor analysis."""
+    n_predicted = predicted.shape[1]
     if n_predicted == order:
         return predicted
     factors = _factors(moments, order)
@@ -226,9 +230,9 @@ def identify(moments, method, n_states):
         from .hidden_states import identify_hidden  # no other unit needs it
 
         return identify_hidden(moments, n_states)
-    found = _with_faint_states(moments, method, order, n_predicted) if n_states == "auto" and moments.complete else None
+    found = _with_faint_states(moments, order, n_predicted) if n_states == "auto" and moments.complete else None
     if found is None:
-        C = _loadings(moments, method, order, n_predicted)
+        C = _loadings(moments, METHODS[method](moments)[:, :n_predicted], order)
         S, R = split_variance(moments, C)
         C = C @ np.linalg.cholesky(S)  # states of unit covariance
     else:
@@ -241,23 +245,20 @@ def identify(moments, method, n_states):
     return replace(model, unpredicted=np.maximum(np.diag(moments.unexplained), R) * moments.scale**2)
 
 
-def _with_faint_states(moments, method, order, n_predicted):
+def _with_faint_states(moments, order, n_predicted):
     """Loadings of states of unit covariance and sensor noise, with the faint states; None where there are none.
 
-    These are read from what the past predicts or from what sensors share, whichever shows all states clearer. A
-    state that rows show so little of that the edges of the record count is left out.
+    A state that rows show so little of that the edges of the record count is left out.
     """
     more = _faint_states(moments, order)
     if not more:
         return None
-    found = []
-    for predicted in (n_predicted + more, n_predicted):
-        C = _loadings(moments, method, order + more, predicted)
-        S, fit = _split(moments, C)
-        C = C @ np.linalg.cholesky(S)
-        found.append((1 / np.linalg.eigvalsh(C.T @ (C / fit.R[:, None]))[0], C, fit.R))
-    noise, C, R = min(found, key=lambda one: one[0])
-    return (C, R) if noise < np.sqrt(moments.n_samples) / EDGE_SHARE else None
+    predicted = _near_past(moments, order + more - 1)[2][:, : n_predicted + more]
+    C = _loadings(moments, predicted, order + more)
+    S, fit = _split(moments, C)
+    C = C @ np.linalg.cholesky(S)
+    noise = 1 / np.linalg.eigvalsh(C.T @ (C / fit.R[:, None]))[0]
+    return (C, fit.R) if noise < np.sqrt(moments.n_samples) / EDGE_SHARE else None
 
 
 def split_variance(moments, C):

@@ -80,7 +80,8 @@ def test_what_tells_of_a_further_state_is_as_its_law_says(n_states, n_sensors):
         for Y in _link_free(2000, seed, n_states=n_states, n_sensors=n_sensors, measurement_noise=1.0):
             moments = Moments(Y, None, (0,))
             if _predicted_states(moments, n_sensors) == n_states:
-                found.append(chdtrc(*_near_past(moments, n_states)[::-1]))
+                statistic, freedom, _ = _near_past(moments, n_states)
+                found.append(chdtrc(freedom, statistic))
     found = np.array(found)
     assert len(found) > 200
     for level in (0.5, 0.1, 0.05):
