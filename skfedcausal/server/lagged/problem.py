@@ -34,6 +34,7 @@ class LaggedProblem:
     first_noise: np.ndarray | None = None  # process noise of the plant of one lag
     _last: tuple | None = None  # the plant that was evaluated last, and its point
     _informed: tuple | None = None  # the same with its information
+    _elements: dict = field(default_factory=dict)  # of units' rows, by unit and the sources of their channels
 
     def point(self, coefficients, Q):
         """The likelihood and its gradients at a plant; a climb comes back to where it was last."""
@@ -66,6 +67,15 @@ class LaggedProblem:
             col = self.partition.n_states + int(k)
             found.append(Channel(("input", int(k)), (col,), self.input_lags[k], p))
         return found
+
+    def elements(self, unit, channels):
+        """The :class:`Elements` of a unit's rows in the order of their channels."""
+        key = unit, tuple(channel.source for channel in channels)
+        if key not in self._elements:
+            rows = self.partition.slices[unit]
+            parts = [Elements.of(rows, [(col, each.lags) for col in each.cols]) for each in channels]
+            self._elements[key] = Elements.joined(parts)
+        return self._elements[key]
 
     def spent(self, n_coordinates=0):
         """Count the work of one evaluation, or of the algebra of some coordinates."""
@@ -111,9 +121,8 @@ class Fitted:
 
 def rows_at(problem, info, point, coefficients, unit, channels):
     """The :class:`Rows` of a unit at a point."""
-    rows = problem.partition.slices[unit]
-    elements = Elements.joined([Elements.of(rows, [(col, each.lags) for col in each.cols]) for each in channels])
-    G, theta = info.of_rows(rows, elements), coefficients[elements]
+    elements = problem.elements(unit, channels)
+    G, theta = info.of_rows(problem.partition.slices[unit], elements), coefficients[elements]
     score = point.grad[elements] * problem.likelihood.n_rows
     return Rows(channels, elements, G, G @ theta + score, theta, score)
 
