@@ -10,11 +10,13 @@ import warnings
 from dataclasses import replace
 
 import numpy as np
-from scipy.special import chdtrc
+from scipy.linalg import eigh
+from scipy.special import chdtrc, chdtri
 from sklearn.exceptions import ConvergenceWarning
 
+from ..statespace.episodes import block_toeplitz
 from ..statespace.matrices import cap_radius, floor_eigenvalues
-from ..statespace.observation import degrees_of_freedom, factor_analysis, sensor_noise
+from ..statespace.observation import NoiseFit, degrees_of_freedom, factor_analysis, sensor_noise
 from .unit_model import NOISE_FLOOR, UnitModel
 
 _STATE_FLOOR = 1e-2  # share of a state's variance that is signal at least
@@ -24,6 +26,9 @@ _MAX_RADIUS = 0.995
 _MAX_STATES = 8
 _ORDER_LEVEL = 0.001  # level of the tests that choose the number of states
 _ROWS_PER_STATE = 125  # time steps that a state chosen automatically needs at least
+EDGE_SHARE = 3.0  # a state's noise in a row, over its variance, is at most the root of the rows over this
+_NEAR_LAGS = 2  # of the past that tells of one more state
+_MEMORY_LEVEL = 0.05  # at which it has to: rare large noise that sensors share looks like a state in a row as well
 
 
 def pca_basis(moments):
@@ -101,9 +106,13 @@ _BY_STATSMODELS = ("pca-var", "subspace")  # as their authors do; the others nee
 
 def choose_order(moments):
     """Number of states, and of those that the past predicts; the others explain what sensors share."""
-    most = min(moments.n_sensors, _MAX_STATES, max(moments.n_samples // _ROWS_PER_STATE, 1))
+    most = _most_states(moments)
     order = _predicted_states(moments, most)
     return (_common_factors(moments, order, most) if moments.complete else order), order
+
+
+def _most_states(moments):
+    return min(moments.n_sensors, _MAX_STATES, max(moments.n_samples // _ROWS_PER_STATE, 1))
 
 
 def _predicted_states(moments, most):
@@ -139,6 +148,55 @@ def _common_factors(moments, order, most):
     return order
 
 
+def _faint_states(moments, order):
+    """Number of further states with which nothing tells of still another one; none where something always does.
+
+    A state that neither the long past nor the sensors of a row show for sure makes the others remember more than a
+    row. Two statistics tell of one state more. They are independent without it, and their sum is compared with a
+    chi-squared variate: what one factor more explains of what the past leaves unpredicted, and Bartlett's statistic
+    with a past of few numbers, the last rows of the states and of the direction that may be another. A record that
+    no number of states explains, as most recorded ones, keeps the first.
+    """
+    for states in range(order, min(_most_states(moments), moments.n_sensors - 1) + 1):
+        if not _lacks_a_state(moments, states):
+            return states - order
+    return 0
+
+
+def _lacks_a_state(moments, order):
+    """Whether one state more explains what `order` of them leave, by its statistics of past and present."""
+    d, n = moments.n_sensors, moments.n_samples - moments.n_past
+    statistic, freedom, _ = _near_past(moments, order)
+    if statistic <= chdtri(freedom, _MEMORY_LEVEL):
+        return False
+    factors, fewer = (degrees_of_freedom(d, k) for k in (order, order + 1))
+    limit = chdtri(freedom + factors - fewer, _ORDER_LEVEL)
+    if not factors:
+        return statistic > limit
+    statistic += n * _factors(moments, order).misfit
+    if statistic <= limit or not fewer:
+        return statistic > limit
+    return statistic - n * _factors(moments, order + 1).misfit > limit
+
+
+def _near_past(moments, order):
+    """Bartlett's statistic and its degrees of freedom, the past being the last rows of the first variates.
+
+    Also the loadings of what these predict, the best first.
+    """
+    d, weights = moments.n_sensors, moments.canonical[1][:, : order + 1]
+    n_lags = min(_NEAR_LAGS, moments.n_lags)
+    cross = np.hstack([lagged @ weights for lagged in moments.G[1 : n_lags + 1]])
+    past = block_toeplitz(weights.T @ moments.G[:n_lags] @ weights)
+    n_past = len(past)
+    explained = cross @ np.linalg.solve(past + _RIDGE * np.eye(n_past), cross.T)
+    present = moments.G[0] + _RIDGE * np.eye(d)
+    squared, axes = eigh(explained, present)
+    weight = max(moments.n_samples - (d + n_past + 1) / 2, 1.0)
+    statistic = -weight * np.log1p(-squared[: d - order].clip(0, 1 - 1e-12)).sum()
+    return statistic, (d - order) * max(n_past - order, 0), present @ axes[:, ::-1]
+
+
 def _factors(moments, n_factors):
     """Factor analysis of what the past leaves unpredicted."""
     floor = noise_floor(moments)
@@ -150,9 +208,9 @@ def noise_floor(moments):
     return NOISE_FLOOR * np.diag(moments.G[0]) + moments.added
 
 
-def _loadings(moments, method, order, n_predicted):
-    """Column space of C: states that the past predicts by `method`, the others by factor analysis."""
-    predicted = METHODS[method](moments)[:, :n_predicted]
+def _loadings(moments, predicted, order):
+    """Column space of C: states that the past predicts, the others by factor analysis."""
+    n_predicted = predicted.shape[1]
     if n_predicted == order:
         return predicted
     factors = _factors(moments, order)
@@ -172,14 +230,35 @@ def identify(moments, method, n_states):
         from .hidden_states import identify_hidden  # no other unit needs it
 
         return identify_hidden(moments, n_states)
-    C = _loadings(moments, method, order, n_predicted)
-    S, R = split_variance(moments, C)
-    C = C @ np.linalg.cholesky(S)  # states of unit covariance
+    found = _with_faint_states(moments, order, n_predicted) if n_states == "auto" and moments.complete else None
+    if found is None:
+        C = _loadings(moments, METHODS[method](moments)[:, :n_predicted], order)
+        S, R = split_variance(moments, C)
+        C = C @ np.linalg.cholesky(S)  # states of unit covariance
+    else:
+        C, R = found
+        order = C.shape[1]
     A, Q, B = dynamics(moments, C, R, by_statsmodels=method in _BY_STATSMODELS)
     model = UnitModel(A, C * moments.scale[:, None], Q, R * moments.scale**2, moments.mean, B)
     if order < moments.n_sensors:
         return model
     return replace(model, unpredicted=np.maximum(np.diag(moments.unexplained), R) * moments.scale**2)
+
+
+def _with_faint_states(moments, order, n_predicted):
+    """Loadings of states of unit covariance and sensor noise, with the faint states; None where there are none.
+
+    A state that rows show so little of that the edges of the record count is left out.
+    """
+    more = _faint_states(moments, order)
+    if not more:
+        return None
+    predicted = _near_past(moments, order + more - 1)[2][:, : n_predicted + more]
+    C = _loadings(moments, predicted, order + more)
+    S, fit = _split(moments, C)
+    C = C @ np.linalg.cholesky(S)
+    noise = 1 / np.linalg.eigvalsh(C.T @ (C / fit.R[:, None]))[0]
+    return (C, fit.R) if noise < np.sqrt(moments.n_samples) / EDGE_SHARE else None
 
 
 def split_variance(moments, C):
@@ -190,20 +269,27 @@ def split_variance(moments, C):
     noise of all sensors is scaled down until it is not. With as many states as sensors the noise is put at its
     floor, see :func:`noise_floor`.
     """
+    S, fit = _split(moments, C)
+    if not fit.converged:
+        warnings.warn(
+            f"The noise variances of {len(C)} sensors with {C.shape[1]} states were still moving after {fit.n_steps} "
+            "steps. The sensors hardly tell noise from states: use fewer states, or give C and R.",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return S, fit.R
+
+
+def _split(moments, C):
+    """The state covariance and the :class:`NoiseFit` of :func:`split_variance`."""
     d, p = C.shape
-    R = floor = noise_floor(moments)
+    floor = noise_floor(moments)
+    fit = NoiseFit(floor, True, 0)
     if d > p:
         unexplained = floor_eigenvalues(moments.unexplained, floor.min())
         fit = sensor_noise(unexplained, C, floor)
-        R = np.maximum(fit.R / max(_noise_share(unexplained, C, fit.R), 1.0), floor)
-        if not fit.converged:
-            warnings.warn(
-                f"The noise variances of {d} sensors with {p} states were still moving after {fit.n_steps} "
-                "steps. The sensors hardly tell noise from states: use fewer states, or give C and R.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
-    return _state_covariances(moments.G[0], C, R)[1], R
+        fit = fit._replace(R=np.maximum(fit.R / max(_noise_share(unexplained, C, fit.R), 1.0), floor))
+    return _state_covariances(moments.G[0], C, fit.R)[1], fit
 
 
 def unit_states(moments, C, R):

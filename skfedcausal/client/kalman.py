@@ -59,8 +59,8 @@ class KalmanClient(UnitClient):
     n_states : int or "auto", default="auto"
         Number of states to identify. "auto" chooses at most one per sensor: those that the past predicts by
         sequential tests of canonical correlations, or more where they do not explain how sensors vary
-        together within a row. A larger number, at most five per sensor, gives dynamics of higher
-        order; a server then has less to go by, and may refuse.
+        together within a row, or where both tell of a further one. A larger number, at most five per
+        sensor, gives dynamics of higher order; a server then has less to go by, and may refuse.
     gain : array-like of shape (n_states, n_features), default=None
         A chosen constant gain K: the filter is then ``h[t] = A h[t-1] + B u[t-1]`` plus ``K (y[t] - mean - C
         h[t])``, as Algorithm 1 of the first paper has it. None is the Kalman gain, from the stationary

@@ -7,12 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from ..message.packet import PacketError
-from .identification import dynamics, noise_floor, unit_states
+from .identification import EDGE_SHARE, dynamics, noise_floor, unit_states
 from .moments import Moments
 from .shifts import without_shifts
 from .worker import fitted_client
-
-_EDGE_SHARE = 3.0  # a state's noise in a row, over its variance, is at most the root of the rows over this
 
 
 def client_told_inputs(template, client, about, others):
@@ -33,7 +31,7 @@ def client_told_inputs(template, client, about, others):
     if model.n_states == before.n_states:
         tells = model.own_past.evidence() > before.own_past.evidence()
     else:
-        tells = model.n_states > before.n_states and _noise_of_states(model) < np.sqrt(len(Y)) / _EDGE_SHARE
+        tells = model.n_states > before.n_states and _noise_of_states(model) < np.sqrt(len(Y)) / EDGE_SHARE
     if not tells:
         return None
     B, level = (model.B[:, :own], model.input_mean[:own]) if own else (None, None)

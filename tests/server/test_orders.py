@@ -33,7 +33,7 @@ def _error(plant, first):
 
 @pytest.fixture(scope="module")
 def record():
-    return _plant()
+    return _plant(gain=0.2)
 
 
 def test_a_state_that_only_inputs_of_others_move_is_found(record):

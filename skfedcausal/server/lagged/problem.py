@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...statespace.lagged.information import Elements, RowInformation
-from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, Channel, posterior, rescaled, swept
+from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, Channel, PriorCoordinates, rescaled, swept
 from ...statespace.lagged.likelihood import LaggedLikelihood
 from ...statespace.matrices import floor_eigenvalues, symmetric_basis
 from ...statespace.partition import Partition
@@ -34,6 +34,7 @@ class LaggedProblem:
     first_noise: np.ndarray | None = None  # process noise of the plant of one lag
     _last: tuple | None = None  # the plant that was evaluated last, and its point
     _informed: tuple | None = None  # the same with its information
+    _elements: dict = field(default_factory=dict)  # of units' rows, by unit and the sources of their channels
 
     def point(self, coefficients, Q):
         """The likelihood and its gradients at a plant; a climb comes back to where it was last."""
@@ -66,6 +67,15 @@ class LaggedProblem:
             col = self.partition.n_states + int(k)
             found.append(Channel(("input", int(k)), (col,), self.input_lags[k], p))
         return found
+
+    def elements(self, unit, channels):
+        """The :class:`Elements` of a unit's rows in the order of their channels."""
+        key = unit, tuple(channel.source for channel in channels)
+        if key not in self._elements:
+            rows = self.partition.slices[unit]
+            parts = [Elements.of(rows, [(col, each.lags) for col in each.cols]) for each in channels]
+            self._elements[key] = Elements.joined(parts)
+        return self._elements[key]
 
     def spent(self, n_coordinates=0):
         """Count the work of one evaluation, or of the algebra of some coordinates."""
@@ -111,9 +121,8 @@ class Fitted:
 
 def rows_at(problem, info, point, coefficients, unit, channels):
     """The :class:`Rows` of a unit at a point."""
-    rows = problem.partition.slices[unit]
-    elements = Elements.joined([Elements.of(rows, [(col, each.lags) for col in each.cols]) for each in channels])
-    G, theta = info.of_rows(rows, elements), coefficients[elements]
+    elements = problem.elements(unit, channels)
+    G, theta = info.of_rows(problem.partition.slices[unit], elements), coefficients[elements]
     score = point.grad[elements] * problem.likelihood.n_rows
     return Rows(channels, elements, G, G @ theta + score, theta, score)
 
@@ -173,11 +182,12 @@ def _unit_step(problem, rows, unit, priors, sweeps, coarse):
     if sweeps:
         problem.spent(2 * len(rows.theta))
         scales, decays = swept(rows.G, rows.b, rows.channels, scales, decays, coarse=coarse)
-    found = posterior(rows.G, rows.b, rows.channels, scales, decays)
+    prior = PriorCoordinates(rows.G, rows.b, rows.channels, decays)
+    found = prior.posterior(scales)
     if not sweeps and any(key in priors for key in keys):
         for _ in range(2):
             scales = rescaled(found, rows.channels, scales, decays)
-            found = posterior(rows.G, rows.b, rows.channels, scales, decays)
+            found = prior.posterior(scales)
     priors.update({key: (c, int(d)) for key, c, d in zip(keys, scales, decays, strict=True)})
     return found
 
@@ -208,11 +218,11 @@ def _noise_step(problem, coefficients, Q):
     stepped = Q.copy()
     for own in problem.partition.slices:
         basis = symmetric_basis(own.stop - own.start)
-        products = [point.inverse[:, own, own] @ d for d in basis]
-        weighted = [likelihood.weights[:, None, None] * x for x in products]
-        information = [[0.5 * np.einsum("fij,fji->", x, y).real for y in products] for x in weighted]
+        products = point.inverse[:, own, own] @ basis[:, None]
+        weighted = (likelihood.weights[:, None, None] * products).reshape(len(basis), -1)
+        information = 0.5 * (weighted @ np.swapaxes(products, 2, 3).reshape(len(basis), -1).T).real
         gradient = np.einsum("kij,ij->k", basis, point.grad_Q[own, own])
-        change = np.tensordot(np.linalg.solve(np.array(information), gradient), basis, 1)
+        change = np.tensordot(np.linalg.solve(information, gradient), basis, 1)
         floor = _Q_FLOOR * np.linalg.eigvalsh(Q[own, own])[0]
         if problem.first_noise is not None and likelihood.N[own, own].any():
             floor = max(floor, _Q_LEAST * np.linalg.eigvalsh(problem.first_noise[own, own])[0])

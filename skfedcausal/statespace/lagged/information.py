@@ -133,34 +133,42 @@ class RowInformation:
         """Information of regressors that the noise of the rows does not reach, and what it adds; None where nothing."""
         p, (cols1, at1), (cols2, at2) = rows.stop - rows.start, *(_columns(part) for part in (first, second))
         at1, at2 = (first.row - rows.start) * len(cols1) + at1, (second.row - rows.start) * len(cols2) + at2
-        U, V = np.swapaxes(self.U[:, rows, rows], 1, 2), self.V[:, cols1[:, None], cols2]
-        products = U[:, :, None, :, None] * V[:, None, :, None]  # (f, row, col, row, col)
+        sides = p * len(cols1), p * len(cols2)
+        # with themselves the products of a place with a later one say all
+        pairs = np.triu_indices(sides[0]) if first is second else np.indices(sides).reshape(2, -1)
+        (i, c), (j, d) = (divmod(places, len(cols)) for places, cols in zip(pairs, (cols1, cols2), strict=True))
+        U, V = self.U[:, rows, rows], self.V[:, cols1[:, None], cols2]
+        products = _elements(U, j, i) * _elements(V, c, d)
         # E x_c[t-k] x_d[t-l] is a covariance at lag l - k
-        found = self._at_lags(products, at1, first.lag, at2, second.lag, sign=-1)
+        found = self._at_lags(products, (pairs, sides), (at1, first.lag), (at2, second.lag), sign=-1)
         W1, W2 = (self.W[:, cols, rows] for cols in (cols1, cols2))
         if min(np.abs(W1).max(), np.abs(W2).max()) < _NOT_REACHED:
             return found, None
-        products = np.conj(W1)[:, None, :, :, None] * np.conj(np.swapaxes(W2, 1, 2))[:, :, None, None]
-        products = products.reshape(len(products), p, len(cols1), p, len(cols2))
-        return found, self._at_lags(products, at1, first.lag, at2, second.lag, sign=1)
+        products = np.conj(_elements(W1, c, j) * _elements(W2, d, i))
+        return found, self._at_lags(products, (pairs, sides), (at1, first.lag), (at2, second.lag), sign=1)
 
-    def _at_lags(self, products, at1, lag1, at2, lag2, *, sign):
-        """Covariances of spectra (f, row, col, row, col) at lags, the first ones by a sign added to the second.
+    def _at_lags(self, products, places, first, second, *, sign):
+        """Covariances of spectra (f, n_pairs) at lags, the first ones by a sign added to the second.
 
-        By the places of rows and columns.
+        Of pairs of places out of so many on either side; `first` and `second` are the places and lags that are asked
+        for.
         """
+        (pairs, sides), (at1, lag1), (at2, lag2) = places, first, second
         is_symmetric, lag1 = lag1 is lag2, sign * lag1
-        sides = products.shape[1] * products.shape[2], products.shape[3] * products.shape[4]
         least, most = int(lag1.min() + lag2.min()), int(lag1.max() + lag2.max())
-        flat = products.reshape(len(products), -1)
-        moments = np.concatenate([flat.real, flat.imag]).T @ _of_lags(self.n_fft, least, most)
-        moments = moments.reshape(*sides, -1) * self._n_rows
-        if is_symmetric:  # but for rounding
-            turned = np.swapaxes(moments, 0, 1)
-            moments = (moments + turned[..., ::sign]) / 2
+        known = np.concatenate([products.real, products.imag]).T @ _of_lags(self.n_fft, least, most)
+        moments = np.empty((*sides, known.shape[1]))
+        if is_symmetric:  # but for rounding on the diagonal
+            moments[pairs[::-1]] = known[:, ::sign]
+        moments[tuple(pairs)] = known
         n_lags = moments.shape[2]
         first, second = at1 * sides[1] * n_lags + lag1 - least, at2 * n_lags + lag2
-        return moments.ravel().take(first[:, None] + second)
+        return moments.ravel().take(first[:, None] + second) * self._n_rows
+
+
+def _elements(x, rows, cols):
+    """Elements of matrices (f, n, m) at rows and columns, (f, n_elements)."""
+    return x.reshape(len(x), -1).take(rows * x.shape[2] + cols, axis=1)
 
 
 def _columns(elements):

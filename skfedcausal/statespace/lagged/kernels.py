@@ -109,15 +109,27 @@ class Posterior(NamedTuple):
         return self.root @ self.root.T
 
 
+class PriorCoordinates:
+    """Quadratic of one unit's rows in the coordinates of the prior's kernels, for any scales of them."""
+
+    def __init__(self, G, b, channels, decays):
+        self._R, ends = prior_root(channels, np.ones(len(channels)), decays)
+        self._M, self._b, self._widths = self._R.T @ G @ self._R, b, np.diff(ends, prepend=0)
+
+    def posterior(self, scales):
+        """The :class:`Posterior` under priors of these scales."""
+        size = np.repeat(np.sqrt(scales), self._widths)
+        M = size[:, None] * self._M * size
+        M[np.diag_indices(len(M))] += prior_unit(M)
+        L = np.linalg.cholesky(M)
+        root = solve_triangular(L, (self._R * size).T, lower=True, check_finite=False).T
+        white = root.T @ self._b
+        return Posterior(root @ white, root, 0.5 * float(white @ white) - float(np.log(np.diag(L)).sum()))
+
+
 def posterior(G, b, channels, scales, decays):
     """The :class:`Posterior` under given priors."""
-    R, _ = prior_root(channels, scales, decays)
-    M = R.T @ G @ R
-    M[np.diag_indices(len(M))] += prior_unit(M)
-    L = np.linalg.cholesky(M)
-    root = solve_triangular(L, R.T, lower=True, check_finite=False).T
-    white = root.T @ b
-    return Posterior(root @ white, root, 0.5 * float(white @ white) - float(np.log(np.diag(L)).sum()))
+    return PriorCoordinates(G, b, channels, decays).posterior(scales)
 
 
 def rescaled(found, channels, scales, decays):
@@ -213,28 +225,37 @@ def _best_kernel(S, q, channel, present, coarse, may_wait):
     most = len(channel.lags) - 1 if may_wait else 0
     penalty = np.log(most + 1.0)  # half of the prior is for no dead time, as much for all others
 
-    def note(k, values):
-        tried[k] = values.max() - penalty * (k >= len(DECAYS)), CHANNEL_SCALES[values.argmax()]
+    def note(kernels, values):
+        at = values.argmax(axis=1)
+        best, scales = values[np.arange(len(at)), at], CHANNEL_SCALES[at]
+        for k, value, scale in zip(kernels, best.tolist(), scales.tolist(), strict=True):
+            tried[k] = value - penalty * (k >= len(DECAYS)), scale
 
-    def evidence(k):
-        if k not in tried:
-            note(k, of_roots(kernel_root(len(channel.lags), k)[None])[0])
-        return tried[k][0]
+    def best_of(kernels):
+        """The kernel of the largest evidence, the first one of equals; those of as many columns are tried at once."""
+        new: dict[int, list] = {}
+        for k in kernels:
+            if k not in tried:
+                root = kernel_root(len(channel.lags), k)
+                new.setdefault(root.shape[1], []).append((k, root))
+        for group in new.values():
+            numbers, roots = zip(*group, strict=True)
+            note(numbers, of_roots(np.array(roots)))
+        return max(kernels, key=lambda k: tried[k][0])
 
     def climbed(k):
         while True:
-            better = max([k, *_neighbours(k, most)], key=evidence)
+            better = best_of([k, *_neighbours(k, most)])
             if better == k:
                 return k
             k = better
 
-    best = climbed(max([*(map(int, _COARSE) if coarse else ()), present, 0], key=evidence))
+    best = climbed(best_of([*(map(int, _COARSE) if coarse else ()), present, 0]))
     if most:
         # where a single lag says most is where a channel with a dead time begins
         single = range(0, (most + 1) * len(DECAYS), len(DECAYS))
-        for k, values in zip(single, of_roots(_single_lags(len(channel.lags))), strict=True):
-            note(k, values)
-        best = max(best, climbed(max(single, key=evidence)), key=evidence)
+        note(single, of_roots(_single_lags(len(channel.lags))))
+        best = best_of([best, climbed(best_of(single))])
     return best, tried[best][1]
 
 
