@@ -16,7 +16,7 @@ from ..message.packet import PacketError
 from ..message.schema import KINDS
 from ..message.training import BlockRow, GradientReply, NetworkPlan, NoGradient, TrainingEnd, TrainingPlan
 from ..message.watching import FlagMessage, VerdictReply
-from . import answers, network_training, training
+from . import answers, network_training, training, unit_model
 from .augmenter import LinearAugmenter, as_augmenter
 from .batches import next_message
 from .black_box import BlackBoxClient, NonlinearClient
@@ -25,7 +25,7 @@ from .feedback_law import identify_law, warn_of_determined_inputs
 from .kalman import KalmanClient
 from .monitor import monitored
 from .records import Silence, column_means, release_pages, warn_few_rows
-from .unit_model import UnitClient, loading_error
+from .unit_model import UnitClient
 
 KEPT = (  # what a unit keeps of a fit for other records
     "client",
@@ -151,17 +151,9 @@ class UnitWorker:
         if wishes.monitor:
             if not self.monitor:
                 raise PacketError(f"Unit {self.name!r} is not to be monitored: its settings do not say `watch = true`.")
-            from .blame import TagModel  # of units that are watched
-
-            client, first["monitor"] = monitored(client, self.outputs, self.starts, self._resized)
-            first["tags"] = TagModel.learn(self.outputs, self.starts)
-            if self.noise is None:  # which leaves no value as it was
-                from .habits import Habits  # of units that are watched
-
-                known = () if getattr(client, "baseline_", None) is None else client.baseline_.known
-                first["habits"] = Habits.learn(self._as_measured, self.starts, known)
+            client = self._learn_nominal(client, first)
         if wishes.refine and self.noise is None and isinstance(client, UnitClient):
-            first["alone"] = client.is_likelier_alone(self.outputs, self.inputs, self.starts)
+            first["alone"] = unit_model.is_likelier_alone(client, self.outputs, self.inputs, self.starts)
             first["refines"] = first["alone"] and client.model.n_states < len(client.model.C)
         if wishes.fits:
             first["fit"] = self._fit_of(client)
@@ -169,6 +161,19 @@ class UnitWorker:
         if (wishes.orders and self._may_grow(client)) or self._may_share(wishes, client, first):
             message = replace(message, open_order=True)
         return message, state
+
+    def _learn_nominal(self, client, first):
+        """The client with a monitor; `first` gets all that a watched unit knows of nominal rows."""
+        from .blame import TagModel  # of units that are watched
+
+        client, first["monitor"] = monitored(client, self.outputs, self.starts, self._resized)
+        first["tags"] = TagModel.learn(self.outputs, self.starts)
+        if self.noise is None:  # which leaves no value as it was
+            from .habits import Habits  # of units that are watched
+
+            known = () if getattr(client, "baseline_", None) is None else client.baseline_.known
+            first["habits"] = Habits.learn(self._as_measured, self.starts, known)
+        return client
 
     def _fit_of(self, client):
         """How well the model of the unit explains its record; None where that would tell of values, or is not known."""
@@ -271,10 +276,11 @@ class UnitWorker:
         self._check_shape(reply.states, state)
         client = previous = self._before(reply, state, round)
         if isinstance(client, UnitClient) and state["wishes"].refine:
-            state = {**state, "refines": client.may_refine}
-            client = client.refined(self.outputs, reply.states, reply.covariances) if client.may_refine else client
+            state = {**state, "refines": unit_model.may_refine(client)}
+            if state["refines"]:
+                client = unit_model.refined(client, self.outputs, reply.states, reply.covariances)
         elif isinstance(client, UnitClient):
-            client = client.refined(self.outputs, reply.states, reply.covariances)
+            client = unit_model.refined(client, self.outputs, reply.states, reply.covariances)
         return self._message(client, previous, state, round)
 
     def _before(self, told, state, round):
@@ -298,11 +304,11 @@ class UnitWorker:
         else:
             message = answers.unit_message(client, self.outputs, self.starts, monitor=monitor, **settings)
         if isinstance(client, UnitClient):
-            state["loading_error"] = loading_error(client, message)
+            state["loading_error"] = unit_model.loading_error(client, message)
         else:
             self._check_message(message)
         if kept.get("alone"):
-            message = replace(message, gain_alone=client.gain_alone(self.outputs, self.inputs, self.starts))
+            message = replace(message, gain_alone=unit_model.gain_alone(client, self.outputs, self.inputs, self.starts))
         if refines:
             kept_const = message.const if wishes.const else None
             message = replace(message, const=kept_const, rest=float(message.const.mean()))
@@ -403,9 +409,9 @@ class UnitWorker:
             learned["phi"] = reply.input_level + (getattr(augmenter, "phi_", 0.0) if centred else 0.0)
         client = state["client"]
         if isinstance(client, UnitClient) and self.noise is None:
-            client = client.learned_from(self.outputs, self.inputs, self.starts, alone=bool(reply.alone))
+            client = unit_model.with_tails(client, self.outputs, self.inputs, self.starts, alone=bool(reply.alone))
         if reply.noise_share is not None:
-            client = client.with_noise_share(float(reply.noise_share[0]))
+            client = unit_model.with_noise_share(client, float(reply.noise_share[0]))
         learned["client"] = client
         return states.Acknowledgement(), {**state, **learned}
 
