@@ -258,7 +258,8 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
             raise PacketError(f"Array 'lengths' is {self.lengths}, which does not cut {len(self.z)} rows.")
         if self.events is not None and len(self.events) != len(self.z):
             raise PacketError(f"Array 'events' has {len(self.events)} rows, and the message {len(self.z)}.")
-        check_clock(self.clock, self.grid, self.lengths, self.OP)
+        if self.clock is not None or self.grid is not None:
+            check_clock(self.clock, self.grid, self.lengths, self.OP)
 
 
 _ROW = ["z", "patterns", "lengths", "off_subspace"]  # arrays about one row of a watched unit
