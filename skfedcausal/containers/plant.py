@@ -16,7 +16,7 @@ from scipy.sparse import issparse
 from .arrays import as_native, names_units, same_kind
 from .layout import SEPARATOR, PlantLayout, listed
 from .readers import Reading, common_index, read_inputs, read_table, read_units
-from .rows import check_lengths, check_times, episode_starts
+from .rows import check_lengths, check_times, episode_starts, sampling_period
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +71,11 @@ class PlantData:
     def starts(self):
         """First row of each episode."""
         return (0,) if len(self.lengths) == 1 else episode_starts(self.lengths)
+
+    @property
+    def row_time(self):
+        """Median time between rows as a Timedelta; None where rows have no times."""
+        return None if self.index is None else sampling_period(self.index)
 
     def only(self, names):
         """The record of some of the units.

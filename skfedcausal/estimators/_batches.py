@@ -7,7 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..client.units import Units, further_units, new_units, without_silent
+from ..client.units import (
+    client_templates,
+    further_units,
+    kept_states,
+    new_units,
+    refuse_memory,
+    without_silent,
+)
 from ..containers.layout import listed
 from ..containers.rows import check_sampling, sampling_period, warn_of_gaps
 from ..federation.ledger import Ledger
@@ -15,7 +22,6 @@ from ..message.requests import WatchRequest
 from ..message.states import StateMessage
 from ..seeding import seeded
 from ..server.running import BatchDialogue, check_batches, check_forget
-from ._base import client_templates, refuse_memory
 
 _NEAR = 1e-3  # of a sampling period, within which a row comes where it is expected
 
@@ -134,28 +140,26 @@ def _exchange(estimator, plant, server, dialogue, is_first, renewed):
     sites = {}
     if to_identify:
         part = plant if is_first else plant.only(to_identify)
-        templates = client_templates(estimator.client, estimator.layout_.names if renewed else plant.names)
-        if estimator.random_state is not None or is_first:
-            names = plant.names if is_first else estimator.layout_.names
-            templates = client_templates(estimator.client, names, estimator.random_state)
+        names = plant.names if is_first else estimator.layout_.names
+        templates = client_templates(estimator.client, names, estimator.random_state)
         sites = new_units(part, templates, augmenter, {})
     others = [name for name in plant.names if name not in sites]
     if others:
         sites |= further_units(plant.only(others), augmenter, estimator._units)
-    units = Units({name: sites[name] for name in plant.names})
+    sites = {name: sites[name] for name in plant.names}
     ledger = Ledger(estimator.max_bytes) if is_first else estimator.ledger_
     how = {"lost_units": estimator.lost_units}
-    with closing(estimator._exchange(estimator._transport(units.sites), ledger, **how)) as exchange:
+    with closing(estimator._exchange(estimator._transport(sites), ledger, **how)) as exchange:
         exchange.expect(n_inputs=plant.input_sizes)
         exchange.learn(dialogue, any(U is not None for U in plant.inputs))
         estimator._store_learned(exchange, server)
         before = {} if is_first else estimator._units
-        kept = units.kept()
+        kept = kept_states(sites)
         there = {name: {**before.get(name, {}), **kept.get(name, {})} for name in server.names_}
         estimator._store_units(there, server.names_)
         if is_first:
             estimator.layout_, estimator._noise, estimator.noise_covariance_ = plant.layout, {}, {}
-            estimator._row_time = sampling_period(plant.index)
+            estimator._row_time = plant.row_time
         estimator._store_fit(server, exchange)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from ..containers.arrays import as_native, column_names, names_units
+from ..containers.arrays import as_native, as_table, column_names, names_units
 from ..containers.layout import SEPARATOR
 from ..containers.modes import is_called, mode_codes, mode_indicators, modes_in, plain_modes, warn_of_mode
 from ._levels import each_input
@@ -160,12 +160,8 @@ def _with_column(X, column, owner):
     unit = next((name for name in tables if str(name) == owner), None)
     if unit is None:
         return tables, owner
-    table = as_native(tables[unit])
-    if isinstance(table, pd.Series):
-        table = table.to_frame()
+    table = as_table(tables[unit])
     if not isinstance(table, pd.DataFrame):
-        table = np.asarray(table)
-        table = table[:, None] if table.ndim == 1 else table
         table = pd.DataFrame(table, columns=[f"x{k}" for k in range(table.shape[1])])
     if any(is_called(name, column) for name in map(str, table.columns)):
         return tables, owner
