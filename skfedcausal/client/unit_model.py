@@ -3,7 +3,7 @@
 import warnings
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -392,6 +392,18 @@ class UnitClient(UnitFilter):
         wishes = {"inputs": inputs, "const": const, "local_model": local_model}
         return self.message_model.message(self.active_columns(Y), starts, **wishes)
 
+    def __getattr__(self, name):
+        """What workers alone have a use for and was a method once."""
+        if name not in _ONCE_METHODS:
+            return self.__getattribute__(name)  # which raises, a property in words of its own
+        warnings.warn(
+            f"`{name}` of a UnitClient is for the worker of its unit, and will be no method any more. Leave it out.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        function = _ONCE_METHODS[name]
+        return function(self) if name == "may_refine" else partial(function, self)
+
 
 # -- what a unit does with its client once that is learned --------------------------------------------------
 
@@ -445,7 +457,7 @@ def refined(client, Y, states, covariances):
     return other
 
 
-def is_likelier_alone(client, Y, U, starts):
+def is_likelier_alone(client, Y, U=None, starts=(0,)):
     """Whether an autoregression of a complete record is likelier than the model identified from it, by BIC."""
     model = client.model
     if not may_refine(client):
@@ -466,7 +478,7 @@ def gain_alone(client, Y, U, starts):
     return float(value.mean() - own.penalty)
 
 
-def with_tails(client, Y, U, starts, *, alone):
+def with_tails(client, Y, U=None, starts=(0,), *, alone=False):
     """Copy that knows the tails of what its messages leave of a record, of all of it if left `alone`."""
     model, kept, found = client.model, client.active_columns(Y), {}
     if alone:
@@ -484,6 +496,18 @@ def with_tails(client, Y, U, starts, *, alone):
     other = copy(client)
     other._model = replace(model, **found)
     return other
+
+
+_ONCE_METHODS = {
+    "expected": expected_measurements,
+    "gain_alone": gain_alone,
+    "is_likelier_alone": is_likelier_alone,
+    "learned_from": with_tails,
+    "may_refine": may_refine,
+    "monitored_by": monitored_by,
+    "refined": refined,
+    "with_noise_share": with_noise_share,
+}
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,8 @@ class UnitWorker:
     def _fit(self, wishes, state, round):
         """Identify the unit's model and send what the measurements say about the states."""
         if state.get("round") == round and state["previous"] is None:
-            return self._told(self._message(state["client"], None, state, round))
+            message, state = self._message(state["client"], None, state, round)
+            return self._with_clock(message), state
         self._check_memory(wishes)
         first = {**self._first_state(), "wishes": wishes, "dtype": state["dtype"]}
         client = self._status_client() if wishes.monitor else None
@@ -157,10 +158,10 @@ class UnitWorker:
             first["refines"] = first["alone"] and client.model.n_states < len(client.model.C)
         if wishes.fits:
             first["fit"] = self._fit_of(client)
-        message, state = self._told(self._message(client, None, first, round))
+        message, state = self._message(client, None, first, round)
         if (wishes.orders and self._may_grow(client)) or self._may_share(wishes, client, first):
             message = replace(message, open_order=True)
-        return message, state
+        return self._with_clock(message), state
 
     def _learn_nominal(self, client, first):
         """The client with a monitor; `first` gets all that a watched unit knows of nominal rows."""
@@ -189,11 +190,9 @@ class UnitWorker:
 
         return replace(message, outdated=is_outdated(state.get("fit"), self._fit_of(state["client"])))
 
-    def _told(self, answer):
-        """The first message with the times of its rows, where they are known."""
-        if self.clock is None:
-            return answer
-        return replace(answer[0], clock=self.clock.numbers, grid=self.clock.digest), answer[1]
+    def _with_clock(self, message):
+        """A first message with the times of its rows, where they are known."""
+        return message if self.clock is None else replace(message, clock=self.clock.numbers, grid=self.clock.digest)
 
     def _keep_common(self, told, state, round):
         """Leave out rows that not all units have: from here on every question is about the others."""
@@ -235,12 +234,15 @@ class UnitWorker:
         is_told = wishes.refine and wishes.orders is None and not wishes.monitor and self.inputs is None
         return bool(is_told and state.get("refines")) and self._may_grow(client) and client.model.has_room
 
+    def _check_open(self, client, state):
+        if not self._may_share(state["wishes"], client, state):
+            raise PacketError(f"Unit {self.name!r} did not say that its number of states is open.")
+
     def _tell_unexplained(self, request, state, round):
         """What the unit's states and its own past leave of its sensors."""
         from .orders import unexplained  # of units whose states leave more than noise
 
-        if not self._may_share(state["wishes"], state["client"], state):
-            raise PacketError(f"Unit {self.name!r} did not say that its number of states is open.")
+        self._check_open(state["client"], state)
         return requests.Unexplained(unexplained(state["client"], self.outputs, self.starts)), state
 
     def _take_sensors(self, told, state, round):
@@ -248,8 +250,7 @@ class UnitWorker:
         from .orders import client_with_sensors
 
         previous = self._before(told, state, round)
-        if not self._may_share(state["wishes"], previous, state):
-            raise PacketError(f"Unit {self.name!r} did not say that its number of states is open.")
+        self._check_open(previous, state)
         client = client_with_sensors(previous, self.outputs, self.starts, told.sensors)
         return self._message(client, previous, state, round)
 
@@ -356,9 +357,7 @@ class UnitWorker:
             augmenter.learn_features(answers.local_features(client, unit.outputs, unit.inputs, unit.starts))
         begun, message = training.begun(request, client.model, unit._series(client, augmenter), self.name, augmenter)
         state = {"client": client, "dtype": state["dtype"], "round": round, "training": begun, "previous": begun}
-        if self.clock is not None:
-            message = replace(message, clock=self.clock.numbers, grid=self.clock.digest)
-        return self._noised(message, state), {**self._first_state(), **state}
+        return self._noised(self._with_clock(message), state), {**self._first_state(), **state}
 
     def _trained_features(self):
         """The augmenter whose features gradient training is to use, None if there are none."""

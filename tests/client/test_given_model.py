@@ -10,7 +10,7 @@ from scipy.linalg import solve_discrete_lyapunov
 from sklearn.exceptions import NotFittedError
 
 from skfedcausal import KalmanClient
-from skfedcausal.client.unit_model import refined
+from skfedcausal.client.unit_model import may_refine, refined
 from skfedcausal.statespace.observation import information_from_filter
 
 from ._reference import EPS, random_unit
@@ -312,6 +312,19 @@ def test_refined_is_a_copy(record):
     assert_array_equal(client.transform(Y), before)
     assert np.abs(new.transform(Y) - before).max() > 0
     assert_array_equal(new.transition_, client.transition_)
+
+
+def test_what_was_a_method_of_a_client_is_one_for_two_releases_and_says_so(record):
+    Y, _ = record
+    client = KalmanClient().fit(Y)
+    H = client.transform(Y)
+    with pytest.warns(FutureWarning, match="`refined` of a UnitClient is for the worker"):
+        before = client.refined(Y, H, 0.1 * np.eye(H.shape[1])[None])
+    assert_array_equal(before.observation_, refined(client, Y, H, 0.1 * np.eye(H.shape[1])[None]).observation_)
+    with pytest.warns(FutureWarning, match="`may_refine`"):
+        assert client.may_refine == may_refine(client)
+    with pytest.raises(AttributeError, match="'KalmanClient' object has no attribute 'refine'"):
+        client.refine
 
 
 def test_given_matrices_can_be_refined_before_fit():
