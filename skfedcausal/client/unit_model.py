@@ -1,6 +1,7 @@
 """A unit's own linear model as plain arrays, and the estimator that has one, however it was learned."""
 
 import warnings
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -498,7 +499,7 @@ def with_tails(client, Y, U=None, starts=(0,), *, alone=False):
     return other
 
 
-_ONCE_METHODS = {
+_ONCE_METHODS: dict[str, Callable] = {
     "expected": expected_measurements,
     "gain_alone": gain_alone,
     "is_likelier_alone": is_likelier_alone,

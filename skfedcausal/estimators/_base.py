@@ -140,6 +140,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     _monitors = False  # whether units tell also what their states do not show
     _has_inputs = False  # whether units may have inputs
     _needs_rows = True  # whether a fit is more than what sums of products over rows tell
+    _batches = None  # Place of a plant that is learned batch by batch
+    _renewed = ()  # units that are to identify another model in the next batch
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

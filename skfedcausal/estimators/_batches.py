@@ -72,8 +72,8 @@ def learn_batch(estimator, X, inputs, lengths, forget):
     estimator._validate_params()
     forget = check_forget(forget)
     _check_able(estimator)
-    place = estimator.__dict__.get("_batches")
-    if place is None and "layout_" in estimator.__dict__:
+    place = estimator._batches
+    if place is None and hasattr(estimator, "layout_"):
         place = _after_fit(estimator)
     is_first = place is None
     plant = estimator._read_first(X, inputs, lengths) if is_first else _read_next(estimator, X, inputs, lengths, place)
@@ -81,7 +81,7 @@ def learn_batch(estimator, X, inputs, lengths, forget):
     server = estimator._new_server() if is_first else estimator.server_
     if is_first:
         check_batches(server)
-    renewed = () if is_first else estimator.__dict__.get("_renewed", ())
+    renewed = () if is_first else estimator._renewed
     if renewed:  # their states are others: sums begin anew
         server._batches = None
     place = Place() if is_first else place
@@ -107,7 +107,7 @@ def _check_able(estimator):
             f"This {who} learned from sites, which hold their records: ask them for their next batches with "
             "`partial_fit_sites`."
         )
-    if estimator.__dict__.get("remedy") is not None:
+    if getattr(estimator, "remedy", None) is not None:
         raise ValueError("remedy='auto' fits a whole record twice; leave it out for `partial_fit`.")
 
 
@@ -177,7 +177,7 @@ def learn_site_batches(estimator, transport, wait, forget):
     forget = check_forget(forget)
     if transport is not None:
         _begin_at_sites(estimator, transport)
-    if estimator.__dict__.get("_batches") is None or estimator._channel is None:
+    if estimator._batches is None or estimator._channel is None:
         raise ValueError("There are no sites to be asked yet: give `partial_fit_sites` a transport at the first call.")
     server, exchange = estimator.server_, estimator._channel
     while True:
@@ -224,7 +224,7 @@ def _keep_number(estimator, outdated):
 
 def renew(estimator, units):
     """`renew` of an estimator of plants."""
-    if estimator.__dict__.get("_batches") is None:
+    if estimator._batches is None:
         raise ValueError("There are no batches yet: `renew` is for units of a plant learned with `partial_fit`.")
     if estimator._channel is not None:
         raise ValueError("The models of units at sites are theirs: a site identifies another one in a new run.")

@@ -32,8 +32,7 @@ class PlantInputs:
         units = tuple(u for u, own in zip(data.names, data.layout.inputs, strict=True) for _ in own)
         names = tuple(name for own in data.layout.inputs for name in own)
         pieces = episodes(data.starts, data.n_samples)
-        columns = [column for U in data.inputs if U is not None for column in U.T]
-        low, high = np.array([(column.min(), column.max()) for column in columns]).reshape(-1, 2).T
+        columns, low, high = _ranges(data)
         act = [slice(1, None) if name in early else slice(None, -1) for name in names]
         spread = np.array(
             [
@@ -54,8 +53,7 @@ class PlantInputs:
 
     def widened(self, data):
         """The same after further rows, in which an input that had never moved must not begin to."""
-        columns = [column for U in data.inputs if U is not None for column in U.T]
-        low, high = np.array([(column.min(), column.max()) for column in columns]).reshape(-1, 2).T
+        _, low, high = _ranges(data)
         low, high = np.minimum(low, self.low), np.maximum(high, self.high)
         moved = ~self.active & (high - low > 1e-12 * np.maximum(np.abs(low), np.abs(high)))
         if moved.any():
@@ -149,6 +147,12 @@ class PlantInputs:
             frame[column] = np.nan
             frame.loc[self.active, column] = np.asarray(values)
         return frame
+
+
+def _ranges(data):
+    """Columns of all inputs, and their lowest and highest values."""
+    columns = [column for U in data.inputs if U is not None for column in U.T]
+    return columns, *np.array([(column.min(), column.max()) for column in columns]).reshape(-1, 2).T
 
 
 def has_words(container):

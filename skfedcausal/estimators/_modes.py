@@ -145,13 +145,10 @@ def _owned(X, column, owner=None):
     if isinstance(X, pd.DataFrame) and SEPARATOR not in column and column in (column_names(X) or ()) and names_units(X):
         unit = owner or next(name for name in X.columns if SEPARATOR in name).partition(SEPARATOR)[0]
         return X.rename(columns={column: f"{unit}{SEPARATOR}{column}"}), unit
-    if isinstance(X, Mapping) and (column in X or owner is not None) and not any(map(_is_episode, X.values())):
+    is_units = isinstance(X, Mapping) and not any(isinstance(part, Mapping) for part in X.values())
+    if is_units and (column in X or owner is not None):
         return _with_column(X, column, owner or str(next(name for name in X if name != column)))
     return X, owner
-
-
-def _is_episode(part):
-    return isinstance(part, Mapping)
 
 
 def _with_column(X, column, owner):
