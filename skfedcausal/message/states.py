@@ -134,30 +134,11 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
 
     @classmethod
     def from_packet(cls, packet):
-        """Message in a packet, see :meth:`Message.from_packet`.
-
-        Parameters
-        ----------
-        packet : Packet
-
-        Returns
-        -------
-        StateMessage
-        """
+        """Message in a packet, see :meth:`Message.from_packet`; quickly where it is about one row."""
         return _of_one_row(packet) or super().from_packet(packet)
 
     def to_packet(self, round=0, dtype="float64"):
-        """Packet form, see :meth:`Message.to_packet`.
-
-        Parameters
-        ----------
-        round : int, default=0
-        dtype : {"float64", "float32", "float16"}, default="float64"
-
-        Returns
-        -------
-        Packet
-        """
+        """Packet form, see :meth:`Message.to_packet`; quickly where it follows one like it."""
         before, sizes = vars(self).get("_written", (None, None))
         if before is None or dtype != "float64":
             return super().to_packet(round, dtype)
