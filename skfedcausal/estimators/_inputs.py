@@ -12,6 +12,8 @@ from ..containers.layout import SEPARATOR, listed
 from ..message.training import LocalModel
 from ..statespace.episodes import episodes
 
+_HARDLY = 1e-3  # share of its variance that an input has to itself if it hardly moves on its own
+
 
 @dataclass(frozen=True)
 class PlantInputs:
@@ -187,15 +189,15 @@ def filled_inputs(data, missing, before=None):
     return replace(data, inputs=tuple(filled))
 
 
-def warn_of_excitation(table, share=1e-3):
+def warn_of_excitation(table):
     """Warn of inputs that other inputs and the states explain almost completely."""
     if "share" not in table:
         return
-    hardly = table.loc[table["share"] < share, "input"]
+    hardly = table.loc[table["share"] < _HARDLY, "input"]
     if len(hardly):
         warnings.warn(
             f"Inputs {listed(hardly)} hardly move on their own: other inputs and the states explain all but "
-            f"{share:.1%} of their variance. Their effects are poorly known; look at the standard errors.",
+            f"{_HARDLY:.1%} of their variance. Their effects are poorly known; look at the standard errors.",
             stacklevel=3,
         )
 
