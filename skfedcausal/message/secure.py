@@ -5,7 +5,6 @@ import numpy as np
 from ..statespace.episodes import block_toeplitz
 from ..statespace.observation import is_regular
 from ..statespace.ring import fraction_bits, from_ring, rounding_error
-from .fields import Numbers, Whole
 from .packet import PacketError
 from .schema import Message, wire
 
@@ -14,51 +13,6 @@ _SIZES = "numbers of states of these units"
 _SCALES = 1e-100, 1e100  # with squares that are finite and not zero
 _ROUNDING = 1e-12
 _NOTHING = 1e-9  # eigenvalue that rounding leaves of zero
-
-
-# -- kinds of fields -----------------------------------------------------------------------------------------
-
-
-class Ring(Numbers):
-    """Whole numbers modulo 2^64."""
-
-    def write(self, message, value, dtype, into):
-        into[self.array] = np.ascontiguousarray(value).view(np.int64)
-
-    def read(self, left, sizes, values):
-        value = np.ascontiguousarray(self.taken(left, sizes, kinds="i"))
-        if value.dtype != np.int64:
-            raise self.error(f"has dtype {value.dtype}, expected int64")
-        values[self.name] = value.view(np.uint64)
-
-
-class Octets(Numbers):
-    """Bytes, as many in each row."""
-
-    def write(self, message, value, dtype, into):
-        into[self.array] = np.asarray(value, dtype=np.uint8)
-
-    def read(self, left, sizes, values):
-        value = self.taken(left, sizes, kinds="u")
-        if value.dtype != np.uint8:
-            raise self.error(f"has dtype {value.dtype}, expected uint8")
-        values[self.name] = value
-
-
-class Counts(Whole):
-    """Whole numbers, each at least one."""
-
-    def write(self, message, value, dtype, into):
-        into[self.array] = np.asarray(value, dtype=np.int64)
-
-    def read(self, left, sizes, values):
-        value = self.taken(left, sizes, kinds="iu").astype(np.int64)
-        if not (value >= 1).all():
-            raise self.error("has numbers below one")
-        values[self.name] = value
-
-
-# -- messages ------------------------------------------------------------------------------------------------
 
 
 class MaskedSeries(Message, op="masked"):
