@@ -9,7 +9,7 @@ from ..message.states import StateMessage
 from ..statespace.episodes import episode_lengths, lagged_rows
 from .monitor import ResidualFlag
 from .network_training import StateCorrection, corrected_prediction
-from .unit_model import UnitClient
+from .unit_model import UnitClient, expected_measurements
 
 
 def loadings(client, n_states):
@@ -49,7 +49,7 @@ def forecast_variance(client, reply):
         of_seen, R = C[seen], R[np.ix_(seen, seen)]
         J = of_seen.T @ np.linalg.solve(R, of_seen)
         rest[seen] = (R - of_seen @ np.linalg.pinv(J, hermitian=True) @ of_seen.T).diagonal().clip(0)
-    return np.einsum("di,tij,dj->td", C, reply.covariances, C).clip(0) + rest
+    return effect_variances(reply, C) + rest
 
 
 def local_features(client, Y, U, starts, n_states=None):
@@ -96,7 +96,7 @@ def _predicted(client, Y, U, starts):
     """Measurements predicted one step ahead by the unit's own filter."""
     if isinstance(client, UnitClient):
         states = client.model.predict(client.active_columns(Y), U, starts)
-        return client.expected(states, Y, U, starts)
+        return expected_measurements(client, states, Y, U, starts)
     return in_shape(client.predict(Y, **along(Y, U, starts)), Y.shape, client, "predict")
 
 
@@ -115,7 +115,7 @@ def local_prediction(site, Y, U, starts, *, augmented):
     guess = site["augmenter"].predict(local_features(client, Y, U, starts, states.shape[1]), starts)
     states += in_shape(guess, states.shape, site["augmenter"], "predict")
     if isinstance(client, UnitClient):
-        return client.expected(states, Y, U, starts)
+        return expected_measurements(client, states, Y, U, starts)
     return in_shape(client.measurements(states), Y.shape, client, "measurements")
 
 

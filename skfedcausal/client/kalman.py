@@ -269,8 +269,9 @@ class KalmanClient(UnitClient):
             labels = range(len(active)) if columns is None or not len(columns) else columns
             warn_of_damage(kept, starts, name, np.array(labels)[active])
         added = np.zeros(kept.shape[1]) if noise is None else noise[active]
+        about = U, starts, name, added
         # nothing is stored before all has been checked, for a fit that fails leaves the client as it was
-        if self._asks_for_memory and self._remembers(Y, active, given, (U, starts, name, added), baseline):
+        if self._asks_for_memory and self._remembers(Y, active, given, about, baseline):
             return self
         level, input_level = None, None  # those of the record
         if not self.center:
@@ -280,19 +281,7 @@ class KalmanClient(UnitClient):
             model = UnitModel(mean=level, **given | {"R": with_diagonal(given["R"], added)})
         else:
             check_identifiable(kept, self.n_states, starts, name)
-            unknown = "A" not in given  # with A and Q given, inputs are of no use here
-            try:
-                steady = kept if level is not None or U is not None else without_shifts(kept, starts)
-                moments = Moments(steady, level, starts, U if unknown else None, input_level, added)
-            except np.linalg.LinAlgError:
-                raise _beyond_squares(name) from None
-            model = _checked_identification(self, given, moments, name)
-            if steady is not kept:  # what is sent has the shifts
-                moments = Moments(kept, level, starts, noise=added)
-                model = replace(model, products=moments.products, variance=steady.var(axis=0))
-            if not given and moments.complete:
-                model = replace(model, own_past=moments.own_past())
-            input_level = moments.input_mean
+            model, input_level = self._completed(kept, given, (level, input_level), about)
         if self.gain is not None:
             model = replace(model, gain=checked_gain(self.gain, model, active))
         if model.B is not None:
@@ -303,6 +292,23 @@ class KalmanClient(UnitClient):
         self.baseline_, self.noise_memory_, self._added_noise = baseline, 0.0, added
         self._keep(model, active, Y)
         return self
+
+    def _completed(self, kept, given, levels, about):
+        """The model with what is not given identified, and the level of the inputs; `levels` None for the record's."""
+        (level, input_level), (U, starts, name, added) = levels, about
+        unknown = "A" not in given  # with A and Q given, inputs are of no use here
+        try:
+            steady = kept if level is not None or U is not None else without_shifts(kept, starts)
+            moments = Moments(steady, level, starts, U if unknown else None, input_level, added)
+        except np.linalg.LinAlgError:
+            raise _beyond_squares(name) from None
+        model = _checked_identification(self, given, moments, name)
+        if steady is not kept:  # what is sent has the shifts
+            moments = Moments(kept, level, starts, noise=added)
+            model = replace(model, products=moments.products, variance=steady.var(axis=0))
+        if not given and moments.complete:
+            model = replace(model, own_past=moments.own_past())
+        return model, moments.input_mean
 
     @property
     def _asks_for_memory(self):
@@ -398,7 +404,7 @@ def _warn_of_one_series(n_columns, name):
     warnings.warn(
         f"The {n_columns} columns of {name} are multiples of one of them: they are one measurement, and count as "
         f"{n_columns} with hardly any noise. Keep one column.",
-        stacklevel=5,
+        stacklevel=6,
     )
 
 

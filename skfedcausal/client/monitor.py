@@ -16,7 +16,7 @@ from ..statespace.partial_covariance import expected_cells, partial_covariance
 from .black_box import NonlinearClient
 from .kalman import KalmanClient
 from .moments import Moments
-from .unit_model import UnitModel
+from .unit_model import UnitModel, monitored_by
 
 _FLOOR = 0.01  # share of a column's variance added to the covariance of what the states do not show
 _RIDGE = 1e-3  # added to scaled covariances before they are inverted
@@ -283,7 +283,7 @@ def monitored(client, Y, starts, again):
             "most as many states as sensors. Give a smaller n_states."
         )
     monitor = UnitMonitor.learn(client, client.active_columns(Y), starts)
-    return client.monitored_by(monitor.model), monitor
+    return monitored_by(client, monitor.model), monitor
 
 
 @dataclass(frozen=True)

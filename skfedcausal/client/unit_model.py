@@ -1,9 +1,10 @@
 """A unit's own linear model as plain arrays, and the estimator that has one, however it was learned."""
 
 import warnings
+from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -349,39 +350,6 @@ class UnitClient(UnitFilter):
         model, share = self.model, getattr(self, "_noise_share", None)
         return model if share is None else model.with_noise_share(share)
 
-    def with_noise_share(self, share):
-        """Copy whose messages use another fraction of sensor noise; its own filter does not change.
-
-        Parameters
-        ----------
-        share : float
-            Of what the past leaves unpredicted, beyond R; below zero, of R itself that is no noise. Only for
-            models with as many states as sensors.
-
-        Returns
-        -------
-        UnitClient
-        """
-        other = copy(self)
-        other._noise_share = share
-        return other
-
-    def monitored_by(self, model):
-        """Copy whose messages and filter use the model of a monitor; under other noise it keeps its own.
-
-        Parameters
-        ----------
-        model : UnitModel
-
-        Returns
-        -------
-        UnitClient
-        """
-        other = copy(self)
-        other._own_model, other._model = self._model, model
-        other.measurement_cov_ = _expanded(model.R, self._active)
-        return other
-
     def with_noise(self, noise):
         """Copy for a record with noise of other known variances added to its columns.
 
@@ -408,137 +376,6 @@ class UnitClient(UnitFilter):
         other.measurement_cov_ = _expanded(R, self._active)
         return other
 
-    def expected(self, states, Y, U=None, starts=(0,)):
-        """Measurements of predicted states, what those leave predicted from the unit's own rows before.
-
-        Parameters
-        ----------
-        states : ndarray of shape (n_samples, n_states)
-        Y : ndarray of shape (n_samples, n_features)
-        U : ndarray of shape (n_samples, n_inputs), default=None
-        starts : tuple of int
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-        """
-        return self._over_all_columns(self.model.expected(states, self.active_columns(Y), U, starts))
-
-    def refined(self, Y, states, covariances):
-        """Copy with loadings, noise and level re-estimated from smoothed states (diagonal R only).
-
-        The client itself where noise has a memory: its loadings are tied to each other.
-
-        Parameters
-        ----------
-        Y : ndarray of shape (n_samples, n_features)
-        states : ndarray of shape (n_samples, n_states)
-        covariances : ndarray of shape (n_samples or 1, n_states, n_states)
-
-        Returns
-        -------
-        UnitClient
-
-        Raises
-        ------
-        ValueError
-            If R is not diagonal.
-        """
-        if getattr(self, "noise_memory_", 0.0):
-            return self
-        model, kept = self.model, self.active_columns(Y)
-        if model.R.ndim == 2:
-            raise ValueError("Only a diagonal R can be re-estimated; give the variances of the sensors.")
-        added = getattr(self, "_added_noise", np.zeros(kept.shape[1]))
-        variance = np.nanvar(kept, axis=0) if model.variance is None else model.variance
-        floor = NOISE_FLOOR * variance + added
-        cov = covariances[0] if len(covariances) == 1 else covariances
-        C, R, mean = observation_step(kept, states, cov, floor)
-        active = getattr(self, "_active", np.ones(Y.shape[1], dtype=bool))
-        refined = copy(self)
-        refined._keep(replace(model, C=C, R=R, mean=mean, unpredicted=None, products=None), active, Y)
-        return refined
-
-    def learned_from(self, Y, U=None, starts=(0,), *, alone=False):
-        """Copy that knows the tails of what its messages leave of a record, of all of it if left `alone`.
-
-        Parameters
-        ----------
-        Y : ndarray of shape (n_samples, n_features)
-        U : ndarray of shape (n_samples, n_inputs), default=None
-        starts : tuple of int
-        alone : bool, default=False
-            Whether the unit's own past predicts its measurements better than the plant does.
-
-        Returns
-        -------
-        UnitClient
-        """
-        model, kept, found = self.model, self.active_columns(Y), {}
-        if alone:
-            from .own_density import OwnDensity  # for units that a plant is no model of
-
-            found["own_density"] = OwnDensity.learned(model.own_past, model.mean).with_tails(kept, U, starts)
-        elif (remainder := model.learned_remainder()) is not None:
-            errors = remainder.errors(kept, U, starts)
-            if are_heavy(errors):
-                from ..statespace.tails import Tails  # for noise that is not Gaussian
-
-                found["tails"] = Tails.learned(errors)
-        if not found:
-            return self
-        other = copy(self)
-        other._model = replace(model, **found)
-        return other
-
-    def gain_alone(self, Y, U, starts):
-        """Mean log-density by which an autoregression of the unit's own exceeds what states leave, less its BIC.
-
-        Parameters
-        ----------
-        Y : ndarray of shape (n_samples, n_features)
-        U : ndarray of shape (n_samples, n_inputs) or None
-        starts : tuple of int
-
-        Returns
-        -------
-        float
-        """
-        from .own_density import OwnDensity  # for units that a plant may be no model of
-
-        own = OwnDensity.learned(self.model.own_past, self.model.mean)
-        const = self.message_about(Y, starts, inputs=U, const=True).const
-        value = own.log_density(self.active_columns(Y), U, starts) - const
-        return float(value.mean() - own.penalty)
-
-    @property
-    def may_refine(self):
-        """Whether loadings and noise are the unit's own estimates, from a complete record."""
-        return self.model.own_past is not None and self.model.R.ndim == 1
-
-    def is_likelier_alone(self, Y, U=None, starts=(0,)):
-        """Whether an autoregression of the measurements is likelier than the unit's own model, by BIC.
-
-        Only of models identified from a complete record.
-
-        Parameters
-        ----------
-        Y : ndarray of shape (n_samples, n_features)
-        U : ndarray of shape (n_samples, n_inputs), default=None
-        starts : tuple of int
-
-        Returns
-        -------
-        bool
-        """
-        model = self.model
-        if not self.may_refine:
-            return False
-        (d, p), q = model.C.shape, 0 if model.B is None else model.B.shape[1]
-        n_free = d * p + d + p * q + p * (p + 1) / 2
-        value = model.log_likelihood(self.active_columns(Y), U, starts).mean()
-        return bool(model.own_past.evidence() > value - bic_penalty(n_free, model.own_past.n_rows))
-
     def message_about(self, Y, starts, *, inputs=None, const=False, local_model=False):
         """Message about checked measurements.
 
@@ -555,6 +392,123 @@ class UnitClient(UnitFilter):
         """
         wishes = {"inputs": inputs, "const": const, "local_model": local_model}
         return self.message_model.message(self.active_columns(Y), starts, **wishes)
+
+    def __getattr__(self, name):
+        """What workers alone have a use for and was a method once."""
+        if name not in _ONCE_METHODS:
+            return self.__getattribute__(name)  # which raises, a property in words of its own
+        warnings.warn(
+            f"`{name}` of a UnitClient is for the worker of its unit, and will be no method any more. Leave it out.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        function = _ONCE_METHODS[name]
+        return function(self) if name == "may_refine" else partial(function, self)
+
+
+# -- what a unit does with its client once that is learned --------------------------------------------------
+
+
+def with_noise_share(client, share):
+    """Copy whose messages use another fraction of sensor noise; its own filter does not change.
+
+    `share` is that of what the past leaves unpredicted, beyond R; below zero, of R itself that is no noise.
+    """
+    other = copy(client)
+    other._noise_share = share
+    return other
+
+
+def monitored_by(client, model):
+    """Copy whose messages and filter use the model of a monitor; under other noise it keeps its own."""
+    other = copy(client)
+    other._own_model, other._model = client._model, model
+    other.measurement_cov_ = _expanded(model.R, client._active)
+    return other
+
+
+def expected_measurements(client, states, Y, U=None, starts=(0,)):
+    """Measurements of predicted states, what those leave predicted from the unit's own rows before."""
+    return client._over_all_columns(client.model.expected(states, client.active_columns(Y), U, starts))
+
+
+def may_refine(client):
+    """Whether loadings and noise are the unit's own estimates, from a complete record."""
+    return client.model.own_past is not None and client.model.R.ndim == 1
+
+
+def refined(client, Y, states, covariances):
+    """Copy with loadings, noise and level re-estimated from smoothed states (diagonal R only).
+
+    The client itself where noise has a memory: its loadings are tied to each other.
+    """
+    if getattr(client, "noise_memory_", 0.0):
+        return client
+    model, kept = client.model, client.active_columns(Y)
+    if model.R.ndim == 2:
+        raise ValueError("Only a diagonal R can be re-estimated; give the variances of the sensors.")
+    added = getattr(client, "_added_noise", np.zeros(kept.shape[1]))
+    variance = np.nanvar(kept, axis=0) if model.variance is None else model.variance
+    floor = NOISE_FLOOR * variance + added
+    cov = covariances[0] if len(covariances) == 1 else covariances
+    C, R, mean = observation_step(kept, states, cov, floor)
+    active = getattr(client, "_active", np.ones(Y.shape[1], dtype=bool))
+    other = copy(client)
+    other._keep(replace(model, C=C, R=R, mean=mean, unpredicted=None, products=None), active, Y)
+    return other
+
+
+def is_likelier_alone(client, Y, U=None, starts=(0,)):
+    """Whether an autoregression of a complete record is likelier than the model identified from it, by BIC."""
+    model = client.model
+    if not may_refine(client):
+        return False
+    (d, p), q = model.C.shape, 0 if model.B is None else model.B.shape[1]
+    n_free = d * p + d + p * q + p * (p + 1) / 2
+    value = model.log_likelihood(client.active_columns(Y), U, starts).mean()
+    return bool(model.own_past.evidence() > value - bic_penalty(n_free, model.own_past.n_rows))
+
+
+def gain_alone(client, Y, U, starts):
+    """Mean log-density by which an autoregression of the unit's own exceeds what states leave, less its BIC."""
+    from .own_density import OwnDensity  # for units that a plant may be no model of
+
+    own = OwnDensity.learned(client.model.own_past, client.model.mean)
+    const = client.message_about(Y, starts, inputs=U, const=True).const
+    value = own.log_density(client.active_columns(Y), U, starts) - const
+    return float(value.mean() - own.penalty)
+
+
+def with_tails(client, Y, U=None, starts=(0,), *, alone=False):
+    """Copy that knows the tails of what its messages leave of a record, of all of it if left `alone`."""
+    model, kept, found = client.model, client.active_columns(Y), {}
+    if alone:
+        from .own_density import OwnDensity  # for units that a plant is no model of
+
+        found["own_density"] = OwnDensity.learned(model.own_past, model.mean).with_tails(kept, U, starts)
+    elif (remainder := model.learned_remainder()) is not None:
+        errors = remainder.errors(kept, U, starts)
+        if are_heavy(errors):
+            from ..statespace.tails import Tails  # for noise that is not Gaussian
+
+            found["tails"] = Tails.learned(errors)
+    if not found:
+        return client
+    other = copy(client)
+    other._model = replace(model, **found)
+    return other
+
+
+_ONCE_METHODS: dict[str, Callable] = {
+    "expected": expected_measurements,
+    "gain_alone": gain_alone,
+    "is_likelier_alone": is_likelier_alone,
+    "learned_from": with_tails,
+    "may_refine": may_refine,
+    "monitored_by": monitored_by,
+    "refined": refined,
+    "with_noise_share": with_noise_share,
+}
 
 
 @dataclass(frozen=True)

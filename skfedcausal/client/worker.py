@@ -16,7 +16,7 @@ from ..message.packet import PacketError
 from ..message.schema import KINDS
 from ..message.training import BlockRow, GradientReply, NetworkPlan, NoGradient, TrainingEnd, TrainingPlan
 from ..message.watching import FlagMessage, VerdictReply
-from . import answers, network_training, training
+from . import answers, network_training, training, unit_model
 from .augmenter import LinearAugmenter, as_augmenter
 from .batches import next_message
 from .black_box import BlackBoxClient, NonlinearClient
@@ -25,7 +25,7 @@ from .feedback_law import identify_law, warn_of_determined_inputs
 from .kalman import KalmanClient
 from .monitor import monitored
 from .records import Silence, column_means, release_pages, warn_few_rows
-from .unit_model import UnitClient, loading_error
+from .unit_model import UnitClient
 
 KEPT = (  # what a unit keeps of a fit for other records
     "client",
@@ -123,7 +123,8 @@ class UnitWorker:
     def _fit(self, wishes, state, round):
         """Identify the unit's model and send what the measurements say about the states."""
         if state.get("round") == round and state["previous"] is None:
-            return self._told(self._message(state["client"], None, state, round))
+            message, state = self._message(state["client"], None, state, round)
+            return self._with_clock(message), state
         self._check_memory(wishes)
         first = {**self._first_state(), "wishes": wishes, "dtype": state["dtype"]}
         client = self._status_client() if wishes.monitor else None
@@ -151,24 +152,29 @@ class UnitWorker:
         if wishes.monitor:
             if not self.monitor:
                 raise PacketError(f"Unit {self.name!r} is not to be monitored: its settings do not say `watch = true`.")
-            from .blame import TagModel  # of units that are watched
-
-            client, first["monitor"] = monitored(client, self.outputs, self.starts, self._resized)
-            first["tags"] = TagModel.learn(self.outputs, self.starts)
-            if self.noise is None:  # which leaves no value as it was
-                from .habits import Habits  # of units that are watched
-
-                known = () if getattr(client, "baseline_", None) is None else client.baseline_.known
-                first["habits"] = Habits.learn(self._as_measured, self.starts, known)
+            client = self._learn_nominal(client, first)
         if wishes.refine and self.noise is None and isinstance(client, UnitClient):
-            first["alone"] = client.is_likelier_alone(self.outputs, self.inputs, self.starts)
+            first["alone"] = unit_model.is_likelier_alone(client, self.outputs, self.inputs, self.starts)
             first["refines"] = first["alone"] and client.model.n_states < len(client.model.C)
         if wishes.fits:
             first["fit"] = self._fit_of(client)
-        message, state = self._told(self._message(client, None, first, round))
+        message, state = self._message(client, None, first, round)
         if (wishes.orders and self._may_grow(client)) or self._may_share(wishes, client, first):
             message = replace(message, open_order=True)
-        return message, state
+        return self._with_clock(message), state
+
+    def _learn_nominal(self, client, first):
+        """The client with a monitor; `first` gets all that a watched unit knows of nominal rows."""
+        from .blame import TagModel  # of units that are watched
+
+        client, first["monitor"] = monitored(client, self.outputs, self.starts, self._resized)
+        first["tags"] = TagModel.learn(self.outputs, self.starts)
+        if self.noise is None:  # which leaves no value as it was
+            from .habits import Habits  # of units that are watched
+
+            known = () if getattr(client, "baseline_", None) is None else client.baseline_.known
+            first["habits"] = Habits.learn(self._as_measured, self.starts, known)
+        return client
 
     def _fit_of(self, client):
         """How well the model of the unit explains its record; None where that would tell of values, or is not known."""
@@ -184,11 +190,9 @@ class UnitWorker:
 
         return replace(message, outdated=is_outdated(state.get("fit"), self._fit_of(state["client"])))
 
-    def _told(self, answer):
-        """The first message with the times of its rows, where they are known."""
-        if self.clock is None:
-            return answer
-        return replace(answer[0], clock=self.clock.numbers, grid=self.clock.digest), answer[1]
+    def _with_clock(self, message):
+        """A first message with the times of its rows, where they are known."""
+        return message if self.clock is None else replace(message, clock=self.clock.numbers, grid=self.clock.digest)
 
     def _keep_common(self, told, state, round):
         """Leave out rows that not all units have: from here on every question is about the others."""
@@ -230,12 +234,15 @@ class UnitWorker:
         is_told = wishes.refine and wishes.orders is None and not wishes.monitor and self.inputs is None
         return bool(is_told and state.get("refines")) and self._may_grow(client) and client.model.has_room
 
+    def _check_open(self, client, state):
+        if not self._may_share(state["wishes"], client, state):
+            raise PacketError(f"Unit {self.name!r} did not say that its number of states is open.")
+
     def _tell_unexplained(self, request, state, round):
         """What the unit's states and its own past leave of its sensors."""
         from .orders import unexplained  # of units whose states leave more than noise
 
-        if not self._may_share(state["wishes"], state["client"], state):
-            raise PacketError(f"Unit {self.name!r} did not say that its number of states is open.")
+        self._check_open(state["client"], state)
         return requests.Unexplained(unexplained(state["client"], self.outputs, self.starts)), state
 
     def _take_sensors(self, told, state, round):
@@ -243,8 +250,7 @@ class UnitWorker:
         from .orders import client_with_sensors
 
         previous = self._before(told, state, round)
-        if not self._may_share(state["wishes"], previous, state):
-            raise PacketError(f"Unit {self.name!r} did not say that its number of states is open.")
+        self._check_open(previous, state)
         client = client_with_sensors(previous, self.outputs, self.starts, told.sensors)
         return self._message(client, previous, state, round)
 
@@ -271,10 +277,11 @@ class UnitWorker:
         self._check_shape(reply.states, state)
         client = previous = self._before(reply, state, round)
         if isinstance(client, UnitClient) and state["wishes"].refine:
-            state = {**state, "refines": client.may_refine}
-            client = client.refined(self.outputs, reply.states, reply.covariances) if client.may_refine else client
+            state = {**state, "refines": unit_model.may_refine(client)}
+            if state["refines"]:
+                client = unit_model.refined(client, self.outputs, reply.states, reply.covariances)
         elif isinstance(client, UnitClient):
-            client = client.refined(self.outputs, reply.states, reply.covariances)
+            client = unit_model.refined(client, self.outputs, reply.states, reply.covariances)
         return self._message(client, previous, state, round)
 
     def _before(self, told, state, round):
@@ -298,11 +305,11 @@ class UnitWorker:
         else:
             message = answers.unit_message(client, self.outputs, self.starts, monitor=monitor, **settings)
         if isinstance(client, UnitClient):
-            state["loading_error"] = loading_error(client, message)
+            state["loading_error"] = unit_model.loading_error(client, message)
         else:
             self._check_message(message)
         if kept.get("alone"):
-            message = replace(message, gain_alone=client.gain_alone(self.outputs, self.inputs, self.starts))
+            message = replace(message, gain_alone=unit_model.gain_alone(client, self.outputs, self.inputs, self.starts))
         if refines:
             kept_const = message.const if wishes.const else None
             message = replace(message, const=kept_const, rest=float(message.const.mean()))
@@ -350,9 +357,7 @@ class UnitWorker:
             augmenter.learn_features(answers.local_features(client, unit.outputs, unit.inputs, unit.starts))
         begun, message = training.begun(request, client.model, unit._series(client, augmenter), self.name, augmenter)
         state = {"client": client, "dtype": state["dtype"], "round": round, "training": begun, "previous": begun}
-        if self.clock is not None:
-            message = replace(message, clock=self.clock.numbers, grid=self.clock.digest)
-        return self._noised(message, state), {**self._first_state(), **state}
+        return self._noised(self._with_clock(message), state), {**self._first_state(), **state}
 
     def _trained_features(self):
         """The augmenter whose features gradient training is to use, None if there are none."""
@@ -403,9 +408,9 @@ class UnitWorker:
             learned["phi"] = reply.input_level + (getattr(augmenter, "phi_", 0.0) if centred else 0.0)
         client = state["client"]
         if isinstance(client, UnitClient) and self.noise is None:
-            client = client.learned_from(self.outputs, self.inputs, self.starts, alone=bool(reply.alone))
+            client = unit_model.with_tails(client, self.outputs, self.inputs, self.starts, alone=bool(reply.alone))
         if reply.noise_share is not None:
-            client = client.with_noise_share(float(reply.noise_share[0]))
+            client = unit_model.with_noise_share(client, float(reply.noise_share[0]))
         learned["client"] = client
         return states.Acknowledgement(), {**state, **learned}
 

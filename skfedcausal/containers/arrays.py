@@ -26,6 +26,15 @@ def as_native(X):
     return np.asarray(X) if hasattr(X, "__array__") else X
 
 
+def as_table(X):
+    """A frame or a two-dimensional array; one column of what has one dimension."""
+    X = as_native(X)
+    if isinstance(X, pd.Series):
+        return X.to_frame()
+    X = X if isinstance(X, pd.DataFrame) else np.asarray(X)
+    return X[:, None] if X.ndim == 1 else X
+
+
 def _to_pandas(X):
     library = type(X).__module__.partition(".")[0]
     if library == "pyarrow":

@@ -16,7 +16,7 @@ from scipy.sparse import issparse
 from .arrays import as_native, names_units, same_kind
 from .layout import SEPARATOR, PlantLayout, listed
 from .readers import Reading, common_index, read_inputs, read_table, read_units
-from .rows import check_lengths, check_times, episode_starts
+from .rows import check_lengths, check_times, episode_starts, sampling_period
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +72,11 @@ class PlantData:
         """First row of each episode."""
         return (0,) if len(self.lengths) == 1 else episode_starts(self.lengths)
 
+    @property
+    def row_time(self):
+        """Median time between rows as a Timedelta; None where rows have no times."""
+        return None if self.index is None else sampling_period(self.index)
+
     def only(self, names):
         """The record of some of the units.
 
@@ -121,11 +126,14 @@ class PlantData:
         """
         cut = sorted({row for stretch in kept for row in stretch} | set(self.starts))
         parts = [(a, b) for start, stop in kept for a, b in pairwise([r for r in cut if start <= r <= stop])]
-        rows = np.concatenate([np.arange(*part) for part in parts])
+        return self._at(np.concatenate([np.arange(*part) for part in parts]), tuple(b - a for a, b in parts))
+
+    def _at(self, rows, lengths):
+        """The record of some rows, a slice or positions, that make up episodes of `lengths`."""
         outputs = tuple(Y[rows] for Y in self.outputs)
         inputs = tuple(None if U is None else U[rows] for U in self.inputs)
         index = None if self.index is None else self.index[rows]
-        return PlantData(self.layout, outputs, inputs, index, tuple(b - a for a, b in parts))
+        return PlantData(self.layout, outputs, inputs, index, lengths)
 
     def units(self):
         """Units one after the other.
@@ -178,14 +186,8 @@ class PlantData:
         """
         if len(self.lengths) == 1:
             return [self]
-        parts, stop = [], 0
-        for length in self.lengths:
-            start, stop = stop, stop + length
-            outputs = tuple(Y[start:stop] for Y in self.outputs)
-            inputs = tuple(None if U is None else U[start:stop] for U in self.inputs)
-            index = None if self.index is None else self.index[start:stop]
-            parts.append(PlantData(self.layout, outputs, inputs, index, (length,)))
-        return parts
+        ends = [*self.starts[1:], self.n_samples]
+        return [self._at(slice(a, b), (b - a,)) for a, b in zip(self.starts, ends, strict=True)]
 
     @property
     def raw_bytes(self):

@@ -10,6 +10,7 @@ from ._validation import check_known
 _FEATURES = 64  # of the dependencies
 _HIDDEN = 16  # of a unit's own LSTM
 _RADIUS, _PERIOD = 2.0, 20
+_WIDTH, _SPREAD = 16, 25.0  # of the map to the sensors: hidden units, standard deviation of a sensor on the cycle
 
 
 def make_nonlinear_plant(
@@ -199,10 +200,10 @@ def _lstm_layer(rng, n_inputs):
     return forward
 
 
-def _measurement(rng, n_sensors, width=16, scale=25.0):
-    """Two-layer map with a SELU, columns of standard deviation `scale` on the cycle."""
-    first, bias = rng.standard_normal((width, 2)), rng.standard_normal(width)
-    second = rng.standard_normal((n_sensors, width))
+def _measurement(rng, n_sensors):
+    """Two-layer map with a SELU, columns of the same standard deviation on the cycle."""
+    first, bias = rng.standard_normal((_WIDTH, 2)), rng.standard_normal(_WIDTH)
+    second = rng.standard_normal((n_sensors, _WIDTH))
     raw = FeedForward((first.T, second.T), (bias, np.zeros(n_sensors)), "selu")
-    factor = scale / raw.value(_circle()).std(axis=0)
+    factor = _SPREAD / raw.value(_circle()).std(axis=0)
     return FeedForward((first.T, second.T * factor), raw.biases, "selu")

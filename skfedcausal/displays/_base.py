@@ -24,7 +24,7 @@ class Display:
 
         Parameters
         ----------
-        ax : matplotlib Axes, or a sequence of them for a display of two, default=None
+        ax : matplotlib Axes, or a sequence of them for a display of several panels, default=None
             None makes a new figure.
         title : str, default=None
 

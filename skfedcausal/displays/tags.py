@@ -69,21 +69,10 @@ class TagDisplay(Display):
         trend = detector.tag_trend(X, incident, tag, lengths=lengths)
         return cls(trend, incident).plot(ax=ax, title=title)
 
-    def plot(self, *, ax=None, title=None):
-        """Draw the picture.
-
-        Parameters
-        ----------
-        ax : matplotlib Axes, or a sequence of them for a list of trends, default=None
-            None makes a new figure.
-        title : str, default=None
-
-        Returns
-        -------
-        TagDisplay
-        """
+    def _drawn(self, ax, title, **how):
+        """The panel, or panels below each other, in the given axes or in those of a new figure."""
         if not isinstance(self.trend, list):
-            return self._drawn(ax, title)
+            return super()._drawn(ax, title, **how)
         n, (width, height) = len(self.trend), self._inches
         if ax is None:
             size = {"figsize": (width, height + (n - 1) * self._more), "layout": "constrained"}

@@ -7,15 +7,14 @@ from scipy import stats
 
 from ..server.forecasts import begin_of, counted_steps, forecast_covariances
 from ..server.straight import expected_states
+from ._interventions import check_confidence
 
 
 def check_band(confidence, return_std):
     """Refuse a confidence that is no probability, or one beside standard deviations."""
     if confidence is None:
         return
-    is_number = isinstance(confidence, float | int | np.number) and not isinstance(confidence, bool)
-    if not (is_number and 0 < confidence < 1):
-        raise ValueError(f"Got confidence={confidence!r}; give a number between 0 and 1, such as 0.9.")
+    check_confidence(confidence)
     if return_std:
         raise ValueError("Got `confidence` and `return_std`; ask for a band or for standard deviations.")
 

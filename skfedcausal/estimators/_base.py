@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, nullcontext
 from dataclasses import KW_ONLY, dataclass
 from functools import partial, wraps
 from numbers import Integral
@@ -17,25 +17,36 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
-from ..client.extended_kalman import ExtendedKalmanClient
 from ..client.kalman import KalmanClient
 from ..client.training_noise import TrainingNoise, training_noise
-from ..client.units import Units, known_units, new_units, released, units_alone, without_silent
+from ..client.units import (
+    check_noise_can_be_told,
+    client_templates,
+    kept_states,
+    known_units,
+    naming_memory,
+    new_units,
+    refuse_memory,
+    released,
+    units_alone,
+    with_memory,
+    without_silent,
+)
 from ..containers import PlantLayout, episode_starts, read_plant
 from ..containers.copies import warn_of_copies
 from ..containers.layout import listed
-from ..containers.rows import sampling_period, warn_of_gaps
+from ..containers.rows import warn_of_gaps
 from ..federation.exchange import Exchange
 from ..federation.ledger import Ledger
 from ..federation.lost import LostUnits, LostUnitWarning
 from ..federation.transport import InProcessTransport
-from ..message.requests import RecordRequest
+from ..message.requests import RecordRequest, Unexplained
 from ..message.states import WIRE_DTYPES, StateMessage
 from ..privacy.mechanism import PrivacyMechanism
 from ..seeding import seeded
 from ..server.likelihood import LikelihoodServer
 from ._progress import CallbackSupportMixin, followed, written_out
-from ._promises import NO_PROMISE, check_noise_can_be_told, in_full, promise, told_promise, unaccounted
+from ._promises import ALL_TOLD, NO_PROMISE, promise, told_promise, unaccounted
 
 
 @dataclass(frozen=True)
@@ -129,6 +140,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     _monitors = False  # whether units tell also what their states do not show
     _has_inputs = False  # whether units may have inputs
     _needs_rows = True  # whether a fit is more than what sums of products over rows tell
+    _batches = None  # Place of a plant that is learned batch by batch
+    _renewed = ()  # units that are to identify another model in the next batch
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -230,33 +243,16 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         if hasattr(server, "_check_room"):
             server._check_room(templates, plant.n_samples, sum(plant.input_sizes.values()))
         plant, self._noise = released(mechanism, plant, learning=True)
-        self._row_time = sampling_period(plant.index)
+        self._row_time = plant.row_time
         training = TrainingNoise()
         if mechanism is not None:
             training = training_noise(mechanism, server, plant, templates, self.wire_dtype, self.augmenter)
         augmenter = None if self.augmenter is None else seeded(self.augmenter, self.random_state)
-        units = Units(
-            new_units(plant, templates, augmenter, self._noise, training=training.units, home=home),
-            quiet=mechanism is not None,
-        )
-        with ExitStack() as stack:
-            follow = None
-            if self.verbose:
-                stack.enter_context(written_out())
-            if hasattr(self, "_skl_callbacks"):
-                follow = stack.enter_context(followed(self))
-            how = {"lost_units": self.lost_units, "guard": training.guard, "follow": follow}
-            sites, dealer = units.sites, getattr(server, "dealer", None)
-            if dealer is not None:
-                from ..client.secure_unit import with_dealer
-
-                sites = with_dealer(sites, dealer)
-            exchange = self._exchange(self._transport(sites), Ledger(self.max_bytes), dealer=dealer, **how)
-            stack.callback(exchange.close)
+        units = new_units(plant, templates, augmenter, self._noise, training=training.units, home=home)
+        with self._reaching(units, server, training.guard) as exchange, naming_memory(with_memory(templates)):
             exchange.expect(n_inputs=plant.input_sizes)
-            with naming_memory(with_memory(templates)):
-                self._learn(exchange, server, any(U is not None for U in plant.inputs))
-        self._store_units(units.kept(), server.names_)
+            self._learn(exchange, server, any(U is not None for U in plant.inputs))
+        self._store_units(kept_states(units, quiet=mechanism is not None), server.names_)
         self.layout_ = plant.layout
         self.noise_covariance_ = {
             name: np.diag(noise.variance) for name, noise in self._noise.items() if name in server.names_
@@ -265,6 +261,23 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         self._store_promise(plant.n_samples)
         self._store_fit(server, exchange)
         return self
+
+    @contextmanager
+    def _reaching(self, units, server, guard):
+        """An exchange with units in this process that are to learn; its progress is told whoever asked for it."""
+        dealer, how = getattr(server, "dealer", None), {"lost_units": self.lost_units, "guard": guard}
+        if dealer is not None:
+            from ..client.secure_unit import with_dealer
+
+            units = with_dealer(units, dealer)
+        with ExitStack() as stack:
+            if self.verbose:
+                stack.enter_context(written_out())
+            if hasattr(self, "_skl_callbacks"):
+                how["follow"] = stack.enter_context(followed(self))
+            exchange = self._exchange(self._transport(units), Ledger(self.max_bytes), dealer=dealer, **how)
+            stack.callback(exchange.close)
+            yield exchange
 
     def _store_units(self, kept, names):
         """What the units of the plant keep, in this process."""
@@ -401,20 +414,21 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         return self.privacy
 
     def _store_promise(self, n_samples):
-        """What has been spent on the units' records, the ledger behind it, and the promise in words."""
-        told = NO_PROMISE if self.privacy is None else self._promise(self.layout_.names, n_samples)
-        spent, table, words = told
-        words = in_full(words, self.ledger_)
-        self.privacy_spent_, self.privacy_ledger_, self.privacy_statement_ = spent, table.copy(), words
+        """What has been spent on the units' records by the mechanism of the estimator."""
+        self._keep_promise(*(NO_PROMISE if self.privacy is None else self._promise(self.layout_.names, n_samples)))
 
     def _promise(self, names, n_samples):
         return promise(self._message_mechanism, names, n_samples)
 
     def _store_told_promises(self):
         """What the sites say their records have cost so far."""
-        spent, table, words = told_promise(self._channel.promises, self._channel.names)
-        words = in_full(words, self.ledger_)
-        self.privacy_spent_, self.privacy_ledger_, self.privacy_statement_ = spent, table, words
+        self._keep_promise(*told_promise(self._channel.promises, self._channel.names))
+
+    def _keep_promise(self, spent, table, words):
+        """What has been spent, the ledger behind it, and the promise in words."""
+        has_all = any(entry.op == Unexplained.OP for entry in self.ledger_.entries)
+        self.privacy_spent_, self.privacy_ledger_ = spent, table.copy()
+        self.privacy_statement_ = words + ALL_TOLD if has_all else words
 
     def _checked_mechanism(self):
         """The mechanism for messages, which must not be missing where the fit had one."""
@@ -607,57 +621,3 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
             return polars.DataFrame({name: frame[name].to_numpy() for name in frame})
         return frame
-
-
-def client_templates(client, names, random_state=None):
-    """Template of each unit's model; one that is still to be learned and draws gets the seed."""
-    client = KalmanClient() if client is None else client
-    if isinstance(client, Mapping):
-        if set(client) != set(names):
-            raise ValueError(
-                f"`client` names {sorted(client)}, the data have the units {sorted(names)}; give one client per unit."
-            )
-        given = dict(client)
-    elif isinstance(client, list | tuple):
-        if len(client) != len(names):
-            raise ValueError(
-                f"Got {len(client)} clients for {len(names)} units ({', '.join(names)}); give one per unit."
-            )
-        given = dict(zip(names, client, strict=True))
-    else:
-        given = dict.fromkeys(names, client)
-    for name, part in given.items():
-        if isinstance(part, ExtendedKalmanClient) and not part.is_fitted:
-            given[name] = seeded(part, random_state)
-    return given
-
-
-def refuse_memory(clients, what):
-    """Refuse noise that remembers where more is asked than one fit of links to a whole record."""
-    named = with_memory(clients)
-    if named:
-        raise ValueError(
-            f"`noise_memory` of the client of {listed(named)}: {what} has no use for it, as it only helps to learn "
-            "links from a whole record. Give such clients to FederatedGrangerEstimator.fit, and leave it out here."
-        )
-
-
-def with_memory(clients):
-    """Names of units whose noise remembers, or may do so as long as they are not fitted."""
-    asked = {name: getattr(part, "noise_memory", None) for name, part in clients.items()}
-    return [name for name, memory in asked.items() if memory and getattr(clients[name], "noise_memory_", memory)]
-
-
-@contextmanager
-def naming_memory(names):
-    """Say of a plant that cannot be learned which units have noise with a memory."""
-    try:
-        yield
-    except np.linalg.LinAlgError as error:
-        if not names:
-            raise
-        raise ValueError(
-            f"No plant could be learned ({error}), which may be as sensors have noise with a memory: "
-            f"{', '.join(names)}. Give another `noise_memory`, fewer states (n_states) or a longer record, "
-            "or leave `noise_memory` out."
-        ) from error

@@ -7,7 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..client.units import Units, further_units, new_units, without_silent
+from ..client.units import (
+    client_templates,
+    further_units,
+    kept_states,
+    new_units,
+    refuse_memory,
+    without_silent,
+)
 from ..containers.layout import listed
 from ..containers.rows import check_sampling, sampling_period, warn_of_gaps
 from ..federation.ledger import Ledger
@@ -15,7 +22,6 @@ from ..message.requests import WatchRequest
 from ..message.states import StateMessage
 from ..seeding import seeded
 from ..server.running import BatchDialogue, check_batches, check_forget
-from ._base import client_templates, refuse_memory
 
 _NEAR = 1e-3  # of a sampling period, within which a row comes where it is expected
 
@@ -78,8 +84,8 @@ def learn_batch(estimator, X, inputs, lengths, forget):
     estimator._validate_params()
     forget = check_forget(forget)
     _check_able(estimator)
-    place = estimator.__dict__.get("_batches")
-    if place is None and "layout_" in estimator.__dict__:
+    place = estimator._batches
+    if place is None and hasattr(estimator, "layout_"):
         place = _after_fit(estimator)
     is_first = place is None
     plant = estimator._read_first(X, inputs, lengths) if is_first else _read_next(estimator, X, inputs, lengths, place)
@@ -87,7 +93,7 @@ def learn_batch(estimator, X, inputs, lengths, forget):
     server = estimator._new_server() if is_first else estimator.server_
     if is_first:
         check_batches(server)
-    renewed = () if is_first else estimator.__dict__.get("_renewed", ())
+    renewed = () if is_first else estimator._renewed
     if renewed:  # their states are others: sums begin anew
         server._batches = None
     place = Place() if is_first else place
@@ -114,7 +120,7 @@ def _check_able(estimator):
             f"This {who} learned from sites, which hold their records: ask them for their next batches with "
             "`partial_fit_sites`."
         )
-    if estimator.__dict__.get("remedy") is not None:
+    if getattr(estimator, "remedy", None) is not None:
         raise ValueError("remedy='auto' fits a whole record twice; leave it out for `partial_fit`.")
 
 
@@ -147,28 +153,26 @@ def _exchange(estimator, plant, server, dialogue, is_first, renewed):
     sites = {}
     if to_identify:
         part = plant if is_first else plant.only(to_identify)
-        templates = client_templates(estimator.client, estimator.layout_.names if renewed else plant.names)
-        if estimator.random_state is not None or is_first:
-            names = plant.names if is_first else estimator.layout_.names
-            templates = client_templates(estimator.client, names, estimator.random_state)
+        names = plant.names if is_first else estimator.layout_.names
+        templates = client_templates(estimator.client, names, estimator.random_state)
         sites = new_units(part, templates, augmenter, {})
     others = [name for name in plant.names if name not in sites]
     if others:
         sites |= further_units(plant.only(others), augmenter, estimator._units)
-    units = Units({name: sites[name] for name in plant.names})
+    sites = {name: sites[name] for name in plant.names}
     ledger = Ledger(estimator.max_bytes) if is_first else estimator.ledger_
     how = {"lost_units": estimator.lost_units}
-    with closing(estimator._exchange(estimator._transport(units.sites), ledger, **how)) as exchange:
+    with closing(estimator._exchange(estimator._transport(sites), ledger, **how)) as exchange:
         exchange.expect(n_inputs=plant.input_sizes)
         exchange.learn(dialogue, any(U is not None for U in plant.inputs))
         estimator._store_learned(exchange, server)
         before = {} if is_first else estimator._units
-        kept = units.kept()
+        kept = kept_states(sites)
         there = {name: {**before.get(name, {}), **kept.get(name, {})} for name in server.names_}
         estimator._store_units(there, server.names_)
         if is_first:
             estimator.layout_, estimator._noise, estimator.noise_covariance_ = plant.layout, {}, {}
-            estimator._row_time = sampling_period(plant.index)
+            estimator._row_time = plant.row_time
         estimator._store_fit(server, exchange)
 
 
@@ -186,7 +190,7 @@ def learn_site_batches(estimator, transport, wait, forget):
     forget = check_forget(forget)
     if transport is not None:
         _begin_at_sites(estimator, transport)
-    if estimator.__dict__.get("_batches") is None or estimator._channel is None:
+    if estimator._batches is None or estimator._channel is None:
         raise ValueError("There are no sites to be asked yet: give `partial_fit_sites` a transport at the first call.")
     server, exchange = estimator.server_, estimator._channel
     while True:
@@ -233,7 +237,7 @@ def _keep_number(estimator, outdated):
 
 def renew(estimator, units):
     """`renew` of an estimator of plants."""
-    if estimator.__dict__.get("_batches") is None:
+    if estimator._batches is None:
         raise ValueError("There are no batches yet: `renew` is for units of a plant learned with `partial_fit`.")
     if estimator._channel is not None:
         raise ValueError("The models of units at sites are theirs: a site identifies another one in a new run.")

@@ -143,6 +143,12 @@ def replayed(estimator, units, change, operated, held, loops, shape):
     return effect, variance
 
 
+def recorded_inputs(units, messages):
+    """Inputs of all units side by side, as they were given or as units tell them, shape (n_samples, n_inputs)."""
+    known = units.inputs or [message.inputs for message in messages.values()]
+    return np.hstack([np.zeros((units.n_samples, 0)), *(U for U in known if U is not None)])
+
+
 def factual_measurements(estimator, units, messages):
     """Measurements of the record, expected ones where they are missing, the variance of those, names."""
     request = dict.fromkeys(messages, FactualRequest())

@@ -12,6 +12,8 @@ from ..containers.layout import SEPARATOR, listed
 from ..message.training import LocalModel
 from ..statespace.episodes import episodes
 
+_HARDLY = 1e-3  # share of its variance that an input has to itself if it hardly moves on its own
+
 
 class DeclaredInputs:
     """Inputs as users declare them, for estimators that take them: columns of units, or of several units at once."""
@@ -69,8 +71,7 @@ class PlantInputs:
         units = tuple(u for u, own in zip(data.names, data.layout.inputs, strict=True) for _ in own)
         names = tuple(name for own in data.layout.inputs for name in own)
         pieces = episodes(data.starts, data.n_samples)
-        columns = [column for U in data.inputs if U is not None for column in U.T]
-        low, high = np.array([(column.min(), column.max()) for column in columns]).reshape(-1, 2).T
+        columns, low, high = _ranges(data)
         act = [slice(1, None) if name in early else slice(None, -1) for name in names]
         spread = np.array(
             [
@@ -91,8 +92,7 @@ class PlantInputs:
 
     def widened(self, data):
         """The same after further rows, in which an input that had never moved must not begin to."""
-        columns = [column for U in data.inputs if U is not None for column in U.T]
-        low, high = np.array([(column.min(), column.max()) for column in columns]).reshape(-1, 2).T
+        _, low, high = _ranges(data)
         low, high = np.minimum(low, self.low), np.maximum(high, self.high)
         moved = ~self.active & (high - low > 1e-12 * np.maximum(np.abs(low), np.abs(high)))
         if moved.any():
@@ -188,6 +188,12 @@ class PlantInputs:
         return frame
 
 
+def _ranges(data):
+    """Columns of all inputs, and their lowest and highest values."""
+    columns = [column for U in data.inputs if U is not None for column in U.T]
+    return columns, *np.array([(column.min(), column.max()) for column in columns]).reshape(-1, 2).T
+
+
 def has_words(container):
     """Whether some table in a container has columns that are neither numbers nor truth values."""
     if isinstance(container, Mapping):
@@ -220,15 +226,15 @@ def filled_inputs(data, missing, before=None):
     return replace(data, inputs=tuple(filled))
 
 
-def warn_of_excitation(table, share=1e-3):
+def warn_of_excitation(table):
     """Warn of inputs that other inputs and the states explain almost completely."""
     if "share" not in table:
         return
-    hardly = table.loc[table["share"] < share, "input"]
+    hardly = table.loc[table["share"] < _HARDLY, "input"]
     if len(hardly):
         warnings.warn(
             f"Inputs {listed(hardly)} hardly move on their own: other inputs and the states explain all but "
-            f"{share:.1%} of their variance. Their effects are poorly known; look at the standard errors.",
+            f"{_HARDLY:.1%} of their variance. Their effects are poorly known; look at the standard errors.",
             stacklevel=3,
         )
 

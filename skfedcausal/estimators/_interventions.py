@@ -21,6 +21,12 @@ def unit_name(n, names):
     )
 
 
+def check_confidence(confidence):
+    """Refuse a confidence of bands that is none."""
+    if not (isinstance(confidence, float | np.floating) and 0 < confidence < 1):
+        raise ValueError(f"Got confidence={confidence!r}; give a number between 0 and 1, such as 0.9.")
+
+
 def trajectory(value, what, horizon, names):
     """Inputs of one unit at each step from a constant or a trajectory, shape (horizon, n_inputs)."""
     array = _as_numbers(value, f"{what} of input {listed(names)}")

@@ -5,8 +5,8 @@ from types import MethodType
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from ..client.units import refuse_memory
 from ..optional import import_optional
-from ._base import refuse_memory
 from ._changes import dated, labelled, level_of, settled
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from ..containers.arrays import as_native, column_names, names_units
+from ..containers.arrays import as_native, as_table, column_names, names_units
 from ..containers.layout import SEPARATOR
 from ..containers.modes import is_called, mode_codes, mode_indicators, modes_in, plain_modes, warn_of_mode
 from ._levels import each_input, levels_of
@@ -151,13 +151,10 @@ def _owned(X, column, owner=None):
     if isinstance(X, pd.DataFrame) and SEPARATOR not in column and column in (column_names(X) or ()) and names_units(X):
         unit = owner or next(name for name in X.columns if SEPARATOR in name).partition(SEPARATOR)[0]
         return X.rename(columns={column: f"{unit}{SEPARATOR}{column}"}), unit
-    if isinstance(X, Mapping) and (column in X or owner is not None) and not any(map(_is_episode, X.values())):
+    is_units = isinstance(X, Mapping) and not any(isinstance(part, Mapping) for part in X.values())
+    if is_units and (column in X or owner is not None):
         return _with_column(X, column, owner or str(next(name for name in X if name != column)))
     return X, owner
-
-
-def _is_episode(part):
-    return isinstance(part, Mapping)
 
 
 def _with_column(X, column, owner):
@@ -166,12 +163,8 @@ def _with_column(X, column, owner):
     unit = next((name for name in tables if str(name) == owner), None)
     if unit is None:
         return tables, owner
-    table = as_native(tables[unit])
-    if isinstance(table, pd.Series):
-        table = table.to_frame()
+    table = as_table(tables[unit])
     if not isinstance(table, pd.DataFrame):
-        table = np.asarray(table)
-        table = table[:, None] if table.ndim == 1 else table
         table = pd.DataFrame(table, columns=[f"x{k}" for k in range(table.shape[1])])
     if any(is_called(name, column) for name in map(str, table.columns)):
         return tables, owner

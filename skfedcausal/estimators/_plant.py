@@ -10,6 +10,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from ..client.pooled import PooledTransport, unit_trainings
+from ..message.clock import Clock
 from ..message.requests import LossAnswer, LossRequest, Measurements, PredictRequest
 from ..message.states import PredictionReply
 from ..server.gradient.state import relayed_plans
@@ -17,7 +18,6 @@ from . import _link_questions as links
 from ._base import FederatedEstimator
 from ._link_effects import link_effects
 from ._link_questions import where_server
-from ._link_times import in_plant_time, row_time
 from ._privacy_curve import privacy_curve
 from ._undecidable import undecidable_units, undecided, warn_undecidable
 
@@ -38,8 +38,8 @@ class PlantEstimator(FederatedEstimator):
 
     def _store_fit(self, server, exchange):
         if self._channel is not None:  # sites tell their clocks
-            self._row_time = next((row_time(message) for message in exchange.messages.values()), None)
-        self.links_, self._undecidable = in_plant_time(server.links_, self._row_time), ()
+            self._row_time = next((_row_time(message) for message in exchange.messages.values()), None)
+        self.links_, self._undecidable = _in_plant_time(server.links_, self._row_time), ()
         if self.noise_covariance_:
             self._undecidable = undecidable_units(server, self.noise_covariance_, self.clients_)
             warn_undecidable(self._undecidable)
@@ -634,3 +634,17 @@ def _record_optional(method):
 
 
 PlantEstimator.transform = _record_optional(PlantEstimator.transform)  # type: ignore[method-assign]
+
+
+def _row_time(message):
+    """Time from row to row that the clock in a message tells, None where it tells none."""
+    clock = Clock.of_message(message)
+    return None if clock is None else pd.Timedelta(seconds=clock.period)
+
+
+def _in_plant_time(links, period):
+    """The table of links with its delays in seconds, too, where rows have times: ``delay_time`` and its interval."""
+    if period is None or "delay" not in links:
+        return links
+    delays = {name: links[name] * period.total_seconds() for name in ("delay", "delay_low", "delay_high")}
+    return links.assign(**{name.replace("delay", "delay_time"): values for name, values in delays.items()})

@@ -5,13 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from ..client.extended_kalman import ExtendedKalmanClient
-from ..client.kalman import KalmanClient
-from ..message.requests import Unexplained
 from ..privacy import Charge, GaussianMechanism, PrivacyAccountant, PrivacyMechanism, PrivacySpent, Scope
 from ..privacy.promise import NOT_PRIVATE
 
-_ALL_TOLD = (
+ALL_TOLD = (
     " Units that may share sensors told what their states leave of each of them, of unit variance: with their states "
     "that is all of their record up to its scales (the packets 'unexplained' of `ledger_`)."
 )
@@ -19,23 +16,6 @@ _ALL_TOLD = (
 NO_PROMISE = (PrivacySpent(np.inf, 0.0, np.inf, "none"), PrivacyAccountant().table, NOT_PRIVATE)
 
 _TOLD = ("mu", "delta", "clip_norm", "event_radius", "unit", "relation", "window")  # settings that sites tell
-
-
-def in_full(words, ledger):
-    """A statement without a promise, and that units have told all of their record, where they have."""
-    return words + _ALL_TOLD if any(entry.op == Unexplained.OP for entry in ledger.entries) else words
-
-
-def check_noise_can_be_told(templates):
-    """Refuse before anything is spent what could not take the noise into account."""
-    for name, client in templates.items():
-        extended = isinstance(client, ExtendedKalmanClient) and not client.is_fitted
-        if not (extended or isinstance(client, KalmanClient)):
-            raise TypeError(
-                f"The client of unit {name!r} is a {type(client).__name__}. Only a KalmanClient, or an "
-                "ExtendedKalmanClient that is not fitted yet, can be told how much noise a privacy mechanism "
-                "added to its measurements; give it the model there."
-            )
 
 
 def mechanisms(privacy):

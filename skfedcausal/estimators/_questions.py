@@ -8,6 +8,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..message.requests import Measurements
 from ..message.states import EffectReply
+from ._interventions import check_confidence
 
 
 def told_loadings(estimator, exchange):
@@ -188,8 +189,7 @@ def reach(
     'not reachable'
     """
     check_is_fitted(self)
-    if not (isinstance(confidence, float) and 0 < confidence < 1):
-        raise ValueError(f"Got confidence={confidence!r}; give a number between 0 and 1.")
+    check_confidence(confidence)
     check_covariances(self, "a plan")
     from .reach import asked_plan, wished
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from ..containers.layout import listed
-from ._input_effects import above_level, factual_measurements, replayed
+from ._input_effects import above_level, factual_measurements, recorded_inputs, replayed
 from ._interventions import replaced_input, whatif_table
 from ._sensors import HeldSensors, flat_questions
 
@@ -20,8 +20,7 @@ def asked_whatif(estimator, X, do, inputs, lengths, *, confidence, loops, split,
         raise ValueError("Got an empty `do`: name an input or a sensor, and what replaces it.")
     with estimator._asking(X, inputs, lengths) as units:
         messages = units.messages()
-        known_series = units.inputs or [message.inputs for message in messages.values()]
-        recorded = np.hstack([np.zeros((units.n_samples, 0)), *(U for U in known_series if U is not None)])
+        recorded = recorded_inputs(units, messages)
         factual, spread, columns = factual_measurements(estimator, units, messages)
         moves, holds = _sorted_out(estimator, do, columns)
         replaced = _replaced(estimator, units, moves, recorded)

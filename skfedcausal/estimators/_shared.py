@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from ..containers.arrays import as_native, column_names, names_units
+from ..containers.arrays import as_native, as_table, column_names, names_units
 from ..containers.layout import SEPARATOR, flat_name, listed, split_flat_names
 
 
@@ -82,11 +82,11 @@ def merged_inputs(inputs):
         if isinstance(units, tuple):
             if not units or not all(isinstance(unit, str) for unit in units):
                 raise ValueError(f"Got {units!r} among the units in `inputs`; give names of units.")
-            table = _two_dimensional(table)
+            table = as_table(table)
             before = merged.get(units[0])
-            n_own = 0 if before is None else np.shape(_two_dimensional(before))[1]
+            n_own = 0 if before is None else np.shape(as_table(before))[1]
             moved.append((units, range(n_own, n_own + table.shape[1])))
-            merged[units[0]] = table if before is None else _beside(_two_dimensional(before), table, units)
+            merged[units[0]] = table if before is None else _beside(as_table(before), table, units)
     return merged, moved
 
 
@@ -98,14 +98,6 @@ def moved_inputs(moved, layout):
         own = layout.inputs[layout.names.index(units[0])]
         shared |= {own[k]: tuple(units[1:]) for k in positions if len(units) > 1}
     return shared
-
-
-def _two_dimensional(table):
-    table = as_native(table)
-    if isinstance(table, pd.Series):
-        return table.to_frame()
-    table = table if isinstance(table, pd.DataFrame) else np.asarray(table)
-    return table[:, None] if table.ndim == 1 else table
 
 
 def _beside(before, table, units):

@@ -32,7 +32,7 @@ from ._inputs import (
     warn_of_misfit,
     warn_of_timing,
 )
-from ._interventions import one_lag_realisation, unit_name
+from ._interventions import check_confidence, one_lag_realisation, unit_name
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
 from ._questions import told_loadings
@@ -563,8 +563,7 @@ class FederatedCounterfactualEstimator(DeclaredInputs, PlantEstimator):
         """
         check_is_fitted(self)
         _check_choice("loops", loops, _LOOPS)
-        if not 0 < confidence < 1:
-            raise ValueError(f"Got confidence={confidence!r}; give a number between 0 and 1.")
+        check_confidence(confidence)
         if not isinstance(do, Mapping):
             raise ValueError(
                 f"Got do={do!r}; give a dict from the name of an input, 'unit__input', to what replaces it."

@@ -8,6 +8,7 @@ import pandas as pd
 from ..containers.layout import listed
 from ..server.planning import impulses
 from ..statespace.matrices import companion, spectral_radius
+from ._interventions import check_confidence
 from ._questions import told_loadings
 
 _DEAD, _RISEN, _SETTLED = 0.02, 1 - np.exp(-1), 0.02  # shares of the way
@@ -18,8 +19,7 @@ _NUMBERS = ("gain", "dead_time", "time_constant", "settling_time")
 
 def asked_gains(estimator, confidence, times):
     """The table of :meth:`FederatedCounterfactualEstimator.gain_table`."""
-    if isinstance(confidence, bool) or not 0 < confidence < 1:
-        raise ValueError(f"Got confidence={confidence!r}; give a number between 0 and 1.")
+    check_confidence(confidence)
     factors = np.array([1.0, *[_row_length(estimator, times)] * (len(_NUMBERS) - 1)])
     found, names, columns = _learned_impulses(estimator, _length(estimator))
     values = step_numbers(np.cumsum(found.mean, axis=1))
@@ -70,8 +70,7 @@ def asked_frequencies(estimator, input, output, frequencies, confidence):
 
 def _pair(estimator, input, output, confidence, n_steps):
     """Impulse response of a sensor to an input, (n_steps,), and draws of it."""
-    if isinstance(confidence, bool) or not 0 < confidence < 1:
-        raise ValueError(f"Got confidence={confidence!r}; give a number between 0 and 1.")
+    check_confidence(confidence)
     if isinstance(n_steps, bool) or not isinstance(n_steps, Integral) or n_steps < 1:
         raise ValueError(f"Got n_steps={n_steps!r}; give a number of rows of at least 1.")
     found, names, columns = _learned_impulses(estimator, int(n_steps))

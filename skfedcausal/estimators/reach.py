@@ -12,7 +12,7 @@ from scipy import stats
 from ..containers.layout import listed
 from ..server.forecasts import forecast_covariances
 from ..server.planning import held_run, impulses, spread_of
-from ._input_effects import above_level, replayed
+from ._input_effects import above_level, recorded_inputs, replayed
 from ._least_moves import least_moves
 from ._questions import told_loadings
 
@@ -174,8 +174,7 @@ class _Situation:
     def __init__(self, estimator, units, wish, confidence):
         self._estimator, self._units, self._wish, self._confidence = estimator, units, wish, confidence
         messages = units.messages()
-        known_series = units.inputs or [message.inputs for message in messages.values()]
-        self._recorded = np.hstack([np.zeros((units.n_samples, 0)), *(U for U in known_series if U is not None)])
+        self._recorded = recorded_inputs(units, messages)
         self._now = self._recorded[-1, wish.at]
         check_now(wish.inputs, self._now, wish.low, wish.high)
         self._base, self._variance, self._level, self._columns = self._by_itself(messages)

@@ -84,43 +84,42 @@ class Exchange:
 
         Over a one-way link only the first message can be had, and no replies go back.
         """
-        dialogue = server.dialogue(self.names, inputs=inputs)
-        question = next(dialogue)
-        while question is not None:
-            who = f"`dialogue` of {type(server).__name__}"
-            if not isinstance(question, Ask):
-                raise TypeError(f"{who} asked with a {type(question).__name__}; yield an Ask.")
-            for name, one in question.requests.items():
-                if not isinstance(one, Message):
-                    raise TypeError(f"{who} has a {type(one).__name__} for unit {name!r}; give a message.")
+        dialogue, answers = server.dialogue(self.names, inputs=inputs), None
+        while True:
+            try:
+                question = dialogue.send(answers)
+            except StopIteration:
+                return
+            _check_question(question, server)
             if self.one_way and self.round:
                 if question.needed != 0:
                     raise ValueError(
                         f"{type(server).__name__} needs several rounds here, and nothing can be sent over a "
                         "one-way link. Use a LikelihoodServer with n_rounds=1."
                     )
-                break
-            requests = question.requests
-            request = next(iter(requests.values()))
-            if self._monitor and isinstance(request, FitRequest):
-                requests = {k: replace(one, monitor=True) for k, one in requests.items() if isinstance(one, FitRequest)}
-            self.round += request.NEW_ROUND
-            if request.NEW_STATES and self.expected is not None:
-                self.expected.forget(requests)
-            answers = self.ask(requests, question.answer, needed=question.needed)
-            if question.answer is OrderAnswer and self.expected is not None:
-                self.expected.forget(name for name, answer in answers.items() if answer.grown)
-            if request.OPENS:
-                self.messages = {}
-                self.attendance.dropped = set(self.names) - set(answers)
-            if question.answer in (StateMessage, LocalModel):
-                if request.OPENS and self._may_differ(answers):
-                    answers = self._on_common_rows(requests, answers, question)
-                self._accept(answers)
-            try:
-                question = dialogue.send(answers)
-            except StopIteration:
-                question = None
+                return
+            answers = self._answered(question)
+
+    def _answered(self, question):
+        """Answers to a question of the server; to messages that it learns from, those that it can use together."""
+        requests = question.requests
+        request = next(iter(requests.values()))
+        if self._monitor and isinstance(request, FitRequest):
+            requests = {k: replace(one, monitor=True) for k, one in requests.items() if isinstance(one, FitRequest)}
+        self.round += request.NEW_ROUND
+        if request.NEW_STATES and self.expected is not None:
+            self.expected.forget(requests)
+        answers = self.ask(requests, question.answer, needed=question.needed)
+        if question.answer is OrderAnswer and self.expected is not None:
+            self.expected.forget(name for name, answer in answers.items() if answer.grown)
+        if request.OPENS:
+            self.messages = {}
+            self.attendance.dropped = set(self.names) - set(answers)
+        if question.answer in (StateMessage, LocalModel):
+            if request.OPENS and self._may_differ(answers):
+                answers = self._on_common_rows(requests, answers, question)
+            self._accept(answers)
+        return answers
 
     def _may_differ(self, answers):
         """Whether units tell the times of their rows, or other numbers of them."""
@@ -381,6 +380,16 @@ def _is_late(answers, name):
     """Whether a unit gave no answer in time."""
     answer = answers.get(name)
     return isinstance(answer, Failure) and answer.kind == "timeout"
+
+
+def _check_question(question, server):
+    """Refuse what a server of the user's own asks with, if it is no question."""
+    who = f"`dialogue` of {type(server).__name__}"
+    if not isinstance(question, Ask):
+        raise TypeError(f"{who} asked with a {type(question).__name__}; yield an Ask.")
+    for name, one in question.requests.items():
+        if not isinstance(one, Message):
+            raise TypeError(f"{who} has a {type(one).__name__} for unit {name!r}; give a message.")
 
 
 def _problem(packet, answer, kind):

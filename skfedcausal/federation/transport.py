@@ -191,7 +191,7 @@ class InProcessTransport:
         """
         del timeout  # nothing can be late inside one process
         sites = [self._sites[name] for name in out]
-        quick = bool(sites) and all(map(_is_quick, sites))
+        quick = bool(sites) and all(getattr(site.worker, "is_quick", False) for site in sites)
         results = _one_by_one(sites, out) if quick else self._with_care(sites, out)
         for site, (_, state) in zip(sites, results, strict=True):  # once all of them have answered
             site.state = state
@@ -229,11 +229,6 @@ class InProcessTransport:
     def close(self):
         """Drop the workers."""
         self._sites = {}
-
-
-def _is_quick(site):
-    """Whether what is asked takes less time than to share it out."""
-    return getattr(site.worker, "is_quick", False)
 
 
 def _one_by_one(sites, out):

@@ -106,8 +106,6 @@ class Clock(NamedTuple):
 
 def check_clock(told, grid, lengths, op):
     """Refuse times of rows that cannot be meant, as they came in a packet."""
-    if told is None and grid is None:
-        return
     problem = _problem(told, grid, tuple(int(k) for k in lengths))
     if problem:
         raise PacketError(f"Arrays 'clock' and 'grid' of packet {op!r} cannot be meant: {problem}.")

@@ -5,7 +5,6 @@ import numpy as np
 from ..statespace.episodes import block_toeplitz
 from ..statespace.observation import is_regular
 from ..statespace.ring import fraction_bits, from_ring, rounding_error
-from . import ring_fields as ring_fields  # kinds of fields that are declared here
 from .packet import PacketError
 from .schema import Message, wire
 

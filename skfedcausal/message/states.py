@@ -134,30 +134,11 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
 
     @classmethod
     def from_packet(cls, packet):
-        """Message in a packet, see :meth:`Message.from_packet`.
-
-        Parameters
-        ----------
-        packet : Packet
-
-        Returns
-        -------
-        StateMessage
-        """
+        """Message in a packet, see :meth:`Message.from_packet`; quickly where it is about one row."""
         return _of_one_row(packet) or super().from_packet(packet)
 
     def to_packet(self, round=0, dtype="float64"):
-        """Packet form, see :meth:`Message.to_packet`.
-
-        Parameters
-        ----------
-        round : int, default=0
-        dtype : {"float64", "float32", "float16"}, default="float64"
-
-        Returns
-        -------
-        Packet
-        """
+        """Packet form, see :meth:`Message.to_packet`; quickly where it follows one like it."""
         before, sizes = vars(self).get("_written", (None, None))
         if before is None or dtype != "float64":
             return super().to_packet(round, dtype)
@@ -258,7 +239,8 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
             raise PacketError(f"Array 'lengths' is {self.lengths}, which does not cut {len(self.z)} rows.")
         if self.events is not None and len(self.events) != len(self.z):
             raise PacketError(f"Array 'events' has {len(self.events)} rows, and the message {len(self.z)}.")
-        check_clock(self.clock, self.grid, self.lengths, self.OP)
+        if self.clock is not None or self.grid is not None:
+            check_clock(self.clock, self.grid, self.lengths, self.OP)
 
 
 _ROW = ["z", "patterns", "lengths", "off_subspace"]  # arrays about one row of a watched unit

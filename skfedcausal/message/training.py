@@ -88,7 +88,8 @@ class LocalModel(Message, op="local-model"):
     def _check(self, packet):
         if (self.input_matrix is None) != (self.input_table is None):
             raise PacketError(f"Packet {self.OP!r} lacks one of the arrays 'input_matrix' and 'input_table'.")
-        check_clock(self.clock, self.grid, self.lengths, self.OP)
+        if self.clock is not None or self.grid is not None:
+            check_clock(self.clock, self.grid, self.lengths, self.OP)
 
 
 class AugmentedMessage(Message, op="augmented", first="filtered augmented predicted inputs constant"):

@@ -12,10 +12,10 @@ _MOST_ROWS = 30
 _CAPTION = "Measurements as they were and as they would have been, the effect, and the effect so far, with bands"
 
 
-def whatif_page(answer, change, title="What if", X=None, check=None):
+def whatif_page(answer, change, X=None, check=None):
     """Page on an answer of ``whatif``; `change` says in words what each input was replaced by."""
     table = _mean_effects(answer)
-    page = Page(title).lead(_answer(table, change))
+    page = Page("What if").lead(_answer(table, change))
     page.picture(partial(EffectDisplay.from_whatif, answer), _CAPTION)
     page.heading("Mean effect").table(table.head(_MOST_ROWS))
     if len(table) > _MOST_ROWS:

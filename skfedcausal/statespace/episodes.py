@@ -81,6 +81,23 @@ def column_mean(rows):
     return np.ones(len(rows)) @ rows / len(rows)
 
 
+def mean_with_error(values):
+    """Mean of a stationary series and its standard error by Newey and West.
+
+    .. [1] Newey, West (1987), A simple, positive semi-definite, heteroskedasticity and autocorrelation
+           consistent covariance matrix, Econometrica 55(3).
+    """
+    n = len(values)
+    if not n:
+        return np.nan, np.nan
+    centred = values - values.mean()
+    n_lags = int(np.cbrt(n))
+    total = centred @ centred
+    for k in range(1, n_lags + 1):
+        total += 2 * (1 - k / (n_lags + 1)) * (centred[k:] @ centred[:-k])
+    return float(values.mean()), float(np.sqrt(total)) / n
+
+
 def lag_covariances(series, lags, starts=(0,), present=None):
     """``sum_t s[t+l] s[t]'``, products never crossing an episode border, shape (n_lags, n, n)."""
     n_samples, n = series.shape

@@ -10,6 +10,7 @@ from scipy.linalg import solve_discrete_lyapunov
 from sklearn.exceptions import NotFittedError
 
 from skfedcausal import KalmanClient
+from skfedcausal.client.unit_model import may_refine, refined
 from skfedcausal.statespace.observation import information_from_filter
 
 from ._reference import EPS, random_unit
@@ -279,14 +280,14 @@ def test_refined_sensors_are_the_regressions_on_exactly_known_states(missing):
     Y = H @ unit.C.T + unit.mean + rng.normal(size=(N, 5))
     Y[rng.random(Y.shape) < missing] = np.nan
     client = KalmanClient(**{**unit.matrices, "R": np.diag(unit.R)}).fit(Y)
-    refined = client.refined(Y, H, np.zeros((1, 2, 2)))
+    new = refined(client, Y, H, np.zeros((1, 2, 2)))
     for sensor in range(5):
         seen = ~np.isnan(Y[:, sensor])
         X = np.column_stack([H[seen], np.ones(seen.sum())])
         theta, squares, *_ = np.linalg.lstsq(X, Y[seen, sensor], rcond=None)
-        assert_allclose(refined.observation_[sensor], theta[:2], rtol=1e-10)
-        assert_allclose(refined.mean_[sensor], theta[2], rtol=1e-10)
-        assert_allclose(refined.measurement_cov_[sensor], squares[0] / seen.sum(), rtol=1e-10)
+        assert_allclose(new.observation_[sensor], theta[:2], rtol=1e-10)
+        assert_allclose(new.mean_[sensor], theta[2], rtol=1e-10)
+        assert_allclose(new.measurement_cov_[sensor], squares[0] / seen.sum(), rtol=1e-10)
 
 
 def test_uncertain_states_shrink_the_loadings_and_raise_the_noise(record):
@@ -294,11 +295,11 @@ def test_uncertain_states_shrink_the_loadings_and_raise_the_noise(record):
     Y, _ = record
     client = KalmanClient(**{**unit.matrices, "R": np.diag(unit.R)}).fit(Y)
     H = client.transform(Y)
-    sure = client.refined(Y, H, np.zeros((1, 2, 2)))
-    unsure = client.refined(Y, H, np.tile(10 * np.eye(2), (N, 1, 1)))
+    sure = refined(client, Y, H, np.zeros((1, 2, 2)))
+    unsure = refined(client, Y, H, np.tile(10 * np.eye(2), (N, 1, 1)))
     assert np.linalg.norm(unsure.observation_) < np.linalg.norm(sure.observation_)
     assert (unsure.measurement_cov_ > sure.measurement_cov_).all()
-    one_for_all = client.refined(Y, H, 10 * np.eye(2)[None])
+    one_for_all = refined(client, Y, H, 10 * np.eye(2)[None])
     assert_allclose(unsure.observation_, one_for_all.observation_, rtol=1e-12)
 
 
@@ -307,17 +308,30 @@ def test_refined_is_a_copy(record):
     Y, _ = record
     client = KalmanClient(**{**unit.matrices, "R": np.diag(unit.R)}).fit(Y)
     before = client.transform(Y)
-    refined = client.refined(Y, before, 0.1 * np.eye(2)[None])
+    new = refined(client, Y, before, 0.1 * np.eye(2)[None])
     assert_array_equal(client.transform(Y), before)
-    assert np.abs(refined.transform(Y) - before).max() > 0
-    assert_array_equal(refined.transition_, client.transition_)
+    assert np.abs(new.transform(Y) - before).max() > 0
+    assert_array_equal(new.transition_, client.transition_)
+
+
+def test_what_was_a_method_of_a_client_is_one_for_two_releases_and_says_so(record):
+    Y, _ = record
+    client = KalmanClient().fit(Y)
+    H = client.transform(Y)
+    with pytest.warns(FutureWarning, match="`refined` of a UnitClient is for the worker"):
+        before = client.refined(Y, H, 0.1 * np.eye(H.shape[1])[None])
+    assert_array_equal(before.observation_, refined(client, Y, H, 0.1 * np.eye(H.shape[1])[None]).observation_)
+    with pytest.warns(FutureWarning, match="`may_refine`"):
+        assert client.may_refine == may_refine(client)
+    with pytest.raises(AttributeError, match="'KalmanClient' object has no attribute 'refine'"):
+        client.refine
 
 
 def test_given_matrices_can_be_refined_before_fit():
     unit = random_unit(np.random.default_rng(0))
     Y, _ = unit.simulate(N, np.random.default_rng(1))
     new = KalmanClient(**{**unit.matrices, "R": np.diag(unit.R)})
-    assert new.refined(Y, new.transform(Y), np.eye(2)[None]).observation_.shape == (5, 2)
+    assert refined(new, Y, new.transform(Y), np.eye(2)[None]).observation_.shape == (5, 2)
 
 
 def test_correlated_sensor_noise_cannot_be_refined():
@@ -325,7 +339,7 @@ def test_correlated_sensor_noise_cannot_be_refined():
     Y, _ = unit.simulate(N, np.random.default_rng(1))
     client = KalmanClient(**unit.matrices).fit(Y)
     with pytest.raises(ValueError, match="Only a diagonal R can be re-estimated; give the variances"):
-        client.refined(Y, client.transform(Y), np.eye(2)[None])
+        refined(client, Y, client.transform(Y), np.eye(2)[None])
 
 
 # --- what is refused ------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from scipy.stats import multivariate_normal
 
 from skfedcausal import KalmanClient
 from skfedcausal.client.own_density import OwnDensity
+from skfedcausal.client.unit_model import with_tails
 
 STARTS = (0, 700)
 
@@ -61,7 +62,7 @@ def test_a_client_left_alone_says_so_and_sends_the_whole_density():
     Y = _record()
     client = KalmanClient().fit(Y)
     assert client.message(Y, const=True).alone is None
-    alone = client.learned_from(Y, None, (0,), alone=True)
+    alone = with_tails(client, Y, None, (0,), alone=True)
     message = alone.message(Y, const=True)
     assert message.alone
     assert alone.message(Y).alone is None  # without constants there is nothing to say

@@ -6,6 +6,7 @@ from scipy.stats import multivariate_normal
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient
 from skfedcausal.client.remainder import _RIDGE, OwnPast
+from skfedcausal.client.unit_model import expected_measurements
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.statespace.episodes import episodes, lag_covariances
 
@@ -121,5 +122,5 @@ def test_inputs_of_the_unit_are_part_of_its_past():
     Y[:, 1] = Y[:, 0] + 0.3 * Y[:, 1]
     Y[1:, 2] += u[:-1, 0]
     client = KalmanClient(n_states=1).fit(Y, inputs=u)
-    expected = client.expected(client.model.predict(Y, u), Y, u)
+    expected = expected_measurements(client, client.model.predict(Y, u), Y, u)
     assert np.std(expected[5:, 2] - Y[5:, 2]) == pytest.approx(0.01, rel=0.2)

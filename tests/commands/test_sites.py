@@ -456,6 +456,9 @@ def test_a_site_sends_columns_of_its_inputs_and_those_of_the_next_row(plant):
     assert_array_equal(read_site_settings(plant / "mill.toml").record().inputs, frame[["valve", "load"]])
 
 
+STUCK = 'inputs = ["valve", "stuck"]\ninstruments = {valve = "stuck"}\n'
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -466,25 +469,13 @@ def test_a_site_sends_columns_of_its_inputs_and_those_of_the_next_row(plant):
         ('instruments = {valve = "load"}', "`instruments` names 'load'; the `inputs` are 'valve'"),
         ('instruments = {valve = "valve"}', "`instruments` names an input twice"),
         ('instruments = "load"', "`instruments` is 'load', of the wrong kind"),
+        (f'{STUCK}basis = "spline"', "`instruments` explain inputs that act as they are: leave out `basis`"),
+        (f'{STUCK}sampled = "after"', "`instruments` names 'stuck', which never move"),
     ],
 )
 def test_settings_of_inputs_that_cannot_be_meant(plant, more, said):
     _with_inputs(plant)
-    site(plant, "mill", f'inputs = ["valve"]\n{more}\n')
-    with pytest.raises(SettingsError, match=said):
-        read_site_settings(plant / "mill.toml").record()
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        ('basis = "spline"', "`instruments` explain inputs that act as they are: leave out `basis`"),
-        ('sampled = "after"', "`instruments` names 'stuck', which never move"),
-    ],
-)
-def test_instruments_that_explain_nothing_are_refused(plant, more, said):
-    _with_inputs(plant)
-    site(plant, "mill", f'inputs = ["valve", "stuck"]\ninstruments = {{valve = "stuck"}}\n{more}\n')
+    site(plant, "mill", more if more.startswith("inputs") else f'inputs = ["valve"]\n{more}\n')
     with pytest.raises(SettingsError, match=said):
         read_site_settings(plant / "mill.toml").record()
 

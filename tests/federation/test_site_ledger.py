@@ -273,29 +273,18 @@ def test_a_broken_ledger_is_repaired_and_says_what_is_lost(ledger, tamper):
 
 
 @pytest.mark.slow
-def test_two_processes_that_write_one_ledger_do_not_break_it(tmp_path):
-    path = tmp_path / "ledger.jsonl"
-    command = (
-        "import sys; from skfedcausal.federation.chain import Chain; chain = Chain(sys.argv[1])\n"
-        "for k in range(50): chain.append({'event': 'refused', 'n': k})"
-    )
-    writers = [subprocess.Popen([sys.executable, "-c", command, str(path)]) for _ in range(2)]
-    assert [writer.wait(60) for writer in writers] == [0, 0]
-    assert verify_ledger(path)["entries"] == 100
-
-
-@pytest.mark.slow
-def test_a_ledger_may_be_opened_while_others_write_it(tmp_path):
+@pytest.mark.parametrize(("n_writers", "n_times", "n_lines", "size"), [(2, 1, 50, 1), (4, 25, 4, 3000)])
+def test_processes_that_open_and_write_one_ledger_do_not_break_it(tmp_path, n_writers, n_times, n_lines, size):
     path = tmp_path / "ledger.jsonl"
     command = (
         "import sys; from skfedcausal.federation.chain import Chain\n"
-        "for _ in range(25):\n"
+        f"for _ in range({n_times}):\n"
         "    chain = Chain(sys.argv[1])\n"
-        "    for k in range(4): chain.append({'event': 'refused', 'n': k, 'why': 'x' * 3000})"
+        f"    for k in range({n_lines}): chain.append({{'event': 'refused', 'n': k, 'why': 'x' * {size}}})"
     )
-    writers = [subprocess.Popen([sys.executable, "-c", command, str(path)]) for _ in range(4)]
-    assert [writer.wait(60) for writer in writers] == [0] * 4
-    assert verify_ledger(path)["entries"] == 400
+    writers = [subprocess.Popen([sys.executable, "-c", command, str(path)]) for _ in range(n_writers)]
+    assert [writer.wait(60) for writer in writers] == [0] * n_writers
+    assert verify_ledger(path)["entries"] == n_writers * n_times * n_lines
 
 
 def test_a_line_that_finds_no_room_leaves_the_ledger_whole(ledger, monkeypatch):

@@ -298,16 +298,12 @@ def changed_packet(packet, name, value):
 KINDS = {kind.OP: kind for kind in (StateMessage, SmoothedReply, StateReply)}
 
 
-@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED.keys())
-def test_a_packet_whose_content_does_not_fit_is_refused_by_name(case):
-    packet, name, value, message = case
-    with pytest.raises(PacketError, match=message):
-        KINDS[packet.op].from_packet(changed_packet(packet, name, value))
-
-
-@pytest.mark.parametrize("case", NOT_MEANT.values(), ids=NOT_MEANT.keys())
-def test_a_packet_whose_numbers_cannot_be_meant_is_refused_by_name(case):
-    packet, name, value, message = case
+@pytest.mark.parametrize(
+    ("packet", "name", "value", "message"),
+    [*REFUSED.values(), *NOT_MEANT.values()],
+    ids=[*REFUSED, *(f"{why} (not meant)" for why in NOT_MEANT)],
+)
+def test_a_packet_whose_content_does_not_fit_or_cannot_be_meant_is_refused_by_name(packet, name, value, message):
     with pytest.raises(PacketError, match=message):
         KINDS[packet.op].from_packet(changed_packet(packet, name, value))
 

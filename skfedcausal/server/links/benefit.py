@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csgraph
 
+from ...statespace.episodes import mean_with_error
 from ...statespace.observation import Information
 
 _SIGNIFICANT = 1.645  # standard errors, one-sided 5 %
@@ -47,23 +48,6 @@ def connected(A, Q, partition):
     graph = np.array([[touched[m, n].any() for n in partition.slices] for m in partition.slices])
     label = csgraph.connected_components(graph, directed=False)[1]
     return label[:, None] == label
-
-
-def mean_with_error(values):
-    """Mean of a stationary series and its standard error by Newey and West.
-
-    .. [1] Newey, West (1987), A simple, positive semi-definite, heteroskedasticity and autocorrelation
-           consistent covariance matrix, Econometrica 55(3).
-    """
-    n = len(values)
-    if not n:
-        return np.nan, np.nan
-    centred = values - values.mean()
-    n_lags = int(np.cbrt(n))
-    total = centred @ centred
-    for k in range(1, n_lags + 1):
-        total += 2 * (1 - k / (n_lags + 1)) * (centred[k:] @ centred[:-k])
-    return float(values.mean()), float(np.sqrt(total)) / n
 
 
 class Benefit:

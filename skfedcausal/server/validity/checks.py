@@ -11,9 +11,16 @@ import numpy as np
 from scipy.special import bdtrc, chdtrc, fdtrc, ndtr, ndtri
 from scipy.stats import rankdata
 
-from ...statespace.episodes import PIECE, column_mean, episodes, inner_rows, lag_covariances, side_by_side
+from ...statespace.episodes import (
+    PIECE,
+    column_mean,
+    episodes,
+    inner_rows,
+    lag_covariances,
+    mean_with_error,
+    side_by_side,
+)
 from ...statespace.partition import slices_of
-from ..links.benefit import mean_with_error
 
 _GUARD, _BESIDE = 2, 12  # frequencies next to a line that belong to it, and those behind them on either side
 _LEAST_BIN = 3  # what is slower is a trend

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
+from skfedcausal.client.unit_model import with_noise_share
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message.states import PacketError, StateMessage, StateReply
 from skfedcausal.server.estimation import noise_share
@@ -49,7 +50,7 @@ def test_with_other_noise_the_record_is_that_of_units_with_that_noise(share):
     for (name, Y), U in zip(X.items(), truth.inputs, strict=True):
         client = KalmanClient().fit(Y, inputs=U)
         messages[name] = client.message(Y, inputs=U)
-        expected[name] = client.with_noise_share(share).message(Y, inputs=U)
+        expected[name] = with_noise_share(client, share).message(Y, inputs=U)
         assert expected[name].unpredicted is None
     record = JointRecord.from_messages(messages).with_noise_share(share)
     for part, message in zip(record.parts, expected.values(), strict=True):

@@ -8,7 +8,8 @@ import statsmodels.api as sm
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.links.benefit import connected, mean_with_error, split_messages
+from skfedcausal.server.links.benefit import connected, split_messages
+from skfedcausal.statespace.episodes import mean_with_error
 from skfedcausal.statespace.partition import Partition
 
 CHAIN = [("unit0", "unit1"), ("unit1", "unit2")]
