@@ -1,8 +1,8 @@
 """What the three estimators share: parameters, containers in, units asked over an exchange, tables out."""
 
 import warnings
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing, contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
 from functools import partial, wraps
 from numbers import Integral
