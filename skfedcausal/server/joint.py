@@ -234,11 +234,6 @@ class JointRecord:
             parts.append(replace(part, z=z))
         return replace(self, parts=tuple(parts))
 
-    def of_unit(self, k):
-        """The record of one unit by itself."""
-        own = {name: getattr(self, name)[k : k + 1] for name in ("names", "parts", "inputs", "unpredicted")}
-        return replace(self, **own, known_links=None)
-
     def with_noise_share(self, share):
         """The same record with more sensor noise in units that leave its share open, with less below zero.
 

@@ -19,8 +19,6 @@ from .standardised import StandardisedPlant
 
 SHARES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 2.0, 5.0, 20.0)  # of what the past leaves unpredicted
 FILTERED = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0)  # the same for the filter of a known plant
-OF_UNITS = (0.0, 0.1, 0.25)  # for coefficients and filter of a large plant: what other units do looks like noise, too
-_MOST_UNITS = 6  # of a large plant that are asked
 _TOLERANCE = 0.001  # relative rise of the error over the best that a smaller share may have
 _LONGEST = 10  # parts of an episode that forecasts reach at most one of: fewer say too little of them
 _MAX_ORIGINS = 2000  # time steps that forecasts start from, evenly spread
@@ -29,22 +27,6 @@ _MAX_ORIGINS = 2000  # time steps that forecasts start from, evenly spread
 def choose_noise_share(record, settings, horizon):
     """Share of noise whose plant forecasts its own record best, the smallest of those that are as good."""
     return _best_of(SHARES, record, partial(estimate_plant, settings=settings), horizon, settings.budget)
-
-
-def choose_share_of_units(record, settings, horizon):
-    """Share of noise with which units by themselves forecast best, the smallest of those that are as good.
-
-    A few that leave the share open and have inputs, evenly spread, speak for a large plant; zero where there are none.
-    What other units do to them counts as disturbance.
-    """
-    asked = [k for k, left in enumerate(record.unpredicted) if left is not None and record.inputs[k] is not None]
-    errors = np.zeros(len(OF_UNITS))
-    for k in asked[:: max(-(-len(asked) // _MOST_UNITS), 1)]:
-        unit, own = record.of_unit(k), settings._replace(local=(settings.local[k],), known_links=None)
-        for number, share in enumerate(OF_UNITS):
-            noisy = unit.with_noise_share(share)
-            errors[number] += forecast_error(noisy, estimate_plant(noisy, own), horizon) ** 2
-    return OF_UNITS[int(np.argmax(np.sqrt(errors) <= (1 + _TOLERANCE) * np.sqrt(errors.min())))]
 
 
 def choose_filter(record, estimate, settings):

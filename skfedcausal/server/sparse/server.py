@@ -11,7 +11,6 @@ from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 
 from ..estimation.level_shifts import joined_shifts
-from ..estimation.noise_share import choose_share_of_units
 from ..estimation.scoring import Budget
 from ..lagged.misfit import misfit_table, one_lag_is_enough
 from ..lagged.timing import words_by_input
@@ -50,9 +49,7 @@ def asks_for_the_whole(record, server):
         f"units of whose usual measurements less than {least_there(len(record.names)):.0%} are there": not (
             record.is_constant or are_mostly_there(record)
         ),
-        "inputs and units with as many states as sensors": (
-            len(record.names) <= WORTH_WAITING and _chooses_noise(record, server)
-        ),
+        "inputs and units with as many states as sensors": _chooses_noise(record, server),
         "sums of batches": record.most_lags is not None,
         "known links": record.known_links is not None,
         "units whose sensors do not determine their states": not record.determined.all(),
@@ -68,8 +65,8 @@ def settings_for_the_whole(server):
 
 
 def _chooses_noise(record, server):
-    """Whether forecasts under inputs choose how much is noise."""
-    return record.u is not None and record.has_choice and server.horizon > 1
+    """Whether forecasts under inputs choose how much is noise, and the plant is not so large that nobody can wait."""
+    return record.u is not None and record.has_choice and server.horizon > 1 and len(record.names) <= WORTH_WAITING
 
 
 def _timing(server, record):
@@ -98,27 +95,22 @@ def learn_large(server, record):
         _learn_in_blocks(server, record)
     except AsAWhole as reason:
         server._large, server.n_absent_ = None, 0  # all else is kept anew of the whole
-        server.noise_share_ = server.filter_noise_share_ = None
         return str(reason)
     return ""
 
 
 def _learn_in_blocks(server, record):
-    p, share, is_few = record.partition, None, len(record.names) <= ALL_PAIRS
+    p, is_few = record.partition, len(record.names) <= ALL_PAIRS
     check_memory(len(record.names), p.n_states, record.n_samples, not record.is_constant, p.n_inputs)
-    if _chooses_noise(record, server):
-        share = choose_share_of_units(record, server._settings(record.names), server.horizon)
-        record = record.with_noise_share(share)
     with workers(len(record.names), server.n_jobs) as parallel:
         estimate, steps, changes = _estimate(server, record, parallel)
         plants = _plants(server, estimate)  # while workers measure
         later = tables.later_lags(estimate)
     server.misfit_ = misfit_table(record.names, later)
     lags_act = server.frees_lags and not one_lag_is_enough(server.misfit_, _LAGS_LEVEL)
-    if lags_act and is_few and share is None:  # noise that is not known looks like lags
+    if lags_act and is_few:
         raise AsAWhole("later lags that act")
     _keep(server, record, estimate, plants, steps, changes)
-    server.noise_share_ = server.filter_noise_share_ = share
     answer = record.u is not None and _are_answers(server.feedback_)
     if answer and is_few:
         raise AsAWhole("inputs that depend on what is measured")
@@ -335,13 +327,10 @@ def _warn(server, estimate, lags_act, inputs_answer):
             stacklevel=7,
         )
     if lags_act:
-        n, most, also = int((server.misfit_["p_adjusted"] <= _LAGS_LEVEL).sum()), ALL_PAIRS, ""
-        if server.noise_share_ is not None:
-            most = WORTH_WAITING
-            also = ", or units with as many states as sensors have other noise than forecasts chose for all of them"
+        n = int((server.misfit_["p_adjusted"] <= _LAGS_LEVEL).sum())
         warnings.warn(
-            f"Later lags act (see `misfit_`; {n} channels say so by themselves){also}, and plants of several lags are "
-            f"learned of up to {most} such units. This one has {len(server.names_)} units and one lag: sample slower, "
+            f"Later lags act (see `misfit_`; {n} channels say so by themselves), and plants of several lags are "
+            f"learned of up to {ALL_PAIRS} units. This one has {len(server.names_)} units and one lag: sample slower, "
             "or fit parts of the plant.",
             UserWarning,
             stacklevel=7,

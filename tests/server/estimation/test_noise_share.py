@@ -269,17 +269,3 @@ def test_process_noise_is_climbed_to_until_the_gradient_of_a_row_is_as_short_as_
     monkeypatch.setattr(noise_share, "ascend", climb)
     process_covariance(record.with_noise_share(0.5), estimate, Settings(tol=1e-3, max_iter=70))
     assert goals == [(pytest.approx(300 * 1e-3**2), 70)]  # its square, over all rows
-
-
-@pytest.mark.parametrize(("noise", "least", "most"), [(1.0, 0.1, 0.25), (0.02, 0.0, 0.0)])
-def test_units_by_themselves_say_how_much_is_noise(noise, least, most):
-    alone = SQUARE | {"links": (), "input_links": (), "n_samples": 2000, "random_state": 1, "measurement_noise": noise}
-    X, truth = make_granger_plant(3, **alone)
-    messages = {}
-    for (name, Y), U in zip(X.items(), truth.inputs, strict=True):
-        messages[name] = KalmanClient().fit(Y, inputs=U).message(Y, inputs=U)
-    record = JointRecord.from_messages(messages)
-    share = noise_share.choose_share_of_units(record, Settings(local=(None,) * 3), 50)
-    assert least <= share <= most
-    nothing = replace(record, unpredicted=(None,) * 3)
-    assert noise_share.choose_share_of_units(nothing, Settings(local=(None,) * 3), 50) == 0.0

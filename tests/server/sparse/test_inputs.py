@@ -17,7 +17,6 @@ from skfedcausal.server.estimation.scoring import RATE, Budget
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.sparse import input_effects, learning, parallel
 from skfedcausal.server.sparse import inputs as inputs_module
-from skfedcausal.server.sparse import server as large
 from skfedcausal.server.sparse.alone import units_on_their_own
 from skfedcausal.server.sparse.input_effects import input_links_table, shrunk_inputs, without_inputs
 from skfedcausal.server.sparse.inputs import find_drivers, pairs_of, regressors
@@ -389,29 +388,6 @@ def test_gaps_are_filled_with_what_inputs_do(both):
         own = both.truth.transition[rows, rows], both.truth.input[rows, both.truth.input_slices[f"unit{m}"]]
         if np.linalg.norm(own[1]) > 1.0:
             assert np.corrcoef(mine.ravel(), other.ravel())[0, 1] > 0.5
-
-
-def test_units_with_as_many_states_as_sensors_choose_their_noise_in_blocks(monkeypatch):
-    monkeypatch.setattr(large, "WORTH_WAITING", UNITS - 1)
-    X, truth = plant_of(n_states=1, n_sensors=1, n_links=8, measurement_noise=0.7)
-    messages, told = {}, {}
-    for (name, Y), u in zip(X.items(), truth.inputs, strict=True):
-        client = KalmanClient().fit(Y, inputs=u)
-        messages[name], told[name] = client.message(Y, inputs=u), client
-    errors = {}
-    for share in (0.0, 0.25):
-        monkeypatch.setattr(large, "choose_share_of_units", lambda record, settings, horizon, share=share: share)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # noise is not the same share in all units
-            server = LikelihoodServer().fit(messages)
-        assert server._large is not None
-        assert server.noise_share_ == server.filter_noise_share_ == share
-        errors[share] = np.linalg.norm(np.diag(server.transition_ - truth.transition))
-    assert errors[0.25] < errors[0.0]
-    newer = {name: client.with_noise_share(share).message(X[name], inputs=u)
-             for (name, client), u in zip(told.items(), truth.inputs, strict=True)}  # fmt: skip
-    assert next(iter(server.replies(messages).values())).noise_share[0] == share
-    assert_allclose(server.filter(newer).filtered, server.filter(messages).filtered, rtol=1e-8, atol=1e-10)
 
 
 def test_inputs_that_answer_measurements_are_learned_as_a_whole():
