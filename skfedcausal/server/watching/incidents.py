@@ -18,6 +18,7 @@ SWITCH = "switch"  # kind of what was an alarm until it was found to lead to ano
 NO_FAULT = ("drift", SWITCH)  # kinds whose rows are none of a fault
 DECIDED = 0.5  # probability from which a root is named
 _HARDLY = 1.2  # times a threshold that false alarms of a budget seldom reach
+_AS_SURE = 1e-6  # of a probability, by which one is not larger than another: those near one differ by rounding
 _STEP = 0.1  # of the threshold: an alarm after a pause must begin that much higher to be another incident
 _COLUMNS = ["start", "detected", "end", "root", "probability", "undecided", "path", "ranking", "kind", "repeats"]
 _EMPTY = pd.DataFrame([], columns=pd.Index(_COLUMNS))
@@ -212,7 +213,8 @@ def fault_row(fault, names, offset=0, index=None):
     """One row of the table for all verdicts on the same fault: the surest names it, the first says when it began."""
     first, *later = fault
     named = first.doubted and first.probability.max() >= DECIDED
-    best = first if named else max(fault, key=lambda one: one.probability.max())
+    surest = max(one.probability.max() for one in fault) - _AS_SURE
+    best = first if named else next(one for one in fault if one.probability.max() >= surest)
     if best is not first:
         where = {name: getattr(first, name) for name in ("start", "detected", "last", "open", "end")}
         kind = first.kind if best.kind == "drift" else best.kind  # what was an alarm is no drift for going on as one
