@@ -398,7 +398,7 @@ def trend(series, path=None):
     return total / p, float(fdtrc(p, dof, total / p))
 
 
-def _long_run_variance(x, slope):
+def _long_run_variance(x, slope=0.0):
     """Of an autoregression around a line of that slope, by Burg's recursion, and its squared relative error.
 
     Both are those of its distance from a unit root, which a line that is taken off makes larger than it is [1]_. The
