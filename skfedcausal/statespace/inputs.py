@@ -170,6 +170,8 @@ def _of_large_plant(response, rows, cols, covariance, wanted):
     """
     reached = np.abs(response.regressors).max(axis=0)[cols] * np.sqrt(covariance.diagonal())
     kept = reached > _NEGLIGIBLE * reached.max()
+    if not kept.any():  # a change of nothing
+        return wanted[0]
     root, rows, cols = covariance.of(kept).root(), rows[kept], cols[kept]
     step, size = csr_array(response.step), (len(response.step), len(rows))
     place = csr_array((np.ones(len(rows)), (rows, np.arange(len(rows)))), shape=size)

@@ -67,6 +67,11 @@ class ByDask(_WithReferences, ByJoblib):
         _WithReferences.__init__(self)
         ByJoblib.__init__(self, parallel)
 
+    def stop(self):
+        """Let go of the arrays and the processes: a fitted plant keeps some of what was sent, the cluster need not."""
+        self._held.clear()
+        super().stop()
+
     def _reference(self, x):
         return self._parallel._backend.client.scatter(x, broadcast=True, hash=False)
 

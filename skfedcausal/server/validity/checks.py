@@ -390,7 +390,7 @@ def trend(series, path=None):
         t, series = t - basis @ (basis.T @ t), series - basis @ (basis.T @ series)
     t /= np.sqrt(t @ t)
     slope = t @ series
-    variance, error = np.transpose([_long_run_variance(x - b * t) for x, b in zip(series.T, slope, strict=True)])
+    variance, error = np.transpose([_long_run_variance(x - b * t, b) for x, b in zip(series.T, slope, strict=True)])
     each = np.square(slope) / variance
     total = float(each.sum())
     # degrees of freedom that slow units leave of their variances, by what these have to do with the statistic
@@ -398,8 +398,8 @@ def trend(series, path=None):
     return total / p, float(fdtrc(p, dof, total / p))
 
 
-def _long_run_variance(x):
-    """Of an autoregression around a line, by Burg's recursion, and its squared relative error.
+def _long_run_variance(x, slope=0.0):
+    """Of an autoregression around a line of that slope, by Burg's recursion, and its squared relative error.
 
     Both are those of its distance from a unit root, which a line that is taken off makes larger than it is [1]_. The
     squared error of that is the sum over orders below, ``variance sum_k A_k(1)^2 / (n P_k)`` with filters A and
@@ -410,14 +410,17 @@ def _long_run_variance(x):
     .. [1] Kendall (1954), Note on bias in the estimation of autocorrelation, Biometrika 41.
     """
     n, forward, backward = len(x), x, x
+    least = (np.finfo(float).eps * slope) ** 2 + np.finfo(float).tiny  # rounding, which a line alone leaves
     gap, variance, information = 1.0, float(x @ x) / len(x), 0.0  # of the coefficients only the sum is asked for
     for _ in range(_AR):
+        variance = max(variance, least)
         information += gap**2 / variance
         f, b = forward[1:], backward[:-1]
-        k = -2 * float(f @ b) / float(f @ f + b @ b)
+        k = -2 * float(f @ b) / max(float(f @ f + b @ b), least)
         gap, variance = gap * (1 + k), variance * (1 - k**2)
         forward, backward = f + k * b, b + k * f
     gap = max(abs(gap) - _BIAS / n, _LEAST_GAP)
+    variance = max(variance, least)
     return variance / gap**2, 4 * variance * information / (n * gap**2)
 
 

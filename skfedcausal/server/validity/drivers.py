@@ -13,7 +13,7 @@ from scipy.optimize import minimize
 from scipy.sparse.csgraph import connected_components
 
 from ...statespace.episodes import episodes
-from ...statespace.matrices import hermitian
+from ...statespace.matrices import companion, hermitian, spectral_radius
 from .cross import CLEAR, beside_links, known_delay, without_others
 
 _SINGLE = 8  # lowest frequencies that are bands of their own: what is slow is told from what is a level there
@@ -24,6 +24,7 @@ _STEPS, _AT_ONCE = 100, 8  # of a climb, and those in the same coordinates
 _LITTLE = 0.05  # log-likelihood that no step more is worth
 _TURNED = 64  # parameters up to which a climb goes in coordinates of its own
 _DAMPING = 1e-4  # of the information, where it says little of a parameter
+_STABLE = 0.97  # largest modulus of roots to start from
 _LINKS = "forward", "backward", "loop"
 _OWN_LAGS = 3  # of each unit's own memory: units with fewer sensors than states have more than one
 
@@ -106,7 +107,7 @@ class PairModel:
         first = np.einsum("k,kij->ij", c * np.conj(self._turn), power).real
         A = np.where(masks[1], first @ np.linalg.inv(G), 0.0)
         radius = np.abs(np.linalg.eigvals(A)).max()
-        A *= min(1.0, 0.97 / max(radius, 1e-9))
+        A *= min(1.0, _STABLE / max(radius, 1e-9))
         Q = _raised(G - A @ G @ A.T, 0.05)
         values = [A[mask] if lag == 1 else np.zeros(mask.sum()) for lag, mask in masks.items()]
         return np.concatenate([*values, np.linalg.cholesky(Q)[self._tri]])
@@ -117,8 +118,16 @@ class PairModel:
         `also` says what the last parameters are: of a "driver", or of noise of the scores that has a "colour". The
         climb goes in coordinates in which the information at its start is one, and anew after some steps. It is given
         up where twice of what these gained leaves it above `enough`. With many parameters, whose information takes
-        longer than all the steps that it saves, the coordinates stay as they are.
+        longer than all the steps that it saves, the coordinates stay as they are. Nothing leads back over the unit
+        circle, on which spectra are infinite: from outside of it the climb is tried again from within.
         """
+        found = self._up(masks, theta, also, enough)
+        stable = self._made_stable(masks, found[1])
+        if stable is None:
+            return found
+        return min(found, self._up(masks, stable, also, enough), key=lambda fit: fit[0])
+
+    def _up(self, masks, theta, also, enough):
         before, at_once = np.inf, _AT_ONCE if len(theta) <= _TURNED else _STEPS
         for _ in range(_STEPS // at_once):
             found, theta = self._climbed(masks, theta, also, at_once)
@@ -127,6 +136,18 @@ class PairModel:
             if is_up or 2 * (found.fun - 2 * gained) > enough:
                 break
         return 2 * float(found.fun), theta
+
+    def _made_stable(self, masks, theta):
+        """The parameters with coefficients that are stable, None where they are."""
+        n, most = self._n, max(masks)
+        A, (coefficients, at) = np.zeros((most, n, n)), self._lags(masks, theta)
+        A[np.array([*masks]) - 1] = coefficients
+        radius = spectral_radius(companion(np.hstack([*A]), most))
+        if radius < 1:
+            return None
+        shares = [(_STABLE / radius) ** lag for lag in masks]
+        parts = [share * own[mask] for share, own, mask in zip(shares, coefficients, masks.values(), strict=True)]
+        return np.concatenate([*parts, theta[at:]])
 
     def _coordinates(self, theta, masks, also):
         """Directions in which the information of few parameters is one."""
@@ -158,6 +179,12 @@ class PairModel:
 
     def _price(self, n_parameters):
         return n_parameters * np.log(2 * self._found.n_bins.sum())
+
+    @property
+    def price_of_a_driver(self):
+        """By how much a driver costs more than a loop that fits no better."""
+        p, q = self._p, self._n - self._p
+        return self._price(max(p + q + 1 - 2 * p * q, 0))
 
     def information(self, theta, masks, also=""):
         """Fisher information of the parameters, the Hessian of the value where power is as expected."""
@@ -199,14 +226,19 @@ class PairModel:
             self._powers[lags] = self._turn[:, None] ** np.array(lags)
         return self._powers[lags]
 
-    def _parts(self, theta, masks, also):
-        """Filter Z, noise of the scores, root of that of states, spectrum behind Z, and what the last ones give."""
-        n = self._n
-        A, at = np.zeros((len(masks), n, n)), 0
+    def _lags(self, masks, theta):
+        """Coefficients by lag (n_lags, n, n), and where among the parameters they end."""
+        A, at = np.zeros((len(masks), self._n, self._n)), 0
         for own, mask in zip(A, masks.values(), strict=True):
             size = int(mask.sum())
             own[mask] = theta[at : at + size]
             at += size
+        return A, at
+
+    def _parts(self, theta, masks, also):
+        """Filter Z, noise of the scores, root of that of states, spectrum behind Z, and what the last ones give."""
+        n = self._n
+        A, at = self._lags(masks, theta)
         Z = np.eye(n) - (self._turns(masks) @ A.reshape(len(A), -1)).reshape(-1, n, n)
         L = np.zeros((n, n))
         L[self._tri] = theta[at : at + len(self._tri[0])]
@@ -228,9 +260,10 @@ class PairModel:
         Zh = hermitian(Z)
         inverse = np.linalg.inv(Phi)
         IR = inverse @ (Z @ power @ Zh)
-        each = np.linalg.slogdet(Phi)[1] + np.einsum("kii->k", IR).real
+        # |det Z| is one on the mean of all frequencies, not of bands: roots near the circle would be free at a band
+        each = np.linalg.slogdet(Phi)[1] - 2 * np.linalg.slogdet(Z)[1] + np.einsum("kii->k", IR).real
         G = (inverse - IR @ inverse) * self._weight
-        into = noise @ Zh @ G + power @ Zh @ (inverse * self._weight)
+        into = noise @ Zh @ G + power @ Zh @ (inverse * self._weight) - np.linalg.inv(Z) * self._weight
         of_lags = -2 * (self._turns(masks).T @ into.reshape(len(into), -1)).real.reshape(-1, *Phi.shape[1:])
         grads = [of_lag.T[mask] for of_lag, mask in zip(of_lags, masks.values(), strict=True)]
         grads.append((2 * G.real.sum(axis=0) @ L)[self._tri])
@@ -344,15 +377,19 @@ def driver_rows(found, record, whole):
     noise = record.block_diagonal([np.linalg.inv(part.mean_information) for part in record.parts])
     rows = []
     linked = {tuple(sorted(pair)) for pair in found.linked}
-    for first, second in sorted(found.suspected):
-        names = found.names[first], found.names[second]
+    for first, second in sorted(found.suspected | found.backed_loops):
+        names, is_suspected = (found.names[first], found.names[second]), (first, second) in found.suspected
         if (first, second) in linked:
             excess = beside_links(found, record, whole, (first, second))
-            if excess is not None:  # no climb, and what each unit has beside its model is no driver
+            # where this is clear no climb, and what each unit has beside its model is no driver; loops that are sure
+            # both ways are one only where it is clear
+            if excess is not None and (excess > 0 or is_suspected):
                 rows.append(
                     ("no shared driver", *names, excess, np.nan, excess <= 0, "measure it" if excess > 0 else "")
                 )
                 continue
+        if not is_suspected:
+            continue
         places = [np.arange(found.slices[unit].start, found.slices[unit].stop) for unit in (first, second)]
         cols = np.concatenate(places)
         pair = whole.of(without_others(whole.frequency, found.lags, cols))
@@ -367,8 +404,10 @@ def driver_rows(found, record, whole):
         excess = by_links - driver
         remedy = "measure it, or sample faster" if is_fast else "measure it"
         rows.append(("no shared driver", *names, excess, np.nan, excess <= 0, "" if excess <= 0 else remedy))
-        if len(found.lags) > 1 and (first, second) in linked:
-            passed = bool(excess <= -CLEAR or excess > 0)
+        is_loop = (first, second) in found.backed_loops
+        if (len(found.lags) > 1 or is_loop) and (first, second) in linked:
+            least = CLEAR + (model.price_of_a_driver if is_loop else 0.0)
+            passed = bool(excess <= -least or excess > 0)
             rows.append(("link rather than driver", *names, excess, np.nan, passed, "" if passed else "more rows"))
     return rows + _of_more_units(found, rows)
 

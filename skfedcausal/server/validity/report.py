@@ -61,6 +61,15 @@ class Evidence(NamedTuple):
     has_prior: bool
 
     @property
+    def backed_loops(self):
+        """Unordered pairs linked both ways with a prior, which also what is left of a driver may be, however sure."""
+        return _unordered(self._loops) if self.has_prior else set()
+
+    @property
+    def _loops(self):
+        return {pair for pair in self.linked if pair[::-1] in self.linked}
+
+    @property
     def suspected(self):
         """Unordered pairs that a driver may move: noise that goes together, and links that it may leave.
 
@@ -72,7 +81,7 @@ class Evidence(NamedTuple):
         else:
             left = self.linked - self.sure
             if not self.has_prior:
-                left = {pair for pair in left if pair[::-1] in self.linked}
+                left &= self._loops
         return _unordered(self.correlated | left)
 
     @property
@@ -161,7 +170,7 @@ def report(server, run, record):
         if found.path is not None:
             rows += _beside_shifts(found)
         unsettled = set() if found.scores is None else found.unsettled
-        if found.scores is not None and (found.suspected or unsettled):
+        if found.scores is not None and (found.suspected or found.backed_loops or unsettled):
             rows += _of_spectra(found, record, unsettled)
         rows += _of_echoes(found, record, _driven(rows))
     moves, counts = _shifts(found) if _may_shift(found, rows) else ([], [0] * len(found.names))

@@ -159,6 +159,13 @@ def test_covariances_by_blocks_are_those_of_one_matrix():
         assert_allclose(mine, other, atol=1e-12)
 
 
+def test_a_change_of_nothing_has_no_effect_for_sure():
+    response = input_response(0.5 * np.eye(2), np.eye(2), np.zeros((4, 2)))
+    rows, cols = np.array([0, 0, 1, 1]), np.array([0, 2, 1, 3])
+    (found,) = response_covariances(response, rows, cols, BlockCovariance([np.eye(2), np.eye(2)]), [slice(0, 2)])
+    assert_allclose(found, np.zeros((4, 2, 2)))
+
+
 def test_effects_of_many_states_go_along_the_links_and_are_the_same(monkeypatch):
     rng = np.random.default_rng(1)
     n, k = 30, 3

@@ -3,6 +3,7 @@
 import gc
 import os
 import time
+from types import SimpleNamespace
 
 import joblib
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from skfedcausal.server.sparse import parallel
 from skfedcausal.server.sparse.parallel import Line, laid_out
+from skfedcausal.server.sparse.senders import ByDask
 
 
 def test_parts_of_memory_maps_are_plain_arrays(tmp_path):
@@ -97,3 +99,14 @@ def test_tasks_see_what_is_shared_in_their_order(monkeypatch, backend):
         assert (n_frozen > 0) == (pid != os.getpid())
         elsewhere |= pid != os.getpid()
     assert elsewhere == (backend == "loky")
+
+
+def test_a_cluster_of_dask_is_not_asked_to_keep_what_a_plant_keeps():
+    calls = []
+    client = SimpleNamespace(scatter=lambda x, **_: calls.append("sent") or object())
+    joblib_s = SimpleNamespace(_backend=SimpleNamespace(client=client), __exit__=lambda *_: calls.append("stopped"))
+    sender, series = ByDask(joblib_s), np.zeros(3)
+    assert sender.handed_over(series) is sender.handed_over(series)
+    sender.stop()
+    assert not sender._held
+    assert calls == ["sent", "stopped"]

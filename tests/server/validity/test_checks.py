@@ -128,6 +128,12 @@ def test_the_error_of_a_long_run_variance_is_what_records_show(phi):
     assert np.median(variance) == pytest.approx((1 + phi) / (1 - phi), rel=0.1)
 
 
+def test_a_line_and_nothing_else_is_a_trend():
+    line = np.arange(2000.0)[:, None]
+    assert checks.trend(line)[1] < 1e-8
+    assert checks.trend(np.hstack([line, np.random.default_rng(0).standard_normal((2000, 1))]))[1] < 1e-8
+
+
 def test_what_a_slow_unit_does_by_itself_is_no_trend():
     rng = np.random.default_rng(9)
     found = [
