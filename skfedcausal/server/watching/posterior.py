@@ -6,6 +6,7 @@ fault, priors of smaller ones are averaged over as well (Liang et al. 2008, Mixt
 selection, Journal of the American Statistical Association 103).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
@@ -77,6 +78,23 @@ def log_gain_factor(score, information):
 def root_sets(n_units, max_roots=2):
     """Candidate sets of roots: single units first, then pairs, ..."""
     return [roots for k in range(1, max_roots + 1) for roots in combinations(range(n_units), k)]
+
+
+def prior_weights(prior, names):
+    """Prior probability of each unit, summing to one, from weights by name or in the order of the units."""
+    if prior is None:
+        return np.full(len(names), 1 / len(names))
+    if isinstance(prior, Mapping):
+        if set(prior) != set(names):
+            raise ValueError(f"`prior` names {sorted(prior)}, the units are {sorted(names)}. Name every unit.")
+        prior = [prior[name] for name in names]
+    weights = np.asarray(prior, dtype=float)
+    if weights.shape != (len(names),) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
+        raise ValueError(
+            f"`prior` has shape {weights.shape}; give one weight of at least 0 for each of the {len(names)} units "
+            f"{', '.join(names)}."
+        )
+    return weights / weights.sum()
 
 
 def log_prior_of_sets(sets, prior, extra):
