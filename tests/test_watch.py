@@ -150,6 +150,21 @@ def test_rows_in_which_a_unit_is_absent_tell_nothing_of_it(nominal):
         assert np.abs(factors - 1).max() < 0.1  # they were as in the first record
 
 
+def test_what_others_tell_of_a_unit_is_judged_by_rows_with_all_of_them():
+    """Two units that are pushed together: with one of them away, the other is told by nobody."""
+    rng = np.random.default_rng(4)
+    pushes, h = rng.standard_normal((4000, 2)) + 2 * rng.standard_normal((4000, 1)), np.zeros((4000, 2))
+    for t in range(1, 4000):
+        h[t] = 0.7 * h[t - 1] + pushes[t]
+    Y = np.repeat(h, 3, axis=1) + 0.3 * rng.standard_normal((4000, 6))
+    parts = [{"a": part[:, :3], "b": part[:, 3:]} for part in (Y[:2500], Y[2500:])]
+    detector = FederatedRCADetector().fit(parts[0])
+    before = detector._root_cause.nominal_point.given
+    parts[1]["b"][500:] = np.nan
+    after = detector.partial_fit(parts[1])._root_cause.nominal_point.given
+    assert np.abs(after / before - 1).max() < 0.1
+
+
 def test_forgetting_is_the_share_that_is_lost(nominal):
     later = {name: Y + 0.5 * Y.std(axis=0) for name, Y in simulate(2500, seed=3).items()}
     moved = []
