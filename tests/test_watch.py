@@ -542,6 +542,43 @@ def test_a_row_may_come_as_flat_numbers(timed, nominal):
     assert (told(X.iloc[k].tolist() for k in range(len(X))) == whole).all()
 
 
+@pytest.mark.filterwarnings("ignore:X has no rows between", "ignore:There are no rows between")
+@pytest.mark.parametrize("kind", ["frame", "array"])
+def test_inputs_go_with_the_rows_that_are_kept(kind):
+    """Of a batch in no order, with rows that have no time and others that came before."""
+
+    def timed_rows(n, seed):
+        X, inputs = driven(n, seed)
+        return framed(X), np.asarray(inputs["unit0"])
+
+    X, U = timed_rows(2500, 1)
+    detector = FederatedRCADetector().fit(X, inputs={"unit0": U})
+    X, U = timed_rows(600, 2)
+
+    def followed(parts):
+        beside = [{"unit0": pd.DataFrame(u, x.index) if kind == "frame" else u} for x, u in parts]
+        told = list(detector.predict_root_cause(iter([(x, u) for (x, _), u in zip(parts, beside, strict=True)])))
+        return told, [np.array(last) for last in detector._stream.last_inputs if last is not None]
+
+    expected, last = followed([(X[:300], U[:300]), (X[300:], U[300:])])
+    order = np.r_[np.random.default_rng(0).permutation(np.arange(250, 600)), 0, 0]
+    times = X.index[order].to_series()
+    times.iloc[-2:] = pd.NaT
+    with pytest.warns(StreamWarning):
+        found, now = followed([(X[:300], U[:300]), (X.iloc[order].set_axis(pd.DatetimeIndex(times)), U[order])])
+    assert [where for where, _ in found] == [where for where, _ in expected]
+    assert_array_equal(now, last)
+    assert_array_equal(np.concatenate([r for _, r in found]), np.concatenate([r for _, r in expected]))
+
+
+def test_a_batch_may_come_as_columns_by_flat_names(nominal):
+    plain = FederatedRCADetector().fit(framed(nominal).reset_index(drop=True))
+    X = framed(simulate(120, seed=11, fault=1, size=1.5)).reset_index(drop=True)
+    found = list(plain.predict_root_cause(iter([{name: X[name].to_numpy() for name in X}])))
+    assert_array_equal(found[-1][1], plain.predict_root_cause(X)[found[-1][0]])
+    assert found[-1][0].stop == 120
+
+
 @pytest.mark.filterwarnings("ignore:X has no rows between")
 def test_rows_without_a_time_among_others_are_named(timed):
     X = framed(simulate(300, seed=11, fault=1, size=1.5))

@@ -17,7 +17,7 @@ from ..containers.rows import check_following, has_stopped
 from ..federation.ledger import StreamLedger
 from ..statespace.episodes import episodes
 from ._promises import mechanisms
-from ._stream_batches import StreamWarning, batch_of, fitting, last_rows, left_out, stops
+from ._stream_batches import StreamWarning, batch_of, fitting, left_out, n_rows_of, rows_of, stops
 from ._streams import PlantStream, flag_array, verdict_reply
 
 
@@ -154,11 +154,11 @@ def _next(self, batch):
 def _read_fitting(self, batch):
     """What fits the plant of a batch, None if no row does."""
     X, inputs = self._with_codes(*batch_of(batch))
-    kept = fitting(X, self.layout_, self._stream.last_time)
+    kept, rows = fitting(X, self.layout_, self._stream.last_time)
     if kept is None:
         return None
-    if inputs is not None and kept is not X:
-        inputs = last_rows(inputs, kept)
+    if inputs is not None and rows is not None:
+        inputs = rows_of(inputs, rows, n_rows_of(X))
     plant = self._read_coded(kept, inputs, stops(kept, self._period), self._stream.last_inputs)
     self._stream.learn_columns(batch, self.layout_)
     return plant
