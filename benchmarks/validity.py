@@ -19,12 +19,12 @@ from ._report import table, write
 from ._situations import SITUATIONS, draw
 
 _LEVEL = 0.05
-# where one record cannot say whether a verdict is right, and why
 ECHOES = (
-    '"More than an echo" leaves the fainter way of a loop untold in plants of several lags where noise is at most .02 of '
-    "the scores of the cause of the surer one, and whatever lags and noise where the noise of the pair goes together "
-    "within the row; that is so of true loops too."
+    '"More than an echo" leaves the fainter way of a loop untold in plants of several lags where noise is at most '
+    ".02 of the scores of the cause of the surer one, and whatever lags and noise where the noise of the pair goes "
+    "together within the row; that is so of true loops too."
 )
+# where one record cannot say whether a verdict is right, and why
 NOT_TOLD = {
     "hidden white driver, one row apart": "a driver without memory, seen by one unit a row later, leaves exactly "
     "what a link leaves",

@@ -604,3 +604,16 @@ def test_times_in_place_of_measurements_are_missing(timed):
         found = list(timed.incidents(iter([spoiled])))
     empty = list(timed.incidents(iter([X.assign(unit2__s0=np.nan)])))
     pd.testing.assert_frame_equal(found[0], empty[0])
+
+
+@pytest.mark.filterwarnings("ignore:One false alarm per")
+def test_a_window_without_measurements_names_nobody():
+    """Unit a acts on unit b, of which nothing is seen either."""
+    rng, h = np.random.default_rng(0), np.zeros((2400, 2))
+    for t in range(1, 2400):
+        h[t] = np.array([[0.7, 0.0], [0.3, 0.6]]) @ h[t - 1] + 0.5 * rng.standard_normal(2)
+    Y = np.repeat(h, 3, axis=1) + 0.3 * rng.standard_normal((2400, 6))
+    detector = FederatedRCADetector().fit({"a": Y[:1600, :3], "b": Y[:1600, 3:]})
+    Y[1700:1900] = np.nan
+    found = detector.attribute({"a": Y[1600:, :3], "b": Y[1600:, 3:]}, start=100, end=200)
+    np.testing.assert_allclose(*found.probability, rtol=0.01)

@@ -28,8 +28,8 @@ def update(self, batch):
     ----------
     batch : list, dict, DataFrame or ndarray, or tuple
         In the containers and columns of `fit`; one row or more, a single one also as flat numbers, of each unit, of all
-        in the order of the columns, or by flat name. A
-        pair of these for a plant with inputs beside the measurements: ``(X, inputs)``.
+        in the order of the columns, or by flat name. A pair of these for a plant with inputs beside the measurements:
+        ``(X, inputs)``.
 
     Returns
     -------

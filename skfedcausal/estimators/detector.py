@@ -94,7 +94,7 @@ class FederatedRCADetector(FederatedEstimator):
         first, or "before" it; a dict has a word for an input (``unit__input``) or for all inputs of a unit. Told
         "after", an input explains nothing of its own row: its unit sends it a row later. "auto" and "before" let it
         explain that row as well. "after" is for plants that a MomentServer learns, in this process.
-    levels : {"auto", "episode"}, default="auto"
+    levels : {"auto", "episode"} or None, default="auto"
         "auto": where the nominal record clearly shifts between few levels, these are taken for nominal operating
         points, and a warning says so; the units are asked twice then. Of sites, and with `privacy`, `max_bytes` or a
         `client` of one's own, there is the warning only, of plants with inputs nothing. "episode": the episodes of the
@@ -560,7 +560,7 @@ class FederatedRCADetector(FederatedEstimator):
         Parameters
         ----------
         X : list, dict, DataFrame or ndarray
-            Mostly nominal: thresholds are set on it.
+            Mostly nominal: thresholds are set on it. A shift that lasts is taken for another level, see `levels`.
         y : None
             Ignored.
         inputs, lengths

@@ -333,17 +333,17 @@ class RootPosterior:
         """Answer that the dynamics of a unit are others in a window: its own, or the gain of a link into it.
 
         Sizes are integrated out. States count from their mean in the window, so that what a steady fault moves is not
-        taken for a change of what follows them.
+        taken for a change of what follows them. Rows in which a unit is absent tell nothing of changes of it.
         """
-        u, nominal = rows.scaled, self.nominal
+        u, nominal, seen = rows.scaled, self.nominal, ~rows.absent
         states = self.model.corrected(rows.predicted, u)
         states -= states.mean(axis=0)
         learned = 1 + 2 * self._far(rows.predicted) * len(u) / nominal.n_rows  # variance over that of a plant known
         tempering = nominal.energy * learned
-        ratios = own_change_ratios(self.model, u, states, self.slices) / tempering
+        ratios = own_change_ratios(self.model, u, states, self.slices, seen) / tempering
         dims = np.array([b.stop - b.start for b in self.slices])
         own = _over(_SHARES, ratios, dims**2, len(u))
-        scores, information = gain_changes(self.model, u, states, self.slices)
+        scores, information = gain_changes(self.model, u, states, self.slices, seen)
         gains = log_gain_factor(scores / tempering, information / tempering)
         factor = _own_or_link(own, np.where(information > 0, gains, -np.inf))
         with np.errstate(divide="ignore"):
