@@ -46,7 +46,7 @@ from .visited import visited
 NAMED_FROM_START = 0.99  # prior probability that a fault is there from the first row of a named window on
 _DRIFT = 0.2  # of the cumulative sum that finds the onset
 _ALARMED = 2.0  # log prior odds that an alarm is of a fault
-_SLIGHT = -0.5  # the same of an alarm of a single row that hardly reaches its threshold
+_SLIGHT = 0.75  # the same of an alarm of a single row that hardly reaches its threshold
 _AWAITED = 5  # rows after an alarm from which on it may be called slight
 _NAMED = 4.0  # the same of a window that the user names
 _ABSENT = 0.4  # probability that a surprise comes from a unit that acts on it and is absent throughout
