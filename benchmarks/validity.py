@@ -19,6 +19,11 @@ from ._report import table, write
 from ._situations import SITUATIONS, draw
 
 _LEVEL = 0.05
+ECHOES = (
+    '"More than an echo" leaves the fainter way of a loop untold in plants of several lags where noise is at most '
+    ".02 of the scores of the cause of the surer one, and whatever lags and noise where the noise of the pair goes "
+    "together within the row; that is so of true loops too."
+)
 # where one record cannot say whether a verdict is right, and why
 NOT_TOLD = {
     "hidden white driver, one row apart": "a driver without memory, seen by one unit a row later, leaves exactly "
@@ -128,6 +133,7 @@ def _write(found, remedy):
         table(rows),
         "Above 0.08 after the report: " + (", ".join(still) if still else "none") + ". Over all records of the "
         f"situations that can be told: {np.sum(told)} of {len(told)} ({np.mean(told):.3f}).",
+        ECHOES,
         "Not to be told from one record:\n\n" + "\n".join(f"- {name}: {why}." for name, why in NOT_TOLD.items()),
     )
 

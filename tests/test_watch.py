@@ -150,6 +150,21 @@ def test_rows_in_which_a_unit_is_absent_tell_nothing_of_it(nominal):
         assert np.abs(factors - 1).max() < 0.1  # they were as in the first record
 
 
+def test_what_others_tell_of_a_unit_is_judged_by_rows_with_all_of_them():
+    """Two units that are pushed together: with one of them away, the other is told by nobody."""
+    rng = np.random.default_rng(4)
+    pushes, h = rng.standard_normal((4000, 2)) + 2 * rng.standard_normal((4000, 1)), np.zeros((4000, 2))
+    for t in range(1, 4000):
+        h[t] = 0.7 * h[t - 1] + pushes[t]
+    Y = np.repeat(h, 3, axis=1) + 0.3 * rng.standard_normal((4000, 6))
+    parts = [{"a": part[:, :3], "b": part[:, 3:]} for part in (Y[:2500], Y[2500:])]
+    detector = FederatedRCADetector().fit(parts[0])
+    before = detector._root_cause.nominal_point.given
+    parts[1]["b"][500:] = np.nan
+    after = detector.partial_fit(parts[1])._root_cause.nominal_point.given
+    assert np.abs(after / before - 1).max() < 0.1
+
+
 def test_forgetting_is_the_share_that_is_lost(nominal):
     later = {name: Y + 0.5 * Y.std(axis=0) for name, Y in simulate(2500, seed=3).items()}
     moved = []
@@ -527,6 +542,43 @@ def test_a_row_may_come_as_flat_numbers(timed, nominal):
     assert (told(X.iloc[k].tolist() for k in range(len(X))) == whole).all()
 
 
+@pytest.mark.filterwarnings("ignore:X has no rows between", "ignore:There are no rows between")
+@pytest.mark.parametrize("kind", ["frame", "array"])
+def test_inputs_go_with_the_rows_that_are_kept(kind):
+    """Of a batch in no order, with rows that have no time and others that came before."""
+
+    def timed_rows(n, seed):
+        X, inputs = driven(n, seed)
+        return framed(X), np.asarray(inputs["unit0"])
+
+    X, U = timed_rows(2500, 1)
+    detector = FederatedRCADetector().fit(X, inputs={"unit0": U})
+    X, U = timed_rows(600, 2)
+
+    def followed(parts):
+        beside = [{"unit0": pd.DataFrame(u, x.index) if kind == "frame" else u} for x, u in parts]
+        told = list(detector.predict_root_cause(iter([(x, u) for (x, _), u in zip(parts, beside, strict=True)])))
+        return told, [np.array(last) for last in detector._stream.last_inputs if last is not None]
+
+    expected, last = followed([(X[:300], U[:300]), (X[300:], U[300:])])
+    order = np.r_[np.random.default_rng(0).permutation(np.arange(250, 600)), 0, 0]
+    times = X.index[order].to_series()
+    times.iloc[-2:] = pd.NaT
+    with pytest.warns(StreamWarning):
+        found, now = followed([(X[:300], U[:300]), (X.iloc[order].set_axis(pd.DatetimeIndex(times)), U[order])])
+    assert [where for where, _ in found] == [where for where, _ in expected]
+    assert_array_equal(now, last)
+    assert_array_equal(np.concatenate([r for _, r in found]), np.concatenate([r for _, r in expected]))
+
+
+def test_a_batch_may_come_as_columns_by_flat_names(nominal):
+    plain = FederatedRCADetector().fit(framed(nominal).reset_index(drop=True))
+    X = framed(simulate(120, seed=11, fault=1, size=1.5)).reset_index(drop=True)
+    found = list(plain.predict_root_cause(iter([{name: X[name].to_numpy() for name in X}])))
+    assert_array_equal(found[-1][1], plain.predict_root_cause(X)[found[-1][0]])
+    assert found[-1][0].stop == 120
+
+
 @pytest.mark.filterwarnings("ignore:X has no rows between")
 def test_rows_without_a_time_among_others_are_named(timed):
     X = framed(simulate(300, seed=11, fault=1, size=1.5))
@@ -552,3 +604,16 @@ def test_times_in_place_of_measurements_are_missing(timed):
         found = list(timed.incidents(iter([spoiled])))
     empty = list(timed.incidents(iter([X.assign(unit2__s0=np.nan)])))
     pd.testing.assert_frame_equal(found[0], empty[0])
+
+
+@pytest.mark.filterwarnings("ignore:One false alarm per")
+def test_a_window_without_measurements_names_nobody():
+    """Unit a acts on unit b, of which nothing is seen either."""
+    rng, h = np.random.default_rng(0), np.zeros((2400, 2))
+    for t in range(1, 2400):
+        h[t] = np.array([[0.7, 0.0], [0.3, 0.6]]) @ h[t - 1] + 0.5 * rng.standard_normal(2)
+    Y = np.repeat(h, 3, axis=1) + 0.3 * rng.standard_normal((2400, 6))
+    detector = FederatedRCADetector().fit({"a": Y[:1600, :3], "b": Y[:1600, 3:]})
+    Y[1700:1900] = np.nan
+    found = detector.attribute({"a": Y[1600:, :3], "b": Y[1600:, 3:]}, start=100, end=200)
+    np.testing.assert_allclose(*found.probability, rtol=0.01)

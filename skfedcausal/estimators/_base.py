@@ -453,22 +453,18 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     # -- asking ----------------------------------------------------------------------------------
 
-    def _read_new(self, X, inputs, lengths, **settings):
-        """Plant data to learn from."""
+    def _read_new(self, X, inputs, lengths, *, labels=None, **settings):
+        """Plant data to learn from; `labels` in place of the user's."""
         if inputs is not None and not self._has_inputs:
             raise ValueError(
                 f"{type(self).__name__} has no inputs: make them sensors, or use FederatedCounterfactualEstimator."
             )
-        labels = self._labels(X)
+        labels = self.client_labels if labels is None else labels
         plant = read_plant(X, client_labels=labels, inputs=inputs, lengths=lengths, estimator=self, **settings)
         if plant.index is not None:
             warn_of_gaps(plant.index, plant.starts)
         warn_of_copies(plant)
         return plant
-
-    def _labels(self, X):
-        """Which unit a column of a table belongs to."""
-        return self.client_labels
 
     def _read(self, X, inputs=None, lengths=None):
         """Plant data in the layout learned by `fit`, without units that it left out."""

@@ -26,6 +26,15 @@ def fit_campaigns(detector, plant, levels=None):
     return detector
 
 
+def with_visited(detector, plant=None):
+    """A fitted detector that knows the levels its record visits, where they can be learned from; they are told."""
+    stretches = detector._root_cause.visited
+    limits = detector.client, detector.mode, detector.privacy, detector.max_bytes
+    taken = plant is not None and all(limit is None for limit in limits)
+    warn_of_levels(stretches, taken)
+    return fit_visited(detector, plant, stretches) if taken else detector
+
+
 def fit_visited(detector, plant, stretches):
     """Fit a fitted detector again to stretches of its record at levels of their own; the ledger goes on."""
     before = detector.ledger_
@@ -46,5 +55,5 @@ def warn_of_levels(stretches, taken):
     warnings.warn(
         f"The nominal record shifts between levels: {where}. {done} Tell of them by `mode`, `inputs` or "
         "levels='episode', or give levels=None if they are none.",
-        stacklevel=5,
+        stacklevel=6,
     )

@@ -1,6 +1,6 @@
 """Following a plant: streams batch by batch, sites, what operators say of incidents, pages about them.
 
-Methods of the detector beside `fit` and the questions about whole records.
+Methods of the detector beside `fit` and what else scikit-learn knows of detectors.
 """
 
 import warnings
@@ -15,8 +15,9 @@ from ..client.units import UnitStreams
 from ..containers.layout import listed
 from ..containers.rows import check_following, has_stopped
 from ..federation.ledger import StreamLedger
+from ..statespace.episodes import episodes
 from ._promises import mechanisms
-from ._stream_batches import StreamWarning, batch_of, fitting, last_rows, left_out, stops
+from ._stream_batches import StreamWarning, batch_of, fitting, left_out, n_rows_of, rows_of, stops
 from ._streams import PlantStream, flag_array, verdict_reply
 
 
@@ -27,8 +28,8 @@ def update(self, batch):
     ----------
     batch : list, dict, DataFrame or ndarray, or tuple
         In the containers and columns of `fit`; one row or more, a single one also as flat numbers, of each unit, of all
-        in the order of the columns, or by flat name. A
-        pair of these for a plant with inputs beside the measurements: ``(X, inputs)``.
+        in the order of the columns, or by flat name. A pair of these for a plant with inputs beside the measurements:
+        ``(X, inputs)``.
 
     Returns
     -------
@@ -153,11 +154,11 @@ def _next(self, batch):
 def _read_fitting(self, batch):
     """What fits the plant of a batch, None if no row does."""
     X, inputs = self._with_codes(*batch_of(batch))
-    kept = fitting(X, self.layout_, self._stream.last_time)
+    kept, rows = fitting(X, self.layout_, self._stream.last_time)
     if kept is None:
         return None
-    if inputs is not None and kept is not X:
-        inputs = last_rows(inputs, kept)
+    if inputs is not None and rows is not None:
+        inputs = rows_of(inputs, rows, n_rows_of(X))
     plant = self._read_coded(kept, inputs, stops(kept, self._period), self._stream.last_inputs)
     self._stream.learn_columns(batch, self.layout_)
     return plant
@@ -408,3 +409,16 @@ def report(self, incident, path, *, X=None, title=None, check=None, lengths=None
     from ..reports import incident_page  # matplotlib is optional
 
     return incident_page(self, incident, X, title, check, lengths=lengths).write(path)
+
+
+def incidents_and_levels(self, X, lengths=None):
+    """Incidents in a record and its levels as :meth:`transform` gives them, from one look at the rows."""
+    with self._asking(X, None, lengths, watched=True) as units:
+        messages, index, found, levels = units.messages(), units.index, [], []
+        for start, stop in episodes(units.starts, units.n_samples):
+            part = {name: message.rows(start, stop) for name, message in messages.items()}
+            verdicts, seen = self._root_cause.followed(part)
+            found += [(start, verdict) for verdict in verdicts]
+            levels.append(seen)
+        self._tell(units.exchange, verdict_reply(found))
+    return self._table(found, index), np.concatenate(levels)

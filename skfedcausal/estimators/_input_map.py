@@ -45,6 +45,22 @@ def early_inputs(data, sampled):
     return {name for name, word in zip(names, words, strict=True) if word == "before"}
 
 
+def late_inputs(layout, sampled, mode, server):
+    """Names of the inputs of a watched plant that were set after the row they stand in was measured."""
+    from ..containers.modes import is_called
+    from ..server.moments import MomentServer  # other inputs are of plants that others learn
+
+    names = [name for own in layout.inputs for name in own if mode is None or not is_called(name, mode)]
+    words = by_input(sampled, names, "sampled", ("auto", "after", "before"))
+    late = frozenset(name for name, word in zip(names, words, strict=True) if word == "after")
+    if late and not isinstance(server, (MomentServer, type(None))):
+        raise ValueError(
+            f"sampled='after' of {listed(late)} is for plants that a MomentServer learns, and server is a "
+            f"{type(server).__name__}. Leave `server` or `sampled` out."
+        )
+    return late
+
+
 @dataclass(frozen=True)
 class InputMap:
     """Columns sent in place of each input, and inputs that are sent a row ahead."""

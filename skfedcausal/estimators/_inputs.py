@@ -15,41 +15,38 @@ from ..statespace.episodes import episodes
 _HARDLY = 1e-3  # share of its variance that an input has to itself if it hardly moves on its own
 
 
-class DeclaredInputs:
-    """Inputs as users declare them, for estimators that take them: columns of units, or of several units at once."""
+def declared_names(input_columns):
+    """Columns that are inputs, whatever units they act on."""
+    return list(input_columns) if isinstance(input_columns, Mapping) else input_columns
 
-    input_columns: Any
-    client_labels: Any
 
-    def _input_columns(self):
-        """Columns that are inputs, whatever units they act on."""
-        return list(self.input_columns) if isinstance(self.input_columns, Mapping) else self.input_columns
+def declared_labels(X, input_columns, client_labels):
+    """Which unit a column of a table belongs to, inputs of several units to the first of these."""
+    if not isinstance(input_columns, Mapping):
+        return client_labels
+    from ._shared import labels_of_shared
 
-    def _labels(self, X):
-        """Which unit a column of a table belongs to, inputs of several units to the first of these."""
-        if not isinstance(self.input_columns, Mapping):
-            return self.client_labels
-        from ._shared import labels_of_shared
+    return labels_of_shared(X, input_columns, client_labels)
 
-        return labels_of_shared(X, self.input_columns, self.client_labels)
 
-    def _merged(self, inputs):
-        """Inputs beside the record by the unit that sends them, and those that act on more than one."""
-        parts = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-        if not any(isinstance(unit, tuple) for part in parts if isinstance(part, Mapping) for unit in part):
-            return inputs, []
-        from ._shared import merged_inputs  # most inputs have one unit
+def declared_inputs(inputs):
+    """Inputs beside the record by the unit that sends them, and those that act on more than one."""
+    parts = inputs if isinstance(inputs, (list, tuple)) else [inputs]
+    if not any(isinstance(unit, tuple) for part in parts if isinstance(part, Mapping) for unit in part):
+        return inputs, []
+    from ._shared import merged_inputs  # most inputs have one unit
 
-        return merged_inputs(inputs)
+    return merged_inputs(inputs)
 
-    def _learn_shared(self, layout, moved):
-        """Units that an input acts on beside the one that sends it, by the name of the input."""
-        if not moved and not isinstance(self.input_columns, Mapping):
-            return {}
-        from ._shared import declared_columns, moved_inputs
 
-        inside = declared_columns(self.input_columns, layout) if isinstance(self.input_columns, Mapping) else {}
-        return inside | moved_inputs(moved, layout)
+def declared_units(layout, input_columns, moved):
+    """Units that an input acts on beside the one that sends it, by the name of the input."""
+    if not moved and not isinstance(input_columns, Mapping):
+        return {}
+    from ._shared import declared_columns, moved_inputs
+
+    inside = declared_columns(input_columns, layout) if isinstance(input_columns, Mapping) else {}
+    return inside | moved_inputs(moved, layout)
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,22 @@ import numpy as np
 import pandas as pd
 
 from ..containers.arrays import as_native, as_table, column_names, names_units
-from ..containers.layout import SEPARATOR
+from ..containers.layout import SEPARATOR, listed
 from ..containers.modes import is_called, mode_codes, mode_indicators, modes_in, plain_modes, warn_of_mode
 from ._levels import each_input, levels_of
+
+
+def learned_modes(detector, X, inputs, columns):
+    """Modes that a nominal record tells, if any, the record with codes in their place, and columns that are inputs."""
+    modes = PlantModes.learn(detector.mode, X, inputs, columns)
+    if not modes.labels:
+        return None, X, inputs, columns
+    if detector.evidence == "flags" or detector.levels == "episode":
+        what = f"Inputs of words ({listed(modes.labels)})" if detector.mode is None else f"mode={detector.mode!r}"
+        other = "evidence='flags'" if detector.evidence == "flags" else "levels='episode'"
+        raise ValueError(f"{what} and {other} do not go together; give one of them.")
+    X, inputs = modes.coded(X, inputs)
+    return modes, X, inputs, None if inputs is not None else modes.input_columns(columns)
 
 
 @dataclass(frozen=True)

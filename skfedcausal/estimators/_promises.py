@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import joblib
 import numpy as np
 import pandas as pd
 
@@ -16,6 +17,7 @@ ALL_TOLD = (
 NO_PROMISE = (PrivacySpent(np.inf, 0.0, np.inf, "none"), PrivacyAccountant().table, NOT_PRIVATE)
 
 _TOLD = ("mu", "delta", "clip_norm", "event_radius", "unit", "relation", "window")  # settings that sites tell
+_NOT_OF_THE_PROMISE = {"accountant", "random_state", "sampler"}
 
 
 def mechanisms(privacy):
@@ -46,6 +48,47 @@ def promise(mechanism, names, n_samples):
     spent = mechanism.account.spent(getattr(mechanism, "delta", None), names)
     spent = replace(spent, unit=mechanism.scope.unit)  # also before anything was charged
     return spent, mechanism.account.table, mechanism.statement(spent, names, n_samples)
+
+
+def checked_watch(privacy, evidence, server):
+    """The mechanism for messages of a watch; what would protect nothing is refused before anything is spent."""
+    messages, flags = mechanisms(privacy)
+    if flags is not None and evidence != "flags":
+        raise ValueError(
+            f"RandomizedResponse answers with flags, but evidence={evidence!r} sends states. Give "
+            'evidence="flags", or a GaussianMechanism.'
+        )
+    trains = messages is not None and getattr(server, "trains_corrections", False)
+    if messages is not None and messages.place != "record" and not (trains and messages.place == "gradients"):
+        raise ValueError(
+            f"This mechanism adds its noise to the {messages.place} of gradient training, which this "
+            "detector does not have. Give one with protocol='one-shot' and trust='none'; trust='server' goes with "
+            "server=RegressorServer(labels='augmented')."
+        )
+    return messages
+
+
+def watch_promise(privacy, names, n_samples):
+    """As :func:`promise`, of what may protect messages, flags or both."""
+    messages, flags = mechanisms(privacy)
+    spent, table, words = promise(flags if messages is None else messages, names, n_samples)
+    if flags is not None:
+        of_flags = flags.statement(flags.account.spent(clients=names), names, n_samples)
+        of_messages = "Not differentially private as to the nominal record, which was sent without noise."
+        if messages is not None:
+            of_messages = messages.statement(spent, names, n_samples, "all but flags")
+        words = f"{of_messages} Flags of watched records: {of_flags}"
+        if of_flags.startswith("NOT PRIVATE"):
+            words, spent = f"{of_flags} {of_messages}", replace(spent, epsilon=np.inf)
+    return spent, table, words
+
+
+def promise_key(mechanism):
+    """What a mechanism promises, as one word; None without one."""
+    if mechanism is None:
+        return None
+    settings = mechanism.get_params(deep=False)
+    return joblib.hash({k: v for k, v in settings.items() if k not in _NOT_OF_THE_PROMISE})
 
 
 def told_promise(promises, names):

@@ -29,11 +29,11 @@ def batch_of(batch):
 def _as_table(X):
     if isinstance(X, pd.Series):
         return X.to_frame().T.infer_objects()
-    if isinstance(X, Mapping) and X and all(SEPARATOR in str(name) for name in X):  # a row by flat names
-        return pd.Series(X).to_frame().T.infer_objects()
+    if isinstance(X, Mapping) and X and all(SEPARATOR in str(name) for name in X):  # one row by flat names, or columns
+        return pd.DataFrame({name: [value] if np.ndim(value) == 0 else value for name, value in X.items()})
     if isinstance(X, Mapping):
         return {name: _as_row(part) for name, part in X.items()}
-    if isinstance(X, list) and X and all(part is not None and np.isscalar(part) for part in X):
+    if isinstance(X, list) and X and all(map(np.isscalar, X)):
         return np.asarray(X)[None]
     if isinstance(X, list):
         return [_as_row(part) for part in X]
@@ -50,42 +50,43 @@ def _as_row(part):
 def fitting(X, layout, last):
     """A batch without what the plant does not have, NaN where something is missing, rows after a time only, in order.
 
-    None if no row is left. What is wrong is named by a StreamWarning.
+    And the positions of its rows in what came, None if they are all there and in order. The batch is None if no row is
+    left. What is wrong is named by a StreamWarning.
     """
     if isinstance(X, Mapping):
         X = _fitting_units(X, layout)
     elif isinstance(X, pd.DataFrame):
         X = _numbers(_fitting_columns(X, layout.columns, "the batch"), "the batch")
-    if _n_rows(X) == 0:
-        return None
+    if n_rows_of(X) == 0:
+        return None, None
     times = times_of(X)
     if times is None:
-        return X
-    if times.hasnans:
-        known = ~times.isna()
-        _say(f"{int((~known).sum())} rows of a batch have no time: they are left out")
-        X, times = _each(X, lambda part: part[known]), times[known]
-        if not len(times):
-            return None
+        return X, None
+    rows = np.flatnonzero(~times.isna())
+    if len(rows) < len(times):
+        _say(f"{len(times) - len(rows)} rows of a batch have no time: they are left out")
+        if not len(rows):
+            return None, None
     if last is not None and (times.tz is None) != (last.tz is None):
         _say("Times of a batch have a zone and those before have none, or the reverse: they are taken as of one clock")
         times = times.tz_localize(None if last.tz is None else last.tz)
         X = _each(X, lambda part: part.set_axis(times, axis=0))
-    if not times.is_monotonic_increasing:
+    if not times[rows].is_monotonic_increasing:
         _say(f"Rows of a batch from {times.min()} on are in no order of time: they are sorted")
-        order = np.argsort(times.asi8, kind="stable")
-        X, times = _each(X, lambda part: part.iloc[order]), times[order]
-    if last is None or times[0] > last:
-        return X
-    late = times > last
-    _say(
-        f"{int((~late).sum())} rows go back to {times[0]}, and the stream has been followed up to {last} already: they "
-        "are left out"
-    )
-    return _each(X, lambda part: part[late]) if late.any() else None
+        rows = rows[np.argsort(times[rows].asi8, kind="stable")]
+    if last is not None and times[rows[0]] <= last:
+        late = times[rows] > last
+        _say(
+            f"{int((~late).sum())} rows go back to {times[rows[0]]}, and the stream has been followed up to {last} "
+            "already: they are left out"
+        )
+        rows = rows[late]
+    if np.array_equal(rows, np.arange(len(times))):
+        return X, None
+    return (_each(X, lambda part: part.iloc[rows]), rows) if len(rows) else (None, None)
 
 
-def _n_rows(X):
+def n_rows_of(X):
     parts = list(X.values()) if isinstance(X, Mapping) else [X]
     return len(parts[0]) if parts and hasattr(parts[0], "__len__") else 1
 
@@ -188,12 +189,17 @@ def _fitting_columns(X, columns, what):
     return X.set_axis(came, axis=1).reindex(columns=list(columns))
 
 
-def last_rows(inputs, kept):
-    """The inputs of the last rows of a batch, those that are kept."""
-    n_rows = len(next(iter(kept.values()))) if isinstance(kept, Mapping) else len(kept)
-    parts = inputs.items() if isinstance(inputs, Mapping) else enumerate(inputs)
-    found = {name: None if part is None else part[-n_rows:] for name, part in parts}
-    return found if isinstance(inputs, Mapping) else list(found.values())
+def rows_of(inputs, rows, n_rows):
+    """The inputs of some rows of a batch of so many; what has another number of them is left for who reads it."""
+
+    def chosen(part):
+        if part is None or np.ndim(part) == 0 or len(part) != n_rows:
+            return part
+        return part.iloc[rows] if hasattr(part, "iloc") else np.asarray(part)[rows]
+
+    if isinstance(inputs, Mapping):
+        return {name: chosen(part) for name, part in inputs.items()}
+    return [chosen(part) for part in inputs] if isinstance(inputs, (list, tuple)) else chosen(inputs)
 
 
 def _say(text):

@@ -22,8 +22,11 @@ from . import _questions
 from ._base import explained
 from ._input_map import InputMap, early_inputs
 from ._inputs import (
-    DeclaredInputs,
     PlantInputs,
+    declared_inputs,
+    declared_labels,
+    declared_names,
+    declared_units,
     filled_inputs,
     has_words,
     warn_of_excitation,
@@ -42,7 +45,7 @@ _LEVELS, _LOOPS = ("measurement", "state"), ("hold", "react")
 
 @explained
 @dataclass(repr=False, eq=False, kw_only=True)
-class FederatedCounterfactualEstimator(DeclaredInputs, PlantEstimator):
+class FederatedCounterfactualEstimator(PlantEstimator):
     """Learns how the inputs of every unit act on every other, and answers what-if questions.
 
     The plant is ``h[t] = A h[t-1] + B u[t-1] + w[t-1]``, ``y_m[t] = C_m h_m[t] + v_m[t]``: the inputs of row
@@ -292,10 +295,11 @@ class FederatedCounterfactualEstimator(DeclaredInputs, PlantEstimator):
 
     def _read_first(self, X, inputs, lengths):
         """The record to learn from as units see it, and what is to be known of its inputs."""
-        inputs, moved = self._merged(inputs)
+        inputs, moved = declared_inputs(inputs)
         X, inputs = self._learn_levels(X, inputs)
-        plant = self._read_new(X, inputs, lengths, input_columns=self._input_columns())
-        self.shared_inputs_ = self._learn_shared(plant.layout, moved)
+        columns, labels = self.input_columns, declared_labels(X, self.input_columns, self.client_labels)
+        plant = self._read_new(X, inputs, lengths, labels=labels, input_columns=declared_names(columns))
+        self.shared_inputs_ = declared_units(plant.layout, columns, moved)
         plant = filled_inputs(plant, self.missing_inputs)
         known = PlantInputs.learn(plant, early_inputs(plant, self.sampled))
         known = self._plant_inputs = self._learn_instruments(plant, known)
@@ -357,12 +361,12 @@ class FederatedCounterfactualEstimator(DeclaredInputs, PlantEstimator):
         if has_words(X) or has_words(inputs):
             from ._levels import coded_record  # most inputs are numbers
 
-            X, inputs, self._levels = coded_record(X, inputs, self._input_columns())
+            X, inputs, self._levels = coded_record(X, inputs, declared_names(self.input_columns))
         self.input_levels_ = {name: levels.names for name, levels in self._levels.items()}
         return X, inputs
 
     def _read(self, X, inputs=None, lengths=None):
-        inputs, _ = self._merged(inputs)
+        inputs, _ = declared_inputs(inputs)
         if self._levels:
             from ._levels import coded_record
 

@@ -2,11 +2,10 @@
 
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
-import joblib
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
@@ -16,7 +15,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..client.units import randomised_flags, units_alone
-from ..containers.layout import listed
 from ..containers.rows import check_sampling, position, sampling_period, warn_of_gaps
 from ..message.requests import Acknowledgement, FlagsRequest
 from ..message.watching import FlagMessage
@@ -26,23 +24,22 @@ from ..server.moments import MomentServer
 from ..server.watching.detector import RootCauseServer
 from ..server.watching.flags import FlagWatch, needed_answers, roots_of_flags
 from ..server.watching.incidents import UNDECIDED, roots_per_step
+from ..server.watching.posterior import prior_weights
 from ..server.watching.thresholds import steps_between_alarms, watch_budget
 from ..statespace.episodes import episodes
 from . import _following as following
+from . import _inputs
 from ._base import FederatedEstimator, explained
-from ._inputs import DeclaredInputs, a_row_later, filled_inputs, has_words
 from ._progress import with_callbacks
-from ._promises import mechanisms, promise
+from ._promises import checked_watch, mechanisms, promise_key, watch_promise
 from ._stream_batches import is_stream
 from ._streams import PlantStream, fault_table, flag_array, flag_verdict, verdict_reply
 from ._tags import tag_trend, tags
 
-_NOT_OF_THE_PROMISE = {"accountant", "random_state", "sampler"}
-
 
 @explained
 @dataclass(repr=False, eq=False, kw_only=True)
-class FederatedRCADetector(DeclaredInputs, FederatedEstimator):
+class FederatedRCADetector(FederatedEstimator):
     """Tells when a plant is out of the ordinary and in which unit it started.
 
     Fitted to nominal operation only. Every unit sends its states (`n_states` numbers per time step) and one
@@ -97,7 +94,7 @@ class FederatedRCADetector(DeclaredInputs, FederatedEstimator):
         first, or "before" it; a dict has a word for an input (``unit__input``) or for all inputs of a unit. Told
         "after", an input explains nothing of its own row: its unit sends it a row later. "auto" and "before" let it
         explain that row as well. "after" is for plants that a MomentServer learns, in this process.
-    levels : {"auto", "episode"}, default="auto"
+    levels : {"auto", "episode"} or None, default="auto"
         "auto": where the nominal record clearly shifts between few levels, these are taken for nominal operating
         points, and a warning says so; the units are asked twice then. Of sites, and with `privacy`, `max_bytes` or a
         `client` of one's own, there is the warning only, of plants with inputs nothing. "episode": the episodes of the
@@ -246,14 +243,15 @@ class FederatedRCADetector(DeclaredInputs, FederatedEstimator):
         if dry_run:
             return self.plan(X, inputs=inputs, lengths=lengths)
         self._check_privacy()
-        inputs, moved = self._merged(inputs)
-        X, inputs, input_columns = self._learn_modes(X, inputs)
-        plant = self._read_new(X, inputs, lengths, input_columns=input_columns)
-        self._learn_shared(plant.layout, moved)
+        inputs, moved = _inputs.declared_inputs(inputs)
+        X, inputs, columns = self._learn_modes(X, inputs)
+        labels = _inputs.declared_labels(X, self.input_columns, self.client_labels)
+        plant = self._read_new(X, inputs, lengths, labels=labels, input_columns=columns)
+        _inputs.declared_units(plant.layout, self.input_columns, moved)  # refuses units that there are not
         self._late = self._learn_timing(plant.layout)
-        plant = self._seen_by_units(filled_inputs(plant, "hold"))
+        plant = self._seen_by_units(_inputs.filled_inputs(plant, "hold"))
         self._set_budget(plant.index)
-        _prior(self.prior, plant.names)
+        prior_weights(self.prior, plant.names)
         randomised = self.evidence == "flags" and mechanisms(self.privacy)[1] is not None
         if self.levels == "episode":
             from ._campaigns import fit_campaigns  # of plants with several nominal levels
@@ -264,50 +262,29 @@ class FederatedRCADetector(DeclaredInputs, FederatedEstimator):
 
     def _with_visited(self, plant=None):
         """Take levels that the nominal record visits for operating points, where that can be learned; it is told."""
-        stretches = self._root_cause.visited
-        if self.levels != "auto" or self.evidence == "flags" or not stretches:
+        if self.levels != "auto" or self.evidence == "flags" or not self._root_cause.visited:
             return self
-        from ._campaigns import fit_visited, warn_of_levels  # of plants with several nominal levels
+        from ._campaigns import with_visited  # of plants with several nominal levels
 
-        limited = any(option is not None for option in (self.client, self.mode, self.privacy, self.max_bytes))
-        taken = plant is not None and not limited
-        warn_of_levels(stretches, taken)
-        return fit_visited(self, plant, stretches) if taken else self
+        return with_visited(self, plant)
 
     def _learn_modes(self, X, inputs):
         """The record with codes in place of modes, its inputs, and the columns that are inputs."""
-        self._modes, columns = None, self._input_columns()
-        if self.mode is None and not (has_words(X) or has_words(inputs)):
+        self._modes, columns = None, _inputs.declared_names(self.input_columns)
+        if self.mode is None and not (_inputs.has_words(X) or _inputs.has_words(inputs)):
             return X, inputs, columns
-        from ._modes import PlantModes  # of plants whose modes a column tells
+        from ._modes import learned_modes  # of plants whose modes a column tells
 
-        modes = PlantModes.learn(self.mode, X, inputs, columns)
-        if not modes.labels:
-            return X, inputs, columns
-        if self.evidence == "flags" or self.levels == "episode":
-            what = f"mode={self.mode!r}" if self.mode is not None else f"Inputs of words ({listed(modes.labels)})"
-            other = "evidence='flags'" if self.evidence == "flags" else "levels='episode'"
-            raise ValueError(f"{what} and {other} do not go together; give one of them.")
-        self._modes = modes
-        X, inputs = modes.coded(X, inputs)
-        return X, inputs, None if inputs is not None else modes.input_columns(columns)
+        self._modes, *read = learned_modes(self, X, inputs, columns)
+        return read
 
     def _learn_timing(self, layout):
         """Names of the inputs that were set after the row that they stand in was measured."""
         if self.sampled == "auto":
             return frozenset()
-        from ..containers.modes import is_called
-        from ._input_map import by_input  # for plants of which somebody says so
+        from ._input_map import late_inputs  # for plants of which somebody says so
 
-        names = [name for own in layout.inputs for name in own if self.mode is None or not is_called(name, self.mode)]
-        words = by_input(self.sampled, names, "sampled", ("auto", "after", "before"))
-        late = frozenset(name for name, word in zip(names, words, strict=True) if word == "after")
-        if late and not isinstance(self.server, (MomentServer, type(None))):
-            raise ValueError(
-                f"sampled='after' of {listed(late)} is for plants that a MomentServer learns, and server is a "
-                f"{type(self.server).__name__}. Leave `server` or `sampled` out."
-            )
-        return late
+        return late_inputs(layout, self.sampled, self.mode, self.server)
 
     def fit_sites(self, transport):
         """Learn the plant and what is nominal from units at sites of their own, see the other estimators.
@@ -391,7 +368,7 @@ class FederatedRCADetector(DeclaredInputs, FederatedEstimator):
         has_inputs = any(message.inputs is not None for message in messages.values())
         if getattr(server, "_large", None) is not None and not has_inputs:
             from ..server.watching.large import LargeRootCauseServer as kind  # of plants learned in blocks
-        self._root_cause = kind(self.statistic, self._run_length, _prior(self.prior, server.names_), rng)
+        self._root_cause = kind(self.statistic, self._run_length, prior_weights(self.prior, server.names_), rng)
         self._root_cause.fit(server, messages)
         if kind is RootCauseServer and isinstance(server, MomentServer) and not has_inputs:
             self._root_cause.learner = clone(server)
@@ -415,33 +392,10 @@ class FederatedRCADetector(DeclaredInputs, FederatedEstimator):
 
     def _check_privacy(self):
         """Refuse before anything is spent what would protect nothing."""
-        messages, flags = mechanisms(self.privacy)
-        if flags is not None and self.evidence != "flags":
-            raise ValueError(
-                f"RandomizedResponse answers with flags, but evidence={self.evidence!r} sends states. Give "
-                'evidence="flags", or a GaussianMechanism.'
-            )
-        trains = messages is not None and getattr(self.server, "trains_corrections", False)
-        if messages is not None and messages.place != "record" and not (trains and messages.place == "gradients"):
-            raise ValueError(
-                f"This mechanism adds its noise to the {messages.place} of gradient training, which this "
-                "detector does not have. Give one with protocol='one-shot' and trust='none'; trust='server' goes with "
-                "server=RegressorServer(labels='augmented')."
-            )
-        self._promised = _promise_key(messages)
+        self._promised = promise_key(checked_watch(self.privacy, self.evidence, self.server))
 
     def _promise(self, names, n_samples):
-        messages, flags = mechanisms(self.privacy)
-        spent, table, words = promise(flags if messages is None else messages, names, n_samples)
-        if flags is not None:
-            of_flags = flags.statement(flags.account.spent(clients=names), names, n_samples)
-            of_messages = "Not differentially private as to the nominal record, which was sent without noise."
-            if messages is not None:
-                of_messages = messages.statement(spent, names, n_samples, "all but flags")
-            words = f"{of_messages} Flags of watched records: {of_flags}"
-            if of_flags.startswith("NOT PRIVATE"):
-                words, spent = f"{of_flags} {of_messages}", replace(spent, epsilon=np.inf)
-        return spent, table, words
+        return watch_promise(self.privacy, names, n_samples)
 
     def _sites(self, plant, watched):
         """Units about a watched record, which may tell their states or nothing but flags."""
@@ -464,7 +418,7 @@ class FederatedRCADetector(DeclaredInputs, FederatedEstimator):
     def _checked_mechanism(self):
         """The mechanism for messages, which must be the one that the thresholds were set under."""
         mechanism = super()._checked_mechanism()
-        if _promise_key(mechanism) != self._promised:
+        if promise_key(mechanism) != self._promised:
             raise ValueError("`privacy` changed since `fit`, and the thresholds hold for that noise. Fit it again.")
         return mechanism
 
@@ -472,7 +426,7 @@ class FederatedRCADetector(DeclaredInputs, FederatedEstimator):
 
     def _with_codes(self, X, inputs=None):
         """A record and its inputs with codes in place of modes."""
-        inputs, _ = self._merged(inputs)
+        inputs, _ = _inputs.declared_inputs(inputs)
         return (X, inputs) if self._modes is None else self._modes.coded(X, inputs, self.layout_.names)
 
     def _levels_and_times(self, X, lengths=None, levels=None):
@@ -492,7 +446,7 @@ class FederatedRCADetector(DeclaredInputs, FederatedEstimator):
         if self._modes is not None:
             plant = self._modes.without_unknown(plant, before)
         if plant.layout.has_inputs:
-            plant = filled_inputs(plant, "hold", before)
+            plant = _inputs.filled_inputs(plant, "hold", before)
         check_sampling(plant.index, self._period)
         warn_of_gaps(plant.index, plant.starts)
         return plant
@@ -500,7 +454,7 @@ class FederatedRCADetector(DeclaredInputs, FederatedEstimator):
     def _seen_by_units(self, plant, before=None):
         """A record with inputs in the row they explain, and indicators of modes; `before` as in `_read_coded`."""
         if self._late:
-            plant = a_row_later(plant, self._late, before)
+            plant = _inputs.a_row_later(plant, self._late, before)
         return plant if self._modes is None else self._modes.indicators(plant)
 
     def _evidence_of(self, units):
@@ -554,18 +508,6 @@ class FederatedRCADetector(DeclaredInputs, FederatedEstimator):
         """Incidents by row, or by time where the record has times."""
         return fault_table(found, self.client_names_, index if isinstance(index, pd.DatetimeIndex) else None)
 
-    def _incidents_and_levels(self, X, lengths=None):
-        """Incidents in a record and its levels as :meth:`transform` gives them, from one look at the rows."""
-        with self._asking(X, None, lengths, watched=True) as units:
-            messages, index, found, levels = units.messages(), units.index, [], []
-            for start, stop in episodes(units.starts, units.n_samples):
-                part = {name: message.rows(start, stop) for name, message in messages.items()}
-                verdicts, seen = self._root_cause.followed(part)
-                found += [(start, verdict) for verdict in verdicts]
-                levels.append(seen)
-            self._tell(units.exchange, verdict_reply(found))
-        return self._table(found, index), np.concatenate(levels)
-
     def predict_root_cause(self, X=None, *, inputs=None, lengths=None):
         """Root at every time step: a unit's name, "" without an incident, "undecided" where unclear.
 
@@ -618,7 +560,7 @@ class FederatedRCADetector(DeclaredInputs, FederatedEstimator):
         Parameters
         ----------
         X : list, dict, DataFrame or ndarray
-            Mostly nominal: thresholds are set on it.
+            Mostly nominal: thresholds are set on it. A shift that lasts is taken for another level, see `levels`.
         y : None
             Ignored.
         inputs, lengths
@@ -728,6 +670,7 @@ class FederatedRCADetector(DeclaredInputs, FederatedEstimator):
     site_incidents_, alarms_ = property(following.site_incidents_), property(following.alarms_)
     acknowledge, rebaseline = following.acknowledge, following.rebaseline
     report, flags = following.report, following.flags
+    _incidents_and_levels = following.incidents_and_levels
 
     # -- scores --------------------------------------------------------------------------------------
 
@@ -752,28 +695,3 @@ class FederatedRCADetector(DeclaredInputs, FederatedEstimator):
         roots = self.predict_root_cause(X, inputs=inputs, lengths=lengths)
         labels = np.unique(truth)
         return float(f1_score(truth, roots, labels=labels, average="macro", zero_division=0.0))
-
-
-def _prior(prior, names):
-    """Prior probability of each unit, summing to one."""
-    if prior is None:
-        return np.full(len(names), 1 / len(names))
-    if isinstance(prior, Mapping):
-        if set(prior) != set(names):
-            raise ValueError(f"`prior` names {sorted(prior)}, the units are {sorted(names)}. Name every unit.")
-        prior = [prior[name] for name in names]
-    weights = np.asarray(prior, dtype=float)
-    if weights.shape != (len(names),) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
-        raise ValueError(
-            f"`prior` has shape {weights.shape}; give one weight of at least 0 for each of the {len(names)} units "
-            f"{', '.join(names)}."
-        )
-    return weights / weights.sum()
-
-
-def _promise_key(mechanism):
-    """What a mechanism promises, as one word; None without one."""
-    if mechanism is None:
-        return None
-    settings = mechanism.get_params(deep=False)
-    return joblib.hash({k: v for k, v in settings.items() if k not in _NOT_OF_THE_PROMISE})

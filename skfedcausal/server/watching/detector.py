@@ -188,19 +188,18 @@ class RootCauseServer:
                 "longer episodes."
             )
         known, point, n = kept * self._n_known, self.nominal_point, np.maximum(n_seen, 1)
-        share, n_of_state, there = (
-            n_seen / (known + n),
-            n.repeat(self.state_dims),
-            ~absent.repeat(self.state_dims, axis=1),
-        )
+        share, n_of_state = n_seen / (known + n), n.repeat(self.state_dims)
+        there, full = ~absent.repeat(self.state_dims, axis=1), ~absent.any(axis=1)
+        n_full = np.count_nonzero(full)
         level = np.where(there, errors, 0.0).sum(axis=0) / n_of_state
         moved = np.where(there, errors - level, 0.0)
         ratios = {
             "own": self.monitor.energy.own(moved).sum(axis=0) / n / self.state_dims,
-            "given": self.monitor.energy.given_others(moved).sum(axis=0) / n / self.usual_inside,
+            "given": self.monitor.energy.given_others(moved[full]).sum(axis=0) / max(n_full, 1) / self.usual_inside,
             "whole": np.where(distance.any(axis=0), distance.sum(axis=0) / n / self.usual_distance, 1.0),
         }
-        factors = {name: getattr(point, name) * (1 - share + share * ratio) for name, ratio in ratios.items()}
+        shares = dict.fromkeys(ratios, share) | {"given": n_full / (known + max(n_full, 1))}  # of rows with all others
+        factors = {name: getattr(point, name) * (1 + shares[name] * (ratio - 1)) for name, ratio in ratios.items()}
         share = share.repeat(self.state_dims)
         off = np.where(there, scaled, 0.0).sum(axis=0) / n_of_state
         self.nominal_point = point.moved(share * level, share * off, **factors)

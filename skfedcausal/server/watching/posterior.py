@@ -6,6 +6,7 @@ fault, priors of smaller ones are averaged over as well (Liang et al. 2008, Mixt
 selection, Journal of the American Statistical Association 103).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
 from typing import NamedTuple
@@ -77,6 +78,23 @@ def log_gain_factor(score, information):
 def root_sets(n_units, max_roots=2):
     """Candidate sets of roots: single units first, then pairs, ..."""
     return [roots for k in range(1, max_roots + 1) for roots in combinations(range(n_units), k)]
+
+
+def prior_weights(prior, names):
+    """Prior probability of each unit, summing to one, from weights by name or in the order of the units."""
+    if prior is None:
+        return np.full(len(names), 1 / len(names))
+    if isinstance(prior, Mapping):
+        if set(prior) != set(names):
+            raise ValueError(f"`prior` names {sorted(prior)}, the units are {sorted(names)}. Name every unit.")
+        prior = [prior[name] for name in names]
+    weights = np.asarray(prior, dtype=float)
+    if weights.shape != (len(names),) or not (weights >= 0).all() or not 0 < weights.sum() < np.inf:
+        raise ValueError(
+            f"`prior` has shape {weights.shape}; give one weight of at least 0 for each of the {len(names)} units "
+            f"{', '.join(names)}."
+        )
+    return weights / weights.sum()
 
 
 def log_prior_of_sets(sets, prior, extra):
@@ -315,17 +333,17 @@ class RootPosterior:
         """Answer that the dynamics of a unit are others in a window: its own, or the gain of a link into it.
 
         Sizes are integrated out. States count from their mean in the window, so that what a steady fault moves is not
-        taken for a change of what follows them.
+        taken for a change of what follows them. Rows in which a unit is absent tell nothing of changes of it.
         """
-        u, nominal = rows.scaled, self.nominal
+        u, nominal, seen = rows.scaled, self.nominal, ~rows.absent
         states = self.model.corrected(rows.predicted, u)
         states -= states.mean(axis=0)
         learned = 1 + 2 * self._far(rows.predicted) * len(u) / nominal.n_rows  # variance over that of a plant known
         tempering = nominal.energy * learned
-        ratios = own_change_ratios(self.model, u, states, self.slices) / tempering
+        ratios = own_change_ratios(self.model, u, states, self.slices, seen) / tempering
         dims = np.array([b.stop - b.start for b in self.slices])
         own = _over(_SHARES, ratios, dims**2, len(u))
-        scores, information = gain_changes(self.model, u, states, self.slices)
+        scores, information = gain_changes(self.model, u, states, self.slices, seen)
         gains = log_gain_factor(scores / tempering, information / tempering)
         factor = _own_or_link(own, np.where(information > 0, gains, -np.inf))
         with np.errstate(divide="ignore"):

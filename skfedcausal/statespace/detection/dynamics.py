@@ -14,26 +14,28 @@ from ..kalman import Recurrence
 _TOGETHER = 1 << 20  # numbers of all errors of a piece of rows that are held at once
 
 
-def own_change_ratios(model, u, filtered, blocks):
+def own_change_ratios(model, u, filtered, blocks, seen=None):
     """Likelihood ratios of other dynamics of the states of each block among themselves, (n_blocks,).
 
     From the scaled innovations of a window and its filtered states, both (n_samples, n), under the
     :class:`~.shift.InnovationModel` of the plant. Chi-square with ``p^2`` degrees of freedom where nothing has changed.
+    Rows in which a block is not `seen`, (n_samples, n_blocks), tell nothing of it; None if all are.
     """
     carry, before, ratios = Recurrence(model.carry), _row_before(filtered), []
-    for b in blocks:
+    for m, b in enumerate(blocks):
         i, j = np.divmod(np.arange((b.stop - b.start) ** 2), b.stop - b.start)
         changes = np.zeros((len(i), *model.A.shape))
         changes[np.arange(len(i)), b.start + i, b.start + j] = 1.0
-        score, information = _regression(model, carry, changes, before, u)
+        score, information = _regression(model, carry, changes, _told(before, seen, m), u)
         ratios.append(score @ np.linalg.lstsq(information, score, rcond=None)[0])
     return np.array(ratios)
 
 
-def gain_changes(model, u, filtered, blocks):
+def gain_changes(model, u, filtered, blocks, seen=None):
     """Scores and information of the gain of every link, (n_blocks, n_blocks), row: effect, column: cause.
 
     The gain that is most likely is one more than the score over the information; both are zero where there is no link.
+    Rows in which the effect is not `seen` tell nothing of it.
     """
     carry, before, scores = Recurrence(model.carry), _row_before(filtered), np.zeros((len(blocks),) * 2)
     information = np.zeros_like(scores)
@@ -44,7 +46,7 @@ def gain_changes(model, u, filtered, blocks):
         changes = np.zeros((len(causes), *model.A.shape))
         for change, k in zip(changes, causes, strict=True):
             change[effect, blocks[k]] = model.A[effect, blocks[k]]
-        score, products = _regression(model, carry, changes, before, u)
+        score, products = _regression(model, carry, changes, _told(before, seen, m), u)
         scores[m, causes], information[m, causes] = score, np.diag(products)
     return scores, information
 
@@ -52,6 +54,11 @@ def gain_changes(model, u, filtered, blocks):
 def _row_before(series):
     """The series one row later, nothing in the first row."""
     return np.concatenate([np.zeros((1, series.shape[1])), series[:-1]])
+
+
+def _told(before, seen, effect):
+    """States of the row before where a block is seen in the row, zero elsewhere."""
+    return before if seen is None else np.where(seen[:, [effect]], before, 0.0)
 
 
 def _regression(model, carry, changes, before, u):

@@ -115,3 +115,19 @@ def test_a_change_of_own_dynamics_shows_at_its_unit():
     ratios = own_change_ratios(model, u, filtered, BLOCKS)
     assert ratios.argmax() == 1
     assert ratios[1] > 40
+
+
+def test_rows_in_which_a_unit_is_not_seen_tell_nothing_of_its_changes():
+    model, rng = plant(), np.random.default_rng(6)
+    u, states = innovations(model, record(model, 300, rng), model.A)
+    seen = np.ones((300, 3), dtype=bool)
+    whole = own_change_ratios(model, u, states, BLOCKS), *gain_changes(model, u, states, BLOCKS)
+    seen[:, 1] = False
+    for found, of_all in zip(
+        (own_change_ratios(model, u, states, BLOCKS, seen), *gain_changes(model, u, states, BLOCKS, seen)),
+        whole,
+        strict=True,
+    ):
+        assert not found[1].any()
+        assert of_all[1].any()
+        assert_allclose(found[[0, 2]], of_all[[0, 2]])
