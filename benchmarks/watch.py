@@ -274,7 +274,9 @@ def main():
         f"for {NOMINAL} rows, {LOOPS_NOMINAL} where set-points move; default settings, a budget of one false alarm per "
         "1000 rows. Named: by the first incident after the fault began.",
         "## A second fault 200 rows after one that stays\n\n" + table([lasting(n)]),
-        "## Nominal operation\n\n" + table([quiet(n, w) for w in ("steady", "slow drift", "two modes")]),
+        "## Nominal operation\n\nTwo modes: a switch about every 1500 rows, also of the nominal record, which in 3 of "
+        "12 networks has none and knows one mode only.\n\n"
+        + table([quiet(n, w) for w in ("steady", "slow drift", "two modes")]),
         "## Two modes that the nominal record has\n\nThe second mode from row 1000 of the nominal record on and a "
         "switch about every 1500 rows later, or a switch about every 100 rows of all records. `mode=` of the detector, "
         "of its units (`KalmanClient`), or a campaign for each (`levels` of episodes). "

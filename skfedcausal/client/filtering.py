@@ -12,23 +12,20 @@ from ..containers.arrays import is_fine
 from .records import as_inputs, check_inputs_fit, warn_inputs_ignored
 
 
-class QuickParams:
-    """Base of what every unit has one of: the parameters of a class are looked up once, not in every clone."""
-
-    @classmethod
-    def _get_param_names(cls):
-        of: Any = cls
-        return list(_parameters_of(of))
-
-
 @cache
 def _parameters_of(cls):
     return BaseEstimator._get_param_names.__func__(cls)
 
 
-class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, QuickParams, BaseEstimator):
+def quick_names(cls):
+    """Names of the parameters of a class that every unit has an object of: looked up once, not in every clone."""
+    return list(_parameters_of(cls))
+
+
+class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Methods of an estimator that has a `UnitModel` as `model`; base of :class:`~skfedcausal.UnitClient`."""
 
+    _get_param_names = classmethod(quick_names)
     baseline_: Any = None  # of a client that takes one off
 
     def _read(self, X, inputs, lengths):
