@@ -26,6 +26,7 @@ _CHANCE = 1e-9  # of a step anywhere in a record without one, or of two levels f
 _PLACE = 4  # coefficients that the row of a step counts as in its penalty
 _AHEAD = 1.1  # times what slow waves explain that steps have to explain
 _SMALL = 1e-9  # share of the largest variance below which there is none
+_ROUNDING = 1e-12  # of the largest value, that differences of values are not told from
 _MOVES = 3  # times that switches are moved to where they are likeliest
 
 
@@ -81,9 +82,11 @@ class _Record:
         n_coefficients = 1 + _LAGS * x.shape[1] + n_blocks
         if n_blocks < 2 or len(rows) < _PER_COEFFICIENT * n_coefficients:
             return None
-        past = np.linalg.qr(np.column_stack([np.ones(len(rows)), *[x[rows - k] for k in range(1, _LAGS + 1)]]))[0]
-        errors = x[rows] - past @ (past.T @ x[rows])
-        return cls(rows, starts, _whitened(errors), past, len(x)) if errors.any() else None
+        x = _whitened(x - x.mean(axis=0), x)
+        before = np.column_stack([x[rows - k] for k in range(1, _LAGS + 1)])
+        past = np.linalg.qr(np.column_stack([np.ones(len(rows)), _whitened(before - before.mean(axis=0), before)]))[0]
+        errors = _whitened(x[rows] - past @ (past.T @ x[rows]), x)
+        return cls(rows, starts, errors, past, len(x)) if errors.size else None
 
     def candidates(self):
         """Rows that blocks, of about one length in every episode, begin with."""
@@ -184,10 +187,11 @@ class _Record:
         return sum(((self.rows >= edges[k]) & (self.rows < edges[k + 1])).astype(float) for k in pieces)
 
 
-def _whitened(errors):
-    """Series of unit covariance that span the errors."""
-    spread = errors.std(axis=0)
-    scaled = errors[:, spread > 0] / spread[spread > 0]
-    values, axes = np.linalg.eigh(scaled.T @ scaled / len(scaled))
-    large = values > _SMALL * values[-1]
+def _whitened(columns, of):
+    """Series of unit covariance that span columns, without what is no more than rounding of those they are made of."""
+    spread = columns.std(axis=0)
+    moves = spread > _ROUNDING * np.abs(of).max(axis=0, initial=0)
+    scaled = columns[:, moves] / spread[moves]
+    values, axes = np.linalg.eigh(scaled.T @ scaled / max(len(scaled), 1))
+    large = values > _SMALL * values.max(initial=0)
     return scaled @ (axes[:, large] / np.sqrt(values[large]))
