@@ -133,6 +133,27 @@ def test_without_a_second_fit_levels_are_told_only(one_record):
     assert not told._root_cause.campaigns
 
 
+def test_levels_that_cannot_be_learned_from_are_told_and_the_fit_stays(one_record, switching):
+    mode = (np.arange(2500) >= 1500).astype(float)
+    record = {**one_record, "copy": one_record["unit0"] + 30.0 * mode[:, None]}  # one unit twice at each level
+    with pytest.warns(UserWarning, match="the detector cannot be fitted to what is between them: .* send the same"):
+        kept = FederatedRCADetector().fit(record)
+    once = FederatedRCADetector(levels=None).fit(record)
+    assert kept.thresholds_ == once.thresholds_
+    assert kept.communication_["bytes_up"] > once.communication_["bytes_up"]  # the units were asked twice
+    X = {**switching[0], "copy": switching[0]["unit0"]}
+    assert_array_equal(kept.predict(X), once.predict(X))
+
+
+def test_a_budget_that_the_record_cannot_support_is_told_once():
+    short = at_level(simulate(1600, seed=1), np.arange(1600) >= 800)
+    with pytest.warns(UserWarning) as told:
+        FederatedRCADetector().fit(short)
+    said = [str(one.message) for one in told]
+    assert [message.startswith("One false alarm per 1000") for message in said].count(True) == 1
+    assert any("They are taken for" in message for message in said)
+
+
 def test_levels_need_rows_and_states(campaigns, detector):
     short = [campaigns[0], {name: Y[:50] for name, Y in campaigns[1].items()}]
     with pytest.raises(ValueError, match="Episodes '1' have at most 60 rows"):

@@ -277,6 +277,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
                 how["follow"] = stack.enter_context(followed(self))
             exchange = self._exchange(self._transport(units), Ledger(self.max_bytes), dealer=dealer, **how)
             stack.callback(exchange.close)
+            self._account = exchange.ledger  # also of a fit that fails
             yield exchange
 
     def _store_units(self, kept, names):

@@ -28,11 +28,21 @@ def fit_campaigns(detector, plant, levels=None):
 
 def with_visited(detector, plant=None):
     """A fitted detector that knows the levels its record visits, where they can be learned from; they are told."""
-    stretches = detector._root_cause.visited
+    stretches, before = detector._root_cause.visited, detector.__dict__.copy()
     limits = detector.client, detector.mode, detector.privacy, detector.max_bytes
-    taken = plant is not None and all(limit is None for limit in limits)
-    warn_of_levels(stretches, taken)
-    return fit_visited(detector, plant, stretches) if taken else detector
+    done = "Nothing was done about that here, and a switch may be an incident."
+    if plant is not None and all(limit is None for limit in limits):
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "One false alarm per")  # said of the whole record
+                fit_visited(detector, plant, stretches)
+            done = "They are taken for nominal operating points: a switch between them is no incident."
+        except ValueError as error:  # at one level units may be too short, or not to be told apart
+            tried, detector.__dict__ = detector._account, before
+            _count_in(detector, tried, plant)
+            done = f"A switch may be an incident, as the detector cannot be fitted to what is between them: {error}"
+    warn_of_levels(stretches, done)
+    return detector
 
 
 def fit_visited(detector, plant, stretches):
@@ -41,17 +51,21 @@ def fit_visited(detector, plant, stretches):
     kept = plant.stretches([(s.start, s.stop) for s in stretches])
     fit_campaigns(detector, kept, [s.level for s in stretches])
     detector._root_cause.visited = stretches
-    detector.ledger_.begin_with(before)
-    detector.communication_ = detector.ledger_.communication(plant.unit_bytes)
+    account, detector.ledger_ = detector.ledger_, before
+    _count_in(detector, account, plant)
     return detector
 
 
-def warn_of_levels(stretches, taken):
-    """Tell of the levels that a nominal record visits, which were taken for operating points or not."""
+def _count_in(detector, account, plant):
+    """Let a detector's account go on with another one."""
+    account.begin_with(detector.ledger_)
+    detector.ledger_ = account
+    detector.communication_ = account.communication(plant.unit_bytes)
+
+
+def warn_of_levels(stretches, done):
+    """Tell of the levels that a nominal record visits, and what was done about them."""
     where = "; ".join(f"rows {s.start} to {s.stop - 1} at level {s.level + 1}" for s in stretches)
-    done = "They are taken for nominal operating points: a switch between them is no incident."
-    if not taken:
-        done = "Nothing was done about that here, and a switch may be an incident."
     warnings.warn(
         f"The nominal record shifts between levels: {where}. {done} Tell of them by `mode`, `inputs` or "
         "levels='episode', or give levels=None if they are none.",
