@@ -140,11 +140,11 @@ def _driven(inputs, matrix, starts):
 
 
 def off_baseline(client, Y, index, starts, after=None):
-    """Measurements less seasons and the like of a client that knows any, and the number of the last row."""
+    """Watched measurements less seasons and the like of a client that knows any, and the number of the last row."""
     baseline = getattr(client, "baseline_", None)
     if baseline is None:
         return Y, None
-    off, last = baseline.of(Y, index, starts, after)
+    off, last = getattr(baseline, "watched", baseline).of(Y, index, starts, after)
     return Y - off, last
 
 

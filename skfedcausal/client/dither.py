@@ -3,11 +3,12 @@
 A column that is constant in nominal operation, or has two values, has no noise that says how unusual a change is,
 and copies of it determine each other. Dither, noise of known size that is added before a signal of few values is
 processed, gives it one (Widrow & Kollar 2008, Quantization noise). A flip is then as many standard deviations as the
-dither is smaller than a step.
+dither is smaller than a step. Rows that are watched get half of the noise that the model was learned with: what is
+added by us has no news, and its large values would be false alarms, the same ones in every record.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtri
@@ -16,6 +17,7 @@ from sklearn.base import clone
 from .kalman import KalmanClient
 
 _SHARE = 0.1  # of a step
+_WATCHED = 0.5  # of that, in rows that are watched
 _FEW = 2  # values that a column of a status has at most
 _MOST_STATES = 4
 _FEWEST = 20  # rows in which a unit of status bits was there
@@ -34,11 +36,12 @@ def is_status(Y):
 class Dither:
     """What is taken off the record of a unit of status bits: noise drawn from the number of the row.
 
-    `key` seeds it, `spread` is its standard deviation by column.
+    `key` seeds it, `spread` is its standard deviation by column in rows that models are learned from.
     """
 
     key: int
     spread: np.ndarray
+    is_watched: bool = False
     known = ()  # columns that tell what is taken off
 
     @classmethod
@@ -50,6 +53,11 @@ class Dither:
         digest = hashlib.sha256(name.encode()).digest()
         return cls(int.from_bytes(digest[:16], "big"), _SHARE * step)
 
+    @property
+    def watched(self):
+        """What is taken off rows that the model was not learned from."""
+        return replace(self, is_watched=True)
+
     def of(self, Y, index=None, starts=(0,), after=None):
         """What is taken off rows that follow row number `after`, and the number of the last one."""
         first, d = 0 if after is None else int(after) + 1, len(self.spread)
@@ -57,7 +65,8 @@ class Dither:
         source.advance((first * d) // 4)  # of four numbers each
         raw = source.random_raw(len(Y) * d + first * d % 4)[first * d % 4 :]
         uniform = ((raw >> np.uint64(11)).astype(float) + 0.5) * 2.0**-53
-        return self.spread * ndtri(uniform).reshape(len(Y), d), first + len(Y) - 1
+        spread = _WATCHED * self.spread if self.is_watched else self.spread
+        return spread * ndtri(uniform).reshape(len(Y), d), first + len(Y) - 1
 
 
 def dithered_client(template, about, fitted):

@@ -126,21 +126,23 @@ def kept_states(sites, quiet=False):
 
 def known_units(plant, noise, kept):
     """Units about another record as it was released, with the noise on it and what they keep of a fit."""
-    parts = zip(plant.names, plant.outputs, plant.inputs, plant.layout.outputs, strict=True)
-    return {
-        name: Site(
-            UnitWorker(name, Y, U, plant.starts, columns, None, index=plant.index), _about(kept[name], noise.get(name))
-        )
-        for name, Y, U, columns in parts
-    }
+    return _units_about(plant, {name: _watched(kept[name], noise.get(name)) for name in plant.names})
 
 
 def further_units(plant, augmenter, kept):
     """Units about the next rows of their record, which go on with the models that they keep."""
-    sites = known_units(plant, {}, {name: _with_rows_to_come(kept[name]) for name in plant.names})
+    sites = _units_about(plant, {name: _with_rows_to_come(kept[name]) for name in plant.names})
     for site in sites.values():
         site.worker.augmenter = augmenter
     return sites
+
+
+def _units_about(plant, states):
+    parts = zip(plant.names, plant.outputs, plant.inputs, plant.layout.outputs, strict=True)
+    return {
+        name: Site(UnitWorker(name, Y, U, plant.starts, columns, None, index=plant.index), states[name])
+        for name, Y, U, columns in parts
+    }
 
 
 def _with_rows_to_come(state):
@@ -153,9 +155,16 @@ def _with_rows_to_come(state):
     return {**state, "client": other}
 
 
-def _about(state, noise):
+def _watched(state, noise):
     """State of a unit for a record with other noise than that of the fit."""
-    return state if noise is None else {**state, "client": state["client"].with_noise(noise.variance)}
+    client = state["client"]
+    baseline = getattr(client, "baseline_", None)
+    if hasattr(baseline, "watched"):
+        client = copy(client)
+        client.baseline_ = baseline.watched
+    if noise is not None:
+        client = client.with_noise(noise.variance)
+    return {**state, "client": client}
 
 
 def without_silent(plant, kept):

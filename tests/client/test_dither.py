@@ -25,6 +25,26 @@ def test_dither_is_normal_and_the_same_in_every_cut():
     assert abs(np.corrcoef(other[:, 0], whole[:, 0])[0, 1]) < 4 / np.sqrt(999)
 
 
+def test_watched_rows_get_half_of_the_dither_however_they_come(detector):
+    dither = Dither.learn("pump", np.array([[0.0, 5.0], [1.0, 5.0]]))
+    assert_array_equal(dither.watched.of(np.zeros((9, 2)))[0], dither.of(np.zeros((9, 2)))[0] / 2)
+    assert dither.watched.watched == dither.watched
+    ones = plant(200, 2)
+    detector.reset()
+    parts = [{name: Y[k : k + 50] for name, Y in ones.items()} for k in range(0, 200, 50)]
+    found = [len(detector.update(part)) for part in parts]
+    detector.reset()
+    assert sum(found) == len(detector.incidents(ones))
+    assert not detector._units["ok"]["client"].baseline_.is_watched  # rows that are learned from later get all of it
+
+
+def test_dither_alone_raises_no_alarm():
+    for seed in range(3):  # ten of each are asked for, and nothing moves
+        bits = {f"ok{seed}{k}": np.ones((3000, 2)) for k in range(4)}
+        detector = FederatedRCADetector(false_alarm_rate=0.01).fit(bits)
+        assert len(detector.incidents({name: Y[:1000] for name, Y in bits.items()})) == 0
+
+
 def test_what_is_a_status():
     bits = np.random.default_rng(0).integers(0, 2, (1500, 2)).astype(float)
     assert is_status(bits)
