@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -158,7 +159,7 @@ def _with_rows_to_come(state):
 def _watched(state, noise):
     """State of a unit for a record with other noise than that of the fit."""
     client = state["client"]
-    baseline = getattr(client, "baseline_", None)
+    baseline: Any = getattr(client, "baseline_", None)
     if hasattr(baseline, "watched"):
         client = copy(client)
         client.baseline_ = baseline.watched
