@@ -154,7 +154,7 @@ def test_an_echo_is_fainter_than_what_it_echoes_and_of_a_unit_of_few_sensors(cha
     assert not echoes(found, driven={("a", "b")})
     noisy = SimpleNamespace(mean_information=np.array([[10.0]]))
     others = {
-        "surer": (found._replace(sure={(1, 0)}),),
+        "surer": (found._replace(p_adjusted={(0, 1): 1e-9, (1, 0): 1e-6}),),
         "sensors": (found, (noisy, part)),
         "one lag": (found._replace(lags=found.lags[:1]),),
         "alone": (found._replace(linked={(1, 0)}, p_adjusted={(1, 0): 1e-3}),),
