@@ -20,9 +20,9 @@ from ._situations import SITUATIONS, draw
 
 _LEVEL = 0.05
 ECHOES = (
-    '"More than an echo" leaves the fainter way of a loop untold in plants of several lags where noise is at most '
-    ".02 of the scores of the cause of the surer one, and whatever lags and noise where the noise of the pair goes "
-    "together within the row; that is so of true loops too."
+    '"More than an echo" leaves the fainter way of a loop untold, where its p value is above 1e-5, in plants of '
+    "several lags where noise is at most .02 of the scores of the cause of the surer one, and whatever lags and noise "
+    "where the noise of the pair goes together within the row; that is so of true loops too."
 )
 # where one record cannot say whether a verdict is right, and why
 NOT_TOLD = {

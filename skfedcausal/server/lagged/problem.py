@@ -131,7 +131,7 @@ def climb(problem, fitted, masks, n_steps=10, n_sweeps=3):
     """Towards the maximum of the likelihood under the prior, whose scales come from the evidence."""
     likelihood, fresh, swept_times = problem.likelihood, not fitted.priors, 0
     linked, driven = masks
-    is_good, settled, best = not fresh, False, None
+    is_good, settled, best, is_level = not fresh, False, None, False
     for n_step in range(n_steps):
         if problem.budget.is_spent:
             break
@@ -161,15 +161,16 @@ def climb(problem, fitted, masks, n_steps=10, n_sweeps=3):
         gain = slope - 0.5 * bend
         Q, value = _noise_step(problem, coefficients, fitted.Q)
         fitted = Fitted(coefficients, Q, priors, found, value)
-        if best is None or fitted.criterion > best.criterion:
-            best = fitted
         settled = step == 1.0 and abs(gain) < _SETTLED * len(problem.partition.slices)
+        if best is None or fitted.criterion > best.criterion:
+            best, is_level = fitted, settled
         if settled and not sweeps and swept_times >= min(n_sweeps, 2):
             fitted.converged = True
             break
     # scales and kernels may wander where noise and states can hardly be told apart
     if best is None or fitted.criterion >= best.criterion - _SETTLED * len(problem.partition.slices):
         return fitted
+    best.converged = fitted.converged and is_level  # what came after led nowhere better
     return best
 
 

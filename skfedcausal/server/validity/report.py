@@ -28,6 +28,7 @@ _LAGS, _MORE_LAGS = 10, 24
 _WHITE = 0.05  # p value from which on innovations of a unit are taken to be white
 _DRIVER = "no shared driver"
 _SURE = 1e-8  # adjusted p value of a link that is not what is left of a driver of one of its units
+_ECHO, _ECHO_ROWS = 1e-5, 2000  # adjusted p value of a link back that is more than an echo, in so many rows
 _NO_NOISE = 0.02  # share of scores up to which noise is what a unit with as many states as sensors supposes of them
 _SHARED = 0.05  # p value of uncorrelated innovations above which noise of sensors that makes links is not shared
 _MOVED = 0.5  # standard errors by which a prior may move a link
@@ -405,9 +406,12 @@ def _of_echoes(found, record, driven):
     """
     if found.scores is None:
         return
-    for cause, effect in sorted(found.linked - found.sure):
+    # p values of one effect fall with the rows as powers do
+    clear = max(_SURE, _ECHO ** max(len(found.scores[0]) / _ECHO_ROWS, 1.0))
+    for cause, effect in sorted(found.linked):
         p, pair = found.p_adjusted[cause, effect], (min(cause, effect), max(cause, effect))
-        if not found.p_adjusted.get((effect, cause), 1.0) < p or (found.names[pair[0]], found.names[pair[1]]) in driven:
+        surer = found.p_adjusted.get((effect, cause), 1.0)
+        if p < clear or surer >= p or (found.names[pair[0]], found.names[pair[1]]) in driven:
             continue
         noise = np.linalg.inv(record.parts[effect].mean_information)
         spread = np.cov(found.scores[effect].T).reshape(noise.shape)
