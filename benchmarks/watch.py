@@ -241,7 +241,8 @@ def moving(n_networks, every):
 def unseen(n_networks, times=(0.0, 1.3, 2.5), every=600, first=0):
     """A step of the root's set-point to so many times its farthest nominal value at row 300, a fault 150 rows later.
 
-    The records with and without a step have the same noise. A step widens thresholds too: alarms that it takes away are counted beside those that it adds.
+    The records with and without a step have the same noise. A step widens thresholds too: alarms that it takes away are
+    counted beside those that it adds.
     """
     told = {far: [] for far in times}
     for seed in range(first, first + n_networks):
