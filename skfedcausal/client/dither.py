@@ -7,7 +7,7 @@ dither is smaller than a step.
 """
 
 import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import ndtri
@@ -16,6 +16,7 @@ from sklearn.base import clone
 from .kalman import KalmanClient
 
 _SHARE = 0.1  # of a step
+_WATCHED = 0.5  # of the dither of the rows that are learned from: no draw is an alarm
 _FEW = 2  # values that a column of a status has at most
 _MOST_STATES = 4
 _FEWEST = 20  # rows in which a unit of status bits was there
@@ -49,6 +50,10 @@ class Dither:
         step = np.where(high > low, high - low, np.where(size > 0, size, 1.0))
         digest = hashlib.sha256(name.encode()).digest()
         return cls(int.from_bytes(digest[:16], "big"), _SHARE * step)
+
+    def watching(self):
+        """What is taken off rows that are watched: the model knows more noise than they have."""
+        return replace(self, spread=_WATCHED * self.spread)
 
     def of(self, Y, index=None, starts=(0,), after=None):
         """What is taken off rows that follow row number `after`, and the number of the last one."""

@@ -129,7 +129,11 @@ class UnitWorker:
         first = {**self._first_state(), "wishes": wishes, "dtype": state["dtype"]}
         client = self._status_client() if wishes.monitor else None
         client = fitted_client(self.client, *self._about) if client is None else client
-        return self.off_baseline({"client": client})._first_message(client, wishes, first, round)
+        message, state = self.off_baseline({"client": client})._first_message(client, wishes, first, round)
+        baseline = getattr(state["client"], "baseline_", None)
+        if wishes.monitor and hasattr(baseline, "watching"):
+            state["client"].baseline_ = baseline.watching()
+        return message, state
 
     def _check_memory(self, wishes):
         """Refuse at a site what noise with a memory is of no use for."""

@@ -53,6 +53,14 @@ def plant(n_rows, seed):
     return X | {"ok": np.ones((n_rows, 2)), "open": bit[:, None], "closed": 1 - bit[:, None]}
 
 
+def test_rows_that_are_watched_have_half_the_dither():
+    record = {"still": np.ones((5000, 1)), "other": np.random.default_rng(0).standard_normal((5000, 1))}
+    detector = FederatedRCADetector().fit(record)
+    assert not (detector.incidents(record)["root"] == "still").any()
+    dither = Dither.learn("still", record["still"])
+    assert_array_equal(dither.watching().of(record["still"])[0], dither.of(record["still"])[0] / 2)
+
+
 def test_a_bit_that_never_moved_names_its_unit(detector):
     watched = plant(300, 1)
     watched["ok"][200:, 1] = 0.0
