@@ -130,7 +130,7 @@ class UnitWorker:
         client = self._status_client() if wishes.monitor else None
         client = fitted_client(self.client, *self._about) if client is None else client
         message, state = self.off_baseline({"client": client})._first_message(client, wishes, first, round)
-        baseline = getattr(state["client"], "baseline_", None)
+        baseline: Any = getattr(state["client"], "baseline_", None)
         if wishes.monitor and hasattr(baseline, "watching"):
             state["client"].baseline_ = baseline.watching()
         return message, state
