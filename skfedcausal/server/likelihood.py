@@ -27,8 +27,8 @@ from .joint import JointRecord
 from .lagged.misfit import (
     filled_record,
     is_mostly_there,
+    lag_tests,
     level_of,
-    misfit_p_values,
     misfit_table,
     one_lag_is_enough,
 )
@@ -610,8 +610,8 @@ class LikelihoodServer(LinkQuestions):
             estimate = self._filled(record, settings)
         elif self.noise_share_ and not estimate.plant.has_clear_scores:  # too little is left of them to test anything
             estimate = estimate_plant(self._raw, settings)
-        found = None if estimate is None else misfit_p_values(estimate.plant, estimate.scoring)
-        self.misfit_ = misfit_table(self.names_, found)
+        found = None if estimate is None else lag_tests(estimate.plant, estimate.scoring)
+        self.misfit_ = misfit_table(self.names_, None if found is None else found.p_values)
         is_backed = self.has_prior_ and self.level_shifts_.empty
         level = level_of(has_gaps=not record.is_constant, is_backed=is_backed)
         is_enough = one_lag_is_enough(self.misfit_, level)
@@ -626,7 +626,8 @@ class LikelihoodServer(LinkQuestions):
 
         words = tuple(self._words())
         gapless = self._gapless if self.filled_ else record
-        search = Search(self._raw, gapless, estimate, self._operating_point, settings, budget, words, self.noise_share_)
+        about = self._operating_point, settings, budget, words, self.noise_share_
+        search = Search(self._raw, gapless, estimate, *about, latest=0 if found is None else found.latest)
         lagged = search.learned()
         if search.share is not None:
             self.noise_share_ = self.filter_noise_share_ = search.share

@@ -4,9 +4,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.linalg import eigh
-from scipy.stats import kstest, multivariate_normal
+from scipy.stats import chi2, kstest, multivariate_normal
 
+from skfedcausal.server.lagged import misfit
 from skfedcausal.server.lagged.misfit import (
+    LateLags,
     MisfitTest,
     combined,
     kernel_p_values,
@@ -215,6 +217,37 @@ def test_later_lags_are_the_same_one_by_one_and_in_the_bases_that_weigh_them(sco
     by_vector = np.arange(e).reshape(5, e // 5).T.ravel()  # lags of one row and column after those of another
     expected = kernel_p_values(whole[:, by_vector[:, None], by_vector], q[:, by_vector], 5, bases)
     np.testing.assert_allclose(MisfitTest(*about, bases).p_values(rows, inside, channels), expected, rtol=1e-8)
+
+
+def test_single_late_lags_are_those_of_the_whole_test(scores):
+    gradients, likelihood, _, _ = scores
+    rows, inside, channels = slice(2, 3), np.array([2]), np.array([[0], [1], [2]])
+    quiet = gradients[0] / likelihood.n_rows
+    late = LateLags(true_information(), quiet, likelihood.n_rows, None)
+    assert late.p_values(rows, inside, channels).tolist() == [1, 1, 1]
+    assert late.latest == 0
+    loud = quiet.copy()
+    loud[6, 2, 1] += 12 / np.sqrt(likelihood.n_rows)  # of the sixth lag from 1 to 2
+    late = LateLags(true_information(), loud, likelihood.n_rows, None)
+    p = late.p_values(rows, inside, channels)
+    assert late.latest == 6
+    assert p[0] == p[2] == 1
+    S, q = MisfitTest(true_information(), loud, likelihood.n_rows, [np.eye(5)]).efficient(rows, inside, channels)
+    least = min(chi2.sf(q[1, k] ** 2 / S[1, k, k], 1) for k in (3, 4))  # lags 5 and 6 of 2 to 6
+    np.testing.assert_allclose(np.log(p[1]), np.log(2 * least), rtol=0.01)  # far tails are those of a saddle point
+    assert p[1] < 1e-12
+
+
+def test_single_late_lags_have_at_most_their_size(scores, monkeypatch):
+    monkeypatch.setattr(misfit, "_SUSPECT", 0.2)
+    gradients, likelihood, _, _ = scores
+    info, p_values = true_information(), []
+    for gradient in gradients:
+        late = LateLags(info, gradient / likelihood.n_rows, likelihood.n_rows, None)
+        p_values.append(late.p_values(slice(0, 2), np.arange(3), np.array([[0, 1]]))[0])
+        p_values.append(late.p_values(slice(2, 3), np.array([2]), np.array([[0], [1]]))[1])
+    for level in (0.05, 0.01):
+        assert np.mean(np.array(p_values) < level) < level + 4 * np.sqrt(level / len(p_values))
 
 
 def test_kernel_p_values_are_uniform_without_an_effect():

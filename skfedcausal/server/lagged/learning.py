@@ -23,6 +23,7 @@ class Search:
     words: tuple  # on the timing of every input
     noise_share: float | None  # of sensor noise, chosen for one lag; None where it is not open
     share: float | None = None  # that is chosen for several
+    latest: int = 0  # lag that surely acts by itself
 
     def learned(self):
         """The :class:`~.stage.LaggedEstimate`, None if it is no better than the plant of one lag."""
@@ -46,7 +47,7 @@ class Search:
         return value > one.log_likelihood().sum() - n_free + LIKELIER
 
     def _of(self, estimate):
-        return learn_lags(estimate, self.settings, self.budget, self.words)
+        return learn_lags(estimate, self.settings, self.budget, self.words, self.latest)
 
     def _moved(self, lagged):
         return self.point.moved(self.record, lagged.steps, lagged.new_levels)

@@ -4,7 +4,8 @@ No lag is chosen, so nothing has to be corrected for.
 """
 
 from dataclasses import replace
-from functools import cache
+from functools import cache, cached_property
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -33,12 +34,20 @@ _ELEMENTS = 1 << 20  # of informations that are judged together
 _AT_MOST = 0.9  # p value of a lag, where many are combined
 _TESTED = (0.02, 0.3, 0.7, 0.93)  # decays of the kernels of the tests
 _EXPLAINED = 0.97  # share of a kernel's variance that its basis holds
+_LATE = 4  # lags after which single ones are looked at, which the kernels of the test hardly weigh
+_LATE_SHARE = 0.1  # of the error of a channel's test that is theirs
+_SUSPECT = 1e-5  # p value of a single lag, roughly, below which it is tested
 
 
-def misfit_p_values(plant, scoring, units=None):
-    """P values of later lags of every unit (effect) and unit, then unit's inputs, (n_units, n_sources).
+class LagTests(NamedTuple):
+    """What a record says of lags after the first one."""
 
-    Of all `units` unless some are named; the others have NaN.
+    p_values: np.ndarray  # by unit (effect) and unit, then unit's inputs, (n_units, 2 n_units)
+    latest: int  # the latest lag that surely acts by itself, 0 without one
+
+
+def lag_tests(plant, scoring, units=None):
+    """Tests of :class:`LagTests` of all units, or of some as effects.
 
     NaN where there is nothing to test; None for records that do not tell lags apart.
     """
@@ -55,24 +64,28 @@ def misfit_p_values(plant, scoring, units=None):
     coefficients[1] = point.A
     found = likelihood.evaluate(coefficients, point.Q)
     info = plant.whittle().information(point.A, point.Q, n_lags)
-    noise, bases = OpenNoise(plant.score_noise, point, found), lag_bases(n_lags - 1, _DECAYS)
-    test = MisfitTest(info, found.grad, likelihood.n_rows, bases, noise)
+    about, noise = (info, found.grad, likelihood.n_rows), OpenNoise(plant.score_noise, point, found)
+    test = MisfitTest(*about, lag_bases(n_lags - 1, _DECAYS), noise)
+    late = LateLags(*about, noise)
     in_plant = scoring.structure.transition_mask
     sources = [[(k, rows) for k, rows in enumerate(partition.slices)], []]
     for k, rows in enumerate(partition.input_slices):
         if rows.stop > rows.start:
             sources[1].append((partition.n_units + k, slice(n + rows.start, n + rows.stop)))
     p_values = np.full((partition.n_units, 2 * partition.n_units), np.nan)
-    waiting = _Waiting(test.sizes, p_values)
+    single, waiting = np.full_like(p_values, np.nan), _Waiting(test.sizes, p_values)
     for unit in range(partition.n_units) if units is None else units:
         rows = partition.slices[unit]
         inside = np.flatnonzero(in_plant[rows.start])
         for family in sources:
             for group in _of_equal_size(family):
                 channels = np.array([range(cols.start, cols.stop) for _, cols in group])
-                waiting.add(unit, [k for k, _ in group], *test.efficient(rows, inside, channels))
+                among = [k for k, _ in group]
+                waiting.add(unit, among, *test.efficient(rows, inside, channels))
+                single[unit, among] = late.p_values(rows, inside, channels)
     waiting.finish()
-    return p_values
+    p_values = np.minimum(np.minimum(p_values / (1 - _LATE_SHARE), single / _LATE_SHARE), 1.0)
+    return LagTests(p_values, late.latest)
 
 
 class _Waiting:
@@ -410,6 +423,47 @@ class MisfitTest:
         S_later = S[:, n_first:, n_first:] - (turned * inverse[:, None]) @ np.swapaxes(turned, 1, 2)
         along = np.einsum("xji,xj->xi", axes, q[:, :n_first]) * inverse
         return S_later, q[:, n_first:] - np.einsum("xij,xj->xi", turned, along)
+
+
+class LateLags:
+    """Single late lags of channels, all that a link with a dead time may have: kernels of the test hardly weigh these.
+
+    What is asked first is cheap, as if a record told nothing of the first lag and the noise; the few lags that this
+    makes suspect are tested as :class:`MisfitTest` does.
+    """
+
+    def __init__(self, info, grad, n_rows, noise):
+        self._about, self._noise = (info, grad, n_rows), noise
+        self.latest = 0
+
+    def p_values(self, rows, inside, channels):
+        """The least p value of a late lag of each channel times their number, 1 at most and where none is suspect."""
+        p_values = np.ones(len(channels))
+        suspect = np.flatnonzero(self._roughly(rows, channels) < _SUSPECT)
+        if len(suspect):
+            S, q = self._test.efficient(rows, inside, channels[suspect])
+            n_lags, size = len(self._test.sizes), q.shape[1] // len(self._test.sizes)
+            parts = [slice(k * size, (k + 1) * size) for k in range(_LATE - 1, n_lags)]
+            single = len(parts) * np.array([_tails(q[:, own], S[:, own, own]) for own in parts])
+            p_values[suspect] = np.minimum(single.min(axis=0), 1.0)
+            sure = single.argmin(axis=0)[p_values[suspect] < _SUSPECT]
+            self.latest = max([self.latest, *(sure + _LATE + 1)])
+        return p_values
+
+    @cached_property
+    def _test(self):
+        info, grad, n_rows = self._about
+        return MisfitTest(info, grad, n_rows, list(np.eye(len(grad) - 2)[:, :, None]), self._noise)
+
+    def _roughly(self, rows, channels):
+        """The least p value of a late lag of each channel by its score alone."""
+        info, grad, n_rows = self._about
+        U, V = info.U[:, rows, rows], info.V[:, channels[:, :, None], channels[:, None]]
+        (m, k), p = channels.shape, rows.stop - rows.start
+        S = n_rows / len(U) * np.tensordot(U, V, ([0], [0])).real  # (row, row, channel, col, col)
+        S = S.transpose(2, 1, 3, 0, 4).reshape(m, p * k, p * k) + _UNKNOWN * n_rows * np.eye(p * k)
+        q = n_rows * grad[1 + _LATE :, rows][..., channels].transpose(2, 1, 3, 0).reshape(m, p * k, -1)
+        return chdtrc(p * k, np.einsum("xel,xel->xl", q, np.linalg.solve(S, q)).max(axis=1))
 
 
 def _over_frequencies(turned, x, y):

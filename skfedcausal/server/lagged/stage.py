@@ -21,7 +21,9 @@ from .white import unchanged, whitened
 
 _ROWS_PER_LAG, _ROWS_PER_INPUT_LAG = 50, 20  # time steps per lag at least, of plants with inputs
 _FEW_STATES, _FEW_INPUTS = 16, 5  # up to which a plant has many lags
+_SOME_STATES = 40  # up to which it has them if a late one surely acts
 _STATE_LAGS, _INPUT_LAGS = (20, 10), (30, 12)  # of plants of few states and inputs, of others
+_AFTER_LATEST = 2  # lags after the latest one that surely acts
 _MEMORY = 24  # lags of the filter at least
 _RADIUS = 0.9995  # of the plant at most
 _NO_LOSS = 0.05  # log-likelihood that lags which are left out may be worth
@@ -97,19 +99,24 @@ def timing_of(plant, words):
     return first_lags(words, series, starts, plant.partition.n_states)
 
 
-def most_lags(plant, first_lags):
-    """Lags that a record of so many rows, states and inputs can tell: of states, of each input."""
+def most_lags(plant, first_lags, latest=0):
+    """Lags that a record of so many rows, states and inputs can tell: of states, of each input.
+
+    There are more where one as late as `latest` surely acts, of plants of some states: of many they take too long.
+    """
     longest = int(max(np.diff([*plant._record.starts, plant.n_samples])))
     few = plant.partition.n_states <= _FEW_STATES and plant.partition.n_inputs <= _FEW_INPUTS
     of_states, of_inputs = (lags[0 if few else 1] for lags in (_STATE_LAGS, _INPUT_LAGS))
     cap = max(longest // (_ROWS_PER_INPUT_LAG if len(first_lags) else _ROWS_PER_LAG), 1)
+    if latest and plant.partition.n_states <= _SOME_STATES:
+        of_states = max(of_states, latest + _AFTER_LATEST)
     p, q = min(of_states, cap), min(of_inputs, cap)
     known = plant._record.known_links
     p = p if known is None else max(p, known.longest)
     return p, [np.arange(first, first + q) for first in first_lags]
 
 
-def learn_lags(estimate, settings, budget, words=()):
+def learn_lags(estimate, settings, budget, words=(), latest=0):
     """The :class:`LaggedEstimate` of a record for whose estimate one lag was not enough.
 
     None if it explains the record no better than its coefficients are many: the test of misfit erred. What is
@@ -120,7 +127,7 @@ def learn_lags(estimate, settings, budget, words=()):
     first, timing = np.ones(0, dtype=int), {}
     if words:
         first, timing = first_lags(words, series, starts, plant.partition.n_states)
-    n_lags, input_lags = most_lags(plant, first)
+    n_lags, input_lags = most_lags(plant, first, latest)
     longest = max([n_lags, *(int(lags[-1]) for lags in input_lags)])
     memory = max(plant.standard_series()[2], _MEMORY) + longest
     sums, spectrum = _of_lags(plant, series, starts, longest, memory)

@@ -17,7 +17,7 @@ from ...statespace.whittle import WhittleLikelihood, midpoints, transfer
 from ..estimation.block_tests import correlation_estimates, link_estimates
 from ..estimation.prior import Prior, WithPrior
 from ..estimation.scoring import Point, Scoring, Structure, ascend, is_valid, made_valid
-from ..lagged.misfit import misfit_p_values
+from ..lagged.misfit import lag_tests
 
 _FINER = 2  # frequencies of a filter's lags over the number of these
 
@@ -201,9 +201,10 @@ def later_lags(task, partition):
         masks["driven"] = task.driven[tuple(units[part.input_pairs.pairs.T])]
     plant = PartOfPlant(task, part, states, regressors)
     structure = Structure(part, linked=linked, **masks)
-    found = misfit_p_values(plant, PointOf(point, structure), range(task.n_core))
+    found = lag_tests(plant, PointOf(point, structure), range(task.n_core))
     if found is None:
         return None
+    found = found.p_values
     whole = np.full((task.n_core, len(task.sizes)), np.nan)
     known = linked[part.pairs[:, 0] < task.n_core]
     tested = np.eye(task.n_core, len(units), dtype=bool)
