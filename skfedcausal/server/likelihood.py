@@ -627,7 +627,7 @@ class LikelihoodServer(LinkQuestions):
         words = tuple(self._words())
         gapless = self._gapless if self.filled_ else record
         about = self._operating_point, settings, budget, words, self.noise_share_
-        search = Search(self._raw, gapless, estimate, *about, latest=0 if found is None else found.latest)
+        search = Search(self._raw, gapless, estimate, *about, latest=(0, 0) if found is None else found.latest)
         lagged = search.learned()
         if search.share is not None:
             self.noise_share_ = self.filter_noise_share_ = search.share

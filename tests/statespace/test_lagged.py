@@ -221,21 +221,18 @@ def test_later_lags_are_the_same_one_by_one_and_in_the_bases_that_weigh_them(sco
 
 def test_single_late_lags_are_those_of_the_whole_test(scores):
     gradients, likelihood, _, _ = scores
-    rows, inside, channels = slice(2, 3), np.array([2]), np.array([[0], [1], [2]])
+    place = slice(2, 3), np.array([2]), np.array([[0], [1], [2]])
     quiet = gradients[0] / likelihood.n_rows
-    late = LateLags(true_information(), quiet, likelihood.n_rows, None)
-    assert late.p_values(rows, inside, channels).tolist() == [1, 1, 1]
-    assert late.latest == 0
+    p, latest = LateLags(true_information(), quiet, likelihood.n_rows, None).p_values(*place, 6)
+    assert (p.tolist(), latest) == ([1, 1, 1], 0)
     loud = quiet.copy()
     loud[6, 2, 1] += 12 / np.sqrt(likelihood.n_rows)  # of the sixth lag from 1 to 2
-    late = LateLags(true_information(), loud, likelihood.n_rows, None)
-    p = late.p_values(rows, inside, channels)
-    assert late.latest == 6
+    p, latest = LateLags(true_information(), loud, likelihood.n_rows, None).p_values(*place, 6)
+    assert latest == 6
     assert p[0] == p[2] == 1
-    S, q = MisfitTest(true_information(), loud, likelihood.n_rows, [np.eye(5)]).efficient(rows, inside, channels)
-    least = min(chi2.sf(q[1, k] ** 2 / S[1, k, k], 1) for k in (3, 4))  # lags 5 and 6 of 2 to 6
-    np.testing.assert_allclose(np.log(p[1]), np.log(2 * least), rtol=0.01)  # far tails are those of a saddle point
-    assert p[1] < 1e-12
+    S, q = MisfitTest(true_information(), loud, likelihood.n_rows, [np.eye(5)]).efficient(*place)
+    expected = 2 * chi2.sf(q[1, 4] ** 2 / S[1, 4, 4], 1)  # the last of lags 2 to 6, one of two late ones
+    np.testing.assert_allclose(np.log(p[1]), np.log(expected), rtol=0.01)  # far tails are those of a saddle point
 
 
 def test_single_late_lags_have_at_most_their_size(scores, monkeypatch):
@@ -244,8 +241,8 @@ def test_single_late_lags_have_at_most_their_size(scores, monkeypatch):
     info, p_values = true_information(), []
     for gradient in gradients:
         late = LateLags(info, gradient / likelihood.n_rows, likelihood.n_rows, None)
-        p_values.append(late.p_values(slice(0, 2), np.arange(3), np.array([[0, 1]]))[0])
-        p_values.append(late.p_values(slice(2, 3), np.array([2]), np.array([[0], [1]]))[1])
+        p_values.append(late.p_values(slice(0, 2), np.arange(3), np.array([[0, 1]]), 6)[0][0])
+        p_values.append(late.p_values(slice(2, 3), np.array([2]), np.array([[0], [1]]), 6)[0][1])
     for level in (0.05, 0.01):
         assert np.mean(np.array(p_values) < level) < level + 4 * np.sqrt(level / len(p_values))
 

@@ -23,7 +23,7 @@ class Search:
     words: tuple  # on the timing of every input
     noise_share: float | None  # of sensor noise, chosen for one lag; None where it is not open
     share: float | None = None  # that is chosen for several
-    latest: int = 0  # lag that surely acts by itself
+    latest: tuple = (0, 0)  # lag of states and of inputs that surely acts by itself
 
     def learned(self):
         """The :class:`~.stage.LaggedEstimate`, None if it is no better than the plant of one lag."""

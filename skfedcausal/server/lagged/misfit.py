@@ -4,7 +4,7 @@ No lag is chosen, so nothing has to be corrected for.
 """
 
 from dataclasses import replace
-from functools import cache, cached_property
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +21,8 @@ LEVEL = 0.05  # family-wise, below which a plant of several lags is learned and 
 _FILLED_LEVEL = LEVEL / 5  # what fills gaps is an estimate itself
 # where a prior backs the plant of one lag: its noise often goes together because of lags that it lacks, and hides them
 _BACKED_LEVEL = 0.3
-_LAGS = 20
-_ROWS_PER_LAG = 50
+_LAGS, _INPUT_LAGS = 20, 60  # that are tested, of inputs the later ones one by one only
+ROWS_PER_LAG, ROWS_PER_INPUT_LAG = 50, 20  # time steps per lag at least, of an input's
 _LEAST_SEEN = 0.75  # share of rows in which a unit's states have to be seen
 _FEWEST_LAGS = 5  # that are worth a test
 _DECAYS = (0.1, 0.8)  # of the kernels that weigh later lags
@@ -43,7 +43,7 @@ class LagTests(NamedTuple):
     """What a record says of lags after the first one."""
 
     p_values: np.ndarray  # by unit (effect) and unit, then unit's inputs, (n_units, 2 n_units)
-    latest: int  # the latest lag that surely acts by itself, 0 without one
+    latest: tuple  # the latest lag of states and of inputs that surely acts by itself, 0 without one
 
 
 def lag_tests(plant, scoring, units=None):
@@ -52,40 +52,42 @@ def lag_tests(plant, scoring, units=None):
     NaN where there is nothing to test; None for records that do not tell lags apart.
     """
     partition, longest = plant.partition, max(np.diff([*plant.starts, plant.n_samples]))
-    n_lags = int(min(_LAGS, longest // _ROWS_PER_LAG))
+    n_lags = int(min(_LAGS, longest // ROWS_PER_LAG))
     if n_lags < _FEWEST_LAGS or not plant.is_complete or not plant.has_clear_scores:
         return None
-    sums = plant.products_of_lags(n_lags, plant.standard_series()[2] + n_lags)
+    last = n_lags, int(min(_INPUT_LAGS, longest // ROWS_PER_INPUT_LAG)) if partition.n_inputs else n_lags
+    sums = plant.products_of_lags(last[1], plant.standard_series()[2] + last[1])
     if sums is None:
         return None
     likelihood = LaggedLikelihood(sums, plant.score_noise)
     point, n = scoring.point, partition.n_states
-    coefficients = np.zeros((n_lags + 1, *point.A.shape))
+    coefficients = np.zeros((last[1] + 1, *point.A.shape))
     coefficients[1] = point.A
     found = likelihood.evaluate(coefficients, point.Q)
-    info = plant.whittle().information(point.A, point.Q, n_lags)
-    about, noise = (info, found.grad, likelihood.n_rows), OpenNoise(plant.score_noise, point, found)
-    test = MisfitTest(*about, lag_bases(n_lags - 1, _DECAYS), noise)
-    late = LateLags(*about, noise)
+    info = plant.whittle().information(point.A, point.Q, last[1])
+    noise, bases = OpenNoise(plant.score_noise, point, found), lag_bases(n_lags - 1, _DECAYS)
+    test = MisfitTest(info, found.grad[: n_lags + 1], likelihood.n_rows, bases, noise)
+    late = LateLags(info, found.grad, likelihood.n_rows, noise)
     in_plant = scoring.structure.transition_mask
     sources = [[(k, rows) for k, rows in enumerate(partition.slices)], []]
     for k, rows in enumerate(partition.input_slices):
         if rows.stop > rows.start:
             sources[1].append((partition.n_units + k, slice(n + rows.start, n + rows.stop)))
     p_values = np.full((partition.n_units, 2 * partition.n_units), np.nan)
-    single, waiting = np.full_like(p_values, np.nan), _Waiting(test.sizes, p_values)
+    single, waiting, latest = np.full_like(p_values, np.nan), _Waiting(test.sizes, p_values), [0, 0]
     for unit in range(partition.n_units) if units is None else units:
         rows = partition.slices[unit]
         inside = np.flatnonzero(in_plant[rows.start])
-        for family in sources:
+        for k, family in enumerate(sources):
             for group in _of_equal_size(family):
                 channels = np.array([range(cols.start, cols.stop) for _, cols in group])
-                among = [k for k, _ in group]
+                among = [source for source, _ in group]
                 waiting.add(unit, among, *test.efficient(rows, inside, channels))
-                single[unit, among] = late.p_values(rows, inside, channels)
+                single[unit, among], lag = late.p_values(rows, inside, channels, last[k])
+                latest[k] = max(latest[k], lag)
     waiting.finish()
     p_values = np.minimum(np.minimum(p_values / (1 - _LATE_SHARE), single / _LATE_SHARE), 1.0)
-    return LagTests(p_values, late.latest)
+    return LagTests(p_values, tuple(latest))
 
 
 class _Waiting:
@@ -428,42 +430,41 @@ class MisfitTest:
 class LateLags:
     """Single late lags of channels, all that a link with a dead time may have: kernels of the test hardly weigh these.
 
-    What is asked first is cheap, as if a record told nothing of the first lag and the noise; the few lags that this
-    makes suspect are tested as :class:`MisfitTest` does.
+    What is asked first is cheap, as if a record told nothing of the first lag and the noise; of the channels that this
+    makes suspect the most suspect lag is tested as :class:`MisfitTest` does.
     """
 
     def __init__(self, info, grad, n_rows, noise):
-        self._about, self._noise = (info, grad, n_rows), noise
-        self.latest = 0
+        self._info, self._grad, self._n_rows, self._noise = info, grad, n_rows, noise
 
-    def p_values(self, rows, inside, channels):
-        """The least p value of a late lag of each channel times their number, 1 at most and where none is suspect."""
-        p_values = np.ones(len(channels))
-        suspect = np.flatnonzero(self._roughly(rows, channels) < _SUSPECT)
-        if len(suspect):
-            S, q = self._test.efficient(rows, inside, channels[suspect])
-            n_lags, size = len(self._test.sizes), q.shape[1] // len(self._test.sizes)
-            parts = [slice(k * size, (k + 1) * size) for k in range(_LATE - 1, n_lags)]
-            single = len(parts) * np.array([_tails(q[:, own], S[:, own, own]) for own in parts])
-            p_values[suspect] = np.minimum(single.min(axis=0), 1.0)
-            sure = single.argmin(axis=0)[p_values[suspect] < _SUSPECT]
-            self.latest = max([self.latest, *(sure + _LATE + 1)])
-        return p_values
+    def p_values(self, rows, inside, channels, last):
+        """P values of channels by a late lag, up to the last one, times their number; the latest that surely acts.
 
-    @cached_property
-    def _test(self):
-        info, grad, n_rows = self._about
-        return MisfitTest(info, grad, n_rows, list(np.eye(len(grad) - 2)[:, :, None]), self._noise)
+        One where no lag is suspect.
+        """
+        p_values, roughly = np.ones(len(channels)), self._roughly(rows, channels, last)
+        suspect = np.flatnonzero(roughly.min(axis=1, initial=1.0) < _SUSPECT)
+        if not len(suspect):
+            return p_values, 0
+        lags, of_lags = np.unique(_LATE + 1 + roughly[suspect].argmin(axis=1), return_inverse=True)
+        bases = [np.eye(last - 1)[:, [lag - 2]] for lag in lags]
+        test = MisfitTest(self._info, self._grad[: last + 1], self._n_rows, bases, self._noise)
+        S, q = test.efficient(rows, inside, channels[suspect])
+        size = q.shape[1] // len(lags)
+        each, own = np.arange(len(suspect))[:, None], of_lags[:, None] * size + np.arange(size)
+        exact = _tails(q[each, own], S[each[..., None], own[:, :, None], own[:, None]])
+        p_values[suspect] = np.minimum(exact * roughly.shape[1], 1.0)
+        return p_values, int(max(lags[of_lags[p_values[suspect] < _SUSPECT]], default=0))
 
-    def _roughly(self, rows, channels):
-        """The least p value of a late lag of each channel by its score alone."""
-        info, grad, n_rows = self._about
-        U, V = info.U[:, rows, rows], info.V[:, channels[:, :, None], channels[:, None]]
+    def _roughly(self, rows, channels, last):
+        """P values of every late lag of each channel by its score alone, (m, n_lags)."""
+        U, V = self._info.U[:, rows, rows], self._info.V[:, channels[:, :, None], channels[:, None]]
         (m, k), p = channels.shape, rows.stop - rows.start
-        S = n_rows / len(U) * np.tensordot(U, V, ([0], [0])).real  # (row, row, channel, col, col)
-        S = S.transpose(2, 1, 3, 0, 4).reshape(m, p * k, p * k) + _UNKNOWN * n_rows * np.eye(p * k)
-        q = n_rows * grad[1 + _LATE :, rows][..., channels].transpose(2, 1, 3, 0).reshape(m, p * k, -1)
-        return chdtrc(p * k, np.einsum("xel,xel->xl", q, np.linalg.solve(S, q)).max(axis=1))
+        S = self._n_rows / len(U) * np.tensordot(U, V, ([0], [0])).real  # (row, row, channel, col, col)
+        S = S.transpose(2, 1, 3, 0, 4).reshape(m, p * k, p * k) + _UNKNOWN * self._n_rows * np.eye(p * k)
+        q = self._n_rows * self._grad[1 + _LATE : last + 1, rows][..., channels]
+        q = q.transpose(2, 1, 3, 0).reshape(m, p * k, -1)
+        return chdtrc(p * k, np.einsum("xel,xel->xl", q, np.linalg.solve(S, q)))
 
 
 def _over_frequencies(turned, x, y):

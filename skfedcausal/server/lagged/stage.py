@@ -13,13 +13,13 @@ from ..estimation.evidence import corrected
 from .curvature import learned_curvature
 from .delays import channel_posterior, first_lag_probabilities, likely_lags
 from .dynamics import LaggedDynamics
+from .misfit import ROWS_PER_INPUT_LAG, ROWS_PER_LAG
 from .noise import with_shared_noise
 from .problem import Fitted, LaggedProblem
 from .search import Sources, search
 from .timing import first_lags
 from .white import unchanged, whitened
 
-_ROWS_PER_LAG, _ROWS_PER_INPUT_LAG = 50, 20  # time steps per lag at least, of plants with inputs
 _FEW_STATES, _FEW_INPUTS = 16, 5  # up to which a plant has many lags
 _SOME_STATES = 40  # up to which it has them if a late one surely acts
 _STATE_LAGS, _INPUT_LAGS = (20, 10), (30, 12)  # of plants of few states and inputs, of others
@@ -99,24 +99,25 @@ def timing_of(plant, words):
     return first_lags(words, series, starts, plant.partition.n_states)
 
 
-def most_lags(plant, first_lags, latest=0):
+def most_lags(plant, first_lags, latest=(0, 0)):
     """Lags that a record of so many rows, states and inputs can tell: of states, of each input.
 
-    There are more where one as late as `latest` surely acts, of plants of some states: of many they take too long.
+    There are more where a state or an input surely acts as late as `latest`, of plants of some states: of many they
+    take too long.
     """
     longest = int(max(np.diff([*plant._record.starts, plant.n_samples])))
     few = plant.partition.n_states <= _FEW_STATES and plant.partition.n_inputs <= _FEW_INPUTS
-    of_states, of_inputs = (lags[0 if few else 1] for lags in (_STATE_LAGS, _INPUT_LAGS))
-    cap = max(longest // (_ROWS_PER_INPUT_LAG if len(first_lags) else _ROWS_PER_LAG), 1)
-    if latest and plant.partition.n_states <= _SOME_STATES:
-        of_states = max(of_states, latest + _AFTER_LATEST)
-    p, q = min(of_states, cap), min(of_inputs, cap)
+    most = [lags[0 if few else 1] for lags in (_STATE_LAGS, _INPUT_LAGS)]
+    if plant.partition.n_states <= _SOME_STATES:
+        most = [max(lags, late + _AFTER_LATEST if late else 0) for lags, late in zip(most, latest, strict=True)]
+    cap = max(longest // (ROWS_PER_INPUT_LAG if len(first_lags) else ROWS_PER_LAG), 1)
+    p, q = (min(lags, cap) for lags in most)
     known = plant._record.known_links
     p = p if known is None else max(p, known.longest)
     return p, [np.arange(first, first + q) for first in first_lags]
 
 
-def learn_lags(estimate, settings, budget, words=(), latest=0):
+def learn_lags(estimate, settings, budget, words=(), latest=(0, 0)):
     """The :class:`LaggedEstimate` of a record for whose estimate one lag was not enough.
 
     None if it explains the record no better than its coefficients are many: the test of misfit erred. What is

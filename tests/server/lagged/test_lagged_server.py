@@ -85,6 +85,19 @@ def test_one_link_after_a_long_dead_time_is_found_and_dated(n_units, delay):
     assert asked[["cause", "effect"]].to_numpy().tolist() == [["unit0", "unit1"]]
 
 
+@pytest.mark.parametrize("delay", [18, 45])
+def test_an_input_that_acts_after_a_long_dead_time_has_its_effect(delay):
+    rng, n_samples = np.random.default_rng(0), 2000
+    x, u = rng.standard_normal((n_samples, 2)), rng.standard_normal((n_samples, 1))
+    for t in range(delay, n_samples):
+        x[t] += 0.6 * x[t - 1] + [0.5 * u[t - delay, 0], 0.0]
+    X = {f"unit{m}": x[:, [m]] + 0.5 * rng.standard_normal((n_samples, 4)) for m in range(2)}
+    estimator = FederatedCounterfactualEstimator(KalmanClient(n_states=1)).fit(X, inputs={"unit0": u})
+    effect = estimator.counterfactual("unit0", [0.0], [1.0], horizon=delay + 30).iloc[:, 0].to_numpy()
+    assert np.abs(effect[: delay - 3]).max() < 0.2
+    assert effect[-1] == pytest.approx(0.5 / 0.4, abs=0.25)  # a score of lags has one per cent of its variance
+
+
 def test_one_step_predictions_are_as_good_as_the_truth_allows(fitted):
     estimator, _ = fitted
     X = five_nodes(3000, seed=1)
