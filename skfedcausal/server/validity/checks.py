@@ -46,11 +46,12 @@ def unit_series(series):
 # -- innovations -----------------------------------------------------------------------------------
 
 
-def whiteness(units, *n_lags, any_variance=False):
-    """Portmanteau tests of every unit (effect) against the past of every unit, up to each of `n_lags`.
+def squares_of_lags(units, n_lags, *, any_variance=False):
+    """Squared correlations of every unit (effect) with the rows before of every unit, summed, (n_lags, m, m).
 
-    Pairs of statistics and p values (m, m), one for each. Innovations are cut off far out, so that a few rows of far
-    tails do not make products of their own. With `any_variance` products are judged by their own scatter.
+    About chi-squares, with the degrees of freedom (m, m), where innovations are white. They are cut off far out, so
+    that a few rows of far tails do not make products of their own. With `any_variance` products are judged by their own
+    scatter.
     """
     (_, E), n_samples = _side_by_side(units), len(units[0])
     E = np.clip(E, -_FAR_OUT, _FAR_OUT)
@@ -58,11 +59,30 @@ def whiteness(units, *n_lags, any_variance=False):
     E /= np.sqrt(np.einsum("ti,ti->i", E, E) / len(E))
     sizes = np.array([series.shape[1] for series in units])
     owner = np.repeat(np.eye(len(units)), sizes, axis=1)
-    lags = np.arange(1, max(n_lags) + 1)
+    lags = np.arange(1, n_lags + 1)
     scatter = lag_covariances(np.square(E), lags) if any_variance else (n_samples - lags)[:, None, None]
-    totals = np.cumsum(np.square(lag_covariances(E, lags)) / scatter, axis=0)
-    statistics = [owner @ totals[lag - 1] @ owner.T for lag in n_lags]
-    return [(found, chdtrc(lag * np.outer(sizes, sizes), found)) for lag, found in zip(n_lags, statistics, strict=True)]
+    return owner @ (np.square(lag_covariances(E, lags)) / scatter) @ owner.T, np.outer(sizes, sizes)
+
+
+def whiteness(units, *n_lags, any_variance=False):
+    """Portmanteau tests of every unit (effect) against the past of every unit, up to each of `n_lags`.
+
+    Pairs of statistics and p values (m, m), one for each.
+    """
+    found, dof = squares_of_lags(units, max(n_lags), any_variance=any_variance)
+    return [portmanteau(found, dof, lag) for lag in n_lags]
+
+
+def portmanteau(squares_by_lag, dof, n_lags):
+    """Statistics and p values (m, m) of all of the first lags together, from :func:`squares_of_lags`."""
+    total = squares_by_lag[:n_lags].sum(axis=0)
+    return total, chdtrc(n_lags * dof, total)
+
+
+def late_lags(squares_by_lag, dof, first):
+    """The lag from the `first` on that shows most, and its p value times their number, (m, m)."""
+    late = squares_by_lag[first - 1 :]
+    return first + late.argmax(axis=0), np.minimum(len(late) * chdtrc(dof, late.max(axis=0)), 1.0)
 
 
 def rank_squares(series):

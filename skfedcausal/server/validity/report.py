@@ -24,7 +24,7 @@ _LAGS_OR_MEMORY = 'more lags, or noise_memory="auto" at home'
 _FEWEST_ROWS = 200
 _FAR = 10.0  # of its own scatter, how far a level moves by itself, from which on errors of loadings are links
 _LEAST_SEEN = 0.75  # share of rows in which all units have to be seen
-_LAGS, _MORE_LAGS = 10, 24
+_LAGS, _MORE_LAGS, _LATE_LAGS = 10, 24, 128
 _WHITE = 0.05  # p value from which on innovations of a unit are taken to be white
 _DRIVER = "no shared driver"
 _SURE = 1e-8  # adjusted p value of a link that is not what is left of a driver of one of its units
@@ -236,11 +236,18 @@ def _rows_of_pairs(found, check, test, levels, remedies):
 def _of_innovations(found, variance):
     """Whiteness; where `variance`, the rows on steady variance, says that it swings, under any variance."""
     m, swings = len(found.units), not all(row[COLUMNS.index("passed")] for row in variance)
-    n_lags = min(_MORE_LAGS, len(found.units[0]) // 20)
-    tests = checks.whiteness(found.units, min(_LAGS, n_lags), n_lags, any_variance=found.robust or swings)
+    most = min(_LATE_LAGS, len(found.units[0]) // 20)
+    of_lags = checks.squares_of_lags(found.units, most, any_variance=found.robust or swings)
     levels = LEVEL / (2 * m), LEVEL / (2 * m * m)
-    for check, test in zip(("white", "white over more lags"), tests, strict=True):
+    for check, n_lags in (("white", _LAGS), ("white over more lags", _MORE_LAGS)):
+        test = checks.portmanteau(*of_lags, min(n_lags, most))
         yield from _rows_of_pairs(found, check, test, levels, (_LAGS_OR_MEMORY, "more lags"))
+    if most > _MORE_LAGS:
+        lags, p_values = checks.late_lags(*of_lags, _MORE_LAGS + 1)
+        for effect, cause in np.argwhere(~np.eye(m, dtype=bool)):
+            lag, p = int(lags[effect, cause]), float(p_values[effect, cause])
+            remedy = f"something seems to act after {lag} rows: take rows further apart"
+            yield _row(found, "no later link", cause, effect, (lag, p), levels[1], remedy)
 
 
 def _of_squares(found, m=None):
@@ -441,6 +448,7 @@ def _own_way(found, cause, effect, other):
 _WORDS = {
     "white": "innovations of {e} still follow those of {c}",
     "white over more lags": "innovations of {e} still follow those of {c} over many rows",
+    "no later link": "innovations of {e} follow those of {c} after more rows than are learned",
     "same in both halves": "what {c} does to {e} is not the same in both halves of the record",
     "no season": "{u} has a season",
     "no trend": "{u} has a trend",

@@ -42,6 +42,21 @@ def test_whiteness_sees_what_follows_another_unit():
     assert np.delete(p.ravel(), 6).min() > 1e-4
 
 
+def test_a_late_lag_is_seen_and_dated_and_others_keep_their_size():
+    p_values = []
+    for seed in range(40):
+        units = white(seed)
+        units[2][40:] += 0.3 * units[0][:-40]
+        found = checks.squares_of_lags([checks.unit_series(x) for x in units], 60)
+        lags, p = checks.late_lags(*found, 25)
+        assert lags[2, 0] == 40
+        assert p[2, 0] < 1e-6
+        p_values += np.delete(p.ravel(), 6).tolist()
+    # the least of 36 independent p values times their number: below a level at most as often as that
+    for level in (0.1, 0.02):
+        assert np.mean(np.array(p_values) < level) < level + 4 * np.sqrt(level / len(p_values))
+
+
 def test_common_squares_see_shared_bursts_whatever_tails_there_are():
     units = [np.random.default_rng(k).standard_t(2.5, (1000, 2)) for k in range(3)]
     calm = checks.roughness([checks.unit_series(x) for x in units])[0]

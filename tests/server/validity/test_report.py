@@ -53,6 +53,18 @@ def test_a_season_withholds_verdicts_and_not_p_values():
     assert est.links_["p_adjusted"].min() < 1e-6
 
 
+def test_a_link_later_than_what_is_learned_is_no_absent_one():
+    rng, delay = np.random.default_rng(0), 45
+    x = rng.standard_normal((3000, 3))
+    for t in range(delay, len(x)):
+        x[t] += 0.5 * x[t - 1] + [0.0, 0.3 * x[t - delay, 0], 0.0]
+    X = {f"unit{m}": x[:, [m]] + 0.5 * rng.standard_normal((3000, 4)) for m in range(3)}
+    links = FederatedGrangerEstimator(KalmanClient(n_states=1)).fit(X).links_.set_index(["cause", "effect"])
+    assert links.loc[("unit0", "unit1"), "verdict"] == "cannot tell"
+    assert "after 45 rows" in links.loc[("unit0", "unit1"), "because"]
+    assert set(links["verdict"].drop(("unit0", "unit1"))) == {"no influence"}
+
+
 def test_records_with_gaps_and_episodes_are_checked():
     X = plant()
     X["unit1"][np.random.default_rng(0).random(X["unit1"].shape) < 0.05] = np.nan
