@@ -13,7 +13,7 @@ from ..message.training import LocalModel
 from ..statespace.episodes import episodes
 
 _HARDLY = 1e-3  # share of its variance that an input has to itself if it hardly moves on its own
-_BEYOND = 0.05  # of the range of an input in the nominal record, by which it is beyond that when it is told
+_BEYOND = 0.1  # of the range of an input in the nominal record, by which it is beyond that when it is told
 
 
 def declared_names(input_columns):

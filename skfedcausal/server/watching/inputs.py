@@ -31,7 +31,7 @@ _LARGE = 0.01  # share of the largest mean square of a unit's states, from which
 _MOST_MODES = 8  # different rows of inputs that are modes, else they are quantities
 _SETTLED = 40  # rows after a switch before a mode is learned from
 _LEAST_KEPT = 0.5  # share of the variance of averages that a fit leaves at least
-_FARTHEST = 2.0  # times half the range of an input in the nominal record, beyond which being farther out says no more
+_FARTHEST = 1.0  # times half the range of an input in the nominal record, beyond which being farther out says no more
 _LITTLE = 0.01  # of these that is nothing
 _RADIUS = 0.999  # largest spectral radius of the response
 

@@ -31,7 +31,7 @@ _DRAWN_FROM = 4  # times as many rows as the longest segment that is drawn from 
 _BLOCK = 60
 _PRIOR_ROWS = 20.0  # weight of the model beside the data in the variance of a smoothed score
 _GUMBEL_FROM = 0.1, 0.5  # shares of silent draws from which rarer alarms are extrapolated
-_FALLS = 2  # power of 1 + how far inputs are beyond their ranges that the budget falls with
+_FALLS = 3  # power of 1 + how far inputs are beyond their ranges that the budget falls with
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _SECONDS |= {"month": 2629746, "year": 31556952}  # a twelfth of a Gregorian year, and the year
 

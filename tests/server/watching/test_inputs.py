@@ -173,12 +173,12 @@ def test_how_far_inputs_are_beyond_their_ranges_is_forgotten_as_the_slowest_aver
     low, high = response.limits[:, 0]
     assert not response.follow(u, None, (None,))[0].beyond.any()
     new = np.zeros((400, 2))
-    new[100:120, 0] = high + 0.4 * (high - low)
+    new[100:120, 0] = high + 0.25 * (high - low)
     new[110:115, 0] = low - 10 * (high - low)  # no farther than where nothing more is said
     found, _ = response.follow(new, None, (None,))
-    assert_allclose(found.beyond[100:110], 0.8)
-    assert_allclose(found.beyond[110:115], 2.0)
-    assert_allclose(found.beyond[119:150], 2 * 0.97 ** np.arange(5, 36))
+    assert_allclose(found.beyond[100:110], 0.5)
+    assert_allclose(found.beyond[110:115], 1.0)
+    assert_allclose(found.beyond[119:137], 0.97 ** np.arange(5, 23))
     assert not found.beyond[:100].any()
     assert not found.beyond[-100:].any()
     first, state = response.follow(new[:112], None, (None,))
@@ -189,7 +189,7 @@ def test_how_far_inputs_are_beyond_their_ranges_is_forgotten_as_the_slowest_aver
     assert_allclose(np.concatenate(rest), found.beyond, atol=1e-12)
     new[:, 1] = 1e-3  # of an input that never moved nothing is known, but where the level was learned
     found, there = response.follow(new[:50], None, (None,))
-    assert_allclose(found.beyond, 2.0)
+    assert_allclose(found.beyond, 1.0)
     assert not response.follow(new[:50], None, (there,))[0].beyond.any()
 
 
