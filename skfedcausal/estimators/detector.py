@@ -225,8 +225,8 @@ class FederatedRCADetector(FederatedEstimator):
             (n_samples, n_inputs_m), None for a unit without. In a dict those of several units have these for a key,
             ``{("a", "b"): U}``. They leave their unit as they are. What they do is learned and belongs to the
             innovations, so that a move of theirs is no incident; where they were never before, the plant is not judged
-            for 100 rows. Missing ones are as they were in the row before. Inputs that are words have a level for each,
-            as `mode` has.
+            for 100 rows, and beyond their ranges alarms take more evidence, which a warning says. Missing ones are as
+            they were in the row before. Inputs that are words have a level for each, as `mode` has.
         lengths : sequence of int, default=None
             Time steps of each episode; None for one episode.
         dry_run : bool, default=False
