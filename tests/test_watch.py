@@ -19,6 +19,8 @@ from skfedcausal.streams import StreamWarning
 
 from .test_rca import framed, rows, simulate
 
+BEYOND = pytest.mark.filterwarnings("ignore:Input .* is beyond")
+
 
 @pytest.fixture(scope="module")
 def nominal():
@@ -244,11 +246,13 @@ def stepped(size, fault=None, at=200):
     return X, {"unit0": inputs["unit0"] + step[:, None]}
 
 
+@BEYOND
 def test_a_set_point_never_seen_is_learned(told_inputs):
     X, inputs = stepped(40.0)
     assert not len(told_inputs.incidents(X, inputs=inputs).query("detected >= 200 and detected < 300"))
 
 
+@BEYOND
 def test_a_plant_that_does_as_foreseen_at_a_set_point_is_watched_there(told_inputs):
     """Sixty rows after the move, long before a level would be learned anew."""
     X, inputs = stepped(8.0, fault=2, at=140)
@@ -272,6 +276,7 @@ def told_modes():
     return FederatedRCADetector().fit(X, inputs=inputs)
 
 
+@BEYOND
 @pytest.mark.parametrize("more", [{}, {"fault": 2}, {"strange": (705, 1200)}])
 def test_what_is_learned_of_modes_and_said_is_the_same_however_a_stream_is_cut(told_modes, monkeypatch, more):
     (X, inputs), streams, found = moded(2400, 7, **more), [], []

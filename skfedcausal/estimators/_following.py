@@ -89,6 +89,7 @@ def _advanced(self, plant):
     if stream.noised is None and (mechanism := self._checked_mechanism()) is not None:
         stream.noised = mechanism.stream(self._noise)
     if plant.layout.has_inputs:
+        stream.beyond = self._warn_beyond(plant, stream.beyond, StreamWarning)
         before, stream.last_inputs = stream.last_inputs, tuple(None if U is None else U[-1] for U in plant.inputs)
         plant = self._seen_by_units(plant, before)
     if stream.units.put(plant, stream.noised):

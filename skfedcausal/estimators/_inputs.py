@@ -13,6 +13,7 @@ from ..message.training import LocalModel
 from ..statespace.episodes import episodes
 
 _HARDLY = 1e-3  # share of its variance that an input has to itself if it hardly moves on its own
+_BEYOND = 0.1  # of the range of an input in the nominal record, by which it is beyond that when it is told
 
 
 def declared_names(input_columns):
@@ -189,6 +190,38 @@ def _ranges(data):
     """Columns of all inputs, and their lowest and highest values."""
     columns = [column for U in data.inputs if U is not None for column in U.T]
     return columns, *np.array([(column.min(), column.max()) for column in columns]).reshape(-1, 2).T
+
+
+def input_ranges(data, words=()):
+    """Least and largest value of every input of a record by flat name, but of those that are words."""
+    _, low, high = _ranges(data)
+    names = (name for own in data.layout.inputs for name in own)
+    pairs = zip(names, low.tolist(), high.tolist(), strict=True)
+    return {name: (least, most) for name, least, most in pairs if name not in words}
+
+
+def warn_beyond(data, ranges, told=frozenset(), category=UserWarning):
+    """Warn of inputs that are beyond their ranges in the nominal record, but of those that were `told` to be.
+
+    Gives the names of those that are in the last row.
+    """
+    last = set()
+    for U, own in zip(data.inputs, data.layout.inputs, strict=True):
+        for name, column in zip(own, () if U is None else U.T, strict=False):
+            low, high = ranges.get(name, (-np.inf, np.inf))
+            margin = _BEYOND * (high - low) if name in ranges else 0.0
+            beyond = (column < low - margin) | (column > high + margin)
+            if beyond.any() and name not in told:
+                warnings.warn(
+                    f"Input {name!r} is beyond what was nominal, from {low:.4g} to {high:.4g}: what it does there is "
+                    "an extrapolation, and an alarm takes more evidence. The watch goes on. Give nominal rows with "
+                    "such values to `fit`.",
+                    category,
+                    stacklevel=4,
+                )
+            if beyond[-1]:
+                last.add(name)
+    return frozenset(last)
 
 
 def has_words(container):

@@ -45,6 +45,7 @@ class PlantStream:
         self.noised = None
         self.last_time: Any = None
         self.last_inputs: tuple | None = None  # of each unit in the last row, held where later ones are missing
+        self.beyond: frozenset = frozenset()  # names of inputs that were beyond their ranges in the last row
         self._times: StreamTimes | None = StreamTimes(_REMEMBERED)
 
     def __reduce__(self):

@@ -139,6 +139,9 @@ class FederatedRCADetector(FederatedEstimator):
         Every packet of the fit and of the records watched since.
     stream_ledger_ : StreamLedger
         Packets of the streams followed since the fit, counted by size.
+    input_ranges_ : dict of str to (float, float)
+        Least and largest value of each input in the nominal record, by flat name, but of words and after
+        :meth:`fit_sites`. Farther out an alarm takes more evidence, and a warning says so.
     site_incidents_ : DataFrame
         After :meth:`fit_sites`: incidents in the sites' records as far as they were watched.
     privacy_spent_, privacy_ledger_, privacy_statement_, noise_covariance_
@@ -222,8 +225,8 @@ class FederatedRCADetector(FederatedEstimator):
             (n_samples, n_inputs_m), None for a unit without. In a dict those of several units have these for a key,
             ``{("a", "b"): U}``. They leave their unit as they are. What they do is learned and belongs to the
             innovations, so that a move of theirs is no incident; where they were never before, the plant is not judged
-            for 100 rows. Missing ones are as they were in the row before. Inputs that are words have a level for each,
-            as `mode` has.
+            for 100 rows, and beyond their ranges alarms take more evidence, which a warning says. Missing ones are as
+            they were in the row before. Inputs that are words have a level for each, as `mode` has.
         lengths : sequence of int, default=None
             Time steps of each episode; None for one episode.
         dry_run : bool, default=False
@@ -249,7 +252,9 @@ class FederatedRCADetector(FederatedEstimator):
         plant = self._read_new(X, inputs, lengths, labels=labels, input_columns=columns)
         _inputs.declared_units(plant.layout, self.input_columns, moved)  # refuses units that there are not
         self._late = self._learn_timing(plant.layout)
-        plant = self._seen_by_units(_inputs.filled_inputs(plant, "hold"))
+        plant = _inputs.filled_inputs(plant, "hold")
+        self.input_ranges_ = _inputs.input_ranges(plant, () if self._modes is None else self._modes.labels)
+        plant = self._seen_by_units(plant)
         self._set_budget(plant.index)
         prior_weights(self.prior, plant.names)
         randomised = self.evidence == "flags" and mechanisms(self.privacy)[1] is not None
@@ -318,7 +323,7 @@ class FederatedRCADetector(FederatedEstimator):
                 "`sampled` is about rows of inputs, which sites keep. Leave it out, and let the site move a column "
                 "that is set after its row down by one row."
             )
-        self._promised = None
+        self._promised, self.input_ranges_ = None, {}
         self._set_budget(None)
         super().fit_sites(transport)
         return self._with_visited()
@@ -438,7 +443,14 @@ class FederatedRCADetector(FederatedEstimator):
     def _read(self, X, inputs=None, lengths=None):
         """Plant data in the layout and at the sampling period of `fit`."""
         X, inputs = self._with_codes(X, inputs)
-        return self._read_coded(X, inputs, lengths)
+        plant = self._read_coded(X, inputs, lengths)
+        self._warn_beyond(plant)
+        return plant
+
+    def _warn_beyond(self, plant, *told):
+        """Warn of inputs beyond their ranges in `fit`, where that takes more evidence; those in the last row."""
+        ranges = self.input_ranges_ if self.evidence == "innovations" else {}
+        return _inputs.warn_beyond(plant, ranges, *told) if ranges else frozenset()
 
     def _read_coded(self, X, inputs, lengths, before=None):
         """The same of a record with codes in place of modes; `before` are the inputs of the row before it."""

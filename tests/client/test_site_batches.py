@@ -340,6 +340,7 @@ def with_inputs():
     return pushed, u[:, None]
 
 
+@pytest.mark.filterwarnings("ignore:Input .* is beyond")
 @pytest.mark.parametrize("one_way", [False, True])
 def test_batches_with_inputs_answer_at_sites_as_in_one_process(tmp_path, one_way):
     pushed, u = with_inputs()

@@ -1,6 +1,7 @@
 """Inputs of a watched plant: of several units, as words, and set after the row that they stand in."""
 
 import pickle
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
 from skfedcausal import FederatedRCADetector, LikelihoodServer
+from skfedcausal.streams import StreamWarning
 
 N, NOMINAL = 2400, 1600
 
@@ -93,6 +95,7 @@ def test_inputs_that_are_words_have_a_level_each():
         _detector(input_columns=columns, levels="episode").fit(table[:NOMINAL])
 
 
+@pytest.mark.filterwarnings("ignore:Input 'b__valve' is beyond")  # which the fault drives it to
 def test_an_input_set_after_its_row_explains_nothing_of_it():
     X, steam, _, valve = _plant(follows=True)
     table = X.assign(a__steam=steam, b__valve=valve)
@@ -124,3 +127,40 @@ def test_timing_that_cannot_be_read_is_named():
             _detector(input_columns=["a__steam"], sampled=sampled).fit(table)
     with pytest.raises(ValueError, match="sampled='after' of 'a__steam' is for plants that a MomentServer learns"):
         _detector(input_columns=["a__steam"], sampled="after", server=LikelihoodServer()).fit(table)
+
+
+def test_inputs_beyond_what_was_nominal_are_told_and_alarms_take_more_evidence_there():
+    X, steam, grade, _ = _plant(words=True)
+    table = X.assign(a__steam=steam, b__grade=grade)
+    detector = _detector(input_columns=["a__steam", "b__grade"]).fit(table[:NOMINAL])
+    low, high = steam[:NOMINAL].min(), steam[:NOMINAL].max()
+    assert detector.input_ranges_ == {"a__steam": (low, high)}
+    later = table[NOMINAL:].reset_index(drop=True)
+    later["a__steam"] = later["a__steam"].clip(low, high)
+    inside = detector.transform(later)
+    far = later.copy()
+    far.loc[200:259, "a__steam"] = high + 1.5 * (high - low)
+    with pytest.warns(UserWarning, match="'a__steam' is beyond what was nominal") as told:
+        outside = detector.transform(far)
+    assert len(told) == 1
+    assert_array_equal(outside[:200], inside[:200])
+    with pytest.warns(UserWarning, match="beyond"):
+        roots = detector.predict_root_cause(far)
+    parts = [far[k : k + 33] for k in range(0, len(far), 33)]
+    with pytest.warns(StreamWarning, match="beyond") as told:
+        found = _labels(detector, parts)
+    assert len(told) == 1  # and not again in the batches that it goes on in
+    assert_array_equal(found, roots)
+    assert (roots[500:540] == "b").mean() > 0.8
+
+
+def test_nothing_is_told_of_inputs_within_what_was_nominal():
+    X, steam, _, _ = _plant()
+    table = X.assign(a__steam=steam)
+    detector = _detector(input_columns=["a__steam"]).fit(table[:NOMINAL])
+    later = table[NOMINAL:].reset_index(drop=True)
+    later["a__steam"] = later["a__steam"].clip(*detector.input_ranges_["a__steam"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        roots = detector.predict_root_cause(later)
+        assert_array_equal(_labels(detector, [later[k : k + 1] for k in range(len(later))]), roots)

@@ -167,7 +167,7 @@ class RootCauseServer:
         state, server, levels = StreamState(), self, []
         for rows, incidents in self._taken(messages, state):
             touched |= {incident.detected: incident for incident in incidents}
-            levels.append(server.levels.relative(rows.levels))
+            levels.append(server.levels.relative(rows.levels, rows.beyond))
             server = state.own or self
         return [incident.verdict for incident in touched.values()], np.concatenate(levels)
 
@@ -257,9 +257,9 @@ class RootCauseServer:
             messages = self.elsewhere.beyond(messages, self.names, self.slices)
         record, point = JointRecord.from_messages(messages, names=self.names), state.point
         spread, doubt, unknown = 1.0, None, np.zeros(record.n_samples, dtype=int)
-        mode = unknown - 1
+        mode, beyond = unknown - 1, np.zeros(record.n_samples)
         if self._response is not None:
-            messages, spread, doubt, unknown, mode = self._without_inputs(record, messages, state)
+            messages, spread, doubt, unknown, mode, beyond = self._without_inputs(record, messages, state)
             record = JointRecord.from_messages(messages, names=self.names)
         distance = off_subspace(messages, record) / point.whole
         found, state.monitor = self.monitor.rows(record, distance, state.monitor, point.errors)
@@ -280,7 +280,7 @@ class RootCauseServer:
         state.noticing = ages[-1]
         predicted = found.predicted - point.predicted
         judged = scaled, predicted, surprise, given, surplus, outside, ~found.present, levels, events
-        return Evidence(first, *judged, found.errors / np.sqrt(spread), distance, unknown, mode)
+        return Evidence(first, *judged, found.errors / np.sqrt(spread), distance, unknown, mode, beyond)
 
     def _raise(self, levels, ages):
         """Alarm while units notice something, until it is nothing new any more."""
@@ -298,7 +298,7 @@ class RootCauseServer:
         ordered = {name: messages[name] for name in self.names}
         bare = without_response(ordered, self.slices, found.response)
         bare = self._outside_inputs.without(bare, states_of(record)[0])
-        return bare, 1 + found.leverage[:, None], found.doubt, found.unknown, found.mode
+        return bare, 1 + found.leverage[:, None], found.doubt, found.unknown, found.mode, found.beyond
 
     # -- naming the root -------------------------------------------------------------------------
 

@@ -55,6 +55,7 @@ class Evidence(NamedTuple):
     distance : off-subspace numbers
     unknown : whether inputs are where the plant is not known, (n_rows,), 2 where it has to be learned
     mode : place of the mode that inputs tell, (n_rows,), -1 for none
+    beyond : how far inputs are beyond their ranges in the nominal record, (n_rows,)
     """
 
     first: int
@@ -71,6 +72,7 @@ class Evidence(NamedTuple):
     distance: np.ndarray
     unknown: np.ndarray
     mode: np.ndarray
+    beyond: np.ndarray
 
     @property
     def stop(self):

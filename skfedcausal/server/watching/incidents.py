@@ -92,23 +92,27 @@ class Incident:
         return self.last == self.detected and self.peak < _HARDLY
 
 
-def follow(incidents, above, begin):
+def follow(incidents, above, begin, starts=None):
     """Start, continue and end incidents by the next rows, the first of them row `begin`.
 
-    `above` is the largest level over its threshold in each row. Incidents are changed in place.
+    `above` is the largest level over its threshold in each row, and `starts` the rows in which one may start, None for
+    all. Incidents are changed in place.
     """
     for i, j in alarm_runs(above > 1, 1):
-        run = Incident(begin + i, begin + j, float(above[i : j + 1].max()))
         if incidents and incidents[-1].open:
             before = incidents[-1]
-            apart = run.detected - before.last
+            apart = begin + i - before.last
             if apart == 1 or (apart <= GAP and above[i] <= before.peak + _STEP):
-                before.last, before.peak = run.last, max(before.peak, run.peak)
+                before.last, before.peak = begin + j, max(before.peak, float(above[i : j + 1].max()))
                 continue
             before.open = False
+        if starts is not None:
+            if not starts[i : j + 1].any():
+                continue
+            i += int(starts[i : j + 1].argmax())
         if incidents:
-            incidents[-1].after = run.detected
-        incidents.append(run)
+            incidents[-1].after = begin + i
+        incidents.append(Incident(begin + i, begin + j, float(above[i : j + 1].max())))
     for incident in incidents:
         incident.open = incident.open and begin + len(above) - 1 - incident.last <= GAP
 

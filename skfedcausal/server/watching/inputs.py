@@ -31,12 +31,15 @@ _LARGE = 0.01  # share of the largest mean square of a unit's states, from which
 _MOST_MODES = 8  # different rows of inputs that are modes, else they are quantities
 _SETTLED = 40  # rows after a switch before a mode is learned from
 _LEAST_KEPT = 0.5  # share of the variance of averages that a fit leaves at least
+_FARTHEST = 1.0  # times half the range of an input in the nominal record, beyond which being farther out says no more
+_LITTLE = 0.01  # of these that is nothing
 _RADIUS = 0.999  # largest spectral radius of the response
 
 
 class InputState(NamedTuple):
     """Where the response stands after a row: itself, the inputs of the row as they enter it, their averages, what it
-    is computed from, averages of that at the rates of shifts, and the inputs themselves."""
+    is computed from, averages of that at the rates of shifts, the inputs themselves, and how far these are `beyond`
+    their ranges."""
 
     response: np.ndarray
     last: np.ndarray
@@ -44,6 +47,7 @@ class InputState(NamedTuple):
     regressors: np.ndarray
     smooth: tuple
     inputs: np.ndarray
+    beyond: float = 0.0
 
 
 class Followed(NamedTuple):
@@ -51,7 +55,9 @@ class Followed(NamedTuple):
 
     `doubt` is the variance of averages of innovations at the rates of shifts over that in the nominal record,
     (n_rows, n_rates). `unknown` is 0 where the plant is known, 1 where the response may foresee it, and 2 where it has
-    to be learned. `mode` is the place among the few that inputs have, -1 for another one.
+    to be learned. `mode` is the place among the few that inputs have, -1 for another one. `beyond` is by how many
+    halves of its range in the nominal record an input is beyond that, or was, which is forgotten as the slowest average
+    forgets it: what inputs do is an extrapolation there.
     """
 
     response: np.ndarray
@@ -59,6 +65,7 @@ class Followed(NamedTuple):
     doubt: np.ndarray
     unknown: np.ndarray
     mode: np.ndarray
+    beyond: np.ndarray
 
 
 class Modes:
@@ -111,7 +118,8 @@ class InputResponse:
     """Response of all states to all inputs.
 
     B, (n, n), and G, (k filters, n), with the mean and scale of the inputs, (k,), zero for one that never moved, and
-    the inverse information `known` of last states and filtered inputs, and how far each input was from its mean.
+    the inverse information `known` of last states and filtered inputs, how far each input was from its mean, and its
+    least and largest value, `limits` (2, k).
     `kept`, (n_rates,), is the share of the variance of averages at the rates of shifts that the fit left in its record.
     """
 
@@ -121,6 +129,7 @@ class InputResponse:
     scale: np.ndarray
     known: np.ndarray
     reach: np.ndarray
+    limits: np.ndarray
     kept: np.ndarray | float = 1.0
     modes: tuple = ()  # rows of inputs, (n_modes, k), and how often they came, where they are few
 
@@ -130,7 +139,8 @@ class InputResponse:
         u, n_rows = record.u, record.n_samples
         mean, scale = u.mean(axis=0), u.std(axis=0)
         scale = np.where(scale > 1e-9 * np.maximum(np.abs(mean), 1e-300), scale, 0.0)
-        bare = cls(np.eye(0), np.zeros((0, 0)), mean, scale, np.zeros((0, 0)), np.abs(u - mean).max(axis=0))
+        reach, limits = np.abs(u - mean).max(axis=0), np.array([u.min(axis=0), u.max(axis=0)])
+        bare = cls(np.eye(0), np.zeros((0, 0)), mean, scale, np.zeros((0, 0)), reach, limits)
         x, there = states_of(record)
         F, kept = np.zeros((n_rows, len(mean) * (2 + len(_RATES)))), np.zeros(n_rows, dtype=bool)
         for start, stop in episodes(record.starts, n_rows):
@@ -196,12 +206,14 @@ class InputResponse:
         rows = np.hstack([np.vstack([before, response[:-1]]), F])
         first = (rows[0],) * (len(RATES) - 1) if state is None else state.smooth
         smooth = [ewma(rows, rate, average) for rate, average in zip(RATES[1:], first, strict=True)]
-        after = InputState(response[-1], last, averages, rows[-1], tuple(part[-1] for part in smooth), u[-1])
+        beyond = self._beyond(u, 0.0 if state is None else state.beyond, levels[0])
+        stands = last, averages, rows[-1], tuple(part[-1] for part in smooth), u[-1], float(beyond[-1])
+        after = InputState(response[-1], *stands)
         unknown = np.min([self._unknown_from(level, rows, u) for level in levels], axis=0)
         origin = 0.0 if levels[0] is None else levels[0].regressors
         lasting = [(2 - rate) / rate * self._leverage(x - origin) for rate, x in zip(RATES[1:], smooth, strict=True)]
         doubt = (1 + np.column_stack(lasting)) / self.kept
-        return Followed(response, self._leverage(rows - origin), doubt, unknown, mode), after
+        return Followed(response, self._leverage(rows - origin), doubt, unknown, mode, beyond), after
 
     def studentised(self, parts):
         """The response with the share that its fit left of averages, from the :class:`Followed` parts of its record.
@@ -211,6 +223,17 @@ class InputResponse:
         """
         taken = np.concatenate([part.doubt for part in parts]).mean(axis=0) - 1
         return replace(self, kept=np.maximum(1 - taken, _LEAST_KEPT))
+
+    def _beyond(self, u, before, level):
+        """How far inputs are `beyond` their ranges, after a row with `before`; a level is none where it was learned."""
+        low, high = self.limits
+        half = (high - low) / 2
+        if level is not None:
+            low, high = np.minimum(low, level.inputs), np.maximum(high, level.inputs)
+        out = np.maximum(low - u, u - high)
+        out = np.where(out > 1e-9 * np.maximum(np.abs(low), np.abs(high)), out, 0.0)
+        far = np.divide(out, half, out=np.where(out > 0, _FARTHEST, 0.0), where=half > 0)
+        return _forgotten(np.minimum(far.max(axis=1), _FARTHEST), before)
 
     @cached_property
     def _gain(self):
@@ -232,6 +255,17 @@ class InputResponse:
         new = (further & (self.scale == 0)).any(axis=1)
         doubtful = further.any(axis=1) | (self._leverage(steady) > _UNKNOWN)
         return np.where(new, 2, doubtful)
+
+
+def _forgotten(values, before):
+    """Values, (n_rows,), or what is left of a larger earlier one as the slowest average forgets it."""
+    if not (before or values.any()):
+        return values
+    decay = -np.log1p(-_RATES[-1]) * np.arange(len(values) + 1)
+    with np.errstate(divide="ignore"):
+        largest = np.maximum.accumulate(np.log(np.append(before, values)) + decay)
+    left = np.exp(largest - decay)[1:]
+    return np.where(left > _LITTLE, left, 0.0)
 
 
 def _few(u):

@@ -125,6 +125,9 @@ class Turn(NamedTuple):
 def _followed(server, new, state):
     """Follow incidents and the level by new rows to the first row at which the operating point changes."""
     above = np.ascontiguousarray(server.levels.relative(new.levels).T).max(axis=0)
+    starts = None  # an alarm that is open goes on at the usual threshold
+    if new.beyond.any():
+        starts = server.levels.relative(new.levels, new.beyond).max(axis=1) > 1
     if new.unknown.any() and state.learning is None:
         row = new.first + int(new.unknown.argmax())
         state.learning = range(row, row + LEARNED - (row + LEARNED) % -LOOK)
@@ -141,7 +144,7 @@ def _followed(server, new, state):
         if row < learning.stop or not quiet[here].all() or any(i.open for i in state.incidents):
             stop = min(stop, row + LOOK - row % LOOK)
             here = slice(row - new.first, stop - new.first)
-            follow(state.incidents, above[here], row)
+            follow(state.incidents, above[here], row, None if starts is None else starts[here])
             if stop % LOOK == 0 and state.incidents and state.incidents[-1].open:
                 point = _point_after(server, state.incidents[-1], _recent(new, state, stop), state)
                 if point is not None:

@@ -31,6 +31,7 @@ _DRAWN_FROM = 4  # times as many rows as the longest segment that is drawn from 
 _BLOCK = 60
 _PRIOR_ROWS = 20.0  # weight of the model beside the data in the variance of a smoothed score
 _GUMBEL_FROM = 0.1, 0.5  # shares of silent draws from which rarer alarms are extrapolated
+_FALLS = 3  # power of 1 + how far inputs are beyond their ranges that the budget falls with
 _SECONDS = {"second": 1, "minute": 60, "hour": 3600, "day": 86400, "week": 604800}
 _SECONDS |= {"month": 2629746, "year": 31556952}  # a twelfth of a Gregorian year, and the year
 
@@ -149,7 +150,8 @@ class AlarmLevels:
 
     `statistics` are one or two of "energy" and "shift", `model` the InnovationModel of the plant, `slices`
     the states of each unit. Learning sets `thresholds`, by statistic, and `false_alarms`, the rate asked for
-    and the one achieved on the rows held out.
+    and the one achieved on the rows held out. Largest levels are nearly Gumbel, so that the threshold of an alarm
+    that is e times as rare is higher by their scale.
     """
 
     def __init__(self, statistics, model, slices):
@@ -192,6 +194,7 @@ class AlarmLevels:
             rows = (starts[:, None] + np.arange(block)).reshape(-1)[:length]
             maxima[k] = self.rows(surprise[rows], held[rows])[0].max(axis=(0, 2))
         limits = extrapolated_thresholds(maxima, np.exp(-length / run_length))
+        self._rises = np.sqrt(6) / np.pi * maxima.std(axis=0)  # Gumbel's scale, by the moments
         return dict(zip(self.statistics, limits.tolist(), strict=True))
 
     def _held_covariance(self):
@@ -245,7 +248,13 @@ class AlarmLevels:
         ratios = (self._centre + self._spread * levels) ** 3
         return float((ratios[0] / ratios[1]).max())
 
-    def relative(self, levels):
-        """Level over threshold of every unit, the larger of the statistics, shape (n_rows, n_units)."""
-        limits = enumerate(self.thresholds.values())
-        return reduce(np.maximum, [levels[:, k] / limit for k, limit in limits])
+    def relative(self, levels, beyond=None):
+        """Level over threshold of every unit, the larger of the statistics, shape (n_rows, n_units).
+
+        Where inputs are `beyond` their ranges in the nominal record, (n_rows,), thresholds are those of rarer alarms.
+        """
+        limits = list(self.thresholds.values())
+        if beyond is not None and beyond.any():
+            rarer = _FALLS * np.log1p(beyond)[:, None]
+            limits = [limit + rise * rarer for limit, rise in zip(limits, self._rises, strict=True)]
+        return reduce(np.maximum, [levels[:, k] / limit for k, limit in enumerate(limits)])

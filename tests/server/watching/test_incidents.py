@@ -25,12 +25,12 @@ from skfedcausal.server.watching.incidents import (
 # --- when incidents start and end ---------------------------------------------------------------------
 
 
-def followed(levels, sizes=None):
+def followed(levels, sizes=None, starts=None):
     """(detected, last, peak, open) of every incident in levels that come in batches."""
     incidents, begin = [], 0
     for batch in np.split(np.asarray(levels, dtype=float), np.cumsum(sizes or [])):
         if len(batch):
-            follow(incidents, batch, begin)
+            follow(incidents, batch, begin, None if starts is None else starts[begin : begin + len(batch)])
             begin += len(batch)
     return [(i.detected, i.last, i.peak, i.open) for i in incidents]
 
@@ -93,6 +93,21 @@ def test_batches_give_what_the_whole_gives(sizes):
     series = np.random.default_rng(0).gamma(2.0, 0.25, 120)
     assert len(followed(series)) > 3
     assert followed(series, sizes) == followed(series)
+
+
+def test_an_incident_starts_where_it_may_and_one_that_is_open_goes_on():
+    series, starts = levels(60, row5=1.9, row6=1.3, row7=1.1, row20=1.2, row50=1.2), np.ones(60, dtype=bool)
+    starts[[5, 20, 50]] = False
+    assert followed(series, starts=starts) == [(6, 20, 1.3, False)]
+    assert followed(series, [6, 1, 30], starts) == [(6, 20, 1.3, False)]
+
+
+@pytest.mark.parametrize("sizes", [[1] * 119, [7, 50, 3], [26, 1, 20]])
+def test_batches_start_incidents_where_the_whole_starts_them(sizes):
+    rng = np.random.default_rng(1)
+    series, starts = rng.gamma(2.0, 0.3, 120), rng.random(120) < 0.3
+    assert 3 < len(followed(series, starts=starts)) < len(followed(series))
+    assert followed(series, sizes, starts) == followed(series, starts=starts)
 
 
 def test_an_incident_that_was_closed_is_not_continued():

@@ -165,6 +165,34 @@ def test_what_is_known_of_levels_of_inputs():
         assert (response.follow(response.mean + inputs, None, (None,))[0].unknown == unknown).all()
 
 
+def test_how_far_inputs_are_beyond_their_ranges_is_forgotten_as_the_slowest_average_forgets():
+    rng = np.random.default_rng(2)
+    u = np.hstack([moves(N, rng), np.zeros((N, 1))])
+    one = StateMessage(states(u[:, :1], rng), np.eye(2)[None], None, (N,), inputs=u, input_matrix=np.eye(2))
+    response = InputResponse.learn(JointRecord.from_messages({"unit": one}))
+    low, high = response.limits[:, 0]
+    assert not response.follow(u, None, (None,))[0].beyond.any()
+    new = np.zeros((400, 2))
+    new[100:120, 0] = high + 0.25 * (high - low)
+    new[110:115, 0] = low - 10 * (high - low)  # no farther than where nothing more is said
+    found, _ = response.follow(new, None, (None,))
+    assert_allclose(found.beyond[100:110], 0.5)
+    assert_allclose(found.beyond[110:115], 1.0)
+    assert_allclose(found.beyond[119:137], 0.97 ** np.arange(5, 23))
+    assert not found.beyond[:100].any()
+    assert not found.beyond[-100:].any()
+    first, state = response.follow(new[:112], None, (None,))
+    rest = [first.beyond]
+    for row in new[112:]:
+        part, state = response.follow(row[None], state, (None,))
+        rest.append(part.beyond)
+    assert_allclose(np.concatenate(rest), found.beyond, atol=1e-12)
+    new[:, 1] = 1e-3  # of an input that never moved nothing is known, but where the level was learned
+    found, there = response.follow(new[:50], None, (None,))
+    assert_allclose(found.beyond, 1.0)
+    assert not response.follow(new[:50], None, (there,))[0].beyond.any()
+
+
 def test_off_subspace_numbers_are_as_usual_wherever_states_are():
     rng = np.random.default_rng(4)
     r = np.outer(rng.standard_normal(4000), [1.0, 2.0])

@@ -308,6 +308,21 @@ def test_new_segments_of_a_run_length_are_silent_as_often_as_a_poisson_process(s
     assert np.mean(silent) == pytest.approx(np.exp(-1), abs=3 * np.hypot(0.034, 0.015))
 
 
+def test_thresholds_where_inputs_are_beyond_their_ranges_are_those_of_rarer_alarms():
+    """Half a range out alarms are eight times as rare, by the cube of two."""
+    run_length = 60.0
+    levels, model, _ = learned(run_length=run_length, lengths=(12_000, 8000))
+    surprise, scaled = nominal_series(model, 192_000, 5)
+    seen = levels.rows(surprise, scaled @ model.held)[0]
+    assert_array_equal(levels.relative(seen, np.zeros(len(seen))), levels.relative(seen))
+    relative = levels.relative(seen, np.ones(len(seen))).max(axis=1)
+    silent = np.mean(relative.reshape(400, 480).max(axis=1) <= 1)
+    # 400 segments show it to 0.024, 200 draws know the threshold to 0.034 and its rise, log 8, to a tenth
+    assert silent == pytest.approx(np.exp(-1), abs=3 * np.hypot(0.041, np.exp(-1) * np.log(8) / 10))
+    rows = np.ones((3, 2, 3))
+    assert (np.diff(levels.relative(rows, np.array([0.0, 0.3, 1.0])), axis=0) < 0).all()
+
+
 @pytest.mark.parametrize("run_length", [37.0, 200.0, 900.0])
 def test_thresholds_are_those_of_two_hundred_segments_drawn_in_blocks_of_sixty(run_length):
     """As long as the run, at most a quarter of the rows; rarer alarms are extrapolated."""
