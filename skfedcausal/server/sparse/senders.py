@@ -1,9 +1,11 @@
 """How tasks and what they share reach the processes of a backend of joblib: arrays once, processes that are kept."""
 
+import pickle
 import sys
 import weakref
 from concurrent.futures import FIRST_COMPLETED, wait
 from copy import copy
+from functools import cache
 from itertools import islice
 
 from joblib import Parallel, delayed
@@ -162,13 +164,25 @@ class ByDask(_WithReferences):
         return self._client.scatter(x, broadcast=True, hash=False, direct=self._direct)
 
     def _sent(self, function, *arguments):
-        return self._client.submit(function, *arguments, pure=False, **self._settings)
+        references = [each for each in arguments if isinstance(each, self._distributed.Future)]
+        told = arguments[: len(arguments) - len(references)]
+        return self._client.submit(_packed, _bytes_of((function, told)), *references, pure=False, **self._settings)
 
     def _first_done(self, under_way):
         return list(self._distributed.wait(under_way, return_when="FIRST_COMPLETED").done)
 
     def _brought(self, done):
-        return self._client.gather(done, direct=self._direct)
+        return [pickle.loads(each) for each in self._client.gather(done, direct=self._direct)]
+
+
+def _packed(call, *references):
+    """Result of a call, which has its references last, both as bytes: Dask handles every array of a tuple apart."""
+    function, told = pickle.loads(call)
+    return _bytes_of(function(*told, *references))
+
+
+def _bytes_of(x):
+    return pickle.dumps(x, protocol=pickle.HIGHEST_PROTOCOL)
 
 
 class ByRay(_WithReferences):
@@ -177,6 +191,7 @@ class ByRay(_WithReferences):
     def __init__(self, number, settings):
         super().__init__(number)
         self._ray, self._settings = sys.modules["ray"], settings
+        self._remote = cache(self._exported)
 
     def start(self):
         """Be ready for calls."""
@@ -186,9 +201,13 @@ class ByRay(_WithReferences):
     def _reference(self, x):
         return self._ray.put(x)
 
-    def _sent(self, function, *arguments):
+    def _exported(self, function):
+        """A function that the cluster knows, which is told it once."""
         remote = self._ray.remote(function)
-        return (remote.options(**self._settings) if self._settings else remote).remote(*arguments)
+        return remote.options(**self._settings) if self._settings else remote
+
+    def _sent(self, function, *arguments):
+        return self._remote(function).remote(*arguments)
 
     def _first_done(self, under_way):
         return self._ray.wait(under_way)[0]
