@@ -128,18 +128,13 @@ class LinkQuestions(ServerLearner):
             return report(self, run, record)
         from ..sparse.report import large_report
 
-        run = run.told(self._alone_states(self.alone_), None)
-
-        def meanwhile():
-            return run.heavy_tails  # which the replies ask for
-
-        filtered = run
+        told = run.told(self._alone_states(self.alone_), None)
         if self._gapless is not None:  # the record whose gaps were filled says more than one with gaps
             from ..sparse.filter import LargeFilter
 
             record, self._gapless = self._gapless, None
-            filtered = LargeFilter(self._large, record)  # stretches between shifts are episodes of it, without their levels
-        return large_report(self, filtered, record, meanwhile)
+            run = LargeFilter(self._large, record)  # stretches between shifts are episodes of it, without their levels
+        return large_report(self, run, record, lambda: told.heavy_tails)  # for the replies
 
     # -- questions ----------------------------------------------------------------------------------
 

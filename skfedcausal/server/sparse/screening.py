@@ -39,8 +39,9 @@ class Spectra(NamedTuple):
     W: np.ndarray
 
 
-def products(pushes, series, A, noise, starts, n_transitions, *, parallel=None, known=None, with_noise=False,
-             with_states=False):
+def products(
+    pushes, series, A, noise, starts, n_transitions, *, parallel=None, known=None, with_noise=False, with_states=False
+):
     """:class:`Products` at a plant; A and the noise of the scores are sparse, `known` inputs count as states."""
     states = smoothed(pushes, series, A, noise, starts, parallel)
     if known is not None and known.shape[1]:

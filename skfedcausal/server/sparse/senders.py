@@ -9,7 +9,7 @@ from functools import cache
 from itertools import islice
 
 from joblib import Parallel, delayed
-from joblib.parallel import get_active_backend
+from joblib.parallel import LokyBackend, get_active_backend
 
 _AHEAD = 2  # calls per process that are sent before one is back
 
@@ -22,7 +22,7 @@ def sender_of(n_jobs, number):
     if hasattr(backend, "client"):
         return ByDask(number, backend.client, backend.submit_kwargs)
     backend = copy(backend)  # which nobody else starts and ends
-    kind = ByLoky if hasattr(backend, "_prepare_worker_env") else ByJoblib
+    kind = ByLoky if isinstance(backend, LokyBackend) else ByJoblib
     return kind(number, Parallel(n_jobs=n_jobs, backend=backend, batch_size=1), backend)
 
 
@@ -54,7 +54,7 @@ class ByJoblib:
 class _ByItself:
     """Calls that are sent one by one, a few ahead for every process, and results that are taken as they come.
 
-    Joblib looks every hundredth of a second whether there are any, a dozen times a fit.
+    Joblib itself looks for them every hundredth of a second.
     """
 
     _number: int

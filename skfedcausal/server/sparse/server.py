@@ -94,7 +94,7 @@ def learn_large(server, record):
     try:
         _learn_in_blocks(server, record)
     except AsAWhole as reason:
-        server._large, server.n_absent_ = None, 0  # all else is kept anew of the whole
+        server._large, server._run, server.n_absent_ = None, None, 0  # all else is kept anew of the whole
         return str(reason)
     return ""
 
