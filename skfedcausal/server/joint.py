@@ -402,6 +402,24 @@ class Scores:
         with_steps = G[:n, steps]
         return G[:n, :n] - with_steps @ np.linalg.solve(G[steps, steps], with_steps.T)
 
+    def unit_covariances(self, together=None):
+        """Blocks of every unit on the diagonal of :meth:`level_covariance`.
+
+        From the products of so many units at a time where they are given, and not of all pairs of a large plant.
+        """
+        record, slices, n = self._record, self._record.partition.slices, self._record.n_samples
+        if together is None or record.steps:
+            whole = self.level_covariance()
+            return [whole[own, own] for own in slices]
+        found = []
+        for units in (slices[first : first + together] for first in range(0, len(slices), together)):
+            first, stop = units[0].start, units[-1].stop
+            present = None if self.present is None else self.present[:, first:stop]
+            G = lag_covariances(self.series[:, first:stop], range(1), record.starts, present)[0] / n
+            G = without_last_bits(G, np.sqrt(np.diag(G)))
+            found += [G[own.start - first : own.stop - first, own.start - first : own.stop - first] for own in units]
+        return found
+
     def moments(self, n_lags):
         """Lag covariances of the transitions, a :class:`TransitionMoments`."""
         moments = TransitionMoments.from_sums(self.lag_sums(n_lags + 2), self.series, self._record.starts)

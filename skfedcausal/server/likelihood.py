@@ -793,7 +793,7 @@ class LikelihoodServer(LinkQuestions):
         return self._lagged.dynamics.smooth(self._record(messages), self._operating_point, **settings)
 
     def _cross_terms(self, record, foreign, run):
-        self._tails = run.told(self._alone_states(self.alone_), None).heavy_tails()
+        self._tails = run.told(self._alone_states(self.alone_), None).heavy_tails
         if self._lagged is None:
             return super()._cross_terms(record, foreign, run)
         from .lagged.answers import cross_terms

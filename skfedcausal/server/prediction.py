@@ -233,9 +233,12 @@ class PlantFilter:
 
     def told(self, alone, tails):
         """The same filter; states of units that are predicted on their own, and the tails of the others'."""
+        if not np.array_equal(alone, self._alone):
+            self.__dict__.pop("heavy_tails", None)
         self._alone, self._tails = alone, tails
         return self
 
+    @cached_property
     def heavy_tails(self):
         """Tails of the innovations, None where they may be Gaussian or rows differ in what is measured."""
         record = self._record

@@ -1,6 +1,7 @@
 """Scores and their covariances, row by row."""
 
 import numpy as np
+import pytest
 
 from skfedcausal.server.joint import Scores
 
@@ -83,3 +84,14 @@ def test_more_lags_on_demand_are_those_asked_for_at_once():
     for name in ("early", "cross", "late"):
         first, second = (getattr(s.moments(6), name) for s in (gradual, at_once))
         assert_within(first, second, rounding(40) * np.abs(second).max())
+
+
+@pytest.mark.parametrize("has_gaps", [False, True])
+def test_covariances_of_units_some_at_a_time_are_blocks_of_that_of_all(has_gaps):
+    coupled, Y, _ = coupled_record()
+    if has_gaps:
+        Y[5:9, coupled.sensors[0]] = np.nan
+    record = coupled.record(Y, (0, 25))
+    scores = Scores(record)
+    for one, both in zip(scores.unit_covariances(1), scores.unit_covariances(), strict=True):
+        np.testing.assert_allclose(one, both, rtol=0, atol=last_bits(both))

@@ -78,5 +78,9 @@ def test_heavy_tails_are_found_and_gain_where_they_were_not_seen():
     estimator = FederatedGrangerEstimator().fit({name: Y[:3000] for name, Y in X.items()})
     server, held_out = estimator.server_, {name: Y[3000:] for name, Y in X.items()}
     assert np.isfinite(server._tails.freedom).all()
+    with estimator._asking({name: Y[:3000] for name, Y in X.items()}, None, None) as units:
+        run = server._filter(server._record(units.messages()))
+    assert run.heavy_tails is run.told(np.zeros(0, dtype=int), None).heavy_tails
+    assert len(run.told(np.array([0]), None).heavy_tails.freedom) == 1  # the other one is on its own
     value, server._tails = estimator.score(held_out), None
     assert value > estimator.score(held_out) + 0.2

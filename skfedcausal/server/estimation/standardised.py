@@ -50,7 +50,7 @@ class StandardisedPlant:
         self.starts, self._record, self._scores, self._fix_local = record.starts, record, record.scores, fix_local
         self.known_scale = record.standard_known.scale if self.partition.n_known else np.ones(0)
         local = [None] * len(record.names) if local is None else local
-        self._scale = _state_scales(record, self._scores, local)
+        self._scale = _state_scales(record, self._scores, self._scores.unit_covariances(), local)
         self._local = []
         for model, S, own in zip(local, self._scale, self.partition.input_slices, strict=True):
             if model is not None:
@@ -317,12 +317,10 @@ class StandardisedPlant:
         ]
 
 
-def _state_scales(record, scores, local):
+def _state_scales(record, scores, covariances, local):
     """Symmetric square root of each unit's state covariance."""
-    G0 = scores.level_covariance()
     scales = []
-    for k, (rows, N) in enumerate(zip(record.partition.slices, scores.noise, strict=True)):
-        S = G0[rows, rows]
+    for k, (S, N) in enumerate(zip(covariances, scores.noise, strict=True)):
         if record.determined[k]:
             state = floor_eigenvalues(S - N, _VARIANCE_FLOOR * np.trace(S) / len(S))
         elif local[k] is None:

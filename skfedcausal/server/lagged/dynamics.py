@@ -245,9 +245,10 @@ class LaggedFilter:
         """Log-density of each unit's own measurements at each step given the past of all units."""
         return self._whole.unit_log_densities()
 
+    @property
     def heavy_tails(self):
         """Tails of the innovations, None where they may be Gaussian."""
-        return self._whole.heavy_tails()
+        return self._whole.heavy_tails
 
     def told(self, alone, tails):
         """The same filter; states of units that are predicted on their own, and the tails of the others'."""

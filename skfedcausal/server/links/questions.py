@@ -128,12 +128,13 @@ class LinkQuestions(ServerLearner):
             return report(self, run, record)
         from ..sparse.report import large_report
 
+        told = run.told(self._alone_states(self.alone_), None)
         if self._gapless is not None:  # the record whose gaps were filled says more than one with gaps
             from ..sparse.filter import LargeFilter
 
             record, self._gapless = self._gapless, None
             run = LargeFilter(self._large, record)  # stretches between shifts are episodes of it, without their levels
-        return large_report(self, run, record)
+        return large_report(self, run, record, lambda: told.heavy_tails)  # for the replies
 
     # -- questions ----------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ def screened(plant, with_noise=True, parallel=None):
     """Score tests of every pair at the plant without links, a `Screened`."""
     spectra, whole = units_on_their_own(plant, parallel)
     own = plant.sparse(plant.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
-    found = products(whole, plant.series, *own, with_noise=with_noise)
+    found = products(whole, plant.series, *own, parallel=parallel, with_noise=with_noise)
     return Screened(spectra, whole, found, *_all_pairs(spectra, found, plant, parallel))
 
 

@@ -17,6 +17,7 @@ from .cover import with_halo
 _LEAST_SHARE = 1e-3  # of covariances between units
 _LEAST_GAIN = 1e-5  # of a score, both of unit variance; smaller ones move nothing
 _DENSE = 600  # states, up to which a dense product of a row is the faster one
+_PIECE = 128  # rows
 _MOST = 24  # units that the gain of a core is computed with, unless more act on it
 
 
@@ -90,6 +91,15 @@ def _sparse_step(A, gain):
     return step
 
 
+def _times(matrix, series):
+    """``series @ matrix.T`` with a sparse matrix, in pieces that stay in cache."""
+    out = np.empty((len(series), matrix.shape[0]))
+    for first in range(0, len(series), _PIECE):
+        rows = slice(first, first + _PIECE)
+        out[rows] = (matrix @ np.ascontiguousarray(series[rows].T)).T
+    return out
+
+
 class LargeFilter(PlantFilter):
     """Filter of a large plant over complete messages, with its stationary gain from the first row on.
 
@@ -110,11 +120,11 @@ class LargeFilter(PlantFilter):
         out = np.empty((record.n_samples, A.shape[0]))
         for part, N, own in zip(record.parts, noise, record.partition.slices, strict=True):
             np.matmul(part.z, N, out=out[:, own])
-        out = np.ascontiguousarray((gain @ out.T).T)
+        out = _times(gain, out)
         step = _dense_step(A, gain) if A.shape[0] <= _DENSE else _sparse_step(csr_array(A), csr_array(gain))
         if self._drive is not None:
             added = self._exogenous
-            out += added - (gain @ added.T).T
+            out += added - _times(gain, added)
         for start, stop in episodes(record.starts, len(out)):
             for t in range(start + 1, stop):
                 out[t] += step(out[t - 1])
@@ -124,7 +134,7 @@ class LargeFilter(PlantFilter):
     def predicted(self):
         """``E[h_t | messages up to t - 1]``, shape (n_samples, n)."""
         predicted = np.empty_like(self.filtered)
-        predicted[1:] = (self._A @ self.filtered[:-1].T).T
+        predicted[1:] = _times(self._A, self.filtered[:-1])
         predicted[list(self._record.starts)] = 0.0
         if self._drive is not None:
             predicted += self._exogenous

@@ -130,7 +130,7 @@ def find_drivers(plant, alpha, parallel=None):
     for _ in range(_ROUNDS if len(pairs) else 0):
         spectra, pushes = units_on_their_own(plant, parallel)
         where = plant.sparse(plant.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
-        found = products(pushes, plant.series, *where, known=plant.known, with_states=True)
+        found = products(pushes, plant.series, *where, parallel=parallel, known=plant.known, with_states=True)
         known = regressors(np.eye(partition.n_units, dtype=bool), plant.driven, partition)
         outside = pairs[~plant.driven[tuple(pairs.T)]]
         p_value = np.where(plant.driven, 0.0, 1.0)

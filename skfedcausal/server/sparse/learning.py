@@ -347,7 +347,9 @@ class _Search:
             plant, n = self.plant, self.plant.partition.n_states
             self.budget.spend(plant.n_samples * n * plant.regressors.shape[1] / _FAST)
             where = csr_array(self.A), plant.sparse(plant.noise), plant.starts, plant.n_transitions
-            self._known_products = products(self.pushes, plant.series, *where, known=plant.known, with_states=True)
+            self._known_products = products(
+                self.pushes, plant.series, *where, parallel=self.parallel, known=plant.known, with_states=True
+            )
         return self._known_products
 
     def _regressors(self):

@@ -58,7 +58,7 @@ def workers(n_units, n_jobs):
     finally:
         _open.reset(token)
         thread.submit(sender.stop)
-        thread.shutdown()  # who ends a cluster next must not find it at work
+        thread.shutdown(wait=sender.is_waited_for)
 
 
 def _import(sender, number):
@@ -99,6 +99,17 @@ def started(function, tasks, processes, shared=()):
         return [laid_out(found[k]) for k in range(len(tasks))]
 
     return waited
+
+
+def in_threads(function, tasks, processes):
+    """Results of a function of some tasks, in threads of this process where it has workers, which wait for it.
+
+    For what lets other threads run: products of the series of the plant, which are too large to be sent.
+    """
+    if processes is None:
+        return [function(*task) for task in tasks]
+    with ThreadPoolExecutor(processes.number) as pool:
+        return [each.result() for each in [pool.submit(function, *task) for task in tasks]]
 
 
 def _sent(function, tasks, processes, shared, line):

@@ -44,7 +44,7 @@ class LargePlant:
         self.record, self.partition, self.names = record, record.partition, record.names
         self.n_samples, self.starts = record.n_samples, record.starts
         scores = record.scores
-        self.scale = _state_scales(record, scores, [None] * len(record.names))
+        self.scale = _state_scales(record, scores, scores.unit_covariances(UNITS), [None] * len(record.names))
         self._back = [np.linalg.inv(S) for S in self.scale]
         self.noise = [B @ N @ B.T for B, N in zip(self._back, scores.noise, strict=True)]
         self._present = scores.present

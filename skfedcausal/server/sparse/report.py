@@ -21,15 +21,14 @@ from ..validity.report import (
     _row,
     evidence,
 )
-from .parallel import chunks, workers
-from .parallel import run as in_processes
+from .parallel import chunks, started, workers
 from .plant import UNITS, columns
 
 _FEWEST_ROWS = 200
 
 
-def large_report(server, run, record):
-    """The table of checks, cause == effect for those of a unit."""
+def large_report(server, run, record, meanwhile):
+    """The table of checks, cause == effect for those of a unit; something else is done while workers check."""
     if record.n_samples < _FEWEST_ROWS:
         return pd.DataFrame(columns=list(COLUMNS))
     found = evidence(server, run, record)
@@ -44,7 +43,10 @@ def large_report(server, run, record):
         numbers = m, len(pairs), len(unordered)
         tasks.append((*_part(found, units, own, sides), numbers))
     with workers(m, server.n_jobs) as parallel:
-        found_by = in_processes(_checked, tasks, parallel, shared)
+        checked = started(_checked, tasks, parallel, shared)
+        if parallel is not None:
+            meanwhile()
+        found_by = checked()
     place = {name: k for k, name in enumerate(found.names)}
     rows, held_out = ([row for each in found_by for row in each[kind]] for kind in ("all rows", "held out"))
     last = sorted(held_out, key=lambda row: (place[row[1]], place[row[2]]))

@@ -15,10 +15,12 @@ from ...statespace.episodes import episodes
 from ...statespace.matrices import few_threads
 from ...statespace.partition import Partition
 from ..estimation.block_tests import _profiled
+from .parallel import chunks, in_threads
 
 NOWHERE = np.iinfo(np.int64).max  # place of what a unit has not
 _PAIRS = 20_000  # that are looked at together
-_PIECE = 128  # rows
+_PIECE, _PIECES = 128, 8  # rows, and how many of these a thread takes together
+_COLUMNS = 256  # of a product that a thread takes together
 
 
 class Products(NamedTuple):
@@ -37,27 +39,44 @@ class Spectra(NamedTuple):
     W: np.ndarray
 
 
-def products(pushes, series, A, noise, starts, n_transitions, *, known=None, with_noise=False, with_states=False):
+def products(
+    pushes, series, A, noise, starts, n_transitions, *, parallel=None, known=None, with_noise=False, with_states=False
+):
     """:class:`Products` at a plant; A and the noise of the scores are sparse, `known` inputs count as states."""
-    states = smoothed(pushes, series, A, noise, starts)
+    states = smoothed(pushes, series, A, noise, starts, parallel)
     if known is not None and known.shape[1]:
         states = np.hstack([states, known])
-    cross = pushes.T @ pushes / n_transitions if with_noise else None
-    own = states.T @ states / n_transitions if with_states else None
-    return Products(pushes.T @ states / n_transitions, cross, own)
+    few = [pushes[:, part.start : part.stop] for part in chunks(pushes.shape[1], _COLUMNS)]
+    pairs = [(each, states) for each in few]
+    if with_noise:
+        pairs.append((pushes, pushes))
+    if with_states:
+        pairs.append((states, states))
+    found = in_threads(_product, pairs, parallel)
+    links, more = np.concatenate(found[: len(few)]), iter(found[len(few) :])
+    noise, own = (next(more) / n_transitions if asked else None for asked in (with_noise, with_states))
+    return Products(links / n_transitions, noise, own)
 
 
-def smoothed(pushes, series, A, noise, starts):
+def _product(left, right):
+    return left.T @ right
+
+
+def smoothed(pushes, series, A, noise, starts, parallel=None):
     """States smoothed over the record, ``h[t] = s[t] - N (x[t - 1] - A' x[t])``; zero in the last rows of episodes."""
     states, turned = np.empty_like(series), csr_array(A.T)
-    for first in range(0, len(series), _PIECE):  # that stay in cache, a state in a row
-        rows = slice(first, first + _PIECE)
-        here = np.ascontiguousarray(pushes[rows].T)
-        back = -(turned @ here)
-        back[:, 1:] += here[:, :-1]
-        if first > 0:
-            back[:, 0] += pushes[first - 1]
-        np.subtract(series[rows], (noise @ back).T, out=states[rows])
+
+    def smooth(some):
+        for first in some[::_PIECE]:  # that stay in cache, a state in a row
+            rows = slice(first, first + _PIECE)
+            here = np.ascontiguousarray(pushes[rows].T)
+            back = -(turned @ here)
+            back[:, 1:] += here[:, :-1]
+            if first > 0:
+                back[:, 0] += pushes[first - 1]
+            np.subtract(series[rows], (noise @ back).T, out=states[rows])
+
+    in_threads(smooth, [(some,) for some in chunks(len(series), _PIECES * _PIECE)], parallel)
     states[[stop - 1 for _, stop in episodes(starts, len(series))]] = 0.0
     return states
 

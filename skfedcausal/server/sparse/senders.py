@@ -1,12 +1,15 @@
 """How tasks and what they share reach the processes of a backend of joblib: arrays once, processes that are kept."""
 
+import pickle
 import sys
 import weakref
-from collections import deque
+from concurrent.futures import FIRST_COMPLETED, wait
 from copy import copy
+from functools import cache
+from itertools import islice
 
 from joblib import Parallel, delayed
-from joblib.parallel import get_active_backend
+from joblib.parallel import LokyBackend, get_active_backend
 
 _AHEAD = 2  # calls per process that are sent before one is back
 
@@ -15,16 +18,21 @@ def sender_of(n_jobs, number):
     """What sends calls to so many processes of the backend that joblib is told to use."""
     backend = get_active_backend()[0]
     if type(backend).__module__.partition(".")[0] == "ray":
-        return ByRay(getattr(backend, "ray_remote_args", None) or {}, number)
-    kind = ByDask if hasattr(backend, "client") else ByJoblib
-    return kind(Parallel(n_jobs=n_jobs, backend=copy(backend), batch_size=1))  # which nobody else starts and ends
+        return ByRay(number, getattr(backend, "ray_remote_args", None) or {})
+    if hasattr(backend, "client"):
+        return ByDask(number, backend.client, backend.submit_kwargs)
+    backend = copy(backend)  # which nobody else starts and ends
+    kind = ByLoky if isinstance(backend, LokyBackend) else ByJoblib
+    return kind(number, Parallel(n_jobs=n_jobs, backend=backend, batch_size=1), backend)
 
 
 class ByJoblib:
-    """Joblib itself, which maps large arrays into its processes, each once."""
+    """Joblib itself."""
 
-    def __init__(self, parallel):
-        self._parallel = parallel
+    is_waited_for = False  # until it has stopped: it sleeps until files that were mapped are deleted
+
+    def __init__(self, number, parallel, backend):
+        self._number, self._parallel, self._backend = number, parallel, backend
 
     def start(self):
         """Be ready for calls."""
@@ -43,11 +51,94 @@ class ByJoblib:
         return self._parallel(delayed(function)(*arguments) for function, *arguments in calls)
 
 
-class _WithReferences:
+class _ByItself:
+    """Calls that are sent one by one, a few ahead for every process, and results that are taken as they come.
+
+    Joblib itself looks for them every hundredth of a second.
+    """
+
+    _number: int
+
+    def results(self, calls):
+        """Results of calls (function, *arguments), which are asked for as processes become free."""
+        found: dict = {}
+        under_way: dict = {}
+        places = enumerate(calls)
+        while True:
+            for place, call in islice(places, _AHEAD * self._number - len(under_way)):
+                under_way[self._sent(*call)] = place
+            if not under_way:
+                return [found[place] for place in sorted(found)]
+            done = self._first_done(list(under_way))
+            places_done = [under_way.pop(each) for each in done]
+            found.update(zip(places_done, self._brought(done), strict=True))
+
+    def _sent(self, function, *arguments):
+        """Something that stands for the result of a call."""
+        raise NotImplementedError
+
+    def _first_done(self, under_way):
+        """Those that are done of what was sent, at least one."""
+        raise NotImplementedError
+
+    def _brought(self, done):
+        """Results of what is done."""
+        raise NotImplementedError
+
+
+class ByLoky(_ByItself, ByJoblib):
+    """Processes of loky, into which joblib maps large arrays, each once."""
+
+    def _sent(self, function, *arguments):
+        return self._backend.submit(_Call(self._map_here, function, arguments))
+
+    def _map_here(self):
+        """Let what is mapped next be deleted when this is done with it."""
+        self._backend._workers._temp_folder_manager.set_current_context(self._parallel._id)
+
+    def _first_done(self, under_way):
+        return list(wait(under_way, return_when=FIRST_COMPLETED).done)
+
+    def _brought(self, done):
+        return [each.result() for each in done]
+
+
+class _Call:
+    """A call that does something before it is pickled, as joblib's own calls do."""
+
+    def __init__(self, before, function, arguments):
+        self._before, self._call = before, (function, arguments)
+
+    def __reduce__(self):
+        self._before()
+        return _Called, self._call
+
+
+class _Called:
+    """The call at the other end."""
+
+    def __init__(self, function, arguments):
+        self._function, self._arguments = function, arguments
+
+    def __call__(self):
+        return self._function(*self._arguments)
+
+
+class _WithReferences(_ByItself):
     """Clusters that are given an array once, and references to it."""
 
-    def __init__(self):
+    is_waited_for = True  # who ends a cluster next must not find it at work
+
+    def __init__(self, number):
+        self._number = number
         self._held: dict = {}
+
+    def start(self):
+        """Be ready for calls."""
+
+    def stop(self):
+        """Let go of the arrays: a fitted plant keeps some of what was sent, the cluster need not."""
+        self._held.clear()
 
     def handed_over(self, x):
         """What is sent for an array."""
@@ -60,53 +151,66 @@ class _WithReferences:
         raise NotImplementedError
 
 
-class ByDask(_WithReferences, ByJoblib):
-    """Joblib on a cluster of Dask: every worker has an array, so that none waits for the one that has it."""
+class ByDask(_WithReferences):
+    """Tasks of Dask, without what joblib does around them; every worker has an array, so that none waits for it."""
 
-    def __init__(self, parallel):
-        _WithReferences.__init__(self)
-        ByJoblib.__init__(self, parallel)
-
-    def stop(self):
-        """Let go of the arrays and the processes: a fitted plant keeps some of what was sent, the cluster need not."""
-        self._held.clear()
-        super().stop()
+    def __init__(self, number, client, settings):
+        super().__init__(number)
+        self._distributed, self._client, self._settings = sys.modules["distributed"], client, settings
+        is_here = isinstance(client.cluster, self._distributed.LocalCluster)
+        self._direct = True if is_here else None  # workers that can be reached for sure are asked themselves
 
     def _reference(self, x):
-        return self._parallel._backend.client.scatter(x, broadcast=True, hash=False)
+        return self._client.scatter(x, broadcast=True, hash=False, direct=self._direct)
+
+    def _sent(self, function, *arguments):
+        references = [each for each in arguments if isinstance(each, self._distributed.Future)]
+        told = arguments[: len(arguments) - len(references)]
+        return self._client.submit(_packed, _bytes_of((function, told)), *references, pure=False, **self._settings)
+
+    def _first_done(self, under_way):
+        return list(self._distributed.wait(under_way, return_when="FIRST_COMPLETED").done)
+
+    def _brought(self, done):
+        return [pickle.loads(each) for each in self._client.gather(done, direct=self._direct)]
+
+
+def _packed(call, *references):
+    """Result of a call, which has its references last, both as bytes: Dask handles every array of a tuple apart."""
+    function, told = pickle.loads(call)
+    return _bytes_of(function(*told, *references))
+
+
+def _bytes_of(x):
+    return pickle.dumps(x, protocol=pickle.HIGHEST_PROTOCOL)
 
 
 class ByRay(_WithReferences):
     """Tasks of Ray, whose processes go on after a fit; those of joblib there start anew for every fit."""
 
-    def __init__(self, settings, number):
-        super().__init__()
-        self._ray, self._settings, self._number = sys.modules["ray"], settings, number
+    def __init__(self, number, settings):
+        super().__init__(number)
+        self._ray, self._settings = sys.modules["ray"], settings
+        self._remote = cache(self._exported)
 
     def start(self):
         """Be ready for calls."""
         if not self._ray.is_initialized():
             self._ray.init()
 
-    def stop(self):
-        """Let go of the arrays."""
-        self._held.clear()
-
     def _reference(self, x):
         return self._ray.put(x)
 
-    def results(self, calls):
-        """Results of calls (function, *arguments), which are asked for as processes become free."""
-        found: list = []
-        under_way: deque = deque()
-        for function, *arguments in calls:
-            under_way.append(self._remote(function).remote(*arguments))
-            found.append(under_way[-1])
-            while len(under_way) >= _AHEAD * self._number:
-                _, left = self._ray.wait(list(under_way))
-                under_way = deque(left)
-        return self._ray.get(found)
-
-    def _remote(self, function):
+    def _exported(self, function):
+        """A function that the cluster knows, which is told it once."""
         remote = self._ray.remote(function)
         return remote.options(**self._settings) if self._settings else remote
+
+    def _sent(self, function, *arguments):
+        return self._remote(function).remote(*arguments)
+
+    def _first_done(self, under_way):
+        return self._ray.wait(under_way)[0]
+
+    def _brought(self, done):
+        return self._ray.get(done)

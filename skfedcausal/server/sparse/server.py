@@ -94,7 +94,7 @@ def learn_large(server, record):
     try:
         _learn_in_blocks(server, record)
     except AsAWhole as reason:
-        server._large, server.n_absent_ = None, 0  # all else is kept anew of the whole
+        server._large, server._run, server.n_absent_ = None, None, 0  # all else is kept anew of the whole
         return str(reason)
     return ""
 
@@ -104,17 +104,25 @@ def _learn_in_blocks(server, record):
     check_memory(len(record.names), p.n_states, record.n_samples, not record.is_constant, p.n_inputs)
     with workers(len(record.names), server.n_jobs) as parallel:
         estimate, steps, changes = _estimate(server, record, parallel)
-        plants = _plants(server, estimate)  # while workers measure
+        _keep(server, record, estimate, _plants(server, estimate), steps, changes)  # while workers measure
+        if parallel is not None and record.is_constant:  # what the report asks for, too
+            server._run = _gone_through(server._filter(server._operating_point.placed(record)))
         later = tables.later_lags(estimate)
     server.misfit_ = misfit_table(record.names, later)
     lags_act = server.frees_lags and not one_lag_is_enough(server.misfit_, _LAGS_LEVEL)
     if lags_act and is_few:
         raise AsAWhole("later lags that act")
-    _keep(server, record, estimate, plants, steps, changes)
+    _keep_links(server, record, estimate)
     answer = record.u is not None and _are_answers(server.feedback_)
     if answer and is_few:
         raise AsAWhole("inputs that depend on what is measured")
     _warn(server, estimate, lags_act, answer)
+
+
+def _gone_through(run):
+    """A filter that has been through its record."""
+    _ = run.predicted
+    return run
 
 
 def _are_answers(feedback):
@@ -234,7 +242,6 @@ def _keep(server, record, estimate, plants, steps, changes):
     server.level_shifts_ = table
     server._operating_point = _operating_point(record, plant, plants.unshrunk, steps, changes, table)
     server._large = plants.filter
-    _keep_links(server, record, estimate)
     server._diagnose_inputs(record)
 
 

@@ -2,6 +2,8 @@
 
 import gc
 import os
+import pickle
+import sys
 import time
 from types import SimpleNamespace
 
@@ -9,7 +11,7 @@ import joblib
 import numpy as np
 import pytest
 
-from skfedcausal.server.sparse import parallel
+from skfedcausal.server.sparse import parallel, senders
 from skfedcausal.server.sparse.parallel import Line, laid_out
 from skfedcausal.server.sparse.senders import ByDask
 
@@ -101,12 +103,82 @@ def test_tasks_see_what_is_shared_in_their_order(monkeypatch, backend):
     assert elsewhere == (backend == "loky")
 
 
-def test_a_cluster_of_dask_is_not_asked_to_keep_what_a_plant_keeps():
+class _Cluster(senders._ByItself):
+    """Calls that are done one after the other, the newest first."""
+
+    def __init__(self, number):
+        self._number, self.most = number, 0
+
+    def _sent(self, function, *arguments):
+        return lambda: function(*arguments)
+
+    def _first_done(self, under_way):
+        self.most = max(self.most, len(under_way))
+        return under_way[-1:]
+
+    def _brought(self, done):
+        return [each() for each in done]
+
+
+@pytest.mark.parametrize("n", [0, 1, 3, 20])
+def test_results_come_in_the_order_of_their_calls_whichever_is_done_first(n):
+    cluster = _Cluster(2)
+    assert cluster.results((divmod, k, 3) for k in range(n)) == [divmod(k, 3) for k in range(n)]
+    assert cluster.most == min(n, 4)
+
+
+def test_a_call_of_loky_says_where_arrays_are_mapped_before_it_is_pickled():
+    said = []
+    call = senders._Call(lambda: said.append("here"), divmod, (7, 3))
+    assert pickle.loads(pickle.dumps(call))() == (2, 1)
+    assert said == ["here"]
+
+
+def test_loky_still_maps_arrays_after_others_have_used_its_processes(monkeypatch):
+    """Their folder is gone, and arrays that are mapped next are not to go there."""
+    _now(monkeypatch)
+    series = np.random.default_rng(0).standard_normal((20_000, 10))
+    tasks = [(np.array([k, 9 - k]),) for k in range(10)]
+    with joblib.parallel_config("loky", n_jobs=2), parallel.workers(10, None) as processes:
+        joblib.Parallel()(joblib.delayed(np.sum)(series + k) for k in range(4))
+        there = parallel.run(_summed, tasks, processes, (series,))
+    assert [found.tobytes() for found, *_ in there] == [
+        found.tobytes() for found, *_ in parallel.run(_summed, tasks, None, (series,))
+    ]
+    assert any(pid != os.getpid() for _, pid, _ in there)
+
+
+def test_threads_give_results_in_the_order_of_their_tasks_where_there_are_workers():
+    tasks = [(k, 3) for k in range(20)]
+    assert parallel.in_threads(divmod, tasks, SimpleNamespace(number=3)) == parallel.in_threads(divmod, tasks, None)
+
+
+def test_dask_is_sent_bytes_and_references_and_not_asked_to_keep_what_a_plant_keeps(monkeypatch):
     calls = []
-    client = SimpleNamespace(scatter=lambda x, **_: calls.append("sent") or object())
-    joblib_s = SimpleNamespace(_backend=SimpleNamespace(client=client), __exit__=lambda *_: calls.append("stopped"))
-    sender, series = ByDask(joblib_s), np.zeros(3)
+
+    class Future:
+        pass
+
+    class Client:
+        cluster = None
+
+        def scatter(self, x, **_):
+            calls.append("scattered")
+            return Future()
+
+        def submit(self, function, call, *references, pure):
+            calls.append("sent")
+            assert isinstance(call, bytes)
+            return function(call, *(10 for _ in references))
+
+        def gather(self, done, direct):
+            return done
+
+    known = SimpleNamespace(Future=Future, LocalCluster=Future, wait=lambda x, return_when: SimpleNamespace(done=x))
+    monkeypatch.setitem(sys.modules, "distributed", known)
+    sender, series = ByDask(2, Client(), {}), np.zeros(3)
     assert sender.handed_over(series) is sender.handed_over(series)
+    assert sender.results([(divmod, 27, sender.handed_over(series))]) == [(2, 7)]
+    assert calls == ["scattered", "sent"]
     sender.stop()
     assert not sender._held
-    assert calls == ["sent", "stopped"]

@@ -1,5 +1,7 @@
 """Score tests of all pairs from products, against those from lag covariances and dense information."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy.sparse import csr_array
@@ -10,7 +12,7 @@ from skfedcausal.server.estimation.estimate import screen_plant
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.sparse.alone import screened
 from skfedcausal.server.sparse.plant import LargePlant
-from skfedcausal.server.sparse.screening import PairRows, given_others, smoothed, statistics
+from skfedcausal.server.sparse.screening import PairRows, given_others, products, smoothed, statistics
 from skfedcausal.server.sparse.screening import tested as results
 from skfedcausal.statespace.partition import Partition
 
@@ -56,6 +58,22 @@ def test_smoothing_in_pieces_is_that_of_all_rows_at_once():
     expected = series - (before - pushes @ A.toarray()) @ N.toarray().T
     expected[[127, 200, 299]] = 0.0
     np.testing.assert_allclose(smoothed(pushes, series, A, N, starts), expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [5, 600])
+def test_products_in_threads_are_those_of_one_thread_to_the_last_bit(n):
+    rng = np.random.default_rng(2)
+    pushes, series = rng.standard_normal((2, 1500, n))
+    A, noise = csr_array(np.eye(n) / 2 + np.eye(n, k=1) / 4), csr_array(np.eye(n))
+    how = A, noise, (0, 900), 1498
+    one = products(pushes, series, *how, with_noise=True, with_states=True)
+    many = products(pushes, series, *how, parallel=SimpleNamespace(number=3), with_noise=True, with_states=True)
+    for a, b in zip(one, many, strict=True):
+        assert a.tobytes() == b.tobytes()
+    states = smoothed(pushes, series, A, noise, (0, 900))
+    for found, (left, right) in zip(one, ((pushes, states), (pushes, pushes), (states, states)), strict=True):
+        np.testing.assert_allclose(found, left.T @ right / 1498, rtol=0, atol=1e-12)
+    assert products(pushes, series, *how)[1:] == (None, None)
 
 
 def test_noise_that_two_units_share_is_found():
