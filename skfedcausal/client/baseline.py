@@ -276,12 +276,15 @@ def wander_period(Y, starts):
 
 
 def _filled(part, there):
-    """An episode with missing cells on the line between those before and behind; zero where none is there."""
+    """An episode with missing cells on the line between those before and behind, at its ends as high as some rows."""
     if there.all():
         return part
     part, rows = part.copy(), np.arange(len(part))
     for column, seen in zip(part.T, there.T, strict=True):
-        column[~seen] = np.interp(rows[~seen], rows[seen], column[seen]) if seen.any() else 0.0
+        known = column[seen] if seen.any() else np.zeros(1)
+        at = rows[seen] if seen.any() else rows[:1]
+        ends = known[:_SHORTEST_CUT].mean(), known[-_SHORTEST_CUT:].mean()
+        column[~seen] = np.interp(rows[~seen], at, known, *ends)
     return part
 
 

@@ -233,11 +233,11 @@ class UnitWorker:
 
     def _tells_of_sensors(self, wishes):
         """Whether the unit is asked about its sensors, in a plant without inputs that is not watched."""
-        return bool(wishes.refine and wishes.orders is None and not wishes.monitor and self.inputs is None)
+        return bool(wishes.refine) and not wishes.orders and not wishes.monitor and self.inputs is None
 
     def _may_share(self, wishes, client, state):
         """Whether the unit may make sensors states that others know of; one at least has to tell its noise."""
-        is_told = self._tells_of_sensors(wishes) and state.get("refines")
+        is_told = self._tells_of_sensors(wishes) and wishes.orders is None and state.get("refines")
         return bool(is_told) and self._may_grow(client) and client.model.has_room
 
     def _wanders(self, client):
