@@ -1,20 +1,21 @@
 """Sensors whose levels wander: how far from row to row, and what is slower than a period.
 
-A sensor that wanders shows ``C h[t] + v[t] + s[t]`` with white v and a random walk s. Directions of the sensors that no
-state moves have v and s alone, so that their spectrum in the cosines of a record is ``1 + step^2 / (4 sin(w / 2)^2)`` in
-units of v. States that are slow leave these directions flat.
+A sensor that wanders shows ``C h[t] + v[t] + s[t]`` with white v and a random walk s. Directions of the sensors that
+no state moves have v and s alone, so that their spectrum in the cosines of a record is ``1 + step^2 / (4 sin(w/2)^2)``
+in units of v. States that are slow leave these directions flat.
 """
+
+from functools import lru_cache
 
 import numpy as np
 from scipy.fft import dct, idct
-from scipy.optimize import minimize_scalar
 
 _FAST = 30.0  # rows: what is faster tells directions that no state moves
 _BANDS = 6  # of the faster frequencies, in which noise is equally large
 _AS_WHITE = 1.5  # of the scatter that white noise has between these bands
 _FEWEST_ROWS, _MOST_ROWS = 300, 10_000  # that are looked at
 _CLEAR = 15.0  # twice the log-likelihood of a walk beside none: a chance below 1e-4
-_STEPS = 1e-4, 1.0  # of a walk, in deviations of the white noise
+_STEPS = np.geomspace(1e-3, 1, 46)  # of walks, in deviations of the white noise
 _ALIKE = 1e-8  # of the largest variance, below which a direction says what others do
 _CUT = 1.5  # times the frequency at which a walk is as large as the noise
 
@@ -34,14 +35,26 @@ def walk_step(series):
     if n_white < 2:
         return 0.0
     white, moved = np.hsplit(waves[:slowest] @ axes, [n_white])
-    walk = 1 / (4 * np.sin(np.pi * np.arange(1, slowest + 1) / n / 2) ** 2)
-    step, rest = 0.0, white
-    for _ in range(2):  # white directions are a little off, and then show a multiple of what states do
-        weights = 1 / np.sqrt(1 + step**2 * walk)[:, None]
-        rest = white - moved @ np.linalg.lstsq(weights * moved, weights * white, rcond=1e-10)[0]
-        step = _likeliest(rest, walk)[0]
-    others = rest @ np.linalg.svd(rest, full_matrices=False)[2][1:].T
-    return step if _likeliest(others, walk)[1] > _CLEAR else 0.0
+    rest = _without(white, moved, np.ones(slowest))
+    step, gain = _likeliest(_but_the_largest(rest), n)
+    if gain < _CLEAR / 2:
+        return 0.0
+    rest = _without(white, moved, 1 / np.sqrt(1 + step**2 * _walk(slowest, n)))
+    if _likeliest(_but_the_largest(rest), n)[1] < _CLEAR:
+        return 0.0
+    return _likeliest(rest, n)[0]
+
+
+def _walk(k, n):
+    """Spectrum of a random walk of step one in the k slowest cosines of n rows."""
+    return 1 / (4 * np.sin(np.pi * np.arange(1, k + 1) / n / 2) ** 2)
+
+
+@lru_cache(4)
+def _walks(k, n):
+    """One over the spectra of walks of all steps beside white noise, and sums of the logarithms of these."""
+    spectra = 1 + np.square(_STEPS)[:, None] * _walk(k, n)
+    return 1 / spectra, np.log(spectra).sum(axis=1)
 
 
 def _white_first(fast):
@@ -55,16 +68,30 @@ def _white_first(fast):
     return axes @ turn, int((values < _AS_WHITE * len(values) * _BANDS / n).sum())
 
 
-def _likeliest(waves, walk):
-    """Step of a walk beside white noise of unit variance by Whittle's likelihood, and twice what it gains."""
-    q, size = waves.shape[1], np.square(waves).mean(axis=1)
+def _without(white, moved, weights):
+    """White directions, which are a little off, less what states show in them: a multiple of what they do."""
+    weights = weights[:, None]
+    return white - moved @ np.linalg.lstsq(weights * moved, weights * white, rcond=1e-10)[0]
 
-    def cost(log_step):
-        spectrum = 1 + np.exp(2 * log_step) * walk
-        return q * float((np.log(spectrum) + size / spectrum).sum())
 
-    found = minimize_scalar(cost, bounds=np.log(_STEPS), method="bounded")
-    return float(np.exp(found.x)), q * float(size.sum()) - found.fun
+def _but_the_largest(waves):
+    """All directions but the largest."""
+    return waves @ np.linalg.eigh(waves.T @ waves)[1][:, :-1]
+
+
+def _likeliest(waves, n):
+    """Step of a walk beside white noise of unit variance by Whittle's likelihood, and twice what it gains.
+
+    `waves` are the slowest cosines of n rows.
+    """
+    size = np.square(waves).sum(axis=1)
+    inverse, logarithms = _walks(len(waves), n)
+    gains = size.sum() - waves.shape[1] * logarithms - inverse @ size
+    k = min(max(int(gains.argmax()), 1), len(gains) - 2)
+    left, top, right = gains[k - 1 : k + 2]
+    bend = left - 2 * top + right
+    beside = np.clip(0.5 * (left - right) / bend, -1, 1) if bend < 0 else 0.0  # of the parabola through the three
+    return float(_STEPS[k] * (_STEPS[1] / _STEPS[0]) ** beside), float(gains.max())
 
 
 def cut_of(step):
