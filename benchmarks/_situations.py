@@ -124,10 +124,11 @@ def _ramp(rng, T):
     return _added(rng, T, 3.0 * rows)
 
 
-def _wander(rng, T):
+def wander(rng, T, step=0.05):
+    """Every sensor has a random walk of its own, of that step in deviations of its noise."""
     plant = _Plant(rng)
     h = plant.run(T)
-    walk = np.cumsum(rng.standard_normal((T, N_UNITS, D)), axis=0) * 0.05
+    walk = np.cumsum(rng.standard_normal((T, N_UNITS, D)), axis=0) * step
     return Scene(plant.sensors(h, rng.standard_normal((T, N_UNITS, D)) + walk))
 
 
@@ -391,7 +392,7 @@ SITUATIONS = {
     "season of 288 rows": lambda rng, T: _season(rng, T, 288),
     "square daily pattern of two units": _square,
     "linear trend": lambda rng, T: _added(rng, T, np.linspace(0, 3, T)),
-    "sensors wander": _wander,
+    "sensors wander": wander,
     "ten common set-point changes": _set_points,
     "one common ramp": _ramp,
     "link in half the record": lambda rng, T: _half(rng, T, 0.0),

@@ -14,14 +14,18 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..containers import constant_columns
 from ..containers.layout import SEPARATOR, listed
 from ..statespace.episodes import episodes
 from ..statespace.seasons import overtones, season_columns
+from ..statespace.wander import cut_of, moving_level, walk_step
 
 _SMOOTH = 8  # degrees of freedom of a smooth trend unless a number is given
 _SETTLE = 8  # rows after a change of mode with a level of their own, while units settle
 _FEWEST_ROWS = 5  # rows for each column that is taken off, at least
 _FEWEST_IN_MODE = 10
+_SHORTEST_CUT = 20  # rows: what is faster is dynamics
+_LEAST_THERE = 0.75  # share of the cells of a sensor that show whether it wanders
 
 
 @dataclass(frozen=True)
@@ -87,6 +91,25 @@ class Modes:
 
 
 @dataclass(frozen=True)
+class Levels:
+    """A level of each episode and sensor, which moves where a period is given: with all that is slower."""
+
+    period: float = np.inf
+
+    def of(self, rest, starts):
+        """Level in each row, zero where a sensor was not there in an episode."""
+        levels = np.zeros(rest.shape)
+        for start, stop in episodes(starts, len(rest)):
+            part = rest[start:stop]
+            there = np.isfinite(part)
+            mean = np.where(there, part, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
+            levels[start:stop] = mean
+            if self.period <= 2 * len(part):
+                levels[start:stop] += moving_level(_filled(part - mean, there), self.period)
+        return levels
+
+
+@dataclass(frozen=True)
 class Record:
     """Measurements with the numbers of their rows, counted from the first of the record that was learned from."""
 
@@ -124,15 +147,20 @@ class Clock:
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """Seasons, trend and modes of a unit with what each adds to each sensor, and whether episodes have levels."""
+    """Seasons, trend and modes of a unit with what each adds to each sensor, and the levels of episodes."""
 
     clock: Clock
     terms: tuple
     centre: np.ndarray  # of the columns of the terms, so that the mean of the sensors stays what it is
     effects: np.ndarray  # (n_columns, n_sensors)
-    by_episode: bool = False
+    levels: Levels | None = None
     level: np.ndarray | None = None  # mean of the sensors
     last: np.ndarray | None = None  # level of the last episode: a stream goes on there
+
+    @property
+    def moves(self):
+        """Whether levels that move are taken off."""
+        return self.levels is not None and np.isfinite(self.levels.period)
 
     @property
     def known(self):
@@ -144,8 +172,8 @@ class Baseline:
         rows = self.clock.rows(Y, index, after)
         record = Record(Y, rows, tuple(starts))
         off = (_columns(self.terms, record) - self.centre) @ self.effects
-        if self.by_episode:
-            off += self.last if after is not None else _levels(Y - self.level - off, starts)
+        if self.levels is not None:
+            off += self.last if after is not None else self.levels.of(Y - self.level - off, starts)
         for k in self.known:
             off[:, k] = Y[:, k]
         return off, (rows[-1] if len(rows) else after)
@@ -179,17 +207,17 @@ def learned_baseline(Y, options, *, index=None, starts=(0,), name="the unit", co
         terms.append(_trend(options["trend"], record, name))
     if options["mode"] is not None:
         terms.append(_modes(options["mode"], record, name, columns))
-    by_episode = options["levels"] is not None
+    levels = None if options["levels"] is None else _episode_levels(options["levels"], record, terms, name)
     if options["harmonics"] is not None:
         known = [term.where for term in terms if isinstance(term, Modes) and isinstance(term.where, int)]
-        terms += _seasons(options["harmonics"], record, terms, known, by_episode, name)
-    centre, effects = _regression(record, terms, by_episode, name)
+        terms += _seasons(options["harmonics"], record, terms, known, levels, name)
+    centre, effects = _regression(record, terms, levels, name)
     found = Baseline(clock, tuple(terms), centre, effects)
-    if by_episode:
+    if levels is not None:
         rest = Y - found.of(Y, index, starts, after=-1)[0]
         level = np.nanmean(rest, axis=0)
-        last = _levels(rest - level, starts)[-1]
-        found = Baseline(clock, tuple(terms), centre, effects, True, level, last)
+        last = levels.of(rest - level, starts)[-1]
+        found = Baseline(clock, tuple(terms), centre, effects, levels, level, last)
     return found
 
 
@@ -222,12 +250,50 @@ def _trend(wanted, record, name):
     return Trend(tuple(np.linspace(record.rows.min(), record.rows.max(), freedom + 1).tolist()))
 
 
-def _seasons(wanted, record, others, known, by_episode, name):
+def _episode_levels(wanted, record, others, name):
+    """Levels of episodes, and the period from which on they move: the one given, or found."""
+    if wanted == "episode":
+        return Levels()
+    if wanted == "wander":
+        return Levels(wander_period(_rest(record, others, None, name), record.starts))
+    longest = max(stop - start for start, stop in episodes(record.starts, len(record.rows)))
+    if not _SHORTEST_CUT <= wanted <= longest:
+        raise ValueError(
+            f"levels={wanted!r}: levels that move are what is slower than so many rows, from {_SHORTEST_CUT} to the "
+            f"{longest} of the longest episode of {name}. Give such a number, or 'episode' for levels that stay."
+        )
+    return Levels(float(wanted))
+
+
+def wander_period(Y, starts):
+    """Period in rows from which on sensors wander more than their noise moves; infinite where they stay."""
+    start, stop = max(episodes(starts, len(Y)), key=lambda episode: episode[1] - episode[0])
+    part, there = Y[start:stop], np.isfinite(Y[start:stop])
+    kept = (there.mean(axis=0) > _LEAST_THERE) & ~constant_columns(part)
+    series = _filled(part[:, kept], there[:, kept])
+    period = cut_of(walk_step(series / series.std(axis=0))) if kept.any() else np.inf
+    return max(period, _SHORTEST_CUT) if period <= len(part) else np.inf
+
+
+def _filled(part, there):
+    """An episode with missing cells on the line between those before and behind, at its ends as high as some rows."""
+    if there.all():
+        return part
+    part, rows = part.copy(), np.arange(len(part))
+    for column, seen in zip(part.T, there.T, strict=True):
+        known = column[seen] if seen.any() else np.zeros(1)
+        at = rows[seen] if seen.any() else rows[:1]
+        ends = known[:_SHORTEST_CUT].mean(), known[-_SHORTEST_CUT:].mean()
+        column[~seen] = np.interp(rows[~seen], at, known, *ends)
+    return part
+
+
+def _seasons(wanted, record, others, known, levels, name):
     """Seasons of the periods that were given, or of those that are found."""
     if isinstance(wanted, str):
         from .lines import found_periods  # for records whose periods nobody gave
 
-        rest = _rest(record, others, by_episode, name)
+        rest = _rest(record, others, levels, name)
         keep = [k for k in range(rest.shape[1]) if k not in known]
         return [Season(period, overtones(period)) for period in found_periods(rest[:, keep], record.rows)]
     given: dict[Any, Any] = (
@@ -327,7 +393,7 @@ def _columns(terms, record):
     return np.hstack([np.zeros((len(record.rows), 0)), *(term.columns(record) for term in terms)])
 
 
-def _regression(record, terms, by_episode, name):
+def _regression(record, terms, levels, name):
     """Means of the terms' columns and their effects on each sensor, by least squares of the cells that are there."""
     X = _columns(terms, record)
     n, k = X.shape
@@ -344,40 +410,22 @@ def _regression(record, terms, by_episode, name):
     for j, pattern in enumerate(patterns.T):
         rows, own = np.flatnonzero(pattern), np.flatnonzero(which.ravel() == j)
         if len(rows) > k:
-            groups = _episode_of(record.starts, n)[rows] if by_episode else np.zeros(len(rows), dtype=int)
-            effects[:, own] = np.linalg.lstsq(
-                _within(X[rows], groups), _within(Y[np.ix_(rows, own)], groups), rcond=1e-10
-            )[0]
+            sides = np.where(pattern[:, None], X, np.nan), Y[:, own]
+            x, y = (_around(side, levels, record.starts)[rows] for side in sides)
+            effects[:, own] = np.linalg.lstsq(x, y, rcond=1e-10)[0]
     return centre, effects
 
 
-def _rest(record, terms, by_episode, name):
-    """The record less what some terms tell of it."""
-    centre, effects = _regression(record, terms, by_episode, name)
+def _rest(record, terms, levels, name):
+    """The record less what some terms and levels of episodes tell of it."""
+    centre, effects = _regression(record, terms, levels, name)
     rest = record.values - (_columns(terms, record) - centre) @ effects
-    return rest - _levels(rest, record.starts) if by_episode else rest
+    return rest if levels is None else _around(rest, levels, record.starts)
 
 
-def _within(X, groups):
-    """Rows less the mean of their group."""
-    counts = np.bincount(groups)
-    sums = np.zeros((len(counts), X.shape[1]))
-    np.add.at(sums, groups, X)
-    return X - (sums / np.maximum(counts, 1)[:, None])[groups]
-
-
-def _episode_of(starts, n):
-    return np.searchsorted(np.asarray(starts), np.arange(n), side="right") - 1
-
-
-def _levels(rest, starts):
-    """Mean of each episode in each of its rows, zero where a sensor was not there."""
-    levels = np.zeros(rest.shape)
-    for start, stop in episodes(starts, len(rest)):
-        there = np.isfinite(rest[start:stop])
-        total = np.where(there, rest[start:stop], 0.0).sum(axis=0)
-        levels[start:stop] = total / np.maximum(there.sum(axis=0), 1)
-    return levels
+def _around(side, levels, starts):
+    """One side of a regression less its levels, of all rows where episodes have none of their own."""
+    return side - (Levels().of(side, (0,)) if levels is None else levels.of(side, starts))
 
 
 def _is_counted(index):

@@ -78,7 +78,7 @@ def check_memory(memory, given, settings, added):
     if not isinstance(memory, str) and not 0 <= memory < 1:
         raise ValueError(
             f"noise_memory={memory!r}: noise of sensors that remembers all of the row before, or more, never settles. "
-            "Give a number from 0 to below 1, 'auto', or trend='smooth' for sensors that wander."
+            "Give a number from 0 to below 1, 'auto', or levels='wander' for sensors that wander."
         )
     asked = [name for name, value in settings.items() if value is not None]
     if asked:

@@ -77,8 +77,10 @@ class KalmanClient(UnitClient):
     mode : str, int or array-like of shape (n_samples,), default=None
         Column of the record that says in which mode the unit or the plant is (an operating mode, a holiday),
         or the labels themselves. Each mode has a level of its own; the column is no measurement any more.
-    levels : {"episode"}, default=None
-        Whether each episode has a level of its own.
+    levels : {"episode", "wander"} or float, default=None
+        Whether each episode has a level of its own. A number of rows has the level of a sensor move as well: what is
+        slower than such a period is taken off. "wander" finds the period of sensors that are random walks beside
+        their noise, and none where they stay.
     initial : {"stationary", "diffuse"} or tuple (mean, covariance), default="stationary"
         State h in the first row of every episode, for the unit's own filter, predictions, likelihood and
         smoother: of the stationary distribution (where A has none, of the steady errors of prediction around zero),
@@ -173,7 +175,7 @@ class KalmanClient(UnitClient):
     harmonics: Any = None
     trend: str | int | None = None
     mode: Any = None
-    levels: str | None = None
+    levels: str | float | None = None
     initial: Any = "stationary"
     noise_memory: float | str | None = None
 
@@ -186,7 +188,7 @@ class KalmanClient(UnitClient):
         "harmonics": [StrOptions({"auto"}), Interval(Real, 2, None, closed="left"), "array-like", dict, None],
         "trend": [StrOptions({"linear", "smooth"}), Interval(Integral, 1, None, closed="left"), None],
         "mode": [str, Integral, "array-like", None],
-        "levels": [StrOptions({"episode"}), None],
+        "levels": [StrOptions({"episode", "wander"}), Interval(Real, 0, None, closed="neither"), None],
         "initial": [StrOptions({"stationary", "diffuse"}), tuple],
         "noise_memory": [StrOptions({"auto"}), Real, None],
     }

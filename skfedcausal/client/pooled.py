@@ -25,7 +25,7 @@ class PooledTransport(InProcessTransport):
         sites = {name: self._sites[name] for name in out}
         pooled = pooled_messages(sites)
         for name, answer in answers.items():
-            told = {field: answer.scalars.get(field) for field in ("rest", "open_order")}
+            told = {field: answer.scalars.get(field) for field in ("rest", "open_order", "wanders")}
             pooled[name] = replace(pooled[name], **told)
         return {name: message.to_packet(out[name].round) for name, message in pooled.items()}
 

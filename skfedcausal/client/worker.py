@@ -156,6 +156,8 @@ class UnitWorker:
         if wishes.refine and self.noise is None and isinstance(client, UnitClient):
             first["alone"] = unit_model.is_likelier_alone(client, self.outputs, self.inputs, self.starts)
             first["refines"] = first["alone"] and client.model.n_states < len(client.model.C)
+        if self._tells_of_sensors(wishes):
+            first["wanders"] = self._wanders(client)
         if wishes.fits:
             first["fit"] = self._fit_of(client)
         message, state = self._message(client, None, first, round)
@@ -229,10 +231,25 @@ class UnitWorker:
             return requests.OrderAnswer(False), state
         return requests.OrderAnswer(True), self._message(client, None, state, round)[1]
 
+    def _tells_of_sensors(self, wishes):
+        """Whether the unit is asked about its sensors, in a plant without inputs that is not watched."""
+        return bool(wishes.refine) and not wishes.orders and not wishes.monitor and self.inputs is None
+
     def _may_share(self, wishes, client, state):
         """Whether the unit may make sensors states that others know of; one at least has to tell its noise."""
-        is_told = wishes.refine and wishes.orders is None and not wishes.monitor and self.inputs is None
-        return bool(is_told and state.get("refines")) and self._may_grow(client) and client.model.has_room
+        is_told = self._tells_of_sensors(wishes) and wishes.orders is None and state.get("refines")
+        return bool(is_told) and self._may_grow(client) and client.model.has_room
+
+    def _wanders(self, client):
+        """Period from which on the unit's sensors wander, None where they stay or it is taken off or not known."""
+        if not isinstance(client, KalmanClient) or self.noise is not None or client.noise_memory_:
+            return None
+        if getattr(client.baseline_, "moves", False):
+            return None
+        from .baseline import wander_period  # of units whose server asks
+
+        period = wander_period(self.outputs, self.starts)
+        return period if np.isfinite(period) else None
 
     def _check_open(self, client, state):
         if not self._may_share(state["wishes"], client, state):
@@ -313,6 +330,8 @@ class UnitWorker:
         if refines:
             kept_const = message.const if wishes.const else None
             message = replace(message, const=kept_const, rest=float(message.const.mean()))
+        if kept.get("wanders"):
+            message = replace(message, wanders=kept["wanders"])
         return message, {**state, "n_states": message.z.shape[1]}
 
     def _tell_of_record(self, wishes, state, round):

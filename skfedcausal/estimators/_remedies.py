@@ -32,6 +32,7 @@ def remedies(estimator, cut=True):
     client = KalmanClient() if estimator.client is None else estimator.client
     stretches = None
     if isinstance(client, KalmanClient):  # others stay
+        cut = cut and "steady sensors" not in failed  # levels that wander shift everywhere
         stretches = _stretches(table, client, estimator.server_.n_samples_) if cut else None
         wanted = {"levels": "episode"} if stretches else _asked(client, failed)
         if wanted:
@@ -41,9 +42,10 @@ def remedies(estimator, cut=True):
 
 
 def _asked(client, failed):
-    """Have every unit take off what some have; settings that were given stay."""
+    """Have every unit take off what some have; settings that were given stay. Levels that move are trends as well."""
     options = client.get_params(deep=False)
-    wanted = {"no season": ("harmonics", "auto"), "no trend": ("trend", "smooth")}
+    slow = {"steady sensors": ("levels", "wander")} if "steady sensors" in failed else {"no trend": ("trend", "smooth")}
+    wanted = {"no season": ("harmonics", "auto"), **slow}
     asked = {option: value for check, (option, value) in wanted.items() if check in failed}
     return {option: value for option, value in asked.items() if option in options and options[option] is None}
 

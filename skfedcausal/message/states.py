@@ -59,6 +59,9 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     outdated : bool or None
         Whether the unit's model explains these rows clearly worse than those that it was learned from, or does not;
         only when the server asks.
+    wanders : float or None
+        Period in rows from which on the sensors of the unit wander more than their noise moves; only where they do,
+        and when the server asks for what another look would help.
     clock : ndarray of shape (2 + n_episodes,) or None
         Seconds from row to row, whether the zone of the times is known (1) or not (0), and first time of each
         episode in seconds since 1970; sent by sites that know the times of their rows.
@@ -104,6 +107,7 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     alone: bool | None = wire("flag", "whether the unit's own past predicts its measurements", default=None)
     open_order: bool | None = wire("flag", "whether others may add states", default=None)
     outdated: bool | None = wire("flag", "whether the unit's model fits no longer", default=None)
+    wanders: float | None = wire("number", "period in rows from which on the unit's sensors wander", default=None)
     clock: ArrayOrNone = wire(
         "numbers c", "seconds from row to row, 1 for a known zone, start of each episode", default=None
     )

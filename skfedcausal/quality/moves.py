@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 from scipy.fft import dct, idct
 
+from ..client.baseline import wander_period
 from ..client.lines import found_periods
 from ..client.shifts import best_split
 from ..statespace.episodes import lagged_rows
@@ -144,6 +145,8 @@ def _stationarity(series, around="level"):
 
 def _level_move(series):
     """A trend, shifts or wandering of a record that does not stay around one level; None for one that does."""
+    if np.isfinite(wander_period(series, (0,))):
+        return Move("wandering", 0.0, {})
     if _stationarity(series) > _LEVEL:
         return None
     n = len(series)

@@ -169,6 +169,68 @@ def test_levels_of_episodes(plain):
     )
 
 
+@pytest.fixture(scope="module")
+def wandering(plain):
+    rng = np.random.default_rng(0)
+    sizes = {name: 0.05 * np.sqrt(KalmanClient().fit(Y).measurement_cov_) for name, Y in plain.items()}
+    return {name: Y + sizes[name] * rng.standard_normal(Y.shape).cumsum(axis=0) for name, Y in plain.items()}
+
+
+def test_sensors_that_wander_have_the_states_of_those_that_stay(plain, wandering):
+    for name, Y in wandering.items():
+        own, bare = KalmanClient(levels="wander").fit(Y), KalmanClient().fit(plain[name])
+        assert KalmanClient().fit(Y).n_states_ > bare.n_states_
+        assert own.n_states_ == bare.n_states_
+        assert 50 < own.baseline_.levels.period < 150  # about 2 pi / (1.5 * 0.05)
+        assert own.baseline_.moves
+        np.testing.assert_allclose(own.measurement_cov_, bare.measurement_cov_, rtol=0.2)
+        assert _share(own.predict(Y), Y) > _share(bare.predict(plain[name]), plain[name]) - 0.1
+
+
+def test_levels_stay_where_sensors_do(plain):
+    for Y in plain.values():
+        own = KalmanClient(levels="wander").fit(Y)
+        assert own.baseline_.levels.period == np.inf
+        assert not own.baseline_.moves
+        np.testing.assert_allclose(own.transition_, KalmanClient().fit(Y).transition_, atol=1e-9)
+
+
+def test_levels_move_in_every_episode_and_where_cells_are_missing(wandering):
+    Y, rng = wandering["unit0"], np.random.default_rng(1)
+    off = KalmanClient(levels=100).fit(Y, lengths=[500, 700]).baseline_.of(Y, starts=(0, 500))[0]
+    for rows in (slice(0, 500), slice(500, 1200)):
+        alone = KalmanClient(levels=100).fit(Y[rows]).baseline_.of(Y[rows])[0]
+        np.testing.assert_allclose(np.ptp(off[rows] - alone, axis=0), 0, atol=1e-9)  # but for their means
+    holes = np.where(rng.random(Y.shape) < 0.1, np.nan, Y)
+    whole, own = (KalmanClient(levels=100).fit(record) for record in (Y, holes))
+    assert _share(own.baseline_.of(holes)[0], whole.baseline_.of(Y)[0]) > 0.9
+    Y = np.where(np.arange(1200)[:, None] < 1100, Y, np.nan)  # as high behind the last rows as a few of these
+    off = own.baseline_.of(Y)[0]
+    scatter = (Y - off)[:1100].reshape(55, 20, -1).mean(axis=1).std(axis=0)
+    assert (np.abs(off[1150:] - off[1080:1100].mean(axis=0)) < 4 * scatter).all()
+
+
+def test_a_stream_goes_on_at_the_last_level(wandering):
+    Y = wandering["unit0"]
+    baseline = KalmanClient(levels=100).fit(Y).baseline_
+    off, last = baseline.of(Y[-5:], after=1199)
+    assert last == 1204
+    np.testing.assert_allclose(off, np.tile(baseline.of(Y)[0][-1], (5, 1)), atol=1e-9)
+
+
+def test_a_season_is_found_beside_levels_that_move(wandering):
+    Y = wandering["unit0"] + 3 * _season(1200)[:, None]
+    own = KalmanClient(levels="wander", harmonics="auto").fit(Y)
+    assert own.baseline_.moves
+    assert [season.period for season in own.baseline_.terms] == [PERIOD]
+
+
+@pytest.mark.parametrize("levels", [5, 19.9, 1201])
+def test_levels_that_move_as_fast_as_states_or_not_at_all_are_refused(plain, levels):
+    with pytest.raises(ValueError, match=f"levels={levels}.*from 20 to the 1200 of the longest episode"):
+        KalmanClient(levels=levels).fit(plain["unit0"])
+
+
 def test_gaps_episodes_forecasts_and_streams(seasonal):
     rng = np.random.default_rng(0)
     holes = {name: np.where(rng.random(Y.shape) < 0.1, np.nan, Y) for name, Y in seasonal.items()}

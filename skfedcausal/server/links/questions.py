@@ -14,7 +14,7 @@ from ..estimation.estimate import LARGE, screen_plant
 from ..joint import JointRecord
 from ..plant import ServerLearner
 from ..prediction import PlantFilter
-from ..validity.report import gated, in_doubt, report, with_joining
+from ..validity.report import gated, in_doubt, report, with_joining, with_wandering
 from .benefit import Benefit, split_messages
 from .intervals import intervals_table, measure_intervals, pair_of, spectrum_table
 from .resampling import bootstrap_table, stability_table
@@ -106,7 +106,7 @@ class LinkQuestions(ServerLearner):
         """Check what the plant assumes, and withhold verdicts that rest on what does not hold."""
         record = self._record(messages)
         run = self._filter(record)
-        self.validity_ = self._reported(run, record)
+        self.validity_ = with_wandering(self._reported(run, record), messages)
         if self.alone_:
             own = self.links_["effect"].isin(in_doubt(self.alone_, self.validity_))
             self.links_.loc[own, ["verdict", "because"]] = "cannot tell", "its own past predicts the effect better"

@@ -383,12 +383,14 @@ def line(series):
 
 
 def _peak(power, k):
-    """Place of a peak between frequencies: that of the parabola through the logarithms of three."""
+    """Place of a peak between frequencies: that of the parabola through the logarithms of three, where it has one."""
     k = k - 1 + int(power[k - 1 : k + 2].argmax())
     if not 0 < k < len(power) - 1:
         return float(k)
     left, top, right = np.log(np.maximum(power[k - 1 : k + 2], 1e-300))
-    return k + 0.5 * (left - right) / min(left - 2 * top + right, -1e-12)
+    bend = left - 2 * top + right
+    is_peak = top >= max(left, right) and bend < 0  # a spectrum that falls steeply may have none there
+    return k + 0.5 * (left - right) / bend if is_peak else float(k)
 
 
 def trend(series, path=None):

@@ -376,14 +376,28 @@ def _of_rows_held_out(found):
         yield "gains held-out", *names, gain, p, passed, "" if passed else "another record"
 
 
+def with_wandering(table, messages):
+    """The table with a row for each unit that says of its sensors that they wander."""
+    told = {name: message.wanders for name, message in messages.items() if message.wanders is not None}
+    return _with_rows(
+        table,
+        [(_WANDERING, name, name, period, np.nan, False, 'levels="wander" at home') for name, period in told.items()],
+    )
+
+
 def with_joining(table, benefit):
     """The table with a row per unit on what joining gained on rows held out; zero for units without connections."""
-    if table.empty:
-        return table
     rows = []
     for name, gain, error in benefit[["gain", "stderr"]].itertuples():
         p, passed = float(ndtr(-gain / error)) if error > 0 else np.nan, bool(gain >= 0)
         rows.append(("joining gains held-out", name, name, gain, p, passed, "" if passed else "leave it alone"))
+    return _with_rows(table, rows)
+
+
+def _with_rows(table, rows):
+    """The table with further rows, and what is known of it; an empty one stays."""
+    if table.empty or not rows:
+        return table
     joined = pd.concat([table, pd.DataFrame(rows, columns=list(COLUMNS))], ignore_index=True)
     joined.attrs = dict(table.attrs)
     return joined
@@ -450,6 +464,7 @@ _WORDS = {
     "white over more lags": "innovations of {e} still follow those of {c} over many rows",
     "no later link": "innovations of {e} follow those of {c} after more rows than are learned",
     "same in both halves": "what {c} does to {e} is not the same in both halves of the record",
+    "steady sensors": "sensors of {u} wander",
     "no season": "{u} has a season",
     "no trend": "{u} has a trend",
     "common variance": "{c} and {e} are rough in the same rows",
@@ -468,6 +483,7 @@ _WORDS = {
 }
 _FIRST = (
     "no copies",
+    "steady sensors",
     "no season",
     "no trend",
     "no common bursts",
@@ -476,6 +492,7 @@ _FIRST = (
 _MOST_REASONS = 2
 _OF_EFFECT = ("white", "white over more lags", "same in both halves")
 _OF_BOTH = "no copies"
+_WANDERING = "steady sensors"
 _BOTH_WAYS = ("common variance", "no common bursts", "link rather than driver", "apart in the same row")
 
 

@@ -1,13 +1,16 @@
 """The report of whole fits: nothing is withheld from a sound plant, and what does not hold is said."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from skfedcausal import FederatedGrangerEstimator, GradientServer, KalmanClient, LikelihoodServer
+from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.message import FitRequest
 from skfedcausal.server.validity.report import COLUMNS, gated, in_doubt
 
 LINK = {("unit0", "unit2")}
@@ -83,6 +86,47 @@ def test_swings_of_all_units_are_remedied_by_the_sandwich():
     assert est.remedy == "auto"
     assert est.server is None
     assert est.validity_.query("check == 'common variance'")["passed"].all()
+
+
+def wandering(n_sensors=6):
+    X, rng = plant(n_sensors=n_sensors), np.random.default_rng(0)
+    return {
+        name: Y + rng.standard_normal(Y.shape) + 0.05 * rng.standard_normal(Y.shape).cumsum(axis=0)
+        for name, Y in X.items()
+    }
+
+
+@pytest.mark.filterwarnings("ignore")  # units that wander are nearly unstable
+def test_sensors_that_wander_say_so_and_have_levels_that_move():
+    X = wandering()
+    est = FederatedGrangerEstimator(KalmanClient(n_states=2)).fit(X)
+    told = est.validity_.query("check == 'steady sensors'")
+    assert set(told["effect"]) == set(X)
+    assert set(told["remedy"]) == {'levels="wander" at home'}
+    assert told["statistic"].between(40, 200).all()
+    assert set(est.links_["verdict"]) == {"cannot tell"}
+    assert est.links_["because"].str.contains("sensors of unit. wander").all()
+    est.set_params(remedy="auto").fit(X)
+    assert est.remedies_ == ('levels="wander"',)
+    assert found(est) == LINK
+    assert "steady sensors" not in set(est.validity_["check"])
+
+
+def test_only_units_whose_sensors_wander_tell_and_only_where_they_are_asked():
+    def told(Y, client=None, noise=None, **wishes):
+        worker = UnitWorker("mill", Y, None, (0,), None, KalmanClient(n_states=2) if client is None else client)
+        worker = replace(worker, noise=noise)
+        return worker.handle(FitRequest(**wishes).to_packet(), {})[0].scalars.get("wanders")
+
+    Y = wandering()["unit1"]
+    assert 40 < told(Y, refine=True) < 200
+    for other in (plant(n_sensors=6)["unit1"], wandering(2)["unit1"]):
+        assert told(other, refine=True) is None
+    for wishes in ({}, {"refine": True, "orders": True}):
+        assert told(Y, **wishes) is None
+    for client in (KalmanClient(n_states=2, levels="wander"), KalmanClient(n_states=2, levels=100)):
+        assert told(Y, client, refine=True) is None  # what it takes off
+    assert told(Y, noise=np.ones(6), refine=True) is None
 
 
 def test_nothing_is_remedied_where_nothing_failed():
