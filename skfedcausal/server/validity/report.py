@@ -237,13 +237,13 @@ def _of_innovations(found, variance):
     """Whiteness; where `variance`, the rows on steady variance, says that it swings, under any variance."""
     m, swings = len(found.units), not all(row[COLUMNS.index("passed")] for row in variance)
     most = min(_LATE_LAGS, len(found.units[0]) // 20)
-    of_lags = checks.squares_of_lags(found.units, most, any_variance=found.robust or swings)
+    of_lags, dof = checks.squares_of_lags(found.units, most, any_variance=found.robust or swings)
     levels = LEVEL / (2 * m), LEVEL / (2 * m * m)
     for check, n_lags in (("white", _LAGS), ("white over more lags", _MORE_LAGS)):
-        test = checks.portmanteau(*of_lags, min(n_lags, most))
+        test = checks.portmanteau(of_lags, dof, min(n_lags, most))
         yield from _rows_of_pairs(found, check, test, levels, (_LAGS_OR_MEMORY, "more lags"))
     if most > _MORE_LAGS:
-        lags, p_values = checks.late_lags(*of_lags, _MORE_LAGS + 1)
+        lags, p_values = checks.late_lags(of_lags, dof, _MORE_LAGS + 1)
         for effect, cause in np.argwhere(~np.eye(m, dtype=bool)):
             lag, p = int(lags[effect, cause]), float(p_values[effect, cause])
             remedy = f"something seems to act after {lag} rows: take rows further apart"
