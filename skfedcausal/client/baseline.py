@@ -104,7 +104,7 @@ class Levels:
             there = np.isfinite(part)
             mean = np.where(there, part, 0.0).sum(axis=0) / np.maximum(there.sum(axis=0), 1)
             levels[start:stop] = mean
-            if self.period <= 2 * len(part):
+            if self.period <= len(part):
                 levels[start:stop] += moving_level(_filled(part - mean, there), self.period)
         return levels
 
@@ -157,6 +157,10 @@ class Baseline:
     level: np.ndarray | None = None  # mean of the sensors
     last: np.ndarray | None = None  # level of the last episode: a stream goes on there
 
+    def __setstate__(self, state):
+        by_episode = state.pop("by_episode", False)  # what version 0.1.0 said of levels
+        self.__dict__.update({"levels": Levels()} if by_episode else {}, **state)
+
     @property
     def moves(self):
         """Whether levels that move are taken off."""
@@ -207,10 +211,14 @@ def learned_baseline(Y, options, *, index=None, starts=(0,), name="the unit", co
         terms.append(_trend(options["trend"], record, name))
     if options["mode"] is not None:
         terms.append(_modes(options["mode"], record, name, columns))
-    levels = None if options["levels"] is None else _episode_levels(options["levels"], record, terms, name)
-    if options["harmonics"] is not None:
-        known = [term.where for term in terms if isinstance(term, Modes) and isinstance(term.where, int)]
-        terms += _seasons(options["harmonics"], record, terms, known, levels, name)
+    known = [term.where for term in terms if isinstance(term, Modes) and isinstance(term.where, int)]
+    harmonics, levels = options["harmonics"], None
+    if harmonics is not None and not isinstance(harmonics, str):
+        terms += _given_seasons(harmonics, record, name)
+    if options["levels"] is not None:
+        levels = _episode_levels(options["levels"], record, terms, known, name)
+    if isinstance(harmonics, str):
+        terms += _found_seasons(record, terms, known, levels, name)
     centre, effects = _regression(record, terms, levels, name)
     found = Baseline(clock, tuple(terms), centre, effects)
     if levels is not None:
@@ -250,12 +258,12 @@ def _trend(wanted, record, name):
     return Trend(tuple(np.linspace(record.rows.min(), record.rows.max(), freedom + 1).tolist()))
 
 
-def _episode_levels(wanted, record, others, name):
+def _episode_levels(wanted, record, others, known, name):
     """Levels of episodes, and the period from which on they move: the one given, or found."""
     if wanted == "episode":
         return Levels()
     if wanted == "wander":
-        return Levels(wander_period(_rest(record, others, None, name), record.starts))
+        return Levels(wander_period(np.delete(_rest(record, others, None, name), known, axis=1), record.starts))
     longest = max(stop - start for start, stop in episodes(record.starts, len(record.rows)))
     if not _SHORTEST_CUT <= wanted <= longest:
         raise ValueError(
@@ -276,26 +284,40 @@ def wander_period(Y, starts):
 
 
 def _filled(part, there):
-    """An episode with missing cells on the line between those before and behind, at its ends as high as some rows."""
+    """An episode with missing cells on the line between means of some cells before and behind.
+
+    A line between two cells would put their noise into as many rows as are missing.
+    """
     if there.all():
         return part
-    part, rows = part.copy(), np.arange(len(part))
+    part = part.copy()
     for column, seen in zip(part.T, there.T, strict=True):
-        known = column[seen] if seen.any() else np.zeros(1)
-        at = rows[seen] if seen.any() else rows[:1]
-        ends = known[:_SHORTEST_CUT].mean(), known[-_SHORTEST_CUT:].mean()
-        column[~seen] = np.interp(rows[~seen], at, known, *ends)
+        at, missing = np.flatnonzero(seen), np.flatnonzero(~seen)
+        if not len(at):
+            column[:] = 0.0
+            continue
+        total, n = np.append(0.0, np.cumsum(column[at])), np.arange(len(at) + 1)
+        behind = np.searchsorted(at, missing)  # places of the first cells behind, and of those before
+        first, last = np.maximum(behind - _SHORTEST_CUT, 0), np.minimum(behind + _SHORTEST_CUT, len(at))
+        before = (total[behind] - total[first]) / np.maximum(n[behind] - n[first], 1)
+        after = (total[last] - total[behind]) / np.maximum(n[last] - n[behind], 1)
+        left, right = at[np.maximum(behind - 1, 0)], at[np.minimum(behind, len(at) - 1)]
+        share = np.clip((missing - left) / np.maximum(right - left, 1), 0, 1)
+        share = np.where(behind == 0, 1.0, np.where(behind == len(at), 0.0, share))
+        column[missing] = (1 - share) * before + share * after
     return part
 
 
-def _seasons(wanted, record, others, known, levels, name):
-    """Seasons of the periods that were given, or of those that are found."""
-    if isinstance(wanted, str):
-        from .lines import found_periods  # for records whose periods nobody gave
+def _found_seasons(record, others, known, levels, name):
+    """Seasons of the periods that the record has."""
+    from .lines import found_periods  # for records whose periods nobody gave
 
-        rest = _rest(record, others, levels, name)
-        keep = [k for k in range(rest.shape[1]) if k not in known]
-        return [Season(period, overtones(period)) for period in found_periods(rest[:, keep], record.rows)]
+    rest = np.delete(_rest(record, others, levels, name), known, axis=1)
+    return [Season(period, overtones(period)) for period in found_periods(rest, record.rows)]
+
+
+def _given_seasons(wanted, record, name):
+    """Seasons of the periods that were given."""
     given: dict[Any, Any] = (
         _numbered(wanted) if isinstance(wanted, dict) else dict.fromkeys(np.atleast_1d(wanted).tolist())
     )

@@ -71,6 +71,7 @@ def _advance(self, plant):
 def _advanced(self, plant):
     stream = self._stream
     plant = _timed(plant, stream.last_time, self._period)
+    beyond = self._warn_beyond(plant, stream.beyond, StreamWarning)
     if has_stopped(plant.index, stream.last_time, self._period):
         warnings.warn(
             f"There are no rows between {stream.last_time} and {plant.index[0]}: the watch begins anew after that, at "
@@ -89,7 +90,7 @@ def _advanced(self, plant):
     if stream.noised is None and (mechanism := self._checked_mechanism()) is not None:
         stream.noised = mechanism.stream(self._noise)
     if plant.layout.has_inputs:
-        stream.beyond = self._warn_beyond(plant, stream.beyond, StreamWarning)
+        stream.beyond = beyond
         before, stream.last_inputs = stream.last_inputs, tuple(None if U is None else U[-1] for U in plant.inputs)
         plant = self._seen_by_units(plant, before)
     if stream.units.put(plant, stream.noised):

@@ -13,6 +13,7 @@ from ..message.training import LocalModel
 from ..statespace.episodes import episodes
 
 _HARDLY = 1e-3  # share of its variance that an input has to itself if it hardly moves on its own
+_ROUNDING = 1e-9  # relative, that is no move of an input
 _BEYOND = 0.1  # of the range of an input in the nominal record, by which it is beyond that when it is told
 
 
@@ -208,8 +209,10 @@ def warn_beyond(data, ranges, told=frozenset(), category=UserWarning):
     last = set()
     for U, own in zip(data.inputs, data.layout.inputs, strict=True):
         for name, column in zip(own, () if U is None else U.T, strict=False):
-            low, high = ranges.get(name, (-np.inf, np.inf))
-            margin = _BEYOND * (high - low) if name in ranges else 0.0
+            if name not in ranges:  # words
+                continue
+            low, high = ranges[name]
+            margin = _BEYOND * (high - low) + _ROUNDING * max(abs(low), abs(high))
             beyond = (column < low - margin) | (column > high + margin)
             if beyond.any() and name not in told:
                 warnings.warn(

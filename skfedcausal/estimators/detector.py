@@ -141,7 +141,7 @@ class FederatedRCADetector(FederatedEstimator):
         Packets of the streams followed since the fit, counted by size.
     input_ranges_ : dict of str to (float, float)
         Least and largest value of each input in the nominal record, by flat name, but of words and after
-        :meth:`fit_sites`. Farther out an alarm takes more evidence, and a warning says so.
+        :meth:`fit_sites`. Farther out an alarm takes more evidence, and from a tenth of the range on a warning says so.
     site_incidents_ : DataFrame
         After :meth:`fit_sites`: incidents in the sites' records as far as they were watched.
     privacy_spent_, privacy_ledger_, privacy_statement_, noise_covariance_
@@ -225,8 +225,9 @@ class FederatedRCADetector(FederatedEstimator):
             (n_samples, n_inputs_m), None for a unit without. In a dict those of several units have these for a key,
             ``{("a", "b"): U}``. They leave their unit as they are. What they do is learned and belongs to the
             innovations, so that a move of theirs is no incident; where they were never before, the plant is not judged
-            for 100 rows, and beyond their ranges alarms take more evidence, which a warning says. Missing ones are as
-            they were in the row before. Inputs that are words have a level for each, as `mode` has.
+            for 100 rows, and beyond their ranges alarms take more evidence, which a warning says from a tenth of
+            the range on. Missing ones are as they were in the row before. Inputs that are words have a level for
+            each, as `mode` has.
         lengths : sequence of int, default=None
             Time steps of each episode; None for one episode.
         dry_run : bool, default=False
@@ -449,7 +450,7 @@ class FederatedRCADetector(FederatedEstimator):
 
     def _warn_beyond(self, plant, *told):
         """Warn of inputs beyond their ranges in `fit`, where that takes more evidence; those in the last row."""
-        ranges = self.input_ranges_ if self.evidence == "innovations" else {}
+        ranges = self.input_ranges_ if plant.layout.has_inputs and self.evidence == "innovations" else {}
         return _inputs.warn_beyond(plant, ranges, *told) if ranges else frozenset()
 
     def _read_coded(self, X, inputs, lengths, before=None):

@@ -13,6 +13,7 @@ from skfedcausal import (
     FederatedRCADetector,
     KalmanClient,
 )
+from skfedcausal.client.baseline import Baseline, wander_period
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation.transport import InProcessTransport
@@ -193,6 +194,42 @@ def test_levels_stay_where_sensors_do(plain):
         assert own.baseline_.levels.period == np.inf
         assert not own.baseline_.moves
         np.testing.assert_allclose(own.transition_, KalmanClient().fit(Y).transition_, atol=1e-9)
+
+
+@pytest.mark.parametrize("stretches", [[100, 300, 500, 700, 900], [400]])
+def test_sensors_with_long_gaps_do_not_wander_for_that(plain, stretches):
+    for Y in plain.values():
+        Y = Y.copy()
+        for start in stretches:
+            Y[start : start + 300 // len(stretches)] = np.nan
+        assert wander_period(Y, (0,)) == np.inf
+
+
+def test_sensors_with_gaps_wander_as_before(wandering):
+    rng = np.random.default_rng(2)
+    for Y in wandering.values():
+        holes = np.where(rng.random(Y.shape) < 0.05, np.nan, Y)
+        holes[500:560] = np.nan
+        assert 50 < wander_period(holes, (0,)) < 150
+
+
+def test_seasons_and_modes_that_are_given_do_not_wander(plain):
+    rng = np.random.default_rng(0)
+    for Y in plain.values():
+        phases = rng.uniform(0, 2 * np.pi, Y.shape[1])
+        season = 2 * np.sin(2 * np.pi * np.arange(1200)[:, None] / 240 + phases)
+        assert not KalmanClient(levels="wander", harmonics=240).fit(Y + season).baseline_.moves
+        modes = (np.arange(1200) // 150 % 2)[:, None]
+        assert not KalmanClient(levels="wander", mode=0).fit(np.hstack([modes, Y + modes])).baseline_.moves
+
+
+def test_a_baseline_of_the_first_version_keeps_the_levels_of_its_episodes(plain):
+    Y = plain["unit0"] + np.repeat([0.0, 20.0], 600)[:, None]
+    baseline = KalmanClient(levels="episode").fit(Y, lengths=[600, 600]).baseline_
+    old, state = object.__new__(Baseline), dict(vars(baseline))
+    del state["levels"]
+    old.__setstate__({**state, "by_episode": True})
+    np.testing.assert_array_equal(old.of(Y, starts=(0, 600))[0], baseline.of(Y, starts=(0, 600))[0])
 
 
 def test_levels_move_in_every_episode_and_where_cells_are_missing(wandering):

@@ -101,6 +101,19 @@ def test_inputs_act_as_in_one_fit():
     assert_allclose(effect, whole.counterfactual("unit0", 0.0, 1.0, horizon=5), atol=1e-7)
 
 
+def test_a_short_batch_leaves_the_lags_of_inputs_as_they_were():
+    """Single lags of inputs are tested farther than those of states, where the batches are long enough."""
+    rng, found = np.random.default_rng(0), FederatedCounterfactualEstimator(KalmanClient(n_states=1))
+    for n_samples in (1500, 1500, 150):
+        x, u = rng.standard_normal((n_samples, 2)), rng.standard_normal((n_samples, 1))
+        for t in range(3, n_samples):
+            x[t] += 0.6 * x[t - 1] + [0.5 * u[t - 3, 0], 0.0]
+        X = {f"unit{m}": x[:, [m]] + 0.5 * rng.standard_normal((n_samples, 4)) for m in range(2)}
+        found.partial_fit(X, inputs={"unit0": u})
+    assert len(found.server_.misfit_)
+    assert len(found.server_.lag_inputs_) > 1
+
+
 def test_an_input_that_moves_too_late_is_refused():
     X, truth = make_granger_plant(2, n_samples=2 * ROWS, n_inputs=1, random_state=1)
     U = dict(zip(X, truth.inputs, strict=True)) if not isinstance(truth.inputs, dict) else truth.inputs

@@ -34,6 +34,7 @@ _ELEMENTS = 1 << 20  # of informations that are judged together
 _AT_MOST = 0.9  # p value of a lag, where many are combined
 _TESTED = (0.02, 0.3, 0.7, 0.93)  # decays of the kernels of the tests
 _EXPLAINED = 0.97  # share of a kernel's variance that its basis holds
+_LEAST_LEFT = 0.9  # share of the rows that late lags of inputs leave
 _LATE = 4  # lags after which single ones are looked at, which the kernels of the test hardly weigh
 _LATE_SHARE = 0.1  # of the error of a channel's test that is theirs
 _SUSPECT = 1e-5  # p value of a single lag, roughly, below which it is tested
@@ -55,8 +56,11 @@ def lag_tests(plant, scoring, units=None):
     n_lags = int(min(_LAGS, longest // ROWS_PER_LAG))
     if n_lags < _FEWEST_LAGS or not plant.is_complete or not plant.has_clear_scores:
         return None
-    last = n_lags, int(min(_INPUT_LAGS, longest // ROWS_PER_INPUT_LAG)) if partition.n_inputs else n_lags
+    last = n_lags, _lags_of_inputs(plant, n_lags) if partition.n_inputs else n_lags
     sums = plant.products_of_lags(last[1], plant.standard_series()[2] + last[1])
+    if sums is None and last[1] > n_lags:  # of batches that are too short for so many
+        last = n_lags, n_lags
+        sums = plant.products_of_lags(n_lags, plant.standard_series()[2] + n_lags)
     if sums is None:
         return None
     likelihood = LaggedLikelihood(sums, plant.score_noise)
@@ -88,6 +92,14 @@ def lag_tests(plant, scoring, units=None):
     waiting.finish()
     p_values = np.minimum(np.minimum(p_values / (1 - _LATE_SHARE), single / _LATE_SHARE), 1.0)
     return LagTests(p_values, tuple(latest))
+
+
+def _lags_of_inputs(plant, n_lags):
+    """Lags of inputs that are tested: as many as of states where more would leave out many rows of short episodes."""
+    lengths = np.diff([*plant.starts, plant.n_samples])
+    most = int(min(_INPUT_LAGS, lengths.max() // ROWS_PER_INPUT_LAG))
+    left, all_rows = (np.maximum(lengths - lags, 0).sum() for lags in (most, n_lags))
+    return most if left > _LEAST_LEFT * all_rows else n_lags
 
 
 class _Waiting:

@@ -14,7 +14,7 @@ from threading import Lock
 from typing import Any, NamedTuple
 
 import numpy as np
-from joblib import effective_n_jobs
+from joblib import cpu_count, effective_n_jobs
 
 from .senders import sender_of
 
@@ -108,7 +108,7 @@ def in_threads(function, tasks, processes):
     """
     if processes is None:
         return [function(*task) for task in tasks]
-    with ThreadPoolExecutor(processes.number) as pool:
+    with ThreadPoolExecutor(min(processes.number, cpu_count())) as pool:
         return [each.result() for each in [pool.submit(function, *task) for task in tasks]]
 
 

@@ -23,7 +23,7 @@ def sender_of(n_jobs, number):
         return ByDask(number, backend.client, backend.submit_kwargs)
     backend = copy(backend)  # which nobody else starts and ends
     kind = ByLoky if isinstance(backend, LokyBackend) else ByJoblib
-    return kind(number, Parallel(n_jobs=n_jobs, backend=backend, batch_size=1), backend)
+    return kind(number, Parallel(n_jobs=n_jobs, backend=backend, batch_size=1))
 
 
 class ByJoblib:
@@ -31,8 +31,8 @@ class ByJoblib:
 
     is_waited_for = False  # until it has stopped: it sleeps until files that were mapped are deleted
 
-    def __init__(self, number, parallel, backend):
-        self._number, self._parallel, self._backend = number, parallel, backend
+    def __init__(self, number, parallel):
+        self._number, self._parallel = number, parallel
 
     def start(self):
         """Be ready for calls."""
@@ -89,8 +89,17 @@ class _ByItself:
 class ByLoky(_ByItself, ByJoblib):
     """Processes of loky, into which joblib maps large arrays, each once."""
 
+    def results(self, calls):
+        """Results of calls, by joblib itself where it has none of its processes to give: within one of them."""
+        kind = _ByItself if isinstance(self._backend, LokyBackend) else ByJoblib
+        return kind.results(self, calls)
+
+    @property
+    def _backend(self):
+        return self._parallel._backend  # which is another one once joblib has started, where it gives no processes
+
     def _sent(self, function, *arguments):
-        return self._backend.submit(_Call(self._map_here, function, arguments))
+        return self._backend._workers.submit(_Call(self._map_here, function, arguments))
 
     def _map_here(self):
         """Let what is mapped next be deleted when this is done with it."""

@@ -102,7 +102,8 @@ def follow(incidents, above, begin, starts=None):
         if incidents and incidents[-1].open:
             before = incidents[-1]
             apart = begin + i - before.last
-            if apart == 1 or (apart <= GAP and above[i] <= before.peak + _STEP):
+            is_new = above[i] > before.peak + _STEP and (starts is None or starts[i])
+            if apart == 1 or (apart <= GAP and not is_new):
                 before.last, before.peak = begin + j, max(before.peak, float(above[i : j + 1].max()))
                 continue
             before.open = False

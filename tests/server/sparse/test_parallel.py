@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import joblib
 import numpy as np
 import pytest
+from joblib.parallel import LokyBackend
 
 from skfedcausal.server.sparse import parallel, senders
 from skfedcausal.server.sparse.parallel import Line, laid_out
@@ -146,6 +147,16 @@ def test_loky_still_maps_arrays_after_others_have_used_its_processes(monkeypatch
         found.tobytes() for found, *_ in parallel.run(_summed, tasks, None, (series,))
     ]
     assert any(pid != os.getpid() for _, pid, _ in there)
+
+
+@pytest.mark.filterwarnings("ignore:Loky-backed parallel loops")
+def test_loky_that_has_no_processes_to_give_leaves_the_calls_to_joblib(monkeypatch):
+    """Within a process of its own."""
+    _now(monkeypatch)
+    series, tasks = np.ones((20, 10)), [(np.array([k, 9 - k]),) for k in range(10)]
+    with joblib.parallel_config(LokyBackend(nesting_level=1), n_jobs=2), parallel.workers(10, None) as processes:
+        there = parallel.run(_summed, tasks, processes, (series,))
+    assert [(found.tolist(), pid) for found, pid, _ in there] == [([20.0, 20.0], os.getpid())] * 10
 
 
 def test_threads_give_results_in_the_order_of_their_tasks_where_there_are_workers():

@@ -105,7 +105,7 @@ def test_an_incident_starts_where_it_may_and_one_that_is_open_goes_on():
 @pytest.mark.parametrize("sizes", [[1] * 119, [7, 50, 3], [26, 1, 20]])
 def test_batches_start_incidents_where_the_whole_starts_them(sizes):
     rng = np.random.default_rng(1)
-    series, starts = rng.gamma(2.0, 0.3, 120), rng.random(120) < 0.3
+    series, starts = rng.gamma(2.0, 0.2, 600), rng.random(600) < 0.3
     assert 3 < len(followed(series, starts=starts)) < len(followed(series))
     assert followed(series, sizes, starts) == followed(series, starts=starts)
 
@@ -258,3 +258,10 @@ def _by_brute_force(verdicts):
         of = [fault for fault in faults if _is_of(fault, verdict, faults[-1])]
         of[-1].append(verdict) if of else faults.append([verdict])
     return faults
+
+
+def test_a_stronger_alarm_that_may_not_start_an_incident_goes_on_with_the_open_one():
+    above, starts, incidents = np.zeros(40), np.ones(40, dtype=bool), []
+    above[5], above[8:30], starts[8:30] = 1.2, 3.0, False
+    follow(incidents, above, 0, starts)
+    assert [(each.detected, each.last, each.peak) for each in incidents] == [(5, 29, 3.0)]
