@@ -30,6 +30,12 @@ def sparse(path, size, start=b""):
         file.truncate(size)
 
 
+def junk(path):
+    """Bytes that replace no packet that came meanwhile: who may do that can take packets away as well."""
+    with open(path, "xb") as file:
+        file.write(b"junk" * 100)
+
+
 def claiming(path):
     """A large file that begins like a packet of that size."""
     begin = Envelope("march", "kiln", "down", 1).seal(b"", KEYS["kiln"])
@@ -50,7 +56,7 @@ HOSTILE = {
     "5 GiB": lambda path: sparse(path, 5 * 2**30),
     "64 MiB that begin well": claiming,
     "nothing in it": lambda path: path.write_bytes(b""),
-    "junk": lambda path: path.write_bytes(b"junk" * 100),
+    "junk": junk,
     "the packet of another": lambda path: path.write_bytes(Envelope("march", "mill", "up", 1).seal(b"x", KEYS["mill"])),
 }
 NAMES = ("march-00000001.packet", "march-00000002.packet", "march-00000003.packet", "zzz.packet")
