@@ -169,7 +169,7 @@ class Baseline:
     @property
     def known(self):
         """Positions of columns that are modes and no measurements."""
-        return [term.where for term in self.terms if isinstance(term, Modes) and isinstance(term.where, int)]
+        return _known_columns(self.terms)
 
     def of(self, Y, index=None, starts=(0,), after=None):
         """What is to be taken off measurements, of their shape, and the number of the last row."""
@@ -211,7 +211,7 @@ def learned_baseline(Y, options, *, index=None, starts=(0,), name="the unit", co
         terms.append(_trend(options["trend"], record, name))
     if options["mode"] is not None:
         terms.append(_modes(options["mode"], record, name, columns))
-    known = [term.where for term in terms if isinstance(term, Modes) and isinstance(term.where, int)]
+    known = _known_columns(terms)
     harmonics, levels = options["harmonics"], None
     if harmonics is not None and not isinstance(harmonics, str):
         terms += _given_seasons(harmonics, record, name)
@@ -227,6 +227,11 @@ def learned_baseline(Y, options, *, index=None, starts=(0,), name="the unit", co
         last = levels.of(rest - level, starts)[-1]
         found = Baseline(clock, tuple(terms), centre, effects, levels, level, last)
     return found
+
+
+def _known_columns(terms):
+    """Positions of the columns that tell modes."""
+    return [term.where for term in terms if isinstance(term, Modes) and isinstance(term.where, int)]
 
 
 def _check_noised(options, index, name):

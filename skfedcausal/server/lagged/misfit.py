@@ -56,13 +56,10 @@ def lag_tests(plant, scoring, units=None):
     n_lags = int(min(_LAGS, longest // ROWS_PER_LAG))
     if n_lags < _FEWEST_LAGS or not plant.is_complete or not plant.has_clear_scores:
         return None
-    last = n_lags, _lags_of_inputs(plant, n_lags) if partition.n_inputs else n_lags
-    sums = plant.products_of_lags(last[1], plant.standard_series()[2] + last[1])
-    if sums is None and last[1] > n_lags:  # of batches that are too short for so many
-        last = n_lags, n_lags
-        sums = plant.products_of_lags(n_lags, plant.standard_series()[2] + n_lags)
+    sums, n_input_lags = _products_of_lags(plant, n_lags)
     if sums is None:
         return None
+    last = n_lags, n_input_lags
     likelihood = LaggedLikelihood(sums, plant.score_noise)
     point, n = scoring.point, partition.n_states
     coefficients = np.zeros((last[1] + 1, *point.A.shape))
@@ -92,6 +89,17 @@ def lag_tests(plant, scoring, units=None):
     waiting.finish()
     p_values = np.minimum(np.minimum(p_values / (1 - _LATE_SHARE), single / _LATE_SHARE), 1.0)
     return LagTests(p_values, tuple(latest))
+
+
+def _products_of_lags(plant, n_lags):
+    """Products of as many lags as inputs have, and their number; None where there are not even those of states."""
+    memory = plant.standard_series()[2]
+    most = _lags_of_inputs(plant, n_lags) if plant.partition.n_inputs else n_lags
+    for lags in dict.fromkeys((most, n_lags)):  # batches may be too short for the first
+        sums = plant.products_of_lags(lags, memory + lags)
+        if sums is not None:
+            return sums, lags
+    return None, n_lags
 
 
 def _lags_of_inputs(plant, n_lags):
