@@ -84,6 +84,11 @@ class UnitWorker:
         """Whether it is asked about so few rows that no other thread or process is worth its while."""
         return self.monitored is not None and getattr(self.monitored, "is_short", False)
 
+    @property
+    def may_go_elsewhere(self):
+        """Whether all of it can be sent to another process and does the same there: no classes of the user's own."""
+        return type(self.client) is KalmanClient and self.augmenter is None
+
     def handle(self, packet, state):
         """The answer to a packet and the state after it; PacketError if it is unknown or out of turn."""
         op = packet.op

@@ -13,6 +13,7 @@ from ..message.packet import Failure, Packet
 from ..statespace.matrices import few_threads
 
 _WORTH = 0.3  # seconds of work from which on it is handed over to threads
+_MANY = 128  # workers, from which on a fit may have processes
 _WORTH_PROCESSES = 5.0  # to processes, which take seconds to start and to be sent what is measured
 
 
@@ -209,18 +210,33 @@ class InProcessTransport:
                     break
                 results.append(site.worker.handle(packet, site.state))
             left = pairs[len(results) :]
-            return results + (self._by_several(left, math.ceil(len(left) / (2 * n_jobs))) if left else [])
+            return results + (self._by_several(left, n_jobs, widest) if left else [])
 
     def _are_worth_help(self, n_done, n_workers, began):
         """Whether those that are left take so long that handing them over pays, which costs as much as many answers."""
         if self._backend is not None:
             return True  # the user has said who is to help
         is_near = isinstance(get_active_backend(prefer="threads")[0], ThreadingBackend)
-        worth = _WORTH if is_near else _WORTH_PROCESSES
+        worth = _WORTH if is_near or self._processes(n_workers) is not None else _WORTH_PROCESSES
         return n_done > 0 and (time.monotonic() - began) / n_done * (n_workers - n_done) > worth
 
-    def _by_several(self, pairs, share):
+    def _processes(self, n_workers):
+        """Processes on this machine that a fit of many units has at hand anyway, for workers that may go there."""
+        if self._backend is not None or n_workers < _MANY:
+            return None
+        from ..processes.parallel import open_workers  # of plants of many units
+
+        processes = open_workers()
+        may_go = all(getattr(site.worker, "may_go_elsewhere", False) for site in self._sites.values())
+        return processes if may_go and processes is not None and processes.sender.is_here else None
+
+    def _by_several(self, pairs, n_jobs, widest):
         """Results of workers on their packets, as many at a time as there are jobs."""
+        if (processes := self._processes(len(self._sites))) is not None:
+            from ..processes.parallel import run
+
+            return run(handled, [(widest, site.worker, packet, site.state) for site, packet in pairs], processes)
+        share = math.ceil(len(pairs) / (2 * n_jobs))
         # what a batch costs to hand over hardly depends on the clients in it
         how = {"prefer": "threads"} if self._backend is None else {"backend": self._backend}
         run = Parallel(self._n_jobs, **how, batch_size=share, pre_dispatch="all")
@@ -229,6 +245,12 @@ class InProcessTransport:
     def close(self):
         """Drop the workers."""
         self._sites = {}
+
+
+def handled(widest, worker, packet, state):
+    """A worker's answer and its state after it, in a process that has other work as well."""
+    with few_threads(widest):
+        return worker.handle(packet, state)
 
 
 def _one_by_one(sites, out):

@@ -8,7 +8,7 @@ import numpy as np
 from ...statespace.matrices import few_threads
 from ..estimation.scoring import Point
 from .blocks import BlockTask, core_spectra, pushes
-from .parallel import chunks, run
+from ...processes.parallel import chunks, run
 from .plant import UNITS
 from .screening import Products, Spectra, p_values_of, products
 

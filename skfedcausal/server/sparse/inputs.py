@@ -12,7 +12,7 @@ from ...statespace.episodes import fourier_sums, lag_covariances, remove_episode
 from ...statespace.whittle import midpoints
 from ..estimation.evidence import benjamini_hochberg
 from .alone import units_on_their_own
-from .parallel import chunks
+from ...processes.parallel import chunks
 from .screening import NOWHERE, given_others_of, products, statistics
 
 MAX_ADDITIONS = 3  # links per effect and round

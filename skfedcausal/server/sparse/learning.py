@@ -19,7 +19,7 @@ from .cover import cores, neighbours, with_halo
 from .filter import stationary_gain
 from .gaps import are_stable_alone, n_fillings
 from .inputs import capped, p_values, pairs_of, regressors, significant_of, tested_inputs, work_of_tests
-from .parallel import run, started
+from ...processes.parallel import run, started
 from .plant import LargePlant
 from .screening import PairRows, given_others, products, statistics, tested
 from .stability import stable

@@ -23,7 +23,7 @@ from ..estimation.standardised import (
 from ..joint import usual_information
 from .filter import stationary_gain
 from .gaps import drawn_record, share_there
-from .parallel import chunks, run
+from ...processes.parallel import chunks, run
 
 UNITS = 32  # that one task is about
 

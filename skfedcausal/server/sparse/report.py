@@ -21,7 +21,7 @@ from ..validity.report import (
     _row,
     evidence,
 )
-from .parallel import chunks, started, workers
+from ...processes.parallel import chunks, started, workers
 from .plant import UNITS, columns
 
 _FEWEST_ROWS = 200

@@ -24,7 +24,7 @@ from .input_effects import coefficients, input_links_table, shrunk_inputs, witho
 from .inputs import are_told_apart, find_drivers
 from .learning import ALL_PAIRS, AsAWhole, estimate_large
 from .memory import check_inputs, check_memory, whole_elements
-from .parallel import chunks, run, workers
+from ...processes.parallel import chunks, run, workers
 from .plant import UNITS, LargePlant, filled_by_units, shifts_of_units
 from .screening import PairRows, tested
 from .stability import stable

@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 from joblib.parallel import LokyBackend
 
-from skfedcausal.server.sparse import parallel, senders
-from skfedcausal.server.sparse.parallel import Line, laid_out
-from skfedcausal.server.sparse.senders import ByDask
+from skfedcausal.processes import parallel, senders
+from skfedcausal.processes.parallel import Line, laid_out
+from skfedcausal.processes.senders import ByDask
 
 
 def test_parts_of_memory_maps_are_plain_arrays(tmp_path):

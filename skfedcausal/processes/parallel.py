@@ -1,4 +1,4 @@
-"""Work of a large plant in other processes, on any backend of joblib, to the same bits."""
+"""Work for a large plant in other processes, on any backend of joblib, to the same bits."""
 
 import gc
 import importlib
@@ -20,7 +20,10 @@ from .senders import sender_of
 
 _WORTH = 128  # units, from which on processes are started
 _ROUNDS = 3  # times that everybody is given half of what is left, or less
-_IMPORTED = "plant", "blocks", "alone", "report"  # what tasks need, a second of work
+_IMPORTED = (  # what tasks need, a second of work
+    "client.worker",
+    *(f"server.sparse.{name}" for name in ("plant", "blocks", "alone", "report")),
+)
 _TRIM, _MAP = (-1, 2**26), (-3, 2**25)  # `mallopt`: bytes given back late, and mapped apart
 
 
@@ -68,7 +71,12 @@ def _import(sender, number):
 def import_what_tasks_need():
     """Import the modules whose functions are sent."""
     for name in _IMPORTED:
-        importlib.import_module(f".{name}", __package__)
+        importlib.import_module(f"..{name}", __package__)
+
+
+def open_workers():
+    """What :func:`workers` gave for what is around this, or None."""
+    return _open.get()
 
 
 def run(function, tasks, processes, shared=()):
@@ -161,7 +169,12 @@ def called_elsewhere(function, tasks, *shared):
     """The same as :func:`called` in a process that joblib may have started."""
     leave_out_what_is_imported()
     keep_memory()
-    return called(function, tasks, *map(laid_out_once, shared))
+    return called(function, tasks, *map(_there, shared))
+
+
+def _there(x):
+    """A shared array, which Ray does not fetch where it is named within others."""
+    return x if isinstance(x, np.ndarray) else sys.modules["ray"].get(x)
 
 
 @cache
@@ -180,22 +193,6 @@ def keep_memory():
         library = ctypes.CDLL(None)
         for how in (_TRIM, _MAP) if hasattr(library, "mallopt") else ():  # of the GNU library
             library.mallopt(*how)
-
-
-_laid_out: dict = {}  # by the identity of arrays that lie elsewise
-
-
-def laid_out_once(x):
-    """Array of what was handed over, copied once where it does not lie in memory as it would anywhere else."""
-    if not isinstance(x, np.ndarray):
-        x = sys.modules["ray"].get(x)
-    if id(x) in _laid_out:
-        return _laid_out[id(x)]
-    found = laid_out(x)
-    if not np.may_share_memory(found, x):
-        _laid_out[id(x)] = found
-        weakref.finalize(x, _laid_out.pop, id(x), None).atexit = False
-    return found
 
 
 def called(function, tasks, *shared):

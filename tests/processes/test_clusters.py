@@ -7,7 +7,7 @@ import pytest
 
 from skfedcausal import KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.sparse import parallel
+from skfedcausal.processes import parallel
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # theirs
 
