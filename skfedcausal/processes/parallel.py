@@ -60,6 +60,7 @@ def workers(n_units, n_jobs):
         yield _open.get()
     finally:
         _open.reset(token)
+        sender.end()
         thread.submit(sender.stop)
         thread.shutdown(wait=sender.is_waited_for)
 

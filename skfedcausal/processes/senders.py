@@ -7,11 +7,10 @@ from copy import copy
 from functools import cache
 from itertools import islice
 
-import numpy as np
 from joblib import Parallel, delayed
 from joblib.parallel import LokyBackend, get_active_backend
 
-from .parcels import Folder, Parcel, Placed, packed
+from .parcels import Folder, done_there, packed
 
 _AHEAD = 2  # calls per process that are sent before one is back
 
@@ -20,17 +19,27 @@ def sender_of(n_jobs, number):
     """What sends calls to so many processes of the backend that joblib is told to use."""
     backend = get_active_backend()[0]
     if type(backend).__module__.partition(".")[0] == "ray":
-        return ByRay(number, getattr(backend, "ray_remote_args", None) or {})
+        return _here_or_elsewhere(ByRay(number, getattr(backend, "ray_remote_args", None) or {}))
     if hasattr(backend, "client"):
-        return ByDask(number, backend.client, backend.submit_kwargs)
+        return _here_or_elsewhere(ByDask(number, backend.client, backend.submit_kwargs))
     backend = copy(backend)  # which nobody else starts and ends
     kind = ByLoky if isinstance(backend, LokyBackend) else ByJoblib
     return kind(number, Parallel(n_jobs=n_jobs, backend=backend, batch_size=1))
 
 
+def _here_or_elsewhere(cluster):
+    """Pipes to a cluster that is on this machine, tasks of one that is not."""
+    if not cluster.is_near():
+        return cluster
+    from .pipes import ByPipes
+
+    return ByPipes(cluster)
+
+
 class ByJoblib:
     """Joblib itself."""
 
+    is_here = False  # whether what is sent goes through files of this machine
     is_waited_for = False  # until it has stopped: it sleeps until files that were mapped are deleted
 
     def __init__(self, number, parallel):
@@ -39,6 +48,9 @@ class ByJoblib:
     def start(self):
         """Be ready for calls."""
         self._parallel.__enter__()
+
+    def end(self):
+        """Send nothing more."""
 
     def stop(self):
         """Let go of the processes."""
@@ -53,35 +65,34 @@ class ByJoblib:
         return self._parallel(delayed(function)(*arguments) for function, *arguments in calls)
 
 
-class _ByItself:
+class Sender:
     """Calls that are sent one by one, a few ahead for every process, and results that are taken as they come.
 
-    Joblib itself looks for them every hundredth of a second. On this machine all large arrays go through files in
-    memory, which no scheduler has to carry; shared ones are mapped.
+    Joblib itself looks for them every hundredth of a second.
     """
 
-    is_here = True  # whether all processes are on this machine
+    is_here = False
     is_waited_for = True  # who ends a cluster next must not find it at work
 
     def __init__(self, number):
-        self._number, self._folder = number, None
+        self.number, self.is_over = number, False
         self._held: dict = {}
 
     def start(self):
         """Be ready for calls."""
-        if self.is_here:
-            self._folder = Folder()
+
+    def end(self):
+        """Send nothing more."""
+        self.is_over = True
 
     def stop(self):
         """Let go of the arrays: a fitted plant keeps some of what was sent, the cluster need not."""
         self._held.clear()
-        if self._folder is not None:
-            self._folder.remove()
 
     def handed_over(self, x):
         """What is sent for an array."""
         if id(x) not in self._held:
-            self._held[id(x)] = self._reference(x) if self._folder is None else self._folder.place(x)
+            self._held[id(x)] = self.reference(x)
             weakref.finalize(x, self._held.pop, id(x), None).atexit = False
         return self._held[id(x)]
 
@@ -91,49 +102,60 @@ class _ByItself:
         under_way: dict = {}
         places = enumerate(calls)
         while True:
-            for place, call in islice(places, _AHEAD * self._number - len(under_way)):
-                under_way[self._sent(*self._for_there(*call))] = place
+            for place, call in islice(places, 0 if self.is_over else self.room - len(under_way)):
+                under_way[self.sent(*call)] = place
             if not under_way:
                 return [found[place] for place in sorted(found)]
-            done = self._first_done(list(under_way))
+            done = self.first_done(list(under_way))
             places_done = [under_way.pop(each) for each in done]
-            found.update(zip(places_done, map(_opened, self._brought(done)), strict=True))
+            found.update(zip(places_done, self.brought(done), strict=True))
 
-    def _for_there(self, function, *arguments):
-        """A call with what it is about in a parcel, where it has one."""
-        if self._folder is None:
-            return function, *arguments
-        return done_there, packed((function, arguments), self._folder.path), self._folder.path
+    @property
+    def room(self):
+        """How many calls may be under way."""
+        return _AHEAD * self.number
 
-    def _reference(self, x):
-        """What stands for an array at processes elsewhere."""
+    def reference(self, x):
+        """What stands for an array."""
         raise NotImplementedError
 
-    def _sent(self, function, *arguments):
+    def sent(self, function, *arguments):
         """Something that stands for the result of a call."""
         raise NotImplementedError
 
-    def _first_done(self, under_way):
+    def first_done(self, under_way):
         """Those that are done of what was sent, at least one."""
         raise NotImplementedError
 
-    def _brought(self, done):
+    def brought(self, done):
         """Results of what is done."""
         raise NotImplementedError
 
 
-def done_there(parcel, folder):
-    """A parcel with the result of the call that another one holds."""
-    function, arguments = parcel.opened()
-    arguments = [each.mapped() if isinstance(each, Placed) else each for each in arguments]
-    return packed(function(*arguments), folder)
+class OnThisMachine(Sender):
+    """Calls to processes of this machine: arrays go through files in memory, shared ones are mapped."""
+
+    is_here = True
+
+    def start(self):
+        """Be ready for calls."""
+        self.folder = Folder()
+
+    def stop(self):
+        """Let go of the files."""
+        super().stop()
+        self.folder.remove()
+
+    def reference(self, x):
+        """What stands for an array."""
+        return self.folder.place(x)
+
+    def parcel(self, function, *arguments):
+        """A call on its way."""
+        return packed((function, arguments), self.folder.path)
 
 
-def _opened(x):
-    return x.opened() if isinstance(x, Parcel) else x
-
-
-class ByLoky(_ByItself):
+class ByLoky(OnThisMachine):
     """Processes of loky."""
 
     is_waited_for = False  # they are joblib's to end
@@ -168,39 +190,72 @@ class ByLoky(_ByItself):
     def _has_processes(self):
         return isinstance(self._backend, LokyBackend)
 
-    def _sent(self, function, *arguments):
-        return self._backend._workers.submit(function, *arguments)
+    def sent(self, function, *arguments):
+        """Something that stands for the result of a call."""
+        return self._backend._workers.submit(done_there, self.parcel(function, *arguments), self.folder.path)
 
-    def _first_done(self, under_way):
+    def first_done(self, under_way):
+        """Those that are done of what was sent, at least one."""
         return list(wait(under_way, return_when=FIRST_COMPLETED).done)
 
-    def _brought(self, done):
-        return [each.result() for each in done]
+    def brought(self, done):
+        """Results of what is done."""
+        return [each.result().opened() for each in done]
 
 
-class ByDask(_ByItself):
+class ByDask(Sender):
     """Tasks of Dask, without what joblib does around them; every worker has an array, so that none waits for it."""
 
     def __init__(self, number, client, settings):
         super().__init__(number)
         self._distributed, self._client, self._settings = sys.modules["distributed"], client, settings
-        self.is_here = isinstance(client.cluster, self._distributed.LocalCluster)
-        self._direct = True if self.is_here else None  # workers that can be reached for sure are asked themselves
 
-    def _reference(self, x):
-        return self._client.scatter(x, broadcast=True, hash=False, direct=self._direct)
+    def is_near(self):
+        """Whether its processes are on this machine."""
+        return isinstance(self._client.cluster, self._distributed.LocalCluster)
 
-    def _sent(self, function, *arguments):
+    def begun(self, function, *arguments):
+        """Futures of a call that goes on in every process, beside which the cluster does what else it is asked."""
+        threads = self._client.nthreads()
+        each_once = [at for k in range(max(threads.values())) for at in threads if k < threads[at]]
+        settings = {**self._settings, "pure": False, "allow_other_workers": False}
+        return [
+            self._client.submit(_beside_others, function, *arguments, **settings | {"workers": [at]})
+            for at in each_once[: self.number]
+        ]
+
+    def failed(self, futures):
+        """Raise what ended one of them."""
+        for each in futures:
+            if each.status == "error":
+                each.result()
+
+    def reference(self, x):
+        """What stands for an array."""
+        return self._client.scatter(x, broadcast=True, hash=False)
+
+    def sent(self, function, *arguments):
+        """Something that stands for the result of a call."""
         return self._client.submit(function, *arguments, pure=False, **self._settings)
 
-    def _first_done(self, under_way):
+    def first_done(self, under_way):
+        """Those that are done of what was sent, at least one."""
         return list(self._distributed.wait(under_way, return_when="FIRST_COMPLETED").done)
 
-    def _brought(self, done):
-        return self._client.gather(done, direct=self._direct)
+    def brought(self, done):
+        """Results of what is done."""
+        return self._client.gather(done)
 
 
-class ByRay(_ByItself):
+def _beside_others(function, *arguments):
+    """A call that does not count as work of a worker of Dask."""
+    from distributed import secede
+
+    secede()
+    return function(*arguments)
+
+
+class ByRay(Sender):
     """Tasks of Ray, whose processes go on after a fit; those of joblib there start anew for every fit."""
 
     def __init__(self, number, settings):
@@ -208,14 +263,23 @@ class ByRay(_ByItself):
         self._ray, self._settings = sys.modules["ray"], settings
         self._remote = cache(self._exported)
 
-    def start(self):
-        """Be ready for calls."""
+    def is_near(self):
+        """Whether its processes are on this machine."""
         if not self._ray.is_initialized():
             self._ray.init()
-        self.is_here = len(self._ray.nodes()) == 1
-        super().start()
+        return len(self._ray.nodes()) == 1
 
-    def _reference(self, x):
+    def begun(self, function, *arguments):
+        """Futures of a call that goes on in every process, beside which the cluster does what else it is asked."""
+        beside_others = self._ray.remote(function).options(**{"num_cpus": 0} | self._settings)
+        return [beside_others.remote(*arguments) for _ in range(self.number)]
+
+    def failed(self, futures):
+        """Raise what ended one of them."""
+        self._ray.get(self._ray.wait(futures, num_returns=len(futures), timeout=0)[0])
+
+    def reference(self, x):
+        """What stands for an array."""
         return self._ray.put(x)
 
     def _exported(self, function):
@@ -223,11 +287,14 @@ class ByRay(_ByItself):
         remote = self._ray.remote(function)
         return remote.options(**self._settings) if self._settings else remote
 
-    def _sent(self, function, *arguments):
+    def sent(self, function, *arguments):
+        """Something that stands for the result of a call."""
         return self._remote(function).remote(*arguments)
 
-    def _first_done(self, under_way):
+    def first_done(self, under_way):
+        """Those that are done of what was sent, at least one."""
         return self._ray.wait(under_way)[0]
 
-    def _brought(self, done):
+    def brought(self, done):
+        """Results of what is done."""
         return self._ray.get(done)
