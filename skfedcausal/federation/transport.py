@@ -13,7 +13,7 @@ from ..message.packet import Failure, Packet
 from ..statespace.matrices import few_threads
 
 _WORTH = 0.3  # seconds of work from which on it is handed over to threads
-_MANY = 128  # workers, from which on a fit may have processes
+_MANY, _TRIED = 128, 8  # workers, from which on a fit may have processes, and whose answers say what others take
 _WORTH_PROCESSES = 5.0  # to processes, which take seconds to start and to be sent what is measured
 
 
@@ -217,8 +217,10 @@ class InProcessTransport:
         if self._backend is not None:
             return True  # the user has said who is to help
         is_near = isinstance(get_active_backend(prefer="threads")[0], ThreadingBackend)
-        worth = _WORTH if is_near or self._processes(n_workers) is not None else _WORTH_PROCESSES
-        return n_done > 0 and (time.monotonic() - began) / n_done * (n_workers - n_done) > worth
+        has_processes = self._processes(n_workers) is not None
+        worth = _WORTH if is_near or has_processes else _WORTH_PROCESSES
+        least = _TRIED if has_processes else 1
+        return n_done >= least and (time.monotonic() - began) / n_done * (n_workers - n_done) > worth
 
     def _processes(self, n_workers):
         """Processes on this machine that a fit of many units has at hand anyway, for workers that may go there."""

@@ -1,5 +1,6 @@
 """What goes from one process of this machine to another: large arrays as files in memory, the rest as bytes."""
 
+import io
 import os
 import pickle
 import shutil
@@ -76,7 +77,7 @@ def packed(x, folder):
             large.append(buffer)
         return is_small
 
-    content = pickle.dumps(x, protocol=5, buffer_callback=goes_along)
+    content = _bytes_of(x, goes_along)
     if not large:
         return Parcel(content, (), None)
     path, parts = _new_file(folder), [buffer.raw() for buffer in large]
@@ -84,6 +85,39 @@ def packed(x, folder):
         for part in parts:
             file.write(part)
     return Parcel(content, tuple(part.nbytes for part in parts), path)
+
+
+class _Pickler(pickle.Pickler):
+    """A pickler that names files which are mapped already: records larger than memory are some."""
+
+    def reducer_override(self, x):
+        """How an array is made anew from its file; as usual where it has none that others see, too."""
+        if not isinstance(x, np.ndarray) or (file := _file_behind(x)) is None:
+            return NotImplemented
+        first = x.__array_interface__["data"][0] - np.asarray(file).view(np.ndarray).__array_interface__["data"][0]
+        return _mapped_part, (str(file.filename), file.offset + first, x.dtype, x.shape, x.strides)
+
+
+def _file_behind(x):
+    """The map of a whole file that an array is a part of, None where there is none, or not as others see it."""
+    if x.dtype.hasobject or not x.size or min(x.strides, default=0) < 0:
+        return None
+    whole = None
+    while x is not None:
+        whole = x if isinstance(x, np.memmap) and x.filename is not None and x.mode != "c" else whole
+        x = x.base if isinstance(x.base, np.ndarray) else None
+    return whole
+
+
+def _mapped_part(path, offset, dtype, shape, strides):
+    span = dtype.itemsize + sum((n - 1) * step for n, step in zip(shape, strides, strict=True))
+    return np.ndarray(shape, dtype, np.memmap(path, np.uint8, "r", offset, (span,)), 0, strides)
+
+
+def _bytes_of(x, goes_along):
+    content = io.BytesIO()
+    _Pickler(content, protocol=5, buffer_callback=goes_along).dump(x)
+    return content.getvalue()
 
 
 def _new_file(folder):

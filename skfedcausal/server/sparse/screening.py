@@ -20,7 +20,7 @@ from ...processes.parallel import chunks, in_threads
 NOWHERE = np.iinfo(np.int64).max  # place of what a unit has not
 _PAIRS = 20_000  # that are looked at together
 _PIECE, _PIECES = 128, 8  # rows, and how many of these a thread takes together
-_COLUMNS = 256  # of a product that a thread takes together
+_COLUMNS = 128  # of a product that a thread takes together
 
 
 class Products(NamedTuple):
