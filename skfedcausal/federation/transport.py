@@ -2,6 +2,7 @@
 
 import math
 import time
+import warnings
 from collections.abc import Mapping
 from typing import Any, Protocol, runtime_checkable
 
@@ -235,9 +236,10 @@ class InProcessTransport:
     def _by_several(self, pairs, n_jobs, widest):
         """Results of workers on their packets, as many at a time as there are jobs."""
         if (processes := self._processes(len(self._sites))) is not None:
-            from ..processes.parallel import run
+            from ..processes import parallel
 
-            return run(handled, [(widest, site.worker, packet, site.state) for site, packet in pairs], processes)
+            tasks = [(widest, site.worker, packet, site.state) for site, packet in pairs]
+            return _warned(parallel.run(handled, tasks, processes))
         share = math.ceil(len(pairs) / (2 * n_jobs))
         # what a batch costs to hand over hardly depends on the clients in it
         how = {"prefer": "threads"} if self._backend is None else {"backend": self._backend}
@@ -250,9 +252,19 @@ class InProcessTransport:
 
 
 def handled(widest, worker, packet, state):
-    """A worker's answer and its state after it, in a process that has other work as well."""
-    with few_threads(widest):
-        return worker.handle(packet, state)
+    """A worker's answer, its state after it, and what it warns of, wherever that is to be heard."""
+    with few_threads(widest), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        answer, state = worker.handle(packet, state)
+    return answer, state, [(each.message, each.category, each.filename, each.lineno) for each in caught]
+
+
+def _warned(results):
+    """Answers and states, of which everything is said that workers warned of."""
+    for _, _, caught in results:
+        for each in caught:
+            warnings.warn_explicit(*each)
+    return [(answer, state) for answer, state, _ in results]
 
 
 def _one_by_one(sites, out):

@@ -4,7 +4,6 @@ import gc
 import importlib
 import os
 import sys
-import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from joblib import cpu_count, effective_n_jobs
 
+from ..statespace.matrices import keep_freed_memory
 from .senders import sender_of
 
 _WORTH = 128  # units, from which on processes are started
@@ -170,12 +170,8 @@ def called_elsewhere(function, tasks, *shared):
     """The same as :func:`called` in a process that joblib may have started."""
     leave_out_what_is_imported()
     keep_memory()
-    return called(function, tasks, *map(_there, shared))
-
-
-def _there(x):
-    """A shared array, which Ray does not fetch where it is named within others."""
-    return x if isinstance(x, np.ndarray) else sys.modules["ray"].get(x)
+    keep_freed_memory()
+    return called(function, tasks, *shared)
 
 
 @cache

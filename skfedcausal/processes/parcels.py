@@ -6,7 +6,8 @@ import pickle
 import shutil
 import tempfile
 import weakref
-from typing import NamedTuple
+from contextlib import suppress
+from typing import Any, NamedTuple
 from uuid import uuid4
 
 import numpy as np
@@ -47,24 +48,30 @@ class Placed(NamedTuple):
             return np.empty(self.shape, self.dtype)  # a file of nothing cannot be mapped
         return np.asarray(np.memmap(self.path, self.dtype, "r", shape=self.shape))
 
+    def remove(self):
+        """Delete the file; whoever has mapped it keeps it."""
+        with suppress(FileNotFoundError):  # of a folder that has gone
+            os.unlink(self.path)
+
 
 class Parcel(NamedTuple):
-    """An object on its way."""
+    """An object on its way, which is always small itself: two that send each other one at a time never block."""
 
-    content: bytes
-    sizes: tuple[int, ...]  # of the arrays in the file
-    path: str | None  # None where there are none
+    content: bytes  # of an object that needs no file
+    path: str | None = None
+    sizes: tuple[int, ...] = ()  # of what its file holds: bytes that say where arrays belong, and the arrays
 
     def opened(self):
         """The object, once."""
         if self.path is None:
             return pickle.loads(self.content)
+        parts = [np.empty(size, np.uint8) for size in self.sizes]
         with open(self.path, "rb") as file:
-            os.unlink(self.path)
-            buffers = [np.empty(size, np.uint8) for size in self.sizes]
-            for buffer in buffers:
-                file.readinto(buffer)
-        return pickle.loads(self.content, buffers=buffers)
+            for part in parts:
+                file.readinto(part.data)
+        os.unlink(self.path)
+        content, *arrays = parts
+        return pickle.loads(content.data, buffers=arrays)
 
 
 def packed(x, folder):
@@ -78,13 +85,13 @@ def packed(x, folder):
         return is_small
 
     content = _bytes_of(x, goes_along)
-    if not large:
-        return Parcel(content, (), None)
-    path, parts = _new_file(folder), [buffer.raw() for buffer in large]
+    if not large and len(content) < _LARGE:
+        return Parcel(content)
+    path, parts = _new_file(folder), [memoryview(content), *(buffer.raw() for buffer in large)]
     with open(path, "wb") as file:
         for part in parts:
             file.write(part)
-    return Parcel(content, tuple(part.nbytes for part in parts), path)
+    return Parcel(b"", path, tuple(part.nbytes for part in parts))
 
 
 class _Pickler(pickle.Pickler):
@@ -94,19 +101,19 @@ class _Pickler(pickle.Pickler):
         """How an array is made anew from its file; as usual where it has none that others see, too."""
         if not isinstance(x, np.ndarray) or (file := _file_behind(x)) is None:
             return NotImplemented
-        first = x.__array_interface__["data"][0] - np.asarray(file).view(np.ndarray).__array_interface__["data"][0]
-        return _mapped_part, (str(file.filename), file.offset + first, x.dtype, x.shape, x.strides)
+        first = file.offset + x.ctypes.data - file.ctypes.data
+        return _mapped_part, (os.fspath(file.filename), first, x.dtype, x.shape, x.strides)
 
 
 def _file_behind(x):
-    """The map of a whole file that an array is a part of, None where there is none, or not as others see it."""
+    """The map of a whole file that an array is a part of, None where there is none, or others do not see the same."""
     if x.dtype.hasobject or not x.size or min(x.strides, default=0) < 0:
         return None
-    whole = None
+    whole: Any = None
     while x is not None:
         whole = x if isinstance(x, np.memmap) and x.filename is not None and x.mode != "c" else whole
         x = x.base if isinstance(x.base, np.ndarray) else None
-    return whole
+    return whole if whole is not None and os.path.exists(whole.filename) else None
 
 
 def _mapped_part(path, offset, dtype, shape, strides):

@@ -2,11 +2,13 @@
 
 import os
 import socket
+from contextlib import suppress
 from multiprocessing.connection import Connection, wait
-from multiprocessing.pool import ExceptionWithTraceback
+from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-defined]
+from typing import Any
 
 from .parcels import done_there, packed
-from .senders import OnThisMachine
+from .senders import AHEAD, OnThisMachine
 
 _PATIENCE = 0.2  # seconds between looks at whether the cluster has given up
 
@@ -20,7 +22,10 @@ class ByPipes(OnThisMachine):
     def __init__(self, cluster):
         super().__init__(cluster.number)
         self._cluster = cluster
-        self._door, self._ways, self._begun = None, {}, []
+        self._door: Any = None
+        self._ways: dict = {}  # calls under way by pipe
+        self._begun: list = []
+        self._results: dict = {}
 
     def start(self):
         """Be ready for calls: one process has come."""
@@ -45,7 +50,7 @@ class ByPipes(OnThisMachine):
     @property
     def room(self):
         """How many calls may be under way."""
-        return super().room // self.number * len(self._ways)
+        return AHEAD * len(self._ways)
 
     def sent(self, function, *arguments):
         """Something that stands for the result of a call."""
@@ -57,13 +62,13 @@ class ByPipes(OnThisMachine):
 
     def first_done(self, under_way):
         """Those that are done of what was sent, at least one."""
-        self._results, ready = {}, []
+        self._results = {}
         while not self._results:
             ready = wait([self._door, *(way for way, calls in self._ways.items() if calls)])
             for way in ready:
                 if way is not self._door:
                     self._results[self._ways[way].pop(0)] = self._heard(way)
-        self._let_in(ready)
+            self._let_in(ready)
         return list(self._results)
 
     def brought(self, done):
@@ -89,20 +94,12 @@ class ByPipes(OnThisMachine):
 
 
 def serve(door, folder):
-    """Do the calls that come through a pipe until it is closed."""
-    with socket.socket(socket.AF_UNIX) as mine:
-        try:
-            mine.connect(door)
-        except (FileNotFoundError, ConnectionRefusedError):
-            return  # the fit is over
-        way = Connection(mine.detach())
-    with way:
-        while True:
-            try:
-                parcel = way.recv()
-            except (EOFError, ConnectionResetError):
-                return
-            way.send(_done_or_failed(parcel, folder))
+    """Do the calls that come through a pipe until the fit is over, which may be before this begins."""
+    with suppress(EOFError, ConnectionError, FileNotFoundError), socket.socket(socket.AF_UNIX) as mine:
+        mine.connect(door)
+        with Connection(mine.detach()) as way:
+            while True:
+                way.send(_done_or_failed(way.recv(), folder))
 
 
 def _done_or_failed(parcel, folder):

@@ -1,18 +1,20 @@
 """How tasks and what they share reach the processes of a backend of joblib: arrays once, processes that are kept."""
 
+import socket
 import sys
 import weakref
 from concurrent.futures import FIRST_COMPLETED, wait
 from copy import copy
 from functools import cache
 from itertools import islice
+from typing import Any
 
 from joblib import Parallel, delayed
 from joblib.parallel import LokyBackend, get_active_backend
 
-from .parcels import Folder, done_there, packed
+from .parcels import Folder, Placed, done_there, packed
 
-_AHEAD = 2  # calls per process that are sent before one is back
+AHEAD = 2  # calls per process that are sent before one is back
 
 
 def sender_of(n_jobs, number):
@@ -29,7 +31,7 @@ def sender_of(n_jobs, number):
 
 def _here_or_elsewhere(cluster):
     """Pipes to a cluster that is on this machine, tasks of one that is not."""
-    if not cluster.is_near():
+    if not (cluster.is_near() and hasattr(socket, "AF_UNIX")):
         return cluster
     from .pipes import ByPipes
 
@@ -93,7 +95,7 @@ class Sender:
         """What is sent for an array."""
         if id(x) not in self._held:
             self._held[id(x)] = self.reference(x)
-            weakref.finalize(x, self._held.pop, id(x), None).atexit = False
+            weakref.finalize(x, _let_go, self._held, id(x)).atexit = False
         return self._held[id(x)]
 
     def results(self, calls):
@@ -113,7 +115,7 @@ class Sender:
     @property
     def room(self):
         """How many calls may be under way."""
-        return _AHEAD * self.number
+        return AHEAD * self.number
 
     def reference(self, x):
         """What stands for an array."""
@@ -132,10 +134,18 @@ class Sender:
         raise NotImplementedError
 
 
+def _let_go(held, key):
+    """Forget what stands for an array that nobody has any more, and delete its file."""
+    found = held.pop(key, None)
+    if isinstance(found, Placed):
+        found.remove()
+
+
 class OnThisMachine(Sender):
     """Calls to processes of this machine: arrays go through files in memory, shared ones are mapped."""
 
     is_here = True
+    folder: Any = None
 
     def start(self):
         """Be ready for calls."""
@@ -144,7 +154,8 @@ class OnThisMachine(Sender):
     def stop(self):
         """Let go of the files."""
         super().stop()
-        self.folder.remove()
+        if self.folder is not None:
+            self.folder.remove()
 
     def reference(self, x):
         """What stands for an array."""

@@ -7,7 +7,7 @@ import pytest
 
 from skfedcausal import KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.processes import parallel
+from skfedcausal.processes import parallel, senders
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # theirs
 
@@ -29,14 +29,31 @@ def ray():
     ray.shutdown()
 
 
+@pytest.mark.parametrize("near", [True, False])
 @pytest.mark.parametrize("cluster", [dask, ray])
-def test_a_cluster_gives_the_same_bits(cluster, monkeypatch):
+def test_a_cluster_gives_the_same_bits(cluster, near, monkeypatch):
+    """Through pipes, and as tasks, as of one that is on other machines."""
     monkeypatch.setattr(parallel, "_WORTH", 1)
+    kinds = []
+    for kind in (senders.ByDask, senders.ByRay) if not near else ():
+        monkeypatch.setattr(kind, "is_near", lambda self: False)
     X, truth = make_granger_plant(34, n_states=2, n_sensors=4, n_samples=600, random_state=0)
     clients = zip(X, truth.observation, strict=True)
     messages = {name: KalmanClient(C=C).fit(X[name]).message(X[name]) for name, C in clients}
     here = LikelihoodServer(n_jobs=1).fit(messages)
-    with cluster(), joblib.parallel_config(cluster.__name__, n_jobs=2):
+    with cluster(), joblib.parallel_config(cluster.__name__, n_jobs=2), parallel.workers(34, None) as processes:
+        processes.started.result()
+        kinds.append(type(processes.sender).__name__)
         there = LikelihoodServer().fit(messages)
+    assert kinds == ["ByPipes" if near else f"By{cluster.__name__.title()}"]
     assert there.transition_.tobytes() == here.transition_.tobytes()
     assert there.links_.equals(here.links_)
+
+
+@pytest.mark.parametrize("cluster", [dask, ray])
+def test_a_cluster_does_what_else_it_is_asked_during_a_fit(cluster, monkeypatch):
+    monkeypatch.setattr(parallel, "_WORTH", 1)
+    with cluster(), joblib.parallel_config(cluster.__name__, n_jobs=2), parallel.workers(34, None) as processes:
+        processes.started.result()
+        assert joblib.Parallel()(joblib.delayed(divmod)(k, 3) for k in range(4)) == [divmod(k, 3) for k in range(4)]
+        assert parallel.run(divmod, [(k, 3) for k in range(9)], processes) == [divmod(k, 3) for k in range(9)]

@@ -2,7 +2,6 @@
 
 import gc
 import os
-import pickle
 import sys
 import time
 from types import SimpleNamespace
@@ -104,20 +103,19 @@ def test_tasks_see_what_is_shared_in_their_order(monkeypatch, backend):
     assert elsewhere == (backend == "loky")
 
 
-class _Cluster(senders._ByItself):
+class _Cluster(senders.Sender):
     """Calls that are done one after the other, the newest first."""
 
-    def __init__(self, number):
-        self._number, self.most = number, 0
+    most = 0
 
-    def _sent(self, function, *arguments):
+    def sent(self, function, *arguments):
         return lambda: function(*arguments)
 
-    def _first_done(self, under_way):
+    def first_done(self, under_way):
         self.most = max(self.most, len(under_way))
         return under_way[-1:]
 
-    def _brought(self, done):
+    def brought(self, done):
         return [each() for each in done]
 
 
@@ -128,11 +126,16 @@ def test_results_come_in_the_order_of_their_calls_whichever_is_done_first(n):
     assert cluster.most == min(n, 4)
 
 
-def test_a_call_of_loky_says_where_arrays_are_mapped_before_it_is_pickled():
-    said = []
-    call = senders._Call(lambda: said.append("here"), divmod, (7, 3))
-    assert pickle.loads(pickle.dumps(call))() == (2, 1)
-    assert said == ["here"]
+def test_what_is_over_sends_nothing_more():
+    cluster = _Cluster(2)
+
+    def calls():
+        for k in range(20):
+            if k == 6:
+                cluster.end()
+            yield divmod, k, 3
+
+    assert len(cluster.results(calls())) < 10
 
 
 def test_loky_still_maps_arrays_after_others_have_used_its_processes(monkeypatch):
@@ -164,7 +167,7 @@ def test_threads_give_results_in_the_order_of_their_tasks_where_there_are_worker
     assert parallel.in_threads(divmod, tasks, SimpleNamespace(number=3)) == parallel.in_threads(divmod, tasks, None)
 
 
-def test_dask_is_sent_bytes_and_references_and_not_asked_to_keep_what_a_plant_keeps(monkeypatch):
+def test_dask_elsewhere_is_sent_references_and_not_asked_to_keep_what_a_plant_keeps(monkeypatch):
     calls = []
 
     class Future:
@@ -177,17 +180,17 @@ def test_dask_is_sent_bytes_and_references_and_not_asked_to_keep_what_a_plant_ke
             calls.append("scattered")
             return Future()
 
-        def submit(self, function, call, *references, pure):
+        def submit(self, function, *arguments, pure):
             calls.append("sent")
-            assert isinstance(call, bytes)
-            return function(call, *(10 for _ in references))
+            return function(*(10 if isinstance(each, Future) else each for each in arguments))
 
-        def gather(self, done, direct):
+        def gather(self, done):
             return done
 
     known = SimpleNamespace(Future=Future, LocalCluster=Future, wait=lambda x, return_when: SimpleNamespace(done=x))
     monkeypatch.setitem(sys.modules, "distributed", known)
     sender, series = ByDask(2, Client(), {}), np.zeros(3)
+    assert not sender.is_near()
     assert sender.handed_over(series) is sender.handed_over(series)
     assert sender.results([(divmod, 27, sender.handed_over(series))]) == [(2, 7)]
     assert calls == ["scattered", "sent"]

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ...processes.parallel import chunks, run
 from ...statespace.matrices import few_threads
 from ..estimation.scoring import Point
 from .blocks import BlockTask, core_spectra, pushes
-from ...processes.parallel import chunks, run
 from .plant import UNITS
 from .screening import Products, Spectra, p_values_of, products
 

@@ -8,11 +8,11 @@ the inputs, less what the other regressors of the row know of them.
 import numpy as np
 from scipy.special import chdtrc
 
+from ...processes.parallel import chunks
 from ...statespace.episodes import fourier_sums, lag_covariances, remove_episode_means
 from ...statespace.whittle import midpoints
 from ..estimation.evidence import benjamini_hochberg
 from .alone import units_on_their_own
-from ...processes.parallel import chunks
 from .screening import NOWHERE, given_others_of, products, statistics
 
 MAX_ADDITIONS = 3  # links per effect and round

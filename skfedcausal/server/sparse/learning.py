@@ -8,6 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import chdtrc
 
+from ...processes.parallel import run, started
 from ...statespace.partition import positions_of
 from ..estimation.evidence import PADDED_VARIANCE, benjamini_hochberg
 from ..estimation.scoring import Budget, Point
@@ -19,7 +20,6 @@ from .cover import cores, neighbours, with_halo
 from .filter import stationary_gain
 from .gaps import are_stable_alone, n_fillings
 from .inputs import capped, p_values, pairs_of, regressors, significant_of, tested_inputs, work_of_tests
-from ...processes.parallel import run, started
 from .plant import LargePlant
 from .screening import PairRows, given_others, products, statistics, tested
 from .stability import stable

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.sparse import csr_array
 
+from ...processes.parallel import chunks, run
 from ...statespace.episodes import TransitionMoments, lag_covariances
 from ...statespace.inputs import input_term
 from ...statespace.matrices import few_threads, floor_eigenvalues
@@ -23,7 +24,6 @@ from ..estimation.standardised import (
 from ..joint import usual_information
 from .filter import stationary_gain
 from .gaps import drawn_record, share_there
-from ...processes.parallel import chunks, run
 
 UNITS = 32  # that one task is about
 

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 from scipy.special import chdtrc
 
+from ...processes.parallel import chunks, started, workers
 from ...statespace.episodes import side_by_side
 from ...statespace.matrices import few_threads
 from ...statespace.partition import positions_of, slices_of
@@ -21,7 +22,6 @@ from ..validity.report import (
     _row,
     evidence,
 )
-from ...processes.parallel import chunks, started, workers
 from .plant import UNITS, columns
 
 _FEWEST_ROWS = 200

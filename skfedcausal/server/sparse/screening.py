@@ -11,11 +11,11 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import chdtrc
 
+from ...processes.parallel import chunks, in_threads
 from ...statespace.episodes import episodes
 from ...statespace.matrices import few_threads
 from ...statespace.partition import Partition
 from ..estimation.block_tests import _profiled
-from ...processes.parallel import chunks, in_threads
 
 NOWHERE = np.iinfo(np.int64).max  # place of what a unit has not
 _PAIRS = 20_000  # that are looked at together

@@ -10,6 +10,7 @@ import pandas as pd
 from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 
+from ...processes.parallel import chunks, run, workers
 from ..estimation.level_shifts import joined_shifts
 from ..estimation.scoring import Budget
 from ..lagged.misfit import misfit_table, one_lag_is_enough
@@ -24,7 +25,6 @@ from .input_effects import coefficients, input_links_table, shrunk_inputs, witho
 from .inputs import are_told_apart, find_drivers
 from .learning import ALL_PAIRS, AsAWhole, estimate_large
 from .memory import check_inputs, check_memory, whole_elements
-from ...processes.parallel import chunks, run, workers
 from .plant import UNITS, LargePlant, filled_by_units, shifts_of_units
 from .screening import PairRows, tested
 from .stability import stable

@@ -1,0 +1,95 @@
+"""Units of a plant that has processes: what they learn there is what they would learn here."""
+
+import os
+import warnings
+
+import joblib
+import numpy as np
+import pytest
+
+from skfedcausal import FederatedGrangerEstimator, KalmanClient
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.federation import transport
+from skfedcausal.processes import parallel
+
+
+@pytest.fixture
+def at_once(monkeypatch):
+    """Processes are worth it for few units, whatever they take."""
+    monkeypatch.setattr(parallel, "_WORTH", 1)
+    for name, value in {"_MANY": 2, "_TRIED": 1, "_WORTH": 0.0}.items():
+        monkeypatch.setattr(transport, name, value)
+
+
+def _plant(tmp_path=None):
+    X, _ = make_granger_plant(12, n_states=2, n_sensors=4, n_samples=300, random_state=0)
+    if tmp_path is None:
+        return X
+    for name, Y in X.items():
+        np.save(tmp_path / f"{name}.npy", Y)
+    return {name: np.load(tmp_path / f"{name}.npy", mmap_mode="r") for name in X}
+
+
+def _fitted(X, client=None):
+    """An estimator and what it warned of."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        estimator = FederatedGrangerEstimator(client).fit(X)
+    return estimator, sorted(str(each.message) for each in caught if each.category is UserWarning)
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+def test_units_in_processes_learn_the_same_and_their_warnings_are_heard(at_once, monkeypatch, tmp_path, mapped):
+    X = _plant(tmp_path if mapped else None)
+    client = KalmanClient(n_states=3)
+    here, warned = _fitted(X, client)
+    places = []
+    monkeypatch.setattr(transport, "_warned", lambda results: places.append(len(results)) or _warned(results))
+    with joblib.parallel_config("loky", n_jobs=2), parallel.workers(12, None) as processes:
+        processes.started.result()
+        there, heard = _fitted(X, client)
+    assert places[0] == 11  # all but the one that says how long others take
+    assert there.transition_.tobytes() == here.transition_.tobytes()
+    assert heard == warned
+    for name, unit in there.clients_.items():
+        np.testing.assert_array_equal(unit.observation_, here.clients_[name].observation_)
+    for mine, theirs in zip(here.predict(X), there.predict(X), strict=True):
+        np.testing.assert_array_equal(theirs, mine)
+
+
+_warned = transport._warned
+
+
+class Counting(KalmanClient):
+    """A user's own kind, which notes where it is fitted."""
+
+    places: set = set()
+
+    def fit_arrays(self, *about):
+        self.places.add(os.getpid())
+        return super().fit_arrays(*about)
+
+
+def test_kinds_of_units_that_users_wrote_stay_here(at_once):
+    """Another process may not know their class, or its copy of what they share."""
+    with joblib.parallel_config("loky", n_jobs=2), parallel.workers(12, None):
+        _fitted(_plant(), Counting())
+    assert Counting.places == {os.getpid()}
+
+
+def _warn_and_answer(packet, state):
+    warnings.warn("Sensor 3 is stuck.", RuntimeWarning, stacklevel=1)
+    return packet, state
+
+
+def test_a_warning_is_heard_once_wherever_the_worker_was():
+    class Worker:
+        handle = staticmethod(_warn_and_answer)
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = transport.handled(4, Worker(), "packet", {})
+    assert not caught
+    with pytest.warns(RuntimeWarning, match="stuck") as caught:
+        assert transport._warned([result]) == [("packet", {})]
+    assert caught[0].filename == __file__
