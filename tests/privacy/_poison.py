@@ -5,6 +5,7 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from skfedcausal import GaussianMechanism
 from skfedcausal.federation import FileLoopback
@@ -56,13 +57,13 @@ def by_files(sites):
 
 
 # every transport of the library belongs here: what follows a release must not need the raw record on any
-TRANSPORTS = {
-    "in process": None,
-    "bytes": ByBytes,
-    "threads": Threads,
-    "processes": OtherProcesses,
-    "files": by_files,
-}
+TRANSPORTS = [
+    pytest.param(None, id="in process"),
+    pytest.param(ByBytes, id="bytes"),
+    pytest.param(Threads, id="threads"),
+    pytest.param(OtherProcesses, id="processes", marks=pytest.mark.slow),
+    pytest.param(by_files, id="files"),
+]
 
 
 class Poisoning(GaussianMechanism):

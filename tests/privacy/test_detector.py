@@ -54,7 +54,7 @@ def fitted():
 
 
 @pytest.mark.parametrize("evidence", ["innovations", "flags"])
-@pytest.mark.parametrize("transport", TRANSPORTS.values(), ids=TRANSPORTS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_nothing_after_a_release_needs_the_raw_record(transport, evidence):
     detectors = {}
     for kind in (Poisoning, GaussianMechanism):

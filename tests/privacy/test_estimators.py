@@ -58,7 +58,7 @@ def make_estimator(privacy=None, **settings):
 
 
 @pytest.mark.parametrize("n_rounds", [1, 3])
-@pytest.mark.parametrize("transport", TRANSPORTS.values(), ids=TRANSPORTS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_nothing_after_the_release_needs_the_raw_record(transport, n_rounds):
     X, settings = make_plant(), {"transport": transport, "server": LikelihoodServer(n_rounds=n_rounds)}
     clean = {name: Y.copy() for name, Y in X.items()}
@@ -79,7 +79,7 @@ def test_nothing_after_the_release_needs_the_raw_record(transport, n_rounds):
         assert_array_equal(call(estimator, poisoned), call(expected, clean))
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS.values(), ids=TRANSPORTS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_two_records_with_one_noised_copy_give_the_same_everything(transport):
     X, other = make_plant(0), make_plant(1)
     mechanism = make_mechanism()
@@ -395,7 +395,7 @@ def test_a_fitted_estimator_is_saved_without_its_mechanism_and_releases_nothing_
 # --- gradient training ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("transport", TRANSPORTS.values(), ids=TRANSPORTS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("settings", [{"exchange": "series"}, {"exchange": "moments"}], ids=["series", "moments"])
 def test_gradient_training_is_post_processing(settings, transport):
     server = GradientServer(max_iter=3, **settings)
@@ -419,7 +419,7 @@ def test_gradient_training_is_post_processing(settings, transport):
 
 
 @pytest.mark.parametrize("server", [None, GradientServer(max_iter=3, tol=0)], ids=["likelihood", "gradients"])
-@pytest.mark.parametrize("transport", TRANSPORTS.values(), ids=TRANSPORTS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_counterfactual_estimator_needs_no_raw_record_after_the_release(transport, server):
     X, U = make_plant(n_samples=600), np.random.default_rng(0).normal(size=(600, 1))

@@ -154,7 +154,7 @@ def test_the_statement_gives_the_papers_total_and_the_exact_one():
 
 @pytest.mark.parametrize("privacy", [paper, trusted])
 @pytest.mark.parametrize("update", ["batch", "online"])
-@pytest.mark.parametrize("transport", TRANSPORTS.values(), ids=TRANSPORTS)
+@pytest.mark.parametrize("transport", TRANSPORTS)
 def test_every_transport_trains_the_same(privacy, update, transport):
     X, clients = make_plant()
     X = {name: Y[:12] for name, Y in X.items()}

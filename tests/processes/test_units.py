@@ -22,7 +22,7 @@ def at_once(monkeypatch):
 
 
 def _plant(tmp_path=None):
-    X, _ = make_granger_plant(12, n_states=2, n_sensors=4, n_samples=300, random_state=0)
+    X, _ = make_granger_plant(4, n_states=1, n_sensors=3, n_samples=200, random_state=0)
     if tmp_path is None:
         return X
     for name, Y in X.items():
@@ -41,14 +41,14 @@ def _fitted(X, client=None):
 @pytest.mark.parametrize("mapped", [False, True])
 def test_units_in_processes_learn_the_same_and_their_warnings_are_heard(at_once, monkeypatch, tmp_path, mapped):
     X = _plant(tmp_path if mapped else None)
-    client = KalmanClient(n_states=3)
+    client = KalmanClient(n_states=2)
     here, warned = _fitted(X, client)
     places = []
     monkeypatch.setattr(transport, "_warned", lambda results: places.append(len(results)) or _warned(results))
-    with joblib.parallel_config("loky", n_jobs=2), parallel.workers(12, None) as processes:
+    with joblib.parallel_config("loky", n_jobs=2), parallel.workers(4, None) as processes:
         processes.started.result()
         there, heard = _fitted(X, client)
-    assert places[0] == 11  # all but the one that says how long others take
+    assert places[0] == 3  # all but the one that says how long others take
     assert there.transition_.tobytes() == here.transition_.tobytes()
     assert heard == warned
     for name, unit in there.clients_.items():
@@ -72,7 +72,7 @@ class Counting(KalmanClient):
 
 def test_kinds_of_units_that_users_wrote_stay_here(at_once):
     """Another process may not know their class, or its copy of what they share."""
-    with joblib.parallel_config("loky", n_jobs=2), parallel.workers(12, None):
+    with joblib.parallel_config("loky", n_jobs=2), parallel.workers(4, None):
         _fitted(_plant(), Counting())
     assert Counting.places == {os.getpid()}
 

@@ -204,6 +204,7 @@ def _second_order(seed, kind, n_samples=2000):
     return {"a": Y}, [u]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["second order", "dead time"])
 def test_a_plant_that_does_not_fit_is_no_feedback(kind):
     """Of 20 open-loop records at a level of 5 %, more than 4 rejections have a probability of 0.3 %."""

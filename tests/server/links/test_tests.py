@@ -29,6 +29,7 @@ def test_wald_inside_and_score_outside_are_the_statistics_of_the_links_table():
     np.testing.assert_allclose(tests("score")["statistic"][~inside], links[~inside], rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sparsity", ["fdr", None])
 def test_the_three_tests_agree_in_large_samples(sparsity):
     """Statistics of empty pairs differ by terms of order ``T**-1/2``."""

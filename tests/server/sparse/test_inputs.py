@@ -12,10 +12,11 @@ from numpy.testing import assert_allclose
 
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.processes import parallel
 from skfedcausal.server import likelihood
 from skfedcausal.server.estimation.scoring import RATE, Budget
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.sparse import input_effects, learning, parallel
+from skfedcausal.server.sparse import input_effects, learning
 from skfedcausal.server.sparse import inputs as inputs_module
 from skfedcausal.server.sparse.alone import units_on_their_own
 from skfedcausal.server.sparse.input_effects import input_links_table, shrunk_inputs, without_inputs

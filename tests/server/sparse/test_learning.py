@@ -10,10 +10,11 @@ import pytest
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.processes import parallel
 from skfedcausal.server import likelihood
 from skfedcausal.server.links import questions
 from skfedcausal.server.prediction import PlantFilter
-from skfedcausal.server.sparse import learning, parallel, tables
+from skfedcausal.server.sparse import learning, tables
 from skfedcausal.server.validity import report
 
 UNITS, ROWS = 33, 1000
