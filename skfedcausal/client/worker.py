@@ -85,6 +85,11 @@ class UnitWorker:
         return self.monitored is not None and getattr(self.monitored, "is_short", False)
 
     @property
+    def n_bytes(self):
+        """Of the record."""
+        return self.outputs.nbytes + (0 if self.inputs is None else self.inputs.nbytes)
+
+    @property
     def may_go_elsewhere(self):
         """Whether all of it can be sent to another process and does the same there: no classes of the user's own."""
         return type(self.client) is KalmanClient and self.augmenter is None

@@ -15,6 +15,7 @@ from ..statespace.matrices import few_threads
 
 _WORTH = 0.3  # seconds of work from which on it is handed over to threads
 _MANY, _TRIED = 128, 8  # workers, from which on a fit may have processes, and whose answers say what others take
+_BYTES = 2**26  # of records that go to a process together
 _WORTH_PROCESSES = 5.0  # to processes, which take seconds to start and to be sent what is measured
 
 
@@ -204,44 +205,42 @@ class InProcessTransport:
         widest = max((getattr(site.worker, "n_columns", np.inf) for site in sites), default=0)
         with few_threads(widest):
             n_jobs, pairs = effective_n_jobs(self._n_jobs), list(zip(sites, out.values(), strict=True))
+            processes = self._processes(sites) if n_jobs > 1 else None
             results: list = []
             began = time.monotonic()
             for site, packet in pairs:
-                if n_jobs > 1 and self._are_worth_help(len(results), len(pairs), began):
+                if n_jobs > 1 and self._are_worth_help(len(results), len(pairs), began, processes):
                     break
                 results.append(site.worker.handle(packet, site.state))
             left = pairs[len(results) :]
-            return results + (self._by_several(left, n_jobs, widest) if left else [])
+            if not left:
+                return results
+            return results + (self._by_several(left, n_jobs) if processes is None else _by(processes, left, widest))
 
-    def _are_worth_help(self, n_done, n_workers, began):
-        """Whether those that are left take so long that handing them over pays, which costs as much as many answers."""
-        if self._backend is not None:
-            return True  # the user has said who is to help
-        is_near = isinstance(get_active_backend(prefer="threads")[0], ThreadingBackend)
-        has_processes = self._processes(n_workers) is not None
-        worth = _WORTH if is_near or has_processes else _WORTH_PROCESSES
-        least = _TRIED if has_processes else 1
-        return n_done >= least and (time.monotonic() - began) / n_done * (n_workers - n_done) > worth
-
-    def _processes(self, n_workers):
+    def _processes(self, sites):
         """Processes on this machine that a fit of many units has at hand anyway, for workers that may go there."""
-        if self._backend is not None or n_workers < _MANY:
+        if self._backend is not None or len(sites) < _MANY:
             return None
         from ..processes.parallel import open_workers  # of plants of many units
 
         processes = open_workers()
-        may_go = all(getattr(site.worker, "may_go_elsewhere", False) for site in self._sites.values())
-        return processes if may_go and processes is not None and processes.sender.is_here else None
+        if processes is None or not processes.sender.is_here:
+            return None
+        return processes if all(getattr(site.worker, "may_go_elsewhere", False) for site in sites) else None
 
-    def _by_several(self, pairs, n_jobs, widest):
+    def _are_worth_help(self, n_done, n_workers, began, processes):
+        """Whether those that are left take so long that handing them over pays, which costs as much as many answers."""
+        if self._backend is not None:
+            return True  # the user has said who is to help
+        is_near = isinstance(get_active_backend(prefer="threads")[0], ThreadingBackend)
+        worth = _WORTH if is_near or processes is not None else _WORTH_PROCESSES
+        least = 1 if processes is None else _TRIED
+        return n_done >= least and (time.monotonic() - began) / n_done * (n_workers - n_done) > worth
+
+    def _by_several(self, pairs, n_jobs):
         """Results of workers on their packets, as many at a time as there are jobs."""
-        if (processes := self._processes(len(self._sites))) is not None:
-            from ..processes import parallel
-
-            tasks = [(widest, site.worker, packet, site.state) for site, packet in pairs]
-            return _warned(parallel.run(handled, tasks, processes))
-        share = math.ceil(len(pairs) / (2 * n_jobs))
         # what a batch costs to hand over hardly depends on the clients in it
+        share = math.ceil(len(pairs) / (2 * n_jobs))
         how = {"prefer": "threads"} if self._backend is None else {"backend": self._backend}
         run = Parallel(self._n_jobs, **how, batch_size=share, pre_dispatch="all")
         return run(delayed(site.worker.handle)(packet, site.state) for site, packet in pairs)
@@ -249,6 +248,15 @@ class InProcessTransport:
     def close(self):
         """Drop the workers."""
         self._sites = {}
+
+
+def _by(processes, pairs, widest):
+    """Results of workers on their packets, in processes that are there, a little of their records at a time."""
+    from ..processes.parallel import run
+
+    largest = max(site.worker.n_bytes for site, _ in pairs)
+    tasks = [(widest, site.worker, packet, site.state) for site, packet in pairs]
+    return _warned(run(handled, tasks, processes, most=max(1, _BYTES // largest)))
 
 
 def handled(widest, worker, packet, state):

@@ -80,16 +80,17 @@ def open_workers():
     return _open.get()
 
 
-def run(function, tasks, processes, shared=()):
+def run(function, tasks, processes, shared=(), most=None):
     """Results of a function of some tasks, here or by what :func:`workers` gave, the same to the last bit.
 
     The function is called with the `shared` arrays before what a task holds. They go to a worker once for many tasks,
-    as they were when they went first: what they hold must not change while there are workers.
+    as they were when they went first: what they hold must not change while there are workers. At `most` so many tasks
+    go to a worker together, None for no such bound.
     """
-    return started(function, tasks, processes, shared)()
+    return started(function, tasks, processes, shared, most)()
 
 
-def started(function, tasks, processes, shared=()):
+def started(function, tasks, processes, shared=(), most=None):
     """A function that waits for the results of :func:`run`; with processes this one goes on until it is called.
 
     Who waits takes part: while there are tasks that no worker has, this process does them.
@@ -98,7 +99,7 @@ def started(function, tasks, processes, shared=()):
     if processes is None or len(tasks) < 2:
         found = [laid_out(result) for result in called(function, tasks, *shared)]
         return lambda: found
-    line = Line(len(tasks), processes.number)
+    line = Line(len(tasks), processes.number, most)
     sent = processes.thread.submit(_sent, function, tasks, processes, shared, line)
 
     @cache
@@ -142,14 +143,16 @@ class Line:
     Shares get smaller and smaller, so that few are sent and all end at the same time.
     """
 
-    def __init__(self, n, n_workers):
+    def __init__(self, n, n_workers, most=None):
         self._first, self._stop, self._n_shares, self._lock = 0, n, _ROUNDS * (n_workers + 1), Lock()
+        self._most = n if most is None else most
 
     def shares(self):
         """Ranges of places from the front."""
         while self._first < self._stop:
             with self._lock:
-                part = range(self._first, self._first - (self._first - self._stop) // self._n_shares)
+                size = min(-((self._first - self._stop) // self._n_shares), self._most)
+                part = range(self._first, self._first + size)
                 self._first = part.stop
             if part:
                 yield part

@@ -37,6 +37,12 @@ def test_shares_hold_every_task_once_and_get_smaller(n, n_workers):
     assert sizes[0] <= -(-n // (2 * (n_workers + 1)))
 
 
+def test_shares_are_bounded_where_tasks_are_large():
+    found = list(Line(43, 2, most=2).shares())
+    assert [k for part in found for k in part] == list(range(43))
+    assert max(map(len, found)) == 2
+
+
 @pytest.mark.parametrize("n_before", [0, 1, 3])
 def test_who_waits_takes_what_no_worker_has(n_before):
     line = Line(43, 2)
