@@ -515,6 +515,7 @@ NEVER = {
     "server": ("client", "containers", "datasets", "estimators", "secure.masks"),  # no keys of secure sums
     "secure": ("client", "server", "containers", "estimators"),
     "privacy": ("client", "server", "estimators"),
+    "processes": ("client", "server", "federation", "message", "containers", "estimators"),  # they carry what they get
     "client": ("server", "estimators"),
     "federation": ("client", "server", "containers", "estimators"),
     "containers": ("client", "server", "federation", "message", "estimators"),
