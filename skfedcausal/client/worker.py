@@ -86,8 +86,9 @@ class UnitWorker:
 
     @property
     def n_bytes(self):
-        """Of the record."""
-        return self.outputs.nbytes + (0 if self.inputs is None else self.inputs.nbytes)
+        """Of the record, in all forms of it."""
+        parts = self.outputs, self.inputs, self.home, self.measured, self.taken_off
+        return sum(part.nbytes for part in parts if part is not None)
 
     @property
     def may_go_elsewhere(self):

@@ -1,9 +1,11 @@
 """The seam between the estimators and whatever carries packets to the clients."""
 
 import math
+import sys
 import time
 import warnings
 from collections.abc import Mapping
+from threading import Lock
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,6 +17,7 @@ from ..statespace.matrices import few_threads
 
 _WORTH = 0.3  # seconds of work from which on it is handed over to threads
 _MANY, _TRIED = 128, 8  # workers, from which on a fit may have processes, and whose answers say what others take
+_listening = Lock()
 _BYTES = 2**26  # of records that go to a process together
 _WORTH_PROCESSES = 5.0  # to processes, which take seconds to start and to be sent what is measured
 
@@ -261,17 +264,20 @@ def _by(processes, pairs, widest):
 
 def handled(widest, worker, packet, state):
     """A worker's answer, its state after it, and what it warns of, wherever that is to be heard."""
-    with few_threads(widest), warnings.catch_warnings(record=True) as caught:
+    with few_threads(widest), _listening, warnings.catch_warnings(record=True) as caught:  # which all threads share
         warnings.simplefilter("always")
         answer, state = worker.handle(packet, state)
     return answer, state, [(each.message, each.category, each.filename, each.lineno) for each in caught]
 
 
 def _warned(results):
-    """Answers and states, of which everything is said that workers warned of."""
+    """Answers and states, of which everything is said that workers warned of, as their own modules would."""
+    modules = {getattr(module, "__file__", None): module for module in list(sys.modules.values())}
     for _, _, caught in results:
-        for each in caught:
-            warnings.warn_explicit(*each)
+        for message, category, filename, line in caught:
+            module = modules.get(filename)
+            known = {} if module is None else vars(module).setdefault("__warningregistry__", {})
+            warnings.warn_explicit(message, category, filename, line, getattr(module, "__name__", None), known)
     return [(answer, state) for answer, state, _ in results]
 
 

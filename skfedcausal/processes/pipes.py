@@ -1,43 +1,55 @@
 """Pipes to processes that a cluster has on this machine, through which calls go without its scheduler."""
 
 import os
+import pickle
+import shutil
 import socket
+import tempfile
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-defined]
-from typing import Any
+from traceback import format_exception
+from typing import Any, NamedTuple
 
 from .parcels import done_there, packed
-from .senders import AHEAD, OnThisMachine
+from .senders import AHEAD, PATIENCE, OnThisMachine
 
-_PATIENCE = 0.2  # seconds between looks at whether the cluster has given up
+_LONGEST = 100  # bytes of the name of a pipe
 
 
 class ByPipes(OnThisMachine):
     """Processes of a cluster that are at hand for the whole of a fit, beside whatever else it is asked.
 
-    Whoever may open the folder of the fit, the user alone, may connect.
+    Whoever may open the folder of the fit, the user alone, may connect. What a process that ends was asked, others do.
     """
 
     def __init__(self, cluster):
         super().__init__(cluster.number)
         self._cluster = cluster
         self._door: Any = None
-        self._ways: dict = {}  # calls under way by pipe
+        self._near: str | None = None  # a folder with a short name, where that of the fit has a long one
+        self._ways: dict = {}  # calls under way by pipe, the oldest first
         self._begun: list = []
-        self._results: dict = {}
+        self._n_came = 0
 
     def start(self):
         """Be ready for calls: one process has come."""
         super().start()
-        door = os.path.join(self.folder.path, "door")
+        folder = self.folder.path
+        if len(os.fsencode(folder)) > _LONGEST:
+            folder = self._near = tempfile.mkdtemp(prefix="skfedcausal-", dir="/tmp")
         self._door = socket.socket(socket.AF_UNIX)
-        self._door.bind(door)
+        self._door.bind(os.path.join(folder, "d"))
         self._door.listen(self.number)
-        self._begun = self._cluster.begun(serve, door, self.folder.path)
+        self._begun = self._cluster.begin(serve, self._door.getsockname(), self.folder.path)
         while not self._ways and not self.is_over:
-            self._cluster.failed(self._begun)
-            self._let_in(wait([self._door], _PATIENCE))
+            have_ended = self._cluster.have_ended(self._begun)
+            self._let_in(wait([self._door], PATIENCE))
+            if have_ended and not self._ways:
+                raise RuntimeError(
+                    f"Processes of the cluster came to an end without reaching {folder} of this machine. Name a folder "
+                    "that they see by JOBLIB_TEMP_FOLDER, or fit with n_jobs=1."
+                )
 
     def stop(self):
         """Send the processes back to the cluster."""
@@ -45,6 +57,8 @@ class ByPipes(OnThisMachine):
             way.close()
         if self._door is not None:
             self._door.close()
+        if self._near is not None:
+            shutil.rmtree(self._near, ignore_errors=True)
         super().stop()
 
     @property
@@ -54,43 +68,77 @@ class ByPipes(OnThisMachine):
 
     def sent(self, function, *arguments):
         """Something that stands for the result of a call."""
-        way = min(self._ways, key=lambda way: len(self._ways[way]))
-        way.send(self.parcel(function, *arguments))
-        call = object()
-        self._ways[way].append(call)
+        call = _Call(function, arguments)
+        self._send(call)
         return call
 
-    def first_done(self, under_way):
-        """Those that are done of what was sent, at least one."""
-        self._results = {}
-        while not self._results:
-            ready = wait([self._door, *(way for way, calls in self._ways.items() if calls)])
-            for way in ready:
-                if way is not self._door:
-                    self._results[self._ways[way].pop(0)] = self._heard(way)
-            self._let_in(ready)
-        return list(self._results)
+    def _send(self, call):
+        """Send a call to the process that has fewest."""
+        while True:
+            self._wait_for_one()
+            way = min(self._ways, key=lambda way: len(self._ways[way]))
+            self._ways[way].append(call)
+            try:
+                way.send(packed((call.function, call.arguments), self.folder.path))
+            except ConnectionError:
+                self._ways[way].pop()
+                self._lose(way)
+            else:
+                return
 
-    def brought(self, done):
-        """Results of what is done."""
-        return [self._results[call] for call in done]
+    def _wait_for_one(self):
+        """Wait until a process is there, where one of those that are gone may not have been the last."""
+        while not self._ways:
+            if self._cluster.have_ended(self._begun) or self._n_came >= len(self._begun):
+                raise RuntimeError(
+                    "All processes of the cluster ended in the middle of a fit; its log says why. Where memory ran "
+                    "out, give it more, or fewer workers."
+                )
+            self._let_in(wait([self._door], PATIENCE))
+
+    def _lose(self, way):
+        """Let others do what a process was asked that has gone."""
+        way.close()
+        for call in self._ways.pop(way):
+            self._send(call)
+
+    def came(self, under_way):
+        """Pairs of what is done of what was sent, and its result; sometimes none."""
+        ready = wait([self._door, *(way for way, calls in self._ways.items() if calls)], PATIENCE)
+        done = [self._heard(way) for way in ready if way in self._ways]
+        self._let_in(ready)
+        done = [each for each in done if each is not None and each[0] in under_way]  # not those of calls given up
+        for _, result in done:
+            if isinstance(result, _Failed):
+                raise result.error
+        return done
 
     def _let_in(self, ready):
         if self._door in ready:
             self._ways[Connection(self._door.accept()[0].detach())] = []
+            self._n_came += 1
 
     def _heard(self, way):
+        """A call and its result, None of a process that has gone."""
         try:
-            result = way.recv().opened()
-        except (EOFError, ConnectionResetError) as error:
-            self._cluster.failed(self._begun)
-            raise RuntimeError(
-                "A process of the cluster ended in the middle of a fit; its log says why. Where memory ran out, give "
-                "it more, or fewer workers."
-            ) from error
-        if isinstance(result, BaseException):
-            raise result
-        return result
+            parcel = way.recv()
+        except (EOFError, ConnectionError):
+            self._lose(way)
+            return None
+        return self._ways[way].pop(0), parcel.opened()
+
+
+class _Call:
+    """A call that is under way; each is one of its own."""
+
+    def __init__(self, function, arguments):
+        self.function, self.arguments = function, arguments
+
+
+class _Failed(NamedTuple):
+    """What went wrong there."""
+
+    error: Any
 
 
 def serve(door, folder):
@@ -106,4 +154,9 @@ def _done_or_failed(parcel, folder):
     try:
         return done_there(parcel, folder)
     except Exception as error:  # goes back to whoever called
-        return packed(ExceptionWithTraceback(error, error.__traceback__), folder)
+        try:
+            failed = _Failed(ExceptionWithTraceback(error, error.__traceback__))
+            pickle.loads(pickle.dumps(failed))
+        except Exception:  # it cannot travel, what it says can
+            failed = _Failed(RuntimeError("".join(format_exception(error))))
+        return packed(failed, folder)

@@ -1,5 +1,6 @@
 """How tasks and what they share reach the processes of a backend of joblib: arrays once, processes that are kept."""
 
+import os
 import socket
 import sys
 import weakref
@@ -15,6 +16,7 @@ from joblib.parallel import LokyBackend, get_active_backend
 from .parcels import Folder, Placed, done_there, packed
 
 AHEAD = 2  # calls per process that are sent before one is back
+PATIENCE = 0.2  # seconds between looks at whether anybody waits still
 
 
 def sender_of(n_jobs, number):
@@ -73,7 +75,6 @@ class Sender:
     Joblib itself looks for them every hundredth of a second.
     """
 
-    is_here = False
     is_waited_for = True  # who ends a cluster next must not find it at work
 
     def __init__(self, number):
@@ -91,6 +92,11 @@ class Sender:
         """Let go of the arrays: a fitted plant keeps some of what was sent, the cluster need not."""
         self._held.clear()
 
+    @property
+    def is_here(self):
+        """Whether what is sent goes through files of this machine."""
+        return False
+
     def handed_over(self, x):
         """What is sent for an array."""
         if id(x) not in self._held:
@@ -99,18 +105,20 @@ class Sender:
         return self._held[id(x)]
 
     def results(self, calls):
-        """Results of calls (function, *arguments), which are asked for as processes become free."""
+        """Results of calls (function, *arguments), which are asked for as processes become free.
+
+        Of those before the end where nothing is to be sent any more.
+        """
         found: dict = {}
         under_way: dict = {}
         places = enumerate(calls)
-        while True:
-            for place, call in islice(places, 0 if self.is_over else self.room - len(under_way)):
+        while not self.is_over:
+            for place, call in islice(places, max(0, self.room - len(under_way))):
                 under_way[self.sent(*call)] = place
             if not under_way:
-                return [found[place] for place in sorted(found)]
-            done = self.first_done(list(under_way))
-            places_done = [under_way.pop(each) for each in done]
-            found.update(zip(places_done, self.brought(done), strict=True))
+                break
+            found |= {under_way.pop(each): result for each, result in self.came(list(under_way))}
+        return [found[place] for place in sorted(found)]
 
     @property
     def room(self):
@@ -125,12 +133,8 @@ class Sender:
         """Something that stands for the result of a call."""
         raise NotImplementedError
 
-    def first_done(self, under_way):
-        """Those that are done of what was sent, at least one."""
-        raise NotImplementedError
-
-    def brought(self, done):
-        """Results of what is done."""
+    def came(self, under_way):
+        """Pairs of what is done of what was sent, and its result; sometimes none."""
         raise NotImplementedError
 
 
@@ -144,8 +148,12 @@ def _let_go(held, key):
 class OnThisMachine(Sender):
     """Calls to processes of this machine: arrays go through files in memory, shared ones are mapped."""
 
-    is_here = True
     folder: Any = None
+
+    @property
+    def is_here(self):
+        """Whether what is sent goes through files of this machine."""
+        return True
 
     def start(self):
         """Be ready for calls."""
@@ -171,6 +179,11 @@ class ByLoky(OnThisMachine):
 
     is_waited_for = False  # they are joblib's to end
 
+    @property
+    def is_here(self):
+        """Whether what is sent goes through files of this machine."""
+        return isinstance(self._backend, LokyBackend)
+
     def __init__(self, number, parallel):
         super().__init__(number)
         self._joblib = ByJoblib(number, parallel)
@@ -187,31 +200,24 @@ class ByLoky(OnThisMachine):
 
     def handed_over(self, x):
         """What is sent for an array."""
-        return super().handed_over(x) if self._has_processes else x
+        return super().handed_over(x) if self.is_here else x
 
     def results(self, calls):
         """Results of calls, by joblib itself where it has none of its processes to give: within one of them."""
-        return super().results(calls) if self._has_processes else self._joblib.results(calls)
+        return super().results(calls) if self.is_here else self._joblib.results(calls)
 
     @property
     def _backend(self):
         return self._joblib._parallel._backend  # which is another one once joblib has started
 
-    @property
-    def _has_processes(self):
-        return isinstance(self._backend, LokyBackend)
-
     def sent(self, function, *arguments):
         """Something that stands for the result of a call."""
         return self._backend._workers.submit(done_there, self.parcel(function, *arguments), self.folder.path)
 
-    def first_done(self, under_way):
-        """Those that are done of what was sent, at least one."""
-        return list(wait(under_way, return_when=FIRST_COMPLETED).done)
-
-    def brought(self, done):
-        """Results of what is done."""
-        return [each.result().opened() for each in done]
+    def came(self, under_way):
+        """Pairs of what is done of what was sent, and its result; sometimes none."""
+        done = wait(under_way, PATIENCE, return_when=FIRST_COMPLETED).done
+        return [(each, each.result().opened()) for each in done]
 
 
 class ByDask(Sender):
@@ -222,24 +228,24 @@ class ByDask(Sender):
         self._distributed, self._client, self._settings = sys.modules["distributed"], client, settings
 
     def is_near(self):
-        """Whether its processes are on this machine."""
-        return isinstance(self._client.cluster, self._distributed.LocalCluster)
+        """Whether its workers are processes of this machine of their own, any of which may be used."""
+        if not isinstance(self._client.cluster, self._distributed.LocalCluster) or "workers" in self._settings:
+            return False
+        return os.getpid() not in self._client.run(os.getpid).values()
 
-    def begun(self, function, *arguments):
+    def begin(self, function, *arguments):
         """Futures of a call that goes on in every process, beside which the cluster does what else it is asked."""
-        threads = self._client.nthreads()
-        each_once = [at for k in range(max(threads.values())) for at in threads if k < threads[at]]
         settings = {**self._settings, "pure": False, "allow_other_workers": False}
         return [
-            self._client.submit(_beside_others, function, *arguments, **settings | {"workers": [at]})
-            for at in each_once[: self.number]
+            self._client.submit(_beside_others, function, *arguments, **settings, workers=[at])
+            for at in list(self._client.nthreads())[: self.number]
         ]
 
-    def failed(self, futures):
-        """Raise what ended one of them."""
-        for each in futures:
-            if each.status == "error":
-                each.result()
+    def have_ended(self, futures):
+        """Whether all of them have; what ended one is raised."""
+        done = [each for each in futures if each.done()]
+        self._client.gather(done)
+        return len(done) == len(futures)
 
     def reference(self, x):
         """What stands for an array."""
@@ -249,13 +255,10 @@ class ByDask(Sender):
         """Something that stands for the result of a call."""
         return self._client.submit(function, *arguments, pure=False, **self._settings)
 
-    def first_done(self, under_way):
-        """Those that are done of what was sent, at least one."""
-        return list(self._distributed.wait(under_way, return_when="FIRST_COMPLETED").done)
-
-    def brought(self, done):
-        """Results of what is done."""
-        return self._client.gather(done)
+    def came(self, under_way):
+        """Pairs of what is done of what was sent, and its result; sometimes none."""
+        done = list(self._distributed.wait(under_way, return_when="FIRST_COMPLETED").done)
+        return zip(done, self._client.gather(done), strict=True)
 
 
 def _beside_others(function, *arguments):
@@ -278,16 +281,19 @@ class ByRay(Sender):
         """Whether its processes are on this machine."""
         if not self._ray.is_initialized():
             self._ray.init()
-        return len(self._ray.nodes()) == 1
+        nodes = [each["NodeManagerAddress"] for each in self._ray.nodes() if each["Alive"]]
+        return nodes == [self._ray.util.get_node_ip_address()]
 
-    def begun(self, function, *arguments):
+    def begin(self, function, *arguments):
         """Futures of a call that goes on in every process, beside which the cluster does what else it is asked."""
         beside_others = self._ray.remote(function).options(**{"num_cpus": 0} | self._settings)
         return [beside_others.remote(*arguments) for _ in range(self.number)]
 
-    def failed(self, futures):
-        """Raise what ended one of them."""
-        self._ray.get(self._ray.wait(futures, num_returns=len(futures), timeout=0)[0])
+    def have_ended(self, futures):
+        """Whether all of them have; what ended one is raised."""
+        done, left = self._ray.wait(futures, num_returns=len(futures), timeout=0)
+        self._ray.get(done)
+        return not left
 
     def reference(self, x):
         """What stands for an array."""
@@ -302,10 +308,7 @@ class ByRay(Sender):
         """Something that stands for the result of a call."""
         return self._remote(function).remote(*arguments)
 
-    def first_done(self, under_way):
-        """Those that are done of what was sent, at least one."""
-        return self._ray.wait(under_way)[0]
-
-    def brought(self, done):
-        """Results of what is done."""
-        return self._ray.get(done)
+    def came(self, under_way):
+        """Pairs of what is done of what was sent, and its result; sometimes none."""
+        done = self._ray.wait(under_way)[0]
+        return zip(done, self._ray.get(done), strict=True)

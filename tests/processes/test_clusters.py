@@ -1,5 +1,7 @@
 """Blocks sent to real local clusters that the test starts: the plant is the same to the last bit."""
 
+import os
+import time
 from contextlib import contextmanager
 
 import joblib
@@ -57,3 +59,38 @@ def test_a_cluster_does_what_else_it_is_asked_during_a_fit(cluster, monkeypatch)
         processes.started.result()
         assert joblib.Parallel()(joblib.delayed(divmod)(k, 3) for k in range(4)) == [divmod(k, 3) for k in range(4)]
         assert parallel.run(divmod, [(k, 3) for k in range(9)], processes) == [divmod(k, 3) for k in range(9)]
+
+
+@pytest.mark.parametrize("settings", [{"processes": False}, {"threads_per_worker": 2}])
+def test_workers_that_are_threads_get_no_pipe_of_their_own(settings, monkeypatch):
+    monkeypatch.setattr(parallel, "_WORTH", 1)
+    distributed = pytest.importorskip("distributed")
+    settings = {"n_workers": 1, "dashboard_address": None} | settings
+    with (
+        distributed.LocalCluster(**settings) as cluster,
+        distributed.Client(cluster),
+        joblib.parallel_config("dask", n_jobs=2),
+        parallel.workers(34, None) as processes,
+    ):
+        processes.started.result()
+        assert processes.sender.is_here == ("processes" not in settings)
+        assert parallel.run(divmod, [(k, 3) for k in range(9)], processes) == [divmod(k, 3) for k in range(9)]
+        assert len(getattr(processes.sender, "_ways", {})) <= 1
+
+
+def test_the_workers_that_a_user_names_do_it(monkeypatch):
+    monkeypatch.setattr(parallel, "_WORTH", 1)
+    distributed = pytest.importorskip("distributed")
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**settings) as cluster, distributed.Client(cluster) as client:
+        chosen = next(iter(client.nthreads()))
+        pid = client.run(os.getpid)[chosen]
+        config = joblib.parallel_config("dask", n_jobs=2, workers=[chosen])
+        with config, parallel.workers(34, None) as processes:
+            found = set(parallel.run(_pid, [(k,) for k in range(40)], processes))
+    assert found <= {pid, os.getpid()}
+
+
+def _pid(_):
+    time.sleep(0.01)
+    return os.getpid()

@@ -117,12 +117,9 @@ class _Cluster(senders.Sender):
     def sent(self, function, *arguments):
         return lambda: function(*arguments)
 
-    def first_done(self, under_way):
+    def came(self, under_way):
         self.most = max(self.most, len(under_way))
-        return under_way[-1:]
-
-    def brought(self, done):
-        return [each() for each in done]
+        return [(each, each()) for each in under_way[-1:]]
 
 
 @pytest.mark.parametrize("n", [0, 1, 3, 20])
@@ -186,7 +183,7 @@ def test_dask_elsewhere_is_sent_references_and_not_asked_to_keep_what_a_plant_ke
             calls.append("scattered")
             return Future()
 
-        def submit(self, function, *arguments, pure):
+        def submit(self, function, *arguments, pure, **settings):
             calls.append("sent")
             return function(*(10 if isinstance(each, Future) else each for each in arguments))
 

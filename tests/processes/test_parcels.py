@@ -1,6 +1,11 @@
 """Objects on their way to other processes of this machine."""
 
+import errno
 import os
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
@@ -43,7 +48,6 @@ def test_what_is_small_needs_no_file_and_a_parcel_is_always_small(folder):
     many = [np.arange(100) for _ in range(1000)]
     parcel = packed(many, folder.path)
     assert not parcel.content
-    assert len(parcel.sizes) == 1
     np.testing.assert_array_equal(parcel.opened(), many)
 
 
@@ -72,6 +76,84 @@ def test_a_file_that_has_gone_or_that_others_would_see_otherwise_is_sent(folder,
     np.testing.assert_array_equal(packed(mine, folder.path).opened(), mine)
     os.unlink(tmp_path / "Y.npy")
     np.testing.assert_array_equal(packed(mapped, folder.path).opened(), mapped)
+
+
+def test_a_file_that_was_replaced_is_not_what_was_mapped(folder, tmp_path, mapped):
+    np.save(tmp_path / "new.npy", np.zeros((10, 6)))
+    os.replace(tmp_path / "new.npy", tmp_path / "Y.npy")
+    np.testing.assert_array_equal(packed(np.asarray(mapped), folder.path).opened(), mapped)
+
+
+def test_what_a_kind_of_array_holds_besides_goes_with_it(folder, mapped):
+    masked = np.ma.array(mapped, mask=mapped > 30)
+    found = packed(masked, folder.path).opened()
+    np.testing.assert_array_equal(found.mask, masked.mask)
+
+
+def test_a_part_of_what_is_shared_comes_back_as_an_array_of_its_own(folder):
+    x = np.arange(2000.0).reshape(500, 4)
+    placed = folder.place(x)
+    found = done_there(packed((np.transpose, (placed,)), folder.path), folder.path).opened()
+    placed.remove()
+    np.testing.assert_array_equal(found, x.T)
+    assert not isinstance(found.base, np.memmap)
+
+
+def test_parcels_of_very_many_arrays_are_small_too(folder):
+    arrays = [np.full(600, k) for k in range(300)]
+    parcel = packed(arrays, folder.path)
+    assert sum(map(len, (parcel.content, parcel.path))) < 300
+    np.testing.assert_array_equal(parcel.opened(), arrays)
+
+
+def test_no_room_says_where_and_leaves_nothing(folder, monkeypatch):
+    full = OSError(errno.ENOSPC, "No space left on device")
+
+    class Full:
+        def __init__(self, path, mode):
+            open_here(path, mode).close()
+
+        def __enter__(self):
+            return self
+
+        def __exit__(self, *_):
+            pass
+
+        def write(self, part):
+            raise full
+
+    open_here = open
+    monkeypatch.setattr(parcels, "open", Full, raising=False)
+    with pytest.raises(OSError, match=f"no room in {folder.path}.*JOBLIB_TEMP_FOLDER") as caught:
+        folder.place(np.ones(3))
+    assert caught.value.errno == errno.ENOSPC
+    assert not os.listdir(folder.path)
+
+
+def test_a_folder_that_is_told_is_made(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("JOBLIB_TEMP_FOLDER", "~/new/one")
+    assert os.path.dirname(Folder().path) == str(tmp_path / "new" / "one")
+
+
+LEAVES = """
+import os, signal, sys
+from skfedcausal.processes.parcels import Folder
+folder = Folder()
+print(folder.path, flush=True)
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="nothing kills like this here")
+def test_what_a_process_that_was_killed_leaves_is_deleted(tmp_path, monkeypatch):
+    monkeypatch.setenv("JOBLIB_TEMP_FOLDER", str(tmp_path))
+    done = subprocess.run([sys.executable, "-c", LEAVES], capture_output=True, text=True)
+    path, end = done.stdout.strip(), time.monotonic() + 20
+    assert os.path.dirname(path) == str(tmp_path)
+    while os.path.exists(path) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not os.path.exists(path)
 
 
 def test_a_map_that_begins_within_its_file_is_found_again(folder, tmp_path):
@@ -120,5 +202,3 @@ def test_little_shared_memory_is_left_alone(monkeypatch):
     monkeypatch.delenv("JOBLIB_TEMP_FOLDER", raising=False)
     monkeypatch.setattr(parcels, "_ENOUGH", 2**70)
     assert parcels._place() is None
-    monkeypatch.setenv("JOBLIB_TEMP_FOLDER", "/somewhere")
-    assert parcels._place() == "/somewhere"

@@ -1,5 +1,6 @@
 """Pipes to processes that a cluster has on this machine; threads stand for them here."""
 
+import multiprocessing
 import os
 import socket
 import threading
@@ -20,7 +21,7 @@ class Threads:
     def __init__(self, number, late=(), breaks=None):
         self.number, self._late, self._breaks, self.threads = number, late, breaks, []
 
-    def begun(self, function, *arguments):
+    def begin(self, function, *arguments):
         def later(k):
             time.sleep(0.2 * (k in self._late))
             function(*arguments)
@@ -30,9 +31,10 @@ class Threads:
             each.start()
         return self.threads
 
-    def failed(self, begun):
+    def have_ended(self, begun):
         if self._breaks is not None:
             raise self._breaks
+        return not any(each.is_alive() for each in begun)
 
 
 @pytest.fixture
@@ -90,26 +92,94 @@ def test_what_goes_wrong_there_is_raised_here_with_its_traceback(open_pipes):
     assert "_fails" in str(caught.value.__cause__)
 
 
-class _Cut:
-    """A call after which the process has gone."""
-
-    def __reduce__(self):
-        return _end, ()
-
-
-def _end():
-    raise SystemExit
+def test_a_sender_goes_on_after_what_went_wrong(open_pipes):
+    """Calls that were given up are not taken for others."""
+    sender = open_pipes(Threads(2))
+    for _ in range(3):
+        with pytest.raises(KeyError):
+            sender.results((_fails, k) for k in range(5, 30))
+        assert sender.results((divmod, k, 3) for k in range(20)) == [divmod(k, 3) for k in range(20)]
 
 
-def _done(x):
-    return x
+class Stubborn(ValueError):
+    """An error that cannot be made anew from what it says."""
+
+    def __init__(self, a, b):
+        super().__init__(f"{a} is not {b}")
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
-def test_a_process_that_ends_in_a_fit_is_said_to_have_ended(open_pipes, monkeypatch):
+class Holding(ValueError):
+    """An error with something that cannot travel."""
+
+    def __init__(self, text):
+        super().__init__(text)
+        self.lock = threading.Lock()
+
+
+def _raises(kind, *about):
+    raise kind(*about)
+
+
+@pytest.mark.parametrize("call", [(Stubborn, 1, 2), (Holding, "1 is not 2")])
+def test_an_error_that_cannot_travel_is_told_in_words(open_pipes, call):
+    with pytest.raises((RuntimeError, Stubborn), match="1 is not 2"):  # some clusters let the first one travel
+        open_pipes(Threads(1)).results([(_raises, *call)])
+
+
+class Processes(Threads):
+    """A cluster of processes."""
+
+    def begin(self, function, *arguments):
+        context = multiprocessing.get_context("spawn")
+        self.started = [context.Process(target=function, args=arguments) for _ in range(self.number)]
+        for each in self.started:
+            each.start()
+        return self.started
+
+
+def _ends(k, pid):
+    """The process of one call ends in the middle of it, once."""
+    if k == 3 and not os.path.exists(pid):
+        with open(pid, "w") as file:
+            file.write(str(os.getpid()))
+        os._exit(1)
+    time.sleep(0.02)
+    return k
+
+
+def test_what_a_process_that_ends_was_asked_others_do(open_pipes, tmp_path_factory):
+    pid = str(tmp_path_factory.mktemp("ended") / "pid")
+    sender = open_pipes(Processes(2))
+    assert sender.results((_ends, k, pid) for k in range(30)) == list(range(30))
+    assert os.path.exists(pid)
+    assert len(sender._ways) <= 1  # the other one may come yet
+    assert sender.results((_ends, k, pid) for k in range(4)) == list(range(4))
+
+
+def test_it_is_said_that_no_process_is_left(open_pipes):
+    cluster = Processes(1)
+    sender = open_pipes(cluster)
+    cluster.started[0].kill()
+    cluster.started[0].join()
+    with pytest.raises(RuntimeError, match="All processes of the cluster ended in the middle of a fit"):
+        sender.results((divmod, k, 3) for k in range(5))
+
+
+def test_processes_that_do_not_see_the_folder_are_said_to(open_pipes, monkeypatch):
+    cluster = Threads(1)
+    begin = cluster.begin
+    monkeypatch.setattr(cluster, "begin", lambda function, door, folder: begin(function, door + "elsewhere", folder))
+    with pytest.raises(RuntimeError, match="without reaching"):
+        open_pipes(cluster)
+
+
+def test_a_folder_with_a_long_name_is_no_hindrance(open_pipes, tmp_path, monkeypatch):
+    monkeypatch.setenv("JOBLIB_TEMP_FOLDER", str(tmp_path / ("x" * 120)))
     sender = open_pipes(Threads(1))
-    with pytest.raises(RuntimeError, match="ended in the middle of a fit"):
-        sender.results([(_done, _Cut())])
+    assert sender.results([(divmod, 7, 3)]) == [(2, 1)]
+    sender.stop()
+    assert not os.path.exists(sender._near)
+    os.rmdir(tmp_path / ("x" * 120))
 
 
 def test_why_a_cluster_sends_no_process_is_said(open_pipes):
@@ -120,8 +190,9 @@ def test_why_a_cluster_sends_no_process_is_said(open_pipes):
 def test_a_fit_that_is_over_does_not_wait_for_processes_and_they_not_for_it(tmp_path, monkeypatch):
     monkeypatch.setenv("JOBLIB_TEMP_FOLDER", str(tmp_path))
     cluster = Threads(1)
-    monkeypatch.setattr(cluster, "begun", lambda function, *arguments: [])
-    monkeypatch.setattr(pipes, "_PATIENCE", 0.01)
+    monkeypatch.setattr(cluster, "begin", lambda function, *arguments: [])
+    monkeypatch.setattr(cluster, "have_ended", lambda begun: False)
+    monkeypatch.setattr(pipes, "PATIENCE", 0.01)
     sender = ByPipes(cluster)
     waiting = threading.Thread(target=sender.start)
     waiting.start()
@@ -129,6 +200,6 @@ def test_a_fit_that_is_over_does_not_wait_for_processes_and_they_not_for_it(tmp_
     waiting.join(5)
     assert not waiting.is_alive()
     assert sender.results([(divmod, 7, 3)]) == []
-    door = os.path.join(sender.folder.path, "door")
+    door = os.path.join(sender.folder.path, "d")
     sender.stop()
     serve(door, sender.folder.path)  # comes too late

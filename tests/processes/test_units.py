@@ -2,6 +2,7 @@
 
 import os
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 
 import joblib
 import numpy as np
@@ -9,7 +10,7 @@ import pytest
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation import transport
+from skfedcausal.federation import Packet, transport
 from skfedcausal.processes import parallel
 
 
@@ -88,8 +89,46 @@ def test_a_warning_is_heard_once_wherever_the_worker_was():
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        result = transport.handled(4, Worker(), "packet", {})
+        results = [transport.handled(4, Worker(), "packet", {}) for _ in range(3)]
     assert not caught
     with pytest.warns(RuntimeWarning, match="stuck") as caught:
-        assert transport._warned([result]) == [("packet", {})]
-    assert caught[0].filename == __file__
+        assert transport._warned(results) == [("packet", {})] * 3
+    assert [each.filename for each in caught] == [__file__] * 3
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", module=__name__)
+        transport._warned(results)
+    assert not caught
+
+
+def test_threads_that_listen_leave_warnings_as_they_were():
+    class Worker:
+        handle = staticmethod(_warn_and_answer)
+
+    before = warnings._showwarnmsg_impl, list(warnings.filters)
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda _: transport.handled(4, Worker(), "packet", {}), range(200)))
+    assert (warnings._showwarnmsg_impl, list(warnings.filters)) == before
+    assert [len(caught) for *_, caught in results] == [1] * 200
+
+
+def test_whether_others_may_help_is_asked_once_and_not_of_every_unit(monkeypatch):
+    """Thousands of units that answer at once stay here."""
+    asked = []
+
+    class Worker:
+        n_columns = 1
+
+        @property
+        def may_go_elsewhere(self):
+            asked.append(1)
+            return True
+
+        def handle(self, packet, state):
+            return packet, state
+
+    with joblib.parallel_config("loky", n_jobs=2), parallel.workers(300, None):
+        units = transport.InProcessTransport({f"unit{k}": Worker() for k in range(300)})
+        monkeypatch.setattr(transport, "_by", None)
+        units.exchange(dict.fromkeys(units.clients(), Packet("hello")))
+    assert len(asked) == 300
