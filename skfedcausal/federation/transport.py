@@ -16,10 +16,10 @@ from ..message.packet import Failure, Packet
 from ..statespace.matrices import few_threads
 
 _WORTH = 0.3  # seconds of work from which on it is handed over to threads
-_MANY, _TRIED = 128, 8  # workers, from which on a fit may have processes, and whose answers say what others take
-_listening = Lock()
-_BYTES = 2**26  # of records that go to a process together
 _WORTH_PROCESSES = 5.0  # to processes, which take seconds to start and to be sent what is measured
+_TRIED = 8  # workers whose answers say what those of others take, where a fit has processes at hand
+_BYTES = 2**26  # of records that go to a process together
+_listening = Lock()
 
 
 class Worker(Protocol):
@@ -222,7 +222,7 @@ class InProcessTransport:
 
     def _processes(self, sites):
         """Processes on this machine that a fit of many units has at hand anyway, for workers that may go there."""
-        if self._backend is not None or len(sites) < _MANY:
+        if self._backend is not None:
             return None
         from ..processes.parallel import open_workers  # of plants of many units
 

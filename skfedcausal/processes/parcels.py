@@ -23,8 +23,8 @@ _TRIES = 10  # at deleting a folder
 class Folder:
     """A folder for what is on its way; who opens a parcel deletes its file, joblib's tracker what a crash leaves."""
 
-    def __init__(self):
-        self.path = tempfile.mkdtemp(prefix="skfedcausal-", dir=_place())
+    def __init__(self, place=None):
+        self.path = tempfile.mkdtemp(prefix="skfedcausal-", dir=_place() if place is None else place)
         resource_tracker.register(self.path, "folder")
         self._remove = weakref.finalize(self, _delete, self.path)
 

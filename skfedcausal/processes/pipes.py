@@ -2,16 +2,14 @@
 
 import os
 import pickle
-import shutil
 import socket
-import tempfile
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from multiprocessing.pool import ExceptionWithTraceback  # type: ignore[attr-defined]
 from traceback import format_exception
 from typing import Any, NamedTuple
 
-from .parcels import done_there, packed
+from .parcels import Folder, done_there, packed
 from .senders import AHEAD, PATIENCE, OnThisMachine
 
 _LONGEST = 100  # bytes of the name of a pipe
@@ -27,7 +25,7 @@ class ByPipes(OnThisMachine):
         super().__init__(cluster.number)
         self._cluster = cluster
         self._door: Any = None
-        self._near: str | None = None  # a folder with a short name, where that of the fit has a long one
+        self._near: Any = None  # Folder with a short name, where that of the fit has a long one
         self._ways: dict = {}  # calls under way by pipe, the oldest first
         self._begun: list = []
         self._n_came = 0
@@ -37,7 +35,8 @@ class ByPipes(OnThisMachine):
         super().start()
         folder = self.folder.path
         if len(os.fsencode(folder)) > _LONGEST:
-            folder = self._near = tempfile.mkdtemp(prefix="skfedcausal-", dir="/tmp")
+            self._near = Folder("/tmp")
+            folder = self._near.path
         self._door = socket.socket(socket.AF_UNIX)
         self._door.bind(os.path.join(folder, "d"))
         self._door.listen(self.number)
@@ -58,7 +57,7 @@ class ByPipes(OnThisMachine):
         if self._door is not None:
             self._door.close()
         if self._near is not None:
-            shutil.rmtree(self._near, ignore_errors=True)
+            self._near.remove()
         super().stop()
 
     @property
@@ -79,7 +78,7 @@ class ByPipes(OnThisMachine):
             way = min(self._ways, key=lambda way: len(self._ways[way]))
             self._ways[way].append(call)
             try:
-                way.send(packed((call.function, call.arguments), self.folder.path))
+                way.send(self.parcel(call.function, *call.arguments))
             except ConnectionError:
                 self._ways[way].pop()
                 self._lose(way)

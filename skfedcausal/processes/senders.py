@@ -1,6 +1,7 @@
 """How tasks and what they share reach the processes of a backend of joblib: arrays once, processes that are kept."""
 
 import os
+import pickle
 import socket
 import sys
 import weakref
@@ -27,8 +28,8 @@ def sender_of(n_jobs, number):
     if hasattr(backend, "client"):
         return _here_or_elsewhere(ByDask(number, backend.client, backend.submit_kwargs))
     backend = copy(backend)  # which nobody else starts and ends
-    kind = ByLoky if isinstance(backend, LokyBackend) else ByJoblib
-    return kind(number, Parallel(n_jobs=n_jobs, backend=backend, batch_size=1))
+    by_joblib = ByJoblib(Parallel(n_jobs=n_jobs, backend=backend, batch_size=1))
+    return ByLoky(number, by_joblib) if isinstance(backend, LokyBackend) else by_joblib
 
 
 def _here_or_elsewhere(cluster):
@@ -46,8 +47,13 @@ class ByJoblib:
     is_here = False  # whether what is sent goes through files of this machine
     is_waited_for = False  # until it has stopped: it sleeps until files that were mapped are deleted
 
-    def __init__(self, number, parallel):
-        self._number, self._parallel = number, parallel
+    def __init__(self, parallel):
+        self._parallel = parallel
+
+    @property
+    def backend(self):
+        """The backend, which is another one once joblib has started."""
+        return self._parallel._backend
 
     def start(self):
         """Be ready for calls."""
@@ -182,11 +188,11 @@ class ByLoky(OnThisMachine):
     @property
     def is_here(self):
         """Whether what is sent goes through files of this machine."""
-        return isinstance(self._backend, LokyBackend)
+        return isinstance(self._joblib.backend, LokyBackend)
 
-    def __init__(self, number, parallel):
+    def __init__(self, number, by_joblib):
         super().__init__(number)
-        self._joblib = ByJoblib(number, parallel)
+        self._joblib = by_joblib
 
     def start(self):
         """Be ready for calls."""
@@ -206,13 +212,9 @@ class ByLoky(OnThisMachine):
         """Results of calls, by joblib itself where it has none of its processes to give: within one of them."""
         return super().results(calls) if self.is_here else self._joblib.results(calls)
 
-    @property
-    def _backend(self):
-        return self._joblib._parallel._backend  # which is another one once joblib has started
-
     def sent(self, function, *arguments):
         """Something that stands for the result of a call."""
-        return self._backend._workers.submit(done_there, self.parcel(function, *arguments), self.folder.path)
+        return self._joblib.backend._workers.submit(done_there, self.parcel(function, *arguments), self.folder.path)
 
     def came(self, under_way):
         """Pairs of what is done of what was sent, and its result; sometimes none."""
@@ -253,12 +255,20 @@ class ByDask(Sender):
 
     def sent(self, function, *arguments):
         """Something that stands for the result of a call."""
-        return self._client.submit(function, *arguments, pure=False, **self._settings)
+        references = [each for each in arguments if isinstance(each, self._distributed.Future)]
+        call = pickle.dumps((function, arguments[: len(arguments) - len(references)]))
+        return self._client.submit(_in_bytes, call, *references, pure=False, **self._settings)
 
     def came(self, under_way):
         """Pairs of what is done of what was sent, and its result; sometimes none."""
         done = list(self._distributed.wait(under_way, return_when="FIRST_COMPLETED").done)
-        return zip(done, self._client.gather(done), strict=True)
+        return zip(done, map(pickle.loads, self._client.gather(done)), strict=True)
+
+
+def _in_bytes(call, *references):
+    """Result of a call, which has its references last, both as bytes: Dask handles every array of a tuple apart."""
+    function, told = pickle.loads(call)
+    return pickle.dumps(function(*told, *references))
 
 
 def _beside_others(function, *arguments):

@@ -178,7 +178,7 @@ def test_a_folder_with_a_long_name_is_no_hindrance(open_pipes, tmp_path, monkeyp
     sender = open_pipes(Threads(1))
     assert sender.results([(divmod, 7, 3)]) == [(2, 1)]
     sender.stop()
-    assert not os.path.exists(sender._near)
+    assert not os.path.exists(sender._near.path)
     os.rmdir(tmp_path / ("x" * 120))
 
 

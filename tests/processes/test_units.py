@@ -18,7 +18,7 @@ from skfedcausal.processes import parallel
 def at_once(monkeypatch):
     """Processes are worth it for few units, whatever they take."""
     monkeypatch.setattr(parallel, "_WORTH", 1)
-    for name, value in {"_MANY": 2, "_TRIED": 1, "_WORTH": 0.0}.items():
+    for name, value in {"_TRIED": 1, "_WORTH": 0.0}.items():
         monkeypatch.setattr(transport, name, value)
 
 
