@@ -250,9 +250,9 @@ class PlantEstimator(FederatedEstimator):
 
         Notes
         -----
-        What inputs do beyond what is linear is part of a forecast where, in the record of `fit`, it explained at
-        least a quarter of what a linear run under the inputs had missed of each fifth of the rows, learned from the
-        others.
+        What inputs do beyond what is linear is part of a forecast as far as every fifth of the record of `fit`
+        confirms it: with the least slope of what a linear run under the inputs missed of a fifth on what was foretold
+        of it, learned from the others.
 
         Bands come from what forecasts of as many rows have missed just before `start`, in up to 120 rows that they
         had not seen: they are as honest as X has rows before `start`, best with more than twice as many as are
