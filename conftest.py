@@ -1,10 +1,12 @@
-"""What all tests share: draws without a seed that repeat, and which examples can run here."""
+"""What all tests share: draws without a seed that repeat, the lanes, and which examples can run here."""
 
+import contextlib
 import importlib.util
 import os
 import random
 import secrets
 import sys
+import time
 
 import pytest
 
@@ -38,22 +40,114 @@ def same_draws_in_every_run(request):
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef, request):
     """Seeds it by the name of a fixture that several tests share, whichever of them comes first."""
-    if fixturedef.scope != "function":
-        _seed(f"{fixturedef.baseid}::{fixturedef.argname}")
+    if fixturedef.scope == "function":
+        return (yield)
+    _seed(f"{fixturedef.baseid}::{fixturedef.argname}")
+    with _clock.of_several_tests():
+        return (yield)
+
+
+# --- lanes ------------------------------------------------------------------------------------------
+
+# A test that takes more than 0.2 seconds of processor time is marked medium, a long simulation slow. Examples in
+# docstrings and pages have no place for a mark: these files have such ones.
+MEDIUM_EXAMPLES = {
+    "docs/first_steps.rst",
+    "docs/nonlinear.rst",
+    "docs/parts.rst",
+    "docs/privacy.rst",
+    "docs/rca.rst",
+    "docs/scale.rst",
+    "docs/validity.rst",
+    "skfedcausal/client/extended_kalman.py",
+    "skfedcausal/datasets/_causrca.py",
+    "skfedcausal/datasets/_messy.py",
+    "skfedcausal/displays/impact.py",
+    "skfedcausal/displays/incidents.py",
+    "skfedcausal/displays/maps.py",
+    "skfedcausal/displays/responses.py",
+    "skfedcausal/displays/tags.py",
+    "skfedcausal/estimators/_following.py",
+    "skfedcausal/estimators/_questions.py",
+    "skfedcausal/estimators/_tags.py",
+    "skfedcausal/estimators/detector.py",
+    "skfedcausal/estimators/experiment.py",
+    "skfedcausal/estimators/reach.py",
+    "skfedcausal/server/regressor.py",
+    "skfedcausal/testing/server_side.py",
+}  # fmt: skip
+MOST = 1.0  # seconds that a test without a mark may take in a check: clocks of busy machines are off by a few times
+
+
+class Clock:
+    """Seconds of processor time of this process and of those that it waited for, less what several tests share."""
+
+    def __init__(self):
+        self._shared = 0.0
+
+    @staticmethod
+    def _spent():
+        times = os.times()
+        return time.process_time() + times.children_user + times.children_system
+
+    def now(self):
+        """What was spent on single tests so far."""
+        return self._spent() - self._shared
+
+    @contextlib.contextmanager
+    def of_several_tests(self):
+        """What is spent inside counts for no single test."""
+        before = self.now()
+        yield
+        self._shared = self._spent() - before
+
+
+_clock = Clock()
+
+
+def pytest_addoption(parser):
+    """The check that keeps the quick lane quick."""
+    parser.addoption("--lane-check", action="store_true", help=f"fail unmarked tests that take more than {MOST} s")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Note when a test begins: what it sets up for itself counts."""
+    item.begun = _clock.now()
     return (yield)
 
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """Fail a test that belongs to a slower lane."""
+    value = yield
+    spent = _clock.now() - item.begun
+    if item.config.getoption("lane_check") and not is_marked(item) and spent > MOST:
+        pytest.fail(f"It took {spent:.1f} s of processor time: mark it medium, or make it cheaper.", pytrace=False)
+    return value
+
+
+def is_marked(item):
+    """Whether a test is in the medium or in the slow lane."""
+    return any(item.get_closest_marker(name) for name in ("medium", "slow"))
+
+
+# --- examples ---------------------------------------------------------------------------------------
 
 if importlib.util.find_spec("nvflare") is None:  # an optional extra
     collect_ignore = ["skfedcausal/engines/nvflare.py"]
 
 
-def pytest_collection_modifyitems(items):
-    """Skip examples that read a public record where there is none."""
-    if "SKFEDCAUSAL_DATA" in os.environ:
-        return
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+def pytest_collection_modifyitems(config, items):
+    """Mark examples that take long, and skip those that read a public record where there is none."""
     skip = pytest.mark.skip(reason="SKFEDCAUSAL_DATA is not set: no folder with public records to read")
     for item in items:
-        if isinstance(item, pytest.DoctestItem) and any(
+        if not isinstance(item, pytest.DoctestItem):
+            continue
+        if item.path.relative_to(config.rootpath).as_posix() in MEDIUM_EXAMPLES:
+            item.add_marker(pytest.mark.medium)
+        if "SKFEDCAUSAL_DATA" not in os.environ and any(
             "SKFEDCAUSAL_DATA" in example.source for example in item.dtest.examples
         ):
             item.add_marker(skip)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from functools import cache
 from inspect import signature
 
 import numpy as np
@@ -118,6 +119,19 @@ def answers(estimator, X):
     return table | {"transform": estimator.transform(X), "score_samples": estimator.score_samples(X)}
 
 
+@cache
+def fit_of_kind(kind, missing, n_samples=N):
+    """A record, what is fitted to it, and all its answers about it."""
+    X = make_plant(missing, n_samples)
+    if kind == "client":
+        X = X["unit0"]
+        estimator = KalmanClient(n_states=2).fit(X)
+    else:
+        augmenter = RegressorAugmenter(Ridge(), n_lags=3) if kind == "regressor" else None
+        estimator = fit_plant(X, augmenter=augmenter)
+    return X, estimator, answers(estimator, X)
+
+
 def first_rows(X, t):
     return {name: Y[:t] for name, Y in X.items()} if isinstance(X, dict) else X[:t]
 
@@ -126,14 +140,8 @@ def first_rows(X, t):
 @pytest.mark.parametrize("missing", [0.0, 0.1], ids=["complete", "missing"])
 @pytest.mark.parametrize("kind", ["client", "linear augmenter", "regressor"])
 def test_an_answer_depends_on_no_later_row(kind, missing, t):
-    X = make_plant(missing)
-    if kind == "client":
-        X = X["unit0"]
-        estimator = KalmanClient(n_states=2).fit(X)
-    else:
-        augmenter = RegressorAugmenter(Ridge(), n_lags=3) if kind == "regressor" else None
-        estimator = fit_plant(X, augmenter=augmenter)
-    whole, prefix = answers(estimator, X), answers(estimator, first_rows(X, t))
+    X, estimator, whole = fit_of_kind(kind, missing)
+    prefix = answers(estimator, first_rows(X, t))
     for name, value in prefix.items():
         assert_allclose(value, whole[name][:t], rtol=0, atol=ROUNDING, err_msg=name)
 
@@ -142,16 +150,16 @@ def test_an_answer_depends_on_no_later_row(kind, missing, t):
 @pytest.mark.parametrize("missing", [0.0, 0.05], ids=["complete", "missing"])
 @pytest.mark.filterwarnings("ignore:Units whose states drift:UserWarning")  # slow modes, short record
 def test_the_order_of_the_units_permutes_the_answer(missing, order):
-    X = make_plant(missing)
+    X, one, expected = fit_of_kind("linear augmenter", missing, n_samples=300)
     names = [f"unit{k}" for k in order]
-    one, other = fit_plant(X), fit_plant({name: X[name] for name in names})
+    other = fit_plant({name: X[name] for name in names})
     assert other.client_names_ == tuple(names)
     states = np.concatenate([np.arange(6)[one.state_slices_[name]] for name in names])
     scale = np.abs(one.transition_).max()
     assert_allclose(other.transition_, one.transition_[np.ix_(states, states)], rtol=0, atol=1e-8 * scale)
     assert_allclose(other.process_cov_, one.process_cov_[np.ix_(states, states)], rtol=1e-7, atol=1e-8)
     columns = [one.layout_.columns.index(name) for name in other.layout_.columns]
-    expected, permuted = answers(one, X), answers(other, X)
+    permuted = answers(other, X)
     for model in MODELS:
         assert_allclose(permuted[f"predict {model}"], expected[f"predict {model}"][:, columns], atol=1e-7)
     assert_allclose(permuted["transform"], expected["transform"][:, states], atol=1e-7)
@@ -226,7 +234,7 @@ def test_nested_settings_can_be_read_and_set():
 @pytest.mark.parametrize("missing", [0.0, 0.1], ids=["complete", "missing"])
 @pytest.mark.parametrize("container", ["dict", "list", "frame", "array"])
 def test_data_may_be_read_only_and_stay_as_they_are(container, missing):
-    X = make_plant(missing)
+    X = make_plant(missing, n_samples=200)
     before = copy.deepcopy(X)
     for Y in X.values():
         Y.setflags(write=False)

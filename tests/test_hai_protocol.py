@@ -13,7 +13,8 @@ SENSORS = {
     "P2": ("P2_SIT01", "P2_SIT02", "P2_VT01", "P2_VIBTR01"),
     "P3": ("P3_FIT01", "P3_LIT01", "P3_PIT01", "P3_LIT02"),
 }
-ATTACKS = ((120, 180), (300, 420))
+N_TRAIN, N_TEST = 400, 300
+ATTACKS = ((60, 100), (180, 240))
 
 
 def table(record, extra):
@@ -30,16 +31,16 @@ def table(record, extra):
 def folder(tmp_path, monkeypatch):
     """A folder of records in that layout; the attacks push the first process."""
     links = ((0, 1), (1, 2))
-    train = make_nonlinear_plant(3, links=links, n_samples=700, size=0, random_state=1).data
-    test = make_nonlinear_plant(3, links=links, n_samples=600, size=0, random_state=2).data
-    labels, rng = np.zeros(600, dtype=int), np.random.default_rng(0)
+    train = make_nonlinear_plant(3, links=links, n_samples=N_TRAIN, size=0, random_state=1).data
+    test = make_nonlinear_plant(3, links=links, n_samples=N_TEST, size=0, random_state=2).data
+    labels, rng = np.zeros(N_TEST, dtype=int), np.random.default_rng(0)
     for first, stop in ATTACKS:
         test["unit0"][first:stop] += 200.0
         labels[first:stop] = 1
     where = tmp_path / "hai"
     where.mkdir()
-    table(train, rng.standard_normal(700)).to_csv(where / "hai-train1.csv", index=False)
-    told = table(test, rng.standard_normal(600))
+    table(train, rng.standard_normal(N_TRAIN)).to_csv(where / "hai-train1.csv", index=False)
+    told = table(test, rng.standard_normal(N_TEST))
     told.to_csv(where / "hai-test1.csv", index=False)
     told[["timestamp"]].assign(label=labels).to_csv(where / "label-test1.csv", index=False)
     monkeypatch.setenv("SKFEDCAUSAL_DATA", str(tmp_path))

@@ -7,11 +7,13 @@ estimator keeps. Imports are checked in the source: server code cannot reach wha
 import ast
 import pickle
 from dataclasses import fields, is_dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import skfedcausal
@@ -111,6 +113,13 @@ SETTINGS = {
 }
 
 
+@cache
+def spied(how, missing=0.0):
+    """Record, fitted estimator and the transport that carried its packets: tests look at them and change nothing."""
+    X, _ = make_plant(missing)
+    return X, *spied_fit(X, **SETTINGS[how])
+
+
 # --- types and shapes -------------------------------------------------------------------------------
 
 
@@ -150,10 +159,9 @@ def allowed_shapes(name, n_patterns):
 
 
 @pytest.mark.parametrize("missing", [0.0, 0.1], ids=["complete", "missing"])
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
-def test_arrays_on_the_wire_have_columns_for_states_and_none_for_sensors(settings, missing):
-    X, _ = make_plant(missing)
-    _, spy = spied_fit(X, **settings)
+@pytest.mark.parametrize("how", SETTINGS)
+def test_arrays_on_the_wire_have_columns_for_states_and_none_for_sensors(how, missing):
+    *_, spy = spied(how, missing)
     for _, packet, _ in spy.up + spy.down:
         n_patterns = len(packet.arrays.get("patterns", ()))
         for name, value in packet.arrays.items():
@@ -163,10 +171,9 @@ def test_arrays_on_the_wire_have_columns_for_states_and_none_for_sensors(setting
                 assert size in wanted if isinstance(wanted, set) else size == wanted
 
 
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
-def test_every_packet_is_one_of_the_known_kinds(settings):
-    X, _ = make_plant()
-    _, spy = spied_fit(X, **settings)
+@pytest.mark.parametrize("how", SETTINGS)
+def test_every_packet_is_one_of_the_known_kinds(how):
+    *_, spy = spied(how)
     assert {packet.op for _, packet, _ in spy.up} == {StateMessage.OP, "done"}
     assert {packet.op for _, packet, _ in spy.down} <= {"fit", SmoothedReply.OP, StateReply.OP}
     for _, packet, _ in spy.up:
@@ -284,10 +291,9 @@ def test_a_fitted_estimator_does_not_grow_with_the_record():
 # --- bytes ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
-def test_communication_is_the_length_of_what_went_over_the_wire(settings):
-    X, _ = make_plant()
-    estimator, spy = spied_fit(X, **settings)
+@pytest.mark.parametrize("how", SETTINGS)
+def test_communication_is_the_length_of_what_went_over_the_wire(how):
+    X, estimator, spy = spied(how)
     sent = estimator.communication_
     for direction, log in (("bytes_up", spy.up), ("bytes_down", spy.down)):
         assert sent[direction] == sum(len(data) for _, _, data in log)
@@ -298,7 +304,7 @@ def test_communication_is_the_length_of_what_went_over_the_wire(settings):
     assert {name: client["raw_bytes"] for name, client in sent["per_client"].items()} == {
         name: Y.nbytes for name, Y in X.items()
     }
-    n_rounds = settings.get("server", LikelihoodServer()).n_rounds
+    n_rounds = SETTINGS[how].get("server", LikelihoodServer()).n_rounds
     assert sent["rounds"] == estimator.server_.n_rounds_ == (1 if n_rounds == "auto" else n_rounds)
     assert all(type(sent[key]) is int for key in ("rounds", "bytes_up", "bytes_down", "raw_bytes"))
 
@@ -310,11 +316,10 @@ def test_a_fit_sends_states_instead_of_sensors_and_hardly_anything_else(dtype, s
     assert sent["bytes_up"] <= 1.05 * share * 2 / 8 * sent["raw_bytes"]
 
 
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
+@pytest.mark.parametrize("how", SETTINGS)
 @pytest.mark.parametrize("missing", [0.0, 0.1], ids=["complete", "missing"])
-def test_constants_of_the_likelihood_do_not_travel_in_a_fit(settings, missing):
-    X, _ = make_plant(missing)
-    _, spy = spied_fit(X, **settings)
+def test_constants_of_the_likelihood_do_not_travel_in_a_fit(how, missing):
+    *_, spy = spied(how, missing)
     assert not any("const" in packet.arrays for _, packet, _ in spy.up)
     assert not any(packet.scalars.get("const", False) for _, packet, _ in spy.down)
 
@@ -367,13 +372,18 @@ class OtherSites(SpyTransport):
         super().__init__(pickle.loads(pickle.dumps(workers)))
 
 
+@cache
+def two_rounds(missing):
+    """Record and what the default transport makes of it."""
+    X, _ = make_plant(missing)
+    return X, FederatedGrangerEstimator(KalmanClient(n_states=P), server=LikelihoodServer(n_rounds=2)).fit(X)
+
+
 @pytest.mark.parametrize("missing", [0.0, 0.1], ids=["complete", "missing"])
 @pytest.mark.parametrize("transport", [SpyTransport, OtherProcesses, OtherSites])
 def test_results_do_not_depend_on_the_transport(transport, missing):
-    X, _ = make_plant(missing)
-    settings = {"client": KalmanClient(n_states=P), "server": LikelihoodServer(n_rounds=2)}
-    expected = FederatedGrangerEstimator(**settings).fit(X)
-    estimator = FederatedGrangerEstimator(**settings, transport=transport).fit(X)
+    X, expected = two_rounds(missing)
+    estimator = clone(expected).set_params(transport=transport).fit(X)
     assert_array_equal(estimator.transition_, expected.transition_)
     assert estimator.links_.equals(expected.links_)
     assert estimator.communication_ == expected.communication_
@@ -461,6 +471,7 @@ def module_name(path):
 MODULES = {module_name(path): path for path in ROOT.rglob("*.py")}
 
 
+@cache
 def imported_modules(name):
     """Modules of the package that a module imports, at the top or inside a function."""
     path = MODULES[name]

@@ -3,8 +3,6 @@
 import ast
 from pathlib import Path
 
-import pytest
-
 import skfedcausal
 
 ROOT = Path(skfedcausal.__file__).parent
@@ -28,11 +26,15 @@ def inside(name, *rooms):
     return name.partition("/")[0] in rooms
 
 
-@pytest.mark.parametrize("name", [n for n in MODULES if not inside(n, *ROOMS)])
-def test_only_units_and_readers_name_raw_measurements(name):
-    found = lines_with_raw_rows((ROOT / name).read_text(encoding="utf-8"))
-    assert not found, (
-        f"skfedcausal/{name} names `.outputs` in line(s) {found}. Raw measurements belong to the unit: move "
-        "what needs them into skfedcausal/client (or into a reader in skfedcausal/containers) and hand on "
-        "only what it makes of them."
+def test_only_units_and_readers_name_raw_measurements():
+    others = [name for name in MODULES if not inside(name, *ROOMS)]
+    assert "server/likelihood.py" in others
+    found = {name: lines_with_raw_rows((ROOT / name).read_text(encoding="utf-8")) for name in others}
+    named = [f"skfedcausal/{name} names `.outputs` in line(s) {lines}." for name, lines in found.items() if lines]
+    assert not named, "\n".join(
+        [
+            *named,
+            "Raw measurements belong to the unit: move what needs them into skfedcausal/client (or into a reader in "
+            "skfedcausal/containers) and hand on only what it makes of them.",
+        ]
     )

@@ -1,6 +1,7 @@
 """Promises of the detector: names roots, keeps its budget, streams, refuses what it cannot read."""
 
 import warnings
+from copy import deepcopy
 from itertools import pairwise
 
 import numpy as np
@@ -456,9 +457,13 @@ def test_false_alarms_on_new_data_keep_the_budget():
 # --- flags --------------------------------------------------------------------------------------------
 
 
-def test_flags_are_two_bits_per_unit_and_step():
-    X = simulate(2000, seed=1)
-    detector = FederatedRCADetector(evidence="flags", horizon=5).fit(X)
+@pytest.fixture(scope="module")
+def by_flags():
+    return FederatedRCADetector(evidence="flags", horizon=5).fit(simulate(2000, seed=1))
+
+
+def test_flags_are_two_bits_per_unit_and_step(by_flags):
+    X, detector = simulate(2000, seed=1), deepcopy(by_flags)
     flags = detector.flags(X)
     assert list(flags.columns[:2]) == ["unit0__Z_c", "unit0__Z_a"]
     assert set(np.unique(flags)) <= {0, 1}
@@ -469,9 +474,8 @@ def test_flags_are_two_bits_per_unit_and_step():
 
 
 @pytest.mark.parametrize("size", [1, 57, 400])
-def test_incidents_from_flags_send_nothing_but_flags_and_stream(size):
-    detector = FederatedRCADetector(evidence="flags", horizon=5).fit(simulate(2000, seed=1))
-    X = simulate(400, seed=11, fault=1, size=3.0)
+def test_incidents_from_flags_send_nothing_but_flags_and_stream(by_flags, size):
+    detector, X = deepcopy(by_flags), simulate(300, seed=11, fault=1, size=3.0)
     X["unit2"][100:130] = np.nan
     before = len(detector.ledger_.entries)
     whole = detector.incidents(X)
@@ -479,7 +483,7 @@ def test_incidents_from_flags_send_nothing_but_flags_and_stream(size):
     crossed = {(entry.direction, entry.op) for entry in detector.ledger_.entries[before:]}
     assert crossed == {("down", "flag"), ("up", "flags"), ("down", "verdict"), ("up", "done")}
     found = {}
-    for start in range(0, 400, size):
+    for start in range(0, 300, size):
         batch = detector.update(rows(X, start, start + size))
         found.update({row.detected: row for row in batch.itertuples(index=False)})
     told, smaller = pd.DataFrame(found.values()), ["probability", "undecided", "ranking"]

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import threading
+from copy import deepcopy
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal import FederatedRCADetector
+from skfedcausal.commands.watch import main as watch
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.server.watching import stream
 from skfedcausal.streams import StreamWarning
@@ -32,9 +34,21 @@ def detector(nominal):
     return FederatedRCADetector().fit(nominal)
 
 
+@pytest.fixture
+def own(detector):
+    """A copy of that detector, for tests that let it learn more."""
+    return deepcopy(detector)
+
+
 @pytest.fixture(scope="module")
 def timed(nominal):
     return FederatedRCADetector().fit(framed(nominal))
+
+
+@pytest.fixture(scope="module")
+def numbered(nominal):
+    """Of a frame whose rows have no times."""
+    return FederatedRCADetector().fit(framed(nominal).reset_index(drop=True))
 
 
 @pytest.fixture
@@ -130,22 +144,20 @@ def test_slow_drift_is_followed_and_told():
     assert "unit2" in found.query("kind == 'drift'").root.tolist()
 
 
-def test_a_single_row_is_not_taken_for_nominal(nominal):
-    detector = FederatedRCADetector().fit(nominal)
+def test_a_single_row_is_not_taken_for_nominal(own):
     later = simulate(600, seed=11, fault=1, size=1.5)
-    before = detector.transform(later)
+    before = own.transform(later)
     for nothing in ({name: Y[:1] for name, Y in later.items()}, {name: np.nan * Y for name, Y in later.items()}):
         with pytest.raises(ValueError, match="single rows, or without measurements, tells nothing"):
-            detector.partial_fit(nothing)
-    assert_array_equal(detector.transform(later), before)
+            own.partial_fit(nothing)
+    assert_array_equal(own.transform(later), before)
 
 
-def test_rows_in_which_a_unit_is_absent_tell_nothing_of_it(nominal):
-    detector = FederatedRCADetector().fit(nominal)
-    before = detector._root_cause.nominal_point
+def test_rows_in_which_a_unit_is_absent_tell_nothing_of_it(own):
+    before = own._root_cause.nominal_point
     again = {name: np.nan * Y if name == "unit1" else Y for name, Y in simulate(1200, seed=5).items()}
-    after = detector.partial_fit(again)._root_cause.nominal_point
-    unit = detector.client_names_.index("unit1")
+    after = own.partial_fit(again)._root_cause.nominal_point
+    unit = own.client_names_.index("unit1")
     for name in ("own", "given", "whole"):
         factors = getattr(after, name) / getattr(before, name)
         assert factors[unit] == 1.0
@@ -167,27 +179,24 @@ def test_what_others_tell_of_a_unit_is_judged_by_rows_with_all_of_them():
     assert np.abs(after / before - 1).max() < 0.1
 
 
-def test_forgetting_is_the_share_that_is_lost(nominal):
+def test_forgetting_is_the_share_that_is_lost(detector):
     later = {name: Y + 0.5 * Y.std(axis=0) for name, Y in simulate(2500, seed=3).items()}
-    moved = []
+    before, moved = detector.transform(later), []
     for forget in (0.0, None, 0.5, 1.0):
-        detector = FederatedRCADetector().fit(nominal)
-        before = detector.transform(later)
-        moved.append(np.abs(detector.partial_fit(later, forget=forget).transform(later) - before).max())
+        moved.append(np.abs(deepcopy(detector).partial_fit(later, forget=forget).transform(later) - before).max())
     assert moved[0] == moved[1] < moved[2] < moved[3]
 
 
-def test_what_is_nominal_is_brought_up_to_date(nominal):
-    detector = FederatedRCADetector().fit(nominal)
+def test_what_is_nominal_is_brought_up_to_date(detector, own, nominal):
     moved = {name: Y + 0.5 * Y.std(axis=0) for name, Y in simulate(2500, seed=3).items()}
     later = {name: Y + 0.5 * Y.std(axis=0) for name, Y in simulate(1000, seed=4).items()}
-    before = (detector.transform(later) > 1).any(axis=1).mean()
-    assert detector.partial_fit(moved, forget=1.0) is detector
-    assert (detector.transform(later) > 1).any(axis=1).mean() < min(before, 0.02)
+    before = (own.transform(later) > 1).any(axis=1).mean()
+    assert own.partial_fit(moved, forget=1.0) is own
+    assert (own.transform(later) > 1).any(axis=1).mean() < min(before, 0.02)
     with pytest.raises(ValueError, match="forget=2"):
-        detector.partial_fit(moved, forget=2)
+        own.partial_fit(moved, forget=2)
     fresh = FederatedRCADetector().partial_fit(nominal)
-    assert fresh.thresholds_ == FederatedRCADetector().fit(nominal).thresholds_
+    assert fresh.thresholds_ == detector.thresholds_
 
 
 # --- inputs -------------------------------------------------------------------------------------------
@@ -279,11 +288,11 @@ def told_modes():
 @BEYOND
 @pytest.mark.parametrize("more", [{}, {"fault": 2}, {"strange": (705, 1200)}])
 def test_what_is_learned_of_modes_and_said_is_the_same_however_a_stream_is_cut(told_modes, monkeypatch, more):
-    (X, inputs), streams, found = moded(2400, 7, **more), [], []
+    (X, inputs), streams, found = moded(1500, 7, **more), [], []
     take = stream.take
     monkeypatch.setattr(stream, "take", lambda *given: streams.append(given[-1]) or take(*given))
-    for size in (1200, 120, 19, 1):
-        labels = np.full(2400, "?", dtype=object)
+    for size in (750, 120, 19, 1):
+        labels = np.full(1500, "?", dtype=object)
         for where, roots in told_modes.predict_root_cause(zip(cut(X, size), cut(inputs, size), strict=True)):
             labels[where] = roots
         found.append((labels, streams[-1].modes.steps))
@@ -384,18 +393,24 @@ def test_a_first_batch_of_another_plant_is_refused(timed):
         next(timed.incidents(iter([X.set_axis([f"other__{k}" for k in range(X.shape[1])], axis=1)])))
 
 
-def in_containers(X, k):
-    """A row of a frame in every container that has the names of its columns."""
-    row = X.iloc[k : k + 1]
-    units = dict.fromkeys(name.partition("__")[0] for name in X)
-    own = {unit: row[[name for name in X if name.startswith(f"{unit}__")]] for unit in units}
-    yield from (row, X.iloc[k], own, pd.DataFrame(row.to_numpy(), row.index, list(X)))
+def by_unit(row):
+    units = dict.fromkeys(name.partition("__")[0] for name in row)
+    return {unit: row[[name for name in row if name.startswith(f"{unit}__")]] for unit in units}
 
 
-@pytest.mark.parametrize("container", range(4))
+# a row of a frame in every container that has the names of its columns
+CONTAINERS = {
+    "frame": lambda row: row,
+    "series": lambda row: row.iloc[0],
+    "dict": by_unit,
+    "new frame": lambda row: pd.DataFrame(row.to_numpy(), row.index, list(row)),
+}
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
 def test_single_rows_with_times_give_what_one_batch_gives(timed, container):
-    X = framed(simulate(400, seed=11, fault=1, size=1.5))
-    single = [list(in_containers(X, k))[container] for k in range(len(X))]
+    X = framed(simulate(300, seed=11, fault=1, size=1.5))
+    single = [CONTAINERS[container](X.iloc[k : k + 1]) for k in range(len(X))]
     whole, ledger = next(timed.predict_root_cause(iter([X])))[1], timed.stream_ledger_
     joined = np.full(len(X), "?", dtype=object)
     for where, roots in timed.predict_root_cause(iter(single)):
@@ -487,7 +502,7 @@ def test_the_command_goes_on_whatever_comes(tmp_path, nominal):
 @pytest.mark.parametrize(
     ("column", "words"), [("recipe", ["summer", "winter"]), ("unit1__recipe", ["summer", "winter"]), ("recipe", [1, 2])]
 )
-def test_the_command_is_told_the_mode(tmp_path, column, words):
+def test_the_command_is_told_the_mode(tmp_path, capsys, column, words):
     """A switch to the other mode is no incident, a fault in it is one; modes are words, or numbers but for one."""
     modes = np.arange(2500) // 250 % 2
     words = np.array(words, dtype=object)
@@ -503,12 +518,10 @@ def test_the_command_is_told_the_mode(tmp_path, column, words):
     (tmp_path / "watch.toml").write_text(
         '[watch]\nnominal = "nominal.csv"\nsource = "csv:live.csv"\nwait = 0.2\nmode = "recipe"\n'
     )
-    told = subprocess.run(
-        [sys.executable, "-m", "skfedcausal", "watch", str(tmp_path / "watch.toml")], capture_output=True, text=True
-    )
-    assert told.returncode == 3, told.stderr
-    assert not told.stderr
-    rows = [json.loads(line) for line in told.stdout.splitlines()]
+    assert watch([str(tmp_path / "watch.toml")]) == 3
+    printed = capsys.readouterr()
+    assert not printed.err
+    rows = [json.loads(line) for line in printed.out.splitlines()]
     alarms = {row["detected"]: row["root"] for row in rows}
     assert "unit1" in [root for detected, root in alarms.items() if detected >= str(live.index[400])]
     assert not any(str(live.index[240]) <= detected < str(live.index[400]) for detected in alarms)
@@ -517,10 +530,8 @@ def test_the_command_is_told_the_mode(tmp_path, column, words):
 
 @pytest.mark.parametrize("source", ["live.csv", "tcp://here"])
 def test_settings_that_name_no_source_are_refused(tmp_path, source, capsys):
-    from skfedcausal.commands.watch import main
-
     (tmp_path / "watch.toml").write_text(f'[watch]\nnominal = "nominal.csv"\nsource = "{source}"\n')
-    assert main([str(tmp_path / "watch.toml")]) == 1
+    assert watch([str(tmp_path / "watch.toml")]) == 1
     assert "csv:live.csv" in capsys.readouterr().err
 
 
@@ -535,12 +546,11 @@ def test_rows_without_times_follow_those_before(timed):
 
 
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
-def test_a_row_may_come_as_flat_numbers(timed, nominal):
+def test_a_row_may_come_as_flat_numbers(numbered):
     X = framed(simulate(120, seed=11, fault=1, size=1.5)).reset_index(drop=True)
-    plain = FederatedRCADetector().fit(framed(nominal).reset_index(drop=True))
 
     def told(rows):
-        return np.concatenate([roots for _, roots in plain.predict_root_cause(rows)])
+        return np.concatenate([roots for _, roots in numbered.predict_root_cause(rows)])
 
     whole = told(X[k : k + 1] for k in range(len(X)))
     assert (told(X.iloc[k].to_dict() for k in range(len(X))) == whole).all()
@@ -576,11 +586,10 @@ def test_inputs_go_with_the_rows_that_are_kept(kind):
     assert_array_equal(np.concatenate([r for _, r in found]), np.concatenate([r for _, r in expected]))
 
 
-def test_a_batch_may_come_as_columns_by_flat_names(nominal):
-    plain = FederatedRCADetector().fit(framed(nominal).reset_index(drop=True))
+def test_a_batch_may_come_as_columns_by_flat_names(numbered):
     X = framed(simulate(120, seed=11, fault=1, size=1.5)).reset_index(drop=True)
-    found = list(plain.predict_root_cause(iter([{name: X[name].to_numpy() for name in X}])))
-    assert_array_equal(found[-1][1], plain.predict_root_cause(X)[found[-1][0]])
+    found = list(numbered.predict_root_cause(iter([{name: X[name].to_numpy() for name in X}])))
+    assert_array_equal(found[-1][1], numbered.predict_root_cause(X)[found[-1][0]])
     assert found[-1][0].stop == 120
 
 

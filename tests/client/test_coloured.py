@@ -1,5 +1,7 @@
 """Noise of sensors with a memory: the exact model of quasi-differences, its memory found, and what it cannot do."""
 
+import warnings
+
 import numpy as np
 import pytest
 from scipy.linalg import block_diag, solve_discrete_lyapunov
@@ -170,9 +172,8 @@ def test_inputs_privacy_and_estimators_of_predictions_refuse_it():
 
 
 @pytest.mark.filterwarnings("ignore")  # of the short record
-def test_the_pooled_table_gives_the_same_messages_and_plant():
-    X = {"a": coloured(9, 0.8, n=600), "b": coloured(10, 0.8, n=600)}
-    est = FederatedGrangerEstimator(KalmanClient(noise_memory=0.8, n_states=2)).fit(X)
+def test_the_pooled_table_gives_the_same_messages_and_plant(remembering):
+    X, est = remembering
     assert est.oracle_gap(X) <= 1e-8
 
 
@@ -194,15 +195,23 @@ def short_plant():
     return {"a": coloured(9, 0.8, n=600), "b": coloured(10, 0.8, n=600)}
 
 
+@pytest.fixture(scope="module")
+def remembering():
+    """A record and an estimator of it whose sensors have noise with a memory."""
+    X = short_plant()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the short record
+        return X, FederatedGrangerEstimator(KalmanClient(noise_memory=0.8, n_states=2)).fit(X)
+
+
 def sites(X):
     client = KalmanClient(noise_memory=0.8, n_states=2)
     return {name: Site(UnitWorker(name, Y, None, (0,), None, client)) for name, Y in X.items()}
 
 
 @pytest.mark.filterwarnings("ignore")  # of the short record
-def test_a_plant_predicts_the_first_row_of_an_episode_by_the_level_and_rows_after_gaps():
-    X = short_plant()
-    estimator = FederatedGrangerEstimator(KalmanClient(noise_memory=0.8, n_states=2)).fit(X)
+def test_a_plant_predicts_the_first_row_of_an_episode_by_the_level_and_rows_after_gaps(remembering):
+    X, estimator = short_plant(), remembering[1]
     levels = np.concatenate([client.mean_ for client in estimator.clients_.values()])
     X["a"][50:53, 1] = np.nan
     alone = np.hstack([estimator.clients_[name].predict(X[name], lengths=[100, 500]) for name in X])
@@ -241,9 +250,8 @@ def test_sites_refuse_to_be_monitored_and_to_stand_beside_inputs():
 @pytest.mark.parametrize(
     "ask", ["forecast", "partial_fit", "bootstrap_links", "stable_links", "links_over_time", "link_effects"]
 )
-def test_what_needs_states_that_sensors_determine_names_the_option(ask):
-    X = short_plant()
-    estimator = FederatedGrangerEstimator(KalmanClient(noise_memory=0.8, n_states=2)).fit(X)
+def test_what_needs_states_that_sensors_determine_names_the_option(remembering, ask):
+    X, estimator = remembering
     with pytest.raises(ValueError, match=r"`noise_memory`.* [Ll]eave (it|noise_memory) out"):
         getattr(estimator, ask)(*{"forecast": (X, 500), "link_effects": ()}.get(ask, (X,)))
     if ask == "forecast":

@@ -2,6 +2,7 @@
 
 import pickle
 import threading
+from functools import cache
 
 import numpy as np
 import pandas as pd
@@ -170,6 +171,12 @@ def here():
     return fitted
 
 
+@pytest.fixture(scope="module")
+def said(here):
+    """Answers of those estimators, each asked for once whatever the number of transports it is compared over."""
+    return cache(lambda kind, question: asked(here[kind], kind, question, KINDS[kind][1]))
+
+
 @pytest.fixture(scope="module", params=[*TRANSPORTS, "files"])
 def there(request, tmp_path_factory):
     """The same over sites that hold their records."""
@@ -185,6 +192,12 @@ def there(request, tmp_path_factory):
     yield fitted
     for files in opened:
         files.close()
+
+
+@pytest.fixture(scope="module")
+def sites():
+    """An estimator of effects over sites in this process."""
+    return FederatedCounterfactualEstimator().fit_sites(InProcessTransport(sites_of("counterfactual")))
 
 
 def asked(estimator, kind, question, record):
@@ -230,14 +243,12 @@ def test_sites_teach_the_same_plant(here, there, kind):
 
 
 @pytest.mark.parametrize(("kind", "question"), CASES)
-def test_sites_answer_as_a_record_in_one_process_does(here, there, kind, question):
-    expected = asked(here[kind], kind, question, KINDS[kind][1])
-    assert_identical(asked(there[kind], kind, question, None), expected)
+def test_sites_answer_as_a_record_in_one_process_does(said, there, kind, question):
+    assert_identical(asked(there[kind], kind, question, None), said(kind, question))
 
 
 @pytest.mark.filterwarnings("ignore:The schedule takes inputs")
-def test_sites_plan_as_a_record_in_one_process_does(here):
-    sites = FederatedCounterfactualEstimator().fit_sites(InProcessTransport(sites_of("counterfactual")))
+def test_sites_plan_as_a_record_in_one_process_does(here, sites):
     settings = {"inputs": ["unit0__u0"], "bounds": {"unit0__u0": (-3.0, 3.0)}, "by": 8}
     one = here["counterfactual"].reach({"unit1__x0": 0.5}, **settings, X=GAPPY, record_inputs=U)
     two = sites.reach({"unit1__x0": 0.5}, **settings)
@@ -245,9 +256,8 @@ def test_sites_plan_as_a_record_in_one_process_does(here):
     assert_identical((one.schedule, one.trajectory), (two.schedule, two.trajectory))
 
 
-def test_sites_say_the_same_of_bands_held_sensors_hidden_causes_and_experiments(here):
-    one = here["counterfactual"]
-    two = FederatedCounterfactualEstimator().fit_sites(InProcessTransport(sites_of("counterfactual")))
+def test_sites_say_the_same_of_bands_held_sensors_hidden_causes_and_experiments(here, sites):
+    one, two = here["counterfactual"], sites
     record = {"inputs": U}
     bands = {"start": 350, "confidence": 0.9}
     assert_identical(one.forecast(GAPPY, **bands, **record), two.forecast(None, **bands))
@@ -264,9 +274,8 @@ def test_sites_say_the_same_of_bands_held_sensors_hidden_causes_and_experiments(
     assert_identical(*(fit.gain_table() for fit in (one, two)))
 
 
-def test_sites_say_the_same_of_units_that_are_operated_together_and_of_whole_units(here):
-    one = here["counterfactual"]
-    two = FederatedCounterfactualEstimator().fit_sites(InProcessTransport(sites_of("counterfactual")))
+def test_sites_say_the_same_of_units_that_are_operated_together_and_of_whole_units(here, sites):
+    one, two = here["counterfactual"], sites
     together = {"n": ["unit0", "unit1"], "u0": {"unit0": 0.0, "unit1": 0.0}, "u1": {"unit0": 1.0, "unit1": -1.0}}
     for settings in ({"horizon": 3, "return_std": True}, {"split": True}, {"horizon": 3, "loops": "react"}):
         assert_identical(*(fit.counterfactual(**together, **settings) for fit in (one, two)))

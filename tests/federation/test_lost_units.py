@@ -153,7 +153,7 @@ def test_a_share_is_rounded_up(quorum, needed):
 @pytest.mark.parametrize("lost", ["unit0", "unit2"])
 @pytest.mark.parametrize("basis", ["linear", "spline"])
 def test_questions_about_inputs_go_on_without_those_of_a_lost_unit(lost, basis):
-    record, truth = make_granger_plant(3, n_samples=400, n_inputs=1, random_state=3)
+    record, truth = make_granger_plant(3, n_samples=250, n_inputs=1, random_state=3)
     inputs = dict(zip(record, truth.inputs, strict=True))
     inputs[lost, "unit1"] = inputs.pop(lost)  # it is the one that sends what acts on both
     losses = {"before": [(lost, 1, "fit")]}

@@ -8,7 +8,7 @@ import joblib
 import numpy as np
 import pytest
 
-from skfedcausal import FederatedGrangerEstimator, KalmanClient
+from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import Packet, transport
 from skfedcausal.processes import parallel
@@ -24,6 +24,7 @@ def at_once(monkeypatch):
 
 def _plant(tmp_path=None):
     X, _ = make_granger_plant(4, n_states=1, n_sensors=3, n_samples=200, random_state=0)
+    X["unit2"][:, 1] = 3.0
     if tmp_path is None:
         return X
     for name, Y in X.items():
@@ -35,14 +36,14 @@ def _fitted(X, client=None):
     """An estimator and what it warned of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        estimator = FederatedGrangerEstimator(client).fit(X)
+        estimator = FederatedGrangerEstimator(client, server=LikelihoodServer(n_rounds=2)).fit(X)
     return estimator, sorted(str(each.message) for each in caught if each.category is UserWarning)
 
 
 @pytest.mark.parametrize("mapped", [False, True])
 def test_units_in_processes_learn_the_same_and_their_warnings_are_heard(at_once, monkeypatch, tmp_path, mapped):
     X = _plant(tmp_path if mapped else None)
-    client = KalmanClient(n_states=2)
+    client = KalmanClient(n_states=1)
     here, warned = _fitted(X, client)
     places = []
     monkeypatch.setattr(transport, "_warned", lambda results: places.append(len(results)) or _warned(results))
@@ -52,6 +53,7 @@ def test_units_in_processes_learn_the_same_and_their_warnings_are_heard(at_once,
     assert places[0] == 3  # all but the one that says how long others take
     assert there.transition_.tobytes() == here.transition_.tobytes()
     assert heard == warned
+    assert any("unit2__x1" in each for each in heard)
     for name, unit in there.clients_.items():
         np.testing.assert_array_equal(unit.observation_, here.clients_[name].observation_)
     for mine, theirs in zip(here.predict(X), there.predict(X), strict=True):

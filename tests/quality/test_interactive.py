@@ -11,10 +11,7 @@ from skfedcausal import check_plant
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.quality.sketch import sketch
 
-from ..reports._browser import BROWSER, fits, run_in
-
 UNIT = "<script>alert(1)</script>boiler"
-needs_browser = pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
 
 
 @pytest.fixture(scope="module")
@@ -62,43 +59,43 @@ def test_a_tag_without_values_and_a_check_without_findings_are_shown():
     assert "Findings (0)" in check_plant(X)._repr_html_()
 
 
-@needs_browser
-def test_a_click_sorts_and_another_turns_the_order(page, tmp_path):
+def test_a_click_sorts_and_another_turns_the_order(page, browser):
     script = """(() => {
       const head = [...document.querySelectorAll(".tags th")].find(th => th.textContent === "highest");
       const rows = () => [...document.querySelectorAll(".tags tbody tr")];
       const column = () => rows().map(row => +row.cells[head.cellIndex].dataset.by);
       head.click(); const up = column(); head.click(); return JSON.stringify([up, column()]);
     })()"""
-    up, down = json.loads(run_in(page, tmp_path, script))
+    browser.show(page)
+    up, down = json.loads(browser.value(script))
     assert up == sorted(up)
     assert down == sorted(up, reverse=True)
     assert len(set(up)) > 1
 
 
-@needs_browser
-def test_a_click_on_a_unit_shows_its_findings(page, tmp_path):
+def test_a_click_on_a_unit_shows_its_findings(page, browser):
     script = """(() => {
       const row = [...document.querySelectorAll(".units tbody tr")].find(row => row.cells[0].textContent === "turbine");
       row.click();
       return [...document.querySelectorAll(".findings tbody tr:not([hidden])")].map(row => row.cells[0].textContent)
         .join() + "|" + document.querySelector(".findings").hidden;
     })()"""
-    units, hidden = run_in(page, tmp_path, script).split("|")
+    browser.show(page)
+    units, hidden = browser.value(script).split("|")
     assert set(units.split(",")) == {"turbine"}
     assert hidden == "false"
 
 
-@needs_browser
-def test_a_search_leaves_the_rows_that_have_all_words(page, tmp_path):
+def test_a_search_leaves_the_rows_that_have_all_words(page, browser):
     script = """(() => {
       const box = document.querySelector("input"); box.value = "Water x1"; box.dispatchEvent(new Event("input"));
       return [...document.querySelectorAll(".tags tbody tr:not([hidden])")].map(row => row.cells[1].textContent).join();
     })()"""
-    assert run_in(page, tmp_path, script) == "water__x1"
+    browser.show(page)
+    assert browser.value(script) == "water__x1"
 
 
-@needs_browser
 @pytest.mark.parametrize("width", [1280, 420])
-def test_the_table_fits_its_window(page, tmp_path, width):
-    assert fits(page, tmp_path, width)
+def test_the_table_fits_its_window(page, browser, width):
+    browser.show(page, width)
+    assert 0 < browser.width() <= width

@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from html.parser import HTMLParser
+from io import BytesIO
 
 import numpy as np
 import pandas as pd
@@ -18,8 +19,6 @@ from skfedcausal import (
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.reports import whatif_page
 from skfedcausal.reports.page import Page
-
-from ._browser import BROWSER, fits, opened
 
 pytest.importorskip("matplotlib")
 UNIT = "<script>alert('x')</script>&\"boiler"  # a name that would be code if it were not escaped
@@ -235,24 +234,22 @@ def test_titles_headings_and_texts_are_escaped():
     assert "boiler &amp; turbine" in text
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
 @pytest.mark.parametrize("which", ["plant_page", "incident_page"])
-def test_a_real_browser_shows_the_page(which, request, tmp_path):
+def test_a_real_browser_shows_the_page(which, request, browser):
     path = request.getfixturevalue(which)
-    dom, _ = opened(path, tmp_path, "--dump-dom")
+    browser.show(path, 1000, 1600)
+    dom = browser.value("document.documentElement.outerHTML")
     assert dom.count("<h2>") == path.read_text(encoding="utf-8").count("<h2>")
     assert "<script>" not in dom
-    picture = tmp_path / "page.png"
-    opened(path, tmp_path, f"--screenshot={picture}", "--window-size=1000,1600")
     from matplotlib.image import imread
 
-    shown = imread(picture)[..., :3]
+    shown = imread(BytesIO(browser.picture()))[..., :3]
     assert shown.shape[:2] == (1600, 1000)
     assert shown.std() > 0.05  # text and a picture, not a blank page
 
 
-@pytest.mark.skipif(BROWSER is None, reason="no chromium on this machine")
 @pytest.mark.parametrize("width", [1280, 420])
-def test_no_page_is_wider_than_its_window(width, plant_page, incident_page, whatif_path, tmp_path):
+def test_no_page_is_wider_than_its_window(width, plant_page, incident_page, whatif_path, browser):
     for path in (plant_page, incident_page, whatif_path[0]):
-        assert fits(path, tmp_path, width)
+        browser.show(path, width)
+        assert 0 < browser.width() <= width

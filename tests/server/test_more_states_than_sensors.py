@@ -12,7 +12,7 @@ from skfedcausal import (
 )
 from skfedcausal.datasets import make_granger_plant
 
-X, TRUTH = make_granger_plant(3, links=[(0, 1)], n_samples=800, n_sensors=2, n_states=2, n_inputs=1, random_state=0)
+X, TRUTH = make_granger_plant(2, links=[(0, 1)], n_samples=800, n_sensors=2, n_states=2, n_inputs=1, random_state=0)
 X = {name: Y[:, :1] for name, Y in X.items()}
 HIDDEN = KalmanClient(n_states=2)
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")

@@ -18,7 +18,7 @@ SCATTER = 4 / np.sqrt(2 * N_RESAMPLES)  # of a standard error from so many recor
 def record():
     X, truth = make_granger_plant(
         2,
-        n_samples=1200,
+        n_samples=800,
         n_sensors=6,
         n_states=[2, 1],
         links=[(0, 1)],
@@ -33,7 +33,7 @@ def record():
 @pytest.mark.parametrize("method", ["blocks", "parametric"])
 def test_standard_errors_are_those_of_the_fit(record, method):
     X, clients = record
-    lengths = [700, 500]
+    lengths = [450, 350]
     est = FederatedGrangerEstimator(clients).fit(X, lengths=lengths)
     table = est.bootstrap_links(
         X, lengths=lengths, method=method, n_resamples=N_RESAMPLES, block_length=60, random_state=0
@@ -57,11 +57,11 @@ def test_blocks_as_they_come_have_the_likelihood_of_episodes(record):
     drawn = resampling._weighted(np.ones(resampling.n_blocks)).evaluate(A, Q)
     whole = plant.standard_record.centred()
     total = 0.0
-    for start in range(0, 1200, 100):
+    for start in range(0, 800, 100):
         rows = np.arange(start, start + 100)
         z, J = whole.z[rows], whole.matrices(rows)
         total += _log_density(A, Q, z, J)
-    assert 1200 * drawn.value == pytest.approx(total, rel=1e-10)
+    assert 800 * drawn.value == pytest.approx(total, rel=1e-10)
 
 
 def _log_density(A, Q, z, J):
