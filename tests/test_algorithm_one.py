@@ -142,6 +142,7 @@ def detector_and_spy(nominal):
     return fitted(nominal, spies), spies[0]
 
 
+@pytest.mark.medium
 def test_only_states_losses_and_gradients_cross(detector_and_spy):
     detector, spy = detector_and_spy
     spies = [spy]
@@ -159,6 +160,7 @@ def test_only_states_losses_and_gradients_cross(detector_and_spy):
     assert detector.communication_["bytes_up"] + detector.communication_["bytes_down"] == sent
 
 
+@pytest.mark.medium
 def test_the_sum_of_the_losses_falls(nominal):
     history = fitted(nominal, n_epochs=15).server_.loss_history_
     assert list(history.columns[:2]) == [("client", "unit0"), ("client", "unit1")]
@@ -166,6 +168,7 @@ def test_the_sum_of_the_losses_falls(nominal):
     assert total.iloc[-1] < 0.8 * total.iloc[0]
 
 
+@pytest.mark.medium
 def test_a_unit_on_its_own_loss_alone_predicts_better(nominal):
     detector = fitted(nominal, n_epochs=15, feedback=False)
     history = detector.server_.loss_history_.client
@@ -176,6 +179,7 @@ def test_a_unit_on_its_own_loss_alone_predicts_better(nominal):
     assert (((Y - augmented) / scale)[1:] ** 2).mean() < (((Y - own) / scale)[1:] ** 2).mean()
 
 
+@pytest.mark.medium
 def test_a_batch_of_one_is_the_algorithm_as_printed():
     X = {name: Y[:220] for name, Y in make_nonlinear_plant(n_samples=220, size=0, random_state=1).data.items()}
     spies = []
@@ -185,6 +189,7 @@ def test_a_batch_of_one_is_the_algorithm_as_printed():
     assert sum(p.op == GradientReply.OP for p in spies[0].down) == 2 * 219
 
 
+@pytest.mark.medium
 def test_without_feedback_units_are_told_nothing(nominal):
     spies = []
     fitted(nominal, spies, feedback=False)
@@ -197,6 +202,7 @@ def test_linear_units_take_part(nominal):
     assert detector.flags(nominal).shape == (N, 4)
 
 
+@pytest.mark.medium
 def test_same_numbers_from_the_same_seed_and_after_pickling(nominal, detector_and_spy):
     first, second = fitted(nominal), detector_and_spy[0]
     assert_array_equal(first.server_.loss_history_, second.server_.loss_history_)
@@ -205,6 +211,7 @@ def test_same_numbers_from_the_same_seed_and_after_pickling(nominal, detector_an
     assert_array_equal(again.flags(nominal), second.flags(nominal))
 
 
+@pytest.mark.medium
 def test_missing_sensors_take_no_part(nominal):
     X = {name: Y.copy() for name, Y in nominal.items()}
     X["unit1"][50:60, 1] = np.nan
@@ -214,6 +221,7 @@ def test_missing_sensors_take_no_part(nominal):
     assert set(np.unique(detector.flags(X))) <= {0, 1}
 
 
+@pytest.mark.medium
 def test_a_packet_that_comes_twice_counts_once(nominal):
     worker = UnitWorker(
         "unit0",
@@ -275,6 +283,7 @@ def test_plans_that_cannot_be_meant_are_refused(told):
         NetworkPlan.from_packet(Packet(NetworkPlan.OP, 1, scalars=good | told))
 
 
+@pytest.mark.medium
 def test_one_random_state_reaches_every_network(nominal):
     """Nothing else was given a seed: the same one gives the same plant, another one another."""
 

@@ -9,6 +9,8 @@ import pytest
 from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 
+pytestmark = pytest.mark.medium
+
 
 def test_fit_knows_the_benefit_that_a_later_question_finds():
     X, _ = make_granger_plant(3, links=[("unit0", "unit2")], link_strength=0.5, random_state=0)

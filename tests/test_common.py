@@ -52,11 +52,13 @@ NOT_FOR_TIME_SERIES = {
 STRICT = {"xfail_strict": True} if parse_version(sklearn.__version__) >= parse_version("1.8") else {}
 
 
+@pytest.mark.medium
 @parametrize_with_checks(ESTIMATORS, expected_failed_checks=lambda estimator: NOT_FOR_TIME_SERIES, **STRICT)
 def test_scikit_learn_check(estimator, check):
     check(estimator)
 
 
+@pytest.mark.medium
 @parametrize_with_checks(
     [FederatedRCADetector(false_alarm_rate=0.5)],  # a budget that the few rows of the checks can support
     expected_failed_checks=lambda estimator: NOT_FOR_TIME_SERIES,
@@ -77,6 +79,7 @@ ADDITIONAL = [
 ]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("check", ADDITIONAL)
 @pytest.mark.parametrize("estimator", ESTIMATORS, ids=lambda estimator: type(estimator).__name__)
 # the checks name columns without units, and mix arrays and frames
@@ -146,6 +149,7 @@ def test_an_answer_depends_on_no_later_row(kind, missing, t):
         assert_allclose(value, whole[name][:t], rtol=0, atol=ROUNDING, err_msg=name)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("order", [(2, 0, 1), (2, 1, 0)], ids=str)
 @pytest.mark.parametrize("missing", [0.0, 0.05], ids=["complete", "missing"])
 @pytest.mark.filterwarnings("ignore:Units whose states drift:UserWarning")  # slow modes, short record
@@ -231,6 +235,7 @@ def test_nested_settings_can_be_read_and_set():
 # --- fit changes nothing but the estimator ------------------------------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("missing", [0.0, 0.1], ids=["complete", "missing"])
 @pytest.mark.parametrize("container", ["dict", "list", "frame", "array"])
 def test_data_may_be_read_only_and_stay_as_they_are(container, missing):
@@ -267,6 +272,7 @@ def test_parts_given_to_the_constructor_stay_as_they_are():
     assert not any(part in fitted_parts for part in parts.values())
 
 
+@pytest.mark.medium
 def test_one_client_per_unit_is_cloned_too():
     clients = [KalmanClient(n_states=k) for k in (1, 2, 3)]
     estimator = FederatedGrangerEstimator(clients).fit(make_plant())

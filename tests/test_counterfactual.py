@@ -75,6 +75,7 @@ def slices(truth):
 # --- what is learned ------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:Inputs of 'unit0' depend on measurements:UserWarning")
 @pytest.mark.parametrize(("shift", "first_step"), [(-1, 2), (0, 1), (1, 0)])
 def test_an_input_is_found_to_act_when_it_does(shift, first_step):
@@ -88,6 +89,7 @@ def test_an_input_is_found_to_act_when_it_does(shift, first_step):
         assert np.linalg.norm(effect.loc[1]) < 0.1 * np.linalg.norm(B)
 
 
+@pytest.mark.medium
 def test_links_have_a_row_for_each_pair_and_kind(fitted):
     table = fitted.links_
     state, driven = (table[table["kind"] == kind] for kind in ("state", "input"))
@@ -101,10 +103,12 @@ def test_links_have_a_row_for_each_pair_and_kind(fitted):
     assert list(zip(influence["cause"], influence["effect"], strict=True)) == [("unit0", "unit1")]
 
 
+@pytest.mark.medium
 def test_federated_and_pooled_estimates_agree(fitted):
     assert fitted.oracle_gap(X, inputs=INPUTS) < 1e-8
 
 
+@pytest.mark.medium
 def test_every_container_gives_the_same_plant(fitted):
     table = flat(X, TRUTH)
     inside = FederatedCounterfactualEstimator(input_columns=U_COLUMNS).fit(table)
@@ -116,6 +120,7 @@ def test_every_container_gives_the_same_plant(fitted):
     assert inside.predict(table).shape == (1500, 15)  # the inputs are not predicted
 
 
+@pytest.mark.medium
 def test_it_works_in_pipelines_and_searches():
     table = flat(X, TRUTH)
     model = make_pipeline(
@@ -130,6 +135,7 @@ def test_it_works_in_pipelines_and_searches():
     assert search.best_params_["federatedcounterfactualestimator__client"].n_states == 2
 
 
+@pytest.mark.medium
 def test_permuting_the_units_permutes_the_answers(fitted):
     order = ("unit2", "unit0", "unit1")
     other = FederatedCounterfactualEstimator().fit(
@@ -147,6 +153,7 @@ def test_a_plant_without_inputs_is_the_granger_plant():
         est.counterfactual(0, 0, 1)
 
 
+@pytest.mark.medium
 def test_missing_measurements_go_through_the_exact_likelihood():
     X, truth = make_plant(800, missing=0.1)
     est = FederatedCounterfactualEstimator().fit(X, inputs=inputs_of(truth))
@@ -156,6 +163,7 @@ def test_missing_measurements_go_through_the_exact_likelihood():
     assert np.linalg.norm(effect - expected) < 0.3 * np.linalg.norm(expected)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("missing", [0.0, 0.2])
 def test_a_unit_without_noise_of_its_own_is_learned(missing):
     """Its likelihood rises towards a singular process covariance."""
@@ -173,6 +181,7 @@ def test_a_unit_without_noise_of_its_own_is_learned(missing):
     np.testing.assert_allclose(effect["unit1__x0"], [0.5, 0.8], rtol=0.1)
 
 
+@pytest.mark.medium
 def test_local_blocks_stay_as_given():
     clients = {
         name: KalmanClient(m["A"], m["B"], m["C"], m["Q"], np.diag(m["R"])) for name, m in TRUTH.clients().items()
@@ -186,6 +195,7 @@ def test_local_blocks_stay_as_given():
         np.testing.assert_allclose(est.input_[rows, columns], clients[name].B, atol=1e-10)
 
 
+@pytest.mark.medium
 def test_what_units_do_not_know_of_their_own_inputs_is_learned_with_local_blocks_fixed():
     """A without B: as its standard errors say, within 4.5 of them; given it has none."""
     clients = given_clients(TRUTH)
@@ -245,6 +255,7 @@ def test_doing_what_was_done_changes_nothing(fitted):
     np.testing.assert_allclose(table["factual"], np.hstack(list(X.values())).ravel(), atol=1e-10)
 
 
+@pytest.mark.medium
 def test_the_same_noise_under_other_inputs_gives_the_answer_within_its_band():
     """The simulator replayed: every unit-level effect of the true plant, three quarters of them in 90 %
     bands (they are all functions of the same two dozen estimates)."""
@@ -264,6 +275,7 @@ def test_the_same_noise_under_other_inputs_gives_the_answer_within_its_band():
     assert np.linalg.norm(table["effect"] - expected.ravel()) < 0.1 * scale
 
 
+@pytest.mark.medium
 def test_bands_of_links_that_were_not_selected_hold_zero():
     """Their small posterior means move the effect; where there is no way for it, that is not a finding."""
     X, truth = make_granger_plant(2, n_samples=3000, n_inputs=1, links=[(0, 1)], input_links=[(0, 1)], random_state=1)
@@ -293,6 +305,7 @@ def test_a_forecast_needs_rows_before_and_after(fitted, start):
         fitted.forecast(X, start, inputs=INPUTS)
 
 
+@pytest.mark.medium
 def test_whatif_keeps_index_and_splits_by_source():
     index = pd.date_range("2024-01-01", periods=1500, freq="min")
     table = flat(X, TRUTH).set_index(index)
@@ -335,6 +348,7 @@ def test_answers_pass_the_ledger(fitted):
     assert {(entry.direction, entry.op) for entry in new} == {("down", "effect"), ("up", "measurements")}
 
 
+@pytest.mark.medium
 def test_the_aggregate_a_unit_can_tell_alone():
     X, truth = make_plant()
     shifted = [None if U is None else U + 1.0 for U in truth.inputs]
@@ -347,6 +361,7 @@ def test_the_aggregate_a_unit_can_tell_alone():
     np.testing.assert_allclose(answer, est.clients_["unit1"].observation_ @ phi, atol=0.01)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("center", [True, False])
 def test_the_aggregate_is_that_of_inputs_alone(center):
     """Question Q3 holds no influence of states, which a level of uncentred measurements carries."""
@@ -363,6 +378,7 @@ def test_the_aggregate_is_that_of_inputs_alone(center):
     np.testing.assert_allclose(est.aggregate_counterfactual("unit1", 2.0), expected, atol=tolerance)
 
 
+@pytest.mark.medium
 def test_disentanglement_by_construction():
     """Theorem 6.1 and Corollary 6.2: E[A_mm theta y] = E[sum A_mn h_n], phi = E[sum B_mn u_n]."""
     X, truth = make_plant(2000, seed=2)
@@ -417,6 +433,7 @@ def controlled():
     return est, truth
 
 
+@pytest.mark.medium
 def test_feedback_is_found_and_does_not_bias_the_effects(controlled):
     est, (_, B, C) = controlled
     rejected = est.feedback_.query("p_adjusted < 0.001")
@@ -440,6 +457,7 @@ def test_controllers_respond_when_asked_to(controlled):
     np.testing.assert_allclose(own, est.counterfactual("b", 0, 1, horizon=10), atol=1e-12)
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:Inputs of 'unit1' depend on measurements:UserWarning")
 def test_a_controller_that_nothing_else_moves_is_named():
     """u = K y: every record of that kind follows the same regression, whatever B is."""
@@ -454,6 +472,7 @@ def test_a_controller_that_nothing_else_moves_is_named():
 # --- inputs as plants have them ---------------------------------------------------------------------
 
 
+@pytest.mark.medium
 def test_missing_inputs_are_refused_by_name_or_held():
     gappy = {name: None if U is None else U.copy() for name, U in INPUTS.items()}
     gappy["unit0"][10:12, 1] = np.nan
@@ -468,6 +487,7 @@ def test_missing_inputs_are_refused_by_name_or_held():
         FederatedCounterfactualEstimator(missing_inputs="hold").fit(X, inputs=gappy)
 
 
+@pytest.mark.medium
 def test_a_constant_input_is_named_and_its_effect_not_claimed():
     inputs = {**INPUTS, "unit1": np.hstack([INPUTS["unit1"], np.full((1500, 1), 3.0)])}
     with pytest.warns(UserWarning, match="'unit1__u1' never move"):
@@ -489,6 +509,7 @@ def test_inputs_that_determine_each_other_are_refused_by_name():
         FederatedCounterfactualEstimator().fit(X, inputs=inputs)
 
 
+@pytest.mark.medium
 def test_inputs_that_hardly_differ_are_named():
     noisy = INPUTS["unit1"] + 1e-3 * np.random.default_rng(0).standard_normal((1500, 1))
     with pytest.warns(UserWarning, match="'unit1__u0', 'unit2__u0' hardly move on their own"):
@@ -496,6 +517,7 @@ def test_inputs_that_hardly_differ_are_named():
     assert (est.excitation_.set_index("input")["share"][["unit1__u0", "unit2__u0"]] < 1e-3).all()
 
 
+@pytest.mark.medium
 def test_binary_inputs_are_inputs():
     X, truth = make_granger_plant(2, n_inputs=1, n_samples=3000, random_state=0)
     rng = np.random.default_rng(0)
@@ -515,6 +537,7 @@ def test_binary_inputs_are_inputs():
     assert (error < 4.5 * std.iloc[0, : len(expected)]).all()
 
 
+@pytest.mark.medium
 def test_order_of_persistent_excitation():
     t = np.arange(1500)
     waves = {"unit0": np.sin(0.3 * t)[:, None], "unit1": INPUTS["unit1"]}
@@ -602,6 +625,7 @@ def test_a_server_that_cannot_answer_is_refused():
         FederatedCounterfactualEstimator(server=Silent()).fit(X, inputs=INPUTS)
 
 
+@pytest.mark.medium
 def test_values_that_are_no_numbers_are_refused_by_name():
     X, truth = make_granger_plant(2, n_samples=300, n_inputs=1, random_state=0)
     est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)

@@ -81,6 +81,7 @@ def test_quoted_warning_is_given(case, guide):
     assert any(_words(f"UserWarning: {warning.message}") in guide for warning in caught)
 
 
+@pytest.mark.medium
 def test_quoted_convergence_warning(guide):
     """Numbers differ from record to record."""
     with warnings.catch_warnings(record=True) as caught:

@@ -145,6 +145,7 @@ def test_a_silence_that_ends_says_when():
         detector.incidents(frozen(X, "P1", 100, 240))
 
 
+@pytest.mark.medium
 def test_a_stream_notices_silence_over_batches():
     X = plant()
     test = frozen(X, "P2", 300, 500).reset_index(drop=True)
@@ -199,6 +200,7 @@ def test_repetitions_are_counted_whichever_column_moves(lively):
 # -- budgets ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 def test_a_budget_too_small_for_any_link_says_which_would_do():
     X = plant(2000)
     settings = {"delta": 1e-6, "clip_norm": 20.0, "event_radius": 3.0}

@@ -110,6 +110,7 @@ WARNED = {
 }  # fmt: skip
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("mistake", WARNED)
 def test_what_is_done_all_the_same_is_said(mistake):
     do, sentence = WARNED[mistake]
@@ -129,6 +130,7 @@ def test_bad_values_that_are_numbers(mark):
     assert table.min().min() > -999
 
 
+@pytest.mark.medium
 def test_the_check_names_a_tag_of_two_units_and_orders_of_rows():
     findings = check_plant(TIMED.assign(unit1__s0=TIMED["unit0__s0"])).findings
     assert findings.loc[findings["kind"] == "same tag", "column"].tolist() == ["unit1__s0"]
@@ -139,6 +141,7 @@ def test_the_check_names_a_tag_of_two_units_and_orders_of_rows():
         assert (check.units["verdict"] == "fix first").all()
 
 
+@pytest.mark.medium
 def test_fill_values_that_the_check_found_are_not_learned_from():
     record = TIMED.copy()
     record.iloc[[5, 90, 91, 400], 0] = -999.25
@@ -156,6 +159,7 @@ def test_fill_values_that_the_check_found_are_not_learned_from():
     )
 
 
+@pytest.mark.medium
 def test_a_long_gap_ends_an_episode_and_short_ones_are_rows_without_values():
     times = TIMES[:2].append(TIMES[2:] + pd.Timedelta("500D"))
     plant = PlantTable.read(TIMED.set_axis(times).drop(index=times[[300, 301]]))
@@ -177,6 +181,7 @@ def test_a_gap_does_not_poison_what_comes_after_it():
     pd.testing.assert_frame_equal(fitted.incidents(across), alone)
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore")  # of the few rows
 def test_rca_stops_at_a_fill_value_and_goes_on_without_it(tmp_path, capsys):
     bad = TIMED.copy()
@@ -203,6 +208,7 @@ def test_without_matplotlib_a_picture_says_what_to_install(monkeypatch):
         LinkMatrixDisplay.from_estimator(granger(X))
 
 
+@pytest.mark.medium
 def test_records_below_each_other_and_rows_in_no_order_are_put_right_on_request():
     stacked = PlantTable.read(STACKED, fix="episodes")
     assert stacked.lengths == (300, 300)
@@ -223,6 +229,7 @@ def test_the_zone_of_the_plant_is_kept():
     assert str(plant.frame.index[0]) == "2026-03-01 01:00:00+01:00"
 
 
+@pytest.mark.medium
 def test_a_detector_is_fitted_and_asked_at_once():
     alarms = detector().fit_predict(X)
     np.testing.assert_array_equal(alarms, detector().fit(X).predict(X))

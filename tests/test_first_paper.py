@@ -46,6 +46,7 @@ def test_table_3_by_the_stationary_solve(seed):
     assert np.abs(A[:2, 2:]).max() <= 0.02
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings(UNCONVERGED)
 def test_stationary_data_leave_the_blocks_near_zero_while_the_losses_fall():
     A = np.kron(np.diag([0.7, 0.5]), np.eye(2))
@@ -87,6 +88,7 @@ TOPOLOGIES = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("variant", ["joint", "pretrained"])
 def test_table_4_losses_rise_with_the_perturbation_and_reversal_is_worst_for_the_server(variant):
     client, server = losses_when_causality_changes(PERTURBED, variant)

@@ -42,6 +42,7 @@ def fit_two_units(form, seed, fix_local):
     return FederatedGrangerEstimator(clients, server=LikelihoodServer(fix_local=fix_local)).fit(X), truth
 
 
+@pytest.mark.medium
 @FORMS
 @pytest.mark.parametrize("fix_local", [pytest.param(False), pytest.param(True, marks=pytest.mark.slow)], ids=str)
 def test_a_stationary_link_is_learned(form, fix_local):
@@ -74,6 +75,7 @@ def network(missing):
     return X, truth.lengths, FederatedGrangerEstimator(KalmanClient(n_states=2)).fit(X, lengths=truth.lengths)
 
 
+@pytest.mark.medium
 @GAPS
 def test_the_estimate_is_that_of_a_machine_with_all_raw_data(missing):
     X, lengths, estimator = network(missing)
@@ -101,6 +103,7 @@ def test_log_likelihoods_are_those_of_the_pooled_raw_data(missing):
     assert estimator.score(X, lengths=lengths) == pytest.approx(expected.mean(), rel=1e-8)
 
 
+@pytest.mark.medium
 @GAPS
 def test_half_precision_changes_the_estimate_by_less_than_a_thousandth(missing):
     X, lengths, estimator = network(missing)
@@ -124,6 +127,7 @@ def test_bytes_up_are_those_of_the_states(dtype, share):
 # --- model selection and containers -----------------------------------------------------------------
 
 
+@pytest.mark.medium
 def test_grid_search_over_time_series_splits_picks_the_true_order():
     X = make_granger_plant(2, n_samples=600, container="frame", return_truth=False, random_state=1)
     scaler = StandardScaler().set_output(transform="pandas")
@@ -133,6 +137,7 @@ def test_grid_search_over_time_series_splits_picks_the_true_order():
     assert search.best_params_ == {"federatedgrangerestimator__client__n_states": 2}
 
 
+@pytest.mark.medium
 @GAPS
 def test_every_container_gives_the_identical_plant(missing):
     X = make_granger_plant(3, n_samples=300, missing=missing, return_truth=False, random_state=2)
@@ -164,6 +169,7 @@ class OneLag(LikelihoodServer):
     frees_lags = False
 
 
+@pytest.mark.medium
 @GAPS
 @pytest.mark.parametrize("server", [None, OneLag(sparsity=None)], ids=["default", "dense"])
 def test_an_offset_of_units_or_episodes_is_not_taken_for_a_link(missing, server):
@@ -190,6 +196,7 @@ def test_an_offset_of_units_or_episodes_is_not_taken_for_a_link(missing, server)
 # --- real records -----------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.skipif("SKFEDCAUSAL_DATA" not in os.environ, reason="SKFEDCAUSAL_DATA names no folder with tep")
 @pytest.mark.filterwarnings("ignore:Column.*constant:UserWarning")
 @pytest.mark.filterwarnings("ignore:Units whose states drift:UserWarning")  # the stripper's do

@@ -47,6 +47,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.medium
 def test_table_4_is_made_where_the_records_are(folder):
     settings = _paper.settings("paper3")["hai"] | {"epochs": 1, "every": 10}
     assert hai.missing(settings) == ""

@@ -123,6 +123,7 @@ def spied(how, missing=0.0):
 # --- types and shapes -------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("n_rounds", [1, 3])
 @pytest.mark.parametrize("missing", [0.0, 0.1], ids=["complete", "missing"])
 def test_the_server_receives_nothing_but_messages(missing, n_rounds):
@@ -266,6 +267,7 @@ def arrays_inside(thing, seen):
             yield name + path, value
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("missing", [0.0, 0.1], ids=["complete", "missing"])
 @pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS.keys())
 def test_a_fitted_estimator_keeps_no_series(settings, missing):
@@ -431,6 +433,7 @@ def test_the_oracle_does_not_send_its_pooled_data_anywhere():
     assert len(spy.up) == n_packets
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("missing", [0.0, 0.1], ids=["complete", "missing"])
 def test_half_precision_hardly_changes_the_estimate_in_any_units_of_the_sensors(missing):
     X, _ = make_plant(missing)

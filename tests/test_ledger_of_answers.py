@@ -60,6 +60,7 @@ QUESTIONS = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_every_message_about_a_record_passes_the_ledger(question, monkeypatch):
@@ -93,6 +94,7 @@ def test_answers_in_lower_precision_are_of_what_crossed():
 # --- a limit of bytes -----------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 def test_a_limit_of_bytes_stops_before_the_packet_is_sent():
     sent = granger().communication_["bytes_up"]
     assert FederatedGrangerEstimator(max_bytes=sent).fit(X).communication_["bytes_up"] == sent
@@ -116,6 +118,7 @@ def test_the_limit_holds_for_what_is_asked_afterwards():
 # --- rehearsals -------------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     ("estimator", "more"),
     [

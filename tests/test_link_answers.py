@@ -21,6 +21,7 @@ def fitted(record):
     return FederatedGrangerEstimator().fit(record)
 
 
+@pytest.mark.medium
 def test_benefits_say_what_was_paid(fitted, record):
     table = fitted.benefit(record)
     assert table.index.tolist() == list(fitted.client_names_)
@@ -33,6 +34,7 @@ def test_benefits_say_what_was_paid(fitted, record):
     assert pairs[["cause", "effect"]].equals(fitted.links_[["cause", "effect"]])
 
 
+@pytest.mark.medium
 def test_benefits_are_those_of_the_last_call_since_the_fit(record):
     est = FederatedGrangerEstimator().fit(record)
     assert not hasattr(est, "benefit_")
@@ -60,6 +62,7 @@ def test_an_unknown_table_is_refused(fitted, record):
         fitted.benefit(record, by="link")
 
 
+@pytest.mark.medium
 def test_plants_with_inputs_have_tests_but_no_benefit():
     X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
     est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
@@ -97,5 +100,6 @@ else:
 """
 
 
+@pytest.mark.medium
 def test_without_networkx_the_message_names_the_extra():
     subprocess.run([sys.executable, "-c", SCRIPT], check=True)

@@ -50,6 +50,7 @@ def test_polars_tables_stay_polars():
     np.testing.assert_array_equal(scaled.to_numpy(), UnitScaler().fit_transform(FRAME))
 
 
+@pytest.mark.medium
 def test_a_search_over_pipelines_knows_the_units():
     pipeline = make_pipeline(UnitScaler(), FederatedGrangerEstimator(client=KalmanClient()))
     grid = {"federatedgrangerestimator__client__n_states": [1, 2]}

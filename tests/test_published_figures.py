@@ -32,10 +32,12 @@ def test_every_table_of_the_small_form_is_published(paper):
     assert set(small) <= set(_paper.settings(paper))
 
 
+@pytest.mark.medium
 def test_the_figures_are_those_published():
     assert _paper.check(*PLANTED) == []
 
 
+@pytest.mark.medium
 def test_a_changed_figure_is_named(monkeypatch, capsys):
     kept = copy.deepcopy(_paper.published("paper1", "small"))
     kept["losses"]["sections"]["Where training ends"][0]["error of both blocks"] *= 1.001
@@ -51,6 +53,7 @@ def test_a_changed_page_is_named(monkeypatch):
     assert _paper.stale_pages(*PLANTED) == ["benchmarks/results/paper1/losses.md: not what the published figures give"]
 
 
+@pytest.mark.medium
 def test_a_changed_metric_is_found(monkeypatch):
     exact = losses.relative_error
     monkeypatch.setattr(losses, "relative_error", lambda A, truth: exact(A, truth) ** 2)
@@ -59,6 +62,7 @@ def test_a_changed_metric_is_found(monkeypatch):
     assert all("error of both blocks" in line for line in found)
 
 
+@pytest.mark.medium
 def test_a_changed_sign_of_a_gradient_is_found(monkeypatch):
     exact = training.parameter_update
     monkeypatch.setattr(
@@ -69,6 +73,7 @@ def test_a_changed_sign_of_a_gradient_is_found(monkeypatch):
     assert any("Losses and distances along training" in line for line in _paper.check(*PLANTED))
 
 
+@pytest.mark.medium
 def test_a_changed_sign_of_the_networks_gradient_is_found(monkeypatch):
     settings = _paper.settings("paper3", "small")["table2"] | {
         "n_train": 300,
@@ -87,6 +92,7 @@ def test_a_changed_sign_of_the_networks_gradient_is_found(monkeypatch):
     assert _paper.differences(*told, _paper.tolerances("paper3")["default"])
 
 
+@pytest.mark.medium
 def test_a_strangers_method_joins_the_benchmark(tmp_path, capsys, monkeypatch):
     """Twenty lines in a file of one's own; one that fails has a row that says so."""
     monkeypatch.setitem(methods.TASKS, "links", dict(methods.TASKS["links"]))

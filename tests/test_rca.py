@@ -60,6 +60,7 @@ def rows(X, start, stop):
 # --- naming roots -------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("size", [0.5, 4.0])
 def test_a_large_fault_keeps_its_root_however_far_it_pushes_the_others(detector, size):
     """Victims leave the range in which the plant was learned; a steady fault explains all of them."""
@@ -116,6 +117,7 @@ def test_prior_excludes_a_unit():
     assert table.probability.iloc[-1] == 0
 
 
+@pytest.mark.medium
 def test_prior_excludes_the_unit_that_explains_everything():
     """However much better its candidates are than all that may be."""
     prior = {"unit0": 1, "unit1": 0, "unit2": 1, "unit3": 1}
@@ -125,6 +127,7 @@ def test_prior_excludes_the_unit_that_explains_everything():
     assert "unit1" not in set(found.root)
 
 
+@pytest.mark.medium
 def test_large_faults_of_a_nonlinear_plant_are_named_by_the_row_they_begin_in():
     """What follows, far from all that was learned, surprises everywhere."""
     settings = {"process_noise": 0.1, "plant_state": 32}
@@ -134,6 +137,7 @@ def test_large_faults_of_a_nonlinear_plant_are_named_by_the_row_they_begin_in():
     assert incident_report(found, plant.faults, 5000)["f1"] >= 0.95
 
 
+@pytest.mark.medium
 def test_plant_is_estimated_from_the_same_messages_as_for_granger(detector):
     client = KalmanClient(n_states=P)
     X = simulate(3000, seed=1)
@@ -170,6 +174,7 @@ def test_kind_of_a_fault_that_has_no_root_is_undecided(detector):
 # --- streams ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("sizes", [[100] * 4, [1] * 30 + [7] * 10 + [300], [37] * 10 + [30]])
 @pytest.mark.parametrize("missing", [0.0, 0.05])
 def test_stream_in_pieces_gives_the_incidents_of_the_whole(detector, sizes, missing):
@@ -247,6 +252,7 @@ def test_absent_unit_that_may_be_the_cause_lowers_certainty(detector):
     assert probability["unit3"] > 0.9 * certain
 
 
+@pytest.mark.medium
 def test_sensor_that_is_sampled_slowly_is_no_fault():
     """Every unit's first sensor is there in one row of five, in nominal operation and later."""
 
@@ -262,6 +268,7 @@ def test_sensor_that_is_sampled_slowly_is_no_fault():
     assert detector.attribute(X, start=200).client[0] == "unit1"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("seed", [1, 3])
 def test_sensors_that_come_and_go_raise_no_alarms(seed):
     """A unit watched with more states than it has leaves some to single sensors, seen at times."""
@@ -281,6 +288,7 @@ def test_sensors_that_come_and_go_raise_no_alarms(seed):
     assert len(detector.incidents(X)) <= 17  # 97.5 % of a Poisson mean of ten
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("missing", [0.05, 0.3])
 def test_sensors_that_nearly_repeat_each_other_may_have_gaps(missing):
     """Products of the cells that are there are no covariance then."""
@@ -294,6 +302,7 @@ def test_sensors_that_nearly_repeat_each_other_may_have_gaps(missing):
     assert len(detector.incidents({name: Y[1000:] for name, Y in X.items()})) <= 5  # 97.5 % of a Poisson mean of two
 
 
+@pytest.mark.medium
 def test_record_whose_rows_nearly_all_lack_a_unit_is_learned_from():
     """Four units, each absent in four of ten rows: all are there in one row of eight, never for long."""
     rng = np.random.default_rng(0)
@@ -308,6 +317,7 @@ def test_record_whose_rows_nearly_all_lack_a_unit_is_learned_from():
     assert found.root.iloc[0] == "unit1"
 
 
+@pytest.mark.medium
 def test_stretch_without_a_unit_does_not_spoil_what_is_learned(detector):
     X = simulate(3000, seed=1)
     X["unit0"][500:1300] = np.nan
@@ -323,6 +333,7 @@ def test_unit_that_is_hardly_ever_there_is_refused_by_name():
         FederatedRCADetector(false_alarm_rate=0.01).fit(X)
 
 
+@pytest.mark.medium
 def test_fit_with_missing_values_names_the_root():
     rng = np.random.default_rng(0)
     X = {n: np.where(rng.random(Y.shape) < 0.03, np.nan, Y) for n, Y in simulate(2500, seed=1).items()}
@@ -330,6 +341,7 @@ def test_fit_with_missing_values_names_the_root():
     assert detector.attribute(simulate(400, seed=11, fault=1), start=200).client[0] == "unit1"
 
 
+@pytest.mark.medium
 def test_coarser_records_raise_no_alarms():
     """A sensor logged with fewer decimals than its nominal record gets that much more noise."""
     nominal = simulate(3000, seed=1)
@@ -379,6 +391,7 @@ def timed():
     return FederatedRCADetector().fit(framed(simulate(2500, seed=1)))
 
 
+@pytest.mark.medium
 def test_rows_at_another_sampling_period_or_backwards_are_refused(timed):
     X = simulate(60, seed=2)
     with pytest.raises(ValueError, match="every 0 days 00:05:00, the nominal record had one every"):
@@ -387,6 +400,7 @@ def test_rows_at_another_sampling_period_or_backwards_are_refused(timed):
         timed.incidents(framed(X).iloc[::-1])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("size", [1, 90])
 def test_streams_with_times_tell_times(timed, size):
     X = framed(simulate(600, seed=11, fault=1, size=1.5), start="2026-02-01")
@@ -462,6 +476,7 @@ def by_flags():
     return FederatedRCADetector(evidence="flags", horizon=5).fit(simulate(2000, seed=1))
 
 
+@pytest.mark.medium
 def test_flags_are_two_bits_per_unit_and_step(by_flags):
     X, detector = simulate(2000, seed=1), deepcopy(by_flags)
     flags = detector.flags(X)
@@ -473,6 +488,7 @@ def test_flags_are_two_bits_per_unit_and_step(by_flags):
     assert pd.Series(named).value_counts().index[0] == "unit1"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("size", [1, 57, 400])
 def test_incidents_from_flags_send_nothing_but_flags_and_stream(by_flags, size):
     detector, X = deepcopy(by_flags), simulate(300, seed=11, fault=1, size=3.0)
@@ -596,12 +612,14 @@ def test_a_step_costs_the_states_and_one_number(detector):
         assert_array_equal(again.off_subspace, message.off_subspace)
 
 
+@pytest.mark.medium
 def test_same_numbers_every_time():
     X = simulate(2000, seed=1)
     first, second = FederatedRCADetector().fit(X), FederatedRCADetector(n_jobs=2).fit(X)
     assert first.thresholds_ == second.thresholds_
 
 
+@pytest.mark.medium
 def test_few_false_alarms_name_a_root():
     detector = FederatedRCADetector(false_alarm_rate=1 / 200).fit(simulate(3000, seed=1))
     roots = [root for seed in (50, 51) for root in detector.incidents(simulate(6000, seed=seed)).root]

@@ -9,6 +9,8 @@ from sklearn.exceptions import ConvergenceWarning
 from skfedcausal import FederatedCounterfactualEstimator, GradientServer, KalmanClient
 from skfedcausal.datasets import make_granger_plant
 
+pytestmark = pytest.mark.medium
+
 PUBLISHED = 7e-3  # "the disentanglement metric remains low across all settings (D <= 7e-3)"
 LAGRANGIAN = {"xi": 1e4, "constraint": "augmented_lagrangian"}
 

@@ -371,6 +371,7 @@ def test_multipliers_need_batch_rounds_and_a_weight(constraint):
             trained(constraint=constraint, xi=1.0, **other)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("settings", [{}, {"xi": 3.0}, SCHEDULES["augmented Lagrangian"], SCHEDULES["hybrid"]])
 def test_the_largest_sizes_of_the_warning_hold(settings):
     """For all five groups of step sizes, in every phase."""

@@ -83,6 +83,7 @@ def test_conversion_to_python_control():
     np.testing.assert_array_equal(converted.A, G.A)
 
 
+@pytest.mark.medium
 def test_estimated_and_true_plants_are_near():
     X, truth = make_granger_plant(2, n_inputs=2, links=[(0, 1)], input_links=[(0, 1)], n_samples=4000, random_state=0)
     est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)

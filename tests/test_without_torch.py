@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 SCRIPT = """
 import sys
 from importlib.abc import MetaPathFinder
@@ -28,5 +30,6 @@ for network in (skfedcausal.LSTMRegressor(), skfedcausal.SELURegressor()):
 """
 
 
+@pytest.mark.medium
 def test_the_message_says_which_extra_to_install():
     subprocess.run([sys.executable, "-c", SCRIPT], check=True)

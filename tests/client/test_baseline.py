@@ -268,6 +268,7 @@ def test_levels_that_move_as_fast_as_states_or_not_at_all_are_refused(plain, lev
         KalmanClient(levels=levels).fit(plain["unit0"])
 
 
+@pytest.mark.medium
 def test_gaps_episodes_forecasts_and_streams(seasonal):
     rng = np.random.default_rng(0)
     holes = {name: np.where(rng.random(Y.shape) < 0.1, np.nan, Y) for name, Y in seasonal.items()}
@@ -287,6 +288,7 @@ def test_gaps_episodes_forecasts_and_streams(seasonal):
     assert any(150 <= row < 155 for row in told)
 
 
+@pytest.mark.medium
 def test_effects_of_inputs_have_no_season_in_them():
     X, truth = make_granger_plant(2, n_samples=800, n_inputs=1, random_state=0)
     waves = {name: Y + 2 * _season(800)[:, None] for name, Y in X.items()}

@@ -97,6 +97,7 @@ def test_the_step_of_a_linear_box_is_recovered(missing):
     assert_allclose(client.process_cov_, UNIT.Q, atol=1e-9)
 
 
+@pytest.mark.medium
 def test_the_sensors_of_a_box_are_the_regressions_on_its_states():
     n_samples = 4000
     Y, U = UNIT.simulate(n_samples, np.random.default_rng(1))
@@ -129,6 +130,7 @@ def known(model):
     return KalmanClient(**{name: matrices[name] for name in "ACQR"}, center=False)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("missing", [0.0, 0.05])
 def test_black_boxes_learn_the_plant_of_the_models_inside_them(missing):
     X, models = plant(missing)
@@ -146,6 +148,7 @@ def test_black_boxes_learn_the_plant_of_the_models_inside_them(missing):
     assert np.isfinite(closed.score(X))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("missing", [0.0, 0.05])
 def test_an_object_with_the_methods_of_a_client_is_one(missing):
     X, models = plant(missing)

@@ -171,6 +171,7 @@ def test_inputs_privacy_and_estimators_of_predictions_refuse_it():
         FederatedCounterfactualEstimator(client).fit(X)
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore")  # of the short record
 def test_the_pooled_table_gives_the_same_messages_and_plant(remembering):
     X, est = remembering
@@ -209,6 +210,7 @@ def sites(X):
     return {name: Site(UnitWorker(name, Y, None, (0,), None, client)) for name, Y in X.items()}
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore")  # of the short record
 def test_a_plant_predicts_the_first_row_of_an_episode_by_the_level_and_rows_after_gaps(remembering):
     X, estimator = short_plant(), remembering[1]
@@ -225,6 +227,7 @@ def test_a_plant_predicts_the_first_row_of_an_episode_by_the_level_and_rows_afte
             np.testing.assert_allclose(predicted, alone)
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore")  # of the short record
 def test_further_rounds_leave_such_sensors_as_they_are():
     client = KalmanClient(noise_memory=0.8, n_states=2)
@@ -234,6 +237,7 @@ def test_further_rounds_leave_such_sensors_as_they_are():
         np.testing.assert_array_equal(loads[:, 2:], -0.8 * loads[:, :2])
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore")  # of the short record
 def test_sites_refuse_to_be_monitored_and_to_stand_beside_inputs():
     X = short_plant()

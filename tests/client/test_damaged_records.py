@@ -14,18 +14,21 @@ def plant():
     return make_granger_plant(3, n_samples=1000, random_state=0)[0]
 
 
+@pytest.mark.medium
 def test_fill_values_are_named(plant):
     plant["unit1"][300:340, 2] = -9999.0
     with pytest.warns(UserWarning, match=r"'unit1': 'unit1__x2': -9999 in 4.0% of the rows.*Replace -9999 by NaN"):
         FederatedGrangerEstimator().fit(plant)
 
 
+@pytest.mark.medium
 def test_frozen_stretches_are_named(plant):
     plant["unit1"][300:600, 2] = plant["unit1"][300, 2]
     with pytest.warns(UserWarning, match="'unit1__x2' stands still in rows 300 to 599. Set the values there to NaN"):
         FederatedGrangerEstimator().fit(plant)
 
 
+@pytest.mark.medium
 def test_sensors_that_are_there_twice_are_named(plant):
     plant["unit2"] = np.column_stack([plant["unit2"], plant["unit2"][:, 3]])
     with pytest.warns(UserWarning, match="'unit2__x8' has the same values as 'unit2__x3'"):
@@ -38,6 +41,7 @@ def test_columns_that_are_multiples_of_one_are_said_to_be(plant):
         FederatedRCADetector(false_alarm_rate=0.01).fit(plant)
 
 
+@pytest.mark.medium
 def test_one_unit_under_two_names(plant):
     plant["copy"] = 5.0 * plant["unit0"] + 3.0
     with pytest.warns(UserWarning, match="Units 'unit0' and 'copy' send the same states"):
@@ -69,6 +73,7 @@ def test_ordinary_records_are_left_in_peace():
             KalmanClient().fit(Y)
 
 
+@pytest.mark.medium
 def test_an_outage_of_a_whole_unit_is_one_sentence(plant):
     filled, held = plant["unit1"].copy(), plant["unit2"].copy()
     filled[300:340], held[300:600] = -9999.0, held[300]
@@ -82,6 +87,7 @@ def test_an_outage_of_a_whole_unit_is_one_sentence(plant):
     assert "stand still in rows 300 to 599" in texts[1]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("n_rows", "enough"), [(200, 4), (40, 1)])
 def test_a_short_record_is_told_with_as_many_states_as_it_has_rows_for(plant, n_rows, enough):
     short = {name: Y[:n_rows] for name, Y in plant.items()}

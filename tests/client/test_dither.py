@@ -38,6 +38,7 @@ def test_watched_rows_get_half_of_the_dither_however_they_come(detector):
     assert not detector._units["ok"]["client"].baseline_.is_watched  # rows that are learned from later get all of it
 
 
+@pytest.mark.medium
 def test_dither_alone_raises_no_alarm():
     for seed in range(3):  # ten of each are asked for, and nothing moves
         bits = {f"ok{seed}{k}": np.ones((3000, 2)) for k in range(4)}

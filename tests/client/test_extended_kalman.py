@@ -114,6 +114,7 @@ def test_too_few_rows_are_refused():
         ExtendedKalmanClient().fit(np.random.default_rng(0).standard_normal((30, 3)))
 
 
+@pytest.mark.medium
 def test_constant_and_missing_columns_take_no_part():
     Y = make_nonlinear_plant(n_samples=400, size=0, random_state=0).data["unit0"]
     wide = np.column_stack([Y, np.full(400, 7.0)])
@@ -125,6 +126,7 @@ def test_constant_and_missing_columns_take_no_part():
     assert_allclose(client.h_map_.value(states)[:, 4], 7.0, atol=0.2)
 
 
+@pytest.mark.medium
 def test_units_fit_it_at_home_and_the_detector_keeps_one_information_matrix():
     nominal = make_nonlinear_plant(n_samples=600, size=0, random_state=0).data
     detector = FederatedRCADetector(ExtendedKalmanClient(random_state=0), false_alarm_rate=0.01).fit(nominal)

@@ -10,6 +10,7 @@ from skfedcausal.client.records import warn_held_rows
 from skfedcausal.datasets import make_granger_plant
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("period", [2, 7])
 def test_held_rows_are_named(period):
     X, _ = make_granger_plant(2, n_samples=600, random_state=0)

@@ -41,6 +41,7 @@ def test_the_order_shows_in_the_response_to_the_input():
         assert (client.observation_ @ h).item() == pytest.approx((true.observation_ @ g).item(), abs=0.03)
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:The plant does not explain all:UserWarning")
 @pytest.mark.parametrize("seed", range(3))
 def test_with_them_or_with_several_lags_a_plant_knows_what_inputs_do(seed):

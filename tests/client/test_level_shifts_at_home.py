@@ -49,6 +49,7 @@ def test_what_is_left_varies_like_the_record_without_the_push():
         assert rest.var(axis=0).sum() < 1.5 * own.var(axis=0).sum()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("radius", "push"), [(0.95, 2.0), (0.98, 2.0)])
 def test_no_link_comes_back_from_the_unit_that_was_pushed_along(radius, push):
     for seed in range(2):

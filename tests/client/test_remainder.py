@@ -83,6 +83,7 @@ def test_rows_without_all_of_their_past_keep_the_factor_model():
     assert np.flatnonzero(found == factor).tolist() == kept
 
 
+@pytest.mark.medium
 def test_sensors_with_a_memory_of_their_own_are_predicted_by_it():
     rng, n = np.random.default_rng(1), 3000
     X, _ = make_granger_plant(2, n_states=1, n_sensors=4, n_samples=n, random_state=0)

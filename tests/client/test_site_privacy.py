@@ -126,6 +126,7 @@ LEARNERS = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("carry", [over_files, over_frames])
 @pytest.mark.parametrize("learner", LEARNERS)
@@ -211,6 +212,7 @@ def send_all(plant):
             number += 1
 
 
+@pytest.mark.medium
 def test_every_batch_of_a_one_way_site_is_noised_and_paid_for_once(plant):
     for name in UNITS:
         write(plant, name, f'watched = "{name}-days"\none_way = true\nrun = "march"', budget=20.0)

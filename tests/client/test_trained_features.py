@@ -33,6 +33,7 @@ def fit(augmenter, **settings):
     return FederatedGrangerEstimator(clients, augmenter=augmenter, server=GradientServer(**settings)).fit(X), X
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "settings",
     [

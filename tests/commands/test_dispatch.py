@@ -6,6 +6,7 @@ import skfedcausal.commands
 from skfedcausal.__main__ import main
 
 
+@pytest.mark.medium
 def test_without_a_command_the_demonstration_runs(tmp_path, capsys):
     assert main(["--seed", "1", "--out", str(tmp_path)]) == 0
     assert "Oracle gap" in capsys.readouterr().out

@@ -30,6 +30,7 @@ def plant_csv(tmp_path_factory):
     return path
 
 
+@pytest.mark.medium
 def test_links(plant_csv, tmp_path, capsys):
     assert main(["links", str(plant_csv), "--clients", "prefix", "--out", str(tmp_path)]) == 0
     assert {p.name for p in tmp_path.iterdir()} == {"check.csv", "check.html", "links.csv", "links.png", "report.html"}
@@ -40,6 +41,7 @@ def test_links(plant_csv, tmp_path, capsys):
     assert "boiler turbine" in said
 
 
+@pytest.mark.medium
 def test_whatif(plant_csv, tmp_path, capsys):
     words = ["whatif", str(plant_csv), "--inputs", "boiler__u0,turbine__u0", "--out", str(tmp_path)]
     assert main([*words, "--do", "boiler__u0=+1", "--do", "turbine__u0=hold"]) == 0
@@ -49,6 +51,7 @@ def test_whatif(plant_csv, tmp_path, capsys):
     assert "Mean effect" in capsys.readouterr().out
 
 
+@pytest.mark.medium
 def test_rca(plant_csv, tmp_path, capsys):
     assert main(["rca", str(plant_csv), "--nominal", "0.7", "--out", str(tmp_path)]) == 0
     incidents = pd.read_csv(tmp_path / "incidents.csv")
@@ -67,6 +70,7 @@ def test_rca(plant_csv, tmp_path, capsys):
     assert main(["rca", str(plant_csv), *options, "--out", str(tmp_path / "again")]) == 0
 
 
+@pytest.mark.medium
 def test_columns_that_most_nominal_rows_lack_are_left_out_by_name(plant_csv, tmp_path, capsys):
     table = pd.read_csv(plant_csv, index_col="time", parse_dates=True)
     for k in range(3):
@@ -129,6 +133,7 @@ def test_files_without_times(tmp_path):
         PlantTable.read(path, every="10s")
 
 
+@pytest.mark.medium
 def test_what_has_to_be_fixed_first_stops_a_command_with_code_2(plant_csv, tmp_path, capsys):
     table = pd.read_csv(plant_csv, nrows=1000)
     table.loc[[30, 400, 700, 950], "boiler.s0"] = -999.25

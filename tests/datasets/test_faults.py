@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skfedcausal.datasets import FAULT_KINDS, make_fault_plant
 
 
+@pytest.mark.medium
 def test_nominal_spread_is_that_of_a_long_record():
     plant = make_fault_plant(3, n_samples=20_000, plant_state=2, random_state=0)
     found = np.array([Y.std(axis=0) for Y in plant.data.values()])

@@ -43,6 +43,7 @@ def test_autoregressions_with_inputs_are_least_squares():
         assert model.A.shape == (2 * (d + 2),) * 2
 
 
+@pytest.mark.medium
 def test_boosting_runs_freely_on_its_own_forecasts():
     Y, U, before = _plant(800)
     model = Boosting(n_lags=2).fit(Y, U, before)

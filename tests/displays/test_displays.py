@@ -145,6 +145,7 @@ def test_names_around_a_graph_stand_a_line_apart(n):
     plt.close("all")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("n", SIZES)
 @pytest.mark.parametrize("which", DRAWN)
 def test_no_label_lies_on_another_or_outside(which, n):
@@ -208,6 +209,7 @@ def test_axes_that_are_given_are_used():
     plt.close("all")
 
 
+@pytest.mark.medium
 def test_effects_are_drawn_of_an_estimator():
     from skfedcausal import FederatedCounterfactualEstimator
 

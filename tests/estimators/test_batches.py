@@ -59,6 +59,7 @@ def by_batch(plant):
     return learned(part(plant[0], k) for k in range(BATCHES))
 
 
+@pytest.mark.medium
 def test_batches_give_the_plant_of_one_fit(plant, by_batch):
     whole = FederatedGrangerEstimator(given(by_batch), server=ONE).fit(plant[0], lengths=[ROWS] * BATCHES)
     assert_same_plant(by_batch, whole)
@@ -67,6 +68,7 @@ def test_batches_give_the_plant_of_one_fit(plant, by_batch):
     assert by_batch.outdated_units_ == ()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("index", ["numbers", "times"])
 def test_an_index_that_goes_on_continues_the_episode(plant, index):
     n = ROWS * BATCHES
@@ -85,6 +87,7 @@ def test_an_index_with_a_hole_begins_an_episode(plant):
     assert_same_plant(found, whole)
 
 
+@pytest.mark.medium
 def test_inputs_act_as_in_one_fit():
     X, truth = make_granger_plant(2, n_samples=ROWS * BATCHES, n_inputs=1, random_state=0)
     U = dict(zip(X, truth.inputs, strict=True)) if not isinstance(truth.inputs, dict) else truth.inputs
@@ -101,6 +104,7 @@ def test_inputs_act_as_in_one_fit():
     assert_allclose(effect, whole.counterfactual("unit0", 0.0, 1.0, horizon=5), atol=1e-7)
 
 
+@pytest.mark.medium
 def test_a_short_batch_leaves_the_lags_of_inputs_as_they_were():
     """Single lags of inputs are tested farther than those of states, where the batches are long enough."""
     rng, found = np.random.default_rng(0), FederatedCounterfactualEstimator(KalmanClient(n_states=1))
@@ -137,6 +141,7 @@ def delayed_plant(n_samples):
     return {f"u{k}": Y + 0.3 * rng.standard_normal(Y.shape) for k, Y in enumerate(sensors)}
 
 
+@pytest.mark.medium
 def test_several_lags_are_found_as_in_one_fit():
     X = delayed_plant(4000)
     found = learned(part(X, k, 1000) for k in range(4))
@@ -145,6 +150,7 @@ def test_several_lags_are_found_as_in_one_fit():
     assert_same_plant(found, whole)
 
 
+@pytest.mark.medium
 def test_what_is_forgotten_does_not_count(plant):
     X, _ = plant
     found = learned([part(X, 0), part(X, 1)])
@@ -161,6 +167,7 @@ def test_forgetting_is_a_share(plant, forget):
         FederatedGrangerEstimator().partial_fit(part(plant[0], 0), forget=forget)
 
 
+@pytest.mark.medium
 def test_gaps_are_filled(plant, by_batch):
     """Some missing measurements change the plant by less than its standard errors, 0.02 or more here."""
     rng, batches = np.random.default_rng(0), []
@@ -178,12 +185,14 @@ def test_gaps_are_filled(plant, by_batch):
         found.partial_fit(batches[1])
 
 
+@pytest.mark.medium
 def test_a_pickle_goes_on(plant, by_batch):
     found = learned(part(plant[0], k) for k in range(BATCHES - 1))
     found = pickle.loads(pickle.dumps(found)).partial_fit(part(plant[0], BATCHES - 1))
     assert_same_plant(found, by_batch, 0.0)
 
 
+@pytest.mark.medium
 def test_a_batch_that_cannot_be_learned_from_changes_nothing(plant, by_batch):
     X, _ = plant
     found = learned(part(X, k) for k in range(BATCHES - 1))
@@ -202,6 +211,7 @@ class Losing(InProcessTransport):
         return answers | {name: Failure("timeout", "after 60 s") for name in self.lost if name in packets}
 
 
+@pytest.mark.medium
 def test_a_unit_may_be_absent_from_a_batch(plant, by_batch, monkeypatch):
     """Its blocks come from the other batches; those of the others from all."""
     estimator = FederatedGrangerEstimator(server=ONE, transport=Losing, lost_units=LostUnits(quorum=2))
@@ -219,6 +229,7 @@ def test_a_unit_may_be_absent_from_a_batch(plant, by_batch, monkeypatch):
     assert estimator.predict(part(plant[0], 0)).shape == (ROWS, by_batch.n_features_in_)
 
 
+@pytest.mark.medium
 def test_a_unit_whose_model_fits_no_longer_says_so_and_gets_another(plant):
     X, _ = plant
     rng = np.random.default_rng(0)
@@ -249,6 +260,7 @@ def test_renewal_is_of_units_of_the_plant(by_batch):
         FederatedGrangerEstimator().renew("unit0")
 
 
+@pytest.mark.medium
 def test_rows_of_a_fit_are_not_counted(plant):
     X, _ = plant
     found = FederatedGrangerEstimator(server=ONE).fit(part(X, 0))

@@ -100,6 +100,7 @@ def test_categories_say_which_level_is_the_reference(plant):
     assert_allclose(found, plant.counterfactual("a", "idle", "high", horizon=3), atol=0.01)
 
 
+@pytest.mark.medium
 def test_any_container_gives_the_same_plant(plant):
     sensors = {"a": X[["a__s0", "a__s1"]], "b": X[["b__s0", "b__s1"]]}
     beside = {"a": X[["a__mode"]], "b": X["b__pump"]}
@@ -119,6 +120,7 @@ def test_any_container_gives_the_same_plant(plant):
     assert_array_equal(units.predict({k: Y[:50] for k, Y in inside.items()}), expected)
 
 
+@pytest.mark.medium
 def test_episodes_share_their_levels(plant):
     cut = np.flatnonzero(X["a__mode"] != X["a__mode"].iloc[0])[0]
     parts = FederatedCounterfactualEstimator(input_columns=INPUTS).fit([X[:cut], X[cut:]])
@@ -143,6 +145,7 @@ def test_the_oracle_and_other_questions_know_the_levels(plant):
     assert before.input_names_ == plant.input_names_
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:Inputs and measurements move together:UserWarning")
 @pytest.mark.parametrize(
     "words", [["0,5", "1,5"], [f"note {k}" for k in range(30)], ["1.5", "2.5"]], ids=["commas", "notes", "numbers"]

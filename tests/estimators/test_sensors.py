@@ -6,6 +6,8 @@ import pytest
 
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient
 
+pytestmark = pytest.mark.medium
+
 N, A, B = 3000, np.array([[0.8, 0.0], [0.3, 0.6]]), np.array([[0.5, 0.0], [0.0, 0.4]])
 
 

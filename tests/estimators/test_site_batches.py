@@ -47,6 +47,7 @@ def workers(plant):
     return {name: gate.worker for name, gate in gates.items()}
 
 
+@pytest.mark.medium
 def test_sites_send_the_batches_that_all_have(plant):
     add(plant, 1)
     add(plant, 2, UNITS[:1])
@@ -63,6 +64,7 @@ def test_sites_send_the_batches_that_all_have(plant):
     assert before > 0
 
 
+@pytest.mark.medium
 def test_batches_cross_over_files(plant):
     add(plant, 1)
     add(plant, 2)

@@ -44,6 +44,7 @@ def _labels(detector, parts):
     return np.array([found[k] for k in range(len(found))])
 
 
+@pytest.mark.medium
 def test_an_input_of_several_units_is_declared_as_for_counterfactuals():
     X, steam, _, _ = _plant()
     table = X.assign(plant__steam=steam)
@@ -74,6 +75,7 @@ def test_wrong_declarations_are_named(columns, words):
         _detector(input_columns=columns).fit(X.assign(plant__steam=steam))
 
 
+@pytest.mark.medium
 def test_inputs_that_are_words_have_a_level_each():
     X, steam, grade, _ = _plant(words=True)
     table = X.assign(a__steam=steam, b__grade=grade)
@@ -95,6 +97,7 @@ def test_inputs_that_are_words_have_a_level_each():
         _detector(input_columns=columns, levels="episode").fit(table[:NOMINAL])
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:Input 'b__valve' is beyond")  # which the fault drives it to
 def test_an_input_set_after_its_row_explains_nothing_of_it():
     X, steam, _, valve = _plant(follows=True)
@@ -129,6 +132,7 @@ def test_timing_that_cannot_be_read_is_named():
         _detector(input_columns=["a__steam"], sampled="after", server=LikelihoodServer()).fit(table)
 
 
+@pytest.mark.medium
 def test_inputs_beyond_what_was_nominal_are_told_and_alarms_take_more_evidence_there():
     X, steam, grade, _ = _plant(words=True)
     table = X.assign(a__steam=steam, b__grade=grade)
@@ -154,6 +158,7 @@ def test_inputs_beyond_what_was_nominal_are_told_and_alarms_take_more_evidence_t
     assert (roots[500:540] == "b").mean() > 0.8
 
 
+@pytest.mark.medium
 def test_nothing_is_told_of_inputs_within_what_was_nominal():
     X, steam, _, _ = _plant()
     table = X.assign(a__steam=steam)

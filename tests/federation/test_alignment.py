@@ -72,6 +72,7 @@ def learned_from_rows(records, first, last):
     return LikelihoodServer(n_rounds=1).fit(messages)
 
 
+@pytest.mark.medium
 def test_a_site_ten_minutes_late_is_aligned_and_learns_what_the_common_rows_say():
     records = frames(late=60, early=60)
     late = FederatedGrangerEstimator().fit_sites(transport(records))
@@ -80,6 +81,7 @@ def test_a_site_ten_minutes_late_is_aligned_and_learns_what_the_common_rows_say(
     assert late.score_samples().shape == (1380,)  # later questions are about the same rows
 
 
+@pytest.mark.medium
 def test_sites_with_the_same_rows_are_not_asked_again():
     whole = FederatedGrangerEstimator().fit_sites(transport(frames()))
     assert whole.communication_["rounds"] == 1
@@ -112,6 +114,7 @@ def test_with_a_quorum_who_cannot_be_aligned_is_left_out_by_name():
     assert "no zone" in rest.lost_units_["reason"].iloc[0]
 
 
+@pytest.mark.medium
 def test_without_times_rows_must_be_as_many_as_those_of_the_others():
     nothing = dict.fromkeys(UNITS)
     same = FederatedGrangerEstimator().fit_sites(transport(frames(), nothing))
@@ -159,6 +162,7 @@ def test_common_rows_of_records_with_gaps():
             assert len(expected) - len(came) <= 4  # episodes of a single row are no episodes
 
 
+@pytest.mark.medium
 def test_sites_over_files_one_ten_minutes_late_and_five_rows_short(tmp_path):
     records = frames(late=60, early=5)
     sites = []

@@ -230,6 +230,7 @@ def damaged(data, rng):
     return bytes(data)
 
 
+@pytest.mark.medium
 def test_ten_thousand_fuzzed_packets_never_crash_the_server():
     rng = np.random.default_rng(0)
     good = {dtype: MESSAGE.to_packet(1, dtype).encode() for dtype in ("float64", "float32", "float16")}

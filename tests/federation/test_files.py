@@ -107,6 +107,7 @@ SERVERS = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(("server", "policy"), SERVERS.values(), ids=SERVERS.keys())
 def test_sites_behind_files_learn_the_identical_plant(sites, server, policy):
@@ -131,6 +132,7 @@ def test_the_identical_plant_in_lower_precision(sites, dtype):
     assert_array_equal(there.transition_, here.transition_)
 
 
+@pytest.mark.medium
 def test_counterfactuals_are_identical_at_the_sites(tmp_path):
     here = FederatedCounterfactualEstimator(server=LikelihoodServer(n_rounds=1)).fit(DRIVEN, inputs=DRIVEN_TRUTH.inputs)
     effect, std = here.counterfactual("unit0", 0.0, 1.0, horizon=5, return_std=True)
@@ -165,6 +167,7 @@ def test_gradient_training_with_inputs_is_identical_at_the_sites(tmp_path, excha
             assert_array_equal(sites.gates[name].state["effect"], effect[columns])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("one_way", [False, True])
 def test_a_detector_learns_links_and_thresholds_from_sites(sites, one_way):
     here = FederatedRCADetector(false_alarm_rate=0.01).fit(X)
@@ -188,6 +191,7 @@ ESTIMATORS = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("case", ESTIMATORS.values(), ids=ESTIMATORS.keys())
 def test_every_estimator_fits_over_files_as_in_process(case, tmp_path):
     kind, record, more = case

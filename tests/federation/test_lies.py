@@ -136,6 +136,7 @@ def test_a_question_is_refused_by_name(kind):
     assert_array_equal(found.score_samples(X, **more), usual)
 
 
+@pytest.mark.medium
 def test_a_unit_without_an_answer_is_left_out_of_every_kind_of_fit(rests):
     for kind, (estimator, more) in KINDS.items():
         with pytest.warns(LostUnitWarning, match="unit1"):

@@ -55,6 +55,7 @@ def test_a_unit_without_a_message_is_missing_data():
     assert est.lost_units_.to_dict("records")[0]["reason"] == "gave no answer: timeout"
 
 
+@pytest.mark.medium
 def test_a_unit_that_is_lost_in_a_later_round_keeps_its_message():
     server = LikelihoodServer(n_rounds=2)
     est = fitted(server, before=[("unit1", 2, "refine")])
@@ -69,6 +70,7 @@ def test_a_reply_that_is_not_taken_changes_nothing_at_the_server():
     assert set(est.augmenters_) == {"unit0", "unit2"}
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("stale", ["hold", "skip"])
 @pytest.mark.parametrize("exchange", [pytest.param("series", marks=pytest.mark.slow), "moments"])
@@ -149,6 +151,7 @@ def test_a_share_is_rounded_up(quorum, needed):
     assert LostUnits(quorum).needed(4) == needed
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:The behavior of DataFrame concatenation:FutureWarning")  # by old pandas
 @pytest.mark.parametrize("lost", ["unit0", "unit2"])
 @pytest.mark.parametrize("basis", ["linear", "spline"])

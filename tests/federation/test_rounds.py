@@ -113,6 +113,7 @@ TRANSPORTS = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("make", TRANSPORTS.values(), ids=TRANSPORTS.keys())
 def test_state_goes_in_and_comes_out_with_every_packet(make):
     transport = make({name: CountingWorker() for name in "cab"})
@@ -125,6 +126,7 @@ def test_state_goes_in_and_comes_out_with_every_packet(make):
     assert transport.clients() == ()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("make", TRANSPORTS.values(), ids=TRANSPORTS.keys())
 def test_who_made_a_site_finds_its_state_there(make):
     sites = {name: Site(CountingWorker()) for name in "ab"}

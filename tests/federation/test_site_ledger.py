@@ -131,6 +131,7 @@ def test_the_page_tells_a_reader_everything_and_trusts_no_text(ledger, tmp_path)
     assert "<script>" not in page
 
 
+@pytest.mark.medium
 def test_every_kind_of_packet_and_field_has_a_purpose(fitted_ledgers):
     for entry in fitted_ledgers:
         assert entry.op in KINDS

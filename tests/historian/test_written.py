@@ -203,6 +203,7 @@ def test_names_of_pi_have_their_server_off_and_units_of_several_tags():
     assert unit_names(["P1TI1", "P2TI1"], "(P[0-9]+)(.+)")[0] == {"P1TI1": "P1__TI1", "P2TI1": "P2__TI1"}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("word", ["--no-dayfirst", "--dayfirst"])
 def test_the_command_takes_the_order_of_dates_and_the_column_of_times(word, tmp_path, capsys):
     path = written_to(tmp_path / "plant.csv", text_of(TIMES.strftime("%m/%d/%Y %H:%M:%S")).replace("time", "Wann"))

@@ -219,6 +219,7 @@ def test_what_would_be_spent_counts_in_this_period():
     assert PrivacyAccountant().spent_with([gaussian(0.3)], EVENT, 1e-6).unit == "event"
 
 
+@pytest.mark.medium
 def test_the_same_charge_again_is_counted_where_it_is_asked_for():
     account = PrivacyAccountant()
     for mu in (0.1, 0.2, 0.1, 0.1):

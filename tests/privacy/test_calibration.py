@@ -27,6 +27,7 @@ def test_noise_and_epsilon_invert_each_other(epsilon, delta):
     assert_allclose(epsilon_from_mu(mu, delta), epsilon, rtol=1e-9)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("mu", [0.3, 1.0, 4.0])
 @pytest.mark.parametrize("epsilon", [-1.0, 0.0, 0.5, 3.0])
 def test_delta_is_the_mass_by_which_one_density_exceeds_the_other(mu, epsilon):

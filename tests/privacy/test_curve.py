@@ -24,6 +24,7 @@ def make_case(**settings):
     return FederatedGrangerEstimator(KalmanClient(n_states=2), privacy=mechanism), X, account
 
 
+@pytest.mark.medium
 def test_more_budget_buys_more_and_trying_costs_nothing():
     estimator, X, account = make_case()
     curve = estimator.privacy_curve(X, [30.0, 0.01, 6.0], random_state=0)
@@ -38,6 +39,7 @@ def test_more_budget_buys_more_and_trying_costs_nothing():
     assert curve.equals(estimator.privacy_curve(X, [0.01, 6.0, 30.0], random_state=0))
 
 
+@pytest.mark.medium
 def test_a_budget_that_buys_nothing_is_warned_of():
     estimator, X, _ = make_case(event_radius=None)
     with pytest.warns(UtilityWarning, match="No epsilon up to 0.1 leaves anything"):

@@ -184,6 +184,7 @@ def test_the_strongest_direction_is_that_of_the_eigenvalues_and_gaps_are_level()
     assert_allclose(largest_deviation(strong(40, 2.5) - 3.0, bounds), 0.25)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("how", ["release", "stream", "response", "fit"])
 def test_warnings_point_at_the_line_of_the_user(how):
     settings = {"mu": 1.0, "clip_norm": 25.0, "random_state": 0}

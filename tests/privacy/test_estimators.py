@@ -57,6 +57,7 @@ def make_estimator(privacy=None, **settings):
 # --- nothing raw passes -----------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("n_rounds", [1, 3])
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_nothing_after_the_release_needs_the_raw_record(transport, n_rounds):
@@ -79,6 +80,7 @@ def test_nothing_after_the_release_needs_the_raw_record(transport, n_rounds):
         assert_array_equal(call(estimator, poisoned), call(expected, clean))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_two_records_with_one_noised_copy_give_the_same_everything(transport):
     X, other = make_plant(0), make_plant(1)
@@ -242,6 +244,7 @@ def plant_in_noise(seed, epsilon, n_samples=5000):
     return X, {(row.cause, row.effect) for row in truth.links.itertuples()}, privacy
 
 
+@pytest.mark.medium
 def test_noise_that_may_hide_states_leaves_every_link_undecided():
     """The second states of units are not found; they may act as common causes."""
     X, _, privacy = plant_in_noise(5, 1.0)
@@ -295,6 +298,7 @@ def test_a_climb_that_ends_where_few_lags_say_nothing_is_repeated_with_more():
 # --- the account ------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 def test_rounds_refits_and_answers_about_the_same_record_cost_nothing_more():
     X = make_plant()
     estimator = make_estimator().fit(X)
@@ -326,6 +330,7 @@ def test_without_a_mechanism_nothing_is_promised():
     assert estimator.noise_covariance_ == {}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("shared", [True, False], ids=["accountant given", "own accountant"])
 def test_cross_validation_is_charged_for_every_fold(shared):
     X = stack_clients(make_plant(n_samples=3000))
@@ -341,6 +346,7 @@ def test_cross_validation_is_charged_for_every_fold(shared):
     assert len(mechanism.account) == 5 * 2 * 3 + 2 * 3 + 3  # all of these were released before
 
 
+@pytest.mark.medium
 def test_processes_that_would_lose_charges_are_refused():
     X, estimator = stack_clients(make_plant()), make_estimator()
     with pytest.raises(Exception, match=r"pickle|PrivacyAccountant") as caught:
@@ -395,6 +401,7 @@ def test_a_fitted_estimator_is_saved_without_its_mechanism_and_releases_nothing_
 # --- gradient training ------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("settings", [{"exchange": "series"}, {"exchange": "moments"}], ids=["series", "moments"])
 def test_gradient_training_is_post_processing(settings, transport):
@@ -418,6 +425,7 @@ def test_gradient_training_is_post_processing(settings, transport):
 # --- every estimator --------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("server", [None, GradientServer(max_iter=3, tol=0)], ids=["likelihood", "gradients"])
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

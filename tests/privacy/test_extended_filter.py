@@ -10,7 +10,7 @@ from skfedcausal.client.worker import fitted_client
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.privacy import PrivacyLeakWarning
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.medium, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture(scope="module")

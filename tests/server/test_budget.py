@@ -22,6 +22,7 @@ def held(n_samples=500):
     return twice, [np.repeat(U[::2], 2, axis=0) for U in truth.inputs]
 
 
+@pytest.mark.medium
 def test_a_search_for_one_lag_ends_with_a_warning_and_a_plant():
     X, inputs = held()
     server = LikelihoodServer(max_time=0.5)
@@ -35,6 +36,7 @@ def test_a_search_for_one_lag_ends_with_a_warning_and_a_plant():
     assert np.abs(np.linalg.eigvals(found.transition_)).max() < 1
 
 
+@pytest.mark.medium
 def test_a_search_for_level_shifts_ends_with_its_share_and_a_warning():
     """Units that wander and shift ask for many fits of their own."""
     rng = np.random.default_rng(0)

@@ -20,6 +20,7 @@ def fitted():
     return FederatedCounterfactualEstimator().fit(known, inputs=[u[:1000] for u in U])
 
 
+@pytest.mark.medium
 def test_the_mean_of_a_band_is_the_forecast(fitted):
     mean, low, high = fitted.forecast(X, 1500, inputs=U, confidence=0.9)
     assert_array_equal(mean, fitted.forecast(X, 1500, inputs=U))
@@ -32,6 +33,7 @@ def test_the_mean_of_a_band_is_the_forecast(fitted):
     assert (high - mean > stats.norm.ppf(0.95) * std).all()
 
 
+@pytest.mark.medium
 def test_bands_hold_what_comes(fitted):
     Y = np.hstack(list(X.values()))
     hits = []
@@ -89,6 +91,7 @@ def test_without_a_past_the_plant_speaks_for_itself(fitted, start):
     assert len(mean) == 1600 - start
 
 
+@pytest.mark.medium
 def test_plants_without_inputs_have_bands_with_gaps_and_names():
     gappy = {name: Y[:600].copy() for name, Y in X.items()}
     gappy["unit0"][500:520, 1] = np.nan

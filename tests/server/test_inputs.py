@@ -12,6 +12,8 @@ from skfedcausal.server.estimation.input_checks import feedback_table
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.statespace.episodes import episodes, lag_covariances, lagged_rows
 
+pytestmark = pytest.mark.medium
+
 
 def messages_of(X, truth, inputs):
     """Messages of units with their true models."""

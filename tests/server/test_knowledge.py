@@ -63,6 +63,7 @@ def row(links, cause, effect):
     return links.query("kind == 'state' and cause == @cause and effect == @effect").iloc[0]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("delays", [None, {"unit1 -> unit2": [2, 3]}])
 def test_every_answer_honours_what_is_known(plant, delays):
     X, truth = plant
@@ -108,6 +109,7 @@ def test_a_delay_without_plants_of_several_lags_is_refused(plant):
         FederatedGrangerEstimator(server=server).fit(X)
 
 
+@pytest.mark.medium
 def test_tests_and_searches_honour_what_is_known(plant):
     X, _ = plant
     est = FederatedGrangerEstimator(server=LikelihoodServer(forbidden="unit0 -> unit1", required="unit2 -> unit0"))
@@ -120,6 +122,7 @@ def test_tests_and_searches_honour_what_is_known(plant):
     assert tests.loc[("unit0", "unit1"), "p_holm"] == 1
 
 
+@pytest.mark.medium
 def test_answers_about_times_and_scatter_honour_what_is_known(plant):
     """Of a link that there is and somebody forbade, and one that there is not and somebody requires."""
     X, _ = plant
@@ -146,6 +149,7 @@ def with_a_new_link(lag, n=1500):
     return records
 
 
+@pytest.mark.medium
 def test_what_is_forbidden_is_not_told_as_a_change():
     learned, changed = with_a_new_link(lag=1)
     said = {}
@@ -156,6 +160,7 @@ def test_what_is_forbidden_is_not_told_as_a_change():
     assert said["unit0 -> unit1"][["changed", "verdict", "p_value"]].tolist() == [False, "unchanged", 1.0]
 
 
+@pytest.mark.medium
 def test_a_new_link_is_told_at_lags_that_are_known():
     learned, changed = with_a_new_link(lag=3)
     for delays, expected in ((None, 3), ([1, 2], 2)):

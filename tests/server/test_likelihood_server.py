@@ -42,6 +42,7 @@ GAPS = pytest.mark.parametrize("missing", [0.0, 0.1], ids=["complete", "missing"
 # --- options ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @GAPS
 def test_fix_local_keeps_the_diagonal_blocks_and_frees_their_noise(missing):
     coupled, Y = example(missing)
@@ -115,6 +116,7 @@ def test_dense_shares_noise_with_several_lags_too():
     assert error < 4 * np.sqrt(2 / 3000)  # four standard errors of a variance
 
 
+@pytest.mark.medium
 def test_dense_does_not_take_noise_that_units_share_for_links():
     """A disturbance of both units in the same row, which no link carries."""
     rejected = 0
@@ -233,6 +235,7 @@ def test_fitting_leaves_the_parameters_alone_and_starts_afresh():
 # --- levels -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.medium
 @GAPS
 @pytest.mark.parametrize("starts", [(0,), (0, 250)], ids=str)
 def test_a_constant_level_in_each_episode_changes_nothing(missing, starts):
@@ -354,6 +357,7 @@ def allowing_the_warning(coupled, Y, **options):
     return server
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("sparsity", ["fdr", None])
 @pytest.mark.parametrize("n_samples", [2, pytest.param(5, marks=pytest.mark.slow), 15])
 @GAPS
@@ -388,6 +392,7 @@ def test_states_that_no_sensor_sees_are_an_error_naming_the_unit():
         LikelihoodServer().fit(messages)
 
 
+@pytest.mark.medium
 def test_units_that_are_never_there_together_are_told_apart_from_no_influence():
     coupled, Y = example(n_samples=400)
     Y[:200, coupled.sensors[0]] = np.nan

@@ -18,6 +18,7 @@ HIDDEN = KalmanClient(n_states=2)
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("settings", [{}, {"sparsity": None}, {"covariance": "sandwich"}, {"fix_local": True}], ids=str)
 def test_plants_of_hidden_states_are_learned_and_tested(settings):
     found = FederatedGrangerEstimator(HIDDEN, server=LikelihoodServer(**settings)).fit(X)
@@ -26,6 +27,7 @@ def test_plants_of_hidden_states_are_learned_and_tested(settings):
     assert found.test_links(X, "score")["p_value"].between(0, 1).all()
 
 
+@pytest.mark.medium
 def test_effects_of_inputs_on_hidden_states():
     found = FederatedCounterfactualEstimator(HIDDEN).fit(X, inputs=TRUTH.inputs)
     effect, std = found.counterfactual("unit0", 0.0, 1.0, horizon=4, return_std=True)

@@ -6,6 +6,8 @@ import pytest
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.client.orders import client_told_inputs
 
+pytestmark = pytest.mark.medium
+
 
 def _plant(seed=0, n=4000, d=20, gain=0.3, noise=2.0):
     """Unit b has a state of pole 0.03 that hardly anything but a's input moves."""

@@ -149,6 +149,7 @@ def test_rounds_smooth_and_ask_again():
     assert not LikelihoodServer().needs_replies
 
 
+@pytest.mark.medium
 def test_controlled_units_are_asked_for_their_laws():
     X, inputs, _ = controlled_plant(2000, 0)
     client, server = KalmanClient(n_states=1), LikelihoodServer()
@@ -180,6 +181,7 @@ def test_those_who_did_not_answer_are_not_part_of_the_plant(learned):
     assert last.needed == 0
 
 
+@pytest.mark.medium
 def test_corrections_are_trained_in_rounds_as_by_the_detector():
     nominal = make_nonlinear_plant(n_samples=400, size=0, random_state=1).data
     network = MLPRegressor(hidden_layer_sizes=(6,), activation="tanh", random_state=0)

@@ -30,6 +30,7 @@ def records():
     return nominal, make_nonlinear_plant(n_samples=500, size=4.0, random_state=2)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("name", [pytest.param(k, marks=pytest.mark.slow) if k in SLOW else k for k in REGRESSORS])
 def test_faults_are_found_and_named(records, name):
     """Four faults at units drawn anew, as large as twice the radius of the cycle."""
@@ -40,6 +41,7 @@ def test_faults_are_found_and_named(records, name):
         assert detector.attribute(plant.data, start=first, end=stop).client[0] == unit
 
 
+@pytest.mark.medium
 def test_same_seed_same_thresholds(records):
     nominal, _ = records
     fits = [

@@ -6,6 +6,8 @@ import pytest
 from skfedcausal import FederatedGrangerEstimator, KalmanClient
 from skfedcausal.datasets import make_granger_plant
 
+pytestmark = pytest.mark.medium
+
 RATES = pytest.mark.parametrize(("periods", "offsets"), [((2, 2), (0, 1)), ((2, 3), (0, 0)), ((1, 4), (0, 2))])
 
 

@@ -41,6 +41,7 @@ def test_rounds_raise_the_density_of_the_record_and_of_another():
     assert auto.score(other) > one.score(other)
 
 
+@pytest.mark.medium
 def test_they_end_at_the_maximum_of_as_many_full_rounds():
     """Full fits in every round climb the same likelihood."""
     X = few_sensors()
@@ -50,6 +51,7 @@ def test_they_end_at_the_maximum_of_as_many_full_rounds():
     assert auto.score(X) == pytest.approx(full.score(X), abs=20 / 1500)
 
 
+@pytest.mark.medium
 def test_pooled_and_federated_rounds_agree():
     X = few_sensors()
     estimator = narrow("auto").fit(X)
@@ -59,6 +61,7 @@ def test_pooled_and_federated_rounds_agree():
     np.testing.assert_allclose(oracle.transition_, estimator.transition_, atol=1e-8 * scale)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("seed", range(4))
 def test_units_with_adequate_models_take_one_round_with_the_same_result(seed):
     X, _ = make_granger_plant(4, n_samples=1500, links=[(0, 1), (1, 3)], random_state=seed)
@@ -69,6 +72,7 @@ def test_units_with_adequate_models_take_one_round_with_the_same_result(seed):
     assert auto.communication_["bytes_up"] == one.communication_["bytes_up"]
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore::skfedcausal.privacy.WeakPrivacyWarning")
 @pytest.mark.filterwarnings("ignore::skfedcausal.privacy.UtilityWarning")
 def test_given_matrices_gaps_inputs_and_privacy_leave_it_at_one_round():

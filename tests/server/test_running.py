@@ -36,6 +36,7 @@ def test_sums_give_the_plant_of_all_rows(sparsity):
     assert found.n_samples_ == whole.n_samples_
 
 
+@pytest.mark.medium
 def test_an_episode_that_goes_on_gives_the_plant_of_several_lags_of_all_rows():
     rng, rows = np.random.default_rng(0), 1200
     h = np.zeros((3 * rows, 2))

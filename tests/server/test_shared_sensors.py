@@ -35,6 +35,7 @@ class _Alone(LikelihoodServer):
         return super()._first_request().__class__(refine=True, orders=False)
 
 
+@pytest.mark.medium
 def test_what_two_units_read_becomes_a_state_of_both():
     X, later = _plant()
     alone = FederatedGrangerEstimator(server=_Alone()).fit(X)
@@ -53,6 +54,7 @@ def test_what_two_units_read_becomes_a_state_of_both():
     assert "all of their record" not in alone.privacy_statement_
 
 
+@pytest.mark.medium
 def test_units_that_share_nothing_keep_their_model():
     X, _ = _plant(shared=False)
     alone, plant = FederatedGrangerEstimator(server=_Alone()).fit(X), FederatedGrangerEstimator().fit(X)

@@ -23,6 +23,7 @@ def fitted():
         return FederatedGrangerEstimator().fit(X), X
 
 
+@pytest.mark.medium
 def test_a_counter_is_left_to_itself(fitted):
     estimator, _ = fitted
     assert estimator.server_.alone_ == ("counter",)

@@ -113,6 +113,7 @@ def test_elements_outside_the_support_are_zero_and_the_others_maximise():
             assert log_likelihood(moved, Q, N, s) < best + 0.2
 
 
+@pytest.mark.medium
 def test_statistics_of_absent_links_are_chi_square_or_a_little_less():
     """Means over 60 records: 4 degrees of freedom, standard deviation of the mean sqrt(8 / 60) = 0.37."""
     absent, present = [], []

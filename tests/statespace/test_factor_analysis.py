@@ -19,6 +19,7 @@ def _fit(Y, n_factors):
     return S, factor_analysis(S, n_factors, np.full(len(S), 1e-3))
 
 
+@pytest.mark.medium
 def test_it_reaches_the_likelihood_of_another_library():
     Y = _rows(800, 0)
     Y -= Y.mean(axis=0)

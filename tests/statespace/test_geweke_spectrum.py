@@ -91,6 +91,7 @@ def test_two_units_have_the_same_measure_given_nobody_else():
     np.testing.assert_allclose(unconditional_measures(*plant), geweke_measures(*plant), atol=1e-12)
 
 
+@pytest.mark.medium
 def test_measure_of_an_observed_autoregression_is_that_of_statsmodels_var():
     """Log-ratio of residual variances of long fitted autoregressions with and without the cause."""
     rng = np.random.default_rng(0)

@@ -224,6 +224,7 @@ def test_gradients_are_those_of_the_value(starts, intercept):
     assert_gradient(result.grad_P0, lambda P0: sums(P0=P0).value, plant.P0, symmetric=True)
 
 
+@pytest.mark.medium
 def test_gradients_are_those_of_the_value_across_chunks(monkeypatch):
     use_short_chunks(monkeypatch)
     plant, _, info = long_case()

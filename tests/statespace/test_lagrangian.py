@@ -105,6 +105,7 @@ def test_large_weights_that_explicit_steps_cannot_take_do_not_make_it_diverge():
     assert end.history.penalty[-1] < 1e-8
 
 
+@pytest.mark.medium
 def test_the_hybrid_schedule_ends_where_the_penalty_does():
     problem, rates, penalised = make_problem(3, 2.0)
     start = random_point(problem)

@@ -1,6 +1,7 @@
 """Simulated states and what measurements of given information say of them, against their covariances."""
 
 import numpy as np
+import pytest
 from scipy.linalg import solve_discrete_lyapunov
 
 from skfedcausal.statespace.simulation import simulated_information, simulated_states
@@ -10,6 +11,7 @@ Q = np.array([[1.0, 0.3], [0.3, 0.5]])
 N = 40_000
 
 
+@pytest.mark.medium
 def test_every_episode_starts_from_the_stationary_distribution():
     """Episodes of two rows: covariances of both rows and across them, within five standard errors."""
     x = simulated_states(A, Q, range(0, 2 * N, 2), 2 * N, np.random.default_rng(0)).reshape(N, 4)
@@ -19,6 +21,7 @@ def test_every_episode_starts_from_the_stationary_distribution():
     assert (np.abs(x.T @ x / N - expected) < 5 * spread).all()
 
 
+@pytest.mark.medium
 def test_known_terms_and_the_spread_of_the_first_state_are_added():
     known = np.zeros((6, 2))
     known[[2, 5]] = [[1.0, -2.0], [3.0, 0.0]]

@@ -183,6 +183,7 @@ def test_a_fit_cut_short_says_so():
         np.testing.assert_array_equal(result, start)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("noise", [0.1, 10.0])
 def test_fits_to_drifting_or_short_records_stay_stable_and_positive_definite(noise):
     A, Q, N = units(20, noise=noise)

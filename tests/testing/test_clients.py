@@ -69,6 +69,7 @@ class Box:
         return np.array(prior), np.array(covs[0]), np.array(posterior), np.array(covs[1])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(
     "client",
     [

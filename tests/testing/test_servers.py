@@ -11,6 +11,8 @@ from skfedcausal.message import Acknowledgement, Ask
 from skfedcausal.server.plant import ServerLearner
 from skfedcausal.testing import check_server
 
+pytestmark = pytest.mark.medium
+
 
 class Apart(ServerLearner):
     """Takes the units as they are, not joined: as small as a server can be."""

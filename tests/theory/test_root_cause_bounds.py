@@ -96,6 +96,7 @@ def gap_of(m, A, gains, central, states, predicted, Y):
     )
 
 
+@pytest.mark.medium
 def test_theorem_6_10_does_not_hold_as_printed():
     """A correction that equals the other unit's state, as Lemma 6.5 wants it, on a negative influence."""
     A = np.array([[0.99, 0.0], [-1.0, 0.1]])
@@ -111,6 +112,7 @@ def test_theorem_6_10_does_not_hold_as_printed():
     assert np.abs(own - states)[:, 1].mean() <= told["repaired"] * structural + told["offset"]
 
 
+@pytest.mark.medium
 def test_theorem_6_13_does_not_hold_as_printed():
     """A server that is exact (sigma* = 0 in the proof's sense) over a unit whose sensors tell little."""
     A = np.array([[0.99, 0.0, 0.0], [1.0, 0.01, 0.0], [0.0, 1.0, 0.01]])

@@ -17,6 +17,7 @@ def learned():
     return plant, FederatedGrangerEstimator().fit(plant.record((plant.A[None], 3000)))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("what", ["weaker", "lost", "new", "delayed"])
 def test_a_change_is_named_and_dated(learned, what):
     plant, est = learned
@@ -56,6 +57,7 @@ def test_noise_of_sensors_is_a_change_of_the_unit(learned):
     assert (first["cause"], first["effect"], first["verdict"]) == ("unit1", "unit1", "stronger")
 
 
+@pytest.mark.medium
 def test_a_level_is_a_change_of_the_unit(learned):
     plant, est = learned
     Y = plant.record((plant.A[None], 400))
@@ -65,6 +67,7 @@ def test_a_level_is_a_change_of_the_unit(learned):
     assert "unit2" in set(changed["effect"])
 
 
+@pytest.mark.medium
 def test_dates_are_labels_and_rates_are_budgets(learned):
     plant, est = learned
     lags, _ = plant.changed("lost")

@@ -47,6 +47,7 @@ def test_p_value_of_a_minimum():
     np.testing.assert_allclose(np.exp(log_p_of_minimum(np.log(p), 5)), [1 - 0.999**5, 1 - 0.8**5, 5e-40])
 
 
+@pytest.mark.medium
 def test_equal_weights_give_holm():
     p = np.random.default_rng(1).uniform(size=30) ** 4
     adjusted = weighted_holm(np.log(p), np.full(30, 1 / 30))

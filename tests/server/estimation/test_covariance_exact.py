@@ -44,6 +44,7 @@ def fitted(X, truth, sparsity="fdr", inputs=None):
     return maximum.scoring, plant
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("sparsity", ["fdr", None])
 def test_of_complete_records_it_is_the_expected_information(sparsity):
     """Variances from products of some 20 000 gradients: known to ``sqrt(8 / 20 000)``, a dozen at once."""
@@ -59,6 +60,7 @@ def test_of_complete_records_it_is_the_expected_information(sparsity):
     np.testing.assert_array_equal(found.dof, usual.dof)
 
 
+@pytest.mark.medium
 def test_it_is_the_same_at_every_call_and_knows_inputs():
     X, truth = make_granger_plant(2, n_samples=1000, n_inputs=1, input_links=[(0, 1)], random_state=0)
     scoring, plant = fitted(X, truth, inputs=truth.inputs)
@@ -103,6 +105,7 @@ def dense_information(A, Q, seen, N, T):
     return np.einsum("aij,bji->ab", turned, turned) / 2
 
 
+@pytest.mark.medium
 def test_of_units_of_different_clocks_it_is_that_of_the_joint_gaussian():
     """Edges of a record of 36 reports of the slower unit are a few per cent of it, as are 20 000 rows."""
     T = 252

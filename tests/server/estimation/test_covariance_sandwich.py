@@ -29,6 +29,7 @@ def messages_of(X, loadings=None):
     return {name: KalmanClient(C=C).fit(Y).message(Y) for (name, Y), C in zip(X.items(), loadings, strict=True)}
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("missing", [0.0, 0.1])
 @pytest.mark.parametrize("sparsity", ["fdr", None])
 def test_gaussian_noise_makes_it_agree_with_the_information(missing, sparsity):
@@ -86,6 +87,7 @@ def test_of_a_measured_var_it_is_that_of_least_squares(covariance, monkeypatch):
     np.testing.assert_allclose(levels, 0.05 / 6)  # of every pair, 0.05 of all
 
 
+@pytest.mark.medium
 def test_blocks_in_and_outside_the_model_have_the_same_covariance_in_large_records():
     """Score and Wald estimates of an empty pair differ by terms of higher order."""
     h = measured_var(np.random.default_rng(1), 8000)
@@ -115,6 +117,7 @@ def test_moving_sums_give_bartletts_weights():
     np.testing.assert_allclose(sums.T @ sums, expected)
 
 
+@pytest.mark.medium
 def test_links_of_inputs_and_standard_errors_of_answers_follow():
     X, truth = make_granger_plant(2, n_samples=2000, n_inputs=1, links=[(0, 1)], input_links=[(0, 1)], random_state=0)
     found = {}
@@ -128,6 +131,7 @@ def test_links_of_inputs_and_standard_errors_of_answers_follow():
         np.testing.assert_allclose(robust, usual, rtol=0.25)  # a sandwich of 2000 rows, standard errors of sums
 
 
+@pytest.mark.medium
 def test_wald_and_score_tests_take_the_covariance_into_account_and_the_ratio_refuses():
     X, _ = make_granger_plant(2, n_samples=1000, links=[(0, 1)], random_state=0)
     messages = messages_of(X)

@@ -83,6 +83,7 @@ def test_blocks_change_their_states_and_tests_stay():
     assert in_unit_states(blocks, partition, None) is blocks
 
 
+@pytest.mark.medium
 def test_a_table_of_links_is_in_states_of_unit_variance():
     """As the fitted plant itself has them, up to the scatter of a record of its length."""
     X, truth = make_granger_plant(

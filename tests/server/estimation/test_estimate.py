@@ -36,6 +36,7 @@ def test_settings_are_those_of_a_server_unless_told():
     assert Settings() == Settings(**{name: value for name, value in parameters.items() if name in Settings._fields})
 
 
+@pytest.mark.medium
 def test_dense_estimate_with_gaps_is_where_the_joint_gaussian_is_flat():
     """The derivatives of the density of all measurements vanish, by differences, by the shared noise too."""
     coupled, Y = example(missing=0.15, n_samples=40)
@@ -66,6 +67,7 @@ def test_gradient_vanishes_and_is_reported(sparsity):
     assert is_valid(estimate.A, estimate.Q)
 
 
+@pytest.mark.medium
 def test_whittle_and_exact_likelihood_agree_on_a_long_record():
     """Complete, and with one cell missing, which calls for the exact likelihood."""
     coupled, Y = example(n_samples=4000)
@@ -168,6 +170,7 @@ def home_messages(seed, n_samples):
     return X, truth
 
 
+@pytest.mark.medium
 def test_a_likelihood_without_a_maximum_inside_gets_the_prior():
     """Sensors said to be noisier than they are: the likelihood rises until process noise is singular."""
     X, truth = home_messages(10, 500)
@@ -213,6 +216,7 @@ def test_a_unit_whose_sensors_see_next_to_nothing_is_not_linked_to_the_others(no
     assert not estimate.structure.correlated.any()
 
 
+@pytest.mark.medium
 def test_a_unit_that_does_not_determine_its_states_keeps_its_own_model():
     coupled = coupled_plant(0, (2, 1), links=[(1, 0)])
     Y = coupled.simulate(1500, 1)

@@ -82,6 +82,7 @@ def test_a_single_element_by_integration():
     assert result.posterior_mean[0, 0] == pytest.approx(expected, rel=1e-8)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("n_links", [3, 8])
 def test_share_and_slab_maximise_the_marginal_likelihood(n_links):
     """With ten more pairs known to be empty."""

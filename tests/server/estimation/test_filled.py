@@ -34,6 +34,7 @@ def found(estimator):
     return set(zip(links["cause"], links["effect"], strict=True))
 
 
+@pytest.mark.medium
 def test_passes_end_at_what_the_smoother_of_a_record_with_gaps_expects(monkeypatch):
     record = record_of(holed(300)).centred()
     n = record.partition.n_states
@@ -54,6 +55,7 @@ def test_only_records_with_few_gaps_and_too_many_rows_are_filled():
     assert not has_no_time(record_of(complete), plain)
 
 
+@pytest.mark.medium
 def test_links_without_time_for_the_exact_likelihood_are_those_of_it():
     X = holed()
     exact = FederatedGrangerEstimator(server=LikelihoodServer(max_time=1e3)).fit(X)

@@ -62,6 +62,7 @@ def test_gradients_are_those_of_the_value():
     np.testing.assert_allclose(result.grad_Q, result.grad_Q.T, rtol=8 * EPS)
 
 
+@pytest.mark.medium
 def test_information_is_the_expected_curvature_of_disturbances_and_couplings():
     """States of bounded variance are left out: their part of the curvature need not be positive."""
     rng = np.random.default_rng(1)
@@ -171,6 +172,7 @@ def test_inputs_have_no_prior():
     np.testing.assert_allclose(np.diag(matrix)[: free.n_transition], expected.ravel())
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize(("push", "seed"), [(0.2, 501), (2.0, 505), (2.0, 507)])
 def test_a_prior_leaves_a_strong_link_of_a_slow_unit_alone(push, seed):
     """Who knows loadings and noise has errors of 0.029 (root mean square), a third of what is allowed here."""

@@ -41,6 +41,7 @@ STRUCTURES = {
 }
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("missing", [0.0, 0.2], ids=["complete", "missing"])
 @pytest.mark.parametrize("structure", STRUCTURES)
 def test_maximum_is_the_one_scipy_finds_on_the_joint_gaussian(structure, missing):
@@ -97,6 +98,7 @@ def test_the_curvature_of_a_quadratic_is_its_weights_and_twice_those_of_both_sid
     np.testing.assert_allclose(found, np.diag(expected), atol=1e-8)
 
 
+@pytest.mark.medium
 def test_the_climb_never_leads_down_and_ends_where_the_gradient_vanishes():
     coupled = coupled_plant(2, (2, 1), links=[(1, 0)])
     objective = exact_likelihood(coupled, coupled.simulate(60, 1))
@@ -205,6 +207,7 @@ def hessian(objective, scoring):
     return derivatives(gradient, scoring.vector[None])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("case", CASES)
 def test_covariance_is_the_inverse_hessian_where_the_spectrum_is_the_plants(case):
     """Expected and observed information agree there."""
@@ -222,6 +225,7 @@ def test_covariance_is_the_inverse_hessian_where_the_spectrum_is_the_plants(case
     assert_within(product, np.eye(len(product)), 500 * error * size + condition * 1e-11)
 
 
+@pytest.mark.medium
 def test_covariance_is_close_to_the_inverse_hessian_at_the_maximum_of_a_long_record():
     """The observed information is the expected one up to fluctuations of order 1 / sqrt(T)."""
     coupled = coupled_plant(3, (1, 1), links=[(1, 0)])

@@ -142,6 +142,7 @@ def well_posed():
     return make_granger_plant(2, transition=A, n_sensors=2, measurement_noise=3.0, n_samples=200, random_state=2)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("exchange", ["series", "moments"])
 def test_the_stationary_solve_is_the_limit_of_the_rounds(exchange):
     X, truth = well_posed()
@@ -190,6 +191,7 @@ class BytesTransport:
         return packet
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings(UNCONVERGED)
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())
 def test_only_states_gradients_and_small_matrices_cross(mode):
@@ -224,6 +226,7 @@ def test_the_series_protocol_sends_two_states_up_and_one_gradient_down_per_step_
     assert numbers["down"] == 5 * 119 * (2 + 1 + 3)
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings(UNCONVERGED)
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())
 def test_a_packet_that_comes_twice_counts_once(mode):
@@ -418,6 +421,7 @@ def test_predictions_are_those_of_the_papers_tables_1_and_2():
     assert_allclose(estimator.transform(X), states, atol=1e-9)
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings(UNCONVERGED)
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())
 def test_the_oracle_is_the_same_training_on_pooled_data(mode):
@@ -436,6 +440,7 @@ def test_links_are_measured_but_not_tested():
     assert links["geweke"].notna().all()
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings(UNCONVERGED)
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())
 def test_missing_measurements_and_units_identified_at_home(mode):
@@ -484,6 +489,7 @@ NOT_FOR_TIME_SERIES = {
 STRICT = {"xfail_strict": True} if parse_version(sklearn.__version__) >= parse_version("1.8") else {}
 
 
+@pytest.mark.medium
 @parametrize_with_checks(
     [FederatedGrangerEstimator(server=GradientServer(solve="stationary"))],
     expected_failed_checks=lambda estimator: NOT_FOR_TIME_SERIES,

@@ -12,6 +12,8 @@ from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.lagged import search as searched
 from skfedcausal.server.lagged import stage
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture(scope="module")
 def late():

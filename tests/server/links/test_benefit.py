@@ -66,6 +66,7 @@ def test_densities_with_changing_information_agree_with_those_of_a_constant_one(
     )
 
 
+@pytest.mark.medium
 def test_gain_from_a_neighbour_is_half_of_gewekes_measure(plant, chain):
     """The expectation of a log-density of D numbers is ``-1/2 (log|V| + D)`` less a constant."""
     pairs = plant.benefit(chain).by_pair().set_index(["cause", "effect"])
@@ -76,6 +77,7 @@ def test_gain_from_a_neighbour_is_half_of_gewekes_measure(plant, chain):
         assert abs(found["gain"] - measures[pair] / 2) < 4 * found["stderr"]
 
 
+@pytest.mark.medium
 def test_the_neighbour_that_acts_is_named(chain, plant):
     table = plant.benefit(chain).by_unit()
     assert table["neighbour"].to_dict() == {"unit0": "", "unit1": "unit0", "unit2": "unit1"}
@@ -84,6 +86,7 @@ def test_the_neighbour_that_acts_is_named(chain, plant):
     assert abs(table.loc["unit0", "gain"]) < 4 * table.loc["unit0", "stderr"] + 1e-9
 
 
+@pytest.mark.medium
 def test_nothing_is_gained_where_nothing_couples():
     """What is estimated for nothing costs the number of its parameters over twice the rows, no more."""
     gains = []
@@ -108,6 +111,7 @@ def test_a_unit_without_connections_gains_exactly_zero():
     assert (table[["gain", "stderr"]] == 0).all(axis=None)
 
 
+@pytest.mark.medium
 def test_gaps_and_episodes_count_the_rows_that_were_measured():
     X, _ = make_granger_plant(2, n_samples=1500, links=[(0, 1)], random_state=0)
     X["unit1"][1400:] = np.nan

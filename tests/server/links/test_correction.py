@@ -25,6 +25,7 @@ def test_it_says_what_it_is_about():
     assert ((links["p_adjusted"] <= 0.05) >= (links["verdict"] == "influence")).all()
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("covariance", ["information", "sandwich"])  # in blocks, and as a whole
 def test_of_many_units_it_is_the_false_discovery_rate_however_they_are_learned(covariance):
     estimator = fitted(MANY, OF_MANY, covariance=covariance, level_shifts=None)
@@ -33,6 +34,7 @@ def test_of_many_units_it_is_the_false_discovery_rate_however_they_are_learned(c
     np.testing.assert_allclose(links["p_adjusted"], false_discovery_control(links["p_value"]), rtol=1e-6)
 
 
+@pytest.mark.medium
 def test_of_many_units_the_family_wise_rate_can_be_asked_for():
     strict = fitted(MANY, OF_MANY, level_shifts=None, correction="family-wise")
     links = strict.links_.sort_values("p_value")

@@ -46,6 +46,7 @@ def fitted(record):
     return FederatedGrangerEstimator(random_state=0).fit(record[0])
 
 
+@pytest.mark.medium
 def test_intervals_agree_with_simulated_records(fitted, record):
     table = fitted.link_intervals(geweke=True)
     np.testing.assert_allclose(table["geweke"], fitted.links_["geweke"], rtol=1e-9, atol=1e-12)
@@ -71,6 +72,7 @@ def test_spectrum_lies_within_its_intervals(fitted):
         fitted.spectrum("unit0", "unit1", level=90)
 
 
+@pytest.mark.medium
 def test_robust_covariances_reach_the_measure_and_inputs_do_not_disturb():
     X, truth = make_granger_plant(2, n_samples=1500, n_inputs=1, links=[(0, 1)], random_state=0)
     fits = [
@@ -82,6 +84,7 @@ def test_robust_covariances_reach_the_measure_and_inputs_do_not_disturb():
     np.testing.assert_allclose(usual["geweke_high"], robust["geweke_high"], rtol=0.3)
 
 
+@pytest.mark.medium
 def test_a_unit_alone_has_no_measures_and_a_level_shift_does_not_disturb():
     rng = np.random.default_rng(0)
     h = np.zeros((2000, 2))

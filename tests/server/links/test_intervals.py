@@ -32,6 +32,7 @@ def draws(norm, sizes=(2, 2), n=4000, seed=0, anisotropic=True):
     return BlockEstimates(estimate, np.tile(V, (n, 1, 1)), np.full(n, e))
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("anisotropic", [False, True])
 @pytest.mark.parametrize("norm", [0.0, 0.5, 1.0, 2.0, 4.0, 10.0])
 def test_intervals_cover_between_93_and_97_per_cent(norm, anisotropic):

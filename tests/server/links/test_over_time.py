@@ -88,6 +88,7 @@ def test_pieces_that_cannot_be_compared_are_refused(changing, piece, message):
         est.links_over_time(X, piece=piece)
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:The exact likelihood")
 def test_gaps_are_no_obstacle(changing):
     X, lengths = changing

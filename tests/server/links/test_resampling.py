@@ -56,6 +56,7 @@ def fitted(record):
     return FederatedGrangerEstimator(random_state=0).fit(record)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("method", ["blocks", "parametric"])
 def test_gaussian_noise_gives_the_standard_errors_of_the_fit(fitted, record, method):
     """A standard error from R records is known to ``1 / sqrt(2 R)`` of itself."""
@@ -73,6 +74,7 @@ def test_gaussian_noise_gives_the_standard_errors_of_the_fit(fitted, record, met
     assert table.loc[measure == 0, ["geweke_low", "geweke_high"]].isna().all(axis=None)
 
 
+@pytest.mark.medium
 def test_numbers_do_not_depend_on_the_jobs(fitted, record):
     for question in ("bootstrap_links", "stable_links"):
         ask = getattr(fitted, question)
@@ -82,6 +84,7 @@ def test_numbers_do_not_depend_on_the_jobs(fitted, record):
         assert not ask(record, n_resamples=4, random_state=4).equals(one)
 
 
+@pytest.mark.medium
 def test_blocks_know_that_the_variance_swings_and_the_plant_does_not():
     """Where the sandwich differs from the information, blocks side with it."""
     rng, n_samples = np.random.default_rng(0), 4000
@@ -115,6 +118,7 @@ def test_stable_links_are_those_that_halves_find(fitted, record):
     assert table.attrs["expected_false"] == pytest.approx(q**2 / (0.5 * 6))
 
 
+@pytest.mark.medium
 def test_links_of_inputs_are_resampled_too():
     X, truth = make_granger_plant(2, n_samples=2000, n_inputs=1, links=[(0, 1)], input_links=[(0, 1)], random_state=0)
     est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)

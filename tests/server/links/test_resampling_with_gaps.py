@@ -10,6 +10,8 @@ from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.links.resampling import Resampling
 
+pytestmark = pytest.mark.medium
+
 N_RESAMPLES = 40
 SCATTER = 4 / np.sqrt(2 * N_RESAMPLES)  # of a standard error from so many records, four times its own
 

@@ -81,6 +81,7 @@ def test_a_plant_says_which_unit_acts_within_the_row(kind, expected):
     assert (row["p_first_acts"] < 1e-3) == (kind == "driver")
 
 
+@pytest.mark.medium
 def test_nothing_is_said_of_a_record_with_gaps():
     X = plant(np.random.default_rng(0), "cause", n=1500)
     X["unit1"][::7] = np.nan

@@ -12,6 +12,8 @@ from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServe
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.links.tests import METHODS
 
+pytestmark = pytest.mark.medium
+
 
 def server_for(n_samples, seed, links=(), sparsity=None, **settings):
     X, _ = make_granger_plant(2, n_samples=n_samples, links=links, random_state=seed, **settings)

@@ -173,6 +173,7 @@ def test_shares_and_fillings(known):
     assert not are_mostly_there(of_first([of_one, of_other], rows % 2))
 
 
+@pytest.mark.medium
 def test_time_that_is_spent_ends_the_fillings(many, monkeypatch):
     _, gapped, truth = many
     record = JointRecord.from_messages(messages_of(gapped, truth))
@@ -198,6 +199,7 @@ def fitted(X, truth, **settings):
     return FederatedGrangerEstimator([KalmanClient(C=C) for C in truth.observation], **settings).fit(X)
 
 
+@pytest.mark.medium
 def test_many_units_with_gaps_are_learned_in_blocks(many):
     """Of a hundredth of the cells and forty rows of every unit the plant is that of the complete record, nearly."""
     X, gapped, truth = many
@@ -216,6 +218,7 @@ def test_many_units_with_gaps_are_learned_in_blocks(many):
     assert server.validity_["passed"].mean() > 0.98
 
 
+@pytest.mark.medium
 def test_the_report_knows_of_levels_that_shift(many):
     """A shift of one unit, of which the plant knows: the report says of the record what it says without the shift."""
     _, gapped, truth = many
@@ -229,6 +232,7 @@ def test_the_report_knows_of_levels_that_shift(many):
     assert server.validity_["passed"].mean() > 0.98
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:One false alarm:UserWarning")
 def test_answers_do_not_need_complete_records(many, monkeypatch):
     X, gapped, truth = many
@@ -264,6 +268,7 @@ def test_gaps_are_filled_by_stable_plants(many, monkeypatch):
     assert radius(fill[0].A) < 1
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_units_that_others_keep_stable_are_left_to_the_exact_filter(many):
     X, gapped, truth = many
@@ -280,6 +285,7 @@ def test_units_that_others_keep_stable_are_left_to_the_exact_filter(many):
     assert np.isfinite(run.predicted).all()
 
 
+@pytest.mark.medium
 def test_gaps_of_units_that_others_keep_stable_ask_for_the_whole(many, monkeypatch):
     _, gapped, truth = many
     record = JointRecord.from_messages(messages_of(gapped, truth))
@@ -290,6 +296,7 @@ def test_gaps_of_units_that_others_keep_stable_ask_for_the_whole(many, monkeypat
         estimate_large(plant, LikelihoodServer()._settings(record.names))
 
 
+@pytest.mark.medium
 def test_smoothing_is_by_the_plant_that_is_asked_for(many):
     _, gapped, truth = many
     messages = messages_of(gapped, truth)
@@ -301,6 +308,7 @@ def test_smoothing_is_by_the_plant_that_is_asked_for(many):
     assert miss(told, server._smooth(messages, server.transition_, server.input_)[0]) > 1e-6
 
 
+@pytest.mark.medium
 def test_the_same_bits_come_again(many):
     _, gapped, truth = many
     messages = messages_of(gapped, truth)

@@ -94,6 +94,7 @@ def test_noise_that_sensors_share_is_no_link(seed):
     assert links.loc[("u0", "u1"), "verdict"] == "influence"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("seed", [50015, 50027])
 def test_what_a_dead_band_leaves_in_both_units_is_no_driver(seed):
     found = fitted("dead band of one deviation", seed)
@@ -111,6 +112,7 @@ def test_a_driver_that_the_spectra_of_its_units_hide_is_seen_between_them():
     assert links.loc[("u0", "u1"), "verdict"] == "influence"
 
 
+@pytest.mark.medium
 def test_a_driver_that_explains_nothing_hides_no_link():
     """Modes behind fewer sensors: of the link and of a driver the cross-spectrum shows less than both cost."""
     links = fitted("two sensors, four states", 70016).links_.set_index(["cause", "effect"])
@@ -130,6 +132,7 @@ def test_what_an_effect_tells_of_states_that_its_cause_hides_is_no_link_back(see
     assert links.loc[("u0", "u1"), "verdict"] == "influence"
 
 
+@pytest.mark.medium
 def test_what_happens_within_a_mean_is_no_link_back():
     links = fitted("means over 10 rows", 70025).links_.set_index(["cause", "effect"])
     assert links.loc[("u1", "u0"), "p_adjusted"] < 0.05

@@ -114,6 +114,7 @@ def moved():
     return draw("ten common set-point changes", 100).X
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore::UserWarning")  # of drift, as long as nothing is done about it
 def test_a_remedy_cuts_the_record_where_set_points_move(moved):
     est = FederatedGrangerEstimator(remedy="auto").fit(moved)
@@ -125,6 +126,7 @@ def test_a_remedy_cuts_the_record_where_set_points_move(moved):
     assert est.remedy == "auto"
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_a_second_fit_that_fails_leaves_the_first_one(moved, monkeypatch):
     fit_units, fits = FederatedGrangerEstimator._fit_units, []
@@ -145,6 +147,7 @@ def test_a_second_fit_that_fails_leaves_the_first_one(moved, monkeypatch):
     assert est.client is None
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_report_names_the_rows_and_levels_that_are_taken_off_stay_as_asked_for(moved):
     est = FederatedGrangerEstimator(KalmanClient(trend="smooth"), remedy="auto").fit(moved)

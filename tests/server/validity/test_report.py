@@ -46,6 +46,7 @@ def test_the_report_outlives_pickling(fitted):
     pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(fitted)).validity_, fitted.validity_)
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore::UserWarning")  # the plant that explains a season is at the border of stability
 def test_a_season_withholds_verdicts_and_not_p_values():
     X = plant(n_samples=800)
@@ -68,6 +69,7 @@ def test_a_link_later_than_what_is_learned_is_no_absent_one():
     assert set(links["verdict"].drop(("unit0", "unit1"))) == {"no influence"}
 
 
+@pytest.mark.medium
 def test_records_with_gaps_and_episodes_are_checked():
     X = plant()
     X["unit1"][np.random.default_rng(0).random(X["unit1"].shape) < 0.05] = np.nan
@@ -76,6 +78,7 @@ def test_records_with_gaps_and_episodes_are_checked():
     assert found(est) == LINK
 
 
+@pytest.mark.medium
 def test_swings_of_all_units_are_remedied_by_the_sandwich():
     X = plant(n_samples=2000)
     size = np.where(np.arange(2000) // 100 % 2, 3.0, 1.0)[:, None]
@@ -96,6 +99,7 @@ def wandering(n_sensors=6):
     }
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore")  # units that wander are nearly unstable
 def test_sensors_that_wander_say_so_and_have_levels_that_move():
     X = wandering()
@@ -168,6 +172,7 @@ def test_settings_of_the_server_are_checked_as_well(server):
     assert est.validity_["passed"].all()
 
 
+@pytest.mark.medium
 def test_units_that_hardly_report_together_have_no_report():
     X = plant()
     for unit, offset in (("unit0", 0), ("unit2", 1)):
@@ -185,6 +190,7 @@ def pushed(radius, size, seed):
     return est, est.links_.set_index(["cause", "effect"])
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("seed", [6, 7])
 def test_a_level_that_goes_far_makes_no_link_into_its_unit(seed):
     """500 standard deviations of process noise: errors of loadings of 1e-4 are as large as what a link would do."""
@@ -194,6 +200,7 @@ def test_a_level_that_goes_far_makes_no_link_into_its_unit(seed):
     assert back["because"].startswith("only where levels shift does unit0 seem to follow unit1")
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:Units whose states drift")
 @pytest.mark.parametrize("seed", [0, 3])
 def test_a_slow_unit_that_settles_elsewhere_has_no_trend(seed):
@@ -204,6 +211,7 @@ def test_a_slow_unit_that_settles_elsewhere_has_no_trend(seed):
     assert links.loc[("unit1", "unit0"), "verdict"] != "influence"
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:Units whose states drift like a random walk")
 def test_a_link_that_a_prior_made_is_not_told():
     """A unit that hardly settles: the likelihood would have it unstable, and a prior keeps it back."""
@@ -219,6 +227,7 @@ def test_a_link_that_a_prior_made_is_not_told():
         assert link["because"].startswith(f"what {cause} does to {effect} is in part what was supposed")
 
 
+@pytest.mark.medium
 def test_a_unit_that_is_there_twice_leaves_no_verdict_about_either():
     X = plant()
     with pytest.warns(UserWarning, match="one unit under two names|tags in common"):

@@ -6,6 +6,8 @@ import pytest
 from skfedcausal import FederatedRCADetector
 from skfedcausal.datasets import make_fault_plant
 
+pytestmark = pytest.mark.medium
+
 STATES = range(40, 46)
 
 

@@ -37,6 +37,7 @@ def messages(u, rng, **settings):
     return {"unit": one}
 
 
+@pytest.mark.medium
 def test_averages_of_errors_are_in_doubt_by_what_the_response_is_wrong_by():
     """What responses learned from many records are wrong by at a level varies as the doubt says."""
     rng, ratios = np.random.default_rng(0), []
@@ -51,6 +52,7 @@ def test_averages_of_errors_are_in_doubt_by_what_the_response_is_wrong_by():
     assert abs(np.mean(ratios) - 1) < 4 * np.sqrt(2 / 300)
 
 
+@pytest.mark.medium
 def test_a_response_takes_from_averages_of_its_own_record_what_it_says():
     """The squares of averaged errors of the record that it was learned from, over those of its true innovations."""
     rng, seen, said = np.random.default_rng(0), [], []
@@ -130,6 +132,7 @@ def test_rows_after_a_switch_have_not_settled_though_it_was_among_rows_that_were
     assert_allclose(watch.steps[:, 0], [60 / 160, 6 / 106])  # from the 40th row of each on
 
 
+@pytest.mark.medium
 def test_what_a_watch_learns_of_a_mode_comes_nearer_to_its_level():
     """A response from one switch is wrong by what it did not know; errors of quiet rows put it right."""
     rng, wrong = np.random.default_rng(6), []

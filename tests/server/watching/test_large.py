@@ -123,6 +123,7 @@ def faulty(plant):
     return X
 
 
+@pytest.mark.medium
 def test_plants_of_many_units_are_watched_in_blocks(detector, faulty):
     assert type(detector._root_cause) is LargeRootCauseServer
     found = detector.incidents(faulty)
@@ -132,6 +133,7 @@ def test_plants_of_many_units_are_watched_in_blocks(detector, faulty):
     assert (found.detected < 300).sum() <= 3  # budget of 0.3
 
 
+@pytest.mark.medium
 def test_batches_give_what_the_whole_gives(detector, faulty):
     whole = detector.predict_root_cause(faulty)
     for size in (1, 250):

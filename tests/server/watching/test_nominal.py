@@ -193,6 +193,7 @@ def example():
     return plant, messages, JointRecord.from_messages(messages)
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore")
 def test_draws_have_the_mean_and_covariance_of_the_states_given_the_record(example):
     """Within five standard errors."""
@@ -233,6 +234,7 @@ def test_numbers_of_absent_units_are_those_of_other_rows(example):
         assert set(filled[absent, m]) <= set(distance[~absent, m])
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore")
 def test_imputed_measurements_have_the_noise_of_the_missing_ones(example):
     """Their covariance over draws: that of the states given the record, and of the noise of the sensors."""

@@ -242,6 +242,7 @@ def _windows(model, n_windows, size, rng):
         yield unit, u
 
 
+@pytest.mark.medium
 def test_weak_faults_in_a_named_window_are_found_as_often_as_by_their_likelihood_ratio():
     posterior, model = _posterior()
     information = step_information(model.carry, model.weight, N_ROWS)[-1:]

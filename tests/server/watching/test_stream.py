@@ -72,6 +72,7 @@ def test_a_pause_is_compared_with_a_fault_where_each_half_has_a_row(detected, co
     assert (later.resumes is not None) == compared
 
 
+@pytest.mark.medium
 def test_a_sensor_that_is_missing_for_long_is_no_drift():
     """What is left of the unit is noisier than its nominal rows, and a mean of noise is no level."""
     X, _ = make_granger_plant(3, n_sensors=2, n_samples=7000, container="frame", random_state=0)
@@ -96,6 +97,7 @@ def test_a_drift_is_told_at_half_a_deviation_and_later_where_few_blocks_show_how
     assert told <= 0.01 * 2000
 
 
+@pytest.mark.medium
 def test_an_alarm_is_not_judged_by_the_rows_of_a_fault_that_begins_after_it():
     """False alarms are said to be what they were before a large fault of another unit began 40 rows later."""
     X, _ = make_granger_plant(3, n_samples=7000, random_state=0)

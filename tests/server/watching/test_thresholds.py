@@ -97,6 +97,7 @@ def test_average_in_pieces_is_the_average_of_the_whole(rate):
     assert_allclose(ewma(x[17:], rate, first[-1]), whole[17:], atol=1e-12)
 
 
+@pytest.mark.medium
 def test_thresholds_spend_one_budget_together():
     rng = np.random.default_rng(0)
     maxima = rng.gumbel(size=(4000, 3)) * [1, 5, 0.1]
@@ -308,6 +309,7 @@ def test_new_segments_of_a_run_length_are_silent_as_often_as_a_poisson_process(s
     assert np.mean(silent) == pytest.approx(np.exp(-1), abs=3 * np.hypot(0.034, 0.015))
 
 
+@pytest.mark.medium
 def test_thresholds_where_inputs_are_beyond_their_ranges_are_those_of_rarer_alarms():
     """Half a range out alarms are eight times as rare, by the cube of two."""
     run_length = 60.0

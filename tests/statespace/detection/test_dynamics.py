@@ -83,6 +83,7 @@ def test_long_windows_are_taken_in_pieces(monkeypatch):
         assert_allclose(one, other, rtol=1e-9)
 
 
+@pytest.mark.medium
 def test_a_nominal_window_has_ratios_that_are_chi_square():
     """Means over 300 windows of 200 rows, within four standard errors."""
     model, rng, own, gains = plant(), np.random.default_rng(1), [], []
