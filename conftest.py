@@ -106,8 +106,9 @@ _clock = Clock()
 
 
 def pytest_addoption(parser):
-    """The check that keeps the quick lane quick."""
+    """The check that keeps the quick lane quick, and a way to run a lane in turns."""
     parser.addoption("--lane-check", action="store_true", help=f"fail unmarked tests that take more than {MOST} s")
+    parser.addoption("--third", type=int, choices=range(3), help="run every third of the tests, from this one on")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -138,9 +139,19 @@ if importlib.util.find_spec("nvflare") is None:  # an optional extra
     collect_ignore = ["skfedcausal/engines/nvflare.py"]
 
 
-@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their marks
+@pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config, items):
-    """Mark examples that take long, and skip those that read a public record where there is none."""
+    """Mark examples before tests are chosen by their marks; leave out two thirds of those that are, if asked to."""
+    mark_examples(config, items)
+    value = yield
+    if (turn := config.getoption("third")) is not None:
+        config.hook.pytest_deselected(items=[item for k, item in enumerate(items) if k % 3 != turn])
+        items[:] = items[turn::3]
+    return value
+
+
+def mark_examples(config, items):
+    """Mark those that take long, and skip those that read a public record where there is none."""
     skip = pytest.mark.skip(reason="SKFEDCAUSAL_DATA is not set: no folder with public records to read")
     for item in items:
         if not isinstance(item, pytest.DoctestItem):
