@@ -96,7 +96,9 @@ def test_gaps_of_a_long_array_are_compared_as_they_are():
 def test_bits_are_compared_between_two_ways():
     one = leaves({"x": np.array([1.0, np.nan, 0.1 + 0.2])})
     two = leaves({"x": np.array([1.0, np.nan, 0.3])})
-    assert "x[2]" in str(differing_bits(one, two))
+    words = "x[2]: by the fit 0.30000000000000004, now 0.3 (every bit is promised)"
+    assert str(differing_bits(one, two)) == words
+    assert "words[1]: by the fit 'b', now 'c'" in str(differing_bits(*(leaves({"words": ["a", w]}) for w in "bc")))
     assert "now not there" in str(differing_bits(one, leaves({"y": 1})))
     assert differing_bits(leaves({"x": 1}), leaves({"x": True})) is not None
 

@@ -103,7 +103,8 @@ def _report(found, failures, wall):
         first = next(iter(failures))
         print(f"The first answer that differs is {first!r}: {failures[first]}")
         others = list(failures)[1:]
-        print(f"{len(others)} others differ: {'; '.join(others[:_NAMED])}{' ...' if others[_NAMED:] else ''}")
+        named = f": {'; '.join(others[:_NAMED])}" if others else ""
+        print(f"{len(others)} others differ{named}{' ...' if others[_NAMED:] else ''}")
     own, children = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     cpu = sum(usage.ru_utime + usage.ru_stime for usage in (own, children))
     n_answers = len(found.answers) + len(found.same) + len(found.other_bits)

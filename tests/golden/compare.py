@@ -6,44 +6,60 @@ import numpy as np
 
 from .packed import pieces, weights
 
-_LEAST_SCALE = {"real": 0.0, "whole": 0.0, "log p": 1.0}  # of a tolerance: p values of one are known to 1e-9, too
+_MISSING = "not there"
+_LEAST_SCALE = {"real": 0.0, "whole": 0.0, "share": 1.0, "log p": 1.0}  # of what tolerances are relative to
 
 
 class Difference(NamedTuple):
-    """A leaf that is not the same: its path, what is stored and what came."""
+    """A leaf that is not the same: its path, what was expected and what came."""
 
     path: str
-    stored: object
+    expected: object
     now: object
     how: str = ""
+    expected_by: str = "stored"
 
     def __str__(self):
-        where = self.path or "the answer"
-        return f"{where}: stored {self.stored}, now {self.now}{f' ({self.how})' if self.how else ''}"
+        how = f" ({self.how})" if self.how else ""
+        return f"{self.path or 'the answer'}: {self.expected_by} {self.expected}, now {self.now}{how}"
 
 
 def differing_bits(one, two):
-    """The first leaf that differs between two answers of one run in any bit, or None."""
-    for path in [*one, *(path for path in two if path not in one)]:
-        if path not in one or path not in two:
-            return Difference(path, *("there" if path in each else "not there" for each in (one, two)))
-        a, b = one[path], two[path]
-        if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
-            if type(a) is not type(b) or a != b:
-                return Difference(path, a, b)
-        elif (a.shape, a.dtype) != (b.shape, b.dtype):
-            return Difference(path, f"{a.dtype}{a.shape}", f"{b.dtype}{b.shape}")
-        elif not np.array_equal(a, b, equal_nan=a.dtype.kind == "f"):
-            place = np.flatnonzero((a != b).ravel() & ~(np.isnan(a) & np.isnan(b)).ravel())[0]
-            return Difference(f"{path}[{place}]", repr(a.flat[place]), repr(b.flat[place]), "bits are promised")
+    """The first leaf that differs between an answer by the fit and one by another way in any bit, or None."""
+    for path in _paths(one, two):
+        found = _other_bits(path, one.get(path, _MISSING), two.get(path, _MISSING))
+        if found is not None:
+            return Difference(*found, "every bit is promised", "by the fit")
     return None
+
+
+def _paths(one, two):
+    return [*one, *(path for path in two if path not in one)]
+
+
+def _other_bits(path, a, b):
+    """(place, value, other value) of the first entry that differs, or None."""
+    if isinstance(a, list) and isinstance(b, list):
+        places = [k for k, (x, y) in enumerate(zip(a, b, strict=False)) if x != y]
+        if places:
+            return f"{path}[{places[0]}]", repr(a[places[0]]), repr(b[places[0]])
+        return None if len(a) == len(b) else (path, f"{len(a)} words", f"{len(b)} words")
+    if not isinstance(a, np.ndarray) or not isinstance(b, np.ndarray):
+        return None if type(a) is type(b) and a == b else (path, a, b)
+    if (a.shape, a.dtype) != (b.shape, b.dtype):
+        return path, f"{a.dtype}{a.shape}", f"{b.dtype}{b.shape}"
+    same = (a == b) | ((a != a) & (b != b))
+    if same.all():
+        return None
+    place = int(np.flatnonzero(~same.ravel())[0])
+    return (f"{path}[{place}]" if a.ndim else path), repr(a.flat[place].item()), repr(b.flat[place].item())
 
 
 def differing(stored, now, tolerance):
     """The first leaf that is further from the stored one than `tolerance(path)` allows, or None."""
-    for path in [*stored, *(path for path in now if path not in stored)]:
+    for path in _paths(stored, now):
         if path not in stored or path not in now:
-            return Difference(path, *("there" if path in each else "not there" for each in (stored, now)))
+            return Difference(path, *("there" if path in each else _MISSING for each in (stored, now)))
         found = _differing_leaf(path, stored[path], now[path], tolerance)
         if found is not None:
             return found

@@ -19,6 +19,7 @@ _OF_A_RUN = {  # names of what differs from run to run: times, keys, the account
     "release",
     "account",
     "accountant",
+    "clock",
 }
 
 

@@ -8,11 +8,14 @@ _WHOLE = 40  # numbers up to which an array is stored as it is
 _PIECES = 16  # of a longer one: sums, and entries that are stored beside them
 _DIGITS = 12  # behind the scale of an array
 _LEAST_P = 1e-300  # below it a p value is zero
+_SHARES = ("undecided", "probability", "ranking", "gradient_norm_")  # of one: tiny ones are zero to rounding
 _STEP = (np.sqrt(5.0) - 1.0) / 2.0  # of the weights in a sum, no two of which are alike
 
 
 def packed(leaf, path=""):
     """A leaf in terms of JSON."""
+    if type(leaf) is int and is_size(path):
+        leaf = np.array(leaf)
     if isinstance(leaf, np.ndarray):
         return _packed_array(leaf, path)
     if isinstance(leaf, list):
@@ -26,6 +29,22 @@ def is_p_value(path):
     return "p_value" in name or name.startswith(("p_", "p["))
 
 
+def is_size(path):
+    """Whether numbers are sizes of packets: these are compressed, and the last digits of what they hold count."""
+    return "bytes" in path.rsplit(".", 1)[-1]
+
+
+def _kind(dtype, path):
+    """How the numbers of an array are compared."""
+    if is_size(path):
+        return "real"
+    if dtype.kind in "biu":
+        return "whole"
+    if is_p_value(path):
+        return "log p"
+    return "share" if any(name in path for name in _SHARES) else "real"
+
+
 def pieces(n_entries):
     """First entries of the pieces of a long array, and its length."""
     return np.linspace(0, n_entries, _PIECES + 1).astype(int)
@@ -37,7 +56,7 @@ def weights(n_entries):
 
 
 def _packed_array(values, path):
-    kind = "whole" if values.dtype.kind in "biu" else "log p" if is_p_value(path) else "real"
+    kind = _kind(values.dtype, path)
     values = values.astype(float)
     if kind == "log p":
         with np.errstate(invalid="ignore"):

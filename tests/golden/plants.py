@@ -1,9 +1,10 @@
 """A fit whose questions share it, and the ways to come to the same fit, which promise the same bits."""
 
 import copy
+import pickle
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from skfedcausal import KalmanClient
@@ -12,6 +13,8 @@ from skfedcausal.federation import FileLoopback, InProcessTransport
 
 from .leaves import leaves
 from .seeds import seed
+
+_DIGITS = 6  # of measurements
 
 
 class Record(NamedTuple):
@@ -25,12 +28,26 @@ class Record(NamedTuple):
         """Arguments of a method that takes the record."""
         return {name: value for name, value in self._asdict().items() if name == "X" or value is not None}
 
+    def settled(self):
+        """Rounded numbers, which are the same whatever products of matrices a processor makes of a simulation."""
+        return Record(_rounded(self.X), _rounded(self.inputs), self.lengths)
+
     def rows(self, first, stop=None):
         """Some rows of it, as one episode."""
         part = slice(first, stop)
         X = self.X.iloc[part] if hasattr(self.X, "iloc") else {name: Y[part].copy() for name, Y in self.X.items()}
         inputs = None if self.inputs is None else [None if U is None else U[part] for U in self.inputs]
         return Record(X, inputs)
+
+
+def _rounded(numbers):
+    if numbers is None:
+        return None
+    if isinstance(numbers, dict):
+        return {name: _rounded(part) for name, part in numbers.items()}
+    if isinstance(numbers, list):
+        return [_rounded(part) for part in numbers]
+    return numbers.round(_DIGITS)
 
 
 @dataclass
@@ -42,9 +59,12 @@ class Fitted:
     record: Record
     warned: list = field(default_factory=list)
 
+    def __post_init__(self):
+        self._first = copy.deepcopy(self.estimator) if self.given.get("X") is not None else None
+
     def copy(self):
-        """A copy of the estimator, for questions that change it."""
-        return copy.deepcopy(self.estimator)
+        """The estimator as it was before any question, for those that change it or tell of those before."""
+        return copy.deepcopy(self._first)
 
 
 def sites_of(record, clients=None):
@@ -82,9 +102,10 @@ def by_files(plant, record):
         return Fitted(found.estimator.set_params(transport=None), found.given, record)
 
 
-def twice(plant, record):
-    """The same fit again: nothing is left of the first."""
-    return plant.fitted_here(plant.make(), record)
+def by_pickle(plant, record):
+    """Read back from its pickle."""
+    found = plant.fitted_here(plant.make(), record)
+    return Fitted(pickle.loads(pickle.dumps(found.estimator)), found.given, record)
 
 
 @dataclass
@@ -93,7 +114,7 @@ class Plant:
 
     The answers of a fit are compared with the stored ones. The answers by another way are compared with those of the
     fit, of which they promise every bit; questions in `here` are asked of the fit only, since what they are about
-    is nowhere else.
+    is nowhere else. With `fresh` each question has a copy of the fit, since questions spend something.
     """
 
     name: str
@@ -104,6 +125,7 @@ class Plant:
     ways: Mapping[str, Callable] = field(default_factory=dict)
     clients: Mapping | None = None
     fit: Callable | None = None
+    fresh: bool = False
 
     def answers(self):
         """Names of all its answers, in the order in which they are asked."""
@@ -123,7 +145,7 @@ class Plant:
         seed(self.name)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            record = self.record()
+            record = self.record().settled()
             found = self.fitted_here(self.make(), record) if way is None else self.ways[way](self, record)
         found.warned = caught
         return found
@@ -131,6 +153,8 @@ class Plant:
     def ask(self, question, fitted):
         """(leaves of an answer, warnings on the way to it)."""
         seed(f"{self.name}: {question}")
+        if self.fresh:
+            fitted = replace(fitted, estimator=fitted.copy())
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             found = leaves({**self.questions, **self.here}[question](fitted))

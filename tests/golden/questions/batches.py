@@ -94,7 +94,9 @@ PLANTS = [
         ABOUT,
         fit=_in_batches(400, forget=0.3),
     ),
-    Plant("batches with gaps", granger, lambda: gappy(record(n_samples=900)), _ASKED, ABOUT, fit=_in_batches(300)),
+    Plant(
+        "batches with gaps", granger, lambda: gappy(record(n_samples=900), seed=1), _ASKED, ABOUT, fit=_in_batches(300)
+    ),
     Plant(
         "batches of several lags",
         granger,
@@ -117,11 +119,11 @@ PLANTS = [
     ),
     Plant(
         "batches of 33 units",
-        granger,
-        lambda: record(33, 500, n_sensors=2, n_states=1, links=None),
+        _LEVEL,
+        lambda: record(33, 800, n_sensors=3, n_states=1, links=None),
         {"plant": LEARNED["plant"]},
         ABOUT,
-        fit=_in_batches(250),
+        fit=_in_batches(400),
     ),
     Plant("a unit that is renewed", granger, lambda: record(n_samples=1200), LEARNED, ABOUT, fit=_renewed),
     Plant("a unit that has changed", granger, _changing, LEARNED, ABOUT, fit=_in_batches(600)),

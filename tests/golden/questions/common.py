@@ -2,7 +2,7 @@
 
 import html
 import re
-import warnings
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,6 +20,7 @@ from skfedcausal.datasets import make_granger_plant
 
 from ..plants import Record
 
+_RUN_UP = 100  # rows of a simulation before its record
 WORK = 1e6  # seconds that no fit comes near: what is learned hangs on no clock
 _ABOUT_THE_FIT = {
     "clients_",
@@ -68,16 +69,30 @@ def made(kind, *args, **settings):
 
 
 @cache
-def _simulated(n_units, n_samples, seed, settings):
-    X, truth = make_granger_plant(n_units, n_samples=n_samples, random_state=seed, **dict(settings))
-    return X, truth
+def _plant(n_units, seed, settings):
+    return make_granger_plant(n_units, n_samples=2, random_state=seed, **dict(settings))[1]
 
 
-def record(n_units=3, n_samples=800, seed=0, links=((0, 1), (1, 2)), **settings):
-    """A simulated record, a copy that may be changed."""
-    X, truth = _simulated(n_units, n_samples, seed, tuple({"links": links, **settings}.items()))
-    inputs = [U.copy() for U in truth.inputs] if settings.get("n_inputs") else None
-    return Record({name: Y.copy() for name, Y in X.items()}, inputs)
+def record(n_units=3, n_samples=800, seed=0, links=((0, 1), (1, 2)), through=None, **settings):
+    """A simulated record, whose inputs act `through` a function.
+
+    It starts at rest: from where a stationary plant starts, processors do not agree.
+    """
+    truth = _plant(n_units, seed, tuple({"links": links, **settings}.items()))
+    rng, A = np.random.default_rng(seed), truth.transition
+    n_rows = n_samples + _RUN_UP
+    pushes = rng.standard_normal((n_rows, len(A)))
+    U = None if truth.input is None else rng.standard_normal((n_rows, truth.input.shape[1]))
+    if U is not None:
+        pushes[1:] += (U if through is None else through(U))[:-1] @ truth.input.T
+    h = np.zeros((n_rows, len(A)))
+    for t in range(1, n_rows):
+        h[t] = A @ h[t - 1] + pushes[t]
+    X = {}
+    for name, C in zip(truth.names, truth.observation, strict=True):
+        X[name] = (h[:, truth.state_slices[name]] @ C.T + rng.standard_normal((n_rows, len(C))))[_RUN_UP:]
+    inputs = None if U is None else [U[_RUN_UP:, own] for own in truth.input_slices.values()]
+    return Record(X, inputs)
 
 
 def driven(n_units=3, n_samples=600, seed=0, links=((0, 1), (1, 2)), input_links=((0, 1),), **settings):
@@ -175,26 +190,15 @@ def page(write):
     def asked(fitted):
         with TemporaryDirectory() as folder:
             path = Path(folder) / "page.html"
-            write(fitted, path)
+            write(replace(fitted, estimator=fitted.copy()), path)
             return words_of(path.read_text())
 
     return asked
 
 
 def words_of(text):
-    """What a page says, without its pictures, its code and the day on which it was written."""
+    """What a page says, without its pictures, its code, the day on which it was written and sizes of packets."""
     text = re.sub(r"<(script|style|svg)\b.*?</\1>", " ", text, flags=re.DOTALL)
-    text = html.unescape(re.sub(r"<[^>]+>", "\n", text))
-    text = re.sub(r"\d{4}-\d\d-\d\d( \d\d:\d\d)?", "DAY", text) if "Written" in text else text
-    return [line.strip() for line in text.splitlines() if line.strip()]
-
-
-def quietly(question):
-    """A question whose warnings are answers of another one."""
-
-    def asked(fitted):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)
-            return question(fitted)
-
-    return asked
+    lines = html.unescape(re.sub(r"<[^>]+>", "\n", text)).splitlines()
+    lines = [re.sub(r"^Written .*", "Written", line.strip()) for line in lines]
+    return [line for line in lines if line and "bytes" not in line and not re.fullmatch(r"\d{1,3}(,\d{3})+", line)]

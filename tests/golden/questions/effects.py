@@ -173,7 +173,10 @@ PLANTS = [
                 "sensitivity",
             )
         }
-        | {"whatif, loops react": ask("whatif", do={"unit1__u0": 0.0}, loops="react")},
+        | {
+            "whatif, loops react": ask("whatif", do={"unit1__u0": 0.0}, loops="react"),
+            "whatif of a sensor that its controller holds": ask("whatif", do={"unit0__x0": 0.5}),
+        },
         ABOUT,
         {"at sites": at_sites},
     ),

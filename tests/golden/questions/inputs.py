@@ -22,22 +22,14 @@ _COLUMNS = [f"unit{k}__u0" for k in range(3)]
 
 def _words():
     """The input of the first unit is a grade in words."""
-    found = driven(n_samples=500)
-    table = table_of(found)
-    grade = np.where(found.inputs[0][:, 0] > 0.4, "fine", np.where(found.inputs[0][:, 0] < -0.4, "raw", "coarse"))
-    for name, Y in found.X.items():
-        push = 1.5 * (grade[:-1] == "fine") if name == "unit0" else 0.0
-        table.loc[1:, [f"{name}__x{k}" for k in range(Y.shape[1])]] += (
-            np.reshape(push, (-1, 1)) if name == "unit0" else 0.0
-        )
-    return Record(table.assign(unit0__u0=grade))
+    found = driven(n_samples=600, through=lambda U: np.sign(U) * (np.abs(U) > 0.4))
+    u = found.inputs[0][:, 0]
+    return Record(table_of(found).assign(unit0__u0=np.where(u > 0.4, "fine", np.where(u < -0.4, "raw", "coarse"))))
 
 
 def _bent():
-    """The first unit answers to an input only where it is above zero."""
-    found = driven(n_samples=600)
-    found.X["unit0"][1:] += 1.5 * np.maximum(found.inputs[0][:-1], 0.0)
-    return Record(table_of(found))
+    """Inputs act where they are above zero only."""
+    return Record(table_of(driven(n_samples=600, through=lambda U: 2.0 * np.maximum(U, 0.0))))
 
 
 def _before():
@@ -63,6 +55,13 @@ def _shared():
         rows.append(np.repeat(h, 2) * np.tile([1, 0.6], 3) + 0.3 * rng.standard_normal(6))
     table = pd.DataFrame(rows, columns=["a__s0", "a__s1", "b__s0", "b__s1", "c__s0", "c__s1"])
     return Record(table.assign(plant__steam=u[:, 0], c__valve=u[:, 1]))
+
+
+def _shared_beside():
+    """The same beside the record, by the units that they act on."""
+    table = _shared().X
+    inputs = {("a", "b"): table[["plant__steam"]].to_numpy(), "c": table[["c__valve"]].to_numpy()}
+    return Record(table.iloc[:, :6], inputs)
 
 
 def _hidden_load(n=900):
@@ -136,6 +135,13 @@ PLANTS = [
         ABOUT,
     ),
     Plant(
+        "inputs of several units beside the record",
+        counterfactual,
+        _shared_beside,
+        {**_VALVES, "predict": ask("predict")},
+        ABOUT,
+    ),
+    Plant(
         "a hidden cause",
         made(counterfactual, input_columns=["a__valve", "b__valve", "a__setpoint"]),
         _hidden_load,
@@ -152,6 +158,7 @@ PLANTS = [
             **_VALVES,
             "instruments_": lambda fitted: fitted.estimator.instruments_,
             "impact": ask("impact", do={"a__valve": 0.5}, window=(100, 130)),
+            "whatif of the instrument": ask("whatif", do={"a__setpoint": 0.5}),
         },
         ABOUT,
     ),

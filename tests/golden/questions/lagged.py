@@ -108,7 +108,7 @@ PLANTS = [
     Plant("effects of several lags", counterfactual, _driven, _EFFECTS, ABOUT, {"at sites": at_sites}),
     Plant(
         "watching by several lags",
-        made(detector, server=likelihood()),
+        made(detector, server=likelihood(), levels=None),
         _watched,
         WATCHED,
         {

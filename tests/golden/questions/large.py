@@ -64,7 +64,7 @@ PLANTS = [
     Plant(
         "33 units with inputs",
         counterfactual,
-        lambda: record(33, 400, n_inputs=1, **_FEW),
+        lambda: record(33, 600, n_inputs=1, **_FEW),
         _EFFECTS,
         ABOUT,
         {"at sites": at_sites},
@@ -77,6 +77,19 @@ PLANTS = [
         ABOUT,
         {"at sites": at_sites},
         fit=lambda estimator, record: estimator.fit(record.X),
+    ),
+    Plant(
+        "52 watched units",
+        detector,
+        lambda: faulty(record(52, 700, n_sensors=4, n_states=2, links=None), "unit5", 600),
+        WATCHED,
+        ABOUT,
+    ),
+    Plant(
+        "34 units with gaps, two rounds",
+        made(granger, server=likelihood(n_rounds=2)),
+        lambda: gappy(record(34, 250, **_FEW), 0.02),
+        {"plant": LEARNED["plant"]},
     ),
     Plant(
         "202 units",

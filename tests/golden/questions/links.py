@@ -1,6 +1,6 @@
 """Which unit drives which: all questions about links, of one lag, with and without gaps, of two records."""
 
-from ..plants import Plant, Record, at_sites, by_files, by_threads
+from ..plants import Plant, Record, at_sites, by_files, by_pickle, by_threads
 from .common import (
     ABOUT,
     LEARNED,
@@ -56,10 +56,16 @@ HERE = {
     "changed_links since": lambda fitted: fitted.estimator.changed_links(_changed().X, false_alarm_rate=0.01),
     "predict other rows": lambda fitted: fitted.estimator.predict(_changed().X),
     "fit_transform": lambda fitted: fitted.copy().fit_transform(fitted.record.X),
+    "screen by the server": lambda fitted: fitted.estimator.server_.screen(_messages(fitted)),
     "get_feature_names_out": ask_nothing("get_feature_names_out"),
     "report": page(lambda fitted, path: fitted.estimator.report(path, X=fitted.record.X)),
     "frame out": lambda fitted: fitted.copy().set_output(transform="pandas").transform(fitted.record.X),
 }
+
+
+def _messages(fitted):
+    """What the units say of their records, as the server has it."""
+    return {name: client.message(fitted.record.X[name]) for name, client in fitted.estimator.clients_.items()}
 
 
 def _changed():
@@ -90,7 +96,7 @@ PLANTS = [
         granger,
         lambda: record(n_samples=500),
         {name: QUESTIONS[name] for name in ("plant", "test_links by scores", "predict", "score")},
-        ways={"by threads": by_threads, "by files": by_files},
+        ways={"by threads": by_threads, "by files": by_files, "by a pickle": by_pickle},
     ),
     Plant(
         "links with gaps",

@@ -20,7 +20,7 @@ from .common import (
 from .streams import updated
 from .watching import LATER, NOMINAL, split
 
-_ASKED = {**LEARNED, "promise": promise_of}
+_HERE = {**ABOUT, "promise": promise_of}
 
 
 def _gaussian(**settings):
@@ -42,54 +42,83 @@ def _trained():
     return GradientServer(max_iter=3, tol=0, eta1=1e-3, eta2=1e-3, gamma=1e-3)
 
 
-def _two():
-    return record(2, 400, links=((0, 1),))
+def _data(seed, n_units=3, n_samples=800):
+    """A record that no other plant has: an account says how often a process released the same data."""
+    return lambda: record(n_units, n_samples, seed, ((0, 1),))
 
 
 def _public():
     """Models that everybody knows."""
-    _, truth = make_granger_plant(2, n_samples=400, links=((0, 1),), random_state=0)
+    _, truth = make_granger_plant(2, n_samples=400, links=((0, 1),), random_state=37)
     return {name: KalmanClient(**model, center=False) for name, model in truth.clients().items()}
 
 
-def _plant():
-    return faulty(record(n_samples=1300, seed=3, links=((0, 1),)), "unit2", 1150)
+def _watched(seed):
+    return lambda: faulty(record(n_samples=1300, seed=seed, links=((0, 1),)), "unit2", 1150)
 
 
 PLANTS = [
     Plant(
         "private records",
         _private(granger, _gaussian(), KalmanClient(n_states=2)),
-        record,
+        _data(31),
         {
-            **_ASKED,
+            **LEARNED,
             "predict": ask("predict"),
             "transform": ask("transform"),
             "score": ask("score"),
             "test_links": ask("test_links"),
             "forecast": ask("forecast", start=700, confidence=0.9),
         },
-        ABOUT,
+        _HERE,
         {"by threads": by_threads},
+        fresh=True,
     ),
-    Plant("private windows", _private(granger, _gaussian(unit="window", window=10)), record, _ASKED, ABOUT),
-    Plant("private units", _private(granger, _gaussian(unit="client", epsilon=50.0, mu=None)), record, _ASKED, ABOUT),
-    Plant("private without a seed", _private(granger, _gaussian(random_state=None)), record, _ASKED, ABOUT),
-    Plant("privacy that is added", _private(granger, _gaussian(relation="zero_out", mu=4.0)), record, _ASKED, ABOUT),
+    Plant(
+        "private windows", _private(granger, _gaussian(unit="window", window=10)), _data(32), LEARNED, _HERE, fresh=True
+    ),
+    Plant(
+        "private units",
+        _private(granger, _gaussian(unit="client", epsilon=50.0, mu=None)),
+        _data(33),
+        LEARNED,
+        _HERE,
+        fresh=True,
+    ),
+    Plant(
+        "private without a seed", _private(granger, _gaussian(random_state=None)), _data(34), LEARNED, _HERE, fresh=True
+    ),
+    Plant(
+        "privacy that is added",
+        _private(granger, _gaussian(relation="zero_out", mu=4.0)),
+        _data(35),
+        LEARNED,
+        _HERE,
+        fresh=True,
+    ),
     Plant(
         "private effects",
         _private(counterfactual, _gaussian(mu=4.0), KalmanClient(n_states=2)),
-        driven,
-        {**_ASKED, "counterfactual": ask_nothing("counterfactual", "unit0", 0.0, 1.0, horizon=4, return_std=True)},
-        ABOUT,
+        lambda: driven(seed=39),
+        {**LEARNED, "counterfactual": ask_nothing("counterfactual", "unit0", 0.0, 1.0, horizon=4, return_std=True)},
+        _HERE,
+        fresh=True,
     ),
     Plant(
         "privacy_curve",
         _private(granger, _gaussian(mu=None, epsilon=5.0)),
-        lambda: record(n_samples=400),
+        _data(38, n_samples=400),
         {"privacy_curve": ask("privacy_curve", epsilons=[2.0, 20.0], random_state=0)},
+        fresh=True,
     ),
-    Plant("private gradients", _private(granger, _trusted(), server=_trained()), _two, _ASKED, ABOUT),
+    Plant(
+        "private gradients",
+        _private(granger, _trusted(), server=_trained()),
+        _data(36, 2, 400),
+        LEARNED,
+        _HERE,
+        fresh=True,
+    ),
     Plant(
         "privacy of the papers",
         _private(
@@ -98,17 +127,19 @@ PLANTS = [
             _public(),
             server=_trained(),
         ),
-        _two,
-        _ASKED,
-        ABOUT,
+        _data(37, 2, 400),
+        LEARNED,
+        _HERE,
+        fresh=True,
     ),
     Plant(
         "private watching",
         _private(detector, _gaussian()),
-        _plant,
-        _ASKED,
-        {**LATER, "update": updated(50)},
+        _watched(40),
+        LEARNED,
+        {**_HERE, **LATER, "update": updated(50)},
         fit=split(NOMINAL),
+        fresh=True,
     ),
     Plant(
         "randomised flags",
@@ -119,10 +150,11 @@ PLANTS = [
             horizon=15,
             false_alarm_rate=0.05,
         ),
-        _plant,
+        _watched(41),
         {"plant": LEARNED["plant"]},
         {name: LATER[name] for name in ("incidents", "predict_root_cause", "predict")} | {"promise": promise_of},
         fit=split(NOMINAL),
+        fresh=True,
     ),
     Plant(
         "independent flips",
@@ -133,10 +165,11 @@ PLANTS = [
             horizon=15,
             false_alarm_rate=0.05,
         ),
-        _plant,
+        _watched(42),
         {"plant": LEARNED["plant"]},
         {name: LATER[name] for name in ("incidents", "predict")},
         fit=split(NOMINAL),
+        fresh=True,
     ),
     Plant(
         "private records and flags",
@@ -146,9 +179,10 @@ PLANTS = [
             horizon=15,
             false_alarm_rate=0.05,
         ),
-        _plant,
+        _watched(43),
         {"plant": LEARNED["plant"]},
         {name: LATER[name] for name in ("incidents", "transform")},
         fit=split(NOMINAL),
+        fresh=True,
     ),
 ]

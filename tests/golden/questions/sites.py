@@ -52,8 +52,8 @@ def _at_other_rates():
 
 def _content():
     """A unit whose record is out of all proportion."""
-    found = _four()
-    found.X["unit3"] *= 1e9
+    found = _four().settled()
+    found.X["unit3"] *= 2.0**30
     return found
 
 

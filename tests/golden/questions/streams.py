@@ -14,7 +14,7 @@ from .watching import NOMINAL, split
 
 
 def _plant(n_samples=1600):
-    found = faulty(record(n_samples=n_samples, seed=3, links=((0, 1),)), "unit2", 1150)
+    found = faulty(record(n_samples=n_samples, seed=3, links=((0, 1),), n_states=4), "unit2", 1150)
     found.X["unit0"][1400:] += 3.0 * found.X["unit0"].std(axis=0)
     return found
 
@@ -74,6 +74,22 @@ def _rebaselined(fitted):
     return told, watch.update(_batch(parts[0]))
 
 
+def _begun_elsewhere(fitted):
+    """A record, and a stream, that begin at an operating point that nobody has seen."""
+    found = fitted.record.rows(NOMINAL)
+    for name in ("unit0", "unit1"):
+        found.X[name] += 5.0 * found.X[name].std(axis=0)
+    watch = fitted.copy()
+    told = [watch.update({name: Y[k : k + 100] for name, Y in found.X.items()}) for k in range(0, 600, 100)]
+    return fitted.estimator.incidents(found.X), told
+
+
+def _paused(fitted):
+    """Times that jump between batches."""
+    watch, parts = fitted.copy(), _parts(fitted.record, 50)
+    return [watch.update(part.X) for part in parts[:2] + parts[3:]]
+
+
 QUESTIONS = {
     "update by 50 rows": updated(50),
     "update by 7 rows": updated(7),
@@ -82,6 +98,7 @@ QUESTIONS = {
     "roots of a stream": _iterated("predict_root_cause"),
     "acknowledge": _acknowledged,
     "rebaseline": _rebaselined,
+    "a record that begins elsewhere": _begun_elsewhere,
 }
 
 
@@ -134,7 +151,7 @@ PLANTS = [
         "a stream with times",
         detector,
         lambda: Record(table_of(_plant(1300), "2020-01-01")),
-        {"update by 50 rows": updated(50), "update by 20 rows": updated(20)},
+        {"update by 50 rows": updated(50), "update by 20 rows": updated(20), "update after a pause": _paused},
         {},
         fit=split(NOMINAL),
     ),
@@ -167,7 +184,7 @@ PLANTS = [
 
 def _with_campaigns():
     """Two levels, and one that was not there before."""
-    found = record(n_samples=1500, seed=3, links=((0, 1),))
+    found = record(n_samples=1500, seed=3, links=((0, 1),), n_states=4)
     for Y in found.X.values():
         Y[500:1000] += 3.0 * Y.std(axis=0)
         Y[1200:1350] += 3.0 * Y.std(axis=0)
@@ -177,7 +194,7 @@ def _with_campaigns():
 
 def _drifting():
     """Sensors of a unit that drift slowly."""
-    found, rng = record(n_samples=2400, seed=3, links=((0, 1),)), np.random.default_rng(0)
+    found, rng = record(n_samples=2400, seed=3, links=((0, 1),), n_states=4), np.random.default_rng(0)
     slope = np.linspace(0, 2.5, 1400)[:, None] * rng.standard_normal(found.X["unit2"].shape[1])
     found.X["unit2"][NOMINAL:] += slope * found.X["unit2"].std(axis=0)
     return found

@@ -1,9 +1,10 @@
 """Other servers: gradient descent as in the papers, regressors of the whole plant, sums that nobody sees one by one."""
 
+import numpy as np
 from sklearn.linear_model import Ridge
 from sklearn.neural_network import MLPRegressor
 
-from skfedcausal import GradientServer, KalmanClient, MomentServer, RegressorServer
+from skfedcausal import ExtendedKalmanClient, GradientServer, KalmanClient, MomentServer, RegressorServer
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.secure import SecureSumsServer
 
@@ -64,6 +65,10 @@ _PROBLEMS = {"training_problems": ask("training_problems")}
 _PLANT = {"plant": LEARNED["plant"], "server": LEARNED["server"]}
 
 
+def _network():
+    return MLPRegressor(hidden_layer_sizes=(6,), max_iter=15, random_state=0)
+
+
 def _nonlinear():
     """Cycles that are pushed, after rows without a push."""
     about = {"n_samples": NOMINAL, "size": 0, "random_state": 1}
@@ -71,8 +76,6 @@ def _nonlinear():
         make_nonlinear_plant(**about).data,
         make_nonlinear_plant(n_samples=400, size=4.0, random_state=2).data,
     )
-    import numpy as np
-
     return Record({name: np.vstack([nominal[name], later[name]]) for name in nominal})
 
 
@@ -86,7 +89,13 @@ PLANTS = [
     _of_gradients("training without a server", _PLANT, variant="no_server"),
     _of_gradients("training of units first", _PLANT, variant="pretrained"),
     _of_gradients(
-        "training with inputs", _EFFECTS, _few_driven, _PROBLEMS, {"at sites": at_sites}, counterfactual, xi=0.1
+        "training with inputs",
+        {name: question for name, question in _EFFECTS.items() if name != "plant"},
+        _few_driven,
+        {**_PROBLEMS, "plant": LEARNED["plant"]},  # which has ranges of inputs, that sites keep
+        {"at sites": at_sites},
+        counterfactual,
+        xi=0.1,
     ),
     _of_gradients(
         "training by multipliers", _PLANT, _few_driven, kind=counterfactual, constraint="augmented_lagrangian", xi=0.1
@@ -135,12 +144,23 @@ PLANTS = [
         "a network of the plant",
         made(
             detector,
-            server=RegressorServer(
-                MLPRegressor(hidden_layer_sizes=(6,), max_iter=15, random_state=0), n_epochs=3, n_steps=4
-            ),
+            server=RegressorServer(_network(), n_epochs=3, n_steps=4),
             random_state=0,
         ),
-        lambda: _nonlinear(),
+        _nonlinear,
+        {"plant": LEARNED["plant"]},
+        {name: LATER[name] for name in ("transform", "attribute")},
+        fit=split(NOMINAL),
+    ),
+    Plant(
+        "networks that are trained together",
+        made(
+            detector,
+            ExtendedKalmanClient(n_states=2, hidden=4, random_state=0),
+            server=RegressorServer(_network(), labels="augmented", n_epochs=2, n_steps=4),
+            random_state=0,
+        ),
+        _nonlinear,
         {"plant": LEARNED["plant"]},
         {name: LATER[name] for name in ("transform", "attribute")},
         fit=split(NOMINAL),

@@ -38,9 +38,9 @@ def _coloured():
     """Noise of the sensors that has a memory."""
     found, rng = record(n_samples=700), np.random.default_rng(1)
     for Y in found.X.values():
-        e = 2.0 * rng.standard_normal(Y.shape)
+        e = rng.standard_normal(Y.shape)
         for t in range(1, len(e)):
-            e[t] += 0.8 * e[t - 1]
+            e[t] += 0.7 * e[t - 1]
         Y += e
     return found
 
@@ -57,6 +57,31 @@ def _modes():
 def _given():
     _, truth = make_granger_plant(3, n_samples=500, links=((0, 1), (1, 2)), random_state=0)
     return {name: KalmanClient(**model) for name, model in truth.clients().items()}
+
+
+def _with_gain():
+    """Models with gains that somebody has chosen."""
+    found = {}
+    for name, client in _given().items():
+        gain = 0.1 * np.linalg.pinv(np.asarray(client.C))
+        found[name] = KalmanClient(A=client.A, C=client.C, Q=client.Q, R=client.R, gain=gain)
+    return found
+
+
+def _shared_noise():
+    """Sensors of two units that are disturbed by the same noise within a row."""
+    found, rng = record(n_samples=700), np.random.default_rng(5)
+    common = 3.0 * rng.standard_normal(700)
+    found.X["unit0"][:, 0] += common
+    found.X["unit1"][:, 1] += common
+    return found
+
+
+def _alone_extended(fitted):
+    """What a unit with an extended filter says by itself."""
+    Y = fitted.record.X["unit1"]
+    client = _linear_maps()["unit1"].fit(Y)
+    return {name: getattr(client, name)(Y) for name in ("predict", "transform", "score", "score_samples")}
 
 
 def _two():
@@ -79,7 +104,7 @@ PLANTS = [
     _of_client("subspace identification", identify="subspace"),
     _of_client("identification by lags", identify="lag-var", n_states=2),
     _of_client("identification by components", identify="pca-var", n_states=2),
-    _of_client("states that are told", n_states=3, initial="diffuse"),
+    _of_client("states that are told", lambda: record(n_samples=500, n_states=3), n_states=3, initial="diffuse"),
     _of_client("states with gaps", lambda: gappy(_short(), 0.03), n_states=2),
     _of_client("levels of episodes", lambda: Record(_short().X, None, (250, 250)), LEARNED, levels="episode"),
     _of_client("levels that move", _short, levels=60.0),
@@ -93,7 +118,16 @@ PLANTS = [
         {"at sites": at_sites},
         _given(),
     ),
-    Plant("extended filters", lambda: granger(_linear_maps()), _two, {**LEARNED, "transform": ask("transform")}),
+    Plant("chosen gains", lambda: granger(_with_gain()), _short, _QUESTIONS, {"alone": _alone}),
+    _of_client("more states than sensors", lambda: record(n_samples=900, n_sensors=2, n_states=3), n_states=3),
+    Plant("sensors that units share", granger, _shared_noise, {**LEARNED, "predict": ask("predict")}, ABOUT),
+    Plant(
+        "extended filters",
+        lambda: granger(_linear_maps()),
+        _two,
+        {**LEARNED, "transform": ask("transform")},
+        {"alone": _alone_extended},
+    ),
     Plant(
         "extended filters that learn",
         made(granger, ExtendedKalmanClient(n_states=2, hidden=4, random_state=0)),

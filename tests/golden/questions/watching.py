@@ -98,7 +98,7 @@ _HERE = {
 
 
 def _campaigns():
-    found = record(n_samples=1500, seed=3, links=((0, 1),))
+    found = record(n_samples=1500, seed=3, links=((0, 1),), n_states=4)
     for Y in found.X.values():
         Y[500:1000] += 3.0 * Y.std(axis=0)
     return Record(found.X, None, (500, 500, 500))
@@ -106,7 +106,7 @@ def _campaigns():
 
 def _levels():
     """The plant runs at two levels, and nobody says when."""
-    found = record(n_samples=1600, seed=3, links=((0, 1),))
+    found = record(n_samples=1600, seed=3, links=((0, 1),), n_states=4)
     for Y in found.X.values():
         Y[400:800] += 4.0 * Y.std(axis=0)
         Y[1000:1300] += 4.0 * Y.std(axis=0)
@@ -115,7 +115,7 @@ def _levels():
 
 def _modes():
     """A column says which recipe runs, and each has a level of its own."""
-    found = record(n_samples=1400, seed=3, links=((0, 1),))
+    found = record(n_samples=1400, seed=3, links=((0, 1),), n_states=4)
     mode = np.arange(1400) // 200 % 2
     for Y in found.X.values():
         Y += 3.0 * mode[:, None]
@@ -153,8 +153,8 @@ PLANTS = [
     Plant("watching", detector, _plant, {**LEARNED}, _HERE, fit=split(NOMINAL)),
     Plant(
         "watching at sites",
-        detector,
-        lambda: faulty(record(n_samples=900, seed=3, links=((0, 1),)), at=700),
+        made(detector, levels=None),
+        lambda: faulty(record(n_samples=900, seed=3, links=((0, 1),), n_states=4), at=700),
         WATCHED,
         ABOUT,
         {"at sites": at_sites, "by threads": by_threads},
@@ -165,7 +165,6 @@ PLANTS = [
         lambda: gappy(_plant()),
         LEARNED,
         LATER,
-        {"at sites": at_sites},
         fit=split(NOMINAL),
     ),
     Plant("watching by energy", made(detector, statistic="energy"), _plant, LATER, fit=split(NOMINAL)),
@@ -189,7 +188,7 @@ PLANTS = [
     Plant(
         "watching by flags at sites",
         made(detector, evidence="flags", horizon=5, false_alarm_rate=0.05),
-        lambda: faulty(record(n_samples=900, seed=3, links=((0, 1),)), at=700),
+        lambda: faulty(record(n_samples=900, seed=3, links=((0, 1),), n_states=4), at=700),
         {"flags": ask("flags"), "incidents": ask("incidents"), "attribute": ask("attribute", start=700)},
         {},
         {"at sites": at_sites},
