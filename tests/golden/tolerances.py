@@ -32,9 +32,7 @@ class MayMove(NamedTuple):
 # Measured with the kernels of OpenBLAS for SkylakeX, Haswell and Zen; each is about ten times the largest difference.
 WIDER: tuple[Wider, ...] = (
     Wider("*bytes*", 2e-3, "packets are compressed, and how far depends on the last digits of what they hold"),
-    Wider(
-        "level shifts: *", 3e-4, "a step of sensors is a state of hardly any noise, which many likelihoods fit alike"
-    ),
+    Wider("level shifts: *", 3e-4, "a step of sensors is a state of hardly any noise, which many values fit alike"),
     Wider("states that are told: *statistic", 1e-4, "a check of a state that the record hardly tells from noise"),
     Wider("more states than sensors: *", 1e-5, "strengths of links of states that two sensors tell together"),
     Wider("extended filters: *", 2e-6, "p values of misfit where the maps are given and fit no unit"),
@@ -42,14 +40,10 @@ WIDER: tuple[Wider, ...] = (
     Wider("effects in a closed loop: *", 3e-7, "what a controller did and what the plant did are told apart by little"),
     Wider("independent flips: *", 1e-7, "expectation maximisation with one state more than the record tells"),
     Wider("private gradients: *", 1e-7, "Geweke's measure of links that are noise"),
-    Wider(
-        "inputs of several units*", 1e-7, "two sensors of one state: the noise of the state is told by their difference"
-    ),
-    Wider(
-        "a unit with inputs that is lost: *", 3e-8, "the search stops at the same likelihood, not at the same digits"
-    ),
+    Wider("inputs of several units*", 1e-7, "two sensors of one state: its noise is told by their difference"),
+    Wider("a unit with inputs that is lost: *", 3e-8, "the search stops at the same likelihood, not the same digits"),
     Wider("watching with gaps: *", 3e-8, "a fixed number of steps of expectation maximisation over filled gaps"),
-    Wider("effects, other ways: *", 1e-8, "400 rows: the search stops at the same likelihood, not at the same digits"),
+    Wider("effects, other ways: *", 1e-8, "400 rows: the search stops at the same likelihood, not the same digits"),
 )
 MAY_MOVE: tuple[MayMove, ...] = ()  # none so far
 

@@ -119,7 +119,12 @@ PLANTS = [
         _given(),
     ),
     Plant("chosen gains", lambda: granger(_with_gain()), _short, _QUESTIONS, {"alone": _alone}),
-    _of_client("more states than sensors", lambda: record(n_samples=900, n_sensors=2, n_states=3), n_states=3),
+    _of_client(
+        "more states than sensors",
+        lambda: record(n_samples=900, n_sensors=2, n_states=3),
+        {"plant": LEARNED["plant"], "transform": ask("transform")},
+        n_states=3,
+    ),
     Plant("sensors that units share", granger, _shared_noise, {**LEARNED, "predict": ask("predict")}, ABOUT),
     Plant(
         "extended filters",
