@@ -2,6 +2,7 @@
 
 import os
 import platform
+import subprocess
 import sys
 from datetime import date
 from importlib.metadata import version
@@ -32,6 +33,28 @@ def conditions():
             f"- date: {date.today().isoformat()}",
         ]
     )
+
+
+def facts(command):
+    """Command, commit, processor, versions and date of what is computed now, by name."""
+    packages = ", ".join(f"{name} {version(name)}" for name in _PACKAGES)
+    return {
+        "command": f"`OMP_NUM_THREADS={os.environ.get('OMP_NUM_THREADS', 'not set')} {command}`",
+        "commit": _commit(),
+        "processor": _processor(),
+        "versions": f"Python {platform.python_version()}, {packages}",
+        "date": date.today().isoformat(),
+    }
+
+
+def _commit():
+    """The package's commit, and whether files of the package were changed after it."""
+    return _git("rev-parse", "--short", "HEAD") + " with changes" * bool(_git("status", "--porcelain", "skfedcausal"))
+
+
+def _git(*arguments):
+    done = subprocess.run(["git", *arguments], cwd=RESULTS.parent.parent, capture_output=True, text=True, check=False)
+    return done.stdout.strip()
 
 
 def _module():

@@ -14,7 +14,7 @@ from scipy import stats
 from skfedcausal import FederatedGrangerEstimator
 from skfedcausal.statespace.matrices import spectral_radius
 
-from ._paper import settings
+from ._pages import settings
 from ._report import table, write
 from .paper1._setting import by_default, train_and_test, trained, two_clients
 from .paper1.table4 import cases, changed

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import _paper
+from benchmarks import _pages
 from benchmarks.paper3 import hai
 from skfedcausal.datasets import make_nonlinear_plant
 
@@ -47,9 +47,9 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_table_4_is_made_where_the_records_are(folder):
-    settings = _paper.settings("paper3")["hai"] | {"epochs": 1, "every": 10}
+    settings = _pages.settings("paper3")["hai"] | {"epochs": 1, "every": 10}
     assert hai.missing(settings) == ""
-    sections = _paper.compute(hai, settings)
+    sections = _pages.compute(hai, settings)
     rows = {(row[""], row["by"]): row for row in sections[hai.TABLE]}
     for percentile in (95, 99.5):
         assert rows[f"{percentile:g} %, framework", "ours"]["detected"] == 1.0
@@ -58,11 +58,11 @@ def test_table_4_is_made_where_the_records_are(folder):
     assert rows["99.5 %, roots", "ours"]["RCA accuracy"] == 1.0
     assert {row["between"] for row in sections[hai.FIGURE6]} == {"P1 and P2", "P1 and P3", "P2 and P3"}
     assert len(sections[hai.FIGURE7]) == 6
-    assert "P1, test" in _paper.page(hai, {"conditions": "", "sections": sections}, settings)
+    assert "P1, test" in _pages.page(hai, {"facts": {}, "sections": sections}, settings)
 
 
 def test_commands_and_the_simulation_are_left_out(folder):
-    settings = _paper.settings("paper3")["hai"]
+    settings = _pages.settings("paper3")["hai"]
     record = hai.load_hai(folder / "hai")
     kept = hai.measured(settings, record)
     assert {column.split("__")[0] for column in kept} == {"P1", "P2", "P3"}
@@ -71,7 +71,7 @@ def test_commands_and_the_simulation_are_left_out(folder):
 
 def test_a_folder_without_the_records_is_said_before_anything_runs(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("SKFEDCAUSAL_DATA", str(tmp_path))
-    found, reasons = _paper.run("paper3", {"hai": hai}, "full")
+    found, reasons = _pages.run("paper3", {"hai": hai}, "full")
     assert found == {}
     assert "none of hai is in the folder" in reasons["hai"]
     assert "paper3.hai is left out" in capsys.readouterr().out
