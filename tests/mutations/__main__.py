@@ -1,12 +1,12 @@
 """Mutation test: change one token of the package at a time and see whether a fast test notices.
 
-``python -m benchmarks.mutations AREA --n 60 --seed 0 1 --jobs 2`` draws changes of the modules of an area
+``python -m tests.mutations AREA --n 60 --seed 0 1 --jobs 2`` draws changes of the modules of an area
 (operators, comparisons, numbers, booleans, min/max), runs the tests nearest to each changed module, then
-those of its folder, then further ones of the area, and writes a table to ``results/mutations/AREA.md``.
+those of its folder, then further ones of the area, and prints which test caught each and what survived.
 Everything happens in temporary copies; the working tree is never touched. A change that hangs counts as
 caught.
 
-Changes that cannot matter are listed by hand in ``mutations_equivalent.toml``, each with its line before and
+Changes that cannot matter are listed by hand in ``equivalent.toml``, each with its line before and
 after and the reason; they are drawn but not counted, and others take their places.
 """
 
@@ -27,12 +27,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ._mutants import changes, mutant
-from ._report import table, write
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 PACKAGE = "skfedcausal"
-EQUIVALENT = Path(__file__).parent / "mutations_equivalent.toml"
-_SURVIVED = "**survived**"
+EQUIVALENT = Path(__file__).parent / "equivalent.toml"
 _STARTUP = 30.0  # seconds that a run of tests may take beyond four times its own
 
 
@@ -150,7 +148,7 @@ class Workshop:
         self.root, self._limit, self.seconds = Path(self._folder.name), limit, {}
         listed = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
         for name in subprocess.run(listed, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split():
-            if (ROOT / name).exists():
+            if (ROOT / name).is_file():
                 (self.root / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(ROOT / name, self.root / name)
         # compiled files that are checked by content: a change of the same length in the same second counts
@@ -233,7 +231,7 @@ def _noticed(output):
 
 
 def run(area, seed, n, workshops):
-    """Rows of the table: n counted changes that a seed draws, and how many more were equivalent."""
+    """Changes that survived of n that a seed draws, how many were tried, and how many more were equivalent."""
     known, chosen, n_equivalent = equivalents(), [], 0
     for each in drawn(area, seed, workshops.queue[0].root):
         if len(chosen) == n:
@@ -249,18 +247,17 @@ def run(area, seed, n, workshops):
             caught = workshop.judge(each, area)
         finally:
             workshops.put(workshop)
-        print(f"{each.module}:{each.number} `{each.token}`: {caught or 'SURVIVED'}", flush=True)
-        return {
-            "module": f"{each.module}:{each.number}",
-            "change": f"`{each.token}`".replace("|", "\\|"),
-            "line after": f"`{each.becomes}`".replace("|", "\\|"),
-            "caught by": caught.replace("|", "\\|") or _SURVIVED,
-        }
+        print(f"{told(each)}: {caught or 'SURVIVED'}", flush=True)
+        return caught
 
     with ThreadPoolExecutor(workshops.maxsize) as pool:
-        rows = list(pool.map(judged, chosen))
-    order = sorted(range(len(chosen)), key=lambda k: (chosen[k].module, chosen[k].number))
-    return [rows[k] for k in order], n_equivalent
+        survived = [each for each, caught in zip(chosen, pool.map(judged, chosen), strict=True) if not caught]
+    return sorted(survived, key=lambda each: (each.module, each.number)), len(chosen), n_equivalent
+
+
+def told(each):
+    """A change in one line."""
+    return f"{each.module}:{each.number} `{each.token}`"
 
 
 def main():
@@ -290,18 +287,14 @@ def main():
     seconds = copies[0].measure(sorted(files, key=lambda file: (file.startswith(PACKAGE), file)))
     for copy in copies:
         copy.seconds = seconds
-    sections = []
     for seed in options.seed:
-        rows, n_equivalent = run(area, seed, options.n, workshops)
-        caught = sum(row["caught by"] != _SURVIVED for row in rows)
-        share = 100 * caught / max(len(rows), 1)
-        sections.append(
-            f"## Seed {seed}\n\n{caught} of {len(rows)} changes caught ({share:.0f} %); {n_equivalent} more "
-            f"were drawn and are listed as equivalent.\n\n{table(rows)}"
-        )
+        survived, n, n_equivalent = run(area, seed, options.n, workshops)
+        print(f"Seed {seed}: {n - len(survived)} of {n} changes caught, {n_equivalent} more listed as equivalent.")
+        print("Survived:" if survived else "None survived.")
+        for each in survived:
+            print(f"  {told(each)}\n    {each.line}\n    {each.becomes}", flush=True)
     for copy in copies:
         copy.close()
-    write(f"mutations/{options.area}", f"Mutations of {', '.join(area.modules)}", *sections)
 
 
 if __name__ == "__main__":
