@@ -30,12 +30,11 @@ from ._report import RESULTS, facts
 DIGITS = 6
 ROUNDING = 1e-9  # what is zero to rounding on both sides agrees
 SEEDS = ("seeds", "records", "plants", "runs")  # settings that say what was drawn
-_HERE = RESULTS.parent
 
 
 def groups():
     """Names of all groups."""
-    return sorted(path.parent.name for path in _HERE.glob("*/settings.toml"))
+    return sorted(path.parent.name for path in RESULTS.parent.glob("*/settings.toml"))
 
 
 def settings(group, form="full"):
@@ -48,7 +47,7 @@ def settings(group, form="full"):
 
 def read(group):
     """The file of settings of a group."""
-    return tomllib.loads((_HERE / group / "settings.toml").read_text(encoding="utf-8"))
+    return tomllib.loads((RESULTS.parent / group / "settings.toml").read_text(encoding="utf-8"))
 
 
 def tolerances(group, table):
@@ -153,9 +152,8 @@ def edited(group):
                 names = flat(name, {section: told["sections"].get(section, [])})
                 given, fitting = (one.get(section, "").split() for one in (kept, now))
                 changed = [n for n, a, b in zip_longest(names, given, fitting) if a != b]
-                lines += [
-                    f"{group} / {n or f'{name} / {section}'}: not what was computed ({form}.json)" for n in changed
-                ]
+                changed = [n or f"{name} / {section} / a figure that is gone" for n in changed]
+                lines += [f"{group} / {n}: not what was computed ({form}.json)" for n in changed]
     return lines
 
 
@@ -245,13 +243,23 @@ def stale_pages(group):
     """Lines that are not what the published figures give, by page."""
     out = []
     for path, text in pages(group).items():
-        name = path.relative_to(_HERE.parent).as_posix()
-        kept = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-        pairs = list(zip_longest(kept, text.splitlines(), fillvalue=""))
-        wrong = [k for k, (a, b) in enumerate(pairs) if a != b]
-        out += [f"{name}, line {k + 1}: {pairs[k][0]!r}, the figures give {pairs[k][1]!r}" for k in wrong[:3]]
-        out += [f"{name}: {len(wrong) - 3} further lines differ"] * (len(wrong) > 3)
+        out += unlike(path, text)
     return out
+
+
+def unlike(path, text):
+    """The first lines in which a page differs from what it should be."""
+    kept = path.read_text(encoding="utf-8") if path.exists() else ""
+    pairs = list(zip_longest(kept.splitlines(), text.splitlines(), fillvalue=""))
+    wrong = [k for k, (a, b) in enumerate(pairs) if a != b]
+    name = shown_path(path)
+    out = [f"{name}, line {k + 1}: {pairs[k][0]!r}, the figures give {pairs[k][1]!r}" for k in wrong[:3]]
+    return out + [f"{name}: {len(wrong) - 3} further lines differ"] * (len(wrong) > 3)
+
+
+def shown_path(path):
+    """A path as it is seen from the root of the repository."""
+    return path.relative_to(RESULTS.parent.parent).as_posix()
 
 
 def draw(module, sections, folder):

@@ -7,6 +7,7 @@ import sys
 from datetime import date
 from importlib.metadata import version
 from pathlib import Path
+from time import process_time
 
 RESULTS = Path(__file__).parent / "results"
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "statsmodels", "pandas")
@@ -48,8 +49,10 @@ def facts(command):
 
 
 def _commit():
-    """The package's commit, and whether files of the package were changed after it."""
-    return _git("rev-parse", "--short", "HEAD") + " with changes" * bool(_git("status", "--porcelain", "skfedcausal"))
+    """The last commit of the package, and whether files of the package were changed after it."""
+    return _git("log", "-1", "--format=%h", "--", "skfedcausal") + " with changes" * bool(
+        _git("status", "--porcelain", "skfedcausal")
+    )
 
 
 def _git(*arguments):
@@ -91,3 +94,17 @@ def mean_and_error(values, digits=3):
         return f"{mean:.{digits}f}"
     error = (sum((x - mean) ** 2 for x in values) / (n - 1) / n) ** 0.5
     return f"{mean:.{digits}f} ± {error:.{digits}f}"
+
+
+def side_by_side(functions, turns):
+    """Least processor seconds and the last answer of every function by name, measured in turns.
+
+    A busy machine disturbs all of them alike, so that ratios can be compared where seconds cannot.
+    """
+    seconds, answers = dict.fromkeys(functions, float("inf")), {}
+    for _ in range(turns):
+        for name, function in functions.items():
+            begin = process_time()
+            answers[name] = function()
+            seconds[name] = min(seconds[name], process_time() - begin)
+    return seconds, answers
