@@ -1,7 +1,7 @@
-"""Tools that users would try first on a recorded plant: VARX by AIC, subspace methods, boosting on lags.
+"""Tools that users would try first on a recorded plant, all of which see the pooled table.
 
-All of them see the pooled table. Each is fitted by a function of ``(Y, U, before)``: outputs, inputs, and
-which inputs may act on the row that they stand in; and answers like an `Innovations` model.
+VARX by AIC, subspace methods and boosting on lags are fitted by a function of ``(Y, U, before)``: outputs, inputs,
+and which inputs may act on the row that they stand in; and answer like an `Innovations` model. `Charts` watch a plant.
 """
 
 from dataclasses import dataclass
@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 from scipy.linalg import solve_discrete_are
+from scipy.signal import lfilter
 from sklearn.ensemble import HistGradientBoostingRegressor
 from statsmodels.tsa.api import VAR, AutoReg
 
@@ -46,6 +47,14 @@ class Innovations:
         for k in range(n_steps):
             u = U[origins + k].T
             found[:, k] = np.clip(self.C @ x + self.D @ u, -_BOUND, _BOUND).T
+            x = np.clip(self.A @ x + self.B @ u, -_BOUND, _BOUND)
+        return found
+
+    def response(self, changes):
+        """Effect on the outputs of changes of the inputs, one row each."""
+        x, found = np.zeros(len(self.A)), np.empty((len(changes), len(self.C)))
+        for t, u in enumerate(changes):
+            found[t] = np.clip(self.C @ x + self.D @ u, -_BOUND, _BOUND)
             x = np.clip(self.A @ x + self.B @ u, -_BOUND, _BOUND)
         return found
 
@@ -154,21 +163,6 @@ def _root(S):
     return (vectors / np.sqrt(np.maximum(values, 1e-6 * values[-1]))) @ vectors.T
 
 
-def n4sid(Y, U, order, n_block_rows=15):
-    """N4SID by the package nfoursid, which always lets inputs act on their own row."""
-    from nfoursid.nfoursid import NFourSID
-
-    names = [f"y{i}" for i in range(Y.shape[1])], [f"u{i}" for i in range(U.shape[1])]
-    frame = pd.DataFrame(np.hstack([Y, U]), columns=names[0] + names[1])
-    found = NFourSID(frame, names[0], names[1], num_block_rows=max(n_block_rows, -(-order // Y.shape[1])))
-    found.subspace_identification()
-    plant, covariance = found.system_identification(rank=order)
-    n = Y.shape[1]
-    turned = np.roll(np.arange(len(covariance)), -n)  # measurements come first there
-    noise = covariance[np.ix_(turned, turned)]
-    return _with_gain(plant.a, plant.b, plant.c, plant.d, noise, f"order {order}")
-
-
 class Boosting:
     """Gradient boosting of every output on ten lags of all outputs and inputs, scikit-learn's defaults."""
 
@@ -220,3 +214,66 @@ def order_chosen(fit, Y, U, orders):
             continue
         errors[order] = np.sqrt(((found - Y[n_train:]) ** 2).mean(axis=0)).mean()
     return fit(Y, U, min(errors, key=lambda order: errors[order]))
+
+
+class Charts:
+    """EWMA charts of what an autoregression of every column leaves, with limits that the nominal record gives.
+
+    Regressors are `n_lags` rows of the column itself and the inputs of its unit, now and one row before. An alarm
+    begins where the largest chart exceeds its limit and none has for a while; it names the unit of that chart. The
+    limit is exceeded in as many stretches of the nominal record as false alarms are allowed.
+    """
+
+    weight, quiet, n_lags = 0.2, 50, 2
+
+    def __init__(self, false_alarm_rate=1e-3):
+        self.false_alarm_rate = false_alarm_rate
+
+    def fit(self, X, inputs=None, lengths=None):
+        """Learn regressions, scales and the limit."""
+        Y, self.owners = _columns(X)
+        self.level, self.scale = np.nanmean(Y, axis=0), np.nanstd(Y, axis=0)
+        self.scale[~(self.scale > 0)] = 1.0
+        parts = [self._regression(Y, inputs, k) for k in range(len(self.owners))]
+        self.weights = [np.linalg.lstsq(Z, target, rcond=None)[0] for Z, target in parts]
+        self.spread = np.ones(len(parts))
+        charts = self._charts(Y, inputs)
+        self.spread = np.maximum(charts.std(axis=0), 1e-9)
+        most = np.abs(charts / self.spread).max(axis=1)
+        stretches = np.sort([most[i : i + self.quiet].max() for i in range(0, len(most), self.quiet)])
+        self.limit = stretches[-min(int(self.false_alarm_rate * len(most)) + 1, len(stretches))]
+        return self
+
+    def incidents(self, X, inputs=None):
+        """Alarms as the library lists them."""
+        charts = np.abs(self._charts(_columns(X)[0], inputs) / self.spread)
+        beyond, rows, last = charts.max(axis=1) > self.limit, [], -np.inf
+        for t in np.flatnonzero(beyond):
+            if t - last > self.quiet:
+                rows.append({"detected": t, "root": self.owners[charts[t].argmax()]})
+            last = t
+            rows[-1]["end"] = t
+        found = pd.DataFrame(rows, columns=["detected", "root", "end"])
+        return found.assign(kind="chart", probability=np.nan)
+
+    def _regression(self, Y, inputs, k):
+        """Regressors and values of a column, standardised; what is missing stays as it was."""
+        y = pd.Series((Y[:, k] - self.level[k]) / self.scale[k]).ffill().fillna(0.0).to_numpy()
+        Z = [np.ones((len(y), 1)), *(np.r_[np.zeros(p), y[:-p]][:, None] for p in range(1, self.n_lags + 1))]
+        U = (inputs or {}).get(self.owners[k])
+        if U is not None:
+            Z += [U, np.vstack([U[:1], U[:-1]])]
+        return np.hstack(Z), y
+
+    def _charts(self, Y, inputs):
+        """Averages of the residuals that forget, one column each."""
+        parts = (self._regression(Y, inputs, k) for k in range(len(self.owners)))
+        rest = np.column_stack([y - Z @ w for (Z, y), w in zip(parts, self.weights, strict=True)])
+        return lfilter([self.weight], [1, self.weight - 1], rest, axis=0)
+
+
+def _columns(X):
+    """Values of all columns and the units that they belong to."""
+    if isinstance(X, dict):
+        return np.hstack(list(X.values())), [name for name, Y in X.items() for _ in range(Y.shape[1])]
+    return X.to_numpy(float), [name.split("__")[0] for name in X]
