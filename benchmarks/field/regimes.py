@@ -1,8 +1,30 @@
-"""Plants of one state per unit in every regime, with their links, effects and faults."""
+"""Plants of one state per unit in every regime, and every method on them: links, effects, and where a fault began."""
 
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from sklearn.metrics import roc_auc_score
+
+from .methods import judged
+
+TITLE = "Links, effects and roots by regime"
+TEXT = (
+    "{n_units} units of {n_sensors} sensors, {n_samples} rows. Every method sees the same records. Links: {budget} of "
+    "the pairs of the twins without links may exceed the threshold. Effects: one input of each unit, {horizon} steps. "
+    "Roots: faults of size {size} over {length} steps, every {every} steps of a record of {n_test}."
+)
+LINKS, EFFECTS, ROOTS, MEANS = "Links", "Effects", "Roots", "Means over the regimes"
+NOTES = {
+    MEANS: "Of methods that give an answer in every regime.",
+    LINKS: "AUROC ranks all ordered pairs. Found: share of the true links whose score exceeds what a small share of "
+    "the pairs of twin plants without links reach, the same share for every method.",
+    EFFECTS: "The input of unit 0 is one unit higher from now on; relative error of the change of the sensors of the "
+    "*other* units, which is the part that no unit can learn at home, and of all sensors.",
+    ROOTS: "Faults at one unit, whose windows are known to every method: one name for each, so that no threshold "
+    "decides. Right, and named at all.",
+}
+
+# -- plants ----------------------------------------------------------------------------------------------------
 
 OWN = {"slow": (0.95, 0.98)}  # poles; elsewhere
 USUAL = (0.5, 0.8)
@@ -141,3 +163,68 @@ def root_case(s, regime, seed):
         roots.append(plant.names[unit])
     test, _ = record(s, plant, seed + 1000, s["n_test"], push)
     return Case(plant, X, inputs, test, tuple(windows), tuple(roots))
+
+
+# -- how methods are judged -------------------------------------------------------------------------------------
+
+
+def found_links(function, s, regime):
+    """Ranking and links found by a method in a regime."""
+    pairs = ~np.eye(s["n_units"], dtype=bool)
+    told, alone, truth = [], [], []
+    for seed in s["plants"]:
+        case, twin = link_case(s, regime, seed), link_case(s, regime, seed, linked=False)
+        told.append(function(case)[pairs])
+        alone.append(function(twin)[pairs])
+        truth.append(case.plant.linked[pairs])
+    areas = [roc_auc_score(t, score) for t, score in zip(truth, told, strict=True)]
+    threshold = np.quantile(np.concatenate(alone), 1 - s["budget"])
+    told, truth = np.concatenate(told), np.concatenate(truth)
+    return {
+        "AUROC": np.mean(areas),
+        "found": (told[truth] > threshold).mean(),
+        "false": (told[~truth] > threshold).mean(),
+    }
+
+
+def effect_errors(function, s, regime):
+    """Relative errors, medians over the plants: other units, all units."""
+    found = []
+    for seed in s["plants"]:
+        case = link_case(s, regime, seed)
+        told, truth = function(case, 0, s["horizon"]), true_effect(case.plant, 0, s["horizon"])
+        sides = s["n_sensors"], 0
+        found.append([np.linalg.norm((told - truth)[:, k:]) / np.linalg.norm(truth[:, k:]) for k in sides])
+    others, everything = np.median(found, axis=0)
+    return {"other units": others, "all units": everything}
+
+
+def named_roots(function, s, regime):
+    """Share of faults named right, and named at all."""
+    right, named = [], []
+    for seed in s["plants"]:
+        case = root_case(s, regime, seed)
+        answers = np.array(function(case))
+        right.append((answers == np.array(case.roots)).mean())
+        named.append((answers != "").mean())
+    return {"right": np.mean(right), "named": np.mean(named)}
+
+
+def means(tasks):
+    """Means over the regimes, of the methods that have a figure in every one."""
+    out = []
+    for task, rows in tasks.items():
+        for method in dict.fromkeys(row["method"] for row in rows):
+            same = [row for row in rows if row["method"] == method]
+            columns = [key for key, cell in same[0].items() if not isinstance(cell, str)]
+            if all(set(columns) <= set(row) for row in same) and columns:
+                mean = {key: np.mean([row[key] for row in same]) for key in columns}
+                out.append({"task": task, "method": method} | mean)
+    return out
+
+
+def figures(s):
+    """A section for every task with all regimes and methods, and their means."""
+    judges = {LINKS: ("links", found_links), EFFECTS: ("effects", effect_errors), ROOTS: ("roots", named_roots)}
+    tasks = {section: judged(task, s, judge) for section, (task, judge) in judges.items()}
+    return {MEANS: means(tasks)} | tasks

@@ -1,4 +1,4 @@
-"""Somebody else's method, an example: ``python -m benchmarks.field --with benchmarks/field/stranger.py``."""
+"""Somebody else's method, an example: ``python -m benchmarks field --with tests/_stranger.py``."""
 
 import numpy as np
 
