@@ -6,7 +6,7 @@ import pandas as pd
 from skfedcausal import FederatedRCADetector, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import FAULT_KINDS, make_fault_plant
 
-from .._known_plant import KnownPlant
+from .._limits import KnownPlant
 from .._networks import dead_times
 
 TITLE = "Faults of eighteen kinds"

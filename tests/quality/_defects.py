@@ -52,67 +52,6 @@ def clean_plant(seed):
     return pd.DataFrame(columns, index=index), kinds
 
 
-KINDS = {
-    "ordinary": (0.4, 0.95),
-    "fast": (0.0, 0.4),
-    "mixed": (0.3, 0.98),
-    "slow": (0.95, 0.99),
-    "oscillating": (0.7, 0.97),
-}
-
-
-def other_plant(seed):
-    """A plant of another make: scalar or oscillating units in a chain, a star or a ring, few or many tags.
-
-    Nothing of the library's simulator is used.
-    """
-    rng = np.random.default_rng([seed, 99])
-    n_units, n_rows = int(rng.integers(2, 9)), int(rng.choice([1000, 2000, 4000, 8000]))
-    states = _coupled_states(rng, n_units, n_rows, list(KINDS)[seed % len(KINDS)])
-    noise, digits = float(rng.choice([0.02, 0.1, 0.3, 1.0])), int(rng.choice([2, 3, 6, 12]))
-    daily = rng.random() < 0.2
-    columns = {}
-    for m, h in enumerate(states):
-        for j in range(int(rng.choice([1, 2, 3, 5, 8, 15, 30], p=[0.1, 0.1, 0.2, 0.25, 0.2, 0.1, 0.05]))):
-            y = h @ (rng.standard_normal(h.shape[1]) + rng.choice([-1, 1]))
-            y = y / y.std() + noise * rng.standard_normal(n_rows)
-            if daily:
-                y += np.sin(6 * np.pi * np.arange(n_rows) / n_rows + m)
-            columns[f"unit{m}__t{j}"] = np.round(rng.uniform(-50, 100) + rng.uniform(0.5, 20) * y, digits)
-    index = pd.date_range("2026-03-02", periods=n_rows, freq=str(rng.choice([*STEPS, "5min"])))
-    X = pd.DataFrame(columns, index=index if rng.random() < 0.6 else None)
-    if rng.random() < 0.2:
-        X = X.mask(rng.random(X.shape) < 0.02)
-    return X, dict.fromkeys(columns, "measured")
-
-
-def _coupled_states(rng, n_units, n_rows, kind):
-    """States of each unit, driven by those of its neighbours a step before."""
-    size = 2 if kind == "oscillating" else 1
-    A = np.zeros((n_units * size,) * 2)
-    blocks = [slice(size * m, size * (m + 1)) for m in range(n_units)]
-    for block in blocks:
-        angle = rng.uniform(0.05, 1.0) if size == 2 else 0.0
-        turn = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])[:size, :size]
-        A[block, block] = rng.uniform(*KINDS[kind]) * turn
-    order, shape = rng.permutation(n_units), rng.choice(["chain", "star", "ring"])
-    causes = [order[0]] * (n_units - 1) if shape == "star" else order[:-1]
-    pairs = list(zip(causes, order[1:], strict=True))
-    if shape == "ring" and n_units > 2:
-        pairs.append((order[-1], order[0]))
-    strength = rng.uniform(0.2, 0.6)
-    for cause, effect in pairs:
-        A[blocks[effect], blocks[cause]] = strength * np.eye(size)
-    while np.abs(np.linalg.eigvals(A)).max() > 0.995:  # a ring may be unstable
-        for cause, effect in pairs:
-            A[blocks[effect], blocks[cause]] *= 0.8
-    h = np.zeros((n_rows + 200, len(A)))
-    pushes = rng.standard_normal(h.shape)
-    for t in range(1, len(h)):
-        h[t] = A @ h[t - 1] + pushes[t]
-    return [h[200:, block] for block in blocks]
-
-
 def _switch(rng, n_rows):
     """A pump that is switched now and then, or never."""
     mean = float(rng.choice([20, 200, 10 * n_rows]))
