@@ -20,7 +20,7 @@ from skfedcausal.statespace.riccati import filtered_covariance, predicted_covari
 from .._limits import best_selection, known_links
 from .._networks import dead_times, links_of, weak_links
 from .._report import RESULTS, side_by_side
-from ..links._others import LEVEL, Autoregression, components
+from .._rivals import LEVEL, Autoregression, components
 
 TITLE = "What a fit, a stream and a filter cost"
 TEXT = (

@@ -18,7 +18,7 @@ from skfedcausal.secure import SecureSumsServer
 from skfedcausal.statespace.riccati import predicted_covariance
 
 from .._networks import links_of
-from ..links._others import Autoregression, components
+from .._rivals import Autoregression, components
 from ._attack import Attack, seeded
 
 TITLE = "What privacy costs and what it leaves"
