@@ -1,4 +1,5 @@
-"""Benchmarks in asv style, each with a runner that prints a table: ``python -m benchmarks.<name>``.
+"""Published tables: ``python -m benchmarks GROUP`` makes a group's again, ``python -m benchmarks.standing`` sums up.
 
-Timings compare methods side by side in one process; run with ``OMP_NUM_THREADS=1`` and read the ratios.
+A group is a folder with `settings.toml`, a table one of its modules; `_pages.py` says how they are written. Figures
+and pages are in `results/`. Run with ``OMP_NUM_THREADS=1``.
 """

@@ -1,17 +1,22 @@
-"""Tools that users would try first on a recorded plant: VARX by AIC, subspace methods, boosting on lags.
+"""Tools that users would try first on a recorded plant, all of which see the pooled table.
 
-All of them see the pooled table. Each is fitted by a function of ``(Y, U, before)``: outputs, inputs, and
-which inputs may act on the row that they stand in; and answers like an `Innovations` model.
+VARX by AIC, subspace methods and boosting on lags are fitted by a function of ``(Y, U, before)``: outputs, inputs,
+and which inputs may act on the row that they stand in; and answer like an `Innovations` model. `Charts` watch a plant.
+An `Autoregression` with Wald tests and PCMCI (`pcmci`) tell links of units' series.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy.linalg import solve_discrete_are
+from scipy import stats
+from scipy.linalg import block_diag, solve_discrete_are
+from scipy.signal import lfilter
 from sklearn.ensemble import HistGradientBoostingRegressor
+from statsmodels.stats.multitest import multipletests
 from statsmodels.tsa.api import VAR, AutoReg
 
+LEVEL = 0.05  # of decisions on links
 LAGS = (1, 2, 3, 5, 8, 12, 20)
 _BOUND = 1e6  # standard deviations at which a forecast that runs away is stopped
 
@@ -46,6 +51,14 @@ class Innovations:
         for k in range(n_steps):
             u = U[origins + k].T
             found[:, k] = np.clip(self.C @ x + self.D @ u, -_BOUND, _BOUND).T
+            x = np.clip(self.A @ x + self.B @ u, -_BOUND, _BOUND)
+        return found
+
+    def response(self, changes):
+        """Effect on the outputs of changes of the inputs, one row each."""
+        x, found = np.zeros(len(self.A)), np.empty((len(changes), len(self.C)))
+        for t, u in enumerate(changes):
+            found[t] = np.clip(self.C @ x + self.D @ u, -_BOUND, _BOUND)
             x = np.clip(self.A @ x + self.B @ u, -_BOUND, _BOUND)
         return found
 
@@ -154,21 +167,6 @@ def _root(S):
     return (vectors / np.sqrt(np.maximum(values, 1e-6 * values[-1]))) @ vectors.T
 
 
-def n4sid(Y, U, order, n_block_rows=15):
-    """N4SID by the package nfoursid, which always lets inputs act on their own row."""
-    from nfoursid.nfoursid import NFourSID
-
-    names = [f"y{i}" for i in range(Y.shape[1])], [f"u{i}" for i in range(U.shape[1])]
-    frame = pd.DataFrame(np.hstack([Y, U]), columns=names[0] + names[1])
-    found = NFourSID(frame, names[0], names[1], num_block_rows=max(n_block_rows, -(-order // Y.shape[1])))
-    found.subspace_identification()
-    plant, covariance = found.system_identification(rank=order)
-    n = Y.shape[1]
-    turned = np.roll(np.arange(len(covariance)), -n)  # measurements come first there
-    noise = covariance[np.ix_(turned, turned)]
-    return _with_gain(plant.a, plant.b, plant.c, plant.d, noise, f"order {order}")
-
-
 class Boosting:
     """Gradient boosting of every output on ten lags of all outputs and inputs, scikit-learn's defaults."""
 
@@ -220,3 +218,178 @@ def order_chosen(fit, Y, U, orders):
             continue
         errors[order] = np.sqrt(((found - Y[n_train:]) ** 2).mean(axis=0)).mean()
     return fit(Y, U, min(errors, key=lambda order: errors[order]))
+
+
+class Charts:
+    """EWMA charts of what an autoregression of every column leaves, with limits that the nominal record gives.
+
+    Regressors are `n_lags` rows of the column itself and the inputs of its unit, now and one row before. An alarm
+    begins where the largest chart exceeds its limit and none has for a while; it names the unit of that chart. The
+    limit is exceeded in as many stretches of the nominal record as false alarms are allowed.
+    """
+
+    weight, quiet, n_lags = 0.2, 50, 2
+
+    def __init__(self, false_alarm_rate=1e-3):
+        self.false_alarm_rate = false_alarm_rate
+
+    def fit(self, X, inputs=None, lengths=None):
+        """Learn regressions, scales and the limit."""
+        Y, self.owners = _columns(X)
+        self.level, self.scale = np.nanmean(Y, axis=0), np.nanstd(Y, axis=0)
+        self.scale[~(self.scale > 0)] = 1.0
+        parts = [self._regression(Y, inputs, k) for k in range(len(self.owners))]
+        self.weights = [np.linalg.lstsq(Z, target, rcond=None)[0] for Z, target in parts]
+        self.spread = np.ones(len(parts))
+        charts = self._charts(Y, inputs)
+        self.spread = np.maximum(charts.std(axis=0), 1e-9)
+        most = np.abs(charts / self.spread).max(axis=1)
+        stretches = np.sort([most[i : i + self.quiet].max() for i in range(0, len(most), self.quiet)])
+        self.limit = stretches[-min(int(self.false_alarm_rate * len(most)) + 1, len(stretches))]
+        return self
+
+    def incidents(self, X, inputs=None):
+        """Alarms as the library lists them."""
+        charts = np.abs(self._charts(_columns(X)[0], inputs) / self.spread)
+        beyond, rows, last = charts.max(axis=1) > self.limit, [], -np.inf
+        for t in np.flatnonzero(beyond):
+            if t - last > self.quiet:
+                rows.append({"detected": t, "root": self.owners[charts[t].argmax()]})
+            last = t
+            rows[-1]["end"] = t
+        found = pd.DataFrame(rows, columns=["detected", "root", "end"])
+        return found.assign(kind="chart", probability=np.nan)
+
+    def _regression(self, Y, inputs, k):
+        """Regressors and values of a column, standardised; what is missing stays as it was."""
+        y = pd.Series((Y[:, k] - self.level[k]) / self.scale[k]).ffill().fillna(0.0).to_numpy()
+        Z = [np.ones((len(y), 1)), *(np.r_[np.zeros(p), y[:-p]][:, None] for p in range(1, self.n_lags + 1))]
+        U = (inputs or {}).get(self.owners[k])
+        if U is not None:
+            Z += [U, np.vstack([U[:1], U[:-1]])]
+        return np.hstack(Z), y
+
+    def _charts(self, Y, inputs):
+        """Averages of the residuals that forget, one column each."""
+        parts = (self._regression(Y, inputs, k) for k in range(len(self.owners)))
+        rest = np.column_stack([y - Z @ w for (Z, y), w in zip(parts, self.weights, strict=True)])
+        return lfilter([self.weight], [1, self.weight - 1], rest, axis=0)
+
+
+def _columns(X):
+    """Values of all columns and the units that they belong to."""
+    if isinstance(X, dict):
+        return np.hstack(list(X.values())), [name for name, Y in X.items() for _ in range(Y.shape[1])]
+    return X.to_numpy(float), [name.split("__")[0] for name in X]
+
+
+# -- links ---------------------------------------------------------------------------------------------------
+
+
+def holm(p):
+    """Rejections of p-values [effect, cause] off the diagonal at a family-wise level."""
+    off, out = ~np.eye(len(p), dtype=bool), np.zeros_like(p, dtype=bool)
+    out[off] = multipletests(p[off], LEVEL, method="holm")[0]
+    return out
+
+
+def components(X, n_components):
+    """First principal components of every unit's sensors, gaps filled linearly, and their axes."""
+    scores, axes = [], []
+    for Y in X.values():
+        centred = filled(Y) - np.nanmean(Y, axis=0)
+        axes.append(np.linalg.eigh(centred.T @ centred)[1][:, ::-1][:, :n_components])
+        scores.append(centred @ axes[-1])
+    return scores, axes
+
+
+def filled(Y):
+    """A record whose gaps are filled linearly in time."""
+    if not np.isnan(Y).any():
+        return Y
+    rows = np.arange(len(Y))
+    return np.column_stack([np.interp(rows, rows[~np.isnan(y)], y[~np.isnan(y)]) for y in Y.T])
+
+
+class Autoregression:
+    """Vector autoregression by statsmodels of the series of all units, and Wald tests of its blocks.
+
+    The numbers of statsmodels' ``test_causality(..., kind="wald")``, without its covariance of all coefficients.
+    The order is given, or chosen by AIC up to `most_lags`.
+    """
+
+    def __init__(self, series, n_lags=None, most_lags=None):
+        values = np.hstack(series)
+        if n_lags is None:  # a short record has no room for more
+            most_lags = int(np.clip(len(values) // (4 * values.shape[1]), 1, most_lags))
+        self.fit = VAR(values).fit(n_lags or most_lags, ic=None if n_lags else "aic", trend="c")
+        self.n_lags = self.fit.k_ar
+        edges = np.cumsum([0, *(part.shape[1] for part in series)])
+        self.units = [np.arange(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        lagged = self.fit.endog_lagged
+        self._moments = np.linalg.pinv(lagged.T @ lagged, hermitian=True)
+
+    def block(self, effect, cause):
+        """Coefficients of all lags (lags of the cause, effect), their covariance over rows and over columns."""
+        first = 1 + self.fit.neqs * np.arange(self.n_lags)[:, None]  # after the constant
+        rows, columns = (first + self.units[cause]).ravel(), self.units[effect]
+        params, sigma = np.asarray(self.fit.params), np.asarray(self.fit.sigma_u)
+        return params[np.ix_(rows, columns)], self._moments[np.ix_(rows, rows)], sigma[np.ix_(columns, columns)]
+
+    def tests(self):
+        """p-values and statistics over their degrees of freedom [effect, cause].
+
+        One and zero on the diagonal, and everywhere where no lag was chosen.
+        """
+        n = len(self.units)
+        p, size = np.ones((n, n)), np.zeros((n, n))
+        for effect, cause in np.ndindex(n, n):
+            if effect != cause and self.n_lags:
+                B, over_rows, over_columns = self.block(effect, cause)
+                statistic = np.trace(np.linalg.solve(over_columns, B.T) @ np.linalg.solve(over_rows, B))
+                p[effect, cause], size[effect, cause] = stats.chi2.sf(statistic, B.size), statistic / B.size
+        return p, size
+
+    def p_values(self):
+        """p-values alone."""
+        return self.tests()[0]
+
+    def changes(self, other):
+        """p-values [effect, cause] of differences from an autoregression of the same order, own blocks too."""
+        n, out = len(self.units), np.ones((len(self.units),) * 2)
+        for at in np.ndindex(n, n):
+            (A, *own), (B, *its) = self.block(*at), other.block(*at)
+            difference, covariance = (A - B).ravel(), np.kron(*own) + np.kron(*its)
+            statistic = difference @ np.linalg.solve(covariance, difference)
+            out[at] = stats.chi2.sf(statistic, len(difference))
+        return out
+
+
+def pcmci(series, n_lags, most_conditions=None):
+    """PCMCI with partial correlations: p-values and largest sizes [effect, cause].
+
+    A pair's p-value is the smallest of its series' and lags', times their number.
+    """
+    from tigramite.data_processing import DataFrame
+    from tigramite.independence_tests.parcorr import ParCorr
+    from tigramite.pcmci import PCMCI
+
+    run = PCMCI(DataFrame(np.hstack(series)), ParCorr(), verbosity=0)
+    found = run.run_pcmci(tau_min=1, tau_max=n_lags, pc_alpha=0.05, max_conds_dim=most_conditions)
+    edges = np.cumsum([0, *(part.shape[1] for part in series)])
+    units = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    n = len(units)
+    p, size = np.ones((n, n)), np.zeros((n, n))
+    for effect, cause in np.ndindex(n, n):
+        if effect != cause:
+            block = found["p_matrix"][units[cause], units[effect], 1:]
+            p[effect, cause] = min(1.0, block.min() * block.size)
+            size[effect, cause] = np.abs(found["val_matrix"][units[cause], units[effect], 1:]).max()
+    return p, size
+
+
+def aligned(A, loadings, truth):
+    """Transition matrix of other states, whose sensors' loadings are given, in the true states."""
+    change = [np.linalg.lstsq(C, L, rcond=None)[0] for C, L in zip(truth.observation, loadings, strict=True)]
+    S = block_diag(*change)  # true states = S @ other states
+    return S @ A @ np.linalg.inv(S)

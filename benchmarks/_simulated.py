@@ -5,6 +5,9 @@ act, unless `before` says otherwise.
 """
 
 import numpy as np
+import pandas as pd
+
+from ._records import InputRecord
 
 
 def _held(rng, n_samples, k, mean_hold):
@@ -240,40 +243,6 @@ class OnOff(_TwoStates):
         return np.array([[0.5, 0], [0.4, 0], [0.2, 0.3]]) @ u
 
 
-class Confounded(_TwoStates):
-    """A load that nobody measures moves the valve of one unit and acts on the other; its set point is known."""
-
-    A = np.array([[0.8, 0], [0.15, 0.8]])
-    on_input, on_unit = 0.6, 0.2  # what the load does
-
-    def drive(self, rng):
-        self._load = _coloured(rng, self.n_samples, 1, 0.8)[:, 0]
-        U = _held(rng, self.n_samples, 2, 8)
-        self.set_point = 1.275 * U[:, 0]
-        U[:, 0] = self.set_point + self.on_input * self._load
-        return U
-
-    def noise(self, rng):
-        noise = super().noise(rng)
-        noise["w"][:, 1] += self.on_unit * self._load
-        return noise
-
-    def pushed(self, u):
-        return 0.3 * u
-
-
-class LoadOnUnit(Confounded):
-    """The same load, which moves no input."""
-
-    on_input = 0.0
-
-
-class LoadOnInput(Confounded):
-    """The same load, which moves the input alone."""
-
-    on_unit = 0.0
-
-
 PLANTS = {
     "dead time": HeatChain,
     "dead time, six sensors": HeatChainManySensors,
@@ -284,9 +253,35 @@ PLANTS = {
     "saturating valves": Saturating,
     "on/off pump of three units": OnOff,
 }
-CONFOUNDED = {
-    "load on input and unit": Confounded,
-    "load on the unit alone": LoadOnUnit,
-    "load on the input alone": LoadOnInput,
-    "PI loops": Controlled,
-}
+
+
+def moved(U, n_known, n_moved):
+    """Inputs with the first one moved after the known rows: a switch is turned, others move by 1.2 deviations."""
+    other, u, rows = U.copy(), U[:, 0], slice(n_known, n_known + n_moved)
+    if set(np.unique(u)) <= {0.0, 1.0}:
+        other[rows, 0] = 1 - u[rows]
+        return other
+    low, high = u.min(), u.max()
+    step = u.std() if u[rows].mean() < (low + high) / 2 else -u.std()
+    other[rows, 0] = np.clip(u[rows] + 1.2 * step, low, high)
+    return other
+
+
+def record_of(kind, plant, Y, U, n_known):
+    """A simulated record, its columns in the order of the units."""
+    outputs, inputs = ([f"{u}__{c}" for u, own in part.items() for c in own] for part in (plant.units, plant.inputs))
+    data = pd.DataFrame(np.hstack([Y, U]), columns=outputs + inputs)
+    data = data[sorted(data, key=lambda c: list(plant.units).index(c.split("__")[0]))]
+    told = "before" if plant.before else "after", plant.basis
+    return InputRecord(kind, data.iloc[:n_known], data, inputs, *told)
+
+
+def relative_error(found, truth, scale):
+    """Error of an effect over its size, Frobenius norms in standard deviations of the sensors."""
+    return float(np.linalg.norm((found - truth) / scale) / np.linalg.norm(truth / scale))
+
+
+def share_inside(low, high, truth, negligible):
+    """Share of bands that hold the effect, of sensors and rows where it is not a negligible share of the largest."""
+    counts = np.abs(truth) > negligible * np.abs(truth).max(axis=0)
+    return float(((low <= truth) & (truth <= high))[counts].mean())

@@ -1,4 +1,4 @@
-"""Fifty-one ordinary situations: what a plant or its records do that a linear plant around one level does not.
+"""Ordinary situations: what a plant or its records do that a linear plant around one level does not.
 
 Four units u0 to u3 of two states behind six sensors, sensor noise as large as that of the states; u0 acts on
 u1 with a gain of norm 0.3, the row after, unless the situation says otherwise. ``draw(name, seed)`` gives a
@@ -372,6 +372,56 @@ def _ambient(rng, T):
     return _with_driver(rng, T, 2.0 * _ar(rng, T + WARM, 0.98), range(N_UNITS))
 
 
+def _measured_driver(rng, T):
+    """u0 acts on u1 and u2, and is measured; nothing acts between these two."""
+    plant = _Plant(rng)
+    links = {1: plant.link, 2: _of_norm(rng, P, 0.3)}
+    return Scene(plant.sensors(_acted_on(plant, T, [(0, m, B) for m, B in links.items()])), LINK | {("u0", "u2")})
+
+
+def _loop(rng, T):
+    """u0 acts on u1, and u1 on u0."""
+    plant = _Plant(rng)
+    links = [(0, 1, plant.link), (1, 0, _of_norm(rng, P, 0.3))]
+    return Scene(plant.sensors(_acted_on(plant, T, links)), LINK | {("u1", "u0")})
+
+
+def _acted_on(plant, T, links):
+    """States under links (cause, effect, gain) of one row."""
+    h, A = np.zeros((T + WARM, N_UNITS, P)), np.array(plant.A)
+    for t in range(1, len(h)):
+        h[t] = np.einsum("uij,uj->ui", A, h[t - 1]) + plant.rng.standard_normal((N_UNITS, P))
+        for cause, effect, B in links:
+            h[t, effect] += B @ h[t - 1, cause]
+    return h[WARM:]
+
+
+def _walks(rng, T):
+    plant = _Plant(rng, p=1)
+    return Scene(plant.sensors(np.cumsum(rng.standard_normal((T, N_UNITS, 1)), axis=0)), links=frozenset())
+
+
+def _growing(rng, T):
+    scene = _plain(rng, T)
+    growth = 1e4 ** (np.arange(T) / T)
+    return Scene({**scene.X, "u3": growth[:, None] * rng.standard_normal(D) + rng.standard_normal((T, D))})
+
+
+def _twins(rng, T):
+    plant = _Plant(rng)
+    h = plant.run(T)
+    h[:, 3] = h[:, 2]
+    return Scene(plant.sensors(h))
+
+
+def _heavy_rows(rng, T):
+    """Student's t with four degrees of freedom whose size all numbers of a row share."""
+    plant = _Plant(rng)
+    sizes = np.sqrt(2 / rng.chisquare(4, size=T + WARM))[:, None, None]
+    h = plant.run(T, noise=lambda n: sizes * rng.standard_normal((n, N_UNITS, P)))
+    return Scene(plant.sensors(h, sizes[WARM:] * rng.standard_normal((T, N_UNITS, D))))
+
+
 SITUATIONS = {
     "no violation": _plain,
     "no violation, no link": _no_link,
@@ -430,7 +480,29 @@ SITUATIONS = {
 }
 
 
+# of their own seeds, so that those above keep theirs
+FURTHER = {
+    "white driver of two units in the same row": lambda rng, T: _with_driver(
+        rng, T, rng.standard_normal(T + WARM), (2, 3)
+    ),
+    "driver of two units that is measured": _measured_driver,
+    "loop of two units": _loop,
+    "40 rows, no link": lambda rng, T: _no_link(rng, 40),
+    "40 rows": lambda rng, T: _plain(rng, 40),
+    "150 rows": lambda rng, T: _plain(rng, 150),
+    "level of all five deviations higher": lambda rng, T: _added(rng, T, 5.0 * (np.arange(T) >= T // 2)),
+    "level of one unit five deviations higher": lambda rng, T: _added(
+        rng, T, 5.0 * (np.arange(T) >= T // 2), units=[2]
+    ),
+    "random walks": _walks,
+    "one unit grows without bound": _growing,
+    "two units with the same states": _twins,
+    "rows of heavy tails (t4)": _heavy_rows,
+}
+
+
 def draw(name, seed, n_samples=2000):
     """The `Scene` of a situation, of one seed."""
-    place = sorted(SITUATIONS).index(name)
-    return SITUATIONS[name](np.random.default_rng([seed, place]), n_samples)
+    first, situations = (100, FURTHER) if name in FURTHER else (0, SITUATIONS)
+    place = first + sorted(situations).index(name)
+    return situations[name](np.random.default_rng([seed, place]), n_samples)

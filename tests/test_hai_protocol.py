@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks import _paper
-from benchmarks.paper3 import hai
+from benchmarks import _pages
+from benchmarks.paper3 import recorded
 from skfedcausal.datasets import make_nonlinear_plant
 
 SENSORS = {
@@ -49,31 +49,33 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.mark.medium
 def test_table_4_is_made_where_the_records_are(folder):
-    settings = _paper.settings("paper3")["hai"] | {"epochs": 1, "every": 10}
-    assert hai.missing(settings) == ""
-    sections = _paper.compute(hai, settings)
-    rows = {(row[""], row["by"]): row for row in sections[hai.TABLE]}
+    settings = _pages.settings("paper3")["recorded"]
+    settings["hai"] |= {"epochs": 1, "every": 10}
+    assert recorded.missing(settings) == ""
+    sections = _pages.compute(recorded, settings)
+    assert recorded.FLAGS not in sections
+    rows = {(row[""], row["by"]): row for row in sections[recorded.TABLE]}
     for percentile in (95, 99.5):
         assert rows[f"{percentile:g} %, framework", "ours"]["detected"] == 1.0
         assert rows[f"{percentile:g} %, framework", "ours"]["ARL1"] == 1.0
     assert rows["95 %, framework", "paper"]["ARL0"] == 131.0
     assert rows["99.5 %, roots", "ours"]["RCA accuracy"] == 1.0
-    assert {row["between"] for row in sections[hai.FIGURE6]} == {"P1 and P2", "P1 and P3", "P2 and P3"}
-    assert len(sections[hai.FIGURE7]) == 6
-    assert "P1, test" in _paper.page(hai, {"conditions": "", "sections": sections}, settings)
+    assert {row["between"] for row in sections[recorded.FIGURE6]} == {"P1 and P2", "P1 and P3", "P2 and P3"}
+    assert len(sections[recorded.FIGURE7]) == 6
+    assert "P1, test" in _pages.page(recorded, {"facts": {}, "sections": sections}, settings)
 
 
 def test_commands_and_the_simulation_are_left_out(folder):
-    settings = _paper.settings("paper3")["hai"]
-    record = hai.load_hai(folder / "hai")
-    kept = hai.measured(settings, record)
+    settings = _pages.settings("paper3")["recorded"]["hai"]
+    record = recorded.load_hai(folder / "hai")
+    kept = recorded.measured(settings, record)
     assert {column.split("__")[0] for column in kept} == {"P1", "P2", "P3"}
     assert not [column for column in kept if "FCV01D" in column]
 
 
 def test_a_folder_without_the_records_is_said_before_anything_runs(monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("SKFEDCAUSAL_DATA", str(tmp_path))
-    found, reasons = _paper.run("paper3", {"hai": hai}, "full")
+    found, reasons = _pages.run("paper3", {"recorded": recorded}, "full")
     assert found == {}
-    assert "none of hai is in the folder" in reasons["hai"]
-    assert "paper3.hai is left out" in capsys.readouterr().out
+    assert "none of hai, tep is in the folder" in reasons["recorded"]
+    assert "paper3.recorded is left out" in capsys.readouterr().out

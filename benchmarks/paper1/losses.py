@@ -12,7 +12,7 @@ from skfedcausal.theory.unified import codependence, normal_equations, rate_cond
 
 from ._setting import SETTING, by_default, relative_error, trained, two_clients
 
-TITLE = "First paper, Figure 2 and Sections 5 and 6"
+TITLE = "Figure 2 and Sections 5 and 6"
 TEXT = SETTING + (
     " The paper prints curves without numbers: all losses and distances of client 2 fall during training, as here."
 )

@@ -4,7 +4,7 @@ import numpy as np
 
 from ._setting import SETTING, by_default, relative_error, trained, two_clients
 
-TITLE = "First paper, Table 3: A21 and A12"
+TITLE = "Table 3: A21 and A12"
 TEXT = SETTING + " Error: distance of both blocks to the true ones over the norm of the true ones."
 PAPER = {"A21": [0.2793, 0.2441, 0.3351, 0.3298], "A12": [0.0186, -0.0113, 0.0102, 0.0010]}
 DEFAULT = "default mode (LikelihoodServer)"

@@ -19,7 +19,7 @@ from skfedcausal.datasets import (
 from .._records import folder_of, no_records
 from ._setting import lagrangian
 
-TITLE = "Second paper, Section 13.2: recorded plants"
+TITLE = "Section 13.2: recorded plants"
 TEXT = (
     "Preparation of the paper: constant and discrete measurements dropped, inputs by kind, everything "
     "standardised. Units are identified at home, {rounds} rounds from standard normal numbers over the "
@@ -30,12 +30,11 @@ TEXT = (
     "whether predictions beat the clients' own filters on the unseen tail. Records that are not here have "
     "no section; the same command reads them below `SKFEDCAUSAL_DATA`."
 )
-SYSID = ("winding", "steamgen", "evaporator", "powerplant", "glassfurnace")
 
 
 def missing(s):
     """Why the table cannot be made here."""
-    return no_records(["sysid", "tep", "hai", "swat"])
+    return no_records(["sysid", *s["others"]])
 
 
 def modes(s):
@@ -50,17 +49,17 @@ def modes(s):
 def prepared(s):
     """Name and prepared record of everything that is there."""
     folder = folder_of()
-    for name in SYSID if (folder / "sysid").is_dir() else ():
+    for name in s["sysid"] if (folder / "sysid").is_dir() else ():
         record = load_sysid(folder / "sysid", name)
         yield name, prepare_records(record.data, record.inputs)
-    if (folder / "tep").is_dir():
+    if "tep" in s["others"] and (folder / "tep").is_dir():
         tep = load_tep(folder / "tep", ["d00_te"], inputs="separate")
         yield "TEP (d00_te, XMV as inputs)", prepare_records(tep.data, tep.inputs)
     for name, sub, load, prepare in (
         ("HAI", "hai", load_hai, prepare_hai),
         ("SWaT", "swat", load_swat, prepare_swat),
     ):
-        if (folder / sub).is_dir():
+        if sub in s["others"] and (folder / sub).is_dir():
             yield name, prepare(load(folder / sub, inputs="separate"), n_rows=s["n_rows"])
 
 

@@ -12,7 +12,7 @@ from skfedcausal.theory.disentanglement import (
 
 from ._setting import SETTING, by_default, lagrangian, records, trained
 
-TITLE = "Second paper, Figures 2 to 5 and Sections 6 and 8: two clients"
+TITLE = "Figures 2 to 5 and Sections 6 and 8: two clients"
 TEXT = SETTING + (
     " Client 1 drives client 2. Means over {runs} records of one plant, each with another start, {max_iter} "
     "rounds. The paper prints curves without numbers. L_s is equation 13, with its penalty."

@@ -7,7 +7,7 @@ from skfedcausal.metrics import incident_report
 
 from ._setting import SETTING, matched_percentile, per_step, rca_delay, records, residuals
 
-TITLE = "Third paper's task: the library's own inference beside the flags, per incident and per step"
+TITLE = "The library's own inference beside the flags, per incident and per step"
 TEXT = SETTING + (
     " Means over the plants {plants}. Thresholds of all rows are set on nominal data to one false alarm of "
     "any unit in {budget} steps. Per incident: an incident that begins inside a fault (two steps of grace) "

@@ -21,7 +21,7 @@ from ._setting import (
     trained,
 )
 
-TITLE = "Third paper, Table 2 and Figure 2"
+TITLE = "Table 2 and Figure 2"
 TEXT = SETTING + (
     " Networks: '{network}', {epochs} epochs of batches of 64, one network f_s for all states. Precision, "
     "recall and F1 per step. ARL0: steps per step with any alarm on held-out nominal data; wait: mean steps "

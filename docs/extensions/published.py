@@ -9,7 +9,7 @@ from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.util.docutils import SphinxDirective, SphinxRole
 
-from benchmarks._paper import flat, shown, text_of
+from benchmarks._pages import flat, shown, text_of
 
 
 def section_of(paper, table, section):

@@ -1,9 +1,10 @@
 """The tools that recorded plants are judged beside, on plants that they can learn."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from benchmarks._rivals import Boosting, cva, varx
+from benchmarks._rivals import Boosting, Charts, cva, varx
 
 
 def _plant(n_samples=3000, seed=0):
@@ -51,3 +52,34 @@ def test_boosting_runs_freely_on_its_own_forecasts():
     changed = Y.copy()
     changed[100:] = 1e3  # what it is to forecast
     np.testing.assert_array_equal(model.free_runs(changed, U, np.array([100]), 5), whole)
+
+
+def test_an_effect_is_the_difference_of_two_free_runs():
+    Y, U, before = _plant()
+    model, other = varx(Y, U, before, lags=(2,)), U.copy()
+    other[1000:1010] += 1.0
+    runs = [model.free_runs(Y, inputs, np.array([1000]), 30)[0] for inputs in (other, U)]
+    np.testing.assert_allclose(model.response((other - U)[1000:1030]), runs[0] - runs[1], atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_charts_keep_their_rate_and_name_the_unit_whose_sensor_moves(seed):
+    rng = np.random.default_rng(seed)
+    frame = pd.DataFrame(rng.standard_normal((20_000, 4)), columns=["a__0", "a__1", "b__0", "b__1"])
+    charts = Charts(false_alarm_rate=1e-3).fit(frame[:10_000])
+    assert 2 <= len(charts.incidents(frame[10_000:])) <= 25  # 10 expected, by a limit that is the 11th of a record
+    moved = frame[10_000:10_400].reset_index(drop=True)
+    moved.loc[200:, "b__1"] += 3.0
+    found = charts.incidents(moved)
+    assert found[found["detected"] >= 200]["root"].iloc[0] == "b"
+
+
+def test_charts_take_off_what_inputs_do():
+    rng = np.random.default_rng(0)
+    U = np.repeat(rng.standard_normal((100, 1)), 50, axis=0)
+    X = {"a": 3 * U + rng.standard_normal((5000, 1)), "b": rng.standard_normal((5000, 1))}
+    charts = Charts().fit({name: Y[:3000] for name, Y in X.items()}, inputs={"a": U[:3000]})
+    later = {name: Y[3000:] for name, Y in X.items()}
+    assert len(charts.incidents(later, inputs={"a": U[3000:]})) <= 6  # 2 expected
+    untold = charts.incidents(later, inputs={"a": 0 * U[3000:]})
+    assert (untold["end"] - untold["detected"]).sum() > 1000

@@ -5,13 +5,14 @@ import pandas as pd
 import pytest
 from scipy.stats import binom, chi2
 
-from benchmarks._defects import DEFECTS, clean_plant, swinging_door
 from skfedcausal import check_plant
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.quality.clocks import evidence_by_lag, score_by_lag, unit_series
 from skfedcausal.quality.offsets import PairEvidence, pooled_offsets, unit_offsets
 from skfedcausal.quality.record import duration
 from skfedcausal.quality.tags import Tag
+
+from ._defects import DEFECTS, clean_plant, swinging_door
 
 SEEDS = range(500, 508)
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.changed_links import Plant
+from benchmarks.links.changed import Plant
 from skfedcausal import FederatedGrangerEstimator, GradientServer
 
 COLUMNS = ["cause", "effect", "changed", "verdict", "p_value", "p_adjusted"]

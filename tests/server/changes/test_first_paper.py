@@ -2,13 +2,13 @@
 
 import pytest
 
-from benchmarks.changed_links import SETTINGS
-from benchmarks.changed_links import test_records as all_records
+from benchmarks._pages import settings
 from benchmarks.paper1._setting import by_default, train_and_test
-from benchmarks.paper1.table4 import changed
+from benchmarks.paper1.table4 import cases, changed
 
 pytestmark = pytest.mark.slow
-CASES = all_records()
+SETTINGS = settings("paper1")["table4"]
+CASES = {name: case for part in cases(SETTINGS).values() for name, case in part.items()}
 RAISED = [case for case in CASES if case.endswith("%")]
 PLANTS = ((0.0, 21), (0.05, 22))  # push and seed; of twenty plants one may show a false row, as of push 0 seed 20
 

@@ -1,6 +1,0 @@
-"""``python -m benchmarks.paper1``: every table and figure of the paper."""
-
-from .._paper import main
-
-if __name__ == "__main__":
-    raise SystemExit(main("paper1"))
