@@ -14,6 +14,7 @@ from skfedcausal import (
     KalmanClient,
 )
 from skfedcausal.client.baseline import Baseline, wander_period
+from skfedcausal.client.lines import found_periods
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation.transport import InProcessTransport
@@ -347,3 +348,9 @@ def test_under_privacy_rows_need_an_index(seasonal):
     clone(client).fit_arrays(seasonal["unit0"], noise=noise, index=pd.RangeIndex(1200))
     with pytest.raises(ValueError, match="noise for privacy is added"):
         KalmanClient(mode=0).fit_arrays(seasonal["unit0"], noise=noise, index=pd.RangeIndex(1200))
+
+
+def test_what_an_autoregression_says_exactly_has_no_line_beside_it():
+    t = np.arange(600.0)
+    for wave in (np.cos(2 * np.pi * t / 24), t, np.where(t < 300, 0.0, 1e-3), 0.9**t):
+        assert found_periods(wave[:, None], t) == []
