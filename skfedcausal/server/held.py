@@ -4,7 +4,6 @@ import numpy as np
 
 from .planning import drawn_plants
 
-
 _RUNS_AWAY = 1e9  # times the largest push that targets ask for in a row, which no plant reaches that settles or drifts
 
 

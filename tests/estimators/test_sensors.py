@@ -101,7 +101,7 @@ def test_holding_a_sensor_of_copies_that_runs_away_is_refused(learned):
     server = estimator.server_
     server.transition_ = np.array([[1.2, -0.4], [3.0, 1.5]])  # stable, but not with its first state held
     targets = np.full((400, 1), 1.0)
-    with pytest.raises(ValueError, match="other states run away.*Leave out copies, or hold the sensors in fewer rows"):
+    with pytest.raises(ValueError, match=r"other states run away.*Leave out copies, or hold the sensors in fewer rows"):
         held_effects(server, np.array([[1.0, 0.0]]), targets, n_draws=3)
     effect, draws = held_effects(server, np.array([[1.0, 0.0]]), targets[:10], n_draws=3)
     np.testing.assert_allclose(effect[:, 0], 1.0)

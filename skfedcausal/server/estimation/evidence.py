@@ -99,7 +99,7 @@ class BlockEstimates:
     def stderr(self):
         """Standard error of the norm of every block by the delta method, shape (n_pairs,)."""
         direction = self.direction
-        return np.sqrt(np.einsum("xi,xij,xj->x", direction, self.covariance, direction))
+        return np.sqrt(np.maximum(np.einsum("xi,xij,xj->x", direction, self.covariance, direction), 0.0))
 
     @property
     def statistic(self):
@@ -120,8 +120,10 @@ class BlockEstimates:
 
     @cached_property
     def spectra(self):
-        """Eigenvalues (ascending) and axes of each covariance."""
-        return np.linalg.eigh(self.covariance)
+        """Eigenvalues (ascending, of at least what rounding makes of the largest) and axes of each covariance."""
+        values, axes = np.linalg.eigh(self.covariance)
+        largest = np.take_along_axis(values, self.dof[:, None] - 1, axis=1)
+        return np.maximum(values, np.finfo(float).eps * largest), axes
 
     def rotated(self):
         """Estimates, variances (infinite where padded) and the axes of each covariance."""
