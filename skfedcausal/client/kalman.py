@@ -22,6 +22,7 @@ from .records import (
     check_identifiable,
     check_inputs_fit,
     column_means,
+    left_columns,
     warn_held_rows,
     warn_inputs_ignored,
     warn_of_damage,
@@ -326,9 +327,9 @@ class KalmanClient(UnitClient):
         name, columns, noise = about
         settings = {"name": name, "columns": columns, "noised": noise is not None}
         baseline = learned_baseline(Y, options, index=index, starts=starts, **settings)
-        active = active.copy()
+        active, rest = active.copy(), Y - baseline.of(Y, index, starts)[0]
         active[baseline.known] = False
-        return Y - baseline.of(Y, index, starts)[0], active, baseline
+        return rest, left_columns(Y, rest, active, name, columns), baseline
 
     def _remembers(self, Y, active, given, about, baseline):
         """Whether noise of the sensors has a memory; the model of the unit is then that of its quasi-differences."""

@@ -11,6 +11,7 @@ _MOST_PERIODS = 4
 _LAGS = 12
 _FINER = 4  # frequencies between two of the Fourier transform
 _FEWEST_PERIODS = 3  # in the record: what is slower is a trend
+_ROUNDED = 1e-12  # of the largest value, what an autoregression leaves by rounding
 _AS_GOOD = 4.0  # less of the statistic at which a period of whole rows is taken as well
 
 
@@ -62,6 +63,8 @@ def _scores(y, frequencies):
     n = len(y)
     Z = np.column_stack([np.ones(n), lagged_rows(y[:, None], _LAGS)])[_LAGS:]
     rest = y[_LAGS:] - Z @ np.linalg.lstsq(Z, y[_LAGS:], rcond=None)[0]
+    if rest.std() <= _ROUNDED * np.abs(y).max():
+        return np.zeros(len(frequencies))  # the autoregression says all of it, lines and all
     basis = np.linalg.svd(Z, full_matrices=False)[0]
     both = _transform(np.column_stack([rest, basis]), frequencies)
     twice = _transform(np.ones((n - _LAGS, 1)), 2 * frequencies)[:, 0]

@@ -21,6 +21,7 @@ _FEWEST_REPORTS = 20
 _LONG_RUN = 8  # rows: twice as many of one value are looked at
 _OFTEN = 3  # times that a fill value occurs at least
 _PROBES = 64  # rows in which sensors differ
+_EXPLAINED, _ROUNDED = 1e-10, 16 * np.finfo(float).eps  # of a column's range, of its values: what is left by rounding
 
 
 def as_inputs(inputs, n_samples):
@@ -45,9 +46,9 @@ def check_inputs_fit(U, B, name="the unit"):
         )
 
 
-def _warn(text):
+def _warn(text, deeper=0):
     """Warn at the line that called for the model."""
-    warnings.warn(text, UserWarning, stacklevel=5)
+    warnings.warn(text, UserWarning, stacklevel=5 + deeper)
 
 
 def warn_inputs_ignored():
@@ -78,6 +79,26 @@ def active_columns(Y, name, columns):
         )
     _warn(f"Columns {', '.join(labels)} of {name} are constant or missing throughout and are ignored.")
     return ~constant
+
+
+def left_columns(Y, rest, active, name, columns):
+    """Mask of those active columns whose seasons, trend, modes and levels leave more of them than rounding."""
+    at = np.flatnonzero(active)
+    ranges = [(np.nanmin(part[:, at], axis=0), np.nanmax(part[:, at], axis=0)) for part in (Y, rest)]
+    (low, high), (left_low, left_high) = ranges
+    gone = at[left_high - left_low <= np.maximum(_EXPLAINED * (high - low), _ROUNDED * np.maximum(-low, high))]
+    if not len(gone):
+        return active
+    labels = ", ".join(str(i) if columns is None else str(columns[i]) for i in gone)
+    if len(gone) == len(at):
+        raise ValueError(
+            f"Nothing is left of any column of {name} ({labels}) beside its seasons, trend, modes and levels: there is "
+            "nothing to model. Leave the unit out, or ask for less of them to be taken off."
+        )
+    _warn(f"Columns {labels} of {name} are nothing beside their seasons, trend, modes and levels, and are ignored.", 1)
+    left = active.copy()
+    left[gone] = False
+    return left
 
 
 def warn_held_rows(Y, starts, name):

@@ -95,7 +95,7 @@ def mean_with_error(values):
     total = centred @ centred
     for k in range(1, n_lags + 1):
         total += 2 * (1 - k / (n_lags + 1)) * (centred[k:] @ centred[:-k])
-    return float(values.mean()), float(np.sqrt(total)) / n
+    return float(values.mean()), float(np.sqrt(max(total, 0.0))) / n  # below zero by rounding alone
 
 
 def lag_covariances(series, lags, starts=(0,), present=None):

@@ -254,5 +254,5 @@ def are_heavy(white):
     if len(white) < _FEW_ROWS:
         return False
     squares = white**2
-    kurtosis = (squares**2).mean(axis=0) / squares.mean(axis=0) ** 2
-    return bool((kurtosis > 3 + _KURTOSIS * np.sqrt(24 / len(white))).any())
+    limit = 3 + _KURTOSIS * np.sqrt(24 / len(white))
+    return bool(((squares**2).mean(axis=0) > limit * squares.mean(axis=0) ** 2).any())

@@ -14,6 +14,7 @@ from skfedcausal import (
     KalmanClient,
 )
 from skfedcausal.client.baseline import Baseline, wander_period
+from skfedcausal.client.lines import found_periods
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation.transport import InProcessTransport
@@ -349,3 +350,37 @@ def test_under_privacy_rows_need_an_index(seasonal):
     clone(client).fit_arrays(seasonal["unit0"], noise=noise, index=pd.RangeIndex(1200))
     with pytest.raises(ValueError, match="noise for privacy is added"):
         KalmanClient(mode=0).fit_arrays(seasonal["unit0"], noise=noise, index=pd.RangeIndex(1200))
+
+
+def test_what_an_autoregression_says_exactly_has_no_line_beside_it():
+    t = np.arange(600.0)
+    for wave in (np.cos(2 * np.pi * t / 24), t, np.where(t < 300, 0.0, 1e-3), 0.9**t):
+        assert found_periods(wave[:, None], t) == []
+
+
+@pytest.mark.parametrize("level", [0.0, 1e3, 1e9])
+@pytest.mark.parametrize(
+    ("option", "column"),
+    [
+        ({"trend": True}, lambda t: 0.3 * t),
+        ({"trend": "smooth"}, lambda t: -2.0 * t),
+        ({"harmonics": {24: 1}}, lambda t: 5 * np.cos(2 * np.pi * t / 24 + 1)),
+    ],
+    ids=["a line", "a falling line", "a season"],
+)
+def test_columns_that_are_their_baseline_alone_are_ignored_or_refused(option, column, level):
+    t, noise = np.arange(800.0), np.random.default_rng(0).standard_normal((800, 2))
+    alone = column(t)[:, None] + level
+    with pytest.raises(ValueError, match="Nothing is left of any column of the unit .0. beside its seasons, trend"):
+        KalmanClient(**option).fit(alone)
+    with pytest.warns(UserWarning, match="Columns 1 of the unit are nothing beside their seasons, trend"):
+        client = KalmanClient(**option).fit(np.hstack([noise[:, :1], alone, noise[:, 1:]]))
+    assert client.transform(np.hstack([noise[:, :1], alone, noise[:, 1:]])).shape[1] <= 2
+    faint = 1e-5 if level else 1e-7  # which is more than rounding
+    KalmanClient(**option).fit(alone + faint * noise)
+
+
+def test_a_level_that_moves_between_episodes_alone_leaves_nothing():
+    Y = np.repeat([[1.0], [2.0]], 400, axis=0)
+    with pytest.raises(ValueError, match="Nothing is left of any column"):
+        KalmanClient(levels="episode").fit(Y, lengths=[400, 400])

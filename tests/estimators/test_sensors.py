@@ -1,10 +1,13 @@
 """Sensors that are held, against simulators that hold them."""
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient
+from skfedcausal.server.held import held_effects
 
 pytestmark = pytest.mark.medium
 
@@ -93,3 +96,15 @@ def test_what_cannot_be_held_is_said(learned):
         estimator.whatif(X, {"a__s0": 1.0}, sensors="often")
     with pytest.raises(ValueError, match=r"expected a number or 3000 rows"):
         estimator.whatif(X, {"a__s0": [1.0, 2.0]}, sensors="force")
+
+
+def test_holding_a_sensor_of_copies_that_runs_away_is_refused(learned):
+    estimator = copy.deepcopy(learned[1])
+    server = estimator.server_
+    server.transition_ = np.array([[1.2, -0.4], [3.0, 1.5]])  # stable, but not with its first state held
+    targets = np.full((400, 1), 1.0)
+    with pytest.raises(ValueError, match=r"other states run away.*Leave out copies, or hold the sensors in fewer rows"):
+        held_effects(server, np.array([[1.0, 0.0]]), targets, n_draws=3)
+    effect, draws = held_effects(server, np.array([[1.0, 0.0]]), targets[:10], n_draws=3)
+    np.testing.assert_allclose(effect[:, 0], 1.0)
+    assert np.isfinite(draws).all()

@@ -11,6 +11,7 @@ from skfedcausal.statespace.episodes import (
     episodes,
     lag_covariances,
     lagged_rows,
+    mean_with_error,
     recentre_lag_sums,
     remove_episode_means,
     side_by_side,
@@ -272,3 +273,13 @@ def test_lagged_rows_are_those_of_the_same_episode(starts):
         for t in range(rows.start, rows.stop):
             before = [Y[t - lag] if t - lag >= rows.start else np.zeros(2) for lag in range(1, n_lags + 1)]
             np.testing.assert_array_equal(Z[t], np.concatenate(before))
+
+
+def test_the_error_of_a_mean_is_at_least_zero():
+    """A sum that is zero but for rounding, which may be below it."""
+    for n in range(5, 60):
+        mean, error = mean_with_error(np.full(n, 0.1))
+        assert mean == pytest.approx(0.1)
+        assert 0 <= error < 1e-15
+        _, error = mean_with_error(np.resize([0.1, -0.1], n))
+        assert 0 <= error <= 0.1

@@ -4,6 +4,7 @@ import numpy as np
 from scipy.integrate import quad
 from scipy.stats import norm, t
 
+from skfedcausal.statespace.matrices import are_heavy
 from skfedcausal.statespace.tails import Tails, heavy_tails
 
 
@@ -42,3 +43,11 @@ def test_values_that_come_again_exactly_have_no_endless_density():
     x = np.random.default_rng(0).standard_t(2, (3000, 1))
     x[np.arange(3000) % 3 > 0] = 0.0
     assert heavy_tails(x).size[0] >= 1e-3
+
+
+def test_a_column_that_stands_still_has_no_heavy_tails():
+    white = np.random.default_rng(0).standard_normal((1000, 2))
+    assert not are_heavy(white * [1.0, 0.0])
+    assert not are_heavy(np.zeros((1000, 2)))
+    white[::100, 0] *= 20
+    assert are_heavy(white * [1.0, 0.0])

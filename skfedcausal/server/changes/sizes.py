@@ -10,6 +10,7 @@ from .hypotheses import BLOCK, NEW, shifted
 _LOST = 0.25  # share of its gain below which a link is gone: between half of it and nothing
 _PASSES = 3  # of date and size in turn
 _FEWEST_ROWS = 20
+_STILL = 1e-200  # mean square of innovations of a unit that stands still
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,6 @@ def change_of_unit(unit, Z, row):
 
 def _variance_since(squares, told, row):
     """The row from which another variance makes the squares likeliest."""
-    mean = squares[row:].sum() / max(told[row:].sum(), 1)
+    mean = max(squares[row:].sum() / max(told[row:].sum(), 1), _STILL)
     gained = 0.5 * (squares * (1 - 1 / mean) - told * np.log(mean))
     return int(np.argmax(np.cumsum(gained[::-1])[::-1]))

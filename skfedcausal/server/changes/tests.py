@@ -12,7 +12,9 @@ _N_WINDOWS, _FEWEST_ROWS = 12, 50  # starts of a change that are tried, rows beh
 _ROWS_PER_COEFFICIENT = 5
 _TAIL = 0.01  # share of the draws that tell how many tests a minimum is of, at least so many of them
 _FEWEST_DRAWS = 20
+_LEAST_LOG_P = -690.0  # of draws: a record with a row beyond all others shows such minima without any change
 _RIDGE = 1e-9
+_ROUNDED = 1e-14  # share of squares that is left of them by rounding
 VARIANCE = "variance"
 
 
@@ -86,7 +88,7 @@ class UnitTests:
             s -= np.stack([self._suffix_of(Z[:, h], group.told[:, h, None]) for h in range(Z.shape[1])], axis=1)
         explained = np.maximum(np.einsum("shcb,shcb->shb", s, np.linalg.solve(G, s)), 0.0)
         free = np.maximum(counts - c, 1.0)[:, None, None]
-        left = np.maximum(squares[:, None] - explained, 1e-300) / free
+        left = np.maximum(squares[:, None] - explained, _ROUNDED * squares[:, None] + 1e-300) / free
         # of the variance of a difference between two records, the share that is the new one's
         share = 1 / (1 + counts / learned)
         ratio = share[:, None, None] * explained / c / left
@@ -154,7 +156,8 @@ def effective_tests(log_minima):
     """
     drawn = np.sort(np.ravel(log_minima))
     k = min(max(int(_TAIL * len(drawn)), _FEWEST_DRAWS), len(drawn)) - 1
-    return max(float(np.log1p(-(k + 1) / (len(drawn) + 1)) / np.log1p(-np.exp(min(drawn[k], -1e-12)))), 1.0)
+    p = np.exp(np.clip(drawn[k], _LEAST_LOG_P, -1e-12))
+    return max(float(np.log1p(-(k + 1) / (len(drawn) + 1)) / np.log1p(-p)), 1.0)
 
 
 def log_p_of_minimum(log_p, n_tests):

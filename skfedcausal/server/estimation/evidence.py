@@ -19,6 +19,7 @@ PADDED_VARIANCE = 1e8
 _SLAB = 0.05  # prior standard deviation of a real link's elements, for ordering only
 _N_THRESHOLDS = 32
 _ROWS_AT_ONCE = 256  # of tails, so that all their terms stay in the cache
+_NEAREST, _FARTHEST = 1e-100, 1e6  # of the largest weight, between which tails are neither one nor nothing
 _CONVERGED = 1e-7  # of the last Newton step; what it leaves is of the order of its square
 _MIN_SLAB = 0.03  # shrinkage never believes in links smaller than this
 _EXTRA_EMPTY_PAIRS = 10  # pulls the share of real links towards zero
@@ -98,7 +99,7 @@ class BlockEstimates:
     def stderr(self):
         """Standard error of the norm of every block by the delta method, shape (n_pairs,)."""
         direction = self.direction
-        return np.sqrt(np.einsum("xi,xij,xj->x", direction, self.covariance, direction))
+        return np.sqrt(np.maximum(np.einsum("xi,xij,xj->x", direction, self.covariance, direction), 0.0))
 
     @property
     def statistic(self):
@@ -119,8 +120,10 @@ class BlockEstimates:
 
     @cached_property
     def spectra(self):
-        """Eigenvalues (ascending) and axes of each covariance."""
-        return np.linalg.eigh(self.covariance)
+        """Eigenvalues (ascending, of at least what rounding makes of the largest) and axes of each covariance."""
+        values, axes = np.linalg.eigh(self.covariance)
+        largest = np.take_along_axis(values, self.dof[:, None] - 1, axis=1)
+        return np.maximum(values, np.finfo(float).eps * largest), axes
 
     def rotated(self):
         """Estimates, variances (infinite where padded) and the axes of each covariance."""
@@ -169,10 +172,10 @@ def weighted_chi2_logsf(x, weights):
     for first in range(0, len(x), _ROWS_AT_ONCE):
         rows = slice(first, first + _ROWS_AT_ONCE)
         w = np.ascontiguousarray(weights[rows].T)[:, :, None]  # sums over the first axis are the fast ones
-        positive = np.where(x[rows] > 0, x[rows], 1.0)
+        positive = np.clip(np.where(x[rows] > 0, x[rows], 1.0), _NEAREST * w.max(axis=0), _FARTHEST * w.max(axis=0))
         s = _saddlepoint(positive, w)
         slack = 1 - 2 * s * w
-        cumulant = -0.5 * np.log(slack.prod(axis=0))
+        cumulant = -0.5 * np.log(slack).sum(axis=0)  # the product of many would overflow
         curvature = 2 * np.square(w / slack).sum(axis=0)
         r = np.sign(s) * np.sqrt(np.maximum(2 * (s * positive - cumulant), 0.0))
         q = s * np.sqrt(curvature)

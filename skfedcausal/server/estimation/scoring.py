@@ -487,7 +487,8 @@ def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
     for _ in range(n_halvings):
         A, Q = scoring.matrices(x + length * step)
         if is_valid(A, Q):
-            found = objective.evaluate(A, Q)
+            with np.errstate(over="ignore", invalid="ignore"):  # a filter that overflows has no likelihood: no rise
+                found = objective.evaluate(A, Q)
             spend(objective)
             rise = found.value - value
             if rise >= 1e-4 * length * slope:

@@ -36,6 +36,7 @@ _LIKELIER = np.log(100.0)  # by which they have to be likelier than none to move
 _FOLDS = 5  # parts of a record that coefficients are learned without, one after the other
 _HISTORY = 1000  # rows before a change that matter, at most
 _JITTER = 1e-6
+_LEAST_NOISE = 1e-20  # share of a variance that noise in it has at least: what is less is rounding
 
 
 @dataclass(frozen=True, eq=False)
@@ -356,7 +357,10 @@ def _posterior(y, G, noise, kinds):
     yw, Gw, rest = (
         np.concatenate([lfilter(whitener, 1.0, x, axis=0)[order:] for x in series]) for series in (y, G, noise)
     )
-    H, b = Gw.T @ Gw / rest.var(), Gw.T @ yw / rest.var()
+    variance = max(rest.var(), _LEAST_NOISE * np.square(yw).mean())
+    if not variance > 0:  # where nothing is missed nothing has to be explained
+        return np.zeros(G[0].shape[1]), np.zeros((G[0].shape[1], 0)), 0.0
+    H, b = Gw.T @ Gw / variance, Gw.T @ yw / variance
     choices, prior = _SHARES * np.concatenate(y).var(), np.zeros(len(b))
     products, bends = kinds
     prior[products] = _likeliest_variance(H, b, products, prior, choices)

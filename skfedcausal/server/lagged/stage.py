@@ -270,7 +270,7 @@ def _stable(found, n):
     """The numbers of lags, and the factor by which the poles have to come in."""
     (p, q), coefficients = found
     radius = float(spectral_radius(companion(np.hstack(list(coefficients[1 : p + 1, :, :n])), p)))
-    return (p, q), min(1.0, _RADIUS / radius)
+    return (p, q), _RADIUS / max(radius, _RADIUS)
 
 
 def _draws(problem, fitted):

@@ -8,6 +8,7 @@ from ...statespace.episodes import episodes, lagged_rows
 SAMPLED = ("auto", "after", "before")
 _OWN_LAGS, _STATE_LAGS = 10, 5
 _LEVEL = 0.01
+_ROUNDED = 1e-12  # mean square up to which what is left of a standard series is rounding
 
 
 def words_by_input(sampled, names, sizes):
@@ -75,13 +76,15 @@ def _tests(series, starts, n_states):
     dof = n_rows - own.shape[1] - seen.shape[1]
     if dof < 1:
         return shares, p_values
-    squares = np.square(without).sum(axis=0), np.maximum(np.square(given).sum(axis=0), 1e-12 * n_rows)
+    given_squares = np.maximum(np.square(given).sum(axis=0), _ROUNDED * n_rows)
+    squares = np.maximum(np.square(without).sum(axis=0), given_squares), given_squares
     F = (squares[0] - squares[1]) / seen.shape[1] / (squares[1] / dof)
     shares[1], p_values[1] = 1 - squares[1] / squares[0], stats.f.sf(F, seen.shape[1], dof)
     for j in range(k):
         others = np.delete(given, j, axis=1)
         before, after = _residual(rest, others), _residual(rest, given)
-        ratio = np.square(before).sum(axis=0) / np.square(after).sum(axis=0)
+        after = np.maximum(np.square(after).sum(axis=0), _ROUNDED * n_rows)
+        ratio = np.maximum(np.square(before).sum(axis=0), after) / after
         shares[0, j] = 1 - 1 / ratio.max()
         p_values[0, j] = min(1.0, n_states * stats.chi2.sf(n_rows * np.log(ratio.max()), 1))
     return shares, p_values

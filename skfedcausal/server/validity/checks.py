@@ -29,7 +29,10 @@ _TAIL = 5.0  # degrees of freedom of densities that are compared on rows held ou
 _BELOW = 0.8  # share of the size of its roughest rows that a unit's rows have to have without what others share
 _AR = 6  # lags of the noise that a trend is judged against
 _LEAST_SQUARE = 0.1  # of a row's mean square, below which rows are alike
-_SAME = 1e-6  # of the largest singular value of paths, below which one says what another does
+_COPIED = 1e-13  # square up to which all rows of a unit beside another are rounding, of single precision as well
+_ROUNDED = 1e-13  # deviation of logarithms up to which they differ by no more than rounding
+_SAME = 1e-6  # of the largest singular value of paths, or of a series, below which others say what it does
+_LEAST_LEFT = 1e-20  # share of a target's variance that a regression leaves at least: what is less is rounding
 _TOLD_APART = 1e-4  # share of the largest eigenvalue of products that columns which differ have at least
 _BIAS = 6.0  # of the distance of that autoregression from a unit root near one, in rows of a record less a line
 _LEAST_GAP = 1e-3  # of it
@@ -132,7 +135,10 @@ def roughness(units):
     for m in range(len(units)):
         for k in range(m):
             size = _squared_norms(rows[m] - (rows[m] @ units[k] / n) @ rows[k])
-            z = _along(np.log(size + len(rows[m]) * _LEAST_SQUARE), scores[k])
+            if size.max() <= _COPIED:  # it has nothing apart from what they share, in no row
+                together[k, m] = bursts[k, m] = 0.0, 1.0
+                continue
+            z = float(_log_squares(size, len(rows[m])) @ scores[k]) / np.sqrt(n)
             together[k, m] = z, 2 * float(ndtr(-abs(z)))
             count = np.count_nonzero(roughest[k][_largest(size, n_top, bounds[m])])
             bursts[k, m] = float(count), float(bdtrc(count - 1, n_top, n_top / n)) if count else 1.0
@@ -152,16 +158,14 @@ def _largest(values, n, bound=-np.inf):
 
 
 def _log_squares(size, p):
-    """Logarithms of how far rows are from zero, standardised: fat tails weigh little, as do rows near zero."""
+    """Logarithms of how far rows are from zero, standardised: fat tails weigh little, as do rows near zero.
+
+    All zero where rows are as far as each other: none of them is a rough one.
+    """
     size = np.log(size / p + _LEAST_SQUARE)
     size -= size.mean()
-    return size / np.sqrt(size @ size / len(size))
-
-
-def _along(series, score):
-    """Product of a series, once it is standardised, with a standardised score, over the root of their length."""
-    n, total = len(series), series.sum()
-    return float(series @ score - total * score.mean()) / np.sqrt(series @ series - total * total / n)
+    spread = np.sqrt(size @ size / len(size))
+    return size / spread if spread > _ROUNDED else np.zeros_like(size)
 
 
 def correlation(units):
@@ -300,7 +304,10 @@ def held_out_gain(target, cause, share=0.3):
     cut = n - round(share * n)
     X, Y = cause - column_mean(cause[:cut]), target - column_mean(target[:cut])
     coefficients = _regression(X[:cut], Y[:cut])
-    with_cause, without = (_log_densities(rest, cut) for rest in (Y - X @ coefficients, Y))
+    least = _LEAST_LEFT * float(np.square(Y[:cut]).sum()) / cut
+    if not least > 0:  # a target that never moved: nothing helps to predict it
+        return 0.0, 0.0
+    with_cause, without = (_log_densities(rest, cut, least) for rest in (Y - X @ coefficients, Y))
     return mean_with_error(with_cause - without)
 
 
@@ -312,14 +319,15 @@ def _regression(X, Y):
     return np.linalg.lstsq(X, Y, rcond=None)[0]
 
 
-def _log_densities(rest, cut):
+def _log_densities(rest, cut, least):
     """Of the rows behind `cut`, without constants, of tails that single rows do not decide about.
 
-    Those of t with few degrees of freedom, whose scale is the covariance of the rows before.
+    Those of t with few degrees of freedom, whose scale is the covariance of the rows before, with variances of at least
+    `least`.
     """
     n, p = rest[:cut].shape
     values, axes = np.linalg.eigh(rest[:cut].T @ rest[:cut] / n)
-    values = np.maximum(values, 1e-10 * values[-1]) * (_TAIL - 2) / _TAIL
+    values = np.maximum(values, max(1e-10 * values[-1], least)) * (_TAIL - 2) / _TAIL
     size = np.square(rest[cut:] @ axes) @ (1 / values)
     return -0.5 * (_TAIL + p) * np.log1p(size / _TAIL) - 0.5 * np.log(values).sum()
 
@@ -372,6 +380,8 @@ def line(series):
     level = (left + right) / beside.n_both
     # a spectrum that falls has more on one side; few frequencies tell nothing of it
     np.maximum(level, left / beside.n_left, out=level, where=beside.n_left >= 3)
+    # a difference of sums of all lower frequencies, which beside a line or a trend alone is rounding of these
+    np.maximum(level, 4 * np.finfo(float).eps * sums[:, -1:] + np.finfo(float).tiny, out=level)
     ratio = (power[:, _LEAST_BIN:-1] / level).mean(axis=0)
     # of frequencies with as many beside them the largest ratio is the least likely
     first = np.sort([same[ratio[same].argmax()] for same in beside.alike])
@@ -409,7 +419,13 @@ def trend(series, path=None):
         around = path - path.mean(axis=0)
         basis, size, _ = np.linalg.svd(around, full_matrices=False)
         basis = basis[:, size > _SAME * max(size[0], np.finfo(float).tiny)]
-        t, series = t - basis @ (basis.T @ t), series - basis @ (basis.T @ series)
+        columns = np.column_stack([t, series])
+        beside = columns - basis @ (basis.T @ columns)
+        left = np.linalg.norm(beside, axis=0) > _SAME * np.linalg.norm(columns, axis=0)
+        t, series = beside[:, 0], beside[:, 1:][:, left[1:]]
+        p = series.shape[1]
+        if not left[0] or not p:  # the path goes along the line, or is all that there is
+            return 0.0, 1.0
     t /= np.sqrt(t @ t)
     slope = t @ series
     variance, error = np.transpose([_long_run_variance(x - b * t, b) for x, b in zip(series.T, slope, strict=True)])
@@ -432,7 +448,8 @@ def _long_run_variance(x, slope=0.0):
     .. [1] Kendall (1954), Note on bias in the estimation of autocorrelation, Biometrika 41.
     """
     n, forward, backward = len(x), x, x
-    least = (np.finfo(float).eps * slope) ** 2 + np.finfo(float).tiny  # rounding, which a line alone leaves
+    # rounding, which is what a line alone leaves, and an autoregression of what it says exactly
+    least = np.finfo(float).eps ** 2 * max(slope**2, float(x @ x)) + np.finfo(float).tiny
     gap, variance, information = 1.0, float(x @ x) / len(x), 0.0  # of the coefficients only the sum is asked for
     for _ in range(_AR):
         variance = max(variance, least)

@@ -17,6 +17,8 @@ _BLOCK = 120  # rows with a level of their own, as long as no shift is known
 _SHORTEST = 40  # rows between two shifts
 _LEVEL = 1e-4  # chance of a shift in an episode without any
 _PASSES = 5
+_LEAST = 1e-12  # share of the largest variance that one has at least
+_ROUNDED = (10 * np.finfo(float).eps) ** 2  # share of a square up to which scatter around a level is rounding
 _CALM, _AS_CALM = 0.25, 2.0  # quantile of the scatters of blocks that hold no shift, and how far others are like it
 _FEWEST = 3  # shifts that a plant's own model does not follow
 _NEAR, _GRID = 40, 4  # rows around a shift among which it begins and ends, and of the steps they are sought in
@@ -93,7 +95,8 @@ def _calm(series, edges):
     counts = np.diff([*edges, len(series)])
     square = np.add.reduceat(np.square(_around_levels(series, edges)), edges) / counts[:, None]
     usual = np.quantile(square, _CALM, axis=0)
-    scatter = (square / np.where(usual > 0, usual, 1.0)).mean(axis=1)
+    moves = usual > _ROUNDED * np.square(series).max(axis=0)  # the others stand still in many blocks
+    scatter = (square / np.where(moves, usual, 1.0)).mean(axis=1)
     return scatter <= _AS_CALM * np.quantile(scatter, _CALM)
 
 
@@ -115,7 +118,11 @@ def _long_run_root(series, edges, kept):
         a = np.linalg.lstsq(past, x[inside], rcond=None)[0]
         news[:, j], gain[j] = x[inside] - past @ a, max(1 - a.sum(), 1e-3)
     values, axes = np.linalg.eigh(news.T @ news / len(inside) / np.outer(gain, gain))
-    return axes / np.sqrt(np.maximum(values, 1e-12 * values[-1]))
+    # where all stands still in the blocks that were kept, that of the other rows, and of the levels, counts
+    largest = max(values[-1], float(series.var(axis=0).max()))
+    if largest <= _ROUNDED * np.square(series).max():
+        return np.zeros_like(axes)
+    return axes / np.sqrt(np.maximum(values, _LEAST * largest))
 
 
 def _cuts(white, first, stop):

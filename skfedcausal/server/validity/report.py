@@ -308,7 +308,7 @@ def _of_noise(run, record, found):
         square = np.square(whiten @ residual.T).mean(axis=0)
         error = square.std() / np.sqrt(len(square))
         ratio = float(square.mean())
-        p = 2 * float(ndtr(-abs(ratio - 1) / error))
+        p = 2 * float(ndtr(-abs(ratio - 1) / error)) if error > 0 else float(ratio == 1)  # where all rows are alike
         passed = bool(p > LEVEL / len(slices) or abs(ratio - 1) <= _NEAR)
         name = found.names[k]
         yield "noise as supposed", name, name, ratio, p, passed, "" if passed else "n_rounds, or give C and R"

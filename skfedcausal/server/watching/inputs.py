@@ -17,6 +17,7 @@ from scipy.optimize import nnls
 
 from ...statespace.episodes import episodes
 from ...statespace.kalman import Recurrence
+from ...statespace.matrices import cap_radius
 from .nominal import off_subspace, quadratic_scale
 from .thresholds import RATES, ewma
 
@@ -153,11 +154,10 @@ class InputResponse:
         ridge = _RIDGE * len(rows) * np.eye(F.shape[1])
         G = np.linalg.solve(rest.T @ rest + ridge, rest.T @ x[rows])
         B = np.linalg.lstsq(past, x[rows] - F @ G, rcond=None)[0][:-1]
-        radius = np.abs(np.linalg.eigvals(B)).max()
         moved = np.column_stack([past[:, :-1], F])
         moved -= moved.mean(axis=0)
         known, modes = _inverse(moved.T @ moved), _few(u)
-        return replace(bare, B=B * min(1.0, _RADIUS / radius), G=G, known=known, modes=modes)
+        return replace(bare, B=cap_radius(B, _RADIUS), G=G, known=known, modes=modes)
 
     def filtered(self, u, state):
         """F of the next rows of an episode, (n_rows, k filters), and the inputs and averages after them."""

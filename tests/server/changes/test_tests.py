@@ -9,6 +9,7 @@ from skfedcausal import FederatedGrangerEstimator, KalmanClient
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.changes.hypotheses import Group, shifted
 from skfedcausal.server.changes.innovations import UnitInnovations, unit_innovations
+from skfedcausal.server.changes.sizes import _variance_since
 from skfedcausal.server.changes.tests import (
     UnitTests,
     _log_tail,
@@ -132,3 +133,17 @@ def test_p_values_of_a_side_are_uniform_before_they_are_over_their_share(side):
     assert np.mean(p * share <= 0.05) == pytest.approx(0.05, abs=0.01)
     pushed = np.exp(tests.log_p_values(white.reshape(n, -1) + 0.3 * side * z[:, 0], exact=True)[0][0, 0])
     assert np.median(pushed) < 1e-4
+
+
+@pytest.mark.parametrize("log_p", [-1e-3, -30.0, -700.0, -1e6, -np.inf])
+def test_minima_of_any_size_are_of_a_finite_number_of_tests(log_p):
+    n_tests = effective_tests(np.full(100, log_p))
+    assert 1 <= n_tests < np.inf
+    p = np.exp(log_p_of_minimum(np.array([0.0, -1.0, log_p]), n_tests))
+    assert np.isfinite(p).all()
+    assert ((p >= 0) & (p <= 1)).all()
+
+
+def test_innovations_that_stand_still_have_another_variance_from_the_first_row_on():
+    squares, told = np.append(np.ones(50), np.zeros(50)), np.ones(100)
+    assert _variance_since(squares, told, 60) == 50

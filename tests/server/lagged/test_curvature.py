@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from skfedcausal import FederatedCounterfactualEstimator
-from skfedcausal.server.lagged.curvature import Bends, _heard, learned_curvature
+from skfedcausal.server.lagged.curvature import Bends, _heard, _posterior, learned_curvature
 from skfedcausal.server.lagged.dynamics import LaggedDynamics
 from skfedcausal.statespace.input_basis import quartile_spline
 
@@ -227,3 +227,13 @@ def test_what_is_beyond_second_order_is_in_doubt_where_products_act():
         assert form.moves
         np.testing.assert_allclose(shares, shares[0], rtol=1e-6)
         assert low < shares[0] < high
+
+
+@pytest.mark.parametrize("size", [0.0, 1.0])
+def test_what_is_missed_without_noise_has_finite_coefficients(size):
+    G = np.random.default_rng(3).standard_normal((400, 2))
+    y = size * G[:, 0]
+    mean, root, gain = _posterior([y], [G], [np.zeros(400)], [np.array([0, 1]), np.array([], dtype=int)])
+    np.testing.assert_allclose(mean, [size, 0], atol=1e-6)
+    assert np.isfinite(root).all()
+    assert np.isfinite(gain)

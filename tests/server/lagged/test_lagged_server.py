@@ -22,7 +22,7 @@ from skfedcausal.server.estimation.scoring import Budget
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.lagged.dynamics import LaggedDynamics, PaddedRecord
 from skfedcausal.server.lagged.misfit import level_of, one_lag_is_enough
-from skfedcausal.server.lagged.timing import words_by_input
+from skfedcausal.server.lagged.timing import first_lags, words_by_input
 from skfedcausal.server.prediction import PlantFilter
 from skfedcausal.statespace.episodes import PIECE
 
@@ -523,3 +523,16 @@ def test_plants_of_one_lag_keep_it(n_samples):
         clients = [KalmanClient(C=C) for C in truth.observation]
         n_lagged += len(FederatedGrangerEstimator(clients).fit(X).server_.lag_transitions_) > 1
     assert n_lagged <= 9
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-14])
+def test_states_and_inputs_that_rows_before_say_exactly_do_not_act_within_a_row(size):
+    """What is left of them is rounding, which goes together with anything."""
+    rng, t = np.random.default_rng(0), np.arange(400)
+    wave = np.cos(2 * np.pi * np.outer(t, [1 / 40, 1 / 16])) + size * rng.standard_normal((400, 2))
+    noise = rng.standard_normal((400, 2))
+    for series in (np.hstack([wave, noise]), np.hstack([noise, wave]), np.hstack([wave, wave])):
+        first, told = first_lags(["auto", "auto"], series, (0,), 2)
+        assert first.tolist() == [1, 1]
+        assert ((told["same_row_share"] >= 0) & (told["same_row_share"] <= 1)).all()
+        assert ((told["feedback_share"] >= 0) & (told["feedback_share"] <= 1)).all()

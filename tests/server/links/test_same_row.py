@@ -89,3 +89,12 @@ def test_nothing_is_said_of_a_record_with_gaps():
     assert len(table)
     assert set(table["direction"]) == {"cannot tell"}
     assert table["p_first_acts"].isna().all()
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-12, 1e-9])
+def test_nothing_is_said_of_which_of_two_copies_acts(noise):
+    rng = np.random.default_rng(0)
+    cause = rng.laplace(size=(1000, 2))
+    effect = cause @ [[2.0, 0.0], [1.0, -3.0]] * (1 + noise * rng.standard_normal((1000, 2)))
+    assert np.isnan(p_value(cause, effect, 0.0))
+    assert np.isnan(p_value(cause, np.zeros((1000, 2)), 0.0))

@@ -254,3 +254,61 @@ def test_a_regression_is_that_of_least_squares_also_of_columns_that_say_the_same
     X = np.hstack([first, (1 - share) * first + share * other])
     expected = np.linalg.lstsq(X, Y, rcond=None)[0]
     np.testing.assert_allclose(X @ checks._regression(X, Y), X @ expected, atol=1e-12)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-15, 1e-9])
+@pytest.mark.parametrize("sizes", [(2, 2), (3, 2), (1, 1)])
+def test_a_copy_is_rough_in_no_row_of_its_own(noise, sizes):
+    """What a unit has beside another it is a function of is rounding, which is largest where the other one is."""
+    rng = np.random.default_rng(6)
+    first = rng.standard_t(2.5, (2000, sizes[0]))
+    copy = 5.0 * first @ rng.standard_normal(sizes) + 3.0
+    copy *= 1 + noise * rng.standard_normal(copy.shape)
+    together, bursts = checks.roughness([checks.unit_series(first), checks.unit_series(copy)])
+    assert together[0, 1] == bursts[0, 1] == (0.0, 1.0)
+
+
+def test_rows_that_are_all_as_far_from_zero_are_rough_in_none():
+    rng = np.random.default_rng(7)
+    signs = np.sign(rng.standard_normal((1000, 2)))
+    together, _ = checks.roughness([signs, rng.standard_normal((1000, 2))])
+    assert together[0, 1] == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("series", [np.sin, np.sign, np.square], ids=lambda series: series.__name__)
+@pytest.mark.parametrize("n", [1024, 1000])
+def test_a_line_beside_nothing_is_a_line(series, n):
+    wave = series(np.sin(2 * np.pi * (np.arange(n) + 0.5) / 32))[:, None]
+    ratio, p, period = checks.line(checks.unit_series(wave))
+    assert np.isfinite(ratio)
+    assert p < 1e-30
+    assert period == pytest.approx(16 if series is np.square else 32, rel=0.02)
+
+
+@pytest.mark.parametrize("n", [500, 512, 1000])
+def test_rounding_of_a_trend_or_of_nothing_is_no_line(n):
+    for series in (np.arange(n, dtype=float), np.arange(n) ** 2.0, np.zeros(n)):
+        ratio, p, period = checks.line(series[:, None])
+        assert np.isfinite(ratio)
+        assert p > 1e-3 or period > n / 5  # the slow end, which is steep
+
+
+def test_a_path_along_a_line_or_all_that_there_is_leaves_no_trend():
+    rng, rows = np.random.default_rng(9), np.linspace(0, 1, 1000)[:, None]
+    series = checks.unit_series(rng.standard_normal((1000, 2)) + 3 * rows)
+    assert checks.trend(series, 2.0 * rows) == checks.trend(series, series) == (0.0, 1.0)
+    statistic, p = checks.trend(series, series[:, :1])
+    assert np.isfinite(statistic)
+    assert 0 <= p <= 1
+
+
+def test_what_moves_by_rounding_alone_gains_nothing_and_an_exact_function_gains_something_finite():
+    cause = np.random.default_rng(10).standard_normal((1000, 2))
+    assert checks.held_out_gain(np.zeros((1000, 2)), cause) == (0.0, 0.0)
+    assert checks.held_out_gain(np.where(np.arange(1000)[:, None] < 800, 0.0, cause), cause) == (0.0, 0.0)
+    for target in (cause, cause @ [[1.0, 2.0], [3.0, 4.0]], np.sign(cause)):
+        gain, error = checks.held_out_gain(np.round(target, 3), target)
+        assert np.isfinite([gain, error]).all()
+        assert gain > 0
+    gain, error = checks.held_out_gain(cause, cause)
+    assert 20 < gain < 100  # nats of a row, from digits that a number has

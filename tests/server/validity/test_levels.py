@@ -157,3 +157,22 @@ def test_the_report_names_the_rows_and_levels_that_are_taken_off_stay_as_asked_f
     assert not told["passed"].any()
     assert told["remedy"].str.contains('levels="episode" at home, without rows').all()
     assert (told["statistic"] >= 7).all()
+
+
+@pytest.mark.parametrize("still", [0.0, 7.3, 1e-9], ids=str)
+def test_what_stands_still_in_most_rows_is_judged_by_the_others(still):
+    """A record that stands still has no scatter to judge levels by; constant ones none at all."""
+    x = autoregressions(2, 0.3, k=3)
+    x[700:] = still
+    found = shifts(x, (0,))
+    assert all(0 < shift.start < shift.stop <= len(x) for shift in found)
+    assert shifts(np.full((2000, 2), still), (0,)) == []
+    x = autoregressions(3, 0.3, k=3)
+    x[:, 1] = still
+    assert shifts(x, (0,)) == []
+
+
+def test_steps_alone_are_found():
+    found = shifts(np.column_stack([stepped(2000, ROWS), stepped(2000, ROWS, seed=1)]), (0,))
+    assert len(found) == len(ROWS)
+    assert all(shift.start <= row <= shift.stop for shift, row in zip(found, ROWS, strict=True))
