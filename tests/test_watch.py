@@ -286,13 +286,13 @@ def told_modes():
 
 
 @BEYOND
-@pytest.mark.parametrize("more", [{}, {"fault": 2}, {"strange": (705, 1200)}])
+@pytest.mark.parametrize("more", [{}, {"fault": 2}, {"strange": (405, 800)}])
 def test_what_is_learned_of_modes_and_said_is_the_same_however_a_stream_is_cut(told_modes, monkeypatch, more):
-    (X, inputs), streams, found = moded(1500, 7, **more), [], []
+    (X, inputs), streams, found = moded(1000, 7, **more), [], []
     take = stream.take
     monkeypatch.setattr(stream, "take", lambda *given: streams.append(given[-1]) or take(*given))
-    for size in (750, 120, 19, 1):
-        labels = np.full(1500, "?", dtype=object)
+    for size in (500, 120, 19, 1):
+        labels = np.full(1000, "?", dtype=object)
         for where, roots in told_modes.predict_root_cause(zip(cut(X, size), cut(inputs, size), strict=True)):
             labels[where] = roots
         found.append((labels, streams[-1].modes.steps))
