@@ -4,6 +4,7 @@ import copy
 import pickle
 import warnings
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -60,7 +61,10 @@ class Fitted:
     warned: list = field(default_factory=list)
 
     def __post_init__(self):
-        self._first = copy.deepcopy(self.estimator) if self.given.get("X") is not None else None
+        self._first = None
+        if self.given.get("X") is not None:
+            with suppress(TypeError):  # of an estimator with instruments there is no copy, and nobody asks for one
+                self._first = copy.deepcopy(self.estimator)
 
     def copy(self):
         """The estimator as it was before any question, for those that change it or tell of those before."""
