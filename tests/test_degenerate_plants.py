@@ -135,21 +135,29 @@ def answered(X, questions):
 
 
 ASKED = {"links": questions_of_links, "inputs": questions_of_inputs, "faults": questions_of_faults}
-LONG = {"a copy one row later", "a tank whose level hardly moves", "a random walk", "a ramp", "waves alone"}  # of inputs
+LONG = {
+    "a copy one row later",
+    "a tank whose level hardly moves",
+    "a random walk",
+    "a ramp",
+    "waves alone",
+}  # of inputs
 _COPIES = {"fit": "send the same states, so that no fault could be told to be in one of them. Leave one out."}
 REFUSED = {
     ("a copy", "faults"): _COPIES,
     ("a copy of another sign, scale and level", "faults"): _COPIES,
     ("a copy but for the last bit", "faults"): _COPIES,
     ("a copy but for 1e-9", "faults"): _COPIES,
-    ("hardly a cell", "faults"): {"fit": "'unit1' is absent in 98 % of the nominal rows, too many to tell what is usual"},
+    ("hardly a cell", "faults"): {"fit": "'unit1' is absent in 98 % of the nominal rows, too many"},
 }
 
 
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
-        pytest.param(name, kind, id=f"{name}, {kind}", marks=pytest.mark.slow if kind == "inputs" and name in LONG else ())
+        pytest.param(
+            name, kind, id=f"{name}, {kind}", marks=pytest.mark.slow if kind == "inputs" and name in LONG else ()
+        )
         for name in PLANTS
         for kind in ASKED
     ],

@@ -371,7 +371,7 @@ def test_what_an_autoregression_says_exactly_has_no_line_beside_it():
 def test_columns_that_are_their_baseline_alone_are_ignored_or_refused(option, column, level):
     t, noise = np.arange(800.0), np.random.default_rng(0).standard_normal((800, 2))
     alone = column(t)[:, None] + level
-    with pytest.raises(ValueError, match="Nothing is left of any column of the unit .0. beside its seasons, trend"):
+    with pytest.raises(ValueError, match="Nothing is left of any column of the unit"):
         KalmanClient(**option).fit(alone)
     with pytest.warns(UserWarning, match="Columns 1 of the unit are nothing beside their seasons, trend"):
         client = KalmanClient(**option).fit(np.hstack([noise[:, :1], alone, noise[:, 1:]]))

@@ -12,14 +12,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import chdtrc, ndtr
 
-from ...statespace.matrices import spectral_radius
+from ...statespace.matrices import power_of_two, spectral_radius
 from .scoring import MAX_RADIUS
 
 PADDED_VARIANCE = 1e8
 _SLAB = 0.05  # prior standard deviation of a real link's elements, for ordering only
 _N_THRESHOLDS = 32
 _ROWS_AT_ONCE = 256  # of tails, so that all their terms stay in the cache
-_NEAREST, _FARTHEST = 1e-100, 1e6  # of the largest weight, between which tails are neither one nor nothing
+_NEAREST, _FARTHEST = 1e-100, 1e6  # of about the largest weight, between which tails are neither one nor nothing
 _CONVERGED = 1e-7  # of the last Newton step; what it leaves is of the order of its square
 _MIN_SLAB = 0.03  # shrinkage never believes in links smaller than this
 _EXTRA_EMPTY_PAIRS = 10  # pulls the share of real links towards zero
@@ -172,7 +172,9 @@ def weighted_chi2_logsf(x, weights):
     for first in range(0, len(x), _ROWS_AT_ONCE):
         rows = slice(first, first + _ROWS_AT_ONCE)
         w = np.ascontiguousarray(weights[rows].T)[:, :, None]  # sums over the first axis are the fast ones
-        positive = np.clip(np.where(x[rows] > 0, x[rows], 1.0), _NEAREST * w.max(axis=0), _FARTHEST * w.max(axis=0))
+        unit = power_of_two(w.max(axis=0))
+        w = w / unit  # of which squares and cubes are numbers
+        positive = np.maximum(np.clip(x[rows], 0.0, _FARTHEST * unit) / unit, _NEAREST)
         s = _saddlepoint(positive, w)
         slack = 1 - 2 * s * w
         cumulant = -0.5 * np.log(slack).sum(axis=0)  # the product of many would overflow

@@ -1,6 +1,7 @@
 """Multiplicity control and tails against statsmodels, scipy and simulation."""
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from skfedcausal.server.estimation.evidence import (
     adjusted_p_values,
     benjamini_hochberg,
     log_bayes_factors,
+    shrink,
     weighted_chi2_logsf,
 )
 from skfedcausal.statespace.partition import Partition
@@ -202,3 +204,33 @@ def test_beyond_one_expected_pair_adjusted_values_only_keep_the_order():
     size = np.full((2, 1), 0.1 * np.sqrt(stats.chi2.isf(0.75, 1)))
     adjusted = adjusted_p_values(BlockEstimates.padded(size, np.full((2, 1, 1), 0.01), partition))
     np.testing.assert_allclose(adjusted, 1 - np.exp(-1) / 1.5, rtol=0.03)  # the saddlepoint's error
+
+
+@pytest.mark.parametrize("k", [1, 2, 40])
+def test_tails_of_any_sum_and_any_weights_are_numbers(k):
+    x = np.array([-1e308, 0.0, 5e-324, *10.0 ** np.arange(-300, 301, 20.0), 1e308])
+    for weights in (np.ones(k), np.geomspace(1e-12, 1, k), np.full(k, 1e-300), np.full(k, 1e80)):
+        logsf = weighted_chi2_logsf(x[None], weights[None])[0]
+        assert np.isfinite(logsf).all()
+        assert (np.diff(logsf) <= 1e-9).all()
+        assert logsf[0] == pytest.approx(0, abs=1e-6)
+        assert logsf[-1] < -600
+
+
+def test_variances_that_rounding_makes_negative_are_as_small_as_rounding():
+    """A covariance of widely different directions has eigenvalues a little below zero, by the last bit."""
+    axes = np.linalg.qr(np.random.default_rng(0).standard_normal((3, 3)))[0]
+    covariance = (axes * [1e13, 1.0, -1e-4]) @ axes.T
+    blocks = BlockEstimates(np.ones((1, 3)), (covariance + covariance.T)[None] / 2, np.array([3]))
+    assert (blocks.rotated()[1] > 0).all()
+    assert np.isfinite(adjusted_p_values(blocks)).all()
+    assert np.isfinite(shrink(blocks).posterior_mean).all()
+    along = BlockEstimates(axes[:, 2][None], blocks.covariance, blocks.dof)
+    assert 0 <= along.stderr[0] < 1
+
+
+def test_variances_of_ordinary_and_padded_blocks_stay_as_they_are():
+    family = SimpleNamespace(pair_elements=np.array([[0, 1], [2, 3]]), n_elements=3, pair_dof=np.array([2, 1]))
+    covariance = np.array([[[1e-6, 0], [0, 1e-9]], [[1e-12, 0.0], [0.0, 1.0]]])
+    blocks = BlockEstimates.padded(np.ones((2, 2)), covariance.copy(), family)
+    np.testing.assert_array_equal(blocks.spectra[0], [[1e-9, 1e-6], [1e-12, 1e8]])
