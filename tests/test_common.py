@@ -139,6 +139,7 @@ def first_rows(X, t):
     return {name: Y[:t] for name, Y in X.items()} if isinstance(X, dict) else X[:t]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("t", [1, 2, 3, 50, N - 1])
 @pytest.mark.parametrize("missing", [0.0, 0.1], ids=["complete", "missing"])
 @pytest.mark.parametrize("kind", ["client", "linear augmenter", "regressor"])

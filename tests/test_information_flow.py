@@ -159,6 +159,7 @@ def allowed_shapes(name, n_patterns):
     }[name]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("missing", [0.0, 0.1], ids=["complete", "missing"])
 @pytest.mark.parametrize("how", SETTINGS)
 def test_arrays_on_the_wire_have_columns_for_states_and_none_for_sensors(how, missing):
@@ -318,6 +319,7 @@ def test_a_fit_sends_states_instead_of_sensors_and_hardly_anything_else(dtype, s
     assert sent["bytes_up"] <= 1.05 * share * 2 / 8 * sent["raw_bytes"]
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("how", SETTINGS)
 @pytest.mark.parametrize("missing", [0.0, 0.1], ids=["complete", "missing"])
 def test_constants_of_the_likelihood_do_not_travel_in_a_fit(how, missing):
@@ -381,6 +383,7 @@ def two_rounds(missing):
     return X, FederatedGrangerEstimator(KalmanClient(n_states=P), server=LikelihoodServer(n_rounds=2)).fit(X)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("missing", [0.0, 0.1], ids=["complete", "missing"])
 @pytest.mark.parametrize("transport", [SpyTransport, OtherProcesses, OtherSites])
 def test_results_do_not_depend_on_the_transport(transport, missing):
@@ -536,12 +539,14 @@ NEVER = {
 }
 
 
+@pytest.mark.medium
 def test_the_import_graph_is_read():
     assert "server.likelihood" in imported_modules("estimators._base")
     assert "statespace.observation" in imported_modules("message.states")
     assert "message.packet" in reachable("server.likelihood")
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("part", ONLY)
 def test_a_part_imports_only_what_lies_below_it(part):
     modules = [name for name in MODULES if inside(name, part)]
@@ -551,6 +556,7 @@ def test_a_part_imports_only_what_lies_below_it(part):
         assert not others, f"{name} imports {others}"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("part", NEVER)
 def test_a_part_cannot_reach_what_it_must_not_see(part):
     modules = [name for name in MODULES if inside(name, part)]

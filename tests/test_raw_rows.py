@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 import skfedcausal
 
 ROOT = Path(skfedcausal.__file__).parent
@@ -16,6 +18,7 @@ def lines_with_raw_rows(text):
     return sorted({node.lineno for node in nodes if isinstance(node, ast.Attribute) and node.attr == "outputs"})
 
 
+@pytest.mark.medium
 def test_raw_rows_are_found_where_they_are():
     assert lines_with_raw_rows("a = 1\nb = plant.outputs[0]\nplant.inputs\n") == [2]
     for room in ROOMS:
@@ -26,6 +29,7 @@ def inside(name, *rooms):
     return name.partition("/")[0] in rooms
 
 
+@pytest.mark.medium
 def test_only_units_and_readers_name_raw_measurements():
     others = [name for name in MODULES if not inside(name, *ROOMS)]
     assert "server/likelihood.py" in others

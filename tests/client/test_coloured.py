@@ -250,6 +250,7 @@ def test_sites_refuse_to_be_monitored_and_to_stand_beside_inputs():
         estimator.forecast(None, 500)
 
 
+@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore")  # of the short record
 @pytest.mark.parametrize(
     "ask", ["forecast", "partial_fit", "bootstrap_links", "stable_links", "links_over_time", "link_effects"]

@@ -231,7 +231,10 @@ def assert_identical(one, two):
         assert_array_equal(one, two)
 
 
-pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = [
+    pytest.mark.medium,
+    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
+]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -247,7 +250,6 @@ def test_sites_answer_as_a_record_in_one_process_does(said, there, kind, questio
     assert_identical(asked(there[kind], kind, question, None), said(kind, question))
 
 
-@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:The schedule takes inputs")
 def test_sites_plan_as_a_record_in_one_process_does(here, sites):
     settings = {"inputs": ["unit0__u0"], "bounds": {"unit0__u0": (-3.0, 3.0)}, "by": 8}
@@ -257,7 +259,6 @@ def test_sites_plan_as_a_record_in_one_process_does(here, sites):
     assert_identical((one.schedule, one.trajectory), (two.schedule, two.trajectory))
 
 
-@pytest.mark.medium
 def test_sites_say_the_same_of_bands_held_sensors_hidden_causes_and_experiments(here, sites):
     one, two = here["counterfactual"], sites
     record = {"inputs": U}
@@ -276,7 +277,6 @@ def test_sites_say_the_same_of_bands_held_sensors_hidden_causes_and_experiments(
     assert_identical(*(fit.gain_table() for fit in (one, two)))
 
 
-@pytest.mark.medium
 def test_sites_say_the_same_of_units_that_are_operated_together_and_of_whole_units(here, sites):
     one, two = here["counterfactual"], sites
     together = {"n": ["unit0", "unit1"], "u0": {"unit0": 0.0, "unit1": 0.0}, "u1": {"unit0": 1.0, "unit1": -1.0}}
@@ -351,7 +351,6 @@ def raw_rows(record):
         yield Y[200:210, 0].tobytes()
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_raw_row_is_in_a_fitted_estimator_whatever_it_was_asked(kind):
     make, record, driven, questions = KINDS[kind]
@@ -364,7 +363,6 @@ def test_no_raw_row_is_in_a_fitted_estimator_whatever_it_was_asked(kind):
         assert not any(row in kept for row in raw_rows(record)), question
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_pickle_after_sites_has_neither_rows_nor_transport(kind):
     make, record, _, questions = KINDS[kind]
@@ -403,7 +401,6 @@ def test_effects_on_states_leave_those_on_sensors_at_the_sites():
     assert estimator.ledger_.total("up") - before < 1.5 * acknowledged
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("evidence", ["innovations", "flags"])
 @pytest.mark.parametrize("size", [1, 7, 100])
 def test_no_raw_row_of_a_stream_is_in_the_detector(evidence, size):

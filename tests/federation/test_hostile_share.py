@@ -94,6 +94,7 @@ def fitted(folder, **how):
     return estimator.transition_
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("put", HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_run_ends_right_whatever_lay_in_its_folders_before(tmp_path, put):
     for box in ("inbox", "outbox"):

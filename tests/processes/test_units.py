@@ -40,6 +40,7 @@ def _fitted(X, client=None):
     return estimator, sorted(str(each.message) for each in caught if each.category is UserWarning)
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("mapped", [False, True])
 def test_units_in_processes_learn_the_same_and_their_warnings_are_heard(at_once, monkeypatch, tmp_path, mapped):
     X = _plant(tmp_path if mapped else None)

@@ -59,6 +59,7 @@ def test_a_tag_without_values_and_a_check_without_findings_are_shown():
     assert "Findings (0)" in check_plant(X)._repr_html_()
 
 
+@pytest.mark.medium
 def test_a_click_sorts_and_another_turns_the_order(page, browser):
     script = """(() => {
       const head = [...document.querySelectorAll(".tags th")].find(th => th.textContent === "highest");
@@ -73,6 +74,7 @@ def test_a_click_sorts_and_another_turns_the_order(page, browser):
     assert len(set(up)) > 1
 
 
+@pytest.mark.medium
 def test_a_click_on_a_unit_shows_its_findings(page, browser):
     script = """(() => {
       const row = [...document.querySelectorAll(".units tbody tr")].find(row => row.cells[0].textContent === "turbine");
@@ -86,6 +88,7 @@ def test_a_click_on_a_unit_shows_its_findings(page, browser):
     assert hidden == "false"
 
 
+@pytest.mark.medium
 def test_a_search_leaves_the_rows_that_have_all_words(page, browser):
     script = """(() => {
       const box = document.querySelector("input"); box.value = "Water x1"; box.dispatchEvent(new Event("input"));
@@ -95,6 +98,7 @@ def test_a_search_leaves_the_rows_that_have_all_words(page, browser):
     assert browser.value(script) == "water__x1"
 
 
+@pytest.mark.medium
 @pytest.mark.parametrize("width", [1280, 420])
 def test_the_table_fits_its_window(page, browser, width):
     browser.show(page, width)

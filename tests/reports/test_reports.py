@@ -21,6 +21,7 @@ from skfedcausal.reports import whatif_page
 from skfedcausal.reports.page import Page
 
 pytest.importorskip("matplotlib")
+pytestmark = pytest.mark.medium
 UNIT = "<script>alert('x')</script>&\"boiler"  # a name that would be code if it were not escaped
 
 
