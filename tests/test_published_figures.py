@@ -32,6 +32,12 @@ def test_the_page_of_standing_is_what_the_groups_say_and_every_page_is_made():
     assert standing.wrong_at_rest() == []
 
 
+def test_scripts_and_pages_are_few():
+    folder = _pages.RESULTS.parent
+    assert len(list(folder.rglob("*.py"))) <= 45
+    assert len(list(folder.rglob("*.md"))) <= 25
+
+
 @pytest.mark.medium
 def test_the_figures_are_those_published():
     assert _pages.check(*PLANTED) == []
