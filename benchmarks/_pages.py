@@ -17,6 +17,7 @@ import argparse
 import hashlib
 import json
 import math
+import re
 import runpy
 import time
 import tomllib
@@ -119,8 +120,13 @@ def differences(kept, found, relative, absolute=None):
 
 
 def _allowed(name, relative, absolute):
-    column = name.rpartition(" / ")[2].partition(" [")[0]
-    return [told.get(column, told["default"]) for told in (relative, absolute or {"default": ROUNDING})]
+    place = re.sub(r" \[\d+\]$", "", name)
+    return [_of_column(told, place) for told in (relative, absolute or {"default": ROUNDING})]
+
+
+def _of_column(told, place):
+    """What is told of the column that a place ends with; names of columns may have a stroke in them."""
+    return next((value for column, value in told.items() if place.endswith(f" / {column}")), told["default"])
 
 
 def close(a, b, relative, absolute=ROUNDING):
