@@ -69,6 +69,13 @@ _EFFECTS = {
     "links held": ask("whatif", do={"unit0__x0": 0.5}, sensors="force"),
 }
 
+
+def _followed(fitted):
+    """What a stream of the last rows tells, batch by batch."""
+    watch, late = fitted.copy(), fitted.record.rows(1500).X
+    return [watch.update({name: Y[k : k + 100] for name, Y in late.items()}) for k in range(0, 500, 100)]
+
+
 PLANTS = [
     Plant("several lags", granger, lagged, _LINKS, {**ABOUT, "oracle": ask("oracle")}, {"at sites": at_sites}),
     Plant(
@@ -112,15 +119,9 @@ PLANTS = [
         _watched,
         WATCHED,
         {
-            "update": lambda fitted: _followed(fitted),
+            "update": _followed,
         },
         {"at sites": at_sites},
         fit=lambda estimator, record: estimator.fit(record.X),
     ),
 ]
-
-
-def _followed(fitted):
-    """What a stream of the last rows tells, batch by batch."""
-    watch, late = fitted.copy(), fitted.record.rows(1500).X
-    return [watch.update({name: Y[k : k + 100] for name, Y in late.items()}) for k in range(0, 500, 100)]

@@ -86,12 +86,6 @@ PLANTS = [
         ABOUT,
     ),
     Plant(
-        "34 units with gaps, two rounds",
-        made(granger, server=likelihood(n_rounds=2)),
-        lambda: gappy(record(34, 250, **_FEW), 0.02),
-        {"plant": LEARNED["plant"]},
-    ),
-    Plant(
         "202 units",
         made(granger, server=likelihood(level_shifts=None)),
         lambda: record(202, 250, n_sensors=1, n_states=1, links=None),

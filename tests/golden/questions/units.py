@@ -38,9 +38,9 @@ def _coloured():
     """Noise of the sensors that has a memory."""
     found, rng = record(n_samples=700), np.random.default_rng(1)
     for Y in found.X.values():
-        e = rng.standard_normal(Y.shape)
+        e = 2.0 * rng.standard_normal(Y.shape)
         for t in range(1, len(e)):
-            e[t] += 0.7 * e[t - 1]
+            e[t] += 0.8 * e[t - 1]
         Y += e
     return found
 
