@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..statespace.inputs import BlockCovariance
-from ..statespace.matrices import companion
+from ..statespace.matrices import companion, symmetric_root
 from .straight import straight_run
 
 _MANY = 1500  # free coefficients above which errors of a plant of one lag are taken to be independent
@@ -75,8 +75,7 @@ def _draws_of_one_lag(server, n_draws):
     elif len(c.rows) > _MANY:
         noise = np.sqrt(c.covariance.diagonal())[:, None] * rng.standard_normal((len(c.rows), n_draws))
     else:
-        values, axes = np.linalg.eigh(c.covariance)
-        noise = axes @ (np.sqrt(values.clip(0))[:, None] * rng.standard_normal((len(c.rows), n_draws)))
+        noise = symmetric_root(c.covariance) @ rng.standard_normal((len(c.rows), n_draws))
     n, back = len(c.matrix), np.linalg.inv(c.state_scale)
     A, B, found = server.transition_, server.input_, []
     # small posterior means of links that were not selected may as well be nothing, or twice what they are

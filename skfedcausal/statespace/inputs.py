@@ -7,7 +7,7 @@ from scipy.sparse import block_diag, csr_array
 
 from .episodes import fourier_sums
 from .kalman import driven_recurrence
-from .matrices import eigen_root, floor_eigenvalues, sparse_diagonal
+from .matrices import eigen_root, floor_eigenvalues, sparse_diagonal, symmetric_root
 from .riccati import adjoint_lyapunov
 
 _MANY = 400  # states, from which on powers of a matrix cost more than all rows of an effect, one by one
@@ -103,7 +103,7 @@ class BlockCovariance(NamedTuple):
 
     def root(self):
         """A sparse square root."""
-        return block_diag([eigen_root(block) for block in self.blocks], format="csr")
+        return block_diag([symmetric_root(block) for block in self.blocks], format="csr")
 
 
 class Response(NamedTuple):

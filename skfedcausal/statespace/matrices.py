@@ -146,9 +146,9 @@ def eigen_root(S):
 
 
 def symmetric_root(S):
-    """The symmetric square root of a positive definite matrix."""
+    """The symmetric square root of a covariance: the same whichever signs and axes a library gives eigenvectors."""
     values, vectors = np.linalg.eigh(S)
-    return (vectors * np.sqrt(values)) @ vectors.T
+    return (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
 
 
 def symmetric_basis(p):
