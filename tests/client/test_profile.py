@@ -41,7 +41,7 @@ def test_a_profile_by_time_of_day_and_weekend_is_taken_off():
     true = by_the_day(X.index)
     rows = X.index.day_of_week < 5  # fifteen days each, of a state whose mean over them has a deviation of about 0.4
     assert np.abs((off - off.mean(axis=0)) - (true - true.mean()))[rows].mean() < 0.5
-    assert np.corrcoef(off[rows, 0], true[rows, 0])[0, 1] > 0.9
+    assert np.corrcoef(off[rows, 0], true[rows, 0])[0, 1] > 0.8
 
 
 def test_later_rows_have_the_same_profile_by_their_times():
@@ -61,7 +61,7 @@ def test_predictions_are_of_the_record_as_it_was():
 
 
 def test_a_week_has_no_weekend_of_its_own():
-    assert names(KalmanClient(profile="auto").fit(record(10, size=6.0))) == ["profile by time of day"]
+    assert names(KalmanClient(profile="auto").fit(record(5, size=6.0))) == ["profile by time of day"]
 
 
 @pytest.mark.parametrize("seed", range(5))
