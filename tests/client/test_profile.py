@@ -60,8 +60,10 @@ def test_predictions_are_of_the_record_as_it_was():
     assert errors[1] < 0.8 * errors[0]
 
 
-def test_a_week_has_no_weekend_of_its_own():
-    assert names(KalmanClient(profile="auto").fit(record(5, size=6.0))) == ["profile by time of day"]
+def test_twelve_days_have_no_weekend_of_their_own():
+    index = pd.date_range("2024-01-01", periods=12 * 48, freq="30min")
+    X = pd.DataFrame(noise(len(index)) + 3 * ((index.hour >= 6) & (index.hour < 9))[:, None], index=index)
+    assert names(KalmanClient(profile="auto").fit(X)) == ["profile by time of day"]
 
 
 @pytest.mark.parametrize("seed", range(5))
