@@ -7,7 +7,7 @@ determine. A linear model with such columns in every equation is the model of th
 
 import hashlib
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
 
@@ -19,6 +19,7 @@ from ..containers.layout import SEPARATOR, listed
 from ..statespace.episodes import episodes
 from ..statespace.seasons import overtones, season_columns
 from ..statespace.wander import cut_of, moving_level, walk_step
+from .profile import learned_profile
 
 _SMOOTH = 8  # degrees of freedom of a smooth trend unless a number is given
 _SETTLE = 8  # rows after a change of mode with a level of their own, while units settle
@@ -156,6 +157,7 @@ class Baseline:
     levels: Levels | None = None
     level: np.ndarray | None = None  # mean of the sensors
     last: np.ndarray | None = None  # level of the last episode: a stream goes on there
+    profile: tuple = ()  # what the clock tells beside the terms
 
     def __setstate__(self, state):
         by_episode = state.pop("by_episode", False)  # what version 0.1.0 said of levels
@@ -176,6 +178,8 @@ class Baseline:
         rows = self.clock.rows(Y, index, after)
         record = Record(Y, rows, tuple(starts))
         off = (_columns(self.terms, record) - self.centre) @ self.effects
+        for term in self.profile:
+            off += term.of(rows)
         if self.levels is not None:
             off += self.last if after is not None else self.levels.of(Y - self.level - off, starts)
         for k in self.known:
@@ -201,7 +205,10 @@ class Baseline:
 
 
 def learned_baseline(Y, options, *, index=None, starts=(0,), name="the unit", columns=None, noised=False):
-    """What the options `harmonics`, `trend`, `mode` and `levels` of a client take off a record."""
+    """What the options `harmonics`, `trend`, `mode`, `levels` and `profile` of a client take off a record.
+
+    None where nothing but a profile was asked for, and none pays.
+    """
     if noised:
         _check_noised(options, index, name)
     clock = Clock.of(Y, index)
@@ -221,11 +228,18 @@ def learned_baseline(Y, options, *, index=None, starts=(0,), name="the unit", co
         terms += _found_seasons(record, terms, known, levels, name)
     centre, effects = _regression(record, terms, levels, name)
     found = Baseline(clock, tuple(terms), centre, effects)
+    if options["profile"] is not None and not noised:
+        rest = _around(Y - found.of(Y, index, starts, after=-1)[0], levels, starts)
+        varies = ~constant_columns(rest)
+        varies[known] = False
+        found = replace(found, profile=learned_profile(rest, clock, record.rows, starts, varies))
+    if not found.profile and all(wanted is None for name, wanted in options.items() if name != "profile"):
+        return None
     if levels is not None:
         rest = Y - found.of(Y, index, starts, after=-1)[0]
         level = np.nanmean(rest, axis=0)
         last = levels.of(rest - level, starts)[-1]
-        found = Baseline(clock, tuple(terms), centre, effects, levels, level, last)
+        found = replace(found, levels=levels, level=level, last=last)
     return found
 
 

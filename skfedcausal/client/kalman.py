@@ -82,6 +82,10 @@ class KalmanClient(UnitClient):
         Whether each episode has a level of its own. A number of rows has the level of a sensor move as well: what is
         slower than such a period is taken off. "wander" finds the period of sensors that are random walks beside
         their noise, and none where they stay.
+    profile : {"auto"}, default=None
+        "auto" takes off at home what the clock tells where that pays on stretches of the record left out: for rows with
+        times the level by time of day (and weekend, of two weeks or more) or the year, and up to three seasons that
+        nobody named, which show as sharp lines of the spectrum. Not under privacy.
     initial : {"stationary", "diffuse"} or tuple (mean, covariance), default="stationary"
         State h in the first row of every episode, for the unit's own filter, predictions, likelihood and
         smoother: of the stationary distribution (where A has none, of the steady errors of prediction around zero),
@@ -177,6 +181,7 @@ class KalmanClient(UnitClient):
     trend: str | int | None = None
     mode: Any = None
     levels: str | float | None = None
+    profile: str | None = None
     initial: Any = "stationary"
     noise_memory: float | str | None = None
 
@@ -190,6 +195,7 @@ class KalmanClient(UnitClient):
         "trend": [StrOptions({"linear", "smooth"}), Interval(Integral, 1, None, closed="left"), None],
         "mode": [str, Integral, "array-like", None],
         "levels": [StrOptions({"episode", "wander"}), Interval(Real, 0, None, closed="neither"), None],
+        "profile": [StrOptions({"auto"}), None],
         "initial": [StrOptions({"stationary", "diffuse"}), tuple],
         "noise_memory": [StrOptions({"auto"}), Real, None],
     }
@@ -319,14 +325,17 @@ class KalmanClient(UnitClient):
 
     def _off_baseline(self, Y, active, index, starts, about):
         """Measurements less seasons, trend, modes and levels, where there are any, and which columns they leave."""
-        options = {option: getattr(self, option) for option in ("harmonics", "trend", "mode", "levels")}
+        name, columns, noise = about
+        names = ("harmonics", "trend", "mode", "levels", "profile")
+        options = {option: getattr(self, option) for option in names}
         if all(wanted is None for wanted in options.values()):
             return Y, active, None
         from .baseline import learned_baseline  # of clients that were asked for one
 
-        name, columns, noise = about
         settings = {"name": name, "columns": columns, "noised": noise is not None}
         baseline = learned_baseline(Y, options, index=index, starts=starts, **settings)
+        if baseline is None:
+            return Y, active, None
         active, rest = active.copy(), Y - baseline.of(Y, index, starts)[0]
         active[baseline.known] = False
         return rest, left_columns(Y, rest, active, name, columns), baseline

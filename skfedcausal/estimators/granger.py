@@ -80,6 +80,10 @@ class FederatedGrangerEstimator(PlantEstimator):
         standardised states. `verdict` is "influence", "no influence", "cannot tell" or "shared driver"; `because`
         is the reason where an assumption that does not hold withholds one, otherwise empty. ``delay``
         and its interval are in rows; for rows with times, ``delay_time`` and its interval are in seconds.
+    grades_ : DataFrame
+        What the past of every unit tells of the news of the others on stretches of the record that were left out, the
+        clearest pair first, with a verdict that needs no assumption about noise; see :class:`LikelihoodServer`. Empty
+        under privacy, where added noise would look like the absence of links.
     validity_ : DataFrame
         What was checked of the assumptions behind the verdicts: ``check, cause, effect, statistic, p_value,
         passed, remedy``; where cause is effect, a check of a unit.

@@ -33,6 +33,7 @@ from .lagged.misfit import (
     one_lag_is_enough,
 )
 from .lagged.timing import SAMPLED, refuse_at_once, refuse_delays, words_by_input
+from .links.grades import grades_of, grades_table
 from .links.questions import LinkQuestions
 from .links.tables import correlation_table
 from .prediction import OperatingPoint, smooth_plant
@@ -193,6 +194,15 @@ class LikelihoodServer(LinkQuestions):
         ``strength`` is the norm of the blocks of all lags, ``statistic`` twice the log evidence,
         ``p_adjusted`` Holm's where it is family-wise. Of more than 200 units
         there are rows for links and pairs with p-values of up to 0.001 only.
+    grades_ : DataFrame
+        One row per ordered pair, the clearest first: how much the past of the cause tells of the news of the effect on
+        twenty stretches that were left out in turn, which needs no assumption about noise. ``strength``, with ``low``
+        and ``high``, is the share beyond the effect's own past and that of other units, ``total`` beyond its own past
+        alone (summed over directions of its states), ``same_row`` what the two share in the same row,
+        ``driver_needed`` the share of both that a driver nobody measures must explain to make ``low`` zero, and
+        ``evidence`` ranks. ``verdict`` is "influence", "coupled" (linked, but a driver of both or a link both ways
+        cannot be told apart), "negligible" or "cannot tell", ``because`` what speaks against it. Empty for batches,
+        secure sums, more than 64 units and records with too few rows for the stretches.
     correction_ : {"family-wise", "fdr"}
         What ``p_adjusted`` is about, see `correction`.
     n_absent_ : int
@@ -278,6 +288,7 @@ class LikelihoodServer(LinkQuestions):
     tol: float = 1e-10
     n_jobs: int | None = None
 
+    grades_ = grades_table(None, ())
     _large = None  # matrices of a plant that was learned in blocks
 
     _parameter_constraints = {
@@ -373,6 +384,8 @@ class LikelihoodServer(LinkQuestions):
         if record.u is not None:
             u = record.standard_known.series
             check_independent(u.T @ u / len(u))
+        with few_threads(record.partition.n_states):
+            self.grades_ = grades_table(grades_of(record), record.names)
         with self._processes(len(messages)):
             self._learn(record, messages)
             self.benefit_ = self._batches = None

@@ -1,0 +1,228 @@
+"""Graded links: how much of the news of a unit the past of another tells on stretches that the fit did not see.
+
+Two specifications, rows as recorded and rows less a level and slope of their own for every short piece, so that a
+move that units make together counts only where it is not slower than a piece; a gate against a driver that both follow,
+whose later gain cannot be much more than what the two have in common in the same row. Nothing is assumed of the noise.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+from scipy.special import stdtrit
+
+from ...statespace.episodes import episodes
+from ...statespace.held_out import LaggedRows, huber_weights, same_row_shares
+
+N_LAGS = 2  # lags of every unit: one or three tell less of the development networks
+N_BLOCKS = 20  # stretches that are left out in turn
+LOCAL = 25  # rows of a piece with a level and slope of its own, which takes out moves slower than about ten rows
+_LEVEL = 0.9  # one-sided, of the bounds: Student's t over the stretches
+_STRICT = 0.975  # the same of what is called an influence
+_LEAST = 0.002  # share of news from which a lower bound on a gain is worth telling
+NEGLIGIBLE = 0.01  # share of news: an influence is surely more, what is negligible surely less
+_SHARED = 1.0  # of the share of the same row: what a driver of both with a memory gives a later row stays below
+_WAY = 1.5  # times the gain back that a gain exceeds if it is one way: a driver of a fast and a slow unit stays below
+_FAR = 2.5  # robust standard deviations of news from which on a row counts less, in the local specification
+_MOST_UNITS = 64  # whose pairs take seconds
+_FEWEST = 10  # rows of a stretch beyond the columns of a unit's past
+
+_VALUES = ("strength", "low", "high", "total", "same_row", "driver_needed", "evidence")
+COLUMNS = ("cause", "effect", "verdict", *_VALUES, "because")
+
+
+class Gains(NamedTuple):
+    """Of one specification, [effect, cause]: means over stretches of the gains, their errors, and what goes with them.
+
+    `direct` is beyond the effect's own past and that of the others that matter, `total` beyond its own past alone;
+    `noise` is what estimating the coefficients costs, which a gain on unseen rows lacks; `same_row` is the share of
+    their news that the two have in common in the same row.
+    """
+
+    direct: np.ndarray
+    direct_error: np.ndarray
+    total: np.ndarray
+    total_error: np.ndarray
+    noise: np.ndarray
+    same_row: np.ndarray
+
+    def low(self, sure):
+        """Lower bound on the direct gain."""
+        return self.direct - sure * self.direct_error
+
+    def up(self, sure):
+        """Upper bound on the direct gain, without the cost of coefficients."""
+        return self.direct + sure * self.direct_error
+
+    def up_total(self, sure):
+        """Upper bound on the total gain."""
+        return self.total + sure * self.total_error
+
+
+@dataclass(frozen=True)
+class Grades:
+    """Grades of all ordered pairs, arrays [effect, cause]; the diagonal says nothing."""
+
+    verdict: np.ndarray
+    strength: np.ndarray  # direct gain, as recorded
+    low: np.ndarray
+    high: np.ndarray
+    total: np.ndarray
+    same_row: np.ndarray
+    evidence: np.ndarray
+    is_slow: np.ndarray  # whether a surely larger gain as recorded comes from moves slower than a local piece
+
+    @property
+    def driver_needed(self):
+        """Share of the news of both that a driver nobody measures must explain to make the lower bound zero [1]_.
+
+        References
+        ----------
+        .. [1] Cinelli, Hazlett (2020), Making sense of sensitivity: extending omitted variable bias, Journal of the
+               Royal Statistical Society B 82(1), robustness value.
+        """
+        low = np.maximum(self.low, 0.0)
+        return (np.sqrt(low**2 + 4 * low) - low) / 2
+
+
+def fewest_rows(slices):
+    """Rows that grades of units with such columns need: enough in every stretch for the widest past of one."""
+    widest = max((own.stop - own.start for own in slices), default=1)
+    return N_BLOCKS * (N_LAGS * widest + _FEWEST)
+
+
+def grades(series, slices, starts=(0,)):
+    """Grades of all pairs of units.
+
+    Parameters
+    ----------
+    series : ndarray of shape (n_samples, n)
+        What the server knows of the units' states row by row, gaps filled.
+    slices : sequence of slice
+        Columns of each unit.
+    starts : sequence of int
+        First rows of the episodes.
+
+    Returns
+    -------
+    Grades
+    """
+    scale = series.std(axis=0)
+    series = (series - series.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+    rows = LaggedRows.of(series, slices, starts, N_LAGS)
+    pieces = [_gains(rows.around_lines(LOCAL, first), _FAR) for first in (0, LOCAL // 2)]
+    return _graded(_gains(rows), Gains(*(np.mean(pair, axis=0) for pair in zip(*pieces, strict=True))))
+
+
+def _gains(rows, far=None):
+    """`Gains` of one specification; with `far` rows with news of that size count less."""
+    m = len(rows.now)
+    plain = rows.moments(N_BLOCKS)
+    ones = np.ones(len(rows.values))
+    direct, total = np.zeros((2, m, m, N_BLOCKS))
+    noise = np.zeros((m, m))
+    news, weights = [], []
+    for effect in range(m):
+        moments, weight = plain, ones
+        others = plain.chosen(effect)
+        left = _news(rows, moments, effect, others)
+        for _ in range(2 if far else 0):
+            weight = huber_weights(left, far)
+            moments = rows.reweighted(plain, weight, N_BLOCKS)
+            others = moments.chosen(effect)
+            left = _news(rows, moments, effect, others)
+        news.append(left)
+        weights.append(weight)
+        causes = [unit for unit in range(m) if unit != effect]
+        if causes:
+            direct[effect, causes] = moments.gains(effect, others, causes)
+            total[effect, causes] = moments.gains(effect, [], causes)
+        width = rows.now[effect].stop - rows.now[effect].start
+        noise[effect] = [width * (own.stop - own.start) / weight.sum() for own in rows.past]
+    share = same_row_shares(news, weights)
+    return Gains(*_mean_and_error(direct), *_mean_and_error(total), noise, share)
+
+
+def _news(rows, moments, effect, others):
+    """What the past of a unit and of others leaves of it, (n_rows, p)."""
+    past = [rows.past[effect], *(rows.past[unit] for unit in others)]
+    base = np.concatenate([np.arange(own.start, own.stop) for own in past])
+    now = rows.now[effect]
+    coefficients = moments.fit(base, np.arange(now.start, now.stop))[0]
+    return rows.values[:, now] - rows.values[:, base] @ coefficients
+
+
+def _mean_and_error(gains):
+    return gains.mean(axis=-1), gains.std(axis=-1, ddof=1) / np.sqrt(gains.shape[-1]) + 1e-12
+
+
+def _graded(recorded, local):
+    """Verdicts of two specifications: each has to allow what is said."""
+    both = (recorded, local)
+    sure, strict = (stdtrit(N_BLOCKS - 1, level) for level in (_LEVEL, _STRICT))
+    low = np.minimum(*(one.low(sure) for one in both))
+    surely = np.minimum(*(one.low(strict) for one in both))
+    high = np.maximum(*(one.up(sure) + one.noise for one in both))
+    high_total = np.maximum(*(one.up_total(sure) + one.noise for one in both))
+    later = np.all([one.low(strict) > _SHARED * one.same_row for one in both], axis=0)
+    way = np.all([one.low(strict) > _WAY * np.maximum(one.up(strict), 0.0).T for one in both], axis=0)
+    is_influence = (surely > NEGLIGIBLE) & (later | way)
+    verdict = np.where(low > _LEAST, np.where(is_influence, "influence", "coupled"), "cannot tell").astype(object)
+    verdict[np.maximum(high, high_total) < NEGLIGIBLE] = "negligible"
+    evidence = np.arcsinh(recorded.direct / recorded.direct_error) + np.arcsinh(recorded.total / recorded.total_error)
+    is_slow = recorded.low(strict) > local.up(strict) + local.noise
+    strength = np.clip(recorded.direct + recorded.noise, low, high)
+    return Grades(verdict, strength, low, high, recorded.total, local.same_row, evidence, is_slow)
+
+
+# -- the table of links ------------------------------------------------------------------------------------------
+
+
+def grades_of(record):
+    """Grades of the units of a :class:`JointRecord`; None where it has no rows or too few, or too many units."""
+    slices = record.partition.slices
+    if not record.has_rows or not 2 <= len(slices) <= _MOST_UNITS or record.n_samples < fewest_rows(slices):
+        return None
+    return grades(_state_series(record), slices, record.starts)
+
+
+def _state_series(record):
+    """What rows say of the states, on lines between the rows before and behind where they say nothing."""
+    scores, n = record.scores, record.partition.n_states
+    series = scores.series[:, :n]
+    if scores.present is None:
+        return series
+    series = series.copy()
+    for start, stop in episodes(record.starts, len(series)):
+        rows = np.arange(stop - start)
+        for column, seen in zip(series[start:stop].T, scores.present[start:stop, :n].T > 0, strict=True):
+            if seen.any() and not seen.all():
+                column[~seen] = np.interp(rows[~seen], rows[seen], column[seen])
+    return series
+
+
+def grades_table(found, names):
+    """One row per ordered pair, the clearest first, with `COLUMNS`; empty where there are no grades."""
+    rows = []
+    for effect, cause in [] if found is None else np.argwhere(~np.eye(len(names), dtype=bool)).tolist():
+        values = {name: float(getattr(found, name)[effect, cause]) for name in _VALUES}
+        verdict = found.verdict[effect, cause]
+        because = _reason(verdict, values, found.is_slow[effect, cause])
+        rows.append({"cause": names[cause], "effect": names[effect], "verdict": verdict, "because": because} | values)
+    table = pd.DataFrame(rows, columns=list(COLUMNS))
+    return table.sort_values("evidence", ascending=False, kind="stable", ignore_index=True)
+
+
+def _reason(verdict, found, is_slow):
+    """What speaks most against a grade, or keeps it from being more."""
+    low, high, same = (f"{100 * max(found[name], 0):.2g} %" for name in ("low", "high", "same_row"))
+    if verdict == "influence":
+        return f"a driver nobody measures would have to explain {100 * found['driver_needed']:.2g} % of both"
+    if verdict == "coupled":
+        return f"they share {same} of their news in the same row, as a driver of both or a link both ways would leave"
+    if verdict == "negligible":
+        return "" if found["same_row"] < NEGLIGIBLE else f"nothing to add to the {same} they share in the same row"
+    if is_slow:
+        return f"only moves slower than {LOCAL} rows tell of it, as a common load would"
+    return f"on stretches left out the gain is between {low} and {high} of the news"

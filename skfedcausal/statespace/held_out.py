@@ -1,0 +1,260 @@
+"""Held-out gains: what the past of some columns tells of the news of others, on stretches that the fit did not see.
+
+Everything is algebra on second moments of lagged and present rows, one set per stretch: each regression is fitted on
+the other stretches and judged on the one left out. No residual has to be white for that; a misfit that changes the gain
+makes it vary between stretches instead.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from .episodes import episodes
+
+_RIDGE = 1e-6  # of a column's own sum of squares: copies of a column share what both tell
+_LEAST = 1e-10  # sum of squares of a column that does not move
+_MOST_OTHERS = 8  # units that an effect is conditioned on, beside its own past
+
+
+@dataclass(frozen=True)
+class LaggedRows:
+    """Lagged and present rows of all units, (n_rows, n_past + n_now): the past of one unit after the other, then now.
+
+    `past` and `now` are the columns of each unit, `starts` the first rows of episodes, `at` where the rows are in
+    the record.
+    """
+
+    values: np.ndarray
+    past: tuple
+    now: tuple
+    starts: tuple
+    at: np.ndarray
+
+    @classmethod
+    def of(cls, series, slices, starts, n_lags):
+        """Rows of a record (n_samples, n) whose units have the columns `slices`; no lag reaches over a start."""
+        kept = [np.arange(start + n_lags, stop) for start, stop in episodes(starts, len(series))]
+        kept = [rows for rows in kept if len(rows)]
+        at = np.concatenate(kept) if kept else np.zeros(0, dtype=int)
+        columns, past, place = [], [], 0
+        for own in slices:
+            columns += [series[at - lag, own] for lag in range(1, n_lags + 1)]
+            width = n_lags * (own.stop - own.start)
+            past.append(slice(place, place + width))
+            place += width
+        now = tuple(slice(place + own.start, place + own.stop) for own in slices)
+        values = np.hstack([*columns, series[at]])
+        lengths = [len(rows) for rows in kept]
+        return cls(values, tuple(past), now, (0, *np.cumsum(lengths[:-1]).tolist()), at)
+
+    def around_lines(self, n_local, first=0):
+        """The same rows less a level and a slope of their own for every `n_local` rows, lags and present alike.
+
+        The first piece of an episode ends after `first` rows where that is not zero.
+        """
+        values = self.values.copy()
+        for start, stop in episodes(self.starts, len(values)):
+            first = first if 2 < first < stop - start - n_local else 0
+            n_pieces = max(1, (stop - start - first) // n_local)
+            edges = start + first + np.linspace(0, stop - start - first, n_pieces + 1).astype(int)
+            edges = edges if not first else np.concatenate([[start], edges])
+            lengths = np.diff(edges)
+            for length in np.unique(lengths):
+                firsts = edges[:-1][lengths == length]
+                rows = firsts[:, None] + np.arange(length)
+                basis = np.linalg.qr(np.vander(np.linspace(-1, 1, length), min(2, length)))[0]
+                pieces = values[rows]
+                values[rows] = pieces - basis @ (basis.T @ pieces)
+        return LaggedRows(values, self.past, self.now, self.starts, self.at)
+
+    def moments(self, n_blocks, weight=None):
+        """Second moments of every stretch, rows weighted if asked."""
+        edges = np.linspace(0, len(self.values), n_blocks + 1).astype(int)
+        blocks = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        sums = np.stack([_products(self.values[rows], None if weight is None else weight[rows]) for rows in blocks])
+        ones = np.diff(edges).astype(float) if weight is None else np.array([weight[rows].sum() for rows in blocks])
+        return BlockMoments(sums, ones, self.past, self.now)
+
+    def reweighted(self, moments, weight, n_blocks):
+        """The moments with rows that weigh less than one: only these are gone through again."""
+        edges = np.linspace(0, len(self.values), n_blocks + 1).astype(int)
+        less = np.flatnonzero(weight < 1)
+        sums, ones = moments.sums.copy(), moments.n_rows.copy()
+        for k, (first, stop) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
+            rows = less[np.searchsorted(less, first) : np.searchsorted(less, stop)]
+            if len(rows):
+                sums[k] -= _products(self.values[rows], 1 - weight[rows])
+                ones[k] -= (1 - weight[rows]).sum()
+        return BlockMoments(sums, ones, self.past, self.now)
+
+
+def _products(rows, weight):
+    return rows.T @ (rows if weight is None else rows * weight[:, None])
+
+
+@dataclass(frozen=True)
+class BlockMoments:
+    """Second moments (n_blocks, k, k) of the stretches of a :class:`LaggedRows`, and how many rows each has."""
+
+    sums: np.ndarray
+    n_rows: np.ndarray
+    past: tuple
+    now: tuple
+
+    @cached_property
+    def whole(self):
+        """Moments of all stretches together, with a ridge on the past."""
+        whole = self.sums.sum(axis=0)
+        whole[np.diag_indices_from(whole)] += self._ridge
+        return whole
+
+    @cached_property
+    def _ridge(self):
+        diagonal = np.einsum("bii->i", self.sums)
+        ridge = _RIDGE * diagonal + _LEAST
+        ridge[self.now[0].start :] = 0.0
+        return ridge
+
+    @cached_property
+    def others(self):
+        """Moments of all stretches but one, for every one, with the ridge: what is fitted on, (n_blocks, k, k)."""
+        return self.whole - self.sums
+
+    @property
+    def n_all(self):
+        """Rows of all stretches."""
+        return float(self.n_rows.sum())
+
+    def fit(self, base, now):
+        """Coefficients (k_base, p) of present columns on some of the past, and the covariance of what is left."""
+        cross = self.whole[np.ix_(base, now)]
+        coefficients = np.linalg.solve(self.whole[np.ix_(base, base)], cross)
+        left = (self.whole[np.ix_(now, now)] - cross.T @ coefficients) / self.n_all
+        floor = 1e-14 + 1e-10 * np.trace(left) / len(now)
+        return coefficients, (left + left.T) / 2 + floor * np.eye(len(now))
+
+    def chosen(self, effect):
+        """Other units whose past matters for a unit: forward selection by BIC, in the order in which they came."""
+        now, base = _columns([self.now[effect]]), _columns([self.past[effect]])
+        price = np.log(self.n_all) * len(now)
+        left = [unit for unit in range(len(self.past)) if unit != effect]
+        found = []
+        while left and len(found) < _MOST_OTHERS:
+            told = self._told_beyond(base, now, left)
+            costs = price * np.array([self.past[unit].stop - self.past[unit].start for unit in left])
+            worth = self.n_all * told - costs
+            best = int(worth.argmax())
+            if worth[best] <= 0:
+                break
+            found.append(left.pop(best))
+            base = np.concatenate([base, _columns([self.past[found[-1]]])])
+        return found
+
+    def _told_beyond(self, base, now, units):
+        """By how much the log determinant of what is left of `now` falls with the past of each unit beside `base`."""
+        G = self.whole
+        H = np.linalg.solve(G[np.ix_(base, base)], G[base])
+        rest = G - G[:, base] @ H  # of all columns, less what the base tells of them
+        before = np.linalg.slogdet(rest[np.ix_(now, now)] + _LEAST * np.eye(len(now)))[1]
+        told = np.zeros(len(units))
+        for k, unit in enumerate(units):
+            own = self.past[unit]
+            cross = rest[own, now]
+            size = rest[own, own] + np.diag(self._ridge[own])  # copies of the base have nothing left
+            after = rest[np.ix_(now, now)] - cross.T @ np.linalg.solve(size, cross)
+            told[k] = before - np.linalg.slogdet(after + _LEAST * np.eye(len(now)))[1]
+        return told
+
+    def gains(self, effect, others, causes):
+        """Share of the news of a unit that the past of each cause tells beyond its own and that of `others`.
+
+        In every stretch, fitted on the other ones: loss without the cause less loss with it, whitened by the news and
+        summed over directions, per row. A cause among the others is judged against the others without it.
+
+        Returns
+        -------
+        gains : ndarray of shape (n_causes, n_blocks)
+        """
+        now = _columns([self.now[effect]])
+        base = _columns([self.past[effect], *(self.past[unit] for unit in others)])
+        white = np.linalg.pinv(self.fit(base, now)[1], rcond=1e-10, hermitian=True)
+        out = np.empty((len(causes), len(self.sums)))
+        outside = [k for k, cause in enumerate(causes) if cause not in others]
+        if outside:
+            added = [self.past[causes[k]] for k in outside]
+            out[outside] = self._gains_of_added(base, added, now, white)
+        for k in set(range(len(causes))) - set(outside):
+            rest = [unit for unit in others if unit != causes[k]]
+            without = _columns([self.past[effect], *(self.past[unit] for unit in rest)])
+            out[k] = self._gains_of_added(without, [self.past[causes[k]]], now, white)[0]
+        return out / self.n_rows
+
+    def _gains_of_added(self, base, added, now, white):
+        """Whitened losses that each of some further slices of the past saves in every stretch, (n_added, n_blocks).
+
+        With X what the base leaves of the further past and e of the present, in the other stretches, u = (X'X)^-1 X'e
+        and the loss saved on a stretch is 2 u'X'e - u'X'X u of its own moments.
+        """
+        columns = _columns(added)
+        G, g = self.others, self.sums
+        A, inside = G[:, base[:, None], base], g[:, base[:, None], base]
+        both = np.concatenate([columns, now])
+        H = np.linalg.solve(A, G[:, base[:, None], both])
+        k = len(columns)
+        Hx, He = H[:, :, :k], H[:, :, k:]
+        out, place = np.empty((len(added), len(g))), 0
+        for j, own in enumerate(added):
+            width = own.stop - own.start
+            h = Hx[:, :, place : place + width]
+            place += width
+            ht = h.transpose(0, 2, 1)
+            size = G[:, own, own] - ht @ G[:, base, own]
+            size = size + np.diag(self._ridge[own])
+            u = np.linalg.solve(size, G[:, own, now] - ht @ G[:, base[:, None], now])
+            half = g[:, own, base] - ht @ inside  # X' of the base's columns, in the stretch
+            cross = g[:, own, now] - ht @ g[:, base[:, None], now] - half @ He
+            square = g[:, own, own] - ht @ g[:, base, own] - half @ h
+            out[j] = np.einsum("ij,bki,bkj->b", white, u, 2 * cross - square @ u)
+        return out
+
+
+def _columns(slices):
+    """Positions of the columns of several slices."""
+    return np.concatenate([np.arange(own.start, own.stop) for own in slices])
+
+
+def huber_weights(news, limit):
+    """Weights of rows (n,) by the size of their news (n, p) in robust standard deviations: one up to `limit`."""
+    scale = 1.4826 * np.median(np.abs(news), axis=0) + 1e-9
+    size = np.sqrt(np.square(news / scale).mean(axis=1))
+    return np.minimum(1.0, limit / np.maximum(size, 1e-9)) ** 2
+
+
+def same_row_shares(news, weights):
+    """Sums of squared canonical correlations of the news of all pairs of units in the same row, less what chance gives.
+
+    `news` are (n, p) arrays by unit, `weights` (n,) theirs: a pair's rows count by the geometric mean of both.
+    """
+    m, n = len(news), len(news[0])
+    out = np.zeros((m, m))
+    roots = [np.sqrt(np.sqrt(weight))[:, None] for weight in weights]
+    weighted = [e * root for e, root in zip(news, roots, strict=True)]
+    equal = all((weight == 1).all() for weight in weights)
+    if equal:  # one product of all
+        joined = np.hstack(weighted)
+        products = joined.T @ joined
+        edges = np.cumsum([0, *(e.shape[1] for e in news)])
+    for a in range(m):
+        for b in range(a):
+            if equal:
+                own, other = slice(edges[a], edges[a + 1]), slice(edges[b], edges[b + 1])
+                S, left, right = products[own, other], products[own, own], products[other, other]
+            else:
+                x, y = weighted[a] * roots[b], weighted[b] * roots[a]
+                S, left, right = x.T @ y, x.T @ x, y.T @ y
+            inverses = (np.linalg.pinv(each, rcond=1e-10, hermitian=True) for each in (left, right))
+            first, second = inverses
+            share = float(np.trace(first @ S @ second @ S.T))
+            out[a, b] = out[b, a] = max(share - left.shape[0] * right.shape[0] / n, 0.0)
+    return out

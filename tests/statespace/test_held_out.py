@@ -1,0 +1,110 @@
+"""Held-out gains are those of least squares fitted stretch by stretch on the other ones."""
+
+import numpy as np
+import pytest
+
+from skfedcausal.statespace.held_out import LaggedRows, huber_weights, same_row_shares
+
+SLICES = (slice(0, 2), slice(2, 3), slice(3, 5))
+
+
+def series(n=400, seed=0):
+    """Three units, the second driven by the first."""
+    rng = np.random.default_rng(seed)
+    x = np.zeros((n, 5))
+    for t in range(1, n):
+        x[t] = 0.6 * x[t - 1] + rng.normal(size=5)
+        x[t, 2] += 0.4 * x[t - 1, 0]
+    return x - x.mean(axis=0)
+
+
+def brute(rows, effect, others, cause, n_blocks, weight=None):
+    """The gain of a cause by two regressions for every stretch."""
+    w = np.ones(len(rows.values)) if weight is None else weight
+    root = np.sqrt(w)[:, None]
+    now = rows.values[:, rows.now[effect]]
+    own = np.hstack([rows.values[:, rows.past[unit]] for unit in [effect, *others]])
+    given = np.hstack([rows.values[:, rows.past[unit]] for unit in [effect, *(o for o in others if o != cause)]])
+    both = np.hstack([given, rows.values[:, rows.past[cause]]])
+    left = root * (now - own @ np.linalg.lstsq(root * own, root * now, rcond=None)[0])
+    white = np.linalg.inv(left.T @ left / w.sum())
+    out = []
+    for block in np.array_split(np.arange(len(now)), n_blocks):
+        kept = np.setdiff1d(np.arange(len(now)), block)
+        loss = []
+        for X in (given, both):
+            B = np.linalg.lstsq(root[kept] * X[kept], root[kept] * now[kept], rcond=None)[0]
+            rest = now[block] - X[block] @ B
+            loss.append((w[block] * np.einsum("ti,ij,tj->t", rest, white, rest)).sum())
+        out.append((loss[0] - loss[1]) / w[block].sum())
+    return np.array(out)
+
+
+@pytest.mark.parametrize("others", [[], [0], [2], [0, 2]])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gains_are_those_of_regressions_on_the_other_stretches(others, weighted):
+    rows = LaggedRows.of(series(402), SLICES, (0,), 2)
+    weight = None
+    moments = rows.moments(8)
+    if weighted:
+        weight = huber_weights(rows.values[:, rows.now[1]], 1.0)
+        moments = rows.reweighted(moments, weight, 8)
+    found = moments.gains(1, others, [0, 2])
+    for k, cause in enumerate([0, 2]):
+        # the ridge is a millionth of a column's sum of squares
+        np.testing.assert_allclose(found[k], brute(rows, 1, others, cause, 8, weight), rtol=1e-4, atol=1e-6)
+
+
+def test_moments_of_weighted_rows_are_those_of_all_rows_weighted():
+    rows = LaggedRows.of(series(), SLICES, (0, 150), 2)
+    weight = huber_weights(rows.values[:, rows.now[0]], 1.5)
+    assert 0.5 < (weight == 1).mean() < 1
+    changed = rows.reweighted(rows.moments(7), weight, 7)
+    np.testing.assert_allclose(changed.sums, rows.moments(7, weight).sums, atol=1e-9)
+    np.testing.assert_allclose(changed.n_rows, rows.moments(7, weight).n_rows)
+
+
+def test_no_lag_reaches_over_the_start_of_an_episode():
+    x = series(60)
+    rows = LaggedRows.of(x, SLICES, (0, 20, 21), 2)
+    assert rows.at.tolist() == [*range(2, 20), *range(23, 60)]
+    np.testing.assert_array_equal(rows.values[18, rows.past[0]], [*x[22, :2], *x[21, :2]])
+    assert rows.starts == (0, 18)
+
+
+def test_pieces_lose_their_level_and_slope_and_nothing_else():
+    x = series(201)
+    t = np.arange(201)[:, None]
+    moved = x + np.where(t < 102, 3.0, -2.0 + 0.1 * t)  # row 101 of those with a lag, in the sixth piece
+    plain, shifted = (LaggedRows.of(each, SLICES, (0,), 1).around_lines(20) for each in (x, moved))
+    inside = np.r_[0:100, 120:200]  # no piece that holds the change
+    np.testing.assert_allclose(plain.values[inside], shifted.values[inside], atol=1e-9)
+    again = plain.around_lines(20)
+    np.testing.assert_allclose(again.values, plain.values, atol=1e-9)
+
+
+def test_the_first_piece_of_another_phase_is_shorter():
+    rows = LaggedRows.of(series(188), SLICES, (0,), 1).around_lines(25, 12)
+    for piece in (slice(0, 12), slice(12, 37), slice(162, 187)):
+        np.testing.assert_allclose(rows.values[piece].sum(axis=0), 0, atol=1e-9)
+
+
+def test_others_are_chosen_by_bic_in_order_of_what_they_tell():
+    x = series(3000)
+    x[1:, 3] += 0.1 * x[:-1, 2]
+    moments = LaggedRows.of(x, SLICES, (0,), 2).moments(4)
+    assert moments.chosen(0) == []
+    assert moments.chosen(1) == [0]
+
+
+def test_shares_of_the_same_row_are_squared_canonical_correlations():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(500, 2))
+    y = x @ rng.normal(size=(2, 3)) + rng.normal(size=(500, 3))
+    ones = np.ones(500)
+    left, right = (np.linalg.qr(each)[0] for each in (x, y))
+    expected = np.square(np.linalg.svd(left.T @ right, compute_uv=False)).sum() - 6 / 500
+    found = same_row_shares([x, y], [ones, ones])
+    assert found[0, 1] == found[1, 0] == pytest.approx(expected, rel=1e-9)
+    less = 1 - 1e-12 * np.arange(500)  # takes the other way
+    assert same_row_shares([x, y], [less, ones])[0, 1] == pytest.approx(expected, rel=1e-6)
