@@ -54,10 +54,10 @@ def run_demo(seed=0, folder="."):
 
 def compare_links(links, truth):
     """Estimated links beside true strengths, in the simulator's states; strongest evidence first."""
-    truth = truth.loc[truth["kind"] == "state", ["cause", "effect", "strength"]]
+    truth = truth.loc[truth["kind"] == "state", ["cause", "effect", "strength"]].rename(columns={"strength": "norm"})
     merged = links.merge(truth, on=["cause", "effect"], how="left", suffixes=("", "_true"))
-    columns = ["cause", "effect", "strength", "stderr", "p_adjusted", "verdict"]
-    table = merged[columns].assign(truth=merged["strength_true"].fillna(0.0))
+    columns = ["cause", "effect", "norm", "stderr", "p_adjusted", "verdict"]
+    table = merged[columns].assign(truth=merged["norm_true"].fillna(0.0))
     return table.sort_values("p_adjusted", ignore_index=True)
 
 
@@ -72,14 +72,15 @@ def _draw(estimator, truth, folder):
         return f"No picture: {error}"
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained")
     true_links = truth.links[truth.links["kind"] == "state"]
+    learned = estimator.links_.drop(columns="strength")  # norms of blocks, as the truth has them
     displays = (
         LinkMatrixDisplay.from_links(true_links, estimator.client_names_, ax=left, title="true links"),
-        LinkMatrixDisplay.from_estimator(estimator, ax=right, title="learned links (● influence)"),
+        LinkMatrixDisplay.from_links(learned, estimator.client_names_, ax=right, title="learned links (● influence)"),
     )
     top = max(np.nanmax(display.strength) for display in displays)
     for display in displays:
         display.image_.set_clim(0, top)
-        figure.colorbar(display.image_, ax=display.ax_, shrink=0.8, label="strength")
+        figure.colorbar(display.image_, ax=display.ax_, shrink=0.8, label="norm of the block")
     path = folder / _PICTURE
     figure.savefig(path, dpi=120)
     plt.close(figure)

@@ -13,14 +13,15 @@ def main(arguments):
 
 def _links(plant, folder, options):
     from ..displays import LinkMatrixDisplay  # matplotlib is optional
+    from ..reports.plant import ranked_links
 
     estimator = FederatedGrangerEstimator(server=server_of(options)).fit(plant.frame, lengths=plant.lengths)
-    links = estimator.links_.sort_values("p_adjusted", kind="stable")
+    links = ranked_links(estimator.links_)
     links.to_csv(folder / "links.csv", index=False)
     save_picture(folder / "links.png", lambda: LinkMatrixDisplay.from_estimator(estimator))
     estimator.report(folder / "report.html", X=plant.frame, check=plant.check)
-    found = links[links["verdict"] == "influence"]
-    shown = found[["cause", "effect", "strength", "p_adjusted"]]
+    found = links[links["verdict"].isin(["influence", "coupled"])]
+    shown = found[["cause", "effect", "verdict", "strength", "low", "high", "norm", "p_adjusted", "because"]]
     if found.empty:
         return ["No link could be shown."]
     return [shown.to_string(index=False, float_format=lambda x: f"{x:.3g}")]

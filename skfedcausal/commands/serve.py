@@ -39,7 +39,7 @@ def _text(summary):
     lines = [
         f"Run {summary['run']}: {len(summary['units'])} units, {summary['rounds']} rounds, "
         f"{summary['wire_bytes_up']:,} bytes up, {summary['wire_bytes_down']:,} bytes down.",
-        *(f"  {link['cause']} -> {link['effect']}  {link['strength']:.3g}" for link in summary["links"]),
+        *(f"  {link['cause']} -> {link['effect']}  {link['norm']:.3g}" for link in summary["links"]),
         *(f"  row {one['start']}: {one['root']} ({one['probability']:.2f})" for one in summary.get("incidents", ())),
         f"Results: {summary['results']}",
     ]

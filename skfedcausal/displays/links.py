@@ -5,9 +5,18 @@ import numpy as np
 from ._base import COLOURS, Display, tick_names
 from ._graphs import CirclePlan, FlowPlan
 
-_MARKS = {"influence": "●", "cannot tell": "?", "shared driver": "◇"}
+_MARKS = {"influence": "●", "coupled": "◆", "cannot tell": "?", "shared driver": "◇"}
+_NOTHING = ("no influence", "negligible")
+_COLOURS = {"influence": COLOURS[0], "coupled": "0.6"}
 _MOST_INCHES = 18.0  # of a graph from left to right, and
 _MOST_ARROWS = 150  # in it; with more the circle shows as much
+
+
+def sizes_of(links):
+    """How large links are, and in what: shares of the effect's news, norms of blocks where a table has no shares."""
+    if "strength" in links and (links["strength"].notna().any() or "norm" not in links):
+        return links["strength"].clip(lower=0), "share of the effect's news"
+    return links["norm"], "norm of the block"
 
 
 class LinkMatrixDisplay(Display):
@@ -23,6 +32,8 @@ class LinkMatrixDisplay(Display):
     names : sequence of str
     intervals : ndarray of shape (n_units, n_units, 2), default=None
         Lower and upper end of each strength, to be written in the cells.
+    unit : str, default="strength"
+        What the strength is, beside the scale of colours.
 
     Attributes
     ----------
@@ -40,11 +51,12 @@ class LinkMatrixDisplay(Display):
     'cause'
     """
 
-    def __init__(self, strength, verdict, names, intervals=None):
+    def __init__(self, strength, verdict, names, intervals=None, unit="strength"):
         self.strength = strength
         self.verdict = verdict
         self.names = names
         self.intervals = intervals
+        self.unit = unit
 
     @classmethod
     def from_estimator(cls, estimator, *, ax=None, title=None, intervals=None):
@@ -56,8 +68,8 @@ class LinkMatrixDisplay(Display):
         ax : matplotlib Axes, default=None
         title : str, default=None
         intervals : float, default=None
-            Coverage of the interval of the strength that is written in each cell, such as 0.95, see
-            ``estimator.link_intervals``. None writes none.
+            Coverage of the interval of the block's norm that is written in each cell, such as 0.95, see
+            ``estimator.link_intervals``; the norm is then what is drawn. None: shares of news without ends.
 
         Returns
         -------
@@ -66,23 +78,24 @@ class LinkMatrixDisplay(Display):
         links = estimator.links_
         links = links[links["kind"] == "state"]
         if intervals is not None:
-            ends = estimator.link_intervals(intervals).drop(columns="strength")
-            links = links.merge(ends, on=["cause", "effect"], validate="one_to_one")
-        return cls.from_links(links, estimator.client_names_, ax=ax, title=title)
+            ends = estimator.link_intervals(intervals)
+            links = ends.merge(links[["cause", "effect", "verdict"]], on=["cause", "effect"], validate="one_to_one")
+        return cls.from_links(links, estimator.client_names_, ax=ax, title=title, intervals=intervals is not None)
 
     @classmethod
-    def from_links(cls, links, names, *, ax=None, title=None):
+    def from_links(cls, links, names, *, ax=None, title=None, intervals=False):
         """Draw a table of links.
 
         Parameters
         ----------
         links : DataFrame
-            With columns ``cause, effect, strength`` and, where there are any, ``verdict`` and the ends of
-            intervals, ``low, high``.
+            With columns ``cause, effect``, ``strength`` or ``norm`` and, where there are any, ``verdict``.
         names : sequence of str
             Units in the order of rows and columns.
         ax : matplotlib Axes, default=None
         title : str, default=None
+        intervals : bool, default=False
+            Write the ends ``low, high`` of the table in the cells.
 
         Returns
         -------
@@ -92,15 +105,15 @@ class LinkMatrixDisplay(Display):
         cells = links["effect"].map(position), links["cause"].map(position)
         strength = np.zeros((len(names), len(names)))
         np.fill_diagonal(strength, np.nan)
-        strength[cells] = links["strength"]
+        strength[cells], unit = sizes_of(links)
         verdict = np.full(strength.shape, "", dtype=object)
         if "verdict" in links:
             verdict[cells] = links["verdict"]
-        intervals = None
-        if {"low", "high"} <= set(links):
-            intervals = np.full((*strength.shape, 2), np.nan)
-            intervals[cells] = links[["low", "high"]]
-        return cls(strength, verdict, names, intervals).plot(ax=ax, title=title)
+        ends = None
+        if intervals:
+            ends = np.full((*strength.shape, 2), np.nan)
+            ends[cells] = links[["low", "high"]]
+        return cls(strength, verdict, names, ends, unit).plot(ax=ax, title=title)
 
     def plot(self, *, ax=None, title=None, vmax=None, colorbar=True):
         """Draw the matrix; cells of pairs without influence stay white.
@@ -123,11 +136,11 @@ class LinkMatrixDisplay(Display):
 
     def _draw(self, ax, vmax=None, colorbar=True):
         cmap = self._pyplot().get_cmap("Blues").with_extremes(bad="0.85")
-        shown = np.where(self.verdict == "no influence", 0.0, self.strength)
+        shown = np.where(np.isin(self.verdict, _NOTHING), 0.0, self.strength)
         top = np.nanmax(shown, initial=0.0) if vmax is None else vmax
         self.image_ = ax.imshow(shown, cmap=cmap, vmin=0, vmax=top or 1.0)
         if colorbar:
-            ax.figure.colorbar(self.image_, ax=ax, shrink=0.8, label="strength")
+            ax.figure.colorbar(self.image_, ax=ax, shrink=0.8, label=self.unit)
         middle, size = 0.5 * self.image_.norm.vmax, None if self.intervals is None else "small"
         for row, col in zip(*np.nonzero(np.isfinite(self.strength)), strict=True):
             label = self._label(row, col)
@@ -153,15 +166,16 @@ class LinkMatrixDisplay(Display):
 class LinkGraphDisplay(Display):
     """Units from left to right as influence flows, an arrow for every influence that was found.
 
-    Arrows are as wide as influences are strong. Pairs about which nothing can be said are dashed; pairs without
-    influence are left out, and units without any link stand below. A link that acts later than in the next row
-    says when. Plants with more links than a page has room for are drawn on a circle. Use :meth:`from_estimator` or
-    :meth:`from_links`; the constructor only stores.
+    Arrows are as wide as influences are strong. Pairs that are coupled, so that a driver of both cannot be told from a
+    link, are grey; pairs about which nothing can be said are dashed; pairs without influence are left out, and units
+    without any link stand below. A link that acts later than in the next row says when. Plants with more links than a
+    page has room for are drawn on a circle. Use :meth:`from_estimator` or :meth:`from_links`; the constructor only
+    stores.
 
     Parameters
     ----------
     links : DataFrame
-        With columns ``cause, effect, strength, verdict`` and, if known, ``delay``.
+        With columns ``cause, effect``, ``strength`` or ``norm``, ``verdict`` and, if known, ``delay``.
     names : sequence of str
 
     Attributes
@@ -208,7 +222,7 @@ class LinkGraphDisplay(Display):
 
     @classmethod
     def from_links(cls, links, names, *, ax=None, title=None, undecided=False, layout=None):
-        """Draw a table of links with columns ``cause, effect, strength, verdict``.
+        """Draw a table of links with columns ``cause, effect, verdict`` and ``strength`` or ``norm``.
 
         Parameters
         ----------
@@ -249,9 +263,10 @@ class LinkGraphDisplay(Display):
         """
         if layout not in (None, "flow", "circle"):
             raise ValueError(f"Got layout={layout!r}; give 'flow', 'circle' or None.")
-        kept = ["influence", "cannot tell"] if undecided else ["influence"]
-        self._drawn_links = self.links[self.links["verdict"].isin(kept)]
-        pairs = {(link.cause, link.effect): float(link.strength) for link in self._drawn_links.itertuples()}
+        kept = ["influence", "coupled", "cannot tell"] if undecided else ["influence", "coupled"]
+        found = self.links[self.links["verdict"].isin(kept)]
+        self._drawn_links = found.assign(size=sizes_of(found)[0].fillna(0.0))
+        pairs = {(link.cause, link.effect): float(link.size) for link in self._drawn_links.itertuples()}
         self._plan = FlowPlan(self.names, pairs) if layout == "flow" else CirclePlan(self.names)
         if layout is None and len(pairs) <= _MOST_ARROWS:
             flow = FlowPlan(self.names, pairs)
@@ -263,11 +278,11 @@ class LinkGraphDisplay(Display):
 
     def _draw(self, ax):
         labels, found = self._plan.draw_names(ax), self._drawn_links
-        top = found["strength"].max() if (found["strength"] > 0).any() else 1.0
+        top = found["size"].max() if (found["size"] > 0).any() else 1.0
         for link in found.itertuples():
             look = {"linewidth": 0.8, "linestyle": "--", "color": "0.5"}
-            if link.verdict == "influence":
-                look = {"linewidth": 0.7 + 2.5 * link.strength / top, "linestyle": "-", "color": COLOURS[0]}
+            if link.verdict in _COLOURS:
+                look = {"linewidth": 0.7 + 2.5 * link.size / top, "linestyle": "-", "color": _COLOURS[link.verdict]}
             middle = self._plan.draw_arrow(ax, link.cause, link.effect, labels, look | {"arrowstyle": "-|>"})
             if middle is not None and getattr(link, "delay", 1) > 1:
                 text = {"ha": "center", "va": "center", "fontsize": "small", "color": "0.3"}

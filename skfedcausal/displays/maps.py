@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 
 from ._base import Display, tick_names
+from .links import sizes_of
 
 _SWEEPS = 50
 _NAMED = 60  # units whose names are written
@@ -78,9 +79,9 @@ def _neighbours(links, names):
     """Strengths of what joins every unit with others, dicts by unit."""
     place = {name: k for k, name in enumerate(names)}
     near: list[dict] = [{} for _ in names]
-    for cause, effect, strength in links[["cause", "effect", "strength"]].itertuples(index=False):
+    for cause, effect, strength in zip(links["cause"], links["effect"], sizes_of(links)[0].tolist(), strict=True):
         a, b = place[cause], place[effect]
-        near[a][b] = near[b][a] = near[a].get(b, 0.0) + float(strength)
+        near[a][b] = near[b][a] = near[a].get(b, 0.0) + strength
     return near
 
 
@@ -93,7 +94,7 @@ class LinkMapDisplay(Display):
     Parameters
     ----------
     links : DataFrame
-        With columns ``cause, effect, strength`` and, where there are any, ``verdict``.
+        With columns ``cause, effect``, ``strength`` or ``norm`` and, where there are any, ``verdict``.
     communities : DataFrame
         Of :func:`link_communities`.
 
@@ -195,10 +196,11 @@ class LinkMapDisplay(Display):
         links = self.links[self.links["cause"].isin(place) & self.links["effect"].isin(place)]
         size = float(np.clip(9e4 / n**2, 3.0, 120.0))
         points = links["cause"].map(place), links["effect"].map(place)
-        look = {"c": links["strength"], "s": size, "cmap": "cividis_r", "marker": "s", "linewidths": 0}
+        sizes, unit = sizes_of(links)
+        look = {"c": sizes, "s": size, "cmap": "cividis_r", "marker": "s", "linewidths": 0}
         self.points_ = ax.scatter(*points, **look)
         if len(links):
-            ax.figure.colorbar(self.points_, ax=ax, label="strength", shrink=0.8)
+            ax.figure.colorbar(self.points_, ax=ax, label=unit, shrink=0.8)
         for _, rows in shown.groupby("community", sort=False)["unit"]:
             if len(rows) > 1:
                 first = place[rows.iloc[0]] - 0.5

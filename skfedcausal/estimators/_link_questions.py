@@ -120,7 +120,7 @@ def link_intervals(self, level=0.95, *, geweke=False):
     Returns
     -------
     DataFrame
-        One row per ordered pair: ``cause, effect, strength``; ``low, high``, the interval, `low` zero
+        One row per ordered pair: ``cause, effect, norm``; ``low, high``, the interval, `low` zero
         where no influence is compatible with the record; ``deciding_rows``, length of a record of this
         kind in which an influence of strength `margin` is told from none four times in five; with
         `geweke` also ``geweke, geweke_low, geweke_high``, the ends NaN where the plant has no way from
@@ -306,7 +306,7 @@ def links_over_time(self, X=None, *, inputs=None, lengths=None, piece=None):
     DataFrame
         One row per ordered pair of units and stretch of time in which its link is the same: ``cause, effect``;
         ``start`` and ``stop``, its first row and the one behind its last, by their labels where X has an index (of
-        the last stretch the label of the last row); ``strength, stderr, p_value, verdict`` as in `links_`, of that
+        the last stretch the label of the last row); ``norm, stderr, p_value, verdict`` as in `links_`, of that
         stretch alone; ``changes``, whether the link has several stretches, which is where ``p_adjusted``, the
         family-wise p-value of "this link is the same in all pieces", is at most the server's ``alpha``.
 
@@ -357,13 +357,13 @@ def to_networkx(self, *, undecided=False):
     Parameters
     ----------
     undecided : bool, default=False
-        Also the pairs with the verdicts "cannot tell" and "shared driver".
+        Also the pairs with the verdicts "coupled", "cannot tell" and "shared driver".
 
     Returns
     -------
     networkx.MultiDiGraph
         One node per unit. One edge from cause to effect per influence, its key the `kind` and its
-        attributes the other columns of `links_`; ``weight`` is the strength.
+        attributes the other columns of `links_`; ``weight`` is the norm.
 
     Raises
     ------
@@ -374,11 +374,11 @@ def to_networkx(self, *, undecided=False):
     networkx = import_optional("networkx", "graph", "A graph of the links")
     graph = networkx.MultiDiGraph()
     graph.add_nodes_from(self.client_names_)
-    kept = ["influence", "cannot tell", "shared driver"] if undecided else ["influence"]
+    kept = ["influence", "coupled", "cannot tell", "shared driver"] if undecided else ["influence"]
     for link in self.links_.to_dict("records"):
         if link["verdict"] in kept:
             cause, effect, kind = (link.pop(key) for key in ("cause", "effect", "kind"))
-            graph.add_edge(cause, effect, key=kind, weight=link["strength"], **link)
+            graph.add_edge(cause, effect, key=kind, weight=link["norm"], **link)
     return graph
 
 
@@ -421,7 +421,7 @@ def bootstrap_links(
     Returns
     -------
     DataFrame
-        One row per link: ``cause, effect, kind, strength``; ``stderr`` and ``p_value`` as in `links_`;
+        One row per link: ``cause, effect, kind, norm``; ``stderr`` and ``p_value`` as in `links_`;
         ``bootstrap_stderr``, scatter of the estimates along the estimate; ``bootstrap_p_value``, share of
         records whose estimate is as far from what they were drawn from as the estimate is from zero;
         ``geweke, geweke_low, geweke_high``. ``attrs["not_converged"]`` counts refits that did not.

@@ -40,10 +40,9 @@ class PlantEstimator(FederatedEstimator):
         if self._channel is not None:  # sites tell their clocks
             self._row_time = next((_row_time(message) for message in exchange.messages.values()), None)
         self.links_, self._undecidable = _in_plant_time(server.links_, self._row_time), ()
-        if hasattr(server, "grades_"):
-            self.grades_ = server.grades_
         if self.noise_covariance_:
-            self.grades_ = self.grades_.iloc[:0]
+            by_likelihood = getattr(server, "without_grades", lambda: server.links_)  # noise would hide gains
+            self.links_ = _in_plant_time(by_likelihood(), self._row_time)
             self._undecidable = undecidable_units(server, self.noise_covariance_, self.clients_)
             warn_undecidable(self._undecidable)
             self.links_ = undecided(self.links_, self._undecidable)

@@ -129,7 +129,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         Flat name of each column of `input_`: ``unit__input``, or ``unit__input[k]`` for columns of a basis and
         ``unit__input[level]`` for levels.
     links_ : DataFrame
-        One row per ordered pair of units and kind ("state", "input"): ``cause, effect, kind, strength,
+        One row per ordered pair of units and kind ("state", "input"): ``cause, effect, kind, norm,
         stderr, statistic, p_value, p_adjusted, geweke, verdict``. ``delay``
         and its interval are in rows; for rows with times, ``delay_time`` and its interval are in seconds.
     input_levels_ : dict of str to tuple of str

@@ -75,15 +75,13 @@ class FederatedGrangerEstimator(PlantEstimator):
     state_slices_ : dict of str to slice
         States of each unit.
     links_ : DataFrame
-        One row per ordered pair of units: ``cause, effect, kind, strength, stderr, statistic, p_value,
-        p_adjusted, geweke, verdict, because`` and when it acts. `strength` is the Frobenius norm of the block in
-        standardised states. `verdict` is "influence", "no influence", "cannot tell" or "shared driver"; `because`
-        is the reason where an assumption that does not hold withholds one, otherwise empty. ``delay``
-        and its interval are in rows; for rows with times, ``delay_time`` and its interval are in seconds.
-    grades_ : DataFrame
-        What the past of every unit tells of the news of the others on stretches of the record that were left out, the
-        clearest pair first, with a verdict that needs no assumption about noise; see :class:`LikelihoodServer`. Empty
-        under privacy, where added noise would look like the absence of links.
+        One row per ordered pair of units: ``cause, effect, kind, verdict, basis``, the grade (``strength, low, high,
+        total, same_row, driver_needed, evidence, lag``), the likelihood's tests (``norm, stderr, statistic, p_value,
+        p_adjusted, geweke``), ``because`` and when it acts; see :class:`LikelihoodServer`. `verdict` is "influence",
+        "coupled", "no influence", "negligible" or "cannot tell"; under privacy noise, which hides gains, the
+        likelihood's alone, with "shared driver". `strength` is a share of the effect's news, `norm` the Frobenius norm
+        of the block in standardised states. `because` is what speaks most against the verdict. ``delay`` and its
+        interval are in rows; for rows with times, ``delay_time`` and its interval are in seconds.
     validity_ : DataFrame
         What was checked of the assumptions behind the verdicts: ``check, cause, effect, statistic, p_value,
         passed, remedy``; where cause is effect, a check of a unit.

@@ -42,8 +42,8 @@ class Page:
         """Add a list."""
         return self._add("<ul>" + "".join(f"<li>{escape(str(text))}</li>" for text in texts) + "</ul>")
 
-    def table(self, frame, empty="None."):
-        """Add a table, its numbers with three digits."""
+    def table(self, frame, empty="None.", folded=None):
+        """Add a table, its numbers with three digits; with words to be opened by if it is `folded`."""
         if frame.empty:
             return self.text(empty)
         head = "".join(f'<th scope="col">{escape(str(column))}</th>' for column in frame.columns)
@@ -53,7 +53,10 @@ class Page:
         body = "".join(f"<tr>{row}</tr>" for row in rows)
         kind = ' class="wide"' if wide else ""
         table = f"<table{kind}><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        return self._add(f'<div class="scroll">{table}</div>')
+        part = f'<div class="scroll">{table}</div>'
+        if folded is not None:
+            part = f"<details><summary>{escape(str(folded))}</summary>{part}</details>"
+        return self._add(part)
 
     def links(self, targets):
         """Add a list of links to pages beside this one, by their words."""

@@ -3,8 +3,10 @@
 from functools import partial
 
 import numpy as np
+import pandas as pd
 
 from ..displays import LinkGraphDisplay, LinkMatrixDisplay, TransferFunctionDisplay
+from ..server.links.grades import WORTH
 from ..statespace.matrices import companion, spectral_radius
 from .page import Page, add_departures, listed_in_words
 from .record import add_check, add_trends, check_of
@@ -12,7 +14,8 @@ from .record import add_check, add_trends, check_of
 _MOST_ROWS = 60
 _SINGULAR = 0.1  # smallest eigenvalue of the correlations of process noise, and
 _UNIT_ROOT = 0.999  # radius, beyond which a plant that needed a prior is nearly degenerate
-_COLUMNS = ("cause", "effect", "kind", "strength", "stderr", "p_adjusted", "verdict", "because")
+_COLUMNS = ("cause", "effect", "kind", "verdict", "norm", "stderr", "p_adjusted", "because")
+_TOLD, _BAR = ("influence", "coupled"), 12  # letters of a bar of the whole news
 _ADJUSTED = {
     None: "chance of evidence as strong without a link, corrected for the number of pairs",
     "family-wise": "chance that any pair without a link shows evidence as strong",
@@ -28,27 +31,18 @@ def plant_page(estimator, title="Which unit drives which", X=None, check=None):
     reserves = list(_reserves(estimator, check))
     page = Page(title).lead(_answer(links, names, reserves))
     states = links[links["kind"] == "state"]
-    if (states["verdict"] == "influence").any():
+    if states["verdict"].isin(_TOLD).any():
         draw = partial(LinkGraphDisplay.from_links, states, names)
-        page.picture(draw, "Influences that were found, as wide as they are strong")
+        page.picture(draw, "Influences that were found, as wide as they are strong; grey: coupled")
     page.heading("Links").picture(
         partial(LinkMatrixDisplay.from_links, states, names),
-        "Strength of every link; ● influence, ? cannot tell, ◇ shared driver, white: no influence",
+        "Strength of every link; ● influence, ◆ coupled, ? cannot tell, ◇ shared driver, white: nothing",
     )
-    ranked = links.sort_values(["p_adjusted", "strength"], ascending=[True, False], kind="stable")
-    later = len(estimator.lag_transitions_) > 1
-    page.table(ranked[[c for c in _COLUMNS + _DELAYS * later if c in ranked]].head(_MOST_ROWS))
-    if len(ranked) > _MOST_ROWS:
-        page.text(f"The {len(ranked) - _MOST_ROWS} pairs with the weakest evidence are left out.")
+    _add_links(page, ranked_links(links), len(estimator.lag_transitions_) > 1)
     page.text(
-        "Strength: how far one standard deviation of the cause's states moves the effect's states one step later "
+        "Norm: how far one standard deviation of the cause's states moves the effect's states one step later "
         f"(Frobenius norm of the block). p_adjusted: {_ADJUSTED[getattr(estimator.server_, 'correction_', None)]}."
     )
-    if later:
-        page.text(
-            "Delay: the first time step in which the cause acts, and the ends of the steps that hold it with 90 %. "
-            "Strength is then the norm of the blocks of all steps together."
-        )
     if hasattr(estimator, "transfer_function"):
         draw = partial(TransferFunctionDisplay.from_transfer_function, estimator.transfer_function())
         caption = "Poles and zeros; singular values from inputs to sensors over frequency"
@@ -62,6 +56,55 @@ def plant_page(estimator, title="Which unit drives which", X=None, check=None):
     return add_departures(page, estimator)
 
 
+def ranked_links(links):
+    """A table of links, the clearest evidence first."""
+    order = [name for name in ("evidence", "p_adjusted") if name in links]
+    return links.sort_values(order, ascending=[name != "evidence" for name in order], kind="stable", na_position="last")
+
+
+def _add_links(page, ranked, later):
+    """Links that are told, with what speaks against each, and all pairs in a table to open."""
+    told = ranked[ranked["verdict"].isin(_TOLD)]
+    graded = told[told["strength"].notna()] if "strength" in told else told.iloc[:0]
+    if len(graded):
+        page.table(graded_table(graded).head(_MOST_ROWS))
+        page.text(
+            "Share: of what the effect's own past and the other units leave unpredicted, how much the cause's past tells "
+            "on stretches of the record that were left out, with the ends of its interval. Coupled: linked, but "
+            "a driver of both, or a link both ways, explains it as well.",
+            WORTH,
+        )
+    columns = [c for c in _COLUMNS + _DELAYS * later if c in ranked]
+    folded = f"All {len(ranked)} pairs, with the tests of the likelihood" if len(graded) else None
+    page.table(ranked[columns].head(_MOST_ROWS), folded=folded)
+    if len(ranked) > _MOST_ROWS:
+        page.text(f"The {len(ranked) - _MOST_ROWS} pairs with the weakest evidence are left out.")
+    if later:
+        page.text(
+            "Delay: the first time step in which the cause acts, and the ends of the steps that hold it with 90 %. "
+            "The norm is then that of the blocks of all steps together."
+        )
+
+
+def graded_table(links):
+    """Graded links as a person reads them: shares in per cent with a bar."""
+    share = links["strength"].clip(0, 1)
+    return pd.DataFrame(
+        {
+            "cause": links["cause"],
+            "effect": links["effect"],
+            "verdict": links["verdict"],
+            "share": [f"{100 * s:.0f} % {'█' * max(1, round(_BAR * s))}" for s in share],
+            "from, to": [
+                f"{100 * max(a, 0):.1f}, {100 * b:.1f} %" for a, b in zip(links["low"], links["high"], strict=True)
+            ],
+            "later by rows": links["lag"].astype(int),
+            "rests on": links["basis"],
+            "what speaks against it": links["because"],
+        }
+    )
+
+
 def _add_checks(page, estimator):
     """What was checked of the assumptions, and what did not hold."""
     table = getattr(estimator.server_, "validity_", None)
@@ -71,7 +114,7 @@ def _add_checks(page, estimator):
     page.heading("What was checked")
     page.text(
         f"{len(table)} checks of what the verdicts assume ({listed_in_words(list(dict.fromkeys(table['check'])))}); "
-        + (f"{len(failed)} failed, and verdicts that rest on them are withheld:" if len(failed) else "all passed.")
+        + (f"{len(failed)} failed, and verdicts do not rest on the likelihood there:" if len(failed) else "all passed.")
     )
     if len(failed):
         page.table(failed.drop(columns="passed").head(_MOST_ROWS))
@@ -111,23 +154,26 @@ def _number(count, word):
 
 
 def _answer(links, names, reserves=()):
-    found = links[links["verdict"] == "influence"].sort_values("p_adjusted", kind="stable")
+    found, coupled = (ranked_links(links[links["verdict"] == told]) for told in _TOLD)
     unsure = int((links["verdict"] == "cannot tell").sum())
     rest = f"for {unsure} of {len(links)} ordered pairs the record cannot tell."
+    if len(coupled):
+        pairs = [f"{link.cause} with {link.effect}" for link in coupled.itertuples()]
+        more = f" and {len(pairs) - 3} more" if len(pairs) > 3 else ""
+        rest = f"coupled, in whichever way: {', '.join(pairs[:3])}{more}; {rest}"
     if found.empty:
-        text = f"Among {len(names)} units no link could be shown; {rest}"
+        text = f"Among {len(names)} units no influence could be shown; {rest}"
     else:
         verb = "seems to drive" if reserves else "drives"
         pairs = list(dict.fromkeys(f"{link.cause} {verb} {link.effect}" for link in found.itertuples()))
         text = listed_in_words(pairs) if len(pairs) <= 6 else f"{', '.join(pairs[:6])} and {len(pairs) - 6} more"
-        text = f"{text}. {rest.capitalize()}" if unsure else f"{text}."
+        text = f"{text}. {rest[0].upper()}{rest[1:]}" if unsure or len(coupled) else f"{text}."
     return f"With reserve, as {listed_in_words(reserves)}: {text}" if reserves else text
 
 
 def _shown(links, names):
     """Units whose measurements are shown: those of the clearest links first."""
-    found = links[(links["verdict"] == "influence") & (links["kind"] == "state")]
-    found = found.sort_values("p_adjusted", kind="stable")
+    found = ranked_links(links[links["verdict"].isin(_TOLD) & (links["kind"] == "state")])
     linked = found[["cause", "effect"]].to_numpy().ravel().tolist()
     return list(dict.fromkeys([*linked, *names]))[:6]
 
@@ -148,7 +194,7 @@ def _doubts(links, reserves):
         "unmeasured cause of both, a level shift or a clock that is off looks the same."
     )
     yield "Links faster than one time step show as correlated noise, not as links."
-    unsure = links[links["verdict"] == "cannot tell"]
+    unsure = ranked_links(links[links["verdict"] == "cannot tell"])
     if len(unsure):
         pairs = [f"{link.cause} on {link.effect}" for link in unsure.itertuples()]
         more = f" and {len(pairs) - 8} more" if len(pairs) > 8 else ""

@@ -86,10 +86,12 @@ class LinkKnowledge:
         between = (links["kind"] == "state").to_numpy()
         out, kept = between & self.forbidden[pairs], between & self.required[pairs]
         links = links.copy()
+        if "basis" in links:
+            links.loc[out | kept, "basis"] = "given"
         links.loc[kept, ["verdict", "because"]] = "influence", ""
         links.loc[out, ["verdict", "because"]] = "no influence", ""
         links.loc[out, ["p_value", "p_adjusted"]] = 1.0
-        links.loc[out, ["strength", "stderr", "statistic", "geweke"]] = 0.0
+        links.loc[out, ["norm", "stderr", "statistic", "geweke"]] = 0.0
         links.loc[out, ["delay", "delay_low", "delay_high"]] = np.nan
         return links
 

@@ -33,7 +33,7 @@ from .lagged.misfit import (
     one_lag_is_enough,
 )
 from .lagged.timing import SAMPLED, refuse_at_once, refuse_delays, words_by_input
-from .links.grades import grades_of, grades_table
+from .links.grades import grades_of
 from .links.questions import LinkQuestions
 from .links.tables import correlation_table
 from .prediction import OperatingPoint, smooth_plant
@@ -188,21 +188,22 @@ class LikelihoodServer(LinkQuestions):
         Share with which the learned plant follows measurements, the one that predicts a single step best;
         `process_cov_` is the most likely one for it and the coefficients as they are.
     links_ : DataFrame
-        One row per ordered pair of units, of kind "state" and, where the cause has inputs, "input".
-        ``delay`` is the first lag in rows that acts, the most probable one, ``delay_low`` and ``delay_high``
-        are the ends of a set of 90 % of the probability; NaN where there is no link. With several lags
-        ``strength`` is the norm of the blocks of all lags, ``statistic`` twice the log evidence,
+        One row per ordered pair of units, of kind "state" and, where the cause has inputs, "input". ``basis`` is what
+        the verdict rests on: the "likelihood" of the plant, where its assumptions hold, else a "held-out gain", for
+        which noise need not be white: on twenty stretches, each predicted from the others, ``strength``, with ``low``
+        and ``high``, is the share of the effect's news that the past of the cause tells beyond its own and that of
+        other units, ``total`` beyond its own alone (summed over directions of its states), ``same_row`` what the two
+        share in the same row, ``driver_needed`` the share of both that a driver nobody measures must explain to
+        make ``low`` zero, ``lag`` the row after which most of it acts, and ``evidence`` ranks pairs. ``verdict`` is
+        "influence", "coupled" (linked, but a driver of both or a link both ways cannot be told apart), "no influence",
+        "negligible" (nothing to add to the row itself) or "cannot tell"; ``because`` is what speaks most against it.
+        These columns are NaN for batches, secure sums, inputs, more than 64 units and records too short for the
+        stretches. ``norm`` is the Frobenius norm of the block in standardised states. ``delay`` is the first lag in
+        rows that acts, the most probable one, ``delay_low`` and ``delay_high`` are the ends of a set of 90 % of the
+        probability; NaN where there is no link. With several lags
+        ``norm`` is that of the blocks of all lags, ``statistic`` twice the log evidence,
         ``p_adjusted`` Holm's where it is family-wise. Of more than 200 units
         there are rows for links and pairs with p-values of up to 0.001 only.
-    grades_ : DataFrame
-        One row per ordered pair, the clearest first: how much the past of the cause tells of the news of the effect on
-        twenty stretches that were left out in turn, which needs no assumption about noise. ``strength``, with ``low``
-        and ``high``, is the share beyond the effect's own past and that of other units, ``total`` beyond its own past
-        alone (summed over directions of its states), ``same_row`` what the two share in the same row,
-        ``driver_needed`` the share of both that a driver nobody measures must explain to make ``low`` zero, and
-        ``evidence`` ranks. ``verdict`` is "influence", "coupled" (linked, but a driver of both or a link both ways
-        cannot be told apart), "negligible" or "cannot tell", ``because`` what speaks against it. Empty for batches,
-        secure sums, more than 64 units and records with too few rows for the stretches.
     correction_ : {"family-wise", "fdr"}
         What ``p_adjusted`` is about, see `correction`.
     n_absent_ : int
@@ -288,7 +289,6 @@ class LikelihoodServer(LinkQuestions):
     tol: float = 1e-10
     n_jobs: int | None = None
 
-    grades_ = grades_table(None, ())
     _large = None  # matrices of a plant that was learned in blocks
 
     _parameter_constraints = {
@@ -385,7 +385,7 @@ class LikelihoodServer(LinkQuestions):
             u = record.standard_known.series
             check_independent(u.T @ u / len(u))
         with few_threads(record.partition.n_states):
-            self.grades_ = grades_table(grades_of(record), record.names)
+            self._grades = grades_of(record)
         with self._processes(len(messages)):
             self._learn(record, messages)
             self.benefit_ = self._batches = None

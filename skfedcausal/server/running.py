@@ -255,7 +255,7 @@ def learn_batch(server, messages, *, continues=False, forget=None):
     if running.u is not None:
         check_independent(running.input_correlation())
     server._learn(running)
-    server._batches, server.benefit_, server.n_rounds_ = batches, None, 1
+    server._batches, server.benefit_, server.n_rounds_, server._grades = batches, None, 1, None
     with few_threads(record.partition.n_states):
         server._leave_alone({})
         server._check_assumptions(messages)

@@ -194,6 +194,7 @@ class SecureSumsServer(ServerLearner):
             )
         _ = plant.uncoupled
         learner._learn(record)
+        learner._grade_links()
         self.learner_ = learner
         for name, value in vars(learner).items():
             if name.endswith("_"):

@@ -153,7 +153,7 @@ class ServerSettings:
         if hasattr(estimator, "links_"):
             tables["links"] = shown = estimator.links_
             shown = shown[shown["verdict"] == "influence"] if "verdict" in shown else shown
-            links = shown[["cause", "effect", "strength"]].to_dict("records")
+            links = shown[["cause", "effect", "norm"]].to_dict("records")
         for name, table in tables.items():
             write_whole(out / f"{name}.csv", csv_bytes(table, index=False), shared=True)
         sums = estimator.communication_

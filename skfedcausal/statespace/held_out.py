@@ -175,23 +175,27 @@ class BlockMoments:
         Returns
         -------
         gains : ndarray of shape (n_causes, n_blocks)
+        carried : list of ndarray of shape (n_past_of_cause, p)
+            Coefficients of the past of each cause, mean over the fits.
         """
         now = _columns([self.now[effect]])
         base = _columns([self.past[effect], *(self.past[unit] for unit in others)])
         white = np.linalg.pinv(self.fit(base, now)[1], rcond=1e-10, hermitian=True)
-        out = np.empty((len(causes), len(self.sums)))
+        out, carried = np.empty((len(causes), len(self.sums))), [None] * len(causes)
         outside = [k for k, cause in enumerate(causes) if cause not in others]
         if outside:
             added = [self.past[causes[k]] for k in outside]
-            out[outside] = self._gains_of_added(base, added, now, white)
+            out[outside], found = self._gains_of_added(base, added, now, white)
+            for k, coefficients in zip(outside, found, strict=True):
+                carried[k] = coefficients
         for k in set(range(len(causes))) - set(outside):
             rest = [unit for unit in others if unit != causes[k]]
             without = _columns([self.past[effect], *(self.past[unit] for unit in rest)])
-            out[k] = self._gains_of_added(without, [self.past[causes[k]]], now, white)[0]
-        return out / self.n_rows
+            (out[k],), (carried[k],) = self._gains_of_added(without, [self.past[causes[k]]], now, white)
+        return out / self.n_rows, carried
 
     def _gains_of_added(self, base, added, now, white):
-        """Whitened losses that each of some further slices of the past saves in every stretch, (n_added, n_blocks).
+        """Whitened losses that each of some further slices of the past saves in every stretch, and its coefficients.
 
         With X what the base leaves of the further past and e of the present, in the other stretches, u = (X'X)^-1 X'e
         and the loss saved on a stretch is 2 u'X'e - u'X'X u of its own moments.
@@ -203,7 +207,7 @@ class BlockMoments:
         H = np.linalg.solve(A, G[:, base[:, None], both])
         k = len(columns)
         Hx, He = H[:, :, :k], H[:, :, k:]
-        out, place = np.empty((len(added), len(g))), 0
+        out, carried, place = np.empty((len(added), len(g))), [], 0
         for j, own in enumerate(added):
             width = own.stop - own.start
             h = Hx[:, :, place : place + width]
@@ -216,7 +220,8 @@ class BlockMoments:
             cross = g[:, own, now] - ht @ g[:, base[:, None], now] - half @ He
             square = g[:, own, own] - ht @ g[:, base, own] - half @ h
             out[j] = np.einsum("ij,bki,bkj->b", white, u, 2 * cross - square @ u)
-        return out
+            carried.append(u.mean(axis=0))
+        return out, carried
 
 
 def _columns(slices):

@@ -24,7 +24,7 @@ from . import _rules as check
 _ROWS = 240
 _SIZES = {"mill": 2, "kiln": 1, "fan": 2}  # states of units whose names are in no order
 _LEARNED = ("names_", "state_slices_", "transition_", "process_cov_")
-_LINKS = ["cause", "effect", "kind", "strength", "p_adjusted", "verdict"]
+_LINKS = ["cause", "effect", "kind", "norm", "p_adjusted", "verdict"]
 _VERDICTS = ["influence", "no influence", "cannot tell"]
 
 

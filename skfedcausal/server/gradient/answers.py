@@ -6,6 +6,7 @@ from scipy.linalg import block_diag
 
 from ...statespace.geweke import geweke_measures
 from ...statespace.riccati import NotStationaryError, predicted_covariance, stationary_covariance
+from ..links.grades import with_grades
 from ..links.tables import COLUMNS
 from ..prediction import PlantFilter
 
@@ -73,12 +74,12 @@ def untested_links(plant, A, B, Q, information):
         block = scaled[slices[effect], plant.input_slices[cause]]
         if block.size:
             rows.append((names[cause], names[effect], "input", _size(roots[effect], block), np.nan))
-    table = pd.DataFrame(rows, columns=["cause", "effect", "kind", "strength", "geweke"])
-    table = table.astype({"cause": object, "effect": object, "kind": object, "strength": float, "geweke": float})
+    table = pd.DataFrame(rows, columns=["cause", "effect", "kind", "norm", "geweke"])
+    table = table.astype({"cause": object, "effect": object, "kind": object, "norm": float, "geweke": float})
     nothing = {"stderr": np.inf, "statistic": 0.0, "p_value": 1.0, "p_adjusted": 1.0, "verdict": "cannot tell"}
     nothing["because"] = "training by gradients tests no links"
     nothing |= dict.fromkeys(("delay", "delay_low", "delay_high"), np.nan)
-    return table.assign(**nothing)[list(COLUMNS)]
+    return with_grades(table.assign(**nothing)[list(COLUMNS)], None, plant.names)
 
 
 def _state_scales(partition, A, Q):

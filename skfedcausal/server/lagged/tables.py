@@ -16,7 +16,7 @@ def lagged_links_table(names, partition, lagged, geweke, *, alpha, margin):
         pairs = (partition if kind == "state" else partition.input_pairs).pairs
         blocks = lagged.blocks[kind]
         columns = named_pairs(names, pairs) | found
-        columns |= {"kind": kind, "strength": blocks.strength, "stderr": blocks.stderr}
+        columns |= {"kind": kind, "norm": blocks.strength, "stderr": blocks.stderr}
         columns["geweke"] = geweke[pairs[:, 0], pairs[:, 1]] if kind == "state" else np.nan
         columns["verdict"] = _verdicts(blocks, found["p_adjusted"], alpha, margin)
         columns["because"] = ""
@@ -59,14 +59,14 @@ def lagged_tests_table(names, partition, lagged, method):
 
 
 def lagged_intervals_table(names, partition, lagged, n_rows, geweke=None, *, level, alpha, margin):
-    """One row per ordered pair: ``cause, effect, strength, low, high, deciding_rows``.
+    """One row per ordered pair: ``cause, effect, norm, low, high, deciding_rows``.
 
     With Geweke's measure of every pair also ``geweke, geweke_low, geweke_high``: it goes with the strength's square.
     """
     blocks = lagged.blocks["state"]
     low, high = intervals_from_moments(blocks.squares, blocks.mean, blocks.spread, blocks.along, level)
     rows = rows_to_decide(blocks.worst, np.ones(len(low), dtype=int), n_rows, alpha, margin).astype(int)
-    columns = {"strength": blocks.strength, "low": low, "high": high, "deciding_rows": rows}
+    columns = {"norm": blocks.strength, "low": low, "high": high, "deciding_rows": rows}
     if geweke is not None:
         size = np.maximum(blocks.strength, np.finfo(float).tiny)
         columns["geweke"] = geweke

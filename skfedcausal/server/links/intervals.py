@@ -42,11 +42,11 @@ def pair_of(names, cause, effect):
 
 
 def intervals_table(names, pairs, blocks, n_rows, *, level, alpha, margin):
-    """One row per ordered pair: ``cause, effect, strength, low, high, deciding_rows``."""
+    """One row per ordered pair: ``cause, effect, norm, low, high, deciding_rows``."""
     check_level(level)
     low, high = strength_intervals(blocks, level)
     rows = deciding_rows(blocks, n_rows, alpha, margin).astype(int)
-    columns = {"strength": blocks.strength, "low": low, "high": high, "deciding_rows": rows}
+    columns = {"norm": blocks.strength, "low": low, "high": high, "deciding_rows": rows}
     return pd.DataFrame(named_pairs(names, pairs) | columns)
 
 

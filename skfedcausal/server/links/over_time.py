@@ -12,7 +12,7 @@ from .intervals import check_number
 from .resampling import Resampling, climbed_to_maximum
 from .tables import verdicts
 
-COLUMNS = ("cause", "effect", "start", "stop", "strength", "stderr", "p_value", "verdict", "changes", "p_adjusted")
+COLUMNS = ("cause", "effect", "start", "stop", "norm", "stderr", "p_value", "verdict", "changes", "p_adjusted")
 _PIECES, _FEWEST_ROWS = 8, 200
 _LEAST_ROWS, _ROWS_PER_STATE = 50, 8  # of pieces that somebody asks for: in 5 rows nearly all links "change"
 

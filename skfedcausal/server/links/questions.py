@@ -16,6 +16,7 @@ from ..plant import ServerLearner
 from ..prediction import PlantFilter
 from ..validity.report import gated, in_doubt, report, with_joining, with_wandering
 from .benefit import Benefit, split_messages
+from .grades import with_grades
 from .intervals import intervals_table, measure_intervals, pair_of, spectrum_table
 from .resampling import bootstrap_table, stability_table
 from .tables import faint_links, links_table
@@ -28,6 +29,8 @@ class LinkQuestions(ServerLearner):
     """A server whose learned plant is asked about its links; estimators' methods say what the questions are."""
 
     correlations_: pd.DataFrame
+    _grades: Any = None  # of the pairs of units, of a record whose rows came at once
+    _ungraded: Any = None  # the table of links without them
     _gapless: Any = None  # record of a plant learned in blocks with its gaps filled, until it was looked at
 
     # -- verdicts of `fit` --------------------------------------------------------------------------
@@ -110,12 +113,22 @@ class LinkQuestions(ServerLearner):
         if self.alone_:
             own = self.links_["effect"].isin(in_doubt(self.alone_, self.validity_))
             self.links_.loc[own, ["verdict", "because"]] = "cannot tell", "its own past predicts the effect better"
-        self.links_ = self._told(gated(self.links_, self.validity_))
+        self.links_ = gated(self.links_, self.validity_)
+        self._grade_links()
         if self._large is None and len(self.correlations_):
             from .same_row import with_directions  # for units whose noise goes together
 
             self.correlations_ = with_directions(self.correlations_, run, record, self.process_cov_)
         self._run = run  # the replies need it again
+
+    def _grade_links(self):
+        """Say of held-out gains what the likelihood leaves open, and what is known of both."""
+        self._ungraded = with_grades(self.links_, None, self.names_)
+        self.links_ = self._told(with_grades(self.links_, self._grades, self.names_))
+
+    def without_grades(self):
+        """The table of links by the likelihood alone, as where noise was added that would hide gains."""
+        return self._told(self._ungraded)
 
     def _measure_benefit(self, messages):
         """Measure what joining gains, of which the report speaks too."""

@@ -180,7 +180,7 @@ def bootstrap_table(
         distance = np.einsum("rxi,xij,rxj->rx", apart, np.linalg.inv(blocks.covariance), apart)
         columns = named_pairs(record.names, family.pairs) | {
             "kind": kind,
-            "strength": blocks.strength,
+            "norm": blocks.strength,
             "stderr": blocks.stderr,
             "bootstrap_stderr": np.einsum("rxi,xi->rx", apart, blocks.direction).std(axis=0),
             "p_value": blocks.p_value,

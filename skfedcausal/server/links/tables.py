@@ -6,7 +6,7 @@ from scipy.special import chdtri, chndtr
 
 from ..estimation.evidence import adjusted_p_values, false_discovery_rates
 
-_TESTED = ("strength", "stderr", "statistic", "p_value", "p_adjusted", "geweke", "verdict", "because")
+_TESTED = ("norm", "stderr", "statistic", "p_value", "p_adjusted", "geweke", "verdict", "because")
 _CLEARLY = 3.0  # standard errors
 UNDIRECTED = {"p_first_acts": np.nan, "p_second_acts": np.nan, "direction": "cannot tell"}  # of pairs in the same row
 COLUMNS = ("cause", "effect", "kind", *_TESTED, "delay", "delay_low", "delay_high")
@@ -24,7 +24,7 @@ def links_table(names, family, blocks, geweke=None, *, alpha, margin, kind="stat
         named_pairs(names, family.pairs)
         | {
             "kind": kind,
-            "strength": blocks.strength,
+            "norm": blocks.strength,
             "stderr": blocks.stderr,
             "statistic": blocks.statistic,
             "p_value": blocks.p_value,
@@ -64,7 +64,7 @@ def verdicts(blocks, p_adjusted, alpha, margin):
 
 def faint_links(links, margin):
     """Which influences in a table are clearly weaker than the margin, which long records show all the same."""
-    below = links["strength"] + _CLEARLY * links["stderr"] < margin
+    below = links["norm"] + _CLEARLY * links["stderr"] < margin
     return (links["verdict"] == "influence") & below
 
 

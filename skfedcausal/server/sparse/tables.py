@@ -55,7 +55,7 @@ def large_links_table(names, pairs, blocks, adjusted, geweke, alpha, margin):
     delay = np.where(adjusted <= alpha, 1.0, np.nan)
     columns = {
         "kind": "state",
-        "strength": blocks.strength,
+        "norm": blocks.strength,
         "stderr": blocks.stderr,
         "statistic": blocks.statistic,
         "p_value": blocks.p_value,

@@ -284,7 +284,7 @@ def _of_prior(server, found):
     if moved is None or len(found.lags) > 1:  # those of several lags are learned without it
         return
     links = server.links_[server.links_["kind"] == "state"]
-    of_error = (links["stderr"] / links["strength"].clip(lower=1e-300)).to_numpy()
+    of_error = (links["stderr"] / links["norm"].clip(lower=1e-300)).to_numpy()
     for (effect, cause), size, error in zip(server.partition_.pairs, moved, of_error, strict=True):
         if size == 0:
             continue
