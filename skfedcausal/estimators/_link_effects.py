@@ -10,7 +10,7 @@ from ..statespace.matrices import companion
 from ..statespace.riccati import stationary_covariance
 from ._questions import told_loadings
 
-_COLUMNS = ("cause", "effect", "cause_tag", "effect_tag", "gain", "correlation", "delay", "delay_time")
+_COLUMNS = ("cause", "effect", "verdict", "cause_tag", "effect_tag", "gain", "correlation", "delay", "delay_time")
 _TIE = 1e-9  # what correlations of several hundred rows of products differ by when they are the same
 
 
@@ -20,10 +20,10 @@ def link_effects(self):
     Returns
     -------
     DataFrame
-        One row per link between states with the verdict "influence": ``cause, effect``; ``cause_tag`` and
-        ``effect_tag``, the sensors that show it best; ``gain``, the expected change of the effect's tag through this
-        link alone, one delay after the cause's tag stood a unit of its own higher; ``correlation``, the same in
-        standard deviations of both; ``delay`` in rows and ``delay_time`` in seconds, NaN without times.
+        One row per link between states with the verdict "influence" or "coupled": ``cause, effect, verdict``;
+        ``cause_tag`` and ``effect_tag``, the sensors that show it best; ``gain``, the expected change of the effect's
+        tag through this link alone, one delay after the cause's tag stood a unit of its own higher; ``correlation``,
+        the same in standard deviations of both; ``delay`` in rows and ``delay_time`` in seconds, NaN without times.
 
     Raises
     ------
@@ -34,7 +34,8 @@ def link_effects(self):
     -----
     With states h of covariance P, the block M of the lag that acts most, and sensors ``y = C h + noise`` of cause k
     and effect m, the gains between their tags are ``C_m M P_k C_k' / var(C_k h)``: what the regression on the cause's
-    tag says of the states that act. Units tell their C, one packet each.
+    tag says of the states that act. Of a link that rests on a held-out gain M is that of a regression on what single
+    rows measure of the states, so that their noise makes gains smaller. Units tell their C, one packet each.
 
     Examples
     --------
@@ -52,11 +53,12 @@ def link_effects(self):
     noise[:n, :n] = self.process_cov_
     P = stationary_covariance(companion(np.hstack(lags), len(lags)), noise)[:n, :n]
     variance = np.einsum("ij,jk,ik->i", C, P, C)
-    found = self.links_[(self.links_["kind"] == "state") & (self.links_["verdict"] == "influence")]
-    rows = []
+    found = self.links_[(self.links_["kind"] == "state") & self.links_["verdict"].isin(["influence", "coupled"])]
+    rows, seconds = [], np.nan if self._row_time is None else self._row_time.total_seconds()
     for link in found.to_dict("records"):
         cause, effect = (self.state_slices_[link[end]] for end in ("cause", "effect"))
-        blocks = lags[:, effect, cause]
+        is_graded = link["basis"] == "held-out gain"
+        blocks = (self.server_.carried_ if is_graded else lags)[:, effect, cause]
         M = blocks[np.argmax(np.linalg.norm(blocks, axis=(1, 2)))]
         of_cause, of_effect = (np.flatnonzero(np.abs(C[:, at]).sum(axis=1)) for at in (cause, effect))
         gains = C[of_effect][:, effect] @ M @ P[cause, cause] @ C[of_cause][:, cause].T / variance[of_cause]
@@ -64,6 +66,7 @@ def link_effects(self):
         size = np.abs(scaled)  # all alike between units of one state: the first of those that tie up to rounding
         i, j = np.unravel_index((size >= size.max() * (1 - _TIE)).argmax(), scaled.shape)
         tags = columns[of_cause[j]], columns[of_effect[i]]
-        delay = link["delay"], link.get("delay_time", np.nan)
-        rows.append((link["cause"], link["effect"], *tags, gains[i, j], scaled[i, j], *delay))
+        delay = link["lag" if is_graded else "delay"]
+        ends = link["cause"], link["effect"], link["verdict"]
+        rows.append((*ends, *tags, gains[i, j], scaled[i, j], delay, delay * seconds))
     return pd.DataFrame(rows, columns=list(_COLUMNS))

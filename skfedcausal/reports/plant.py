@@ -69,8 +69,8 @@ def _add_links(page, ranked, later):
     if len(graded):
         page.table(graded_table(graded).head(_MOST_ROWS))
         page.text(
-            "Share: of what the effect's own past and the other units leave unpredicted, how much the cause's past tells "
-            "on stretches of the record that were left out, with the ends of its interval. Coupled: linked, but "
+            "Share: of what the effect's own past and the other units leave unpredicted, how much the cause's past "
+            "tells on stretches of the record that were left out, with the ends of its interval. Coupled: linked, but "
             "a driver of both, or a link both ways, explains it as well.",
             WORTH,
         )

@@ -1,5 +1,7 @@
 """Links in the plant's time and in terms of its tags."""
 
+import copy
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -48,3 +50,16 @@ def test_no_link_gives_an_empty_table_with_its_columns():
     table = FederatedGrangerEstimator().fit(X).link_effects()
     assert table.empty
     assert "gain" in table
+
+
+def test_a_link_that_rests_on_a_held_out_gain_has_the_gain_of_its_regression(plant):
+    estimator, _ = plant
+    by_likelihood = estimator.link_effects().iloc[0]
+    graded = copy.copy(estimator)
+    graded.links_ = estimator.links_.assign(basis="held-out gain")
+    row = graded.link_effects().iloc[0]
+    assert list(row[["cause", "effect", "cause_tag", "effect_tag", "delay_time"]]) == list(
+        by_likelihood[["cause", "effect", "cause_tag", "effect_tag", "delay_time"]]
+    )
+    # a regression on one row's measurements, of which noise is a part, finds less of it
+    assert 0.4 < row["gain"] / by_likelihood["gain"] <= 1

@@ -49,7 +49,7 @@ def test_gains_are_those_of_regressions_on_the_other_stretches(others, weighted)
     if weighted:
         weight = huber_weights(rows.values[:, rows.now[1]], 1.0)
         moments = rows.reweighted(moments, weight, 8)
-    found = moments.gains(1, others, [0, 2])
+    found, _ = moments.gains(1, others, [0, 2])
     for k, cause in enumerate([0, 2]):
         # the ridge is a millionth of a column's sum of squares
         np.testing.assert_allclose(found[k], brute(rows, 1, others, cause, 8, weight), rtol=1e-4, atol=1e-6)

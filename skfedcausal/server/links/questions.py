@@ -126,6 +126,11 @@ class LinkQuestions(ServerLearner):
         self._ungraded = with_grades(self.links_, None, self.names_)
         self.links_ = self._told(with_grades(self.links_, self._grades, self.names_))
 
+    @property
+    def carried_(self):
+        """Coefficients (lags, n, n) that held-out gains rest on: what states add to those of other units."""
+        return self._grades.carried
+
     def without_grades(self):
         """The table of links by the likelihood alone, as where noise was added that would hide gains."""
         return self._told(self._ungraded)

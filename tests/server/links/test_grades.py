@@ -6,7 +6,7 @@ import pytest
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.links.grades import COLUMNS, fewest_rows, grades, grades_of
+from skfedcausal.server.links.grades import VALUES, fewest_rows, grades, grades_of, with_grades
 
 
 def plant(seed, *, n=1500, link=0.0, driver=0.0, memory=0.9, slow=(0.7, 0.7)):
@@ -95,19 +95,85 @@ def test_missing_rows_change_a_grade_by_little():
     assert abs(gaps.strength[1, 0] - whole.strength[1, 0]) < 0.1 * whole.strength[1, 0]
 
 
-def test_a_fit_leaves_a_table_with_the_clearest_pair_first():
+def test_the_lag_is_that_of_the_link():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(2000, 2))
+    x[2:, 1] += 0.6 * x[:-2, 0]
+    found = grades(x, (slice(0, 1), slice(1, 2)))
+    assert found.verdict[1, 0] == "influence"
+    assert found.lag[1, 0] == 2
+    np.testing.assert_allclose(found.carried[:, 1, 0], [0, 0.6], atol=0.07)
+
+
+# -- in the table of links
+
+
+def table(*rows):
+    """A table of links of the likelihood, from (cause, effect, verdict)."""
+    named = pd.DataFrame(rows, columns=["cause", "effect", "verdict"])
+    return named.assign(kind="state", because="strict", norm=0.1, p_value=0.5, p_adjusted=0.5)
+
+
+@pytest.mark.parametrize(
+    ("strict", "of_grade"),
+    [
+        ("influence", ["influence", "likelihood"]),
+        ("no influence", ["influence", "held-out gain"]),
+        ("cannot tell", ["influence", "held-out gain"]),
+        ("shared driver", ["coupled", "held-out gain"]),
+    ],
+)
+def test_the_grade_says_what_the_likelihood_leaves_open(strict, of_grade):
+    found = graded(plant(0, link=0.4))
+    told = with_grades(table(("u0", "u1", strict)), found, ("u0", "u1"))
+    assert told[["verdict", "basis"]].iloc[0].tolist() == of_grade
+    assert told["strength"].iloc[0] == found.strength[1, 0]
+    assert (told["because"].iloc[0] == "strict") == (of_grade[1] == "likelihood")
+
+
+def test_verdicts_of_the_likelihood_stand_beside_weaker_grades():
+    found = graded(plant(0))
+    told = with_grades(table(("u0", "u1", "influence"), ("u1", "u0", "no influence")), found, ("u0", "u1"))
+    assert told["verdict"].tolist() == ["influence", "no influence"]
+    assert set(told["basis"]) == {"likelihood"}
+
+
+def test_an_influence_that_only_a_slow_move_tells_gives_way():
+    moved = {name: Y + ramp() for name, Y in plant(201).items()}
+    found = graded(moved)
+    assert found.is_slow[1, 0]
+    told = with_grades(table(("u0", "u1", "influence")), found, ("u0", "u1"))
+    assert told[["verdict", "basis"]].iloc[0].tolist() != ["influence", "likelihood"]
+    assert told["verdict"].iloc[0] != "influence"
+
+
+def test_links_of_inputs_and_of_no_rows_have_no_shares():
+    links = table(("u0", "u1", "influence")).assign(kind="input")
+    for found in (graded(plant(0)), None):
+        told = with_grades(links, found, ("u0", "u1"))
+        assert told[list(VALUES)].isna().all(axis=None)
+        assert told[["verdict", "basis", "because"]].iloc[0].tolist() == ["influence", "likelihood", "strict"]
+
+
+def test_a_fit_has_both_layers():
     est = FederatedGrangerEstimator().fit(plant(0, link=0.4))
-    assert tuple(est.grades_.columns) == COLUMNS
-    assert est.grades_[["cause", "effect", "verdict"]].iloc[0].tolist() == ["u0", "u1", "influence"]
-    assert est.grades_["because"].iloc[0].startswith("a driver nobody measures would have to explain ")
-    assert est.grades_["evidence"].is_monotonic_decreasing
-    pd.testing.assert_frame_equal(est.grades_, est.server_.grades_)
+    told = est.links_.set_index(["cause", "effect"])
+    assert list(est.links_)[:5] == ["cause", "effect", "kind", "verdict", "basis"]
+    assert told.loc[("u0", "u1"), "verdict"] == "influence"
+    assert told.loc[("u0", "u1"), "strength"] == pytest.approx(graded(plant(0, link=0.4)).strength[1, 0])
+    assert set(told["basis"]) <= {"likelihood", "held-out gain"}
 
 
-def test_too_few_rows_leave_an_empty_table():
+def test_too_few_rows_leave_shares_open():
     X = plant(0, n=250)
     assert 200 < fewest_rows((slice(0, 1), slice(1, 2))) < 250
     few = {name: Y[:200] for name, Y in X.items()}
     server = LikelihoodServer().fit({name: KalmanClient().fit(Y).message(Y) for name, Y in few.items()})
-    assert server.grades_.empty
-    assert tuple(server.grades_.columns) == COLUMNS
+    assert server.links_["evidence"].isna().all()
+    assert set(server.links_["basis"]) == {"likelihood"}
+
+
+def test_what_is_known_is_given():
+    est = FederatedGrangerEstimator(server=LikelihoodServer(forbidden=[("u0", "u1")])).fit(plant(0, link=0.4))
+    told = est.links_.set_index(["cause", "effect"]).loc[("u0", "u1")]
+    assert (told["verdict"], told["basis"]) == ("no influence", "given")
