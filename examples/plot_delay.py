@@ -44,7 +44,7 @@ links[
     [
         "cause",
         "effect",
-        "strength",
+        "norm",
         "p_adjusted",
         "delay",
         "delay_low",

@@ -64,7 +64,7 @@ links["flow"] = [
 columns = [
     "cause",
     "effect",
-    "strength",
+    "norm",
     "stderr",
     "p_adjusted",
     "verdict",

@@ -96,7 +96,7 @@ def covered(X, truth, told):
     estimator, strength = fitted(X, truth, told), true_strengths(truth)
     intervals, links = estimator.link_intervals(LEVEL), estimator.links_
     inside = (intervals["low"] <= strength) & (strength <= intervals["high"])
-    near = np.abs(links["strength"] - strength) <= stats.norm.ppf((1 + LEVEL) / 2) * links["stderr"]
+    near = np.abs(links["norm"] - strength) <= stats.norm.ppf((1 + LEVEL) / 2) * links["stderr"]
     return np.array([inside, near, intervals["high"] - intervals["low"], links_of(truth)], dtype=float)
 
 

@@ -229,7 +229,7 @@ def secure_row(n_units, s):
     row = {
         "plant": f"{n_units} units, {s['secure_rows']} rows",
         "verdicts that differ": int((one["verdict"] != other["verdict"]).sum()),
-        "strengths apart": ((one["strength"] - other["strength"]).abs() / one["stderr"]).max(),
+        "strengths apart": ((one["norm"] - other["norm"]).abs() / one["stderr"]).max(),
     }
     for way in ("up", "down"):
         row |= {f"MB {way}, {kind}": told[f"bytes_{way}"] / 1e6 for kind, told in sent.items()}

@@ -119,7 +119,7 @@ def test_plant_links_and_counterfactuals_are_identical(federation):
     assert_array_equal(plant["transition"], here.transition_)
     assert_array_equal(plant["input"], here.input_)
     links = pd.read_csv(federation.folder / "out/whatif/links.csv")
-    assert_array_equal(links["strength"], here.links_["strength"])
+    assert_array_equal(links["norm"], here.links_["norm"])
     effect = here.counterfactual("unit0", 0.0, 1.0, horizon=4)
     for name in UNITS:
         answer = pd.read_csv(federation.home(name) / "answers/effect0.csv", index_col="step")

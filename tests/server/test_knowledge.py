@@ -74,7 +74,7 @@ def test_every_answer_honours_what_is_known(plant, delays):
     assert not est.lag_transitions_[:, unit[1], unit[0]].any()
     assert est.lag_transitions_[:, unit[0], unit[2]].any()
     out, kept = row(est.links_, "unit0", "unit1"), row(est.links_, "unit2", "unit0")
-    assert (out["verdict"], out["p_value"], out["strength"]) == ("no influence", 1.0, 0.0)
+    assert (out["verdict"], out["p_value"], out["norm"]) == ("no influence", 1.0, 0.0)
     assert kept["verdict"] == "influence"
     if delays is not None:
         acts = est.lag_transitions_[:, unit[2], unit[1]].any(axis=(1, 2))
@@ -130,11 +130,11 @@ def test_answers_about_times_and_scatter_honour_what_is_known(plant):
     est.fit(X)
     pieces = est.links_over_time(X, piece=500)
     out = pieces.query("cause == 'unit0' and effect == 'unit1'")
-    assert out[["start", "stop", "strength", "p_value", "verdict"]].values.tolist() == [[0, 1500, 0, 1, "no influence"]]
+    assert out[["start", "stop", "norm", "p_value", "verdict"]].values.tolist() == [[0, 1500, 0, 1, "no influence"]]
     assert set(pieces.query("cause == 'unit2' and effect == 'unit0'")["verdict"]) == {"influence"}
     drawn = est.bootstrap_links(X, n_resamples=5, random_state=0).set_index(["kind", "cause", "effect"])
     out = drawn.loc[("state", "unit0", "unit1")]
-    assert (out["strength"], out["p_value"], out["bootstrap_p_value"]) == (0, 1, 1)
+    assert (out["norm"], out["p_value"], out["bootstrap_p_value"]) == (0, 1, 1)
 
 
 def with_a_new_link(lag, n=1500):

@@ -278,7 +278,7 @@ def test_wald_and_score_p_values_do_not_depend_on_the_units_bases():
     turned["unit0"] = replace(first, z=first.z @ inverse, patterns=inverse.T @ first.patterns @ inverse)
     one, other = (LikelihoodServer().fit(m).links_ for m in (messages, turned))
     np.testing.assert_allclose(one.statistic, other.statistic, rtol=1e-6)
-    np.testing.assert_allclose(one.strength, other.strength, rtol=1e-6)
+    np.testing.assert_allclose(one.norm, other.norm, rtol=1e-6)
 
 
 def test_screen_has_the_table_but_no_gewekes_measure():

@@ -58,7 +58,7 @@ def test_links_are_those_of_open_messages_but_for_the_faded_rows(plant):
     secret, openly = fitted(plant).links_, fitted(plant, LikelihoodServer(level_shifts=None)).links_
     assert secret["verdict"].tolist() == openly["verdict"].tolist()
     share = effective_rows([1500])[1] / 1500
-    distance = (secret["strength"] - openly["strength"]).abs() / openly["stderr"]
+    distance = (secret["norm"] - openly["norm"]).abs() / openly["stderr"]
     assert distance.max() < 4 * np.sqrt((1 - share) / share)
 
 

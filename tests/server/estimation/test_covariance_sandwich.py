@@ -41,10 +41,10 @@ def test_gaussian_noise_makes_it_agree_with_the_information(missing, sparsity):
     messages = messages_of(X)
     fits = {c: LikelihoodServer(sparsity=sparsity, covariance=c).fit(messages) for c in ("information", "sandwich")}
     usual, robust = (fits[c].links_ for c in ("information", "sandwich"))
-    np.testing.assert_array_equal(usual["strength"], robust["strength"])
+    np.testing.assert_array_equal(usual["norm"], robust["norm"])
     np.testing.assert_array_equal(fits["information"].transition_, fits["sandwich"].transition_)
     np.testing.assert_allclose(robust["stderr"], usual["stderr"], rtol=4 * np.sqrt(4 / n_samples))
-    assert fits["sandwich"].link_intervals()["high"].gt(robust["strength"]).all()
+    assert fits["sandwich"].link_intervals()["high"].gt(robust["norm"]).all()
 
 
 def measured_var(rng, n_samples):

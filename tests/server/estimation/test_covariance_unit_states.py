@@ -96,7 +96,7 @@ def test_a_table_of_links_is_in_states_of_unit_variance():
     block = A[slices["unit1"], slices["unit0"]] @ roots["unit0"]
     strength = np.linalg.norm(np.linalg.solve(roots["unit1"], block))
     row = est.links_.query("cause == 'unit0' and effect == 'unit1'").iloc[0]
-    assert row["strength"] == pytest.approx(strength, abs=row["stderr"])
+    assert row["norm"] == pytest.approx(strength, abs=row["stderr"])
 
 
 def test_effects_of_inputs_too():
@@ -105,5 +105,5 @@ def test_effects_of_inputs_too():
     )
     est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
     table = est.links_[est.links_["kind"] == "input"]
-    assert np.isfinite(table[["strength", "stderr"]]).all(axis=None)
+    assert np.isfinite(table[["norm", "stderr"]]).all(axis=None)
     assert table.set_index(["cause", "effect"])["p_value"]["unit0", "unit1"] < 1e-3

@@ -436,7 +436,7 @@ def test_links_are_measured_but_not_tested():
     assert len(links) == 6
     assert (links["p_value"] == 1).all()
     assert (links["verdict"] == "cannot tell").all()
-    assert (links["strength"] > 0).all()
+    assert (links["norm"] > 0).all()
     assert links["geweke"].notna().all()
 
 

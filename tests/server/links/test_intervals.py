@@ -155,8 +155,8 @@ def test_estimator_gives_intervals_that_agree_with_its_links():
     est = FederatedGrangerEstimator().fit(X)
     table = est.link_intervals()
     assert (table[["cause", "effect"]] == est.links_[["cause", "effect"]]).all(axis=None)
-    np.testing.assert_allclose(table.strength, est.links_.strength)
-    assert ((table.low <= table.strength) & (table.strength <= table.high)).all()
+    np.testing.assert_allclose(table.norm, est.links_.norm)
+    assert ((table.low <= table.norm) & (table.norm <= table.high)).all()
     linked = (table.cause == "unit0") & (table.effect == "unit2")
     assert table.low[linked].item() > 0
     with pytest.raises(ValueError, match="level=2"):

@@ -65,7 +65,7 @@ def test_what_changes_is_told_with_its_rows(changing):
     assert steady[["start", "stop", "verdict"]].to_numpy().tolist() == [[0, 2400, "influence"]]
     # what is the same everywhere is estimated from all rows
     whole = est.links_.set_index(["cause", "effect"]).loc[("unit1", "unit2")]
-    assert steady["strength"].iloc[0] == pytest.approx(whole["strength"], abs=whole["stderr"])
+    assert steady["norm"].iloc[0] == pytest.approx(whole["norm"], abs=whole["stderr"])
 
 
 def test_rows_are_told_by_their_labels(changing):

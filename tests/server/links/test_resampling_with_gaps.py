@@ -41,7 +41,7 @@ def test_standard_errors_are_those_of_the_fit(record, method):
         X, lengths=lengths, method=method, n_resamples=N_RESAMPLES, block_length=60, random_state=0
     )
     assert table.attrs["not_converged"] == 0
-    columns = ["strength", "stderr", "p_value"]
+    columns = ["norm", "stderr", "p_value"]
     pd.testing.assert_frame_equal(table[columns], est.links_[columns], rtol=1e-3)
     np.testing.assert_allclose(table["bootstrap_stderr"], table["stderr"], rtol=SCATTER)
     found = est.links_["p_adjusted"] < 0.05
@@ -117,6 +117,6 @@ def test_links_of_inputs_are_resampled_in_states_of_unit_variance():
     est = FederatedCounterfactualEstimator(clients).fit(X, inputs=truth.inputs)
     table = est.bootstrap_links(X, inputs=truth.inputs, n_resamples=20, block_length=25, random_state=0)
     assert table["kind"].tolist() == est.links_["kind"].tolist()
-    columns = ["strength", "stderr", "p_value"]
+    columns = ["norm", "stderr", "p_value"]
     pd.testing.assert_frame_equal(table[columns], est.links_[columns], rtol=1e-3)
     np.testing.assert_allclose(table["bootstrap_stderr"], table["stderr"], rtol=4 / np.sqrt(2 * 20))

@@ -56,7 +56,7 @@ def test_one_row_per_ordered_pair_with_the_documented_columns():
 def test_rows_hold_the_numbers_of_their_pair():
     partition, blocks, _ = blocks_of()
     table = table_of(partition, blocks)
-    np.testing.assert_allclose(table.strength, np.linalg.norm(blocks.estimate, axis=1))
+    np.testing.assert_allclose(table.norm, np.linalg.norm(blocks.estimate, axis=1))
     np.testing.assert_allclose(table.statistic, blocks.statistic)
     np.testing.assert_allclose(table.p_value, blocks.p_value)
     np.testing.assert_allclose(table.p_adjusted, adjusted_p_values(blocks))
@@ -98,7 +98,7 @@ def test_a_block_of_zeros_has_no_direction_and_no_nan():
     partition, blocks, _ = blocks_of()
     blocks.estimate[0] = 0.0
     table = table_of(partition, blocks)
-    assert table.strength[0] == 0
+    assert table.norm[0] == 0
     assert table.p_value[0] == 1
     assert np.isfinite(table.stderr[0])
 

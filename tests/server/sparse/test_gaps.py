@@ -211,7 +211,7 @@ def test_many_units_with_gaps_are_learned_in_blocks(many):
     found, expected = (set(e.links_.query("p_adjusted < 1e-3").index) for e in (blocks, whole))
     assert len(found & expected) > 0.9 * len(expected)
     linked = whole.links_.query("p_adjusted < 1e-3").index
-    gap = (blocks.links_["strength"] - whole.links_["strength"])[linked] / whole.links_["stderr"][linked]
+    gap = (blocks.links_["norm"] - whole.links_["norm"])[linked] / whole.links_["stderr"][linked]
     # four hundredths of what two units measured are gone, and as much was drawn: sqrt(2 x 0.08) standard errors
     assert np.sqrt(np.mean(gap**2)) < 0.6
     assert abs(gap.mean()) < 0.2

@@ -117,7 +117,7 @@ def test_links_of_both_kinds_are_those_of_the_whole_plant(both):
     inputs = joined["kind"] == "input"
     assert (found & inputs).sum() >= 4
     # what a block leaves out are neighbours' neighbours
-    gap = np.abs(joined["strength"] - joined["strength_whole"]) / joined["stderr_whole"]
+    gap = np.abs(joined["norm"] - joined["norm_whole"]) / joined["stderr_whole"]
     assert gap[found & expected].max() < 0.5
     ratio = joined["stderr"] / joined["stderr_whole"]
     assert np.abs(ratio[found & expected] - 1).median() < 0.02

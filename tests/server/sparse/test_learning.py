@@ -58,7 +58,7 @@ def test_estimates_differ_by_less_than_their_standard_errors(both):
     # what a block leaves out of a plant are neighbours' neighbours: a fifth of a standard error at most was seen
     blocks, whole, _ = both
     links = whole.links_["verdict"] == "influence"
-    gap = np.abs(blocks.links_["strength"] - whole.links_["strength"]) / whole.links_["stderr"]
+    gap = np.abs(blocks.links_["norm"] - whole.links_["norm"]) / whole.links_["stderr"]
     assert gap[links].max() < 0.5
     ratio = blocks.links_["stderr"] / whole.links_["stderr"]
     assert np.abs(ratio[links] - 1).median() < 0.02
@@ -149,7 +149,7 @@ def test_tables_of_many_units_hold_links_and_what_comes_near(both, monkeypatch):
     assert len(few.links_) < 3 * UNITS
     key = ["cause", "effect"]
     joined = few.links_.merge(blocks.links_, on=key, suffixes=("", "_all"))
-    np.testing.assert_allclose(joined["strength"], joined["strength_all"], rtol=1e-9)
+    np.testing.assert_allclose(joined["norm"], joined["norm_all"], rtol=1e-9)
     np.testing.assert_allclose(joined["p_adjusted"], joined["p_adjusted_all"], rtol=1e-6)
     assert (few.links_["verdict"] == "influence").sum() == (blocks.links_["verdict"] == "influence").sum()
     intervals = few.link_intervals()
