@@ -33,9 +33,7 @@ settings |= {
 X, truth = make_granger_plant(3, **settings, random_state=1)
 estimator = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
 print(
-    estimator.links_[
-        ["cause", "effect", "kind", "norm", "stderr", "verdict"]
-    ]
+    estimator.links_[["cause", "effect", "kind", "norm", "stderr", "verdict"]]
     .round(3)
     .to_string()
 )

@@ -80,9 +80,9 @@ def test_graph_has_the_links_that_were_found(fitted):
     found = fitted.links_.query("verdict == 'influence'")
     assert set(graph.edges()) == set(zip(found["cause"], found["effect"], strict=True))
     edge = graph.edges["unit0", "unit2", "state"]
-    assert edge["weight"] == edge["strength"] == found["strength"].iloc[0]
+    assert edge["weight"] == edge["norm"] == found["norm"].iloc[0]
     every = fitted.to_networkx(undecided=True)
-    assert every.number_of_edges() == (fitted.links_["verdict"] != "no influence").sum()
+    assert every.number_of_edges() == (~fitted.links_["verdict"].isin(["no influence", "negligible"])).sum()
 
 
 SCRIPT = """

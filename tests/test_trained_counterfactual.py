@@ -121,7 +121,7 @@ def test_links_are_measured_but_not_tested(trained):
     assert causes.to_dict() == {"unit0": 2, "unit2": 2}
     assert (links.p_value == 1).all()
     assert (links.verdict == "cannot tell").all()
-    assert (links.strength > 0).all()
+    assert (links.norm > 0).all()
 
 
 def test_strengths_are_in_states_of_the_learned_plant_and_inputs_of_unit_variance(trained):
@@ -129,7 +129,7 @@ def test_strengths_are_in_states_of_the_learned_plant_and_inputs_of_unit_varianc
     scaled = trained.input_ * np.concatenate([U.std(axis=0) for U in INPUTS if U is not None])
     noise = trained.process_cov_ + scaled @ scaled.T
     S = solve_discrete_lyapunov(trained.transition_, noise)
-    table = trained.links_.set_index(["cause", "effect", "kind"])["strength"]
+    table = trained.links_.set_index(["cause", "effect", "kind"])["norm"]
     assert table["unit0", "unit1", "input"] == pytest.approx(np.linalg.norm(scaled[2, :2]) / np.sqrt(S[2, 2]))
     block = trained.transition_[2:3, :2] @ np.linalg.cholesky(S[:2, :2]) / np.sqrt(S[2, 2])
     assert table["unit0", "unit1", "state"] == pytest.approx(np.linalg.norm(block))

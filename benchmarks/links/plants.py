@@ -21,8 +21,9 @@ TEXT = (
     "plant's couplings), absent up to {absent}, and not judged between. Shares of true and of absent pairs that are "
     "told a link; their difference; AUROC of the ranking by evidence (tests, VAR: p-value; PCMCI: size); share of "
     "true ones among the true and absent pairs that are told; processor seconds over the VAR's. The default tells the "
-    'verdicts "influence" and "coupled"; then "influence" alone; then its tests alone, `p_adjusted` at 5 %. VAR: order by AIC of all columns, Wald tests, Holm's rule. PCMCI: three lags, Holm's rule, records of at "
-    "most {most_columns} columns. The limit is all true pairs and no absent one."
+    'verdicts "influence" and "coupled"; then "influence" alone; then its tests alone, `p_adjusted` at 5 %. VAR: order '
+    "by AIC of all columns, Wald tests, Holm's rule. PCMCI: three lags, Holm's rule, records of at most "
+    "{most_columns} columns. The limit is all true pairs and no absent one."
 )
 OURS, SURE = "skfedcausal, default", "skfedcausal, influence alone"
 TESTS = "skfedcausal, tests alone"

@@ -138,6 +138,6 @@ def test_a_matrix_has_a_scale_and_leaves_pairs_without_influence_white():
     columns = {"cause": ["a", "b"], "effect": ["b", "a"], "strength": [0.5, 0.4]}
     links = pd.DataFrame(columns | {"verdict": ["influence", "no influence"]})
     display = LinkMatrixDisplay.from_links(links, ["a", "b"])
-    assert [ax.get_ylabel() for ax in display.figure_.axes] == ["effect", "strength"]
+    assert [ax.get_ylabel() for ax in display.figure_.axes] == ["effect", "share of the effect's news"]
     shown = display.image_.get_array()
     assert (shown[1, 0], shown[0, 1]) == (0.5, 0.0)

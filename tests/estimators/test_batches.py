@@ -45,7 +45,7 @@ def learned(batches, estimator=None, **settings):
 def assert_same_plant(found, whole, tolerance=1e-8):
     for name in ("transition_", "process_cov_", "lag_transitions_"):
         assert_allclose(getattr(found, name), getattr(whole, name), atol=tolerance, rtol=0)
-    assert_allclose(found.links_["strength"], whole.links_["strength"], atol=tolerance)
+    assert_allclose(found.links_["norm"], whole.links_["norm"], atol=tolerance)
     assert_allclose(found.links_["p_value"], whole.links_["p_value"], rtol=1e-5, atol=1e-12)
 
 

@@ -15,6 +15,7 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message import StateMessage
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.likelihood import LikelihoodServer
+from skfedcausal.server.links.grades import VALUES
 from skfedcausal.server.links.tables import COLUMNS
 from skfedcausal.server.prediction import PlantFilter, smooth_plant
 
@@ -152,7 +153,7 @@ def test_alpha_is_the_level_of_search_and_verdicts():
 
 def test_margin_is_what_counts_as_none():
     coupled, Y = example(n_samples=2000)
-    verdicts = [fit(coupled, Y, margin=margin).links_.verdict.tolist() for margin in (1e-3, 0.3)]
+    verdicts = [fit(coupled, Y, margin=margin).without_grades().verdict.tolist() for margin in (1e-3, 0.3)]
     assert verdicts[0] == ["cannot tell", "influence"]
     assert verdicts[1] == ["no influence", "influence"]
 
@@ -261,7 +262,7 @@ def test_attributes_are_in_the_units_own_states_and_order():
     assert server.names_ == ("unit0", "unit1")
     assert server.state_slices_ == {"unit0": slice(0, 2), "unit1": slice(2, 3)}
     np.testing.assert_allclose(server.information_, coupled.plant.J, rtol=0, atol=1e-9)
-    assert tuple(server.links_.columns) == COLUMNS
+    assert set(server.links_.columns) == {*COLUMNS, "basis", *VALUES}
     # links are found with errors of a few 1 / sqrt(T) times the ratio of the states' scales
     scale = np.sqrt(np.diag(coupled.plant.P0))
     error = 6 * scale.max() / scale.min() * 1.5 / np.sqrt(4000)
@@ -343,7 +344,8 @@ def never_nan_in_silence(server):
     assert all(np.isfinite(x).all() for x in numbers)
     assert np.abs(np.linalg.eigvals(server.unshrunk_transition_)).max() < 1
     assert np.linalg.eigvalsh(server.process_cov_)[0] > 0
-    assert server.links_.drop(columns=["delay", "delay_low", "delay_high"]).notna().all(axis=None)
+    may_be_open = ["delay", "delay_low", "delay_high", *VALUES]  # no link, too few rows
+    assert server.links_.drop(columns=may_be_open).notna().all(axis=None)
 
 
 def allowing_the_warning(coupled, Y, **options):

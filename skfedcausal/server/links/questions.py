@@ -132,7 +132,22 @@ class LinkQuestions(ServerLearner):
         return self._grades.carried
 
     def without_grades(self):
-        """The table of links by the likelihood alone, as where noise was added that would hide gains."""
+        """Verdicts of the likelihood alone, which is all there is where noise was added that would hide gains.
+
+        Returns
+        -------
+        DataFrame
+            `links_` with no held-out gains; `because` is why a check withholds a verdict.
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
+        >>> table = FederatedGrangerEstimator().fit(X).server_.without_grades()
+        >>> table["basis"].unique().tolist()
+        ['likelihood']
+        """
         return self._told(self._ungraded)
 
     def _measure_benefit(self, messages):

@@ -39,7 +39,7 @@ def table_of(partition, blocks, alpha=0.05, margin=0.1):
 def test_one_row_per_ordered_pair_with_the_documented_columns():
     table = table_of(*blocks_of()[:2])
     assert tuple(table.columns) == COLUMNS
-    documented = "cause effect kind strength stderr statistic p_value p_adjusted geweke verdict because"
+    documented = "cause effect kind norm stderr statistic p_value p_adjusted geweke verdict because"
     assert [*documented.split(), *DELAYS] == list(COLUMNS)
     assert [(row.effect, row.cause) for row in table.itertuples()] == [
         ("boiler", "mill"),

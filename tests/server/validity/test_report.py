@@ -63,7 +63,8 @@ def test_a_link_later_than_what_is_learned_is_no_absent_one():
     for t in range(delay, len(x)):
         x[t] += 0.5 * x[t - 1] + [0.0, 0.3 * x[t - delay, 0], 0.0]
     X = {f"unit{m}": x[:, [m]] + 0.5 * rng.standard_normal((3000, 4)) for m in range(3)}
-    links = FederatedGrangerEstimator(KalmanClient(n_states=1)).fit(X).links_.set_index(["cause", "effect"])
+    est = FederatedGrangerEstimator(KalmanClient(n_states=1)).fit(X)
+    links = est.server_.without_grades().set_index(["cause", "effect"])
     assert links.loc[("unit0", "unit1"), "verdict"] == "cannot tell"
     assert "after 45 rows" in links.loc[("unit0", "unit1"), "because"]
     assert set(links["verdict"].drop(("unit0", "unit1"))) == {"no influence"}
