@@ -228,7 +228,7 @@ def learned_baseline(Y, options, *, index=None, starts=(0,), name="the unit", co
         terms += _found_seasons(record, terms, known, levels, name)
     centre, effects = _regression(record, terms, levels, name)
     found = Baseline(clock, tuple(terms), centre, effects)
-    if options["profile"] is not None and not noised:
+    if options["profile"] is not None:
         rest = _around(Y - found.of(Y, index, starts, after=-1)[0], levels, starts)
         varies = ~constant_columns(rest)
         varies[known] = False

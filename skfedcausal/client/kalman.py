@@ -6,6 +6,7 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
@@ -82,10 +83,10 @@ class KalmanClient(UnitClient):
         Whether each episode has a level of its own. A number of rows has the level of a sensor move as well: what is
         slower than such a period is taken off. "wander" finds the period of sensors that are random walks beside
         their noise, and none where they stay.
-    profile : {"auto"}, default=None
-        "auto" takes off at home what the clock tells where that pays on stretches of the record left out: for rows with
-        times the level by time of day (and weekend, of two weeks or more) or the year, and up to three seasons that
-        nobody named, which show as sharp lines of the spectrum. Not under privacy.
+    profile : {"auto"} or None, default="auto"
+        Takes off at home what the times of rows tell, where that pays on stretches of the record left out: the level by
+        time of day (and weekend, of two weeks or more) or the year, and up to three seasons that nobody named, which
+        show as sharp lines of the spectrum. Nothing of rows without times, and nothing under privacy.
     initial : {"stationary", "diffuse"} or tuple (mean, covariance), default="stationary"
         State h in the first row of every episode, for the unit's own filter, predictions, likelihood and
         smoother: of the stationary distribution (where A has none, of the steady errors of prediction around zero),
@@ -181,7 +182,7 @@ class KalmanClient(UnitClient):
     trend: str | int | None = None
     mode: Any = None
     levels: str | float | None = None
-    profile: str | None = None
+    profile: str | None = "auto"
     initial: Any = "stationary"
     noise_memory: float | str | None = None
 
@@ -328,6 +329,8 @@ class KalmanClient(UnitClient):
         name, columns, noise = about
         names = ("harmonics", "trend", "mode", "levels", "profile")
         options = {option: getattr(self, option) for option in names}
+        if noise is not None or not isinstance(index, pd.DatetimeIndex):
+            options["profile"] = None  # noise would hide whether it pays; rows of other records have no place in it
         if all(wanted is None for wanted in options.values()):
             return Y, active, None
         from .baseline import learned_baseline  # of clients that were asked for one

@@ -55,7 +55,7 @@ def test_later_rows_have_the_same_profile_by_their_times():
 
 def test_predictions_are_of_the_record_as_it_was():
     X = record()
-    plain, client = KalmanClient().fit(X), KalmanClient(profile="auto").fit(X)
+    plain, client = KalmanClient(profile=None).fit(X), KalmanClient(profile="auto").fit(X)
     errors = [np.square(X.to_numpy() - one.predict(X)).mean() for one in (plain, client)]
     assert errors[1] < 0.8 * errors[0]
 
@@ -80,10 +80,13 @@ def test_the_year_is_taken_off_daily_rows():
     assert names(client) == ["season of 365.2 rows"]
 
 
-def test_a_season_that_nobody_named_is_found_without_times():
+def test_a_season_that_nobody_named_is_found_where_rows_have_times():
     t = np.arange(2000)[:, None]
-    client = KalmanClient(profile="auto").fit(noise(2000, memory=0.5) + 2 * np.sign(np.sin(2 * np.pi * t / 37)))
+    Y = noise(2000, memory=0.5) + 2 * np.sign(np.sin(2 * np.pi * t / 37))
+    client = KalmanClient().fit(pd.DataFrame(Y, pd.date_range("2024-01-01", periods=2000, freq="s")))
     assert client.baseline_.profile[0].period == pytest.approx(37, rel=0.01)
+    assert KalmanClient().fit(Y).baseline_ is None
+    assert KalmanClient().fit(pd.DataFrame(Y)).baseline_ is None
 
 
 def test_missing_cells_do_not_hide_a_profile():
