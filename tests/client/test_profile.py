@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from skfedcausal import KalmanClient
-from skfedcausal.client.profile import sharp_period
+from skfedcausal.statespace.lines import sharp_period
 
 
 def noise(n, seed=0, memory=0.8):

@@ -13,6 +13,7 @@ from scipy.special import stdtrit
 
 from ...statespace.episodes import episodes
 from ...statespace.held_out import LaggedRows, huber_weights, same_row_shares
+from ...statespace.lines import sharp_lines
 
 N_LAGS = 2  # lags of every unit: one or three tell less of the development networks
 N_BLOCKS = 20  # stretches that are left out in turn
@@ -76,6 +77,7 @@ class Grades:
     same_row: np.ndarray
     evidence: np.ndarray
     is_slow: np.ndarray  # whether a surely larger gain as recorded comes from moves slower than a local piece
+    is_shared: np.ndarray  # whether what the two share in the same row may leave the gain, as a driver of both does
     carried: np.ndarray  # (N_LAGS, n, n) what a unit of each state adds to the others as many rows later
     lag: np.ndarray  # row after which the largest part of it acts
 
@@ -116,13 +118,24 @@ def grades(series, slices, starts=(0,)):
     """
     scale = series.std(axis=0)
     scale = np.where(scale > 0, scale, 1.0)
-    series = (series - series.mean(axis=0)) / scale
+    series = without_lines((series - series.mean(axis=0)) / scale, slices, starts)
     rows = LaggedRows.of(series, slices, starts, N_LAGS)
     pieces = [_gains(rows.around_lines(LOCAL, first), _FAR) for first in (0, LOCAL // 2)]
     recorded, local = _gains(rows), Gains(*(np.mean(pair, axis=0) for pair in zip(*pieces, strict=True)))
     carried = recorded.carried
     sizes = np.array([[np.square(carried[:, e, c]).sum(axis=(1, 2)) for c in slices] for e in slices])
     return _graded(recorded, local, scale[:, None] * carried / scale, 1.0 + sizes.argmax(axis=2))
+
+
+def without_lines(series, slices, starts):
+    """The series less the seasons of each unit that nobody named, which tell of each other as long as they last."""
+    rows = np.arange(float(len(series)))
+    out = series.copy()
+    for own in slices:
+        active = np.ones(own.stop - own.start, dtype=bool)
+        for line in sharp_lines(series[:, own], rows, starts, active):
+            out[:, own] -= line.of(rows)
+    return out
 
 
 def _gains(rows, far=None):
@@ -181,13 +194,16 @@ def _graded(recorded, local, carried, lag):
     high_total = np.maximum(*(one.up_total(sure) + one.noise for one in both))
     later = np.all([one.low(strict) > _SHARED * one.same_row for one in both], axis=0)
     way = np.all([one.low(strict) > _WAY * np.maximum(one.up(strict), 0.0).T for one in both], axis=0)
+    is_shared = ~(later | way) & (np.maximum(recorded.same_row, local.same_row) > NEGLIGIBLE)
     is_influence = (surely > NEGLIGIBLE) & (later | way)
     verdict = np.where(low > _LEAST, np.where(is_influence, "influence", "coupled"), "cannot tell").astype(object)
     verdict[np.maximum(high, high_total) < NEGLIGIBLE] = "negligible"
     evidence = np.arcsinh(recorded.direct / recorded.direct_error) + np.arcsinh(recorded.total / recorded.total_error)
     is_slow = recorded.low(strict) > local.up(strict) + local.noise
     strength = np.clip(recorded.direct + recorded.noise, low, high)
-    return Grades(verdict, strength, low, high, recorded.total, local.same_row, evidence, is_slow, carried, lag)
+    return Grades(
+        verdict, strength, low, high, recorded.total, local.same_row, evidence, is_slow, is_shared, carried, lag
+    )
 
 
 # -- the table of links ------------------------------------------------------------------------------------------
@@ -220,8 +236,8 @@ def with_grades(links, found, names):
     """A table of links of the likelihood with the columns of the grades, which say what it leaves open.
 
     Verdicts of the likelihood stand where its assumptions hold, but not "no influence" against a surely larger gain,
-    nor "influence" where only moves slower than a local piece tell of it, as common moves of load do. A pair that a
-    driver explains as well is coupled at most.
+    nor "influence" where only moves slower than a local piece tell of it, as common moves of load do, or where it may
+    be what the two share in the same row. A pair that a driver explains as well is coupled at most.
     """
     values = {name: np.full(len(links), np.nan) for name in VALUES}
     basis, verdict, because = np.full(len(links), "likelihood", object), *_copies(links, "verdict", "because")
@@ -233,12 +249,11 @@ def with_grades(links, found, names):
         own = {name: float(getattr(found, name)[at[k]]) for name in VALUES}
         for name in VALUES:
             values[name][k] = own[name]
-        grade, is_slow = found.verdict[at[k]], found.is_slow[at[k]]
+        grade, is_slow, is_shared = (getattr(found, name)[at[k]] for name in ("verdict", "is_slow", "is_shared"))
         if grade == "influence" and verdict[k] == "shared driver":
             grade = "coupled"
-        if _stands(verdict[k], grade, is_slow):
-            continue
-        basis[k], verdict[k], because[k] = "held-out gain", grade, _reason(grade, own, is_slow)
+        if not _stands(verdict[k], grade, is_slow or is_shared):
+            basis[k], verdict[k], because[k] = "held-out gain", grade, _reason(grade, own, is_slow, is_shared)
     first = ["cause", "effect", "kind"]
     table = links.assign(verdict=verdict, because=because, basis=basis, **values)
     order = [*first, "verdict", "basis", *VALUES, *(name for name in links if name not in (*first, "verdict"))]
@@ -249,14 +264,14 @@ def _copies(table, *columns):
     return (table[name].to_numpy(dtype=object, copy=True) for name in columns)
 
 
-def _stands(verdict, grade, is_slow):
+def _stands(verdict, grade, is_doubtful):
     """Whether a verdict of the likelihood stands beside a grade."""
     if verdict not in _DECIDED:
         return False
-    return not is_slow if verdict == "influence" else grade != "influence"
+    return not is_doubtful if verdict == "influence" else grade != "influence"
 
 
-def _reason(verdict, found, is_slow):
+def _reason(verdict, found, is_slow, is_shared):
     """What speaks most against a grade, or keeps it from being more."""
     low, high, same = (f"{100 * max(found[name], 0):.2g} %" for name in ("low", "high", "same_row"))
     if verdict == "influence":
@@ -265,6 +280,8 @@ def _reason(verdict, found, is_slow):
         return f"they share {same} of their news in the same row, as a driver of both or a link both ways would leave"
     if verdict == "negligible":
         return "" if found["same_row"] < NEGLIGIBLE else f"nothing to add to the {same} they share in the same row"
+    if is_shared:
+        return f"what {same} of their news that they share in the same row leave later may be all there is"
     if is_slow:
         return f"only moves slower than {LOCAL} rows tell of it, as a common load would"
     return f"on stretches left out the gain is between {low} and {high} of the news"
