@@ -7,6 +7,7 @@ from ._graphs import CirclePlan, FlowPlan
 
 _MARKS = {"influence": "●", "coupled": "◆", "cannot tell": "?", "shared driver": "◇"}
 _NOTHING = ("no influence", "negligible")
+_DARK = 0.55  # of the scale of colours, from which on black cannot be read
 _COLOURS = {"influence": COLOURS[0], "coupled": "0.6"}
 _MOST_INCHES = 18.0  # of a graph from left to right, and
 _MOST_ARROWS = 150  # in it; with more the circle shows as much
@@ -138,13 +139,14 @@ class LinkMatrixDisplay(Display):
         cmap = self._pyplot().get_cmap("Blues").with_extremes(bad="0.85")
         shown = np.where(np.isin(self.verdict, _NOTHING), 0.0, self.strength)
         top = np.nanmax(shown, initial=0.0) if vmax is None else vmax
-        self.image_ = ax.imshow(shown, cmap=cmap, vmin=0, vmax=top or 1.0)
+        roots = self._pyplot().matplotlib.colors.PowerNorm(0.5, 0, top or 1.0)  # one strong link leaves others seen
+        self.image_ = ax.imshow(shown, cmap=cmap, norm=roots)
         if colorbar:
             ax.figure.colorbar(self.image_, ax=ax, shrink=0.8, label=self.unit)
-        middle, size = 0.5 * self.image_.norm.vmax, None if self.intervals is None else "small"
+        size = None if self.intervals is None else "small"
         for row, col in zip(*np.nonzero(np.isfinite(self.strength)), strict=True):
             label = self._label(row, col)
-            colour = "white" if shown[row, col] > middle else "black"
+            colour = "white" if roots(shown[row, col]) > _DARK else "black"
             if label:
                 ax.text(col, row, label, ha="center", va="center", color=colour, fontsize=size)
         tick_names(ax, self.names, range(len(self.names)), rotation=45, ha="right", rotation_mode="anchor")

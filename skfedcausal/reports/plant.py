@@ -122,6 +122,16 @@ def _add_checks(page, estimator):
 
 def _reserves(estimator, check):
     """What speaks against the fit or its data as a whole, in half-sentences; empty if nothing does."""
+    links = estimator.links_
+    told = links[links["verdict"].isin(_TOLD)]
+    if told.empty or not told.get("basis", told["verdict"]).eq("held-out gain").all():
+        yield from _reserves_of_likelihood(estimator)
+    if check is not None and check.fix_first:
+        yield f"the data have {_number(len(check.fix_first), 'defect')} to be put right first"
+
+
+def _reserves_of_likelihood(estimator):
+    """What speaks against verdicts that rest on the likelihood of the plant."""
     server, because = estimator.server_, estimator.links_.get("because")
     if not getattr(server, "converged_", True):
         yield "the fit had not converged"
@@ -131,8 +141,6 @@ def _reserves(estimator, check):
         yield "units drift, and drifting units seem to drive each other"
     if getattr(server, "filled_", False):
         yield "gaps were filled in with what the plant expects"
-    if check is not None and check.fix_first:
-        yield f"the data have {_number(len(check.fix_first), 'defect')} to be put right first"
 
 
 def _is_degenerate(estimator):
