@@ -68,6 +68,12 @@ class LaggedRows:
                 values[rows] = pieces - basis @ (basis.T @ pieces)
         return LaggedRows(values, self.past, self.now, self.starts, self.at)
 
+    def less(self, known, n_lags):
+        """The same rows less what inputs (n_samples, k), in the row itself and those before, tell of all of them."""
+        K = np.hstack([known[self.at - lag] for lag in range(n_lags + 1)])
+        rest = self.values - K @ np.linalg.lstsq(K, self.values, rcond=1e-8)[0]
+        return LaggedRows(rest, self.past, self.now, self.starts, self.at)
+
     def moments(self, n_blocks, weight=None):
         """Second moments of every stretch, rows weighted if asked."""
         edges = np.linspace(0, len(self.values), n_blocks + 1).astype(int)

@@ -55,6 +55,13 @@ def test_gains_are_those_of_regressions_on_the_other_stretches(others, weighted)
         np.testing.assert_allclose(found[k], brute(rows, 1, others, cause, 8, weight), rtol=1e-4, atol=1e-6)
 
 
+def test_rows_less_inputs_are_residuals_of_a_regression_on_them():
+    rows, known = LaggedRows.of(series(), SLICES, (0, 150), 2), np.random.default_rng(3).normal(size=(len(series()), 2))
+    X = np.hstack([known[rows.at], known[rows.at - 1], known[rows.at - 2]])
+    expected = rows.values - X @ np.linalg.solve(X.T @ X, X.T @ rows.values)
+    np.testing.assert_allclose(rows.less(known, 2).values, expected, atol=1e-10)
+
+
 def test_moments_of_weighted_rows_are_those_of_all_rows_weighted():
     rows = LaggedRows.of(series(), SLICES, (0, 150), 2)
     weight = huber_weights(rows.values[:, rows.now[0]], 1.5)

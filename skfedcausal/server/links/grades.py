@@ -100,7 +100,7 @@ def fewest_rows(slices):
     return N_BLOCKS * (N_LAGS * widest + _FEWEST)
 
 
-def grades(series, slices, starts=(0,)):
+def grades(series, slices, starts=(0,), known=None):
     """Grades of all pairs of units.
 
     Parameters
@@ -111,6 +111,8 @@ def grades(series, slices, starts=(0,)):
         Columns of each unit.
     starts : sequence of int
         First rows of the episodes.
+    known : ndarray of shape (n_samples, k), default=None
+        Inputs, what is measured of a driver of several units among them: what they tell is no news.
 
     Returns
     -------
@@ -120,6 +122,8 @@ def grades(series, slices, starts=(0,)):
     scale = np.where(scale > 0, scale, 1.0)
     series = without_lines((series - series.mean(axis=0)) / scale, slices, starts)
     rows = LaggedRows.of(series, slices, starts, N_LAGS)
+    if known is not None:
+        rows = rows.less(known, N_LAGS)
     pieces = [_gains(rows.around_lines(LOCAL, first), _FAR) for first in (0, LOCAL // 2)]
     recorded, local = _gains(rows), Gains(*(np.mean(pair, axis=0) for pair in zip(*pieces, strict=True)))
     carried = recorded.carried
@@ -214,7 +218,8 @@ def grades_of(record):
     slices = record.partition.slices
     if not record.has_rows or not 2 <= len(slices) <= _MOST_UNITS or record.n_samples < fewest_rows(slices):
         return None
-    return grades(_state_series(record), slices, record.starts)
+    known = None if record.u is None else record.standard_known.series
+    return grades(_state_series(record), slices, record.starts, known)
 
 
 def _state_series(record):

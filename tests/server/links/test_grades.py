@@ -95,6 +95,17 @@ def test_missing_rows_change_a_grade_by_little():
     assert abs(gaps.strength[1, 0] - whole.strength[1, 0]) < 0.1 * whole.strength[1, 0]
 
 
+def test_a_driver_that_is_measured_couples_nothing():
+    rng = np.random.default_rng(0)
+    rain = rng.normal(size=(3000, 1))
+    x = np.zeros((3000, 2))
+    for t in range(1, len(x)):
+        x[t] = 0.6 * x[t - 1] + rng.normal(size=2) + 2 * rain[t] + [0.0, 2 * rain[t - 1, 0]]
+    slices = (slice(0, 1), slice(1, 2))
+    assert grades(x, slices).verdict[1, 0] in ("influence", "coupled")
+    assert grades(x, slices, known=rain).verdict[1, 0] == "negligible"
+
+
 def test_the_lag_is_that_of_the_link():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(2000, 2))
