@@ -24,6 +24,7 @@ _LEAST = 0.002  # share of news from which a lower bound on a gain is worth tell
 NEGLIGIBLE = 0.01  # share of news: an influence is surely more, what is negligible surely less
 _SHARED = 1.0  # of the share of the same row: what a driver of both with a memory gives a later row stays below
 _WAY = 1.5  # times the gain back that a gain exceeds if it is one way: a driver of a fast and a slow unit stays below
+_NEAR = 0.75, 0.38  # shares of news in the same row, all and by direction, from which on two units are nearly one
 _FAR = 2.5  # robust standard deviations of news from which on a row counts less, in the local specification
 _MOST_UNITS = 64  # whose pairs take seconds
 _FEWEST = 10  # rows of a stretch beyond the columns of a unit's past
@@ -128,7 +129,18 @@ def grades(series, slices, starts=(0,), known=None):
     recorded, local = _gains(rows), Gains(*(np.mean(pair, axis=0) for pair in zip(*pieces, strict=True)))
     carried = recorded.carried
     sizes = np.array([[np.square(carried[:, e, c]).sum(axis=(1, 2)) for c in slices] for e in slices])
-    return _graded(recorded, local, scale[:, None] * carried / scale, 1.0 + sizes.argmax(axis=2))
+    found = _graded(recorded, local, scale[:, None] * carried / scale, 1.0 + sizes.argmax(axis=2))
+    widths = [own.stop - own.start for own in slices]
+    by_direction = local.same_row / np.minimum.outer(widths, widths)
+    near = (local.same_row > _NEAR[0]) & (by_direction > _NEAR[1])
+    found.verdict[_by_way_of_another(found.verdict, near)] = "coupled"
+    return found
+
+
+def _by_way_of_another(verdict, near):
+    """Influences on a unit that is nearly one within the row with the cause, or with another that it acts on."""
+    told = np.isin(verdict, ("influence", "coupled")).astype(int)
+    return (verdict == "influence") & (near | (near.astype(int) @ told > 0))
 
 
 def without_lines(series, slices, starts):

@@ -95,6 +95,17 @@ def test_missing_rows_change_a_grade_by_little():
     assert abs(gaps.strength[1, 0] - whole.strength[1, 0]) < 0.1 * whole.strength[1, 0]
 
 
+def test_units_that_are_nearly_one_are_coupled_and_so_is_what_acts_on_them():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3000, 2))
+    x[1:, 1] += 0.8 * x[:-1, 0]
+    series = np.column_stack([x, x[:, 1] + 0.2 * rng.normal(size=3000)])  # a copy of the effect
+    found = grades(series, tuple(slice(k, k + 1) for k in range(3)))
+    assert found.same_row[2, 1] > 0.75
+    assert [found.verdict[1, 0], found.verdict[2, 0]] == ["coupled"] * 2
+    assert grades(series[:, :2], (slice(0, 1), slice(1, 2))).verdict[1, 0] == "influence"
+
+
 def test_a_driver_that_is_measured_couples_nothing():
     rng = np.random.default_rng(0)
     rain = rng.normal(size=(3000, 1))
