@@ -44,6 +44,9 @@ WIDER: tuple[Wider, ...] = (
     Wider("inputs of several units*", 1e-7, "two sensors of one state: its noise is told by their difference"),
     Wider("a unit with inputs that is lost: *", 3e-8, "the search stops at the same likelihood, not the same digits"),
     Wider("watching with gaps: *", 3e-8, "a fixed number of steps of expectation maximisation over filled gaps"),
+    Wider("units watched in blocks: *", 6e-7, "a fixed number of steps, which end before the likelihood is largest"),
+    Wider("shifts in blocks with gaps: *", 5e-8, "steps of expectation maximisation over filled gaps"),
+    Wider("reach through a function: *", 2e-8, "the search stops at the same likelihood, not the same digits"),
     Wider("effects, other ways: *", 1e-8, "400 rows: the search stops at the same likelihood, not the same digits"),
 )
 MAY_MOVE: tuple[MayMove, ...] = ()  # none so far
