@@ -6,14 +6,16 @@ from unittest.mock import patch
 import numpy as np
 import pandas as pd
 
-from skfedcausal import ExtendedKalmanClient, GradientServer, KalmanClient
+from skfedcausal import ExtendedKalmanClient, GaussianMechanism, GradientServer, KalmanClient, RandomizedResponse
 from skfedcausal.client.maps import LinearMap
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.secure import SecureSumsServer
 from skfedcausal.server import likelihood as server_likelihood
 from skfedcausal.server import moments as server_moments
 from skfedcausal.server.links.over_time import _cuts
 from skfedcausal.server.links.tables import faint_links
 from skfedcausal.server.sparse import learning as sparse_learning
+from skfedcausal.server.validity.checks import rank_squares
 from skfedcausal.server.watching.inputs import _forgotten
 
 from ...client._reference import Unit
@@ -182,6 +184,24 @@ def _coloured():
     return gappy(found, 0.03)
 
 
+def _with_counter():
+    """A unit whose single column hardly moves from one row to the next, then jumps."""
+    found, rng = record(2, 900, links=((0, 1),)), np.random.default_rng(0)
+    jumps = rng.standard_normal(900) * (rng.random(900) < 0.02)
+    return Record({**found.X, "counter": (np.cumsum(jumps) + 1e-3 * rng.standard_normal(900))[:, None]})
+
+
+def _alone(fitted):
+    return fitted.estimator.server_.alone_
+
+
+def _far(found):
+    """Sensors far from zero, with gaps."""
+    for Y in found.X.values():
+        Y += 50.0
+    return gappy(found, 0.02)
+
+
 class _Box:
     """A filter that somebody else has written."""
 
@@ -278,6 +298,7 @@ def _by_itself(_):
         "faint": faint_links(links, 0.08).tolist(),
         "forgotten": _forgotten(np.array([0.0, 2.0, 0.0, 0.5, 0.0]), 1.0),
         "forgotten again": _forgotten(np.zeros(3), 0.7),
+        "ranks": rank_squares(np.array([[1.0], [2.0], [-1.0], [0.5], [3.0]])),
         "maps": LinearMap(np.array([[0.5, 0.2], [0.0, 1.5]]), np.array([1.0, -1.0])).value(np.eye(2)),
     }
 
@@ -354,6 +375,27 @@ def _tags(fitted):
     return fitted.estimator.tags(later, first), fitted.estimator.tag_trend(later, first)
 
 
+def _few_flags():
+    """Randomised flags of many rows, few of which say anything."""
+    return detector(
+        privacy=RandomizedResponse(epsilon=2.0, random_state=0),
+        evidence="flags",
+        horizon=30,
+        percentile=80.0,
+        false_alarm_rate=0.05,
+    )
+
+
+def _of_the_papers():
+    """Training whose messages have the noise of the papers, of units with inputs."""
+    truth = make_granger_plant(2, n_samples=2, links=((0, 1),), n_inputs=1, input_links=(), random_state=46)[1]
+    return counterfactual(
+        {name: KalmanClient(**model, center=False) for name, model in truth.clients().items()},
+        server=GradientServer(max_iter=3, tol=0.0, eta1=1e-3, eta2=1e-3, gamma=1e-3),
+        privacy=GaussianMechanism(epsilon=1.0, delta=1e-5, clip_norm=25.0, protocol="paper", random_state=0),
+    )
+
+
 PLANTS = [
     Plant(
         "units watched in blocks",
@@ -400,6 +442,7 @@ PLANTS = [
             ),
             "whatif, loops react": ask("whatif", do={"unit1__u0": 0.0}, loops="react"),
             "gain_table": ask_nothing("gain_table"),
+            "predict": ask("predict"),
         },
     ),
     Plant(
@@ -514,4 +557,39 @@ PLANTS = [
         for how, settings in {"flat": {"tol": 0.02}, "small": {"tol": 0.0, "loss_tol": 10.0}}.items()
     ),
     Plant("functions by themselves", made(granger), record, {"answers": _by_itself}, fit=lambda *_: None),
+    Plant(
+        "a counter",
+        granger,
+        _with_counter,
+        {**_PLANT, "score_samples": ask("score_samples"), "score": ask("score"), "alone_": _alone},
+    ),
+    Plant("a search that ends early", made(granger, server=likelihood(max_iter=1)), _two, _PLANT),
+    Plant(
+        "few randomised flags",
+        _few_flags,
+        lambda: faulty(record(n_samples=1300, seed=47, links=((0, 1),)), "unit2", 1150),
+        _PLANT,
+        {name: LATER[name] for name in ("incidents", "predict")},
+        fit=split(NOMINAL),
+        fresh=True,
+    ),
+    Plant(
+        "privacy of the papers with inputs",
+        _of_the_papers,
+        lambda: driven(2, 400, seed=46, links=((0, 1),), input_links=()),
+        LEARNED,
+        fresh=True,
+    ),
+    Plant(
+        "levels that move far",
+        made(granger, KalmanClient(levels=80.0)),
+        lambda: _far(record(2, 500, links=((0, 1),))),
+        {**_PLANT, "transform": ask("transform"), "predict": ask("predict")},
+    ),
+    Plant(
+        "secret sums of two records",
+        made(granger, server=SecureSumsServer(learner=likelihood(level_shifts=None))),
+        lambda: Record(record(2, 500, links=((0, 1),)).X, None, (300, 200)),
+        _PLANT,
+    ),
 ]
