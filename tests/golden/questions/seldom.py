@@ -5,8 +5,16 @@ from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
+from sklearn.neural_network import MLPRegressor
 
-from skfedcausal import ExtendedKalmanClient, GaussianMechanism, GradientServer, KalmanClient, RandomizedResponse
+from skfedcausal import (
+    ExtendedKalmanClient,
+    GaussianMechanism,
+    GradientServer,
+    KalmanClient,
+    RandomizedResponse,
+    RegressorServer,
+)
 from skfedcausal.client.maps import LinearMap
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.secure import SecureSumsServer
@@ -39,6 +47,7 @@ from .common import (
 )
 from .inputs import hidden_load
 from .links import messages
+from .streams import updated
 from .watching import LATER, NOMINAL, split
 
 _PLANT = {"plant": LEARNED["plant"]}
@@ -396,6 +405,35 @@ def _of_the_papers():
     )
 
 
+def _glitch():
+    """One row of a sensor that is wrong, between nominal ones."""
+    found = record(n_samples=1300, seed=3, links=((0, 1),))
+    found.X["unit1"][1150, 0] += 30.0 * found.X["unit1"][:, 0].std()
+    return found
+
+
+def _lagged_before():
+    """Inputs that act on two units of several lags in the row that they stand in."""
+    found, rng = lagged(360), np.random.default_rng(1)
+    inputs = [rng.standard_normal((360, 1)) for _ in found.X]
+    found.X["unit0"] += 0.8 * inputs[0]
+    found.X["unit1"][3:] += 0.5 * inputs[0][:-3]
+    return Record(found.X, inputs)
+
+
+def _trained_together():
+    return detector(
+        ExtendedKalmanClient(n_states=2, hidden=4, random_state=0),
+        server=RegressorServer(
+            MLPRegressor(hidden_layer_sizes=(6,), max_iter=15, random_state=0),
+            labels="augmented",
+            n_epochs=2,
+            n_steps=4,
+        ),
+        random_state=0,
+    )
+
+
 PLANTS = [
     Plant(
         "units watched in blocks",
@@ -494,7 +532,7 @@ PLANTS = [
         detector,
         _with_status,
         _PLANT,
-        {name: LATER[name] for name in ("incidents", "attribute", "transform")},
+        {name: LATER[name] for name in ("incidents", "attribute", "transform")} | {"update": updated(40)},
         fit=split(NOMINAL),
     ),
     Plant("noise within the row", granger, _within_the_row, {**_PLANT, "test_links": ask("test_links")}, ABOUT),
@@ -507,6 +545,9 @@ PLANTS = [
             "changed_links, level": _now(_higher),
             "changed_links, louder": _now(_louder),
             "changed_links, delays": _later_ones,
+            "stable_links, expected": lambda fitted: (
+                fitted.estimator.stable_links(**fitted.given, n_resamples=2, random_state=0).attrs
+            ),
         },
     ),
     Plant(
@@ -591,5 +632,30 @@ PLANTS = [
         made(granger, server=SecureSumsServer(learner=likelihood(level_shifts=None))),
         lambda: Record(record(2, 500, links=((0, 1),)).X, None, (300, 200)),
         _PLANT,
+    ),
+    Plant(
+        "a glitch",
+        detector,
+        _glitch,
+        {"incidents": LATER["incidents"], "update": updated(60)},
+        fit=split(NOMINAL),
+    ),
+    Plant(
+        "several lags, inputs set before",
+        made(counterfactual, sampled="before"),
+        _lagged_before,
+        {
+            **_PLANT,
+            "counterfactual": ask_nothing("counterfactual", "unit0", 0.0, 1.0, horizon=6),
+            "frequency_response": ask_nothing("frequency_response", "unit0__u0", "unit1__x0"),
+            "step_response": ask_nothing("step_response", "unit0__u0", "unit1__x0"),
+        },
+    ),
+    Plant(
+        "networks of two units",
+        _trained_together,
+        lambda: _two(300),
+        {**LEARNED, "transform": ask("transform"), "predict": ask("predict")},
+        {"corrections": lambda fitted: [vars(each) for each in fitted.estimator.augmenters_.values()]},
     ),
 ]
