@@ -370,7 +370,7 @@ def _odd_sensor(constant):
     def found():
         made = record(n_samples=1400, seed=3, links=((0, 1),))
         if constant:
-            made.X["unit2"][:, 0] = 3.0
+            made.X["unit2"][:, :2] = 3.0
         made.X["unit2"][1150:, 0] += 12.0
         return made
 
@@ -419,6 +419,21 @@ def _lagged_before():
     found.X["unit0"] += 0.8 * inputs[0]
     found.X["unit1"][3:] += 0.5 * inputs[0][:-3]
     return Record(found.X, inputs)
+
+
+def _modes_for_long():
+    """A column says which recipe runs, whose levels drift apart slowly."""
+    found, rows = record(n_samples=2200, seed=3, links=((0, 1),), n_states=4), np.arange(2200)
+    mode = rows // 200 % 2
+    for Y in found.X.values():
+        Y += (3.0 + 0.5 * (rows > NOMINAL))[:, None] * mode[:, None]
+    return Record(table_of(found).assign(unit0__recipe=np.where(mode, "winter", "summer")))
+
+
+def _paused_within(fitted):
+    """A batch within which there are no rows for long."""
+    watch, later = fitted.copy(), fitted.record.rows(NOMINAL).X
+    return watch.update(pd.concat([later.iloc[:60], later.iloc[100:190]])), watch.update(later.iloc[190:])
 
 
 def _trained_together():
@@ -657,5 +672,19 @@ PLANTS = [
         lambda: _two(300),
         {**LEARNED, "transform": ask("transform"), "predict": ask("predict")},
         {"corrections": lambda fitted: [vars(each) for each in fitted.estimator.augmenters_.values()]},
+    ),
+    Plant(
+        "modes for long",
+        made(detector, mode="unit0__recipe"),
+        _modes_for_long,
+        {"update": updated(60), "transform": LATER["transform"]},
+        fit=split(NOMINAL),
+    ),
+    Plant(
+        "a pause within a batch",
+        detector,
+        lambda: Record(table_of(faulty(record(n_samples=1300, seed=3, links=((0, 1),)), at=1140), "2020-01-01")),
+        {"update": _paused_within},
+        fit=split(NOMINAL),
     ),
 ]
