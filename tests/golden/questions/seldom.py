@@ -17,6 +17,7 @@ from skfedcausal import (
 )
 from skfedcausal.client.maps import LinearMap
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.estimators._interventions import one_lag_realisation
 from skfedcausal.secure import SecureSumsServer
 from skfedcausal.server import likelihood as server_likelihood
 from skfedcausal.server import moments as server_moments
@@ -308,6 +309,12 @@ def _by_itself(_):
         "forgotten": _forgotten(np.array([0.0, 2.0, 0.0, 0.5, 0.0]), 1.0),
         "forgotten again": _forgotten(np.zeros(3), 0.7),
         "ranks": rank_squares(np.array([[1.0], [2.0], [-1.0], [0.5], [3.0]])),
+        "realisation": one_lag_realisation(
+            np.array([[[0.5, 0.1], [0.0, 0.4]], [[0.2, 0.0], [0.3, 0.0]]]),
+            np.array([[[1.0], [0.0]], [[0.0], [0.5]]]),
+            np.array([[0.7], [-0.2]]),
+            np.array([[1.0, 2.0], [0.5, -1.0], [0.3, 0.3]]),
+        ),
         "maps": LinearMap(np.array([[0.5, 0.2], [0.0, 1.5]]), np.array([1.0, -1.0])).value(np.eye(2)),
     }
 
@@ -387,7 +394,7 @@ def _tags(fitted):
 def _few_flags():
     """Randomised flags of many rows, few of which say anything."""
     return detector(
-        privacy=RandomizedResponse(epsilon=2.0, random_state=0),
+        privacy=RandomizedResponse(epsilon=1.3, random_state=0),
         evidence="flags",
         horizon=30,
         percentile=80.0,
@@ -400,7 +407,7 @@ def _of_the_papers():
     truth = make_granger_plant(2, n_samples=2, links=((0, 1),), n_inputs=1, input_links=(), random_state=46)[1]
     return counterfactual(
         {name: KalmanClient(**model, center=False) for name, model in truth.clients().items()},
-        server=GradientServer(max_iter=3, tol=0.0, eta1=1e-3, eta2=1e-3, gamma=1e-3),
+        server=GradientServer(max_iter=3, tol=0.0),
         privacy=GaussianMechanism(epsilon=1.0, delta=1e-5, clip_norm=25.0, protocol="paper", random_state=0),
     )
 
@@ -685,6 +692,13 @@ PLANTS = [
         detector,
         lambda: Record(table_of(faulty(record(n_samples=1300, seed=3, links=((0, 1),)), at=1140), "2020-01-01")),
         {"update": _paused_within},
+        fit=split(NOMINAL),
+    ),
+    Plant(
+        "watching with a prior",
+        made(detector, prior={"unit0": 3.0, "unit1": 1.0, "unit2": 2.0}),
+        _watched,
+        {name: LATER[name] for name in ("incidents", "attribute")},
         fit=split(NOMINAL),
     ),
 ]
