@@ -402,12 +402,12 @@ def _few_flags():
     )
 
 
-def _of_the_papers():
+def _of_the_papers(seed, **settings):
     """Training whose messages have the noise of the papers, of units with inputs."""
-    truth = make_granger_plant(2, n_samples=2, links=((0, 1),), n_inputs=1, input_links=(), random_state=46)[1]
+    truth = make_granger_plant(2, n_samples=2, links=((0, 1),), n_inputs=1, input_links=(), random_state=seed)[1]
     return counterfactual(
         {name: KalmanClient(**model, center=False) for name, model in truth.clients().items()},
-        server=GradientServer(max_iter=3, tol=0.0),
+        server=GradientServer(**{"max_iter": 3, "tol": 0.0} | settings),
         privacy=GaussianMechanism(epsilon=1.0, delta=1e-5, clip_norm=25.0, protocol="paper", random_state=0),
     )
 
@@ -441,6 +441,11 @@ def _paused_within(fitted):
     """A batch within which there are no rows for long."""
     watch, later = fitted.copy(), fitted.record.rows(NOMINAL).X
     return watch.update(pd.concat([later.iloc[:60], later.iloc[100:190]])), watch.update(later.iloc[190:])
+
+
+def _attributed_early(fitted):
+    """Whom to blame for rows in which nothing happens."""
+    return fitted.estimator.attribute(fitted.record.rows(NOMINAL).X, start=20, end=60)
 
 
 def _trained_together():
@@ -638,7 +643,7 @@ PLANTS = [
     ),
     Plant(
         "privacy of the papers with inputs",
-        _of_the_papers,
+        lambda: _of_the_papers(46),
         lambda: driven(2, 400, seed=46, links=((0, 1),), input_links=()),
         LEARNED,
         fresh=True,
@@ -698,7 +703,14 @@ PLANTS = [
         "watching with a prior",
         made(detector, prior={"unit0": 3.0, "unit1": 1.0, "unit2": 2.0}),
         _watched,
-        {name: LATER[name] for name in ("incidents", "attribute")},
+        {"attribute": LATER["attribute"], "attribute of nominal rows": _attributed_early},
         fit=split(NOMINAL),
+    ),
+    Plant(
+        "privacy of the papers row by row",
+        lambda: _of_the_papers(48, update="online", max_iter=1),
+        lambda: driven(2, 80, seed=48, links=((0, 1),), input_links=()),
+        LEARNED,
+        fresh=True,
     ),
 ]
