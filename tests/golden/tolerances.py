@@ -45,7 +45,7 @@ WIDER: tuple[Wider, ...] = (
     Wider("a unit with inputs that is lost: *", 3e-8, "the search stops at the same likelihood, not the same digits"),
     Wider("watching with gaps: *", 3e-8, "a fixed number of steps of expectation maximisation over filled gaps"),
     Wider("units watched in blocks: *", 6e-7, "a fixed number of steps, which end before the likelihood is largest"),
-    Wider("shifts in blocks with gaps: *", 5e-8, "steps of expectation maximisation over filled gaps"),
+    Wider("shifts in blocks with gaps: *", 1e-6, "steps of expectation maximisation over filled gaps"),
     Wider("reach through a function: *", 2e-8, "the search stops at the same likelihood, not the same digits"),
     Wider("effects, other ways: *", 1e-8, "400 rows: the search stops at the same likelihood, not the same digits"),
 )

@@ -23,6 +23,7 @@ from skfedcausal.server import likelihood as server_likelihood
 from skfedcausal.server import moments as server_moments
 from skfedcausal.server.links.over_time import _cuts
 from skfedcausal.server.links.tables import faint_links
+from skfedcausal.server.orders import _log_density
 from skfedcausal.server.sparse import learning as sparse_learning
 from skfedcausal.server.validity.checks import rank_squares
 from skfedcausal.server.watching.inputs import _forgotten
@@ -94,9 +95,9 @@ def _parts(size):
 
 
 def _shifted(found, at=250):
-    """The states of two units at another level from a row on."""
-    for name in ("unit1", "unit2"):
-        found.X[name][at:] += 4.0 * _one_way(found.X[name])
+    """The states of two units at another level from a row on, of each from another one."""
+    for name, first in (("unit1", at), ("unit2", at + 120)):
+        found.X[name][first:] += 4.0 * _one_way(found.X[name])
     return found
 
 
@@ -109,7 +110,7 @@ def _one_way(Y):
 
 
 def _lagged_loop():
-    """A controller of the first unit reads its sensor; what it does acts on the second unit three rows later."""
+    """A controller of the second unit reads its sensor, which the input of the first unit moves three rows later."""
     rng, n = np.random.default_rng(2), 500
     y, u = np.zeros((n, 3)), np.zeros((n, 2))
     for t in range(n):
@@ -120,7 +121,7 @@ def _lagged_loop():
             y[t, 0] += 0.5 * u[t - 1, 0]
             y[t, 1] += 0.5 * u[t - 1, 1] + 0.5 * y[t - 3, 0]
             y[t, 2] += 0.5 * y[t - 2, 1]
-        u[t] = [0.7 * rng.standard_normal() - 0.4 * y[t, 0], rng.standard_normal()]
+        u[t] = [rng.standard_normal(), 0.7 * rng.standard_normal() - 0.4 * y[t, 1]]
     X = {f"unit{k}": y[:, [k]] for k in range(3)}
     return Record(X, [u[:, :1], u[:, 1:], None])
 
@@ -315,6 +316,7 @@ def _by_itself(_):
             np.array([[0.7], [-0.2]]),
             np.array([[1.0, 2.0], [0.5, -1.0], [0.3, 0.3]]),
         ),
+        "shared sensors": _log_density(np.array([[1.0, 0.4], [0.4, 2.0]]), np.array([[1.1, 0.3], [0.3, 1.7]])),
         "maps": LinearMap(np.array([[0.5, 0.2], [0.0, 1.5]]), np.array([1.0, -1.0])).value(np.eye(2)),
     }
 
@@ -501,11 +503,11 @@ PLANTS = [
         counterfactual,
         _lagged_loop,
         {
-            **LEARNED,
+            **_PLANT,
             "counterfactual, loops react": ask_nothing(
-                "counterfactual", "unit1", 0.0, 1.0, horizon=8, loops="react", return_std=True
+                "counterfactual", "unit0", 0.0, 1.0, horizon=8, loops="react", return_std=True
             ),
-            "whatif, loops react": ask("whatif", do={"unit1__u0": 0.0}, loops="react"),
+            "whatif, loops react": ask("whatif", do={"unit0__u0": 0.0}, loops="react"),
             "gain_table": ask_nothing("gain_table"),
             "predict": ask("predict"),
         },
