@@ -1,5 +1,6 @@
 """What seldom happens: plants in blocks that shift, loops of several lags, boxes, status bits, functions alone."""
 
+from contextlib import ExitStack
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -24,7 +25,9 @@ from skfedcausal.server import moments as server_moments
 from skfedcausal.server.links.over_time import _cuts
 from skfedcausal.server.links.tables import faint_links
 from skfedcausal.server.orders import _log_density
+from skfedcausal.server.sparse import input_effects, tables
 from skfedcausal.server.sparse import learning as sparse_learning
+from skfedcausal.server.sparse import server as sparse_server
 from skfedcausal.server.validity.checks import rank_squares
 from skfedcausal.server.watching.inputs import _forgotten
 
@@ -58,16 +61,21 @@ _PLANT = {"plant": LEARNED["plant"]}
 # -- plants of many units --------------------------------------------------------------------------------------
 
 
+_FEW = (  # from how many units or states on plants are large
+    (server_likelihood, "LARGE", 4),
+    (server_moments, "_LARGE", 5),
+    *((module, "ALL_PAIRS", 0) for module in (sparse_learning, input_effects, sparse_server, tables)),
+)
+
+
 def _in_blocks(rows=None):
     """A fit for which eight units are many, to the first rows."""
 
     def fit(estimator, record):
         given = record.rows(0, rows).given()
-        with (
-            patch.object(server_likelihood, "LARGE", 4),
-            patch.object(server_moments, "_LARGE", 5),
-            patch.object(sparse_learning, "ALL_PAIRS", 0),
-        ):
+        with ExitStack() as patched:
+            for module, name, value in _FEW:
+                patched.enter_context(patch.object(module, name, value))
             estimator.fit(**given)
 
     return fit
