@@ -11,7 +11,6 @@ from ..statespace.riccati import stationary_covariance
 from ._questions import told_loadings
 
 _COLUMNS = ("cause", "effect", "verdict", "cause_tag", "effect_tag", "gain", "correlation", "delay", "delay_time")
-_TIE = 1e-9  # what correlations of several hundred rows of products differ by when they are the same
 
 
 def link_effects(self):
@@ -63,8 +62,8 @@ def link_effects(self):
         of_cause, of_effect = (np.flatnonzero(np.abs(C[:, at]).sum(axis=1)) for at in (cause, effect))
         gains = C[of_effect][:, effect] @ M @ P[cause, cause] @ C[of_cause][:, cause].T / variance[of_cause]
         scaled = gains * np.sqrt(variance[of_cause] / variance[of_effect][:, None])
-        size = np.abs(scaled)  # all alike between units of one state: the first of those that tie up to rounding
-        i, j = np.unravel_index((size >= size.max() * (1 - _TIE)).argmax(), scaled.shape)
+        # all alike between units of one state: the first of those that tie up to rounding
+        i, j = np.unravel_index(np.abs(scaled).round(9).argmax(), scaled.shape)
         tags = columns[of_cause[j]], columns[of_effect[i]]
         delay = link["lag" if is_graded else "delay"]
         ends = link["cause"], link["effect"], link["verdict"]

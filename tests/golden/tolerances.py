@@ -48,6 +48,9 @@ WIDER: tuple[Wider, ...] = (
     Wider("33 watched units: *", 5e-7, "700 rows: the search stops at the same likelihood, not the same digits"),
     Wider("33 units with inputs: *", 1e-7, "600 rows: the search stops at the same likelihood, not the same digits"),
     Wider("a stream with gaps: *.ranking*", 4e-5, "differences of likelihoods of many units, some thousand each"),
+    Wider("units watched in blocks: *", 6e-7, "a fixed number of steps, which end before the likelihood is largest"),
+    Wider("shifts in blocks with gaps: *", 1e-6, "steps of expectation maximisation over filled gaps"),
+    Wider("reach through a function: *", 2e-8, "the search stops at the same likelihood, not the same digits"),
     Wider("effects, other ways: *", 1e-8, "400 rows: the search stops at the same likelihood, not the same digits"),
 )
 MAY_MOVE: tuple[MayMove, ...] = ()  # none so far

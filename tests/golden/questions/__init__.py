@@ -18,6 +18,7 @@ GROUPS = (
     "trained",
     "sites",
     "checks",
+    "seldom",
 )
 
 

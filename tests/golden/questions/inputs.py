@@ -64,7 +64,7 @@ def _shared_beside():
     return Record(table.iloc[:, :6], inputs)
 
 
-def _hidden_load(n=900):
+def hidden_load(n=900):
     """A load moves the valve of the first unit, beside its set point, and acts on the second unit."""
     rng = np.random.default_rng(0)
     load, x, Y = np.zeros(n), np.zeros(2), np.zeros((n, 4))
@@ -144,7 +144,7 @@ PLANTS = [
     Plant(
         "a hidden cause",
         made(counterfactual, input_columns=["a__valve", "b__valve", "a__setpoint"]),
-        _hidden_load,
+        hidden_load,
         {"plant": LEARNED["plant"]},
         ABOUT,
     ),
@@ -153,7 +153,7 @@ PLANTS = [
         made(
             counterfactual, input_columns=["a__valve", "b__valve", "a__setpoint"], instruments={"a__valve": "setpoint"}
         ),
-        _hidden_load,
+        hidden_load,
         {
             **_VALVES,
             "instruments_": lambda fitted: fitted.estimator.instruments_,

@@ -56,14 +56,14 @@ HERE = {
     "changed_links since": lambda fitted: fitted.estimator.changed_links(_changed().X, false_alarm_rate=0.01),
     "predict other rows": lambda fitted: fitted.estimator.predict(_changed().X),
     "fit_transform": lambda fitted: fitted.copy().fit_transform(fitted.record.X),
-    "screen by the server": lambda fitted: fitted.estimator.server_.screen(_messages(fitted)),
+    "screen by the server": lambda fitted: fitted.estimator.server_.screen(messages(fitted)),
     "get_feature_names_out": ask_nothing("get_feature_names_out"),
     "report": page(lambda fitted, path: fitted.estimator.report(path, X=fitted.record.X)),
     "frame out": lambda fitted: fitted.copy().set_output(transform="pandas").transform(fitted.record.X),
 }
 
 
-def _messages(fitted):
+def messages(fitted):
     """What the units say of their records, as the server has it."""
     return {name: client.message(fitted.record.X[name]) for name, client in fitted.estimator.clients_.items()}
 
