@@ -87,7 +87,7 @@ def _reserves(estimator, check):
     if because is not None and because.str.contains("drift").any():
         yield "units drift, and drifting units seem to drive each other"
     if getattr(server, "filled_", False):
-        yield "gaps were filled in with what the plant expects"
+        yield "the record was too long for the exact likelihood of its gaps"
     if check is not None and check.fix_first:
         yield f"the data have {_number(len(check.fix_first), 'defect')} to be put right first"
 

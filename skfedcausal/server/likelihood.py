@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ..statespace.matrices import few_threads, keep_freed_memory
 from .effects import effects, gains_of
 from .estimation.covariance import COVARIANCES
-from .estimation.estimate import LARGE, Settings, estimate_plant, has_no_time, may_be_filled
+from .estimation.estimate import LARGE, Settings, estimate_plant, may_stand_in
 from .estimation.input_checks import (
     check_independent,
     controlled_units,
@@ -210,8 +210,9 @@ class LikelihoodServer(LinkQuestions):
         One row per unit: ``gain, stderr, rows, neighbour, neighbour_gain, neighbour_stderr`` on held-out
         rows, see :meth:`FederatedGrangerEstimator.benefit`. None unless `held_out` is given.
     filled_ : bool
-        Whether gaps of the record were filled in with what the plant expects, because the exact likelihood of a
-        record with gaps would have taken longer than `max_time`.
+        Whether Whittle's likelihood of what each row says by itself stands for the exact one where gaps take more than
+        a twentieth of what the record tells, because that would have taken longer than `max_time`. Standard errors
+        know of the rows that are lost by it.
     n_rounds_ : int
         Rounds of messages that the plant was learned from.
     n_iter_ : int
@@ -498,18 +499,16 @@ class LikelihoodServer(LinkQuestions):
         (known, estimate), self._of_rounds = getattr(self, "_of_rounds", (None, None)), (None, None)
         if estimate is not None and known is messages:
             return estimate
-        return None if has_no_time(record, settings) else estimate_plant(record, settings)
+        return estimate_plant(record, settings)
 
     def _estimate(self, record, messages, settings, budget):
-        """Estimate of a plant of one lag: where there is no time for the exact likelihood, that of filled gaps."""
+        """Estimate of a plant of one lag: without time for the exact likelihood of gaps, by that of scores alone."""
         estimate = self._first_estimate(record, messages, settings)
-        self.filled_ = estimate is None or (settings.budget.is_spent and may_be_filled(record, settings))
-        if not self.filled_:
-            return estimate
-        from .estimation.filled import estimate_filled  # of long records with gaps
-
-        again = Budget(_ONE_LAG * self.max_time) if budget.is_spent else budget.part(_ONE_LAG)
-        estimate, self._gapless = estimate_filled(record, settings._replace(budget=again))
+        is_late = settings.budget.is_spent and may_stand_in(record, settings) and not estimate.plant.scores_suffice
+        if is_late:
+            again = Budget(_ONE_LAG * self.max_time) if budget.is_spent else budget.part(_ONE_LAG)
+            estimate = estimate_plant(record, settings._replace(budget=again, scores_alone=True))
+        self.filled_ = estimate.plant.stands_in and not estimate.plant.loses_little
         return estimate
 
     def _settings(self, names, messages=None):
@@ -543,8 +542,7 @@ class LikelihoodServer(LinkQuestions):
         self.input_, self.unshrunk_input_ = estimate.shrunk_B, estimate.B
         self.input_level_ = record.input_level
         self.coefficients_, self._parameters = estimate.coefficients, estimate.parameters
-        is_gapless = record.is_constant or self.filled_
-        is_exact = self.likelihood == "time-domain" or not (is_gapless and record.determined.all())
+        is_exact = self.likelihood == "time-domain" or not estimate.plant.scores_suffice
         self.likelihood_ = "time-domain" if is_exact else "whittle"
         self.level_shifts_ = estimate.shifts.table
         scale = estimate.parameters.state_scale
@@ -606,7 +604,7 @@ class LikelihoodServer(LinkQuestions):
             if later:
                 refuse_delays("from sums of products")
             return
-        if not (record.is_constant or self.filled_):
+        if not (record.is_constant or estimate.plant.scores_suffice):
             estimate = self._filled(record, settings)
         elif self.noise_share_ and not estimate.plant.has_clear_scores:  # too little is left of them to test anything
             estimate = estimate_plant(self._raw, settings)
@@ -625,9 +623,8 @@ class LikelihoodServer(LinkQuestions):
         from .lagged.learning import Search  # for records that ask for it
 
         words = tuple(self._words())
-        gapless = self._gapless if self.filled_ else record
         about = self._operating_point, settings, budget, words, self.noise_share_
-        search = Search(self._raw, gapless, estimate, *about, latest=(0, 0) if found is None else found.latest)
+        search = Search(self._raw, record, estimate, *about, latest=(0, 0) if found is None else found.latest)
         lagged = search.learned()
         if search.share is not None:
             self.noise_share_ = self.filter_noise_share_ = search.share
@@ -671,7 +668,7 @@ class LikelihoodServer(LinkQuestions):
             return None
         if self._lagged is not None:
             return self._lagged.curvature
-        if not plant.is_complete:
+        if not plant.scores_suffice:
             return None
         from .lagged.stage import curvature_of_one_lag
 

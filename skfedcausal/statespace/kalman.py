@@ -273,6 +273,7 @@ def filter_missing(A, Q, P0, info, *, exogenous=None, starts=(0,)):
             if exogenous is not None:
                 model["state_intercept"] = step_drive(exogenous, rows, stop)[:, :, 0].T
             model.initialize_known(mean, cov)
+            model.filter_univariate = True  # pseudo-measurements have noise of their own each: no matrix is inverted
             model.memory_no_gain = model.memory_no_smoothing = model.memory_no_std_forecast = True
             model.memory_no_forecast_cov = True
             result = model.filter()

@@ -18,7 +18,7 @@ from ..validity.report import gated, in_doubt, report, with_joining, with_wander
 from .benefit import Benefit, split_messages
 from .intervals import intervals_table, measure_intervals, pair_of, spectrum_table
 from .resampling import bootstrap_table, stability_table
-from .tables import faint_links, links_table
+from .tables import links_table
 from .tests import check_method, tests_table
 
 _SETTLED = 0.5  # standard errors to the maximum, from which on nothing is said of links
@@ -80,9 +80,6 @@ class LinkQuestions(ServerLearner):
         if self._drifting:
             both = self.links_["cause"].isin(self._drifting) & self.links_["effect"].isin(self._drifting) & links
             self.links_.loc[both, ["verdict", "because"]] = "cannot tell", "both units drift like random walks"
-        if self.filled_:
-            faint = faint_links(self.links_, self.margin) & links
-            self.links_.loc[faint, ["verdict", "because"]] = "cannot tell", "so faint that filled gaps may make it"
         if doubtful is not None:
             effect, cause = self.partition_.pairs[doubtful].T
             pairs = pd.MultiIndex.from_arrays([np.array(self.names_)[cause], np.array(self.names_)[effect]])

@@ -148,9 +148,9 @@ def _filled(record, filtered):
     """Scores of a record with gaps, as expected where they are not seen."""
     series = filtered.copy()
     for part, rows in zip(record.parts, record.partition.slices, strict=True):
-        scores, seen = np.empty_like(part.z), part.determined_rows
-        unit_scores(part, scores)
-        series[seen, rows] = scores[seen]
+        scores = np.empty_like(part.z)
+        seen = unit_scores(part, scores)[0]
+        series[:, rows] = scores if seen is None else np.where(seen[:, None], scores, series[:, rows])
     return series
 
 
