@@ -238,7 +238,7 @@ class JointRecord:
     def until(self, row):
         """The rows before one of a record without inputs."""
         parts = tuple(
-            replace(part, z=part.z[:row], index=None if part.is_constant else part.index[:row], const=None)
+            replace(part, z=part.z[:row], index=None if part.index is None else part.index[:row], const=None)
             for part in self.parts
         )
         return replace(self, parts=parts, starts=tuple(start for start in self.starts if start < row))

@@ -114,9 +114,9 @@ class LikelihoodServer(LinkQuestions):
         longest episode. 1 leaves it as small as the units suppose. Plants of up to 64 units with inputs and
         complete records only.
     max_time : float, default=25.0
-        Seconds of work that a fit may take, two fifths of them for the plant of one lag, counted in operations so
-        that what is learned does not depend on the load; a clock of the processor stops it after four times as
-        long. The best plant so far is kept, with a warning.
+        Seconds of a processor that a fit may take, two fifths of them for the plant of one lag. They are counted in
+        operations so that what is learned does not depend on the load; a clock of the processor stops what takes longer
+        than it counts as. The best plant so far is kept, with a warning.
     max_iter : int, default=300
         Iterations of the final climb.
     tol : float, default=1e-10
@@ -307,8 +307,10 @@ class LikelihoodServer(LinkQuestions):
     tests_links = True
     knows_curvature = True  # whether effects depend on the inputs that are changed
     frees_lags = True  # whether plants of several lags are learned where the record asks for them
+    looks_for_all_drivers = False  # also where other checks leave no verdict, for those who ask what would help
     work_left = 0.0  # seconds of `max_time` that the fit left
     _batches = None  # what was learned from, batch by batch
+    _time = None  # the whole `Budget` of a fit while it goes on
 
     @property
     def acts_at_once(self):
@@ -331,7 +333,7 @@ class LikelihoodServer(LinkQuestions):
         return self.n_rounds != "auto" and self.n_rounds > 1
 
     def __getstate__(self):
-        return {**super().__getstate__(), "_run": None}  # no series of the record it was fitted to
+        return {**super().__getstate__(), "_run": None, "_time": None}  # no series of the record it was fitted to
 
     # -- fitting ---------------------------------------------------------------------------------
 
@@ -380,6 +382,7 @@ class LikelihoodServer(LinkQuestions):
             with few_threads(record.partition.n_states):
                 self._leave_alone(messages)
                 self._check_assumptions(messages)
+                self._time = None
                 if self.held_out is not None:
                     self._measure_benefit(messages)
         return self
@@ -488,7 +491,8 @@ class LikelihoodServer(LinkQuestions):
 
     def _next_budget(self):
         """The work of this round: an equal part of what is left for all of them."""
-        whole, n_left = self.__dict__.pop("_whole", (Budget(self.max_time), 1))
+        whole, n_left = self.__dict__.pop("_whole", None) or (Budget(self.max_time), 1)
+        self._time = whole
         if n_left < 2:
             return whole
         self._whole = whole, n_left - 1
@@ -506,8 +510,8 @@ class LikelihoodServer(LinkQuestions):
         estimate = self._first_estimate(record, messages, settings)
         is_late = settings.budget.is_spent and may_stand_in(record, settings) and not estimate.plant.scores_suffice
         if is_late:
-            again = Budget(_ONE_LAG * self.max_time) if budget.is_spent else budget.part(_ONE_LAG)
-            estimate = estimate_plant(record, settings._replace(budget=again, scores_alone=True))
+            again = settings._replace(budget=budget.part(_ONE_LAG), scores_alone=True)
+            estimate = estimate_plant(record, again)
         self.filled_ = estimate.plant.stands_in and not estimate.plant.loses_little
         return estimate
 
@@ -620,6 +624,8 @@ class LikelihoodServer(LinkQuestions):
             refuse_delays("from a record in which units are mostly silent, or by this server")
         if not self.frees_lags or (is_enough and not (at_once or later or self._acts_at_once(estimate))):
             return
+        if not (self._is_settled or at_once or later):  # what one lag does not tell in time several do not either
+            return
         from .lagged.learning import Search  # for records that ask for it
 
         words = tuple(self._words())
@@ -632,7 +638,8 @@ class LikelihoodServer(LinkQuestions):
         if budget.is_spent:
             warn_of_budget(budget, self.max_time, "The search for a plant of several lags")
         is_certain = lagged is not None and (lagged.converged or (later and settings.known_links.requires_lags))
-        if is_certain or (lagged is not None and search.is_likelier(lagged, super()._filter)):
+        is_open = lagged is not None and not (is_certain or budget.stopped_by_clock)
+        if is_certain or (is_open and search.is_likelier(lagged, super()._filter)):
             self._keep_lags(record, lagged)
 
     def _alone_states(self, units):
