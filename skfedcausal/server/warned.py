@@ -51,6 +51,16 @@ def warn_of_filled_gaps(n_samples, max_time):
     )
 
 
+def warn_of_rounds(number):
+    """Say that further rounds would have made it worse."""
+    warnings.warn(
+        f"What the plant of round {number} expects of the states has no covariance, as where a few rows are far "
+        "from all others: the units' sensors were not estimated again. Leave such rows out.",
+        UserWarning,
+        stacklevel=_USER,
+    )
+
+
 def warn_of_climb(n_iter, gradient_norm, tol):
     """Say how far from the maximum a climb ended."""
     left = f"its gradient per time step has length {gradient_norm:.2e} (tol={tol:.0e})"

@@ -298,6 +298,22 @@ def own_way(row, cause):
     return explained, float(chdtrc(p * np.linalg.matrix_rank(X), max(explained, 0.0)))
 
 
+def share_within(series, starts, length=25):
+    """Share of the variance of a series (n, p) around the line through every `length` rows of an episode."""
+    axis = np.linspace(-1, 1, length)
+    basis = np.linalg.qr(np.column_stack([np.ones(length), axis]))[0]
+    whole = within = 0.0
+    for start, stop in episodes(starts, len(series)):
+        rows = series[start : start + (stop - start) // length * length]
+        if not len(rows):
+            continue
+        pieces = (rows - column_mean(rows)).reshape(-1, length, series.shape[1])
+        size = float(np.square(pieces).sum())
+        whole += size
+        within += size - float(np.square(np.einsum("ktp,tj->kjp", pieces, basis)).sum())
+    return within / whole if whole > 0 else 1.0
+
+
 def held_out_gain(target, cause, share=0.3):
     """What a cause helps to predict a target (n, p) in the last rows, learned in those before: nats a row, error."""
     n = len(target)

@@ -312,3 +312,19 @@ def test_what_moves_by_rounding_alone_gains_nothing_and_an_exact_function_gains_
         assert gain > 0
     gain, error = checks.held_out_gain(cause, cause)
     assert 20 < gain < 100  # nats of a row, from digits that a number has
+
+
+def test_a_line_through_every_stretch_has_no_share_within():
+    t = np.arange(200.0)
+    assert checks.share_within(np.column_stack([t, -3 * t]), (0,)) < 1e-12
+    assert checks.share_within(np.repeat(t[::25], 25)[:, None], (0,)) < 1e-12  # levels of the stretches
+
+
+def test_of_white_noise_the_share_within_is_all_but_two_rows_of_a_stretch():
+    noise = np.random.default_rng(0).standard_normal((5000, 2))
+    # 10,000 squares: three standard errors are 3 * sqrt(2 / 10000)
+    np.testing.assert_allclose(checks.share_within(noise, (0, 2500)), 23 / 25, atol=0.05)
+
+
+def test_episodes_shorter_than_a_stretch_have_no_share_to_doubt():
+    assert checks.share_within(np.random.default_rng(0).standard_normal((20, 1)), (0,)) == 1.0
