@@ -39,6 +39,9 @@ from .prediction import OperatingPoint, smooth_plant
 from .warned import drifting_units, warn_of_border, warn_of_budget, warn_of_climb, warn_of_drift, warn_of_filled_gaps
 
 _ONE_LAG, _FILTER = 0.4, 0.2  # shares of what is left of a budget: of the plant of one lag, of its filter
+# times the work of one lag, and share of the budget, that several lags may take without inputs: searches that end
+# take up to 3 times as much, those that do not 17 to 55 times
+_LAGS, _LAGS_ANYWAY = 6.0, 0.12
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -612,7 +615,8 @@ class LikelihoodServer(LinkQuestions):
             estimate = self._filled(record, settings)
         elif self.noise_share_ and not estimate.plant.has_clear_scores:  # too little is left of them to test anything
             estimate = estimate_plant(self._raw, settings)
-        found = None if estimate is None else lag_tests(estimate.plant, estimate.scoring)
+        is_told = estimate is not None and not budget.stopped_by_clock
+        found = lag_tests(estimate.plant, estimate.scoring) if is_told else None
         self.misfit_ = misfit_table(self.names_, None if found is None else found.p_values)
         is_backed = self.has_prior_ and self.level_shifts_.empty
         level = level_of(has_gaps=not record.is_constant, is_backed=is_backed)
@@ -629,6 +633,8 @@ class LikelihoodServer(LinkQuestions):
         from .lagged.learning import Search  # for records that ask for it
 
         words = tuple(self._words())
+        if not self.partition_.n_inputs:
+            budget = self._part_for_lags(budget)
         about = self._operating_point, settings, budget, words, self.noise_share_
         search = Search(self._raw, record, estimate, *about, latest=(0, 0) if found is None else found.latest)
         lagged = search.learned()
@@ -641,6 +647,12 @@ class LikelihoodServer(LinkQuestions):
         is_open = lagged is not None and not (is_certain or budget.stopped_by_clock)
         if is_certain or (is_open and search.is_likelier(lagged, super()._filter)):
             self._keep_lags(record, lagged)
+
+    @staticmethod
+    def _part_for_lags(budget):
+        """The part of a budget in which several lags are learned, or will hardly ever be."""
+        wanted = max(_LAGS * (budget.max_time - budget.left), _LAGS_ANYWAY * budget.max_time)
+        return budget.part(min(wanted / budget.left, 1.0)) if budget.left else budget
 
     def _alone_states(self, units):
         """States of units that are predicted on their own."""

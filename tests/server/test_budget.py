@@ -125,3 +125,16 @@ def test_a_line_is_not_searched_on_after_the_end(monkeypatch):
     about = SimpleNamespace(unwhitened=lambda x: x, matrices=lambda x: (np.zeros((1, 1)), np.eye(1)))
     assert scoring._search_line(objective, about, here, np.zeros(1), np.ones(1), 1.0) is None
     assert len(tried) == 1
+
+
+@pytest.mark.parametrize(("taken", "given"), [(0.5, 3.0), (1.0, 6.0), (24.0, 1.0)])
+def test_several_lags_get_a_few_times_what_one_lag_took(taken, given):
+    budget = Budget(25.0)
+    budget.spend(taken * RATE)
+    assert LikelihoodServer._part_for_lags(budget).max_time == pytest.approx(given)
+
+
+def test_nothing_is_left_for_several_lags_of_a_budget_that_is_spent():
+    budget = Budget(1.0)
+    budget.spend(2 * RATE)
+    assert LikelihoodServer._part_for_lags(budget) is budget
