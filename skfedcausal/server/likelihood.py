@@ -313,7 +313,7 @@ class LikelihoodServer(LinkQuestions):
     looks_for_all_drivers = False  # also where other checks leave no verdict, for those who ask what would help
     work_left = 0.0  # seconds of `max_time` that the fit left
     _batches = None  # what was learned from, batch by batch
-    _time = None  # the whole `Budget` of a fit while it goes on
+    clock = None  # the whole `Budget` of a fit while it goes on
 
     @property
     def acts_at_once(self):
@@ -336,7 +336,7 @@ class LikelihoodServer(LinkQuestions):
         return self.n_rounds != "auto" and self.n_rounds > 1
 
     def __getstate__(self):
-        return {**super().__getstate__(), "_run": None, "_time": None}  # no series of the record it was fitted to
+        return {**super().__getstate__(), "_run": None, "clock": None}  # no series of the record it was fitted to
 
     # -- fitting ---------------------------------------------------------------------------------
 
@@ -385,7 +385,7 @@ class LikelihoodServer(LinkQuestions):
             with few_threads(record.partition.n_states):
                 self._leave_alone(messages)
                 self._check_assumptions(messages)
-                self._time = None
+                self.clock = None
                 if self.held_out is not None:
                     self._measure_benefit(messages)
         return self
@@ -495,7 +495,7 @@ class LikelihoodServer(LinkQuestions):
     def _next_budget(self):
         """The work of this round: an equal part of what is left for all of them."""
         whole, n_left = self.__dict__.pop("_whole", None) or (Budget(self.max_time), 1)
-        self._time = whole
+        self.clock = whole
         if n_left < 2:
             return whole
         self._whole = whole, n_left - 1

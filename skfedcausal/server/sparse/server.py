@@ -338,7 +338,7 @@ def _warn(server, estimate, lags_act, inputs_answer):
         n = int((server.misfit_["p_adjusted"] <= _LAGS_LEVEL).sum())
         warnings.warn(
             f"Later lags act (see `misfit_`; {n} channels say so by themselves), and plants of several lags are "
-            f"learned of up to {LARGE} units (with inputs {ALL_PAIRS}). This one has {len(server.names_)} and one "
+            f"learned of up to {LARGE} units (with inputs {ALL_PAIRS}). This one of {len(server.names_)} has one "
             "lag: sample slower, or fit parts of the plant.",
             UserWarning,
             stacklevel=7,

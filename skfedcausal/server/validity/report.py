@@ -177,7 +177,7 @@ def report(server, run, record):
             rows += _beside_shifts(found)
         if found.scores is not None:
             closed = () if server.looks_for_all_drivers else _closed_pairs(server.links_, found, rows)
-            is_late = (lambda: False) if server._time is None else (lambda: server._time.stopped_by_clock)
+            is_late = (lambda: False) if server.clock is None else (lambda: server.clock.stopped_by_clock)
             rows += _of_spectra(found, record, set(closed), is_late)
         rows += _of_echoes(found, record, _driven(rows))
     moves, counts = _shifts(found) if _may_shift(found, rows) else ([], [0] * len(found.names))
