@@ -140,7 +140,7 @@ def _reserves_of_likelihood(estimator):
     if because is not None and because.str.contains("drift").any():
         yield "units drift, and drifting units seem to drive each other"
     if getattr(server, "filled_", False):
-        yield "gaps were filled in with what the plant expects"
+        yield "the record was too long for the exact likelihood of its gaps"
 
 
 def _is_degenerate(estimator):

@@ -24,6 +24,7 @@ from ..statespace.partition import Partition
 _PRESENCE_WINDOW = 11  # gaps much shorter than this act like a smaller average information
 _PRESENCE_LEVEL = 0.1
 _MAX_REGIMES = 8
+_DROWNED = 2.0  # variance that fewer sensors add to a score, of what it has in other rows, with which it is left out
 _COPY_ROWS = 200  # rows in which units differ
 _COPY = 1 - 1e-6  # smallest canonical correlation of two units that are one
 _FORECASTS = 40  # steps of an episode in which forecasts can be compared
@@ -234,6 +235,14 @@ class JointRecord:
             parts.append(replace(part, z=z))
         return replace(self, parts=tuple(parts))
 
+    def until(self, row):
+        """The rows before one of a record without inputs."""
+        parts = tuple(
+            replace(part, z=part.z[:row], index=None if part.index is None else part.index[:row], const=None)
+            for part in self.parts
+        )
+        return replace(self, parts=parts, starts=tuple(start for start in self.starts if start < row))
+
     def with_noise_share(self, share):
         """The same record with more sensor noise in units that leave its share open, with less below zero.
 
@@ -387,7 +396,8 @@ class Scores:
     def of_unit(self, unit):
         """Centred scores of one unit and where they are there (None: everywhere)."""
         rows = self._record.partition.slices[unit]
-        return self.series[:, rows], None if self.present is None else self.present[:, rows]
+        present = None if self.present is None else self.present[:, rows]
+        return self.series[:, rows], None if present is None or present.all() else present
 
     def covariance(self):
         """Sample covariance of the scores, inputs and steps, shape (c, c)."""
@@ -443,10 +453,26 @@ def unit_scores(part, out):
     index, definite = part.pattern_of, part.regular_patterns
     inverse = np.zeros_like(part.patterns)
     inverse[definite] = np.linalg.inv(part.patterns[definite])
+    np.einsum("tij,tj->ti", inverse[index], part.z, out=out)
+    definite = definite & ~_drowned(part, inverse, definite, out)
     counts = np.bincount(index, minlength=len(part.patterns)) * definite
     noise = np.tensordot(counts / max(counts.sum(), 1), inverse, 1)
-    np.einsum("tij,tj->ti", inverse[index], part.z, out=out)
-    return definite[index], noise
+    return None if definite.all() else definite[index], noise
+
+
+def _drowned(part, inverse, definite, scores):
+    """Patterns that leave so few sensors that the noise of the scores is more than all that they are in other rows.
+
+    One such row would weigh more in sums of products than many others together.
+    """
+    usual = usual_information(part)
+    size = np.where(definite, np.trace(usual @ inverse, axis1=1, axis2=2), np.inf)[part.pattern_of]
+    clear = scores[size <= np.median(size[np.isfinite(size)])] if definite.any() else scores[:0]
+    if not is_regular(usual) or len(clear) <= len(usual):
+        return np.zeros_like(definite)
+    best = np.linalg.inv(usual)
+    whiten = np.linalg.inv(np.linalg.cholesky(np.atleast_2d(np.cov(clear.T)) + best))
+    return np.linalg.eigvalsh(whiten @ (inverse - best) @ whiten.T)[:, -1] > _DROWNED
 
 
 def _without_present_means(series, present, starts):

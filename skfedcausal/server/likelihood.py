@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ..statespace.matrices import few_threads, keep_freed_memory
 from .effects import effects, gains_of
 from .estimation.covariance import COVARIANCES
-from .estimation.estimate import LARGE, Settings, estimate_plant, has_no_time, may_be_filled
+from .estimation.estimate import LARGE, Settings, estimate_plant, may_stand_in
 from .estimation.input_checks import (
     check_independent,
     controlled_units,
@@ -40,6 +40,9 @@ from .prediction import OperatingPoint, smooth_plant
 from .warned import drifting_units, warn_of_border, warn_of_budget, warn_of_climb, warn_of_drift, warn_of_filled_gaps
 
 _ONE_LAG, _FILTER = 0.4, 0.2  # shares of what is left of a budget: of the plant of one lag, of its filter
+# times the work of one lag, and share of the budget, that several lags may take without inputs: searches that end
+# take up to 3 times as much, those that do not 17 to 55 times
+_LAGS, _LAGS_ANYWAY = 6.0, 0.12
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -115,9 +118,9 @@ class LikelihoodServer(LinkQuestions):
         longest episode. 1 leaves it as small as the units suppose. Plants of up to 64 units with inputs and
         complete records only.
     max_time : float, default=25.0
-        Seconds of work that a fit may take, two fifths of them for the plant of one lag, counted in operations so
-        that what is learned does not depend on the load; a clock of the processor stops it after four times as
-        long. The best plant so far is kept, with a warning.
+        Seconds of a processor that a fit may take, two fifths of them for the plant of one lag. They are counted in
+        operations so that what is learned does not depend on the load; a clock of the processor stops what takes longer
+        than it counts as. The best plant so far is kept, with a warning.
     max_iter : int, default=300
         Iterations of the final climb.
     tol : float, default=1e-10
@@ -221,8 +224,9 @@ class LikelihoodServer(LinkQuestions):
         One row per unit: ``gain, stderr, rows, neighbour, neighbour_gain, neighbour_stderr`` on held-out
         rows, see :meth:`FederatedGrangerEstimator.benefit`. None unless `held_out` is given.
     filled_ : bool
-        Whether gaps of the record were filled in with what the plant expects, because the exact likelihood of a
-        record with gaps would have taken longer than `max_time`.
+        Whether Whittle's likelihood of what each row says by itself stands for the exact one where gaps take more than
+        a twentieth of what the record tells, because that would have taken longer than `max_time`. Standard errors
+        know of the rows that are lost by it.
     n_rounds_ : int
         Rounds of messages that the plant was learned from.
     n_iter_ : int
@@ -317,8 +321,10 @@ class LikelihoodServer(LinkQuestions):
     tests_links = True
     knows_curvature = True  # whether effects depend on the inputs that are changed
     frees_lags = True  # whether plants of several lags are learned where the record asks for them
+    looks_for_all_drivers = False  # also where other checks leave no verdict, for those who ask what would help
     work_left = 0.0  # seconds of `max_time` that the fit left
     _batches = None  # what was learned from, batch by batch
+    clock = None  # the whole `Budget` of a fit while it goes on
 
     @property
     def acts_at_once(self):
@@ -341,7 +347,7 @@ class LikelihoodServer(LinkQuestions):
         return self.n_rounds != "auto" and self.n_rounds > 1
 
     def __getstate__(self):
-        return {**super().__getstate__(), "_run": None}  # no series of the record it was fitted to
+        return {**super().__getstate__(), "_run": None, "clock": None}  # no series of the record it was fitted to
 
     # -- fitting ---------------------------------------------------------------------------------
 
@@ -392,6 +398,7 @@ class LikelihoodServer(LinkQuestions):
             with few_threads(record.partition.n_states):
                 self._leave_alone(messages)
                 self._check_assumptions(messages)
+                self.clock = None
                 if self.held_out is not None:
                     self._measure_benefit(messages)
         return self
@@ -500,7 +507,8 @@ class LikelihoodServer(LinkQuestions):
 
     def _next_budget(self):
         """The work of this round: an equal part of what is left for all of them."""
-        whole, n_left = self.__dict__.pop("_whole", (Budget(self.max_time), 1))
+        whole, n_left = self.__dict__.pop("_whole", None) or (Budget(self.max_time), 1)
+        self.clock = whole
         if n_left < 2:
             return whole
         self._whole = whole, n_left - 1
@@ -511,18 +519,16 @@ class LikelihoodServer(LinkQuestions):
         (known, estimate), self._of_rounds = getattr(self, "_of_rounds", (None, None)), (None, None)
         if estimate is not None and known is messages:
             return estimate
-        return None if has_no_time(record, settings) else estimate_plant(record, settings)
+        return estimate_plant(record, settings)
 
     def _estimate(self, record, messages, settings, budget):
-        """Estimate of a plant of one lag: where there is no time for the exact likelihood, that of filled gaps."""
+        """Estimate of a plant of one lag: without time for the exact likelihood of gaps, by that of scores alone."""
         estimate = self._first_estimate(record, messages, settings)
-        self.filled_ = estimate is None or (settings.budget.is_spent and may_be_filled(record, settings))
-        if not self.filled_:
-            return estimate
-        from .estimation.filled import estimate_filled  # of long records with gaps
-
-        again = Budget(_ONE_LAG * self.max_time) if budget.is_spent else budget.part(_ONE_LAG)
-        estimate, self._gapless = estimate_filled(record, settings._replace(budget=again))
+        is_late = settings.budget.is_spent and may_stand_in(record, settings) and not estimate.plant.scores_suffice
+        if is_late:
+            again = settings._replace(budget=budget.part(_ONE_LAG), scores_alone=True)
+            estimate = estimate_plant(record, again)
+        self.filled_ = estimate.plant.stands_in and not estimate.plant.loses_little
         return estimate
 
     def _settings(self, names, messages=None):
@@ -556,8 +562,7 @@ class LikelihoodServer(LinkQuestions):
         self.input_, self.unshrunk_input_ = estimate.shrunk_B, estimate.B
         self.input_level_ = record.input_level
         self.coefficients_, self._parameters = estimate.coefficients, estimate.parameters
-        is_gapless = record.is_constant or self.filled_
-        is_exact = self.likelihood == "time-domain" or not (is_gapless and record.determined.all())
+        is_exact = self.likelihood == "time-domain" or not estimate.plant.scores_suffice
         self.likelihood_ = "time-domain" if is_exact else "whittle"
         self.level_shifts_ = estimate.shifts.table
         scale = estimate.parameters.state_scale
@@ -619,11 +624,12 @@ class LikelihoodServer(LinkQuestions):
             if later:
                 refuse_delays("from sums of products")
             return
-        if not (record.is_constant or self.filled_):
+        if not (record.is_constant or estimate.plant.scores_suffice):
             estimate = self._filled(record, settings)
         elif self.noise_share_ and not estimate.plant.has_clear_scores:  # too little is left of them to test anything
             estimate = estimate_plant(self._raw, settings)
-        found = None if estimate is None else lag_tests(estimate.plant, estimate.scoring)
+        is_told = estimate is not None and not budget.stopped_by_clock
+        found = lag_tests(estimate.plant, estimate.scoring) if is_told else None
         self.misfit_ = misfit_table(self.names_, None if found is None else found.p_values)
         is_backed = self.has_prior_ and self.level_shifts_.empty
         level = level_of(has_gaps=not record.is_constant, is_backed=is_backed)
@@ -635,12 +641,15 @@ class LikelihoodServer(LinkQuestions):
             refuse_delays("from a record in which units are mostly silent, or by this server")
         if not self.frees_lags or (is_enough and not (at_once or later or self._acts_at_once(estimate))):
             return
+        if not (self._is_settled or at_once or later):  # what one lag does not tell in time several do not either
+            return
         from .lagged.learning import Search  # for records that ask for it
 
         words = tuple(self._words())
-        gapless = self._gapless if self.filled_ else record
+        if not self.partition_.n_inputs:
+            budget = self._part_for_lags(budget)
         about = self._operating_point, settings, budget, words, self.noise_share_
-        search = Search(self._raw, gapless, estimate, *about, latest=(0, 0) if found is None else found.latest)
+        search = Search(self._raw, record, estimate, *about, latest=(0, 0) if found is None else found.latest)
         lagged = search.learned()
         if search.share is not None:
             self.noise_share_ = self.filter_noise_share_ = search.share
@@ -648,8 +657,15 @@ class LikelihoodServer(LinkQuestions):
         if budget.is_spent:
             warn_of_budget(budget, self.max_time, "The search for a plant of several lags")
         is_certain = lagged is not None and (lagged.converged or (later and settings.known_links.requires_lags))
-        if is_certain or (lagged is not None and search.is_likelier(lagged, super()._filter)):
+        is_open = lagged is not None and not (is_certain or budget.stopped_by_clock)
+        if is_certain or (is_open and search.is_likelier(lagged, super()._filter)):
             self._keep_lags(record, lagged)
+
+    @staticmethod
+    def _part_for_lags(budget):
+        """The part of a budget in which several lags are learned, or will hardly ever be."""
+        wanted = max(_LAGS * (budget.max_time - budget.left), _LAGS_ANYWAY * budget.max_time)
+        return budget.part(min(wanted / budget.left, 1.0)) if budget.left else budget
 
     def _alone_states(self, units):
         """States of units that are predicted on their own."""
@@ -684,7 +700,7 @@ class LikelihoodServer(LinkQuestions):
             return None
         if self._lagged is not None:
             return self._lagged.curvature
-        if not plant.is_complete:
+        if not plant.scores_suffice:
             return None
         from .lagged.stage import curvature_of_one_lag
 

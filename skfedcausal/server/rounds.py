@@ -12,7 +12,7 @@ import numpy as np
 
 from ..message.requests import Ask
 from ..message.states import StateMessage
-from ..statespace.matrices import cap_radius
+from ..statespace.matrices import are_covariances, cap_radius
 from .estimation.estimate import estimate_plant
 from .estimation.prior import Prior, WithPrior
 from .estimation.scoring import MAX_RADIUS, Point, Scoring, ascend
@@ -20,6 +20,7 @@ from .estimation.standardised import StandardisedPlant
 from .joint import JointRecord
 from .plant import learned_from, smoothed_replies
 from .prediction import OperatingPoint, smooth_record
+from .warned import warn_of_rounds
 
 _ROUNDS = 0.5  # share of a budget that is left after a first estimate
 _MOST_ROUNDS = 30  # with the first one
@@ -48,6 +49,9 @@ def further_rounds(came, settings, budget):
         states, covariances, log_likelihood = found.smoothed(record)
         before, value = value, log_likelihood + _rest(messages) * record.n_samples
         if value - before < _LEAST_GAIN:
+            break
+        if not all(map(are_covariances, covariances)):
+            warn_of_rounds(number)
             break
         replies = smoothed_replies(slices, states, covariances)
         came, number = (yield Ask({name: replies[name] for name in asked}, StateMessage)), number + 1

@@ -44,8 +44,18 @@ def warn_of_filled_gaps(n_samples, max_time):
     """Say that a record was too long for the exact likelihood of its gaps."""
     warnings.warn(
         f"The exact likelihood of {n_samples} rows with gaps takes longer than "
-        f"max_time={max_time:g}: the links were learned with the gaps filled in as the plant expects. "
-        "Raise max_time for the exact one.",
+        f"max_time={max_time:g}: the links were learned from what each row says by itself, every row for as much as "
+        "any other, which finds a little less. Raise max_time for the exact one.",
+        UserWarning,
+        stacklevel=_USER,
+    )
+
+
+def warn_of_rounds(number):
+    """Say that further rounds would have made it worse."""
+    warnings.warn(
+        f"What the plant of round {number} expects of the states has no covariance, as where a few rows are far "
+        "from all others: the units' sensors were not estimated again. Leave such rows out.",
         UserWarning,
         stacklevel=_USER,
     )

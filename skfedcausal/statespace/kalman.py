@@ -22,6 +22,7 @@ _SETTLED = 1e-13  # relative distance to the steady covariance that is rounding
 _NEARLY_SETTLED = 1e-9  # distance at which standing still means that rounding is in the way
 _CACHE_BYTES = 1 << 19  # a chunk of a recurrence and its buffer stay in the second-level cache
 _CHUNK_BYTES = 1 << 28  # of the matrices of rows that are smoothed together
+_SCHEDULE_BYTES, _LEAST_STEPS = 1 << 27, 64  # of covariances that are kept until they settle, and how many at least
 FILTERED_BYTES = 1 << 24  # that are filtered together: few enough for their memory to be used again
 _CHUNK = 20_000  # rows that statsmodels filters together
 _RANK = 1e-12
@@ -54,6 +55,8 @@ def covariance_schedule(A, Q, J, P0=None, max_steps=100_000):
     eye = np.eye(len(A))
     scale = np.sqrt(np.maximum(settled.diagonal(), np.finfo(float).tiny))
     scale = np.outer(scale, scale)
+    most = max(_LEAST_STEPS, _SCHEDULE_BYTES // (16 * len(A) ** 2))  # later ones are as good as settled
+    max_steps = min(max_steps, most)
     predicted: list[np.ndarray] = []
     filtered: list[np.ndarray] = []
     distance, previous = np.abs((P - settled) / scale).max(), np.inf
@@ -273,6 +276,7 @@ def filter_missing(A, Q, P0, info, *, exogenous=None, starts=(0,)):
             if exogenous is not None:
                 model["state_intercept"] = step_drive(exogenous, rows, stop)[:, :, 0].T
             model.initialize_known(mean, cov)
+            model.filter_univariate = True  # pseudo-measurements have noise of their own each: no matrix is inverted
             model.memory_no_gain = model.memory_no_smoothing = model.memory_no_std_forecast = True
             model.memory_no_forecast_cov = True
             result = model.filter()

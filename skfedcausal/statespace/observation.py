@@ -10,7 +10,7 @@ known, :func:`sensor_noise` gives the noise R of the sensors; where they are not
 """
 
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -46,10 +46,10 @@ class Information:
         """Which pattern holds at each time step, shape (n_samples,)."""
         return np.zeros(len(self.z), dtype=np.intp) if self.index is None else self.index
 
-    @property
+    @cached_property
     def regular_patterns(self):
         """Whether the measurements of a pattern determine the states, shape (n_patterns,)."""
-        return np.array([is_regular(J) for J in self.patterns])
+        return _are_regular(self.patterns)
 
     @property
     def determined_rows(self):
@@ -79,8 +79,12 @@ class Information:
 
 def is_regular(J):
     """Whether an information matrix is safely positive definite."""
+    return bool(_are_regular(J))
+
+
+def _are_regular(J):
     values = np.linalg.eigvalsh(J)
-    return bool(values[0] > 0 and values[0] > values[-1] / _MAX_CONDITION)
+    return (values[..., 0] > 0) & (values[..., 0] > values[..., -1] / _MAX_CONDITION)
 
 
 def weights(C, R):
@@ -152,6 +156,14 @@ def _missing_full(Y, C, R, present, first, index, with_const):
 def patterns_of(present):
     """Different patterns of rows: the first row of each, and the pattern of every row."""
     packed = np.packbits(present, axis=1)
+    if packed.shape[1] == 1:  # a table of all that eight sensors can do
+        rows = packed[:, 0].astype(np.intp)
+        first = np.full(256, len(rows))
+        first[rows[::-1]] = np.arange(len(rows))[::-1]
+        seen = first < len(rows)
+        return first[seen], (np.cumsum(seen) - 1)[rows]
+    if packed.shape[1] <= 8:  # numbers sort faster than rows of bytes
+        packed = np.pad(packed, [(0, 0), (0, 8 - packed.shape[1])]).view(">u8")[:, 0].astype(np.uint64)
     _, first, index = np.unique(packed, axis=0, return_index=True, return_inverse=True)
     return first, index.reshape(-1)
 

@@ -1,6 +1,7 @@
 """Searches are given work to spend, and end with the best plant so far and a warning."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -103,9 +104,37 @@ def test_a_busy_machine_stops_nothing(monkeypatch):
         monkeypatch.setattr(scoring, name, lambda name=name: seconds[name])
     budget = Budget(1.0)
     seconds["perf_counter"] = 100.0  # of which others had most, or a site that was waited for
-    seconds["process_time"] = 3.9
-    budget.part(0.5).spend(RATE / 20)  # enough for a look at the clock
-    assert not budget.stopped_by_clock
-    seconds["process_time"] = 4.1
-    budget.part(0.5).spend(RATE / 20)
+    seconds["process_time"] = 0.79
+    assert not budget.part(0.5).is_spent
+    seconds["process_time"] = 0.81  # the last fifth is for telling what was found
+    assert budget.part(0.5).is_spent
     assert budget.stopped_by_clock
+
+
+def test_a_line_is_not_searched_on_after_the_end(monkeypatch):
+    """Steps that fail cost an evaluation each, of which there may be 25."""
+    tried = []
+
+    def evaluate(A, Q):
+        tried.append(1)
+        return scoring.Evaluation(-np.inf, A, Q)
+
+    budget = Budget(1e-9)
+    objective = SimpleNamespace(evaluate=evaluate, budget=budget, work=1e9)
+    here = scoring.Point(np.zeros((1, 1)), np.eye(1), scoring.Evaluation(0.0, None, None))
+    about = SimpleNamespace(unwhitened=lambda x: x, matrices=lambda x: (np.zeros((1, 1)), np.eye(1)))
+    assert scoring._search_line(objective, about, here, np.zeros(1), np.ones(1), 1.0) is None
+    assert len(tried) == 1
+
+
+@pytest.mark.parametrize(("taken", "given"), [(0.5, 3.0), (1.0, 6.0), (24.0, 1.0)])
+def test_several_lags_get_a_few_times_what_one_lag_took(taken, given):
+    budget = Budget(25.0)
+    budget.spend(taken * RATE)
+    assert LikelihoodServer._part_for_lags(budget).max_time == pytest.approx(given)
+
+
+def test_nothing_is_left_for_several_lags_of_a_budget_that_is_spent():
+    budget = Budget(1.0)
+    budget.spend(2 * RATE)
+    assert LikelihoodServer._part_for_lags(budget) is budget

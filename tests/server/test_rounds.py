@@ -121,3 +121,27 @@ def test_all_rounds_share_the_work_that_a_fit_may_take():
     assert [part.max_time for part in parts[:2]] == [3.0, 3.0]
     assert all(part.is_spent for part in parts)
     assert server._next_budget().max_time == 9.0  # of the next fit
+
+
+def upset(n_rows, size, seed, units="AB"):
+    """Units without links, all of which are far from their level for some rows."""
+    rng = np.random.default_rng(seed)
+    x = np.zeros((1500, len(units)))
+    for t in range(1, len(x)):
+        for k in range(len(units)):
+            x[t, k] = 0.7 * x[t - 1, k] + rng.normal()
+    gains = [rng.uniform(0.5, 1.5, 3) for _ in units]
+    X = {u: x[:, [k]] * gains[k] + 0.5 * rng.normal(size=(len(x), 3)) for k, u in enumerate(units)}
+    for Y in X.values():
+        Y[700 : 700 + n_rows] += size
+    return X
+
+
+@pytest.mark.medium
+def test_a_round_whose_states_have_no_covariance_is_the_last_one():
+    """The plant of the second round is at the border of stability, and its smoother ends at -1e19."""
+    with pytest.warns(UserWarning, match="has no covariance"):
+        estimator = FederatedGrangerEstimator().fit(upset(60, 30, 102))
+    assert estimator.server_.n_rounds_ == 2
+    assert estimator.links_["p_value"].between(0, 1).all()
+    assert not (estimator.links_["verdict"] == "influence").any()

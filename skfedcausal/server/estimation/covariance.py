@@ -256,7 +256,7 @@ def unit_state_roots(plant, point):
 
     The blocks ``R_effect^-1 A R_cause`` are then those of states of unit variance. None for complete records.
     """
-    if plant.has_constant_information:
+    if plant.has_constant_information or plant.scores_suffice:
         return None
     covariances = plant.state_covariances(point)
     # a model that was given says itself what unit variance is

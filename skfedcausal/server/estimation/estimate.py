@@ -11,6 +11,7 @@
 
 from dataclasses import dataclass, replace
 from functools import partial
+from time import process_time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,9 +32,11 @@ LARGE = 32  # units, beyond which plants are learned in blocks
 _SEARCH = 0.6  # share of a budget that the search for links takes at most; the rest is for the climb
 _SHIFTS = 0.2  # share of a whole budget that a search for shifts of levels takes at most
 _ALL = 0.9  # share of a budget for plants that keep one lag
+_FIRST_ROWS = 500
+_FOR_LITTLE = 0.02  # share of the time that is left in which a little more may be found
 _GOALS = {"near": 10.0, "tol": 0.1}
 _LEAST_SEEN = 0.9  # share of rows that show a unit's states, from which on gaps may be filled
-_LEAST_EVALUATIONS = 20  # of the exact likelihood, with fewer of which no links are found
+_EVALUATIONS = 20  # of the exact likelihood from where Whittle's has its maximum to where it has its own
 UNITS_WORK = 5e7  # operations of a unit's own model and its tests, about
 _DEGENERATE_GOALS = {"near": 0.1, "tol": 0.1}  # first-order corrections do not reach far there
 
@@ -43,7 +46,7 @@ class Settings(NamedTuple):
 
     `local` are the units' own models (A, Q, B or None) or None, in the order of the record; with `feedback`
     the covariance of coefficients is that of the likelihood's own curvature; `edges` says whether those of the record
-    count.
+    count, and `scores_alone` whether Whittle's likelihood of scores stands for the exact one, whatever that costs.
     """
 
     local: tuple | None = None
@@ -61,6 +64,7 @@ class Settings(NamedTuple):
     budget: Any = None  # of work, a `Budget`, or None
     known_links: Any = None  # a `LinkKnowledge`, or None
     edges: bool = True
+    scores_alone: bool = False
 
 
 class FittedParameters(NamedTuple):
@@ -122,8 +126,7 @@ def estimate_plant(record, settings):
 
     Level shifts are looked for in records without steps; those the plant can do without are taken out.
     """
-    about = settings.local, settings.fix_local, settings.edges
-    plant, budget = StandardisedPlant(record, *about), settings.budget
+    plant, budget = _standardised(record, settings), settings.budget
     steps, doubtful = record.steps, ()
     if settings.level_shifts is not None and not steps:
         beside = plant.budget = None if budget is None else budget.beside(_SHIFTS)
@@ -132,20 +135,29 @@ def estimate_plant(record, settings):
             budget.short_of.append("level shifts")
     while True:
         if steps != plant.steps:
-            plant = StandardisedPlant(record.at_steps(steps), *about)
+            plant = _standardised(record.at_steps(steps), settings)
         plant.budget = budget
         if budget is not None and _keeps_one_lag(plant, record):
             budget.widen(_ALL)
         estimate = _assessed(plant, maximise(plant, settings), settings)
+        settings = settings._replace(scores_alone=plant.stands_in)
         steps = estimate.shifts.kept
         if steps == plant.steps or (budget is not None and budget.is_spent):
             break
     is_spent = budget is not None and budget.is_spent
     if not doubtful or is_spent or not estimate.structure.linked.any():
         return estimate
-    shifted = StandardisedPlant(record.at_steps(tuple(sorted((*steps, *doubtful)))), *about)
+    shifted = _standardised(record.at_steps(tuple(sorted((*steps, *doubtful)))), settings)
     shifted.budget = budget
     return _likelier(record, estimate, _assessed(shifted, maximise(shifted, settings), settings), settings.alpha)
+
+
+def _standardised(record, settings):
+    """The record in standardised states, and whether Whittle's likelihood stands for the exact one."""
+    plant = StandardisedPlant(record, settings.local, settings.fix_local, settings.edges and not settings.scores_alone)
+    plant.may_stand_in = may_stand_in(record, settings)
+    plant.stands_in = settings.scores_alone
+    return plant
 
 
 def _likelier(record, estimate, shifted, alpha):
@@ -169,20 +181,12 @@ def _criterion(record, estimate):
     return value - np.log(record.n_samples) * cost
 
 
-def may_be_filled(record, settings):
-    """Whether the gaps of a record are so few that what the plant expects may stand in for them."""
+def may_stand_in(record, settings):
+    """Whether the gaps of a record are so few that Whittle's likelihood may stand in for the exact one."""
     is_plain = not settings.time_domain and not settings.fix_local and settings.covariance == "information"
     if record.is_constant or record.u is not None or record.most_lags is not None or not is_plain:
         return False
     return bool(record.determined.all() and min(part.determined_rows.mean() for part in record.parts) >= _LEAST_SEEN)
-
-
-def has_no_time(record, settings):
-    """Whether a budget is too small for the exact likelihood of a record with gaps."""
-    if settings.budget is None or not may_be_filled(record, settings):
-        return False
-    seconds = row_by_row(record.n_samples, record.partition.n_states) / RATE
-    return _LEAST_EVALUATIONS * seconds > settings.budget.left
 
 
 def _keeps_one_lag(plant, record):
@@ -253,7 +257,7 @@ def _learn_structure(plant, likelihood, point, tests, has_prior, settings):
     the other.
     """
     alpha = None if settings.sparsity is None else settings.alpha
-    is_start = plant.has_clear_scores and (settings.time_domain or not plant.is_complete)
+    is_start = plant.has_clear_scores and (settings.time_domain or not plant.scores_suffice)
     aim = None
     if plant.has_clear_scores and not is_start:
         aim = Goal(plant.n_samples * settings.tol**2, settings.max_iter)
@@ -270,9 +274,30 @@ def _learn_structure(plant, likelihood, point, tests, has_prior, settings):
         objective = plant.budgeted(plant.time_domain())
         objective = objective if prior is None else WithPrior(objective, prior)
         found = search.scoring
+        if not settings.time_domain and _takes_too_long(plant, found.point):
+            plant.stands_in = True
+            return likelihood if prior is None else WithPrior(likelihood, prior), search
         point = Point.at(objective, found.point.A, found.point.Q)
         search = search_structure(objective, found.structure, point, alpha=alpha, **goals)
     return objective, search
+
+
+def _takes_too_long(plant, point):
+    """Whether a climb of the exact likelihood takes more than is left, by the clock on a first few rows.
+
+    Where little is lost without it, whether it is more than a small share of what is left, by count.
+    """
+    if plant.budget is None:
+        return False
+    if plant.loses_little:
+        work = _EVALUATIONS * row_by_row(plant.n_samples, plant.partition.n_states)
+        return work > _FOR_LITTLE * RATE * plant.budget.left
+    if not plant.may_stand_in:
+        return False
+    piece, began = plant.standard_record.until(_FIRST_ROWS), process_time()
+    plant.time_domain(piece).evaluate(point.A, point.Q)
+    seconds = (process_time() - began) * plant.n_samples / piece.n_samples
+    return _EVALUATIONS * seconds > plant.budget.left
 
 
 def _assessed(plant, maximum, settings):
@@ -280,6 +305,9 @@ def _assessed(plant, maximum, settings):
     scoring, point = maximum.scoring, maximum.scoring.point
     partition, free = plant.partition, scoring.structure.free
     blocks = {"state": link_estimates(scoring)}
+    if plant.scores_suffice and not plant.is_complete:  # some products of rows are not there
+        links, shares = blocks["state"], plant.pair_shares
+        blocks["state"] = BlockEstimates.padded(links.estimate, links.covariance / shares[:, None, None], partition)
     if partition.n_inputs:
         blocks["input"] = link_estimates(scoring, "input")
     shrunk, curvature, source = point.A, scoring, None
@@ -287,7 +315,7 @@ def _assessed(plant, maximum, settings):
         shrunk = shrunk_transition(maximum.objective, scoring, blocks)
     if settings.feedback:
         curvature = Scoring(maximum.objective, scoring.structure, point, observed=True)
-    has_usual_information = plant.has_constant_information and plant.has_all_lags
+    has_usual_information = plant.scores_suffice and plant.has_all_lags
     if settings.covariance != "information" or not has_usual_information:
         blocks, source = assessed_blocks(plant, scoring, blocks, settings.covariance)
     covariance = curvature.covariance if source is None else source.covariance(curvature)

@@ -26,8 +26,7 @@ _DIFFERENCE = 1e-5  # step of numerical derivatives, in standardised units
 _ROUNDING = 1e-12  # relative differences of log-likelihoods that may be rounding errors
 _FAST = 0.1  # share of what a step found that it may leave where the climb goes on because it is fast
 RATE = 2e9  # operations a second of the machine that the costs were measured on
-_LOOK = 0.01  # seconds of work between looks at the clock
-_CLOCK = 4.0  # times the budget after which the clock stops what the count did not
+_CLOCK = 0.8  # share of the budget after which the clock stops what the count did not; the rest tells what was found
 _ROUNDING_GAIN = 1e-9  # log-likelihood that a step may promise when rounding keeps it from rising
 
 
@@ -386,12 +385,15 @@ def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
 
 
 class Budget:
-    """Seconds of work, counted in operations: what is learned does not depend on the machine's load."""
+    """Seconds of work, counted in operations: what is learned does not depend on the machine's load.
+
+    What is counted as too little is stopped by the clock of the processor.
+    """
 
     def __init__(self, max_time, whole=None):
         self.max_time, self._whole = max_time, whole
-        self._left, self._longest, self._is_late = max_time * RATE, _CLOCK * max_time, False
-        self._began, self._unseen = (perf_counter(), process_time()), np.inf
+        self._left, self._longest = max_time * RATE, _CLOCK * max_time
+        self._began, self._is_late = (perf_counter(), process_time()), False
         self.short_of: list[str] = []  # what searches that had a part of it looked for, and ended with that part
 
     def part(self, share):
@@ -413,11 +415,6 @@ class Budget:
         self._left -= n_operations
         if self._whole is not None:
             self._whole.spend(n_operations)
-        else:
-            self._unseen += n_operations
-            if self._unseen > _LOOK * RATE:  # a look at the clock of a process costs as much as a small product
-                self._is_late |= self._taken() > self._longest
-                self._unseen = 0.0
 
     def _taken(self):
         """Seconds so far: a busy machine, or a site that is waited for, is no work; nor are several threads more."""
@@ -451,8 +448,11 @@ class Budget:
 
     @property
     def stopped_by_clock(self):
-        """Whether the work as a whole took far longer than it was counted as."""
-        return self._is_late if self._whole is None else self._whole.stopped_by_clock
+        """Whether the work as a whole took longer than it was counted as."""
+        if self._whole is not None:
+            return self._whole.stopped_by_clock
+        self._is_late = self._is_late or self._taken() > self._longest
+        return self._is_late
 
     @property
     def is_spent(self):
@@ -485,6 +485,8 @@ def _search_line(objective, scoring, point, x, direction, slope, n_halvings=25):
     step, value = scoring.unwhitened(direction), point.evaluation.value
     length = 1.0
     for _ in range(n_halvings):
+        if length < 1 and is_spent(objective):
+            break
         A, Q = scoring.matrices(x + length * step)
         if is_valid(A, Q):
             with np.errstate(over="ignore", invalid="ignore"):  # a filter that overflows has no likelihood: no rise

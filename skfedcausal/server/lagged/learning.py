@@ -30,7 +30,8 @@ class Search:
         lagged = self._of(self.estimate) if self.noise_share is None else self._with_share()
         if lagged is not None and lagged.steps and self.words:  # one lag may take what inputs do for shifts
             lagged = self._without_shifts(lagged)
-        if lagged is not None and not self.record.is_constant:  # what is missing as these lags expect it
+        has_gaps = not (self.record.is_constant or self.estimate.plant.stands_in)
+        if lagged is not None and has_gaps:  # what is missing as these lags expect it
             filtered = lagged.dynamics.filter(self.record.at_steps(lagged.steps), self._moved(lagged))
             return self._of(estimate_plant(filled_record(self.record, filtered.hindsight()), self.settings))
         return lagged

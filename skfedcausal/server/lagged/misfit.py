@@ -54,7 +54,7 @@ def lag_tests(plant, scoring, units=None):
     """
     partition, longest = plant.partition, max(np.diff([*plant.starts, plant.n_samples]))
     n_lags = int(min(_LAGS, longest // ROWS_PER_LAG))
-    if n_lags < _FEWEST_LAGS or not plant.is_complete or not plant.has_clear_scores:
+    if n_lags < _FEWEST_LAGS or not plant.scores_suffice or not plant.has_clear_scores:
         return None
     sums, n_input_lags = _products_of_lags(plant, n_lags)
     if sums is None:

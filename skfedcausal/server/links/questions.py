@@ -14,12 +14,12 @@ from ..estimation.estimate import LARGE, screen_plant
 from ..joint import JointRecord
 from ..plant import ServerLearner
 from ..prediction import PlantFilter
-from ..validity.report import gated, in_doubt, report, with_joining, with_wandering
+from ..validity.report import UNSETTLED, gated, in_doubt, report, with_joining, with_wandering
 from .benefit import Benefit, split_messages
 from .grades import with_grades
 from .intervals import intervals_table, measure_intervals, pair_of, spectrum_table
 from .resampling import bootstrap_table, stability_table
-from .tables import faint_links, links_table
+from .tables import links_table
 from .tests import check_method, tests_table
 
 _SETTLED = 0.5  # standard errors to the maximum, from which on nothing is said of links
@@ -73,26 +73,27 @@ class LinkQuestions(ServerLearner):
             self.links_ = pd.concat([self.links_, inputs], ignore_index=True)
         self.links_ = self._told(self.links_)
 
+    @property
+    def _is_settled(self):
+        """Whether the plant was learned to the end, or so near to it that verdicts are the same."""
+        if self._lagged is not None:
+            return self._lagged.converged
+        # the gradient is a distance to the maximum, in standard errors of one row
+        return self.converged_ or self.gradient_norm_ * np.sqrt(self.n_samples_) < _SETTLED
+
     def _qualify_links(self, doubtful):
         """Leave open what rests on a plant that was not reached, and links of units that drift or may shift."""
-        if self._lagged is not None:
-            is_settled = self._lagged.converged
-        else:  # the gradient is a distance to the maximum, in standard errors of one row
-            is_settled = self.converged_ or self.gradient_norm_ * np.sqrt(self.n_samples_) < _SETTLED
         links = self.links_["kind"] == "state"
         if self._drifting:
             both = self.links_["cause"].isin(self._drifting) & self.links_["effect"].isin(self._drifting) & links
             self.links_.loc[both, ["verdict", "because"]] = "cannot tell", "both units drift like random walks"
-        if self.filled_:
-            faint = faint_links(self.links_, self.margin) & links
-            self.links_.loc[faint, ["verdict", "because"]] = "cannot tell", "so faint that filled gaps may make it"
         if doubtful is not None:
             effect, cause = self.partition_.pairs[doubtful].T
             pairs = pd.MultiIndex.from_arrays([np.array(self.names_)[cause], np.array(self.names_)[effect]])
             unsure = pd.MultiIndex.from_frame(self.links_[["cause", "effect"]]).isin(pairs) & links
             self.links_.loc[unsure, ["verdict", "because"]] = "cannot tell", "a shift of levels explains it as well"
-        if not is_settled:
-            self.links_.loc[links, ["verdict", "because"]] = "cannot tell", "the search ended before the maximum"
+        if not self._is_settled:
+            self.links_.loc[links, ["verdict", "because"]] = "cannot tell", UNSETTLED
 
     def _leave_alone(self, messages):
         """Leave units to themselves whose own past predicts their measurements better than the plant does."""

@@ -7,7 +7,6 @@ from scipy.special import chdtri, chndtr
 from ..estimation.evidence import adjusted_p_values, false_discovery_rates
 
 _TESTED = ("norm", "stderr", "statistic", "p_value", "p_adjusted", "geweke", "verdict", "because")
-_CLEARLY = 3.0  # standard errors
 UNDIRECTED = {"p_first_acts": np.nan, "p_second_acts": np.nan, "direction": "cannot tell"}  # of pairs in the same row
 COLUMNS = ("cause", "effect", "kind", *_TESTED, "delay", "delay_low", "delay_high")
 
@@ -60,12 +59,6 @@ def verdicts(blocks, p_adjusted, alpha, margin):
     verdict = np.where(below & precise, "no influence", "cannot tell").astype(object)
     verdict[np.asarray(p_adjusted) <= alpha] = "influence"
     return verdict
-
-
-def faint_links(links, margin):
-    """Which influences in a table are clearly weaker than the margin, which long records show all the same."""
-    below = links["norm"] + _CLEARLY * links["stderr"] < margin
-    return (links["verdict"] == "influence") & below
 
 
 def correlation_table(names, estimate):

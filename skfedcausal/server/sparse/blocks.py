@@ -228,7 +228,7 @@ class PointOf(NamedTuple):
 class PartOfPlant:
     """Some units of a large plant, as far as tests of later lags ask for them."""
 
-    is_complete = has_clear_scores = True
+    scores_suffice = has_clear_scores = True
 
     def __init__(self, task, partition, states, regressors):
         at = np.ix_(states, states)

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 
 from ...processes.parallel import chunks, run, workers
+from ..estimation.estimate import LARGE
 from ..estimation.level_shifts import joined_shifts
 from ..estimation.scoring import Budget
 from ..lagged.misfit import misfit_table, one_lag_is_enough
@@ -110,7 +111,7 @@ def _learn_in_blocks(server, record):
         later = tables.later_lags(estimate)
     server.misfit_ = misfit_table(record.names, later)
     lags_act = server.frees_lags and not one_lag_is_enough(server.misfit_, _LAGS_LEVEL)
-    if lags_act and is_few:
+    if lags_act and is_few and record.u is not None:  # without inputs nobody asks for paths over many rows
         raise AsAWhole("later lags that act")
     _keep_links(server, record, estimate)
     answer = record.u is not None and _are_answers(server.feedback_)
@@ -337,8 +338,8 @@ def _warn(server, estimate, lags_act, inputs_answer):
         n = int((server.misfit_["p_adjusted"] <= _LAGS_LEVEL).sum())
         warnings.warn(
             f"Later lags act (see `misfit_`; {n} channels say so by themselves), and plants of several lags are "
-            f"learned of up to {ALL_PAIRS} units. This one has {len(server.names_)} units and one lag: sample slower, "
-            "or fit parts of the plant.",
+            f"learned of up to {LARGE} units (with inputs {ALL_PAIRS}). This one of {len(server.names_)} has one "
+            "lag: sample slower, or fit parts of the plant.",
             UserWarning,
             stacklevel=7,
         )

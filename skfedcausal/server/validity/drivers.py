@@ -372,12 +372,15 @@ def criteria(model, delays, is_linked=False):
     return found
 
 
-def driver_rows(found, record, whole):
-    """Rows of the report on pairs that look linked or correlated; `whole` are :class:`Bands` of all scores."""
+def driver_rows(found, record, whole, pairs, is_late):
+    """Rows of the report on pairs that look linked or correlated; `whole` are :class:`Bands` of all scores.
+
+    Nothing is climbed for any more where `is_late` says so, and those pairs are left open.
+    """
     noise = record.block_diagonal([np.linalg.inv(part.mean_information) for part in record.parts])
     rows = []
     linked = {tuple(sorted(pair)) for pair in found.linked}
-    for first, second in sorted(found.suspected | found.backed_loops):
+    for first, second in sorted(pairs):
         names, is_suspected = (found.names[first], found.names[second]), (first, second) in found.suspected
         if (first, second) in linked:
             excess = beside_links(found, record, whole, (first, second))
@@ -389,6 +392,9 @@ def driver_rows(found, record, whole):
                 )
                 continue
         if not is_suspected:
+            continue
+        if is_late():
+            rows.append(("time for a driver", *names, np.nan, np.nan, False, "raise max_time"))
             continue
         places = [np.arange(found.slices[unit].start, found.slices[unit].stop) for unit in (first, second)]
         cols = np.concatenate(places)

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from scipy.sparse.csgraph import connected_components
 from scipy.special import ndtr
 
 from ...statespace.episodes import episodes
@@ -15,6 +16,7 @@ from .drivers import bands, driver_rows
 
 COLUMNS = ("check", "cause", "effect", "statistic", "p_value", "passed", "remedy")
 SHIFTS = "shifts"  # of levels, rows (start, stop): where a table has them among its attributes
+UNSETTLED = "the search ended before the maximum"  # why nothing is said of any link
 LEVEL = 1e-3  # chance that a family of checks withholds anything on a record without violation
 _LINE_LEVEL = 1e-8  # of seasons that matter p values are far below; spectra of slow units are not flat
 _TREND_LEVEL = 1e-4
@@ -148,9 +150,9 @@ def _filled(record, filtered):
     """Scores of a record with gaps, as expected where they are not seen."""
     series = filtered.copy()
     for part, rows in zip(record.parts, record.partition.slices, strict=True):
-        scores, seen = np.empty_like(part.z), part.determined_rows
-        unit_scores(part, scores)
-        series[seen, rows] = scores[seen]
+        scores = np.empty_like(part.z)
+        seen = unit_scores(part, scores)[0]
+        series[:, rows] = scores if seen is None else np.where(seen[:, None], scores, series[:, rows])
     return series
 
 
@@ -170,9 +172,10 @@ def report(server, run, record):
         rows += [*_of_variance(together), *_of_rows(together), *_of_rows_held_out(found)]
         if found.path is not None:
             rows += _beside_shifts(found)
-        unsettled = set() if found.scores is None else found.unsettled
-        if found.scores is not None and (found.suspected or found.backed_loops or unsettled):
-            rows += _of_spectra(found, record, unsettled)
+        if found.scores is not None:
+            closed = () if server.looks_for_all_drivers else _closed_pairs(server.links_, found, rows)
+            is_late = (lambda: False) if server.clock is None else (lambda: server.clock.stopped_by_clock)
+            rows += _of_spectra(found, record, set(closed), is_late)
         rows += _of_echoes(found, record, _driven(rows))
     moves, counts = _shifts(found) if _may_shift(found, rows) else ([], [0] * len(found.names))
     rows += [_of_shifts(name, count, moves) for name, count in zip(found.names, counts, strict=True) if count]
@@ -183,10 +186,29 @@ def report(server, run, record):
     return table
 
 
-def _of_spectra(found, record, unsettled):
-    """Pairs that a driver may move, and those that noise of their sensors may link."""
+def _closed_pairs(links, found, rows):
+    """Unordered pairs of units of which other checks leave no verdict, whatever a driver does."""
+    place = {name: k for k, name in enumerate(found.names)}
+    links = links[links["kind"].eq("state")]
+    told = gated(links.assign(because=""), pd.DataFrame(rows, columns=list(COLUMNS)))
+    ways = (links["because"].eq(UNSETTLED) | told["because"].ne("")).groupby([links["cause"], links["effect"]]).all()
+    closed = {(place[c], place[e]) for (c, e), is_closed in ways.items() if is_closed}
+    return {(a, b) for a, b in closed if a < b and (b, a) in closed}
+
+
+def _of_spectra(found, record, closed, is_late):
+    """Pairs that a driver may move, or noise of their sensors link, but for closed ones that touch no other."""
+    suspected, unsettled = found.suspected | found.backed_loops, found.unsettled - closed
+    graph = np.zeros((len(found.names),) * 2)
+    for pair in suspected:
+        graph[pair] = 1
+    _, group = connected_components(graph, directed=False)  # what moves one of them may move the others
+    looked_at = {group[unit] for pair in (suspected | _unordered(found.linked)) - closed for unit in pair}
+    pairs = {pair for pair in suspected if group[pair[0]] in looked_at}
+    if not (pairs or unsettled):
+        return []
     whole = bands(np.hstack(found.scores), found.starts)
-    rows = driver_rows(found, record, whole)
+    rows = driver_rows(found, record, whole, pairs, is_late)
     return rows + sensor_rows(found, record, whole, unsettled, _driven(rows))
 
 
@@ -472,6 +494,7 @@ _WORDS = {
     "common variance": "{c} and {e} are rough in the same rows",
     "no common bursts": "the roughest rows of {c} and {e} are the same ones",
     "link rather than driver": "links and a driver that nobody measures explain {c} and {e} about as well",
+    "time for a driver": "there was no time to look for a driver of {c} and {e}",
     "link rather than shared noise": "noise that sensors of {c} and {e} share explains them as well as links do",
     "apart from a shared driver": "{c} and {e} each share a driver that nobody measures with other units",
     "more than a driver leaves": "a driver that nobody measures moves {c} or {e}, and may leave as much as there is",
@@ -495,7 +518,13 @@ _MOST_REASONS = 2
 _OF_EFFECT = ("white", "white over more lags", "same in both halves")
 _OF_BOTH = "no copies"
 _WANDERING = "steady sensors"
-_BOTH_WAYS = ("common variance", "no common bursts", "link rather than driver", "apart in the same row")
+_BOTH_WAYS = (
+    "common variance",
+    "no common bursts",
+    "link rather than driver",
+    "time for a driver",
+    "apart in the same row",
+)
 
 
 def gated(links, table):

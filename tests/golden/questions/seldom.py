@@ -23,7 +23,6 @@ from skfedcausal.secure import SecureSumsServer
 from skfedcausal.server import likelihood as server_likelihood
 from skfedcausal.server import moments as server_moments
 from skfedcausal.server.links.over_time import _cuts
-from skfedcausal.server.links.tables import faint_links
 from skfedcausal.server.orders import _log_density
 from skfedcausal.server.sparse import input_effects, tables
 from skfedcausal.server.sparse import learning as sparse_learning
@@ -311,10 +310,8 @@ def _by_itself(_):
     """Functions that records rarely come to."""
     rng = np.random.default_rng(0)
     estimate = np.repeat([0.0, 1.0, 0.4], 3)[:, None] + 0.1 * rng.standard_normal((9, 2)).round(6)
-    links = pd.DataFrame({"strength": [0.01, 0.05, 0.2], "stderr": 0.01, "verdict": "influence"})
     return {
         "cuts": _cuts(estimate, np.tile(50.0 * np.eye(2), (9, 1, 1)), 4.0),
-        "faint": faint_links(links, 0.08).tolist(),
         "forgotten": _forgotten(np.array([0.0, 2.0, 0.0, 0.5, 0.0]), 1.0),
         "forgotten again": _forgotten(np.zeros(3), 0.7),
         "ranks": rank_squares(np.array([[1.0], [2.0], [-1.0], [0.5], [3.0]])),

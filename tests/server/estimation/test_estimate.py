@@ -39,7 +39,7 @@ def test_settings_are_those_of_a_server_unless_told():
 @pytest.mark.medium
 def test_dense_estimate_with_gaps_is_where_the_joint_gaussian_is_flat():
     """The derivatives of the density of all measurements vanish, by differences, by the shared noise too."""
-    coupled, Y = example(missing=0.15, n_samples=40)
+    coupled, Y = example(missing=0.1, n_samples=40)
     estimate = estimate_plant(coupled.record(Y), Settings(sparsity=None, **GOAL))
     assert estimate.climb.converged
     assert not estimate.climb.has_prior

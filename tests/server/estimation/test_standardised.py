@@ -295,7 +295,7 @@ def test_units_on_their_own_are_those_that_measurements_determine_row_by_row():
     assert [len(unit.N) for unit in plant.unit_records()] == [1]
     _, record = with_reports(400, np.arange(0, 400, 2))
     (unit,) = StandardisedPlant(record).unit_records()
-    assert unit.present.all()
+    assert unit.present is None
 
 
 def test_fixed_models_of_units_keep_what_their_own_inputs_do():

@@ -203,6 +203,7 @@ def test_later_lags_are_learned_as_a_whole_or_told(monkeypatch):
 
 
 @pytest.mark.medium
+@pytest.mark.filterwarnings("ignore:Later lags act")
 def test_an_estimator_answers_with_a_plant_in_blocks():
     X, truth = plant_of(seed=7)
     estimator = FederatedGrangerEstimator([KalmanClient(C=C) for C in truth.observation]).fit(X)
