@@ -26,7 +26,7 @@ _LAGS_OR_MEMORY = 'more lags, or noise_memory="auto" at home'
 _FEWEST_ROWS = 200
 # share of what a cause adds within stretches of 25 rows, below which only slow moves tell: ramps of two units by 30
 # standard deviations of a disturbance leave .001 to .005, a unit with a pole at .99 that settles elsewhere .007
-_SLOW = 0.005
+_SLOW = 0.004
 _FAR = 10.0  # of its own scatter, how far a level moves by itself, from which on errors of loadings are links
 _LEAST_SEEN = 0.75  # share of rows in which all units have to be seen
 _LAGS, _MORE_LAGS, _LATE_LAGS = 10, 24, 128
