@@ -369,7 +369,7 @@ class Scores:
                     np.matmul(part.z[rows], N, out=joined[rows, own])
         else:
             for k, (part, own) in enumerate(zip(record.parts, partition.slices, strict=True)):
-                present[k], N = unit_scores(part, joined[:, own])
+                present[k], N = unit_scores(part, record.starts, joined[:, own])
                 noise.append(N)
         self.noise = [without_last_bits(N, np.sqrt(np.diag(N))) for N in noise]
         if partition.n_known:
@@ -444,7 +444,7 @@ class Scores:
         return self.sums[:needed]
 
 
-def unit_scores(part, out):
+def unit_scores(part, starts, out):
     """Write the scores of one unit; mask of the steps that determine them (None: all), their covariance."""
     if part.is_constant and is_regular(part.patterns[0]):
         N = np.linalg.inv(part.patterns[0])
@@ -454,24 +454,26 @@ def unit_scores(part, out):
     inverse = np.zeros_like(part.patterns)
     inverse[definite] = np.linalg.inv(part.patterns[definite])
     np.einsum("tij,tj->ti", inverse[index], part.z, out=out)
-    definite = definite & ~_drowned(part, inverse, definite, out)
+    definite = definite & ~_drowned(part, inverse, definite, out, starts)
     counts = np.bincount(index, minlength=len(part.patterns)) * definite
     noise = np.tensordot(counts / max(counts.sum(), 1), inverse, 1)
     return None if definite.all() else definite[index], noise
 
 
-def _drowned(part, inverse, definite, scores):
+def _drowned(part, inverse, definite, scores, starts):
     """Patterns that leave so few sensors that the noise of the scores is more than all that they are in other rows.
 
     One such row would weigh more in sums of products than many others together.
     """
     usual = usual_information(part)
     size = np.where(definite, np.trace(usual @ inverse, axis1=1, axis2=2), np.inf)[part.pattern_of]
-    clear = scores[size <= np.median(size[np.isfinite(size)])] if definite.any() else scores[:0]
-    if not is_regular(usual) or len(clear) <= len(usual):
+    clear = size <= np.median(size[np.isfinite(size)]) if definite.any() else np.zeros(len(size), dtype=bool)
+    if not is_regular(usual) or clear.sum() <= len(usual):
         return np.zeros_like(definite)
+    around = [scores[start:stop][clear[start:stop]] for start, stop in episodes(starts, len(scores))]
+    around = np.concatenate([rows - rows.mean(axis=0) for rows in around if len(rows)])
     best = np.linalg.inv(usual)
-    whiten = np.linalg.inv(np.linalg.cholesky(np.atleast_2d(np.cov(clear.T)) + best))
+    whiten = np.linalg.inv(np.linalg.cholesky(around.T @ around / len(around) + best))
     return np.linalg.eigvalsh(whiten @ (inverse - best) @ whiten.T)[:, -1] > _DROWNED
 
 

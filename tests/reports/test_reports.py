@@ -147,7 +147,7 @@ def fit_of_a_plant_with(**facts):
     [
         ({"converged_": False}, "the fit had not converged"),
         ({"has_prior_": True, "process_cov_": SHARED}, "the plant is nearly degenerate"),
-        ({"filled_": True}, "too long for the exact likelihood of its gaps"),
+        ({"filled_": True}, "the record was too long for the exact likelihood of its gaps"),
     ],
 )
 def test_the_lead_is_qualified_by_what_speaks_against_the_fit(facts, reserve, tmp_path):

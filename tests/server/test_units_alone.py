@@ -27,7 +27,7 @@ def fitted():
 def test_a_counter_is_left_to_itself(fitted):
     estimator, _ = fitted
     assert estimator.server_.alone_ == ("counter",)
-    links = estimator.links_.set_index(["cause", "effect"])["verdict"]
+    links = estimator.server_.without_grades().set_index(["cause", "effect"])["verdict"]
     assert links["unit0", "unit1"] == "influence"
     assert links["unit0", "counter"] == links["unit1", "counter"] == "cannot tell"
 

@@ -24,6 +24,7 @@ _LEAST = 0.002  # share of news from which a lower bound on a gain is worth tell
 NEGLIGIBLE = 0.01  # share of news: an influence is surely more, what is negligible surely less
 _SHARED = 1.0  # of the share of the same row: what a driver of both with a memory gives a later row stays below
 _WAY = 1.5  # times the gain back that a gain exceeds if it is one way: a driver of a fast and a slow unit stays below
+_CHANCE = 5.0  # standard deviations of a share in the same row by chance, from which on it is one
 _NEAR = 0.75, 0.38  # shares of news in the same row, all and by direction, from which on two units are nearly one
 _FAR = 2.5  # robust standard deviations of news from which on a row counts less, in the local specification
 _MOST_UNITS = 64  # whose pairs take seconds
@@ -129,8 +130,10 @@ def grades(series, slices, starts=(0,), known=None):
     recorded, local = _gains(rows), Gains(*(np.mean(pair, axis=0) for pair in zip(*pieces, strict=True)))
     carried = recorded.carried
     sizes = np.array([[np.square(carried[:, e, c]).sum(axis=(1, 2)) for c in slices] for e in slices])
-    found = _graded(recorded, local, scale[:, None] * carried / scale, 1.0 + sizes.argmax(axis=2))
     widths = [own.stop - own.start for own in slices]
+    by_chance = np.sqrt(2.0 * np.outer(widths, widths)) / len(rows.values)  # of squares of so many correlations
+    least = np.maximum(NEGLIGIBLE, _CHANCE * by_chance)
+    found = _graded(recorded, local, least, scale[:, None] * carried / scale, 1.0 + sizes.argmax(axis=2))
     by_direction = local.same_row / np.minimum.outer(widths, widths)
     near = (local.same_row > _NEAR[0]) & (by_direction > _NEAR[1])
     found.verdict[_by_way_of_another(found.verdict, near)] = "coupled"
@@ -200,8 +203,8 @@ def _mean_and_error(gains):
     return gains.mean(axis=-1), gains.std(axis=-1, ddof=1) / np.sqrt(gains.shape[-1]) + 1e-12
 
 
-def _graded(recorded, local, carried, lag):
-    """Verdicts of two specifications: each has to allow what is said."""
+def _graded(recorded, local, least, carried, lag):
+    """Verdicts of two specifications: each has to allow what is said; `least` is a share that is none of chance."""
     both = (recorded, local)
     sure, strict = (stdtrit(N_BLOCKS - 1, level) for level in (_LEVEL, _STRICT))
     low = np.minimum(*(one.low(sure) for one in both))
@@ -210,7 +213,7 @@ def _graded(recorded, local, carried, lag):
     high_total = np.maximum(*(one.up_total(sure) + one.noise for one in both))
     later = np.all([one.low(strict) > _SHARED * one.same_row for one in both], axis=0)
     way = np.all([one.low(strict) > _WAY * np.maximum(one.up(strict), 0.0).T for one in both], axis=0)
-    is_shared = ~(later | way) & (np.maximum(recorded.same_row, local.same_row) > NEGLIGIBLE)
+    is_shared = ~(later | way) & (np.maximum(recorded.same_row, local.same_row) > least)
     is_influence = (surely > NEGLIGIBLE) & (later | way)
     verdict = np.where(low > _LEAST, np.where(is_influence, "influence", "coupled"), "cannot tell").astype(object)
     verdict[np.maximum(high, high_total) < NEGLIGIBLE] = "negligible"

@@ -151,7 +151,7 @@ def _filled(record, filtered):
     series = filtered.copy()
     for part, rows in zip(record.parts, record.partition.slices, strict=True):
         scores = np.empty_like(part.z)
-        seen = unit_scores(part, scores)[0]
+        seen = unit_scores(part, record.starts, scores)[0]
         series[:, rows] = scores if seen is None else np.where(seen[:, None], scores, series[:, rows])
     return series
 
