@@ -470,8 +470,8 @@ def _drowned(part, inverse, definite, scores, starts):
     clear = size <= np.median(size[np.isfinite(size)]) if definite.any() else np.zeros(len(size), dtype=bool)
     if not is_regular(usual) or clear.sum() <= len(usual):
         return np.zeros_like(definite)
-    around = [scores[start:stop][clear[start:stop]] for start, stop in episodes(starts, len(scores))]
-    around = np.concatenate([rows - rows.mean(axis=0) for rows in around if len(rows)])
+    pieces = [scores[start:stop][clear[start:stop]] for start, stop in episodes(starts, len(scores))]
+    around = np.concatenate([rows - rows.mean(axis=0) for rows in pieces if len(rows)])
     best = np.linalg.inv(usual)
     whiten = np.linalg.inv(np.linalg.cholesky(around.T @ around / len(around) + best))
     return np.linalg.eigvalsh(whiten @ (inverse - best) @ whiten.T)[:, -1] > _DROWNED

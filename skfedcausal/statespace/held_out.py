@@ -145,7 +145,7 @@ class BlockMoments:
         now, base = _columns([self.now[effect]]), _columns([self.past[effect]])
         price = np.log(self.n_all) * len(now)
         left = [unit for unit in range(len(self.past)) if unit != effect]
-        found = []
+        found: list[int] = []
         while left and len(found) < _MOST_OTHERS:
             told = self._told_beyond(base, now, left)
             costs = price * np.array([self.past[unit].stop - self.past[unit].start for unit in left])

@@ -59,7 +59,8 @@ class Line:
 
 def sharp_lines(Y, rows, starts, active):
     """Lines of a record that pay, in the order in which they are taken off; `active` are the columns that vary."""
-    found, rest = [], Y
+    found: list[Line] = []
+    rest = Y
     while len(found) < _MOST_LINES and (period := sharp_period(rest[:, active], rows)) is not None:
         term = Line(period)
         if not pays(term, rest[:, active], rows, starts):
@@ -127,8 +128,8 @@ def sharp_period(Y, rows):
     ratio = np.array([power[j] / max(np.median(power[max(1, j - _NEAR) : j + _NEAR + 1]), _TINY) for j in k])
     if not (ratio > _SHARP).any():
         return None
-    k = int(k[ratio.argmax()])
-    fine = np.arange(k - 1, k + 1.01, 0.05)
+    sharpest = int(k[ratio.argmax()])
+    fine = np.arange(sharpest - 1, sharpest + 1.01, 0.05)
     waves = np.exp(-2j * np.pi * np.outer(fine, np.arange(n)) / n)
     return float(n / fine[int((np.abs(waves @ series) ** 2).sum(axis=1).argmax())])
 

@@ -45,6 +45,8 @@ WIDER: tuple[Wider, ...] = (
     Wider("a unit with inputs that is lost: *", 3e-8, "the search stops at the same likelihood, not the same digits"),
     Wider("watching with gaps: *", 3e-8, "a fixed number of steps of expectation maximisation over filled gaps"),
     Wider("links: to_networkx: *.geweke", 1e-4, "Geweke's measures one by one, of links that are noise: 7e-11"),
+    Wider("34 units with gaps: *", 2e-8, "300 rows: the search stops at the same likelihood, not the same digits"),
+    Wider("extended filters with bends: *.same_row", 2e-8, "shares of news, of states from a filter without a model"),
     Wider("33 watched units: *", 5e-7, "700 rows: the search stops at the same likelihood, not the same digits"),
     Wider("33 units with inputs: *", 1e-7, "600 rows: the search stops at the same likelihood, not the same digits"),
     Wider("a stream with gaps: *.ranking*", 4e-5, "differences of likelihoods of many units, some thousand each"),

@@ -187,7 +187,9 @@ def _gains(rows, far=None):
         width = rows.now[effect].stop - rows.now[effect].start
         noise[effect] = [width * (past.stop - past.start) / weight.sum() for past in rows.past]
     share = same_row_shares(news, weights)
-    return Gains(*_mean_and_error(direct), *_mean_and_error(total), noise, share, carried)
+    gain, of_gain = _mean_and_error(direct)
+    whole, of_whole = _mean_and_error(total)
+    return Gains(gain, of_gain, whole, of_whole, noise, share, carried)
 
 
 def _news(rows, moments, effect, others):
@@ -260,16 +262,17 @@ def with_grades(links, found, names):
     be what the two share in the same row. A pair that a driver explains as well is coupled at most.
     """
     values = {name: np.full(len(links), np.nan) for name in VALUES}
-    basis, verdict, because = np.full(len(links), "likelihood", object), *_copies(links, "verdict", "because")
-    rows = np.flatnonzero(links["kind"] == "state") if found is not None else []
-    place = {name: k for k, name in enumerate(names)}
-    ends = zip(links["effect"], links["cause"], strict=True)
-    at = [(place[effect], place[cause]) for effect, cause in ends]
-    for k in rows:
-        own = {name: float(getattr(found, name)[at[k]]) for name in VALUES}
+    basis = np.full(len(links), "likelihood", dtype=object)
+    verdict, because = (links[name].to_numpy(dtype=object, copy=True) for name in ("verdict", "because"))
+    place, kind = {name: k for k, name in enumerate(names)}, links["kind"].tolist()
+    for k, ends in enumerate(zip(links["effect"], links["cause"], strict=True) if found is not None else ()):
+        if kind[k] != "state":
+            continue
+        at = place[ends[0]], place[ends[1]]
+        own = {name: float(getattr(found, name)[at]) for name in VALUES}
         for name in VALUES:
             values[name][k] = own[name]
-        grade, is_slow, is_shared = (getattr(found, name)[at[k]] for name in ("verdict", "is_slow", "is_shared"))
+        grade, is_slow, is_shared = found.verdict[at], found.is_slow[at], found.is_shared[at]
         if grade == "influence" and verdict[k] == "shared driver":
             grade = "coupled"
         if not _stands(verdict[k], grade, is_slow or is_shared):
@@ -278,10 +281,6 @@ def with_grades(links, found, names):
     table = links.assign(verdict=verdict, because=because, basis=basis, **values)
     order = [*first, "verdict", "basis", *VALUES, *(name for name in links if name not in (*first, "verdict"))]
     return table[order]
-
-
-def _copies(table, *columns):
-    return (table[name].to_numpy(dtype=object, copy=True) for name in columns)
 
 
 def _stands(verdict, grade, is_doubtful):
