@@ -20,7 +20,6 @@ N_BLOCKS = 20  # stretches that are left out in turn
 LOCAL = 25  # rows of a piece with a level and slope of its own, which takes out moves slower than about ten rows
 _LEVEL = 0.9  # one-sided, of the bounds: Student's t over the stretches
 _STRICT = 0.975  # the same of what is called an influence
-_LEAST = 0.002  # share of news from which a lower bound on a gain is worth telling
 NEGLIGIBLE = 0.01  # share of news: an influence is surely more, what is negligible surely less
 _SHARED = 1.0  # of the share of the same row: what a driver of both with a memory gives a later row stays below
 _WAY = 1.5  # times the gain back that a gain exceeds if it is one way: a driver of a fast and a slow unit stays below
@@ -217,7 +216,7 @@ def _graded(recorded, local, least, carried, lag):
     way = np.all([one.low(strict) > _WAY * np.maximum(one.up(strict), 0.0).T for one in both], axis=0)
     is_shared = ~(later | way) & (np.maximum(recorded.same_row, local.same_row) > least)
     is_influence = (surely > NEGLIGIBLE) & (later | way)
-    verdict = np.where(low > _LEAST, np.where(is_influence, "influence", "coupled"), "cannot tell").astype(object)
+    verdict = np.where(low > 0, np.where(is_influence, "influence", "coupled"), "cannot tell").astype(object)
     verdict[np.maximum(high, high_total) < NEGLIGIBLE] = "negligible"
     evidence = np.arcsinh(recorded.direct / recorded.direct_error) + np.arcsinh(recorded.total / recorded.total_error)
     is_slow = recorded.low(strict) > local.up(strict) + local.noise
