@@ -164,12 +164,12 @@ class BlockMoments:
         rest = G - G[:, base] @ H  # of all columns, less what the base tells of them
         before = np.linalg.slogdet(rest[np.ix_(now, now)] + _LEAST * np.eye(len(now)))[1]
         told = np.zeros(len(units))
-        for k, unit in enumerate(units):
-            own = self.past[unit]
+        for chosen, cols in _by_width([self.past[unit] for unit in units]):
+            own, width = cols[:, :, None], cols.shape[1]
             cross = rest[own, now]
-            size = rest[own, own] + np.diag(self._ridge[own])  # copies of the base have nothing left
-            after = rest[np.ix_(now, now)] - cross.T @ np.linalg.solve(size, cross)
-            told[k] = before - np.linalg.slogdet(after + _LEAST * np.eye(len(now)))[1]
+            size = rest[own, cols[:, None, :]] + self._ridge[cols][:, :, None] * np.eye(width)  # copies: nothing left
+            after = rest[np.ix_(now, now)] - cross.transpose(0, 2, 1) @ np.linalg.solve(size, cross)
+            told[chosen] = before - np.linalg.slogdet(after + _LEAST * np.eye(len(now)))[1]
         return told
 
     def gains(self, effect, others, causes):
@@ -206,28 +206,36 @@ class BlockMoments:
         With X what the base leaves of the further past and e of the present, in the other stretches, u = (X'X)^-1 X'e
         and the loss saved on a stretch is 2 u'X'e - u'X'X u of its own moments.
         """
-        columns = _columns(added)
         G, g = self.others, self.sums
-        A, inside = G[:, base[:, None], base], g[:, base[:, None], base]
-        both = np.concatenate([columns, now])
-        H = np.linalg.solve(A, G[:, base[:, None], both])
-        k = len(columns)
-        Hx, He = H[:, :, :k], H[:, :, k:]
-        out, carried, place = np.empty((len(added), len(g))), [], 0
-        for j, own in enumerate(added):
-            width = own.stop - own.start
-            h = Hx[:, :, place : place + width]
-            place += width
-            ht = h.transpose(0, 2, 1)
-            size = G[:, own, own] - ht @ G[:, base, own]
-            size = size + np.diag(self._ridge[own])
-            u = np.linalg.solve(size, G[:, own, now] - ht @ G[:, base[:, None], now])
-            half = g[:, own, base] - ht @ inside  # X' of the base's columns, in the stretch
-            cross = g[:, own, now] - ht @ g[:, base[:, None], now] - half @ He
-            square = g[:, own, own] - ht @ g[:, base, own] - half @ h
-            out[j] = np.einsum("ij,bki,bkj->b", white, u, 2 * cross - square @ u)
-            carried.append(u.mean(axis=0))
+        both = np.concatenate([_columns(added), now])
+        H = np.linalg.solve(G[:, base[:, None], base], G[:, base[:, None], both])
+        of_present, inside = g[:, base[:, None], now], g[:, base[:, None], base]
+        He = H[:, :, len(both) - len(now) :]
+        firsts = np.cumsum([0, *(own.stop - own.start for own in added)])
+        out, carried = np.empty((len(added), len(g))), [np.empty(0)] * len(added)
+        for chosen, cols in _by_width(added):
+            width = cols.shape[1]
+            ht = H[:, :, firsts[chosen][:, None] + np.arange(width)].transpose(0, 2, 3, 1)
+            own, beside = (cols[:, :, None], cols[:, None, :]), (base[:, None, None], cols)
+            size = G[:, own[0], own[1]] - ht @ G[:, beside[0], beside[1]].transpose(0, 2, 1, 3)
+            size += self._ridge[cols][:, :, None] * np.eye(width)
+            u = np.linalg.solve(size, G[:, own[0], now] - ht @ G[:, None, base[:, None], now])
+            half = g[:, own[0], base] - ht @ inside[:, None]  # X' of the base's columns, in the stretch
+            cross = g[:, own[0], now] - ht @ of_present[:, None] - half @ He[:, None]
+            h = ht.transpose(0, 1, 3, 2)
+            square = g[:, own[0], own[1]] - ht @ g[:, beside[0], beside[1]].transpose(0, 2, 1, 3) - half @ h
+            out[chosen] = np.einsum("ij,bkwi,bkwj->kb", white, u, 2 * cross - square @ u)
+            for j, coefficients in zip(chosen, u.mean(axis=0), strict=True):
+                carried[j] = coefficients
         return out, carried
+
+
+def _by_width(slices):
+    """Slices of the same width together: their places in the list, and their columns (n_slices, width)."""
+    widths = np.array([own.stop - own.start for own in slices])
+    for width in np.unique(widths):
+        chosen = np.flatnonzero(widths == width)
+        yield chosen, np.array([np.arange(slices[j].start, slices[j].stop) for j in chosen])
 
 
 def _columns(slices):
@@ -256,16 +264,19 @@ def same_row_shares(news, weights):
         joined = np.hstack(weighted)
         products = joined.T @ joined
         edges = np.cumsum([0, *(e.shape[1] for e in news)])
+        whole = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        inverses = [_inverse(products[own, own]) for own in whole]
     for a in range(m):
         for b in range(a):
             if equal:
-                own, other = slice(edges[a], edges[a + 1]), slice(edges[b], edges[b + 1])
-                S, left, right = products[own, other], products[own, own], products[other, other]
+                S, first, second = products[whole[a], whole[b]], inverses[a], inverses[b]
             else:
                 x, y = weighted[a] * roots[b], weighted[b] * roots[a]
-                S, left, right = x.T @ y, x.T @ x, y.T @ y
-            inverses = (np.linalg.pinv(each, rcond=1e-10, hermitian=True) for each in (left, right))
-            first, second = inverses
+                S, first, second = x.T @ y, _inverse(x.T @ x), _inverse(y.T @ y)
             share = float(np.trace(first @ S @ second @ S.T))
-            out[a, b] = out[b, a] = max(share - left.shape[0] * right.shape[0] / n, 0.0)
+            out[a, b] = out[b, a] = max(share - len(first) * len(second) / n, 0.0)
     return out
+
+
+def _inverse(S):
+    return np.linalg.pinv(S, rcond=1e-10, hermitian=True)
