@@ -200,8 +200,8 @@ class LikelihoodServer(LinkQuestions):
         make ``low`` zero, ``lag`` the row after which most of it acts, and ``evidence`` ranks pairs. ``verdict`` is
         "influence", "coupled" (linked, but a driver of both or a link both ways cannot be told apart), "no influence",
         "negligible" (nothing to add to the row itself) or "cannot tell"; ``because`` is what speaks most against it.
-        These columns are NaN for batches, secure sums, inputs, more than 64 units and records too short for the
-        stretches. ``norm`` is the Frobenius norm of the block in standardised states. ``delay`` is the first lag in
+        These columns are NaN for batches, secure sums, inputs, records too short for the stretches, more than 64
+        units, and more than 32 of which the likelihood decides nearly all pairs. ``norm`` is the Frobenius norm of the block in standardised states. ``delay`` is the first lag in
         rows that acts, the most probable one, ``delay_low`` and ``delay_high`` are the ends of a set of 90 % of the
         probability; NaN where there is no link. With several lags
         ``norm`` is that of the blocks of all lags, ``statistic`` twice the log evidence,
@@ -391,7 +391,7 @@ class LikelihoodServer(LinkQuestions):
             u = record.standard_known.series
             check_independent(u.T @ u / len(u))
         with few_threads(record.partition.n_states):
-            self._grades = grades_of(record)
+            self._grades = grades_of(record) if len(record.names) <= LARGE else None
         with self._processes(len(messages)):
             self._learn(record, messages)
             self.benefit_ = self._batches = None
