@@ -201,8 +201,9 @@ class LikelihoodServer(LinkQuestions):
         "influence", "coupled" (linked, but a driver of both or a link both ways cannot be told apart), "no influence",
         "negligible" (nothing to add to the row itself) or "cannot tell"; ``because`` is what speaks most against it.
         These columns are NaN for batches, secure sums, inputs, records too short for the stretches, more than 64
-        units, and more than 32 of which the likelihood decides nearly all pairs. ``norm`` is the Frobenius norm of the block in standardised states. ``delay`` is the first lag in
-        rows that acts, the most probable one, ``delay_low`` and ``delay_high`` are the ends of a set of 90 % of the
+        units, and more than 32 whose pairs nearly all meet its assumptions. ``norm`` is the Frobenius norm of the
+        block in standardised states. ``delay`` is the first lag in rows that acts, the most probable one,
+        ``delay_low`` and ``delay_high`` are the ends of a set of 90 % of the
         probability; NaN where there is no link. With several lags
         ``norm`` is that of the blocks of all lags, ``statistic`` twice the log evidence,
         ``p_adjusted`` Holm's where it is family-wise. Of more than 200 units

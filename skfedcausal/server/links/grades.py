@@ -26,7 +26,7 @@ _WAY = 1.5  # times the gain back that a gain exceeds if it is one way: a driver
 _CHANCE = 5.0  # standard deviations of a share in the same row by chance, from which on it is one
 _NEAR = 0.75, 0.38  # shares of news in the same row, all and by direction, from which on two units are nearly one
 _FAR = 2.5  # robust standard deviations of news from which on a row counts less, in the local specification
-_NEARLY_ALL = 0.9  # share of pairs of many units that the likelihood decides, with which no others are graded
+_NEARLY_ALL = 0.9  # share of pairs of many units of which the likelihood holds, with which none is graded
 _MOST_UNITS = 64  # whose pairs take seconds
 _FEWEST = 10  # rows of a stretch beyond the columns of a unit's past
 
@@ -254,9 +254,9 @@ def _state_series(record):
     return series
 
 
-def are_decided(links):
-    """Whether the likelihood decides nearly all pairs of a table."""
-    return links["verdict"].isin(_DECIDED).mean() > _NEARLY_ALL
+def holds(links):
+    """Whether what the likelihood assumes holds of nearly all pairs of a table."""
+    return links["because"].eq("").mean() > _NEARLY_ALL
 
 
 def with_grades(links, found, names):

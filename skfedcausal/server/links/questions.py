@@ -16,7 +16,7 @@ from ..plant import ServerLearner
 from ..prediction import PlantFilter
 from ..validity.report import UNSETTLED, gated, in_doubt, report, with_joining, with_wandering
 from .benefit import Benefit, split_messages
-from .grades import are_decided, grades_of, with_grades
+from .grades import grades_of, holds, with_grades
 from .intervals import intervals_table, measure_intervals, pair_of, spectrum_table
 from .resampling import bootstrap_table, stability_table
 from .tables import links_table
@@ -115,7 +115,7 @@ class LinkQuestions(ServerLearner):
             own = self.links_["effect"].isin(in_doubt(self.alone_, self.validity_))
             self.links_.loc[own, ["verdict", "because"]] = "cannot tell", "its own past predicts the effect better"
         self.links_ = gated(self.links_, self.validity_)
-        if self._grades is None and self._batches is None and not are_decided(self.links_):  # of many units
+        if self._grades is None and self._batches is None and not holds(self.links_):  # of many units
             self._grades = grades_of(record)
         self._grade_links()
         if self._large is None and len(self.correlations_):

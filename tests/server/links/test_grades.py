@@ -6,7 +6,7 @@ import pytest
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.links.grades import VALUES, fewest_rows, grades, grades_of, with_grades
+from skfedcausal.server.links.grades import VALUES, fewest_rows, grades, grades_of, holds, with_grades
 
 
 def plant(seed, *, n=1500, link=0.0, driver=0.0, memory=0.9, slow=(0.7, 0.7)):
@@ -193,6 +193,12 @@ def test_too_few_rows_leave_shares_open():
     server = LikelihoodServer().fit({name: KalmanClient().fit(Y).message(Y) for name, Y in few.items()})
     assert server.links_["evidence"].isna().all()
     assert set(server.links_["basis"]) == {"likelihood"}
+
+
+def test_of_many_units_the_likelihood_is_enough_where_it_holds():
+    links = table(*[("u0", "u1", "cannot tell")] * 20)
+    assert not holds(links)
+    assert holds(links.assign(because=["strict"] + [""] * 19))
 
 
 def test_what_is_known_is_given():
