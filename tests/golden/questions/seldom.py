@@ -2,6 +2,7 @@
 
 from contextlib import ExitStack
 from dataclasses import replace
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import numpy as np
@@ -16,19 +17,24 @@ from skfedcausal import (
     RandomizedResponse,
     RegressorServer,
 )
+from skfedcausal.client.baseline import Record as SeasonRecord
+from skfedcausal.client.baseline import _rest
 from skfedcausal.client.maps import LinearMap
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.estimators._interventions import one_lag_realisation
+from skfedcausal.estimators._stream_batches import stops
 from skfedcausal.secure import SecureSumsServer
 from skfedcausal.server import likelihood as server_likelihood
 from skfedcausal.server import moments as server_moments
+from skfedcausal.server.estimation.hidden_causes import _given_own_measurements
+from skfedcausal.server.links.grades import Gains, _graded
 from skfedcausal.server.links.over_time import _cuts
 from skfedcausal.server.orders import _log_density
 from skfedcausal.server.sparse import input_effects, tables
 from skfedcausal.server.sparse import learning as sparse_learning
 from skfedcausal.server.sparse import server as sparse_server
 from skfedcausal.server.validity.checks import rank_squares
-from skfedcausal.server.watching.inputs import _forgotten
+from skfedcausal.server.watching.inputs import Modes, _forgotten
 
 from ...client._reference import Unit
 from ..plants import Plant, Record
@@ -306,10 +312,53 @@ def _later_ones(fitted):
     return fitted.estimator.changed_links(found)
 
 
+class _Slow:
+    """A term that goes on with the rows."""
+
+    def columns(self, record):
+        return record.rows[:, None]
+
+
+def _learned_modes():
+    """Steps of two modes after three blocks, and how many rows they were learned from."""
+    modes = Modes([30.0, 20.0], 2)
+    for level in (1.0, 2.0, 4.0):
+        rows = np.arange(400)
+        modes.add(np.column_stack([level + 0.01 * rows, -level + 0.0 * rows]), rows // 200, np.ones(400, dtype=bool))
+        modes.learn()
+    return {"steps": modes.steps, "rows": modes._n_rows}
+
+
+def _near_their_bounds():
+    """Verdicts of gains that are next to what decides them, [effect, cause]."""
+    zero = np.zeros((2, 2))
+
+    def gains(direct, same_row):
+        return Gains(zero + direct, zero + 1e-4, zero + 0.2, zero + 1e-4, zero + 0.02, zero + same_row, zero)
+
+    found = [_graded(gains(0.1, 0.0), gains(x, y), 0.01, zero, zero) for x, y in ((0.09, 0.02), (0.05, 0.095))]
+    return [(one.verdict, one.is_slow, one.is_shared, one.high, one.evidence) for one in found]
+
+
+def _with_a_pause():
+    hours = pd.date_range("2026-01-01", periods=8, freq="h")
+    return hours[:5].append(hours[5:] + pd.Timedelta("1000h"))
+
+
+def _of_one_unit():
+    """A record of one unit with an input that is not around zero, as far as sums of it are asked for."""
+    t = np.arange(60.0)
+    known = SimpleNamespace(series=(2 + np.sin(t) + 0.1 * np.cos(t**2))[:, None])
+    partition = SimpleNamespace(input_slices=(slice(0, 1),), n_states=1)
+    part = SimpleNamespace(z=(3 + np.sin(0.7 * t))[:, None])
+    return SimpleNamespace(partition=partition, standard_known=known, parts=(part,), starts=(0,))
+
+
 def _by_itself(_):
     """Functions that records rarely come to."""
     rng = np.random.default_rng(0)
     estimate = np.repeat([0.0, 1.0, 0.4], 3)[:, None] + 0.1 * rng.standard_normal((9, 2)).round(6)
+    slow = 0.5 * np.arange(9.0)[:, None]
     return {
         "cuts": _cuts(estimate, np.tile(50.0 * np.eye(2), (9, 1, 1)), 4.0),
         "forgotten": _forgotten(np.array([0.0, 2.0, 0.0, 0.5, 0.0]), 1.0),
@@ -322,6 +371,13 @@ def _by_itself(_):
             np.array([[1.0, 2.0], [0.5, -1.0], [0.3, 0.3]]),
         ),
         "shared sensors": _log_density(np.array([[1.0, 0.4], [0.4, 2.0]]), np.array([[1.1, 0.3], [0.3, 1.7]])),
+        "modes": _learned_modes(),
+        "grades": _near_their_bounds(),
+        "a pause": stops(pd.DataFrame({"a": np.zeros(8)}, _with_a_pause()), pd.Timedelta("1h")),
+        "a term taken off": _rest(SeasonRecord(slow + estimate, np.arange(9.0), (0,)), [_Slow()], None, "a unit"),
+        "given own measurements": _given_own_measurements(
+            _of_one_unit(), lambda a, b: np.cos(np.arange(a, b))[:, None], 0
+        ),
         "maps": LinearMap(np.array([[0.5, 0.2], [0.0, 1.5]]), np.array([1.0, -1.0])).value(np.eye(2)),
     }
 
