@@ -4,7 +4,7 @@ Each is kept only where it pays on stretches that it was not learned from: the n
 predicted better with it than without.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
@@ -44,9 +44,7 @@ class DayProfile:
 
     def learned(self, Y, rows):
         """The profile of a record, NaN where missing; a group without rows keeps the mean."""
-        groups = self.groups(rows)
-        levels = _group_means(Y, groups, self.n_bins * (1 + self.has_weekends))
-        return DayProfile(self.origin, self.step, self.n_bins, self.has_weekends, levels)
+        return replace(self, levels=_group_means(Y, self.groups(rows), self.n_bins * (1 + self.has_weekends)))
 
     def of(self, rows):
         """Level of each sensor in each row, (n_rows, n_sensors)."""

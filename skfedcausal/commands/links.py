@@ -1,6 +1,7 @@
 """``python -m skfedcausal links plant.csv``: which unit drives which."""
 
 from ..estimators.granger import FederatedGrangerEstimator
+from ..server.links.grades import told_links
 from .plant_file import add_max_time, parser_for, run, save_picture, server_of
 
 
@@ -20,8 +21,7 @@ def _links(plant, folder, options):
     links.to_csv(folder / "links.csv", index=False)
     save_picture(folder / "links.png", lambda: LinkMatrixDisplay.from_estimator(estimator))
     estimator.report(folder / "report.html", X=plant.frame, check=plant.check)
-    found = links[links["verdict"].isin(["influence", "coupled"])]
+    found = told_links(links)
     shown = found[["cause", "effect", "verdict", "strength", "low", "high", "norm", "p_adjusted", "because"]]
-    if found.empty:
-        return ["No link could be shown."]
-    return [shown.to_string(index=False, float_format=lambda x: f"{x:.3g}")]
+    told = shown.to_string(index=False, float_format=lambda x: f"{x:.3g}")
+    return ["No link could be shown." if found.empty else told]

@@ -265,7 +265,7 @@ class LinkGraphDisplay(Display):
         """
         if layout not in (None, "flow", "circle"):
             raise ValueError(f"Got layout={layout!r}; give 'flow', 'circle' or None.")
-        kept = ["influence", "coupled", "cannot tell"] if undecided else ["influence", "coupled"]
+        kept = [*_COLOURS, "cannot tell"] if undecided else [*_COLOURS]
         found = self.links[self.links["verdict"].isin(kept)]
         self._drawn_links = found.assign(size=sizes_of(found)[0].fillna(0.0))
         pairs = {(link.cause, link.effect): float(link.size) for link in self._drawn_links.itertuples()}

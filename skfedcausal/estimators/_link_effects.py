@@ -6,6 +6,7 @@ A question of estimators; units tell how their sensors follow their states, as t
 import numpy as np
 import pandas as pd
 
+from ..server.links.grades import told_links
 from ..statespace.matrices import companion
 from ..statespace.riccati import stationary_covariance
 from ._questions import told_loadings
@@ -52,7 +53,7 @@ def link_effects(self):
     noise[:n, :n] = self.process_cov_
     P = stationary_covariance(companion(np.hstack(lags), len(lags)), noise)[:n, :n]
     variance = np.einsum("ij,jk,ik->i", C, P, C)
-    found = self.links_[(self.links_["kind"] == "state") & self.links_["verdict"].isin(["influence", "coupled"])]
+    found = told_links(self.links_[self.links_["kind"] == "state"])
     rows, seconds = [], np.nan if self._row_time is None else self._row_time.total_seconds()
     for link in found.to_dict("records"):
         cause, effect = (self.state_slices_[link[end]] for end in ("cause", "effect"))
@@ -65,7 +66,6 @@ def link_effects(self):
         # all alike between units of one state: the first of those that tie up to rounding
         i, j = np.unravel_index(np.abs(scaled).round(9).argmax(), scaled.shape)
         tags = columns[of_cause[j]], columns[of_effect[i]]
-        delay = link["lag" if is_graded else "delay"]
-        ends = link["cause"], link["effect"], link["verdict"]
-        rows.append((*ends, *tags, gains[i, j], scaled[i, j], delay, delay * seconds))
+        gain, delay = (gains[i, j], scaled[i, j]), link["lag" if is_graded else "delay"]
+        rows.append((link["cause"], link["effect"], link["verdict"], *tags, *gain, delay, delay * seconds))
     return pd.DataFrame(rows, columns=list(_COLUMNS))

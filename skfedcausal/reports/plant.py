@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from ..displays import LinkGraphDisplay, LinkMatrixDisplay, TransferFunctionDisplay
-from ..server.links.grades import WORTH
+from ..server.links.grades import TOLD, WORTH, told_links
 from ..statespace.matrices import companion, spectral_radius
 from .page import Page, add_departures, listed_in_words
 from .record import add_check, add_trends, check_of
@@ -15,7 +15,7 @@ _MOST_ROWS = 60
 _SINGULAR = 0.1  # smallest eigenvalue of the correlations of process noise, and
 _UNIT_ROOT = 0.999  # radius, beyond which a plant that needed a prior is nearly degenerate
 _COLUMNS = ("cause", "effect", "kind", "verdict", "norm", "stderr", "p_adjusted", "because")
-_TOLD, _BAR = ("influence", "coupled"), 12  # letters of a bar of the whole news
+_BAR = 12  # letters of a bar of the whole news
 _ADJUSTED = {
     None: "chance of evidence as strong without a link, corrected for the number of pairs",
     "family-wise": "chance that any pair without a link shows evidence as strong",
@@ -31,7 +31,7 @@ def plant_page(estimator, title="Which unit drives which", X=None, check=None):
     reserves = list(_reserves(estimator, check))
     page = Page(title).lead(_answer(links, names, reserves))
     states = links[links["kind"] == "state"]
-    if states["verdict"].isin(_TOLD).any():
+    if states["verdict"].isin(TOLD).any():
         draw = partial(LinkGraphDisplay.from_links, states, names)
         page.picture(draw, "Influences that were found, as wide as they are strong; grey: coupled")
     page.heading("Links").picture(
@@ -64,7 +64,7 @@ def ranked_links(links):
 
 def _add_links(page, ranked, later):
     """Links that are told, with what speaks against each, and all pairs in a table to open."""
-    told = ranked[ranked["verdict"].isin(_TOLD)]
+    told = told_links(ranked)
     graded = told[told["strength"].notna()] if "strength" in told else told.iloc[:0]
     if len(graded):
         page.table(graded_table(graded).head(_MOST_ROWS))
@@ -122,8 +122,7 @@ def _add_checks(page, estimator):
 
 def _reserves(estimator, check):
     """What speaks against the fit or its data as a whole, in half-sentences; empty if nothing does."""
-    links = estimator.links_
-    told = links[links["verdict"].isin(_TOLD)]
+    told = told_links(estimator.links_)
     if told.empty or not told.get("basis", told["verdict"]).eq("held-out gain").all():
         yield from _reserves_of_likelihood(estimator)
     if check is not None and check.fix_first:
@@ -162,7 +161,7 @@ def _number(count, word):
 
 
 def _answer(links, names, reserves=()):
-    found, coupled = (ranked_links(links[links["verdict"] == told]) for told in _TOLD)
+    found, coupled = (ranked_links(links[links["verdict"] == told]) for told in TOLD)
     unsure = int((links["verdict"] == "cannot tell").sum())
     rest = f"for {unsure} of {len(links)} ordered pairs the record cannot tell."
     if len(coupled):
@@ -181,7 +180,7 @@ def _answer(links, names, reserves=()):
 
 def _shown(links, names):
     """Units whose measurements are shown: those of the clearest links first."""
-    found = ranked_links(links[links["verdict"].isin(_TOLD) & (links["kind"] == "state")])
+    found = ranked_links(links[links["verdict"].isin(TOLD) & (links["kind"] == "state")])
     linked = found[["cause", "effect"]].to_numpy().ravel().tolist()
     return list(dict.fromkeys([*linked, *names]))[:6]
 

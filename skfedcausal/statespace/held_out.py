@@ -5,12 +5,13 @@ the other stretches and judged on the one left out. No residual has to be white 
 makes it vary between stretches instead.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
 from .episodes import episodes
+from .partition import positions_of, slices_of
 
 _RIDGE = 1e-6  # of a column's own sum of squares: copies of a column share what both tell
 _LEAST = 1e-10  # sum of squares of a column that does not move
@@ -37,16 +38,12 @@ class LaggedRows:
         kept = [np.arange(start + n_lags, stop) for start, stop in episodes(starts, len(series))]
         kept = [rows for rows in kept if len(rows)]
         at = np.concatenate(kept) if kept else np.zeros(0, dtype=int)
-        columns, past, place = [], [], 0
-        for own in slices:
-            columns += [series[at - lag, own] for lag in range(1, n_lags + 1)]
-            width = n_lags * (own.stop - own.start)
-            past.append(slice(place, place + width))
-            place += width
-        now = tuple(slice(place + own.start, place + own.stop) for own in slices)
+        columns = [series[at - lag, own] for own in slices for lag in range(1, n_lags + 1)]
+        past = slices_of(n_lags * (own.stop - own.start) for own in slices)
+        now = tuple(slice(past[-1].stop + own.start, past[-1].stop + own.stop) for own in slices)
         values = np.hstack([*columns, series[at]])
         lengths = [len(rows) for rows in kept]
-        return cls(values, tuple(past), now, (0, *np.cumsum(lengths[:-1]).tolist()), at)
+        return cls(values, past, now, (0, *np.cumsum(lengths[:-1]).tolist()), at)
 
     def around_lines(self, n_local, first=0):
         """The same rows less a level and a slope of their own for every `n_local` rows, lags and present alike.
@@ -66,13 +63,12 @@ class LaggedRows:
                 basis = np.linalg.qr(np.vander(np.linspace(-1, 1, length), min(2, length)))[0]
                 pieces = values[rows]
                 values[rows] = pieces - basis @ (basis.T @ pieces)
-        return LaggedRows(values, self.past, self.now, self.starts, self.at)
+        return replace(self, values=values)
 
     def less(self, known, n_lags):
         """The same rows less what inputs (n_samples, k), in the row itself and those before, tell of all of them."""
         K = np.hstack([known[self.at - lag] for lag in range(n_lags + 1)])
-        rest = self.values - K @ np.linalg.lstsq(K, self.values, rcond=1e-8)[0]
-        return LaggedRows(rest, self.past, self.now, self.starts, self.at)
+        return replace(self, values=self.values - K @ np.linalg.lstsq(K, self.values, rcond=1e-8)[0])
 
     def moments(self, n_blocks, weight=None):
         """Second moments of every stretch, rows weighted if asked."""
@@ -142,7 +138,7 @@ class BlockMoments:
 
     def chosen(self, effect):
         """Other units whose past matters for a unit: forward selection by BIC, in the order in which they came."""
-        now, base = _columns([self.now[effect]]), _columns([self.past[effect]])
+        now, base = positions_of([effect], self.now), positions_of([effect], self.past)
         price = np.log(self.n_all) * len(now)
         left = [unit for unit in range(len(self.past)) if unit != effect]
         found: list[int] = []
@@ -154,7 +150,7 @@ class BlockMoments:
             if worth[best] <= 0:
                 break
             found.append(left.pop(best))
-            base = np.concatenate([base, _columns([self.past[found[-1]]])])
+            base = np.concatenate([base, positions_of(found[-1:], self.past)])
         return found
 
     def _told_beyond(self, base, now, units):
@@ -184,8 +180,8 @@ class BlockMoments:
         carried : list of ndarray of shape (n_past_of_cause, p)
             Coefficients of the past of each cause, mean over the fits.
         """
-        now = _columns([self.now[effect]])
-        base = _columns([self.past[effect], *(self.past[unit] for unit in others)])
+        now = positions_of([effect], self.now)
+        base = positions_of([effect, *others], self.past)
         white = np.linalg.pinv(self.fit(base, now)[1], rcond=1e-10, hermitian=True)
         out, carried = np.empty((len(causes), len(self.sums))), [None] * len(causes)
         outside = [k for k, cause in enumerate(causes) if cause not in others]
@@ -196,7 +192,7 @@ class BlockMoments:
                 carried[k] = coefficients
         for k in set(range(len(causes))) - set(outside):
             rest = [unit for unit in others if unit != causes[k]]
-            without = _columns([self.past[effect], *(self.past[unit] for unit in rest)])
+            without = positions_of([effect, *rest], self.past)
             (out[k],), (carried[k],) = self._gains_of_added(without, [self.past[causes[k]]], now, white)
         return out / self.n_rows, carried
 
@@ -207,7 +203,7 @@ class BlockMoments:
         and the loss saved on a stretch is 2 u'X'e - u'X'X u of its own moments.
         """
         G, g = self.others, self.sums
-        both = np.concatenate([_columns(added), now])
+        both = np.concatenate([positions_of(range(len(added)), added), now])
         H = np.linalg.solve(G[:, base[:, None], base], G[:, base[:, None], both])
         of_present, inside = g[:, base[:, None], now], g[:, base[:, None], base]
         He = H[:, :, len(both) - len(now) :]
@@ -238,11 +234,6 @@ def _by_width(slices):
         yield chosen, np.array([np.arange(slices[j].start, slices[j].stop) for j in chosen])
 
 
-def _columns(slices):
-    """Positions of the columns of several slices."""
-    return np.concatenate([np.arange(own.start, own.stop) for own in slices])
-
-
 def huber_weights(news, limit):
     """Weights of rows (n,) by the size of their news (n, p) in robust standard deviations: one up to `limit`."""
     scale = 1.4826 * np.median(np.abs(news), axis=0) + 1e-9
@@ -263,8 +254,7 @@ def same_row_shares(news, weights):
     if equal:  # one product of all
         joined = np.hstack(weighted)
         products = joined.T @ joined
-        edges = np.cumsum([0, *(e.shape[1] for e in news)])
-        whole = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        whole = slices_of(e.shape[1] for e in news)
         inverses = [_inverse(products[own, own]) for own in whole]
     for a in range(m):
         for b in range(a):

@@ -72,34 +72,40 @@ def sharp_lines(Y, rows, starts, active):
 
 def pays(term, Y, rows, starts):
     """Whether a term tells more of the news of the unit's own past than it costs, on stretches left out in turn."""
-    news, at = _news(Y, starts)
+    news = _news(Y, starts)
     if len(news) < 4 * _FOLDS:
         return False
     gains = []
     for fold in np.array_split(np.arange(len(news)), _FOLDS):
         kept = np.ones(len(news), dtype=bool)
         kept[fold] = False
-        told = term.told(news, rows[at], kept)[fold]
+        told = term.told(news, rows, kept)[fold]
         gains.append(np.nanmean(np.square(news[fold]) - np.square(news[fold] - told)))
     mean, error = np.mean(gains), np.std(gains, ddof=1) / np.sqrt(_FOLDS)
     return bool(mean > stdtrit(_FOLDS - 1, _LEVEL) * error)
 
 
 def _news(Y, starts):
-    """What a few rows of its own past leave of each sensor, standardised, and the numbers of the rows."""
+    """What a few rows of its own past leave of each sensor that moves, standardised, NaN where it is missing."""
+    series, seen = _standard(Y)
+    news = np.empty_like(series)
+    for k, column in enumerate(series.T):
+        X = lagged_rows(column[:, None], _LAGS, starts)
+        news[:, k] = column - X @ np.linalg.lstsq(X, column, rcond=1e-10)[0]
+    news[~seen] = np.nan
+    size = np.sqrt(np.nanmean(np.square(news), axis=0)) if len(news) else np.zeros(0)
+    there = size > 0
+    return news[:, there] / size[there]
+
+
+def _standard(Y):
+    """Sensors that move, standardised, zero where they are missing, and where they are there."""
     seen = np.isfinite(Y)
     count = np.maximum(seen.sum(axis=0), 1)
     centred = np.where(seen, Y - np.where(seen, Y, 0.0).sum(axis=0) / count, 0.0)
     scale = np.sqrt(np.square(centred).sum(axis=0) / count)
-    centred = centred[:, scale > 0] / scale[scale > 0]
-    news = np.empty_like(centred)
-    for k, column in enumerate(centred.T):
-        X = lagged_rows(column[:, None], _LAGS, starts)
-        news[:, k] = column - X @ np.linalg.lstsq(X, column, rcond=1e-10)[0]
-    news[~seen[:, scale > 0]] = np.nan
-    size = np.sqrt(np.nanmean(np.square(news), axis=0)) if len(news) else np.zeros(0)
-    there = size > 0
-    return news[:, there] / size[there], np.arange(len(Y))
+    moves = scale > 0
+    return centred[:, moves] / scale[moves], seen[:, moves]
 
 
 def _regression(X, Y):
@@ -137,15 +143,11 @@ def sharp_period(Y, rows):
 def _evenly(Y, rows):
     """Standardised sensors at every row number, zero where there is nothing."""
     places = np.round(rows - rows.min()).astype(int) if len(rows) else np.zeros(0, dtype=int)
-    seen = np.isfinite(Y)
-    count = np.maximum(seen.sum(axis=0), 1)
-    centred = np.where(seen, Y - np.where(seen, Y, 0.0).sum(axis=0) / count, 0.0)
-    scale = np.sqrt(np.square(centred).sum(axis=0) / count)
-    centred = centred[:, scale > 0] / scale[scale > 0]
+    series = _standard(Y)[0]
     n = int(places.max()) + 1 if len(places) else 0
     if n == len(places):
-        return centred
-    out = np.zeros((min(n, 4 * len(places)), centred.shape[1]))
+        return series
+    out = np.zeros((min(n, 4 * len(places)), series.shape[1]))
     inside = places < len(out)
-    out[places[inside]] = centred[inside]
+    out[places[inside]] = series[inside]
     return out

@@ -14,6 +14,7 @@ from scipy.special import stdtrit
 from ...statespace.episodes import episodes
 from ...statespace.held_out import LaggedRows, huber_weights, same_row_shares
 from ...statespace.lines import sharp_lines
+from ...statespace.partition import positions_of
 
 N_LAGS = 2  # lags of every unit: one or three tell less of the development networks
 N_BLOCKS = 20  # stretches that are left out in turn
@@ -35,6 +36,7 @@ WORTH = (
     "five pairs called influence are true ones, of those called coupled half, of those called negligible one in fifty."
 )
 VALUES = ("strength", "low", "high", "total", "same_row", "driver_needed", "evidence", "lag")
+TOLD = ("influence", "coupled")  # verdicts that say that a pair is linked
 _DECIDED = ("influence", "no influence")  # verdicts of the likelihood, where its assumptions hold
 
 
@@ -61,10 +63,6 @@ class Gains(NamedTuple):
     def up(self, sure):
         """Upper bound on the direct gain, without the cost of coefficients."""
         return self.direct + sure * self.direct_error
-
-    def up_total(self, sure):
-        """Upper bound on the total gain."""
-        return self.total + sure * self.total_error
 
 
 @dataclass(frozen=True)
@@ -142,7 +140,7 @@ def grades(series, slices, starts=(0,), known=None):
 
 def _by_way_of_another(verdict, near):
     """Influences on a unit that is nearly one within the row with the cause, or with another that it acts on."""
-    told = np.isin(verdict, ("influence", "coupled")).astype(int)
+    told = np.isin(verdict, TOLD).astype(int)
     return (verdict == "influence") & (near | (near.astype(int) @ told > 0))
 
 
@@ -194,10 +192,8 @@ def _gains(rows, far=None):
 
 def _news(rows, moments, effect, others):
     """What the past of a unit and of others leaves of it, (n_rows, p)."""
-    past = [rows.past[effect], *(rows.past[unit] for unit in others)]
-    base = np.concatenate([np.arange(own.start, own.stop) for own in past])
-    now = rows.now[effect]
-    coefficients = moments.fit(base, np.arange(now.start, now.stop))[0]
+    base, now = positions_of([effect, *others], rows.past), positions_of([effect], rows.now)
+    coefficients = moments.fit(base, now)[0]
     return rows.values[:, now] - rows.values[:, base] @ coefficients
 
 
@@ -212,7 +208,7 @@ def _graded(recorded, local, least, carried, lag):
     low = np.minimum(*(one.low(sure) for one in both))
     surely = np.minimum(*(one.low(strict) for one in both))
     high = np.maximum(*(one.up(sure) + one.noise for one in both))
-    high_total = np.maximum(*(one.up_total(sure) + one.noise for one in both))
+    high_total = np.maximum(*(one.total + sure * one.total_error + one.noise for one in both))
     later = np.all([one.low(strict) > _SHARED * one.same_row for one in both], axis=0)
     way = np.all([one.low(strict) > _WAY * np.maximum(one.up(strict), 0.0).T for one in both], axis=0)
     is_shared = ~(later | way) & (np.maximum(recorded.same_row, local.same_row) > least)
@@ -252,6 +248,11 @@ def _state_series(record):
             if seen.any() and not seen.all():
                 column[~seen] = np.interp(rows[~seen], rows[seen], column[seen])
     return series
+
+
+def told_links(links):
+    """Those of a table of links that are told."""
+    return links[links["verdict"].isin(TOLD)]
 
 
 def holds(links):
