@@ -11,6 +11,8 @@ from skfedcausal import FederatedRCADetector, KalmanClient
 
 from .test_rca import rows, simulate
 
+pytestmark = pytest.mark.medium
+
 
 def at_level(X, mode):
     """A record in whose mode 1 the sensors of every unit are at another level."""
@@ -37,7 +39,6 @@ def switching():
     return at_level(simulate(900, seed=7), mode), mode
 
 
-@pytest.mark.medium
 def test_a_switch_between_campaigns_is_no_incident(detector, switching):
     X, mode = switching
     assert (detector.predict(X) == -1).mean() <= 0.01
@@ -68,7 +69,6 @@ def test_attribution_knows_the_campaign_by_the_rows_before(detector):
     assert told.probability.iloc[0] > 0.9
 
 
-@pytest.mark.medium
 def test_streams_tell_of_a_switch_what_the_whole_record_tells(detector, switching):
     X, _ = switching
     batches = [rows(X, k, k + 30) for k in range(0, 900, 30)]
@@ -82,7 +82,6 @@ def test_streams_tell_of_a_switch_what_the_whole_record_tells(detector, switchin
     assert detector.alarms_["n_alarms"] == len(whole[whole.kind != "drift"])
 
 
-@pytest.mark.medium
 def test_one_campaign_has_the_plant_of_a_fit_without_levels(campaigns):
     plain = FederatedRCADetector(false_alarm_rate=1e-2).fit(campaigns[0])
     told = FederatedRCADetector(levels="episode", false_alarm_rate=1e-2).fit(campaigns[0])
@@ -100,7 +99,6 @@ def untold(one_record):
         return FederatedRCADetector().fit(one_record)
 
 
-@pytest.mark.medium
 def test_levels_that_nobody_told_of_are_found(untold, switching):
     X, mode = switching
     assert (untold.predict(X) == -1).mean() <= 0.01
@@ -118,7 +116,6 @@ def test_a_fault_at_a_level_that_nobody_told_of_is_named(untold, tmp_path):
     assert "ran at 2 levels" in untold.report(incidents, tmp_path / "page.html").read_text()
 
 
-@pytest.mark.medium
 def test_all_packets_of_both_fits_are_counted(untold, one_record, campaigns):
     once = FederatedRCADetector(levels=None).fit(one_record)
     rounds = [entry.round for entry in once.ledger_.entries]
@@ -133,7 +130,6 @@ def test_all_packets_of_both_fits_are_counted(untold, one_record, campaigns):
         untold.partial_fit(campaigns[0])
 
 
-@pytest.mark.medium
 def test_without_a_second_fit_levels_are_told_only(one_record):
     client = KalmanClient(n_states="auto")
     with pytest.warns(UserWarning, match="Nothing was done about that here"):
@@ -141,7 +137,6 @@ def test_without_a_second_fit_levels_are_told_only(one_record):
     assert not told._root_cause.campaigns
 
 
-@pytest.mark.medium
 def test_levels_that_cannot_be_learned_from_are_told_and_the_fit_stays(one_record, switching):
     mode = (np.arange(2500) >= 1500).astype(float)
     record = {**one_record, "copy": one_record["unit0"] + 30.0 * mode[:, None]}  # one unit twice at each level
@@ -154,7 +149,6 @@ def test_levels_that_cannot_be_learned_from_are_told_and_the_fit_stays(one_recor
     assert_array_equal(kept.predict(X), once.predict(X))
 
 
-@pytest.mark.medium
 def test_a_budget_that_the_record_cannot_support_is_told_once():
     short = at_level(simulate(1600, seed=1), np.arange(1600) >= 800)
     with warnings.catch_warnings(record=True) as told:
@@ -192,7 +186,6 @@ def moded():
     return FederatedRCADetector(client=KalmanClient(n_states="auto", mode="mode")).fit(X)
 
 
-@pytest.mark.medium
 def test_units_take_the_level_of_their_mode_off(moded, switching):
     X, mode = switching
     assert (moded.predict(_told(X, mode)) == -1).mean() <= 0.01

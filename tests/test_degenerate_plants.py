@@ -13,6 +13,8 @@ from scipy.linalg import LinAlgWarning
 from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, FederatedRCADetector
 from skfedcausal.datasets import make_granger_plant
 
+pytestmark = pytest.mark.medium
+
 N = 250
 ROWS = np.arange(N)[:, None]
 WAVE = 2 * np.pi * ROWS / 20

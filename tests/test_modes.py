@@ -14,6 +14,8 @@ from skfedcausal.containers.modes import mode_codes, modes_in, plain_modes
 from .test_campaigns import at_level
 from .test_rca import simulate
 
+pytestmark = pytest.mark.medium
+
 MODE = np.arange(2500) // 250 % 2
 WORDS = np.array(["summer", "winter", "cleaning"])
 
@@ -52,7 +54,6 @@ def switching():
 # -- what is found -------------------------------------------------------------------------------------
 
 
-@pytest.mark.medium
 def test_a_switch_between_modes_is_no_incident_and_is_one_where_nothing_tells(detector, switching):
     X, mode = switching
     assert (detector.predict(of_plant(X, mode)) == -1).mean() <= 0.01
@@ -70,7 +71,6 @@ def test_a_fault_in_either_mode_is_named(detector, mode):
     assert found.count("unit1") >= 3
 
 
-@pytest.mark.medium
 def test_the_same_modes_said_in_other_ways_give_the_same_answer(detector, unit_detector, switching):
     X, mode = switching
     expected = detector.transform(of_plant(X, mode))
@@ -86,7 +86,6 @@ def test_the_same_modes_said_in_other_ways_give_the_same_answer(detector, unit_d
     assert_array_equal(as_input.transform(X, inputs={"unit2": mode[:, None].astype(float)}), expected)
 
 
-@pytest.mark.medium
 def test_a_column_that_every_unit_has_counts_once(unit_detector, switching):
     def everywhere(X, mode):
         return stack_clients(X).assign(**{f"{name}__recipe": WORDS[mode] for name in X})
@@ -102,7 +101,6 @@ def test_a_column_that_every_unit_has_counts_once(unit_detector, switching):
     assert np.isfinite(seen.outputs[3][:600]).all()
 
 
-@pytest.mark.medium
 def test_modes_stand_beside_other_inputs():
     rng = np.random.default_rng(0)
     moves = np.repeat(rng.standard_normal(50), 50)
@@ -150,7 +148,6 @@ def test_codes_of_modes_do_not_depend_on_what_else_a_batch_holds(labels):
             assert unknown == (["other"] if "other" in told else [])
 
 
-@pytest.mark.medium
 def test_columns_of_one_mode_in_numbers_and_texts_follow_each_other(switching):
     X, mode = switching
     record = stack_clients(plant(MODE, 1))
@@ -165,7 +162,6 @@ def test_columns_of_one_mode_in_numbers_and_texts_follow_each_other(switching):
 # -- streams -------------------------------------------------------------------------------------------
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("size", [1, 30])
 def test_streams_answer_as_the_whole_record(detector, switching, size):
     X, mode = switching
@@ -214,7 +210,6 @@ def test_a_fitted_detector_is_saved_with_its_modes(detector, switching, tmp_path
     assert_array_equal(loaded.transform(of_plant(X, mode)), detector.transform(of_plant(X, mode)))
 
 
-@pytest.mark.medium
 def test_a_page_on_an_incident_takes_modes_in_words(detector, tmp_path):
     modes = np.where(np.arange(600) < 200, 0, 1)
     X = of_plant(plant(modes, 20, fault=1, at=400, size=2.0), modes)

@@ -21,6 +21,8 @@ from skfedcausal.streams import StreamWarning
 
 from .test_rca import framed, rows, simulate
 
+pytestmark = pytest.mark.medium
+
 BEYOND = pytest.mark.filterwarnings("ignore:Input .* is beyond")
 
 
@@ -74,7 +76,6 @@ def short_faults():
     )
 
 
-@pytest.mark.medium
 def test_no_incident_begins_in_the_one_before_it(short_faults):
     detector, record = short_faults
     found = detector.incidents(record.data)
@@ -83,7 +84,6 @@ def test_no_incident_begins_in_the_one_before_it(short_faults):
     assert (found["start"].to_numpy()[1:] > ends).all()
 
 
-@pytest.mark.medium
 def test_incidents_that_follow_each_other_closely_are_the_same_in_streams(short_faults):
     detector, record = short_faults
     list(detector.incidents(cut(record.data, 30)))
@@ -135,7 +135,6 @@ def test_a_level_that_was_taken_anew_is_no_incident(detector):
     assert 0 < detector.alarms_["in_alarm"] < 0.5
 
 
-@pytest.mark.medium
 def test_slow_drift_is_followed_and_told():
     rng = np.random.default_rng(0)
     X = simulate(2500, seed=1)
@@ -190,7 +189,6 @@ def test_forgetting_is_the_share_that_is_lost(detector):
     assert moved[0] == moved[1] < moved[2] < moved[3]
 
 
-@pytest.mark.medium
 def test_what_is_nominal_is_brought_up_to_date(detector, own, nominal):
     moved = {name: Y + 0.5 * Y.std(axis=0) for name, Y in simulate(2500, seed=3).items()}
     later = {name: Y + 0.5 * Y.std(axis=0) for name, Y in simulate(1000, seed=4).items()}
@@ -289,7 +287,6 @@ def told_modes():
     return FederatedRCADetector().fit(X, inputs=inputs)
 
 
-@pytest.mark.medium
 @BEYOND
 @pytest.mark.parametrize("more", [{}, {"fault": 2}, {"strange": (405, 800)}])
 def test_what_is_learned_of_modes_and_said_is_the_same_however_a_stream_is_cut(told_modes, monkeypatch, more):
@@ -412,7 +409,6 @@ CONTAINERS = {
 }
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("container", CONTAINERS)
 def test_single_rows_with_times_give_what_one_batch_gives(timed, container):
     X = framed(simulate(300, seed=11, fault=1, size=1.5))
@@ -434,7 +430,6 @@ def test_single_rows_with_times_give_what_one_batch_gives(timed, container):
     np.testing.assert_allclose(last.loc[once.index, "probability"], once.probability, atol=0.01)  # what is not told
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("row", [3, 250])
 def test_a_single_row_that_cannot_be_usual_is_looked_at(timed, row):
     X = framed(simulate(300, seed=12))
@@ -451,7 +446,6 @@ def test_a_single_row_that_cannot_be_usual_is_looked_at(timed, row):
 # --- the command --------------------------------------------------------------------------------------
 
 
-@pytest.mark.medium
 def test_the_command_keeps_a_page_and_tells_an_alarm_system(tmp_path, nominal):
     framed(nominal).to_csv(tmp_path / "nominal.csv", index_label="time")
     live = framed(simulate(500, seed=11, fault=1, size=1.5), start="2026-02-01")
@@ -488,7 +482,6 @@ def test_the_command_keeps_a_page_and_tells_an_alarm_system(tmp_path, nominal):
     assert 'href="watch-1.html"' in page
 
 
-@pytest.mark.medium
 def test_the_command_goes_on_whatever_comes(tmp_path, nominal):
     framed(nominal).to_csv(tmp_path / "nominal.csv", index_label="time")
     X = framed(simulate(500, seed=11, fault=1, size=1.5), start="2026-02-01")
@@ -508,7 +501,6 @@ def test_the_command_goes_on_whatever_comes(tmp_path, nominal):
     assert "500 rows so far" in (tmp_path / "watch.html").read_text()
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize(
     ("column", "words"), [("recipe", ["summer", "winter"]), ("unit1__recipe", ["summer", "winter"]), ("recipe", [1, 2])]
 )
@@ -555,7 +547,6 @@ def test_rows_without_times_follow_those_before(timed):
     assert found["detected"].dtype.kind == "M"
 
 
-@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:X does not have valid feature names")
 def test_a_row_may_come_as_flat_numbers(numbered):
     X = framed(simulate(120, seed=11, fault=1, size=1.5)).reset_index(drop=True)
@@ -568,7 +559,6 @@ def test_a_row_may_come_as_flat_numbers(numbered):
     assert (told(X.iloc[k].tolist() for k in range(len(X))) == whole).all()
 
 
-@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:X has no rows between", "ignore:There are no rows between")
 @pytest.mark.parametrize("kind", ["frame", "array"])
 def test_inputs_go_with_the_rows_that_are_kept(kind):

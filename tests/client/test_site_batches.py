@@ -19,6 +19,8 @@ from skfedcausal.federation.site_ledger import read_ledger, verify_ledger
 from skfedcausal.message.requests import FitRequest, WatchRequest
 from skfedcausal.sites.site import read_site_settings
 
+pytestmark = pytest.mark.medium
+
 UNITS = ("mill", "kiln")
 X, _ = make_granger_plant(2, names=UNITS, n_samples=700, links=[(0, 1)], random_state=0)
 NOMINAL = {name: Y[:300] for name, Y in X.items()}
@@ -122,7 +124,6 @@ def check(found, here):
     assert "kiln" in list(found["root"])
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("one_way", [False, True])
 def test_batches_over_files_answer_as_one_call_on_the_whole(plant, here, one_way):
     add(plant, *range(len(PARTS)))
@@ -143,7 +144,6 @@ def test_batches_over_files_answer_as_one_call_on_the_whole(plant, here, one_way
     assert set(here[0]["start"]) <= set(told["onset"])
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("one_way", [False, True])
 def test_a_run_that_ended_goes_on_when_there_are_further_batches(plant, here, one_way):
     for k in range(len(PARTS)):
@@ -165,7 +165,6 @@ def test_a_run_that_ended_goes_on_when_there_are_further_batches(plant, here, on
             assert useful == ["fit", "reply", *["verdict"] * len(PARTS)]
 
 
-@pytest.mark.medium
 def test_a_unit_whose_batch_is_late_is_waited_for_and_the_others_are_not_asked_again(plant, here):
     add(plant, *range(len(PARTS)), units=["mill"])
     add(plant, 0, units=["kiln"])
@@ -192,7 +191,6 @@ def test_a_unit_whose_batch_is_late_is_waited_for_and_the_others_are_not_asked_a
     assert len(waited) == 1
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("dies", ["server", "sites"])
 def test_after_a_crash_between_batches_nothing_is_counted_twice(plant, here, dies):
     add(plant, *range(len(PARTS)))
@@ -344,7 +342,6 @@ def with_inputs():
     return pushed, u[:, None]
 
 
-@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:Input .* is beyond")
 @pytest.mark.parametrize("one_way", [False, True])
 def test_batches_with_inputs_answer_at_sites_as_in_one_process(tmp_path, one_way):
@@ -408,7 +405,6 @@ def tables(moved, mode, suffix):
     return frames, last
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("suffix", [".csv", ".npy"])
 @pytest.mark.filterwarnings("ignore:.*taken as missing:UserWarning")
 def test_modes_that_a_column_tells_at_a_site_are_those_of_one_process(tmp_path, suffix):
@@ -441,7 +437,6 @@ def at_sites_and_here(folder, frames, last, suffix, parts=((300, 450), (450, 520
     return watched(folder, one_way=True), pd.DataFrame([known[row] for row in sorted(known)])
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("suffix", [".csv", ".npy"])
 @pytest.mark.filterwarnings("ignore:.*taken as missing:UserWarning")
 def test_a_site_holds_the_mode_before_over_batches_that_do_not_tell_theirs(tmp_path, suffix):
@@ -461,7 +456,6 @@ def test_a_site_holds_the_mode_before_over_batches_that_do_not_tell_theirs(tmp_p
         assert_array_equal(afresh.batch(number).inputs, 1.0)
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("words", [slice(0, 49), slice(695, 695)])
 @pytest.mark.filterwarnings("ignore:mode 'clean' of .*taken as missing:UserWarning")
 def test_modes_that_are_texts_in_one_file_and_numbers_in_another_are_the_same(tmp_path, words):

@@ -26,6 +26,8 @@ from skfedcausal.federation.transport import Site
 from skfedcausal.sites.settings import csv_bytes
 from skfedcausal.sites.site import read_site_settings
 
+pytestmark = pytest.mark.medium
+
 UNITS = ("mill", "kiln")
 X, _ = make_granger_plant(2, names=UNITS, n_samples=300, links=[(0, 1)], random_state=0)
 
@@ -60,7 +62,6 @@ def told(capsys):
     return json.loads(capsys.readouterr().out.splitlines()[-1])
 
 
-@pytest.mark.medium
 def test_a_whole_run_with_real_processes(plant, capsys):
     command = [sys.executable, "-m", "skfedcausal", "run"]
     sites = [
@@ -102,7 +103,6 @@ def test_plan_shows_what_would_leave_and_sends_nothing(plant, capsys):
     assert sorted(path.name for path in plant.rglob("*")) == before
 
 
-@pytest.mark.medium
 def test_over_a_one_way_link_everybody_runs_alone(plant, capsys):
     for name in UNITS:
         site(plant, name, 'one_way = true\nrun = "march"\n')
@@ -278,7 +278,6 @@ def test_a_broken_ledger_is_repaired_and_the_site_goes_on(plant, capsys):
     assert main(["verify", str(plant / "mill.toml")]) == 0
 
 
-@pytest.mark.medium
 def test_an_export_that_was_put_right_comes_back_by_the_same_commands(plant, capsys):
     """One row less in one of two exports without times: nobody can say who is right. Then the row is there."""
     for name in UNITS:
@@ -349,7 +348,6 @@ def test_server_settings_that_cannot_be_used_are_explained(plant, more, reason, 
     assert reason in capsys.readouterr().err
 
 
-@pytest.mark.medium
 def test_a_plant_is_watched_over_files(plant, capsys):
     """The record to be watched has a push of the second unit; the site is told the verdict."""
     pushed = {name: Y[:200].copy() for name, Y in X.items()}
@@ -386,7 +384,6 @@ def test_a_plant_is_watched_over_files(plant, capsys):
     assert tags["tag"].iloc[0] in page
 
 
-@pytest.mark.medium
 def test_a_plant_is_watched_over_a_one_way_link_batch_by_batch(plant, capsys):
     """Sites run alone, and again with the next batch; the server has thresholds and incidents."""
     pushed = {name: Y[:200].copy() for name, Y in X.items()}
@@ -493,7 +490,6 @@ def test_a_weak_instrument_is_said_at_the_site(plant, caplog):
     assert "'load' explains" in caplog.text
 
 
-@pytest.mark.medium
 def test_an_instrument_said_at_the_site_gives_the_plant_of_a_fit_with_it(plant):
     frame = _with_inputs(plant)
     frame["valve"] += 6 * frame["load"]
@@ -517,7 +513,6 @@ def test_an_instrument_said_at_the_site_gives_the_plant_of_a_fit_with_it(plant):
         pd.testing.assert_frame_equal(one, two, check_exact=True)
 
 
-@pytest.mark.medium
 def test_what_sites_send_is_what_a_fit_in_one_process_sends(plant):
     """The same basis and timing said at the site and to the estimator: one plant."""
     frame = _with_inputs(plant)

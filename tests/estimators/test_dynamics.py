@@ -10,6 +10,8 @@ from skfedcausal import FederatedCounterfactualEstimator
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.estimators.dynamics import step_numbers
 
+pytestmark = pytest.mark.medium
+
 
 def test_numbers_of_a_first_order_response_with_a_dead_time():
     tau, delay = 12.0, 4
@@ -27,7 +29,6 @@ def test_a_pair_without_gain_has_no_times():
     assert np.isnan(step_numbers(np.zeros((1, 5, 1)))[1:]).all()
 
 
-@pytest.mark.medium
 def test_a_plant_with_a_dead_time_is_read_off_its_record():
     rng = np.random.default_rng(0)
     u = np.repeat(rng.uniform(-1, 1, 600), 5)
@@ -101,7 +102,6 @@ def test_the_picture_draws_the_numbers(learned):
     plt.close(display.figure_)
 
 
-@pytest.mark.medium
 def test_times_in_seconds_where_rows_have_times():
     rng = np.random.default_rng(0)
     u = np.repeat(rng.uniform(-1, 1, 200), 5)
@@ -118,7 +118,6 @@ def test_times_in_seconds_where_rows_have_times():
         plain.gain_table(times="minutes")
 
 
-@pytest.mark.medium
 def test_what_is_left_of_a_link_that_was_not_selected_is_no_certain_gain():
     rng = np.random.default_rng(1)
     u, x, Y = np.repeat(rng.uniform(-1, 1, (300, 2)), 5, axis=0), np.zeros(2), np.zeros((1500, 2))

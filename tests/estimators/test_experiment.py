@@ -7,6 +7,8 @@ from skfedcausal import FederatedCounterfactualEstimator
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.estimators.experiment import _design
 
+pytestmark = pytest.mark.medium
+
 U = "unit0__u0"
 
 
@@ -70,7 +72,6 @@ def test_inputs_that_do_nothing_to_the_cause_are_refused():
         fitted.experiment("unit0", "unit1", inputs=["unit1__u0"], bounds={"unit1__u0": (-1, 1)}, rows=50)
 
 
-@pytest.mark.medium
 def test_linear_inputs_of_a_plant_with_others_are_moved_as_they_act():
     """Row k of the design's responses is A^(k-1) B, with the columns of B that are those of the inputs named."""
     X, truth = make_granger_plant(2, n_samples=800, n_inputs=2, links=[(1, 0)], random_state=0)

@@ -9,6 +9,8 @@ import pytest
 from skfedcausal import FederatedCounterfactualEstimator, GradientServer
 from skfedcausal.datasets import make_granger_plant
 
+pytestmark = pytest.mark.medium
+
 N, INPUTS = 2000, ["a__valve", "b__valve"]
 TRUE = 0.15 * 0.3 / 0.2 / 0.2  # what a step of a's valve comes to in b
 
@@ -52,7 +54,6 @@ def step(estimator):
     return effect["b__s0"].iloc[-1], std["b__s0"].iloc[-1]
 
 
-@pytest.mark.medium
 def test_a_hidden_cause_is_named_in_a_warning_and_a_table(plain):
     _, estimator, said = plain
     assert any("'a with b'" in text and "hidden cause" in text for text in said)
@@ -60,7 +61,6 @@ def test_a_hidden_cause_is_named_in_a_warning_and_a_table(plain):
     assert table["suspect"].to_dict() == {("a", "b"): True, ("b", "a"): False}
 
 
-@pytest.mark.medium
 def test_an_instrument_takes_the_bias_away(plain, mended):
     effect, std = step(mended[1])
     assert abs(effect - TRUE) < 2 * std
@@ -113,7 +113,6 @@ def test_instruments_explain_linear_inputs_and_stay_in_the_process():
         FederatedCounterfactualEstimator(**told).fit_sites(object())
 
 
-@pytest.mark.medium
 def test_an_instrument_that_moves_nothing_is_said():
     X = drawn(0)[:600].assign(a__setpoint=np.random.default_rng(99).standard_normal(600))
     told = {"input_columns": [*INPUTS, "a__setpoint"], "instruments": {"a__valve": "a__setpoint"}}

@@ -7,6 +7,8 @@ from numpy.testing import assert_allclose
 
 from skfedcausal import FederatedCounterfactualEstimator
 
+pytestmark = pytest.mark.medium
+
 N, FIRST, LAST = 1500, 1400, 1460
 
 
@@ -37,7 +39,6 @@ def fitted(moved):
     return FederatedCounterfactualEstimator(input_columns=["a__u"]).fit(moved[0].iloc[:FIRST])
 
 
-@pytest.mark.medium
 def test_the_effect_is_what_the_simulator_says(moved, fitted):
     record, u, truth = moved
     found = fitted.impact(record, {"a__u": u[FIRST:LAST]}, (FIRST, LAST))
@@ -123,7 +124,6 @@ def test_doses_act_in_proportion(moved, fitted):
     assert (table["low"] <= table["effect"]).all()
 
 
-@pytest.mark.medium
 def test_a_page_and_a_picture(moved, fitted, tmp_path):
     plt = pytest.importorskip("matplotlib.pyplot")
     found = fitted.impact(moved[0], {"a__u": 0.0}, (FIRST, LAST))
@@ -136,7 +136,6 @@ def test_a_page_and_a_picture(moved, fitted, tmp_path):
         found.plot("b__z")
 
 
-@pytest.mark.medium
 def test_words_for_inputs_and_nothing_to_replace():
     rng = np.random.default_rng(0)
     mode, x, Y = rng.choice(["idle", "high"], 600), 0.0, np.zeros(600)

@@ -8,6 +8,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import FederatedCounterfactualEstimator, GradientServer, LikelihoodServer
 
+pytestmark = pytest.mark.medium
+
 N = 3000
 _SAID = ("The plant does not explain all", "Inputs and measurements move together")
 doubtful = pytest.mark.filterwarnings(*(f"ignore:{words}:UserWarning" for words in _SAID))
@@ -42,7 +44,6 @@ def _truth(du, horizon):
     return np.array(rows)
 
 
-@pytest.mark.medium
 @doubtful
 def test_an_input_that_acts_at_once_is_told_by_one_word():
     plant = _fit(_record(), sampled={"a__valve": "before"})
@@ -55,7 +56,6 @@ def test_an_input_that_acts_at_once_is_told_by_one_word():
     assert np.linalg.norm(late - expected[:8]) > 2 * np.linalg.norm(found.to_numpy() - expected)
 
 
-@pytest.mark.medium
 @doubtful
 def test_a_word_for_all_is_one_for_each():
     X = _record(n_samples=800)
@@ -81,7 +81,6 @@ def _columns(X):
     return (c for c in X if "__s" in c)
 
 
-@pytest.mark.medium
 @doubtful
 def test_episodes_lend_each_other_no_input():
     X = _record(n_samples=1200)
@@ -103,7 +102,6 @@ def test_forecasts_use_the_input_of_the_row():
     assert change[10, 0] == pytest.approx(1.0, rel=0.1)
 
 
-@pytest.mark.medium
 @doubtful
 def test_a_server_that_knows_of_timing_is_told():
     class Told(LikelihoodServer):
@@ -127,7 +125,6 @@ _ONE_LAG = {
 }
 
 
-@pytest.mark.medium
 @doubtful
 @pytest.mark.parametrize("case", _ONE_LAG)
 def test_an_input_that_acts_at_once_does_so_in_plants_of_one_lag(case):
@@ -172,7 +169,6 @@ def test_a_saturating_input_has_one_name_and_the_right_effect(basis):
     assert plant.input_slices_["b"] == slice(n_columns - 1, n_columns)
 
 
-@pytest.mark.medium
 @doubtful
 def test_a_spline_of_a_switch_is_the_switch():
     X = _record(n_samples=1500)
@@ -183,7 +179,6 @@ def test_a_spline_of_a_switch_is_the_switch():
     np.testing.assert_array_equal(switch.input_, plain.input_)
 
 
-@pytest.mark.medium
 @doubtful
 def test_whatif_with_a_basis_replaces_the_input_itself():
     X, effects = _record(curve=saturated), {}
@@ -268,7 +263,6 @@ def test_an_error_of_a_basis_names_the_input():
     assert "'a__valve'" in caught.value.__notes__[0]
 
 
-@pytest.mark.medium
 @doubtful
 def test_controllers_cannot_follow_the_row_that_their_input_acts_on():
     plant = _fit(_record(), server=LikelihoodServer(sampled={"a": "before"}))

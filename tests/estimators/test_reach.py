@@ -9,7 +9,7 @@ from skfedcausal.estimators._least_moves import least_moves
 from skfedcausal.estimators.reach import _Wish
 
 # bounds of one are a little beyond what uniform draws have shown
-pytestmark = pytest.mark.filterwarnings("ignore:The schedule takes inputs")
+pytestmark = [pytest.mark.medium, pytest.mark.filterwarnings("ignore:The schedule takes inputs")]
 
 N, BY, HOLD = 1500, 15, 10
 INPUTS = ["a__u", "b__u", "b__idle"]
@@ -48,7 +48,6 @@ def plan(plant, target, **settings):
     return plant[3].reach(target, **settings)
 
 
-@pytest.mark.medium
 def test_targets_of_two_units_are_reached_in_the_simulator(plant):
     found = plan(plant, {"a__y": 1.0, "b__y": 1.2})
     assert found.verdict == "reachable"
@@ -67,7 +66,6 @@ def test_what_is_promised_happens(plant):
     assert np.abs(promised - happened).max() < 0.1  # two standard deviations of the noise of a row
 
 
-@pytest.mark.medium
 def test_schedules_keep_to_bounds_and_rates(plant):
     rates = {"a__u": 0.05, "b__u": None}
     found = plan(plant, {"a__y": 1.0}, rates=rates, by=30)
@@ -78,7 +76,6 @@ def test_schedules_keep_to_bounds_and_rates(plant):
     assert plan(plant, {"a__y": 1.0}, rates={"a__u": 0.001}).verdict == "not reachable"
 
 
-@pytest.mark.medium
 def test_beyond_the_bounds_is_said(plant):
     assert plan(plant, {"a__y": 3.5}).verdict == "not reachable"  # 2.5 at most
     with pytest.warns(UserWarning, match="takes inputs 'a__u' out of the range"):
@@ -87,7 +84,6 @@ def test_beyond_the_bounds_is_said(plant):
     assert any("outside what was seen" in note for note in wide.notes)
 
 
-@pytest.mark.medium
 def test_plans_are_made_again_from_where_a_schedule_has_brought_the_inputs(plant):
     """Whatever rounding made of bounds that inputs stand at."""
     bounds = {"a__u": (-1.0, 1 / 3), "b__u": (-1.0, 2 / 3)}
@@ -101,7 +97,6 @@ def test_plans_are_made_again_from_where_a_schedule_has_brought_the_inputs(plant
         assert (again.schedule.to_numpy() <= [1 / 3, 2 / 3]).all()
 
 
-@pytest.mark.medium
 def test_a_schedule_far_beyond_the_inputs_seen_is_not_promised(plant):
     bounds = {"a__u": (-3.0, 3.0)}
     with pytest.warns(UserWarning, match="takes inputs 'a__u' out of the range"):
@@ -110,7 +105,6 @@ def test_a_schedule_far_beyond_the_inputs_seen_is_not_promised(plant):
     assert plan(plant, {"a__y": 2.0}, inputs=["a__u"], bounds=bounds, by=40).verdict == "reachable"
 
 
-@pytest.mark.medium
 def test_inputs_without_effect_are_said(plant):
     found = plan(plant, {"a__y": 1.5}, inputs=["b__idle"], bounds={"b__idle": (-1.0, 1.0)})
     assert found.verdict != "reachable"

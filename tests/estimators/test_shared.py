@@ -8,6 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from skfedcausal import FederatedCounterfactualEstimator
 from skfedcausal.server.estimation.input_checks import InputsNotSeparableError
 
+pytestmark = pytest.mark.medium
+
 A, B = np.diag([0.7, 0.6, 0.5]), np.array([[1.0, 0.0], [-0.5, 0.0], [0.0, 0.8]])
 SENSORS = ["a__s0", "a__s1", "b__s0", "b__s1", "c__s0", "c__s1"]
 

@@ -35,6 +35,8 @@ from skfedcausal.federation.atomic import file_name
 from skfedcausal.federation.envelope import Envelope
 from skfedcausal.message.requests import FitRequest
 
+pytestmark = pytest.mark.medium
+
 # Sites are threads here. The BLAS of numpy 1.26 answers in other last bits in up to one of a hundred fits of a unit
 # while another thread uses LAPACK, both with one thread of their own (none of 17 000 with that of numpy 2.4).
 _LAST_BITS = 1e-9 if np.lib.NumpyVersion(np.__version__) < "2.0.0" else 0.0
@@ -107,7 +109,6 @@ SERVERS = {
 }
 
 
-@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(("server", "policy"), SERVERS.values(), ids=SERVERS.keys())
 def test_sites_behind_files_learn_the_identical_plant(sites, server, policy):
@@ -132,7 +133,6 @@ def test_the_identical_plant_in_lower_precision(sites, dtype):
     assert_array_equal(there.transition_, here.transition_)
 
 
-@pytest.mark.medium
 def test_counterfactuals_are_identical_at_the_sites(tmp_path):
     here = FederatedCounterfactualEstimator(server=LikelihoodServer(n_rounds=1)).fit(DRIVEN, inputs=DRIVEN_TRUTH.inputs)
     effect, std = here.counterfactual("unit0", 0.0, 1.0, horizon=5, return_std=True)
@@ -167,7 +167,6 @@ def test_gradient_training_with_inputs_is_identical_at_the_sites(tmp_path, excha
             assert_array_equal(sites.gates[name].state["effect"], effect[columns])
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("one_way", [False, True])
 def test_a_detector_learns_links_and_thresholds_from_sites(sites, one_way):
     here = FederatedRCADetector(false_alarm_rate=0.01).fit(X)
@@ -191,7 +190,6 @@ ESTIMATORS = {
 }
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("case", ESTIMATORS.values(), ids=ESTIMATORS.keys())
 def test_every_estimator_fits_over_files_as_in_process(case, tmp_path):
     kind, record, more = case

@@ -18,6 +18,8 @@ from skfedcausal.federation.envelope import Envelope, PartialFrameError, Signing
 from skfedcausal.federation.reading import read_signed
 from skfedcausal.message import Acknowledgement, NothingYet, WatchRequest
 
+pytestmark = pytest.mark.medium
+
 UNITS = ("mill", "kiln", "silo")
 X, _ = make_granger_plant(3, names=UNITS, n_samples=300, random_state=3)
 KEYS = {name: bytes([k + 1]) * 32 for k, name in enumerate(UNITS)}
@@ -94,7 +96,6 @@ def fitted(folder, **how):
     return estimator.transition_
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("put", HOSTILE.values(), ids=HOSTILE.keys())
 def test_a_run_ends_right_whatever_lay_in_its_folders_before(tmp_path, put):
     for box in ("inbox", "outbox"):

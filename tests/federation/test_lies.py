@@ -22,6 +22,7 @@ from skfedcausal.message import LocalModel, StateMessage
 from ._lies import CONTENT, LIES, Lying
 
 pytestmark = [
+    pytest.mark.medium,
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
     pytest.mark.filterwarnings("ignore:One false alarm per"),
 ]
@@ -136,7 +137,6 @@ def test_a_question_is_refused_by_name(kind):
     assert_array_equal(found.score_samples(X, **more), usual)
 
 
-@pytest.mark.medium
 def test_a_unit_without_an_answer_is_left_out_of_every_kind_of_fit(rests):
     for kind, (estimator, more) in KINDS.items():
         with pytest.warns(LostUnitWarning, match="unit1"):

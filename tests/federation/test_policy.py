@@ -19,6 +19,8 @@ from skfedcausal.message import (
 )
 from skfedcausal.message.packet import Packet
 
+pytestmark = pytest.mark.medium
+
 KEY = b"k" * 32
 X, _ = make_granger_plant(4, n_samples=500, random_state=0)
 Y = X["unit1"]

@@ -19,6 +19,8 @@ from skfedcausal.sites.site import read_site_settings
 pytest.importorskip("cryptography")
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+pytestmark = pytest.mark.medium
+
 UNITS = ("mill", "kiln")
 X, _ = make_granger_plant(2, names=UNITS, n_samples=300, links=[(0, 1)], random_state=0)
 PACKET = Envelope("march", "mill", "down", 3, seen="ab" * 32)

@@ -26,7 +26,7 @@ SETTINGS = {"mu": 2.0, "delta": 1e-6, "clip_norm": 25.0, "event_radius": 3.0}
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore::skfedcausal.privacy.{name}")
     for name in ("UtilityWarning", "SeededNoiseWarning", "WeakPrivacyWarning")
-] + [pytest.mark.filterwarnings("ignore:One false alarm per:UserWarning")]
+] + [pytest.mark.filterwarnings("ignore:One false alarm per:UserWarning"), pytest.mark.medium]
 
 
 def make_records(seed=0):
@@ -53,7 +53,6 @@ def fitted():
 # --- nothing raw passes -----------------------------------------------------------------------------
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("evidence", ["innovations", "flags"])
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_nothing_after_a_release_needs_the_raw_record(transport, evidence):
@@ -137,7 +136,6 @@ def test_false_alarms_keep_the_budget_under_noise():
     assert n_alarms < 40 + 6 * np.sqrt(40)
 
 
-@pytest.mark.medium
 def test_another_promise_needs_another_fit(fitted):
     nominal, new = make_records()
     detector = FederatedRCADetector(privacy=GaussianMechanism(**SETTINGS)).fit(nominal)
@@ -159,7 +157,6 @@ def test_another_promise_needs_another_fit(fitted):
 # --- the account ------------------------------------------------------------------------------------
 
 
-@pytest.mark.medium
 def test_a_record_is_paid_for_once_and_every_record_counts():
     nominal, new = make_records()
     detector = FederatedRCADetector(privacy=GaussianMechanism(**SETTINGS), evidence="flags").fit(nominal)
@@ -228,7 +225,6 @@ def test_a_budget_stops_a_stream_before_anything_leaves(unit):
     assert not any(entry.op == "states" and entry.round == 0 for entry in detector.ledger_.entries)
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("several", [False, True], ids=["one", "list"])
 def test_copies_share_the_account_and_files_have_none(several):
     nominal, new = make_records()
@@ -294,7 +290,6 @@ def test_watching_passes_the_ledger(privacy, dtype):
         assert entry.n_bytes < 2 * np.dtype(dtype).itemsize * NEW * (entry.fields["z"][1][1] + 1)
 
 
-@pytest.mark.medium
 def test_streams_are_counted_to_the_byte(monkeypatch):
     nominal, new = make_records()
     new["unit1"][30:50, 2] = np.nan
@@ -347,7 +342,6 @@ def test_flags_and_verdicts_survive_their_way(n_samples):
 # --- randomised flags -------------------------------------------------------------------------------
 
 
-@pytest.mark.medium
 def test_flags_are_answered_at_random_and_only_flags_leave():
     nominal, new = make_records()
     mechanism = RandomizedResponse(epsilon=2.0, random_state=0)
@@ -453,7 +447,6 @@ def test_mechanisms_that_would_protect_nothing_are_refused(settings, message):
         FederatedRCADetector(**settings).fit(make_records()[0])
 
 
-@pytest.mark.medium
 def test_a_message_of_a_watched_unit_knows_the_noise():
     nominal, _ = make_records()
     detector = FederatedRCADetector(privacy=GaussianMechanism(**{**SETTINGS, "mu": 0.5}), transport=ByBytes).fit(

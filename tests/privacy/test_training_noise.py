@@ -30,6 +30,7 @@ from ._poison import TRANSPORTS, ByBytes
 N, CLIP = 403, 25.0
 STEPS = {"eta1": 1e-3, "eta2": 1e-3, "gamma": 1e-3, "max_iter": 3, "tol": 0}
 pytestmark = [
+    pytest.mark.medium,
     pytest.mark.filterwarnings("ignore::skfedcausal.privacy.SeededNoiseWarning"),
     pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),  # noise makes it diverge
 ]
@@ -366,7 +367,6 @@ def trained_detector(X, privacy, transport=BothWays):
     return detector.set_params(transport=transport).fit(X)
 
 
-@pytest.mark.medium
 def test_all_that_units_are_told_by_algorithm_one_is_public_or_noised():
     (X, _), (other, _) = make_plant(0), make_plant(1)
     down = []
@@ -384,7 +384,6 @@ def test_all_that_units_are_told_by_algorithm_one_is_public_or_noised():
         assert_allclose(one.std(), std, rtol=6 / np.sqrt(2 * one.size))
 
 
-@pytest.mark.medium
 def test_the_account_of_algorithm_one_is_for_all_epochs():
     X, _ = make_plant()
     detector = trained_detector(X, trusted(), None)

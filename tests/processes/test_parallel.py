@@ -15,6 +15,8 @@ from skfedcausal.processes import parallel, senders
 from skfedcausal.processes.parallel import Line, laid_out
 from skfedcausal.processes.senders import ByDask
 
+pytestmark = pytest.mark.medium
+
 
 def test_parts_of_memory_maps_are_plain_arrays(tmp_path):
     """Every slice of a map would be a map again, which takes several times as long."""

@@ -12,7 +12,10 @@ import pytest
 from skfedcausal.processes import pipes
 from skfedcausal.processes.pipes import ByPipes, serve
 
-pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="no pipes with names")
+pytestmark = [
+    pytest.mark.medium,
+    pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="no pipes with names"),
+]
 
 
 class Threads:
@@ -156,7 +159,6 @@ def test_what_a_process_that_ends_was_asked_others_do(open_pipes, tmp_path_facto
     assert sender.results((_ends, k, pid) for k in range(4)) == list(range(4))
 
 
-@pytest.mark.medium
 def test_it_is_said_that_no_process_is_left(open_pipes):
     cluster = Processes(1)
     sender = open_pipes(cluster)

@@ -14,6 +14,8 @@ from skfedcausal.quality.tags import Tag
 
 from ._defects import DEFECTS, clean_plant, swinging_door
 
+pytestmark = pytest.mark.medium
+
 SEEDS = range(500, 508)
 
 
@@ -30,7 +32,6 @@ def kinds(report, column=None, unit=None):
     return found["kind"].tolist()
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("defect", list(DEFECTS))
 def test_planted_defects_are_found(defect):
     """At least 95 %: as few as this sample allows at a level of 1 %."""
@@ -44,7 +45,6 @@ def test_planted_defects_are_found(defect):
     assert hits >= binom.ppf(0.01, len(SEEDS), 0.95)
 
 
-@pytest.mark.medium
 def test_clean_plants_have_few_findings():
     """At most 5 % of the plants: as many as this sample allows at a level of 1 %."""
     with_findings = sum(not check_plant(clean_plant(seed)[0]).ok for seed in SEEDS)
@@ -134,7 +134,6 @@ def test_uncoupled_units_are_not_judged():
     assert report.units["clock"].tolist() == ["cannot tell"] * 2
 
 
-@pytest.mark.medium
 def test_offsets_are_looked_for_as_far_as_asked():
     X = plant()
     X.update(X.filter(like="unit1").shift(9))
@@ -155,7 +154,6 @@ def test_evidence_is_chi_squared_without_correlation():
 # -- kinds of findings --------------------------------------------------------------------------------
 
 
-@pytest.mark.medium
 def test_hours_that_are_left_out_or_missing():
     X = plant(n_samples=3000)
     wall = pd.date_range("2026-03-29 00:00", periods=3000, freq="10s", tz="Europe/Berlin").tz_localize(None)
@@ -278,7 +276,6 @@ def test_evidence_of_pairs_is_that_of_the_series_as_they_were_moved():
             assert np.array_equal(others[other], S) == ("unit1" not in (name, other))
 
 
-@pytest.mark.medium
 def test_evidence_for_ties_of_all_units_together_keeps_its_level():
     """Units that nothing ties, clocks of all sorts: no more offsets than the binomial allows at 1 %."""
     rng = np.random.default_rng(0)
@@ -351,7 +348,6 @@ def test_spikes_in_the_same_rows():
     assert _kinds(alone)[0] == {}
 
 
-@pytest.mark.medium
 def test_a_unit_and_a_sensor_that_are_there_twice():
     X = _steady()
     X["copy"] = X["unit0"].copy()

@@ -9,6 +9,8 @@ import pytest
 from skfedcausal import FederatedCounterfactualEstimator
 from skfedcausal.server.planning import held_forecast, held_run
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture(scope="module")
 def bent():
@@ -24,7 +26,6 @@ def bent():
     return record, FederatedCounterfactualEstimator(input_columns=["a__u"]).fit(record), x
 
 
-@pytest.mark.medium
 def test_a_bent_plant_stays_where_its_input_holds_it(bent):
     record, estimator, x = bent
     assert any(form.moves for form in estimator.server_._curvature.forms)

@@ -28,6 +28,8 @@ from skfedcausal.secure import SecureSumsServer
 from skfedcausal.secure.series import effective_rows, fade
 from skfedcausal.statespace.ring import rounding_error
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.fixture(scope="module")
 def plant():

@@ -7,6 +7,8 @@ from scipy.stats import multivariate_normal
 from skfedcausal import FederatedGrangerEstimator, KalmanClient
 from skfedcausal.datasets import make_granger_plant
 
+pytestmark = pytest.mark.medium
+
 
 def _with_counter(n_samples=2000, seed=0):
     """Two coupled units, and one whose single column hardly moves from one row to the next, then jumps."""
@@ -23,7 +25,6 @@ def fitted():
         return FederatedGrangerEstimator().fit(X), X
 
 
-@pytest.mark.medium
 def test_a_counter_is_left_to_itself(fitted):
     estimator, _ = fitted
     assert estimator.server_.alone_ == ("counter",)

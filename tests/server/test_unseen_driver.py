@@ -6,6 +6,8 @@ from scipy.signal import lfilter
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient
 
+pytestmark = pytest.mark.medium
+
 A = np.array([[0.7, 0.1], [-0.1, 0.7]])
 
 
@@ -35,7 +37,6 @@ def test_a_white_driver_of_one_row_is_common_noise_and_no_link(seed):
     assert common == {("a", "b")}
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("seed", range(3))
 def test_a_driver_with_a_memory_shows_as_one_and_as_common_noise_of_the_driven_only(seed):
     driven, common = answers(seed, memory=0.7, delay=0, verdict="shared driver")

@@ -33,6 +33,8 @@ from skfedcausal.statespace.lagged.kernels import (
 from skfedcausal.statespace.lagged.likelihood import LaggedLikelihood, LagSums
 from skfedcausal.statespace.whittle import WhittleLikelihood
 
+pytestmark = pytest.mark.medium
+
 N_LAGS, MEMORY, N, K = 4, 6, 3, 2
 
 
@@ -127,7 +129,6 @@ def scores():
     return np.array(gradients), likelihood, coefficients, averaged_periodogram(s, (0,))
 
 
-@pytest.mark.medium
 def test_information_is_the_covariance_of_the_scores(scores):
     gradients, likelihood, coefficients, periodogram = scores
     rows, lags = slice(0, 2), np.arange(1, 7)
@@ -141,7 +142,6 @@ def test_information_is_the_covariance_of_the_scores(scores):
     assert np.abs(z.mean(axis=0)).max() < 4 / np.sqrt(len(q))
 
 
-@pytest.mark.medium
 def test_information_of_a_unit_behind_its_own_effect_is_the_covariance_of_the_scores():
     # 2 follows 1, so that the noise of unit 1 comes back in what its link from 2 is estimated from
     A, n_lags, rng = np.zeros((1, 2, 2)), 4, np.random.default_rng(7)
@@ -195,7 +195,6 @@ def true_information():
     return WhittleLikelihood(moments, TRUE_N).information(TRUE_A[0], TRUE_Q, 6)
 
 
-@pytest.mark.medium
 def test_the_test_of_misfit_has_its_size(scores):
     gradients, likelihood, _, _ = scores
     info, p_values = true_information(), []
@@ -258,7 +257,6 @@ def test_kernel_p_values_are_uniform_without_an_effect():
         assert kstest(kernel_p_values(S, q, 6, [basis]), "uniform").pvalue > 1e-3
 
 
-@pytest.mark.medium
 def test_single_lags_find_a_link_with_a_dead_time_and_keep_the_size():
     n_lags, rng = 20, np.random.default_rng(6)
     S = 100 * (0.7 ** np.abs(np.subtract.outer(np.arange(n_lags), np.arange(n_lags))))
@@ -284,7 +282,6 @@ def test_scores_without_a_negative_tail_keep_the_size_of_a_combination():
     assert 0 < tiny[0] < 1e-150
 
 
-@pytest.mark.medium
 def test_channels_that_each_ask_a_little_for_lags_ask_for_them_together():
     rng, names = np.random.default_rng(10), list("abcde")
 

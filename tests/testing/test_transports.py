@@ -8,6 +8,8 @@ import pytest
 from skfedcausal.federation import Failure, FileLoopback, InProcessTransport, Packet
 from skfedcausal.testing import check_transport
 
+pytestmark = pytest.mark.medium
+
 
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_transports_in_this_process_pass(n_jobs):

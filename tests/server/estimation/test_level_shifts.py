@@ -33,6 +33,8 @@ from skfedcausal.statespace.detection.shift import InnovationModel, best_onset
 from skfedcausal.statespace.episodes import remove_episode_means
 from skfedcausal.statespace.partition import Partition
 
+pytestmark = pytest.mark.medium
+
 AT = 700
 
 
@@ -57,7 +59,6 @@ def linked(fitted):
     return set(zip(found.cause, found.effect, strict=True))
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("size", [1.0, 3.0, 10.0])
 def test_a_shift_is_found_where_it_was_and_is_not_taken_for_a_link(size):
     X, _ = shifted(size)
@@ -71,7 +72,6 @@ def test_a_shift_is_found_where_it_was_and_is_not_taken_for_a_link(size):
     assert shifts["size"][0] == pytest.approx(np.sqrt(2) * size, rel=0.25)
 
 
-@pytest.mark.medium
 def test_shifts_are_taken_for_dynamics_where_nobody_looks_for_them():
     without = estimator(level_shifts=None).fit(shifted(3.0)[0])
     # later lags explain the shift as states that move slowly, and leave the link that there is
@@ -81,7 +81,6 @@ def test_shifts_are_taken_for_dynamics_where_nobody_looks_for_them():
     assert without.server_.level_shifts_.empty
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("options", [{"radius": (0.5, 0.8)}, {"radius": (0.95, 0.95)}], ids=["quick", "slow"])
 def test_no_shift_is_found_where_there_is_none(options):
     """At a level of 1e-3 per record ten records have none but for one seed in a hundred."""
@@ -90,7 +89,6 @@ def test_no_shift_is_found_where_there_is_none(options):
         assert find_level_shifts(records(X), len(X))[0] == ()
 
 
-@pytest.mark.medium
 def test_random_walks_are_not_cut_into_levels():
     rng = np.random.default_rng(0)
     walks = {f"u{k}": np.cumsum(rng.normal(size=(2000, 1)), axis=0) + rng.normal(size=(2000, 4)) for k in range(3)}
@@ -143,7 +141,6 @@ def test_a_level_that_comes_back_has_two_shifts():
     np.testing.assert_allclose(shifts.start, [500, 900], atol=3)
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("options", [{"missing": 0.02}, {"episodes": 2}], ids=["missing", "episodes"])
 def test_shifts_in_records_with_gaps_and_in_episodes(options):
     X, _ = shifted(4.0, n_samples=900, seed=1, **options)
@@ -172,7 +169,6 @@ def test_forecasts_know_the_levels():
         assert errors[0] == pytest.approx(errors[1], rel=0.01)
 
 
-@pytest.mark.medium
 def test_shifts_beside_inputs_are_no_inputs():
     X, truth = shifted(4.0, n_inputs=1, input_links=[])
     plain = shifted(0, n_inputs=1, input_links=[])[0]
@@ -562,7 +558,6 @@ def test_a_misfit_is_the_power_of_innovations_at_the_sixteen_lowest_frequencies(
     assert unit.misfit([], unit.fit([])) == pytest.approx(expected)
 
 
-@pytest.mark.medium
 def test_a_shift_that_units_alone_are_in_doubt_of_is_found_where_it_explains_links(monkeypatch):
     shifts = [{"unit": unit, "size": 0.5, "at": 1000, "until": 2000} for unit in (0, 1)]
     A = np.kron(np.diag([0.9, 0.5]), np.eye(2))
@@ -575,7 +570,6 @@ def test_a_shift_that_units_alone_are_in_doubt_of_is_found_where_it_explains_lin
         assert estimator.links_["p_adjusted"].between(*p_values).all()
 
 
-@pytest.mark.medium
 def test_a_weak_shift_of_a_slow_unit_makes_no_link_back():
     A = np.kron(np.diag([0.99, 0.5]), np.eye(2))
     A[2:, :2] = 0.25

@@ -20,7 +20,10 @@ SQUARE = {"n_inputs": 1, "links": [(0, 1)], "input_links": [(0, 1)], "n_states":
 
 
 # plants whose noise is not as the units say, on purpose: the default warns of what one lag cannot explain
-pytestmark = pytest.mark.filterwarnings("ignore:The plant does not explain all that earlier:UserWarning")
+pytestmark = [
+    pytest.mark.medium,
+    pytest.mark.filterwarnings("ignore:The plant does not explain all that earlier:UserWarning"),
+]
 
 
 def noisy_plant(**settings):
@@ -66,7 +69,6 @@ def test_units_with_more_sensors_than_states_leave_nothing_open():
     assert est.server_.noise_share_ is None
 
 
-@pytest.mark.medium
 def test_noise_in_square_units_is_found_and_the_effect_with_it(fitted):
     est, X, truth = fitted
     floor = FederatedCounterfactualEstimator(server=LikelihoodServer(horizon=1)).fit(X, inputs=truth.inputs)
@@ -91,7 +93,6 @@ def test_units_speak_with_the_chosen_noise_from_then_on_and_filter_as_before(fit
         assert message.unpredicted is None
 
 
-@pytest.mark.medium
 def test_federated_and_pooled_agree_with_a_choice_of_noise(fitted):
     est, X, truth = fitted
     assert est.oracle(X, inputs=truth.inputs).server_.noise_share_ == est.server_.noise_share_
@@ -104,7 +105,6 @@ def test_inputs_as_they_were_give_back_the_record_with_a_choice_of_noise(fitted)
     np.testing.assert_allclose(answer["counterfactual"], answer["factual"], rtol=0, atol=1e-10)
 
 
-@pytest.mark.medium
 def test_permuting_units_permutes_the_plant_with_a_choice_of_noise(fitted):
     est, X, truth = fitted
     other = FederatedCounterfactualEstimator().fit(
@@ -114,7 +114,6 @@ def test_permuting_units_permutes_the_plant_with_a_choice_of_noise(fitted):
     np.testing.assert_allclose(other.transition_[::-1, ::-1], est.transition_, rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.medium
 def test_noise_stays_as_the_units_say_without_inputs_or_with_gaps():
     X, truth = noisy_plant()
     messages = {name: KalmanClient().fit(Y).message(Y) for name, Y in X.items()}
@@ -154,7 +153,6 @@ def coloured_noise(n_samples=3000, seed=0):
     return {"unit0": (h + noise)[:, None]}, [u[:, None]], 0.9
 
 
-@pytest.mark.medium
 def test_coefficients_are_learned_for_forecasts_and_filters_for_the_next_step():
     X, inputs, pole = coloured_noise()
     est, single = (

@@ -26,6 +26,8 @@ from skfedcausal.server.lagged.timing import first_lags, words_by_input
 from skfedcausal.server.prediction import PlantFilter
 from skfedcausal.statespace.episodes import PIECE
 
+pytestmark = pytest.mark.medium
+
 ROOT2 = 2**0.5
 
 
@@ -55,7 +57,6 @@ def fitted():
     return FederatedGrangerEstimator().fit(X), X
 
 
-@pytest.mark.medium
 def test_links_of_a_published_network_are_found_and_dated(fitted):
     estimator, _ = fitted
     found = estimator.links_.query("verdict == 'influence'").set_index(["cause", "effect"])
@@ -69,7 +70,6 @@ def test_links_of_a_published_network_are_found_and_dated(fitted):
     np.testing.assert_array_equal(server.lag_transitions_[0], estimator.transition_)
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize(("n_units", "delay"), [(3, 20), (18, 14)])
 def test_one_link_after_a_long_dead_time_is_found_and_dated(n_units, delay):
     rng, n_samples = np.random.default_rng(0), 2000
@@ -87,7 +87,6 @@ def test_one_link_after_a_long_dead_time_is_found_and_dated(n_units, delay):
     assert asked[["cause", "effect"]].to_numpy().tolist() == [["unit0", "unit1"]]
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("delay", [18, 45])
 def test_an_input_that_acts_after_a_long_dead_time_has_its_effect(delay):
     rng, n_samples = np.random.default_rng(0), 2000
@@ -214,7 +213,6 @@ def test_a_record_of_one_lag_gives_the_same_numbers_with_and_without_the_test(mo
     np.testing.assert_array_equal(kept.predict(X), without.predict(X))
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("seed", [336, 412])
 def test_where_a_prior_backs_one_lag_less_is_asked_before_several_are_compared(seed):
     units = published(FIVE, 2000, seed, n_sensors=4)
@@ -225,7 +223,6 @@ def test_where_a_prior_backs_one_lag_less_is_asked_before_several_are_compared(s
     assert len(server.lag_transitions_) > 1
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("share", [0.0, 0.1])
 def test_pooled_and_federated_plants_of_several_lags_are_the_same(share):
     rng = np.random.default_rng(7)
@@ -243,7 +240,6 @@ def sensed(X, noise=0.3):
     return {name: x @ np.ones((1, 3)) + noise * x.std() * rng.normal(size=(len(x), 3)) for name, x in X.items()}
 
 
-@pytest.mark.medium
 def test_a_level_that_shifts_does_not_stop_the_lags():
     X = sensed(five_nodes(2000))
     X["unit1"] = X["unit1"] + 8.0 * (np.arange(2000) > 1200)[:, None]
@@ -278,7 +274,6 @@ def test_every_answer_uses_the_lags(fitted):
     assert smoothed.shape == states.shape
 
 
-@pytest.mark.medium
 def test_links_are_tested_over_all_lags_or_not_at_all(fitted):
     estimator, X = fitted
     table = estimator.test_links(X, "score")
@@ -309,7 +304,6 @@ def test_a_report_says_how_far_back_units_act(fitted, tmp_path):
     assert f"over up to {len(fitted[0].lag_transitions_)} time steps" in page.read_text()
 
 
-@pytest.mark.medium
 def test_a_detector_watches_with_all_lags():
     detector = FederatedRCADetector(server=LikelihoodServer(), false_alarm_rate=0.01).fit(five_nodes(2000))
     assert len(detector.lag_transitions_) > 1
@@ -362,7 +356,6 @@ def same_row(n_samples=2000, seed=9):
     return X, {"unit0": u[:, None]}
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("sampled", ["auto", "before", {"unit0": "before"}])
 def test_an_input_that_acts_in_its_row_is_known_to_do_so(sampled):
     X, inputs = same_row()
@@ -377,7 +370,6 @@ def test_an_input_that_acts_in_its_row_is_known_to_do_so(sampled):
     assert np.abs(B[1]).max() < 0.2 * np.abs(B[0]).max()
 
 
-@pytest.mark.medium
 def test_a_unit_uses_its_inputs_of_all_lags_at_home():
     X, inputs = same_row()
     estimator = FederatedCounterfactualEstimator().fit(X, inputs=inputs)
@@ -389,7 +381,6 @@ def test_a_unit_uses_its_inputs_of_all_lags_at_home():
     np.testing.assert_allclose(np.asarray(again)[5:, :3], found["augmented"], atol=1e-8)
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("where", ["server", "units", "dead time"])
 def test_the_transfer_function_gives_the_effects(where):
     """Impulse responses summed up are the effect of a held change, whoever knows when the input acts."""
@@ -407,7 +398,6 @@ def test_the_transfer_function_gives_the_effects(where):
     assert estimator.oracle_gap(X, inputs=inputs) < 1e-6
 
 
-@pytest.mark.medium
 def test_attributes_of_all_lags_are_those_of_the_server(fitted):
     estimator, X = fitted
     assert estimator.lag_transitions_ is estimator.server_.lag_transitions_
@@ -442,7 +432,6 @@ def test_a_server_of_one_lag_refuses_inputs_that_act_at_once(settings):
         FederatedCounterfactualEstimator(server=server).fit(X, inputs=inputs)
 
 
-@pytest.mark.medium
 def test_a_server_refuses_inputs_that_act_at_once_where_states_are_hardly_seen():
     X, inputs = same_row(400)
     X["unit1"][1::2] = np.nan
@@ -492,7 +481,6 @@ def test_the_effect_of_an_input_with_dead_time_is_the_true_one():
     assert np.mean(np.abs(effect - true[1:])[large] < 3 * sd[large]) > 0.9
 
 
-@pytest.mark.medium
 def test_a_plant_at_the_border_of_stability_stays_inside():
     rng = np.random.default_rng(11)
     h = np.cumsum(np.cumsum(rng.normal(size=(1500, 2)), axis=0) * 0.02, axis=0)

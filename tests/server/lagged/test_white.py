@@ -10,6 +10,8 @@ from skfedcausal.server.lagged import stage
 from skfedcausal.server.lagged.white import unchanged, whitened
 from skfedcausal.statespace.lagged.likelihood import LaggedLikelihood, LagSums
 
+pytestmark = pytest.mark.medium
+
 
 def near_copies(n_samples=1200, seed=3):
     """Two units whose quantities follow an input after a while and each other nearly exactly."""
@@ -48,7 +50,6 @@ def test_sums_of_other_coordinates_are_those_of_the_other_series():
         np.testing.assert_allclose(one, other, atol=1e-9 * np.max(np.abs(other), initial=1))
 
 
-@pytest.mark.medium
 def test_the_likelihood_of_a_plant_does_not_depend_on_its_coordinates(learned):
     kept = learned[0]
     white, problem, n = kept["white"], kept["problem"], 2
@@ -92,7 +93,6 @@ def slowly_driven(n_samples=1500, seed=1):
     return {"a": h[:, None]}, {"a": u[:, None]}
 
 
-@pytest.mark.medium
 def test_what_an_input_does_late_is_no_shift_of_a_level():
     X, inputs = slowly_driven()
     with warnings.catch_warnings():

@@ -30,6 +30,8 @@ from skfedcausal.statespace.inputs import BlockCovariance, input_response, respo
 from skfedcausal.statespace.partition import Partition
 from skfedcausal.statespace.whittle import midpoints
 
+pytestmark = pytest.mark.medium
+
 UNITS, ROWS = 36, 1500
 N_INPUTS = [2 if m == 0 else int(m % 6 == 3) for m in range(UNITS)]
 
@@ -66,7 +68,6 @@ def both():
     )
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 def test_backends_give_the_same_bits_with_inputs(both, monkeypatch, backend):
     monkeypatch.setattr(parallel, "_WORTH", 1)
@@ -81,7 +82,6 @@ def test_backends_give_the_same_bits_with_inputs(both, monkeypatch, backend):
         assert getattr(again, name).equals(getattr(both.blocks, name))
 
 
-@pytest.mark.medium
 def test_a_block_of_all_units_has_the_maximum_of_the_whole_plant(both, monkeypatch):
     """The same likelihood at the same structure: both climbs end within tol standard errors of one row."""
     monkeypatch.setattr(learning, "cores", lambda near: [list(range(len(near)))])
@@ -214,7 +214,6 @@ def test_tests_of_inputs_some_at_a_time_are_those_of_all(both, monkeypatch):
         assert_allclose(mine, other, rtol=1e-10, atol=1e-14)
 
 
-@pytest.mark.medium
 def test_a_million_pairs_of_inputs_are_tested_in_little_memory():
     """A thousand units with an input each; spectra of all pairs of inputs alone would be half a gigabyte."""
     rng, m, n_rows = np.random.default_rng(0), 1000, 200
@@ -244,7 +243,6 @@ def test_a_million_pairs_of_inputs_are_tested_in_little_memory():
     assert_allclose(S[:20, :, 0, 0], np.diagonal(whole, axis1=1, axis2=2).T, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.medium
 def test_of_many_units_inputs_are_tested_again_where_they_may_act(both, monkeypatch):
     """As pairs of states are: what is far from acting at first keeps its first p-value, and counts."""
     for module in (learning, input_effects):
@@ -299,7 +297,6 @@ def test_units_alone_find_the_inputs_of_others(both):
     assert len(pairs_of(record.partition)) == np.count_nonzero(N_INPUTS) * (UNITS - 1)
 
 
-@pytest.mark.medium
 def test_inputs_that_act_on_no_other_unit_are_said_not_to():
     X, truth = plant_of(seed=3, n_input_links=0)
     server = learned(messages_of(X, truth))
@@ -308,7 +305,6 @@ def test_inputs_that_act_on_no_other_unit_are_said_not_to():
     assert np.linalg.norm(server.input_ - truth.input) < 0.15 * np.linalg.norm(truth.input)
 
 
-@pytest.mark.medium
 def test_inputs_that_move_slowly_together_are_told_apart():
     """Two units whose inputs share a slow wave: neither acts on the other."""
     rng = np.random.default_rng(1)
@@ -330,7 +326,6 @@ def test_inputs_that_move_slowly_together_are_told_apart():
     assert (inputs["verdict"] == "influence").sum() <= 1
 
 
-@pytest.mark.medium
 def test_levels_that_shift_beside_inputs(both):
     shift = [{"unit": unit, "size": 6.0, "at": 0.5} for unit in (1, 2)]
     X, truth = plant_of(seed=5, level_shift=shift)
@@ -351,7 +346,6 @@ def test_levels_less_what_inputs_do(both):
     assert_allclose(np.concatenate(found[0]), -level, atol=1e-10)
 
 
-@pytest.mark.medium
 def test_the_estimator_answers(both):
     X, truth = both.X, both.truth
     inputs = {name: u for name, u in zip(X, truth.inputs, strict=True) if u is not None}
@@ -379,7 +373,6 @@ def _with_gaps(X, share, seed=0):
     return found
 
 
-@pytest.mark.medium
 def test_a_record_with_inputs_and_gaps_is_learned_in_blocks(both):
     server = learned(messages_of(_with_gaps(both.X, 0.04), both.truth))
     found = server.links_.query("kind == 'input' and verdict == 'influence'")
@@ -408,7 +401,6 @@ def test_gaps_are_filled_with_what_inputs_do(both):
             assert np.corrcoef(mine.ravel(), other.ravel())[0, 1] > 0.5
 
 
-@pytest.mark.medium
 def test_inputs_that_answer_measurements_are_learned_as_a_whole():
     X, truth = plant_of(seed=6, n_input_links=0, n_samples=500)
     first = next(iter(X))

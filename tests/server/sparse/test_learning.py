@@ -17,6 +17,8 @@ from skfedcausal.server.prediction import PlantFilter
 from skfedcausal.server.sparse import learning, tables
 from skfedcausal.server.validity import report
 
+pytestmark = pytest.mark.medium
+
 UNITS, ROWS = 33, 1000
 
 
@@ -44,7 +46,6 @@ def both():
     return blocks, whole, messages
 
 
-@pytest.mark.medium
 def test_links_are_those_of_the_whole_plant(both):
     blocks, whole, _ = both
     assert blocks.converged_
@@ -108,7 +109,6 @@ def test_screening_says_of_every_pair_what_the_whole_plant_does(both, monkeypatc
     np.testing.assert_allclose(np.sqrt(table["statistic"]), np.sqrt(dense["statistic"]), atol=0.2)
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("backend", ["threading", "loky"])
 def test_backends_give_the_same_bits(both, monkeypatch, backend):
     blocks, _, messages = both
@@ -139,7 +139,6 @@ def test_the_report_has_every_check_of_units_and_links(both):
     np.testing.assert_allclose(actual, expected, rtol=1e-9)
 
 
-@pytest.mark.medium
 def test_tables_of_many_units_hold_links_and_what_comes_near(both, monkeypatch):
     blocks, _, messages = both
     for module in (learning, tables):
@@ -156,7 +155,6 @@ def test_tables_of_many_units_hold_links_and_what_comes_near(both, monkeypatch):
     assert intervals[key].equals(few.links_[key])
 
 
-@pytest.mark.medium
 def test_adjusted_p_values_are_those_of_benjamini_and_hochberg_and_of_holm():
     from scipy.stats import false_discovery_control
     from statsmodels.stats.multitest import multipletests
@@ -175,7 +173,6 @@ def test_units_without_links_stay_without():
     assert (server.transition_[~server.partition_.block_diagonal] == 0).mean() > 0.99
 
 
-@pytest.mark.medium
 def test_a_level_that_shifts_is_no_link():
     shift = [{"unit": unit, "size": 6.0, "at": 0.5} for unit in (0, 1)]
     X, truth = plant_of(n_links=0, level_shift=shift, seed=2)
@@ -202,7 +199,6 @@ def test_later_lags_are_learned_as_a_whole_or_told(monkeypatch):
     assert server.misfit_.loc[server.misfit_["p_value"].idxmin(), "effect"] == first
 
 
-@pytest.mark.medium
 @pytest.mark.filterwarnings("ignore:Later lags act")
 def test_an_estimator_answers_with_a_plant_in_blocks():
     X, truth = plant_of(seed=7)
@@ -250,7 +246,6 @@ def test_a_unit_that_is_left_out_is_filtered_exactly(both):
     np.testing.assert_allclose(blocks._filter(without).predicted, expected.predicted)
 
 
-@pytest.mark.medium
 def test_a_plant_of_which_nearly_all_is_linked_is_learned_as_a_whole():
     """One driver of all units: every block would be the plant again, and its climb longer than that of the whole."""
     rng = np.random.default_rng(0)

@@ -9,6 +9,8 @@ from skfedcausal import FederatedGrangerEstimator
 from skfedcausal.server.validity import drivers
 from skfedcausal.server.validity.report import Evidence
 
+pytestmark = pytest.mark.medium
+
 
 def pair(seed, *, link=0.0, driver=0.0, pole=0.9, n=3000):
     """Scores of two units of one state: a link of the first to the second, or a driver of both."""

@@ -18,6 +18,8 @@ from ...statespace.detection._reference import dense_rows, dense_surprises
 from .._reference import coupled_plant
 from ._rows import evidence
 
+pytestmark = pytest.mark.medium
+
 # --- rows ---------------------------------------------------------------------------------------------
 
 

@@ -24,6 +24,8 @@ from skfedcausal.statespace.detection.shift import (
 
 from .._reference import coupled_plant
 
+pytestmark = pytest.mark.medium
+
 N_ROWS = 40
 
 
@@ -234,7 +236,6 @@ def faulty():
     return {name: Y[2000:] for name, Y in plant_with_dead_time(fault=1.0).items()}
 
 
-@pytest.mark.medium
 def test_the_record_asks_for_lags_and_gets_them(detector):
     assert len(detector.lag_transitions_) >= 5
     assert isinstance(detector._root_cause.model, LaggedModel)
@@ -248,7 +249,6 @@ def test_the_root_is_named_behind_its_dead_time(detector, faulty):
     assert window["probability"][0] > 0.9
 
 
-@pytest.mark.medium
 @pytest.mark.parametrize("sizes", [(1,), (7, 1, 30)])
 def test_a_stream_in_pieces_gives_the_incidents_of_the_whole(detector, faulty, sizes):
     whole = detector.incidents(faulty)
@@ -273,7 +273,6 @@ def test_a_detector_that_was_saved_finds_the_same(detector, faulty, tmp_path):
     assert joblib.load(file).incidents(faulty).equals(detector.incidents(faulty))
 
 
-@pytest.mark.medium
 def test_sites_and_this_process_learn_the_same(detector, faulty):
     X = {name: Y[:2000] for name, Y in plant_with_dead_time().items()}
     columns = ("a", "b", "c")
@@ -294,7 +293,6 @@ def test_missing_measurements_leave_the_root(detector, faulty):
     assert detector.attribute(holes, start=150)["client"][0] == "unit0"
 
 
-@pytest.mark.medium
 def test_gaps_in_the_nominal_record_are_filled_by_all_lags(faulty):
     X = {name: Y[:2000].copy() for name, Y in plant_with_dead_time(seed=1).items()}
     X["unit1"][300:340] = np.nan

@@ -16,6 +16,8 @@ from skfedcausal.server.watching.large import LargeEnergy, LargeLevels, LargeMod
 from skfedcausal.server.watching.thresholds import AlarmLevels
 from skfedcausal.statespace.detection.shift import InnovationModel
 
+pytestmark = pytest.mark.medium
+
 N_UNITS = 34
 
 
@@ -123,7 +125,6 @@ def faulty(plant):
     return X
 
 
-@pytest.mark.medium
 def test_plants_of_many_units_are_watched_in_blocks(detector, faulty):
     assert type(detector._root_cause) is LargeRootCauseServer
     found = detector.incidents(faulty)
@@ -133,7 +134,6 @@ def test_plants_of_many_units_are_watched_in_blocks(detector, faulty):
     assert (found.detected < 300).sum() <= 3  # budget of 0.3
 
 
-@pytest.mark.medium
 def test_batches_give_what_the_whole_gives(detector, faulty):
     whole = detector.predict_root_cause(faulty)
     for size in (1, 250):
