@@ -86,7 +86,8 @@ class KalmanClient(UnitClient):
     profile : {"auto"} or None, default="auto"
         Takes off at home what the times of rows tell, where that pays on stretches of the record left out: the level by
         time of day (and weekend, of two weeks or more) or the year, and up to three seasons that nobody named, which
-        show as sharp lines of the spectrum. Nothing of rows without times, and nothing under privacy.
+        show as sharp lines of the spectrum. Nothing of rows without times, under privacy, or of units that a detector
+        watches.
     initial : {"stationary", "diffuse"} or tuple (mean, covariance), default="stationary"
         State h in the first row of every episode, for the unit's own filter, predictions, likelihood and
         smoother: of the stationary distribution (where A has none, of the steady errors of prediction around zero),

@@ -138,9 +138,10 @@ class UnitWorker:
             return self._with_clock(message), state
         self._check_memory(wishes)
         first = {**self._first_state(), "wishes": wishes, "dtype": state["dtype"]}
-        client = self._status_client() if wishes.monitor else None
-        client = fitted_client(self.client, *self._about) if client is None else client
-        return self.off_baseline({"client": client})._first_message(client, wishes, first, round)
+        unit = replace(self, client=watched_client(self.client)) if wishes.monitor else self
+        client = unit._status_client() if wishes.monitor else None
+        client = fitted_client(unit.client, *unit._about) if client is None else client
+        return unit.off_baseline({"client": client})._first_message(client, wishes, first, round)
 
     def _check_memory(self, wishes):
         """Refuse at a site what noise with a memory is of no use for."""
@@ -590,6 +591,12 @@ class UnitWorker:
             raise PacketError(
                 f"Unit {self.name!r} got a series of shape {series.shape} back, but sent a message of shape {expected}."
             )
+
+
+def watched_client(template):
+    """The client without a profile by the clock: what a fault does hour by hour, or slowly, would go with it."""
+    is_profiled = isinstance(template, KalmanClient) and template.profile is not None
+    return clone(template).set_params(profile=None) if is_profiled else template
 
 
 def fitted_client(template, Y, U, starts, name, columns, noise=None, index=None):

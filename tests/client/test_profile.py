@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skfedcausal import KalmanClient
+from skfedcausal import FederatedRCADetector, KalmanClient
 from skfedcausal.statespace.lines import sharp_period
 
 
@@ -102,3 +102,10 @@ def test_a_slow_state_is_no_line():
 def test_short_records_have_none():
     assert KalmanClient(profile="auto").fit(record(3)).baseline_ is None
     assert KalmanClient(profile="auto").fit(noise(30)).baseline_ is None
+
+
+@pytest.mark.filterwarnings("ignore:One false alarm per")
+def test_units_that_a_detector_watches_keep_what_the_clock_tells():
+    X = {name: record(seed=seed) for name, seed in (("left", 1), ("right", 2))}
+    detector = FederatedRCADetector(client=KalmanClient(profile="auto")).fit(X)
+    assert all(client.baseline_ is None for client in detector.clients_.values())
