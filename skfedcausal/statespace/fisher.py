@@ -1,6 +1,7 @@
 """Fisher information of chosen elements of (A, Q), assembled by products over frequencies."""
 
 from copy import copy
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -8,6 +9,8 @@ import numpy as np
 from .matrices import hermitian
 
 _COLUMNS = 32  # columns of the information matrix formed at a time
+_TESTED = 2**24  # bytes of columns whose elements are tested at a time
+_CACHED = 2**20  # bytes of factors that are multiplied at a time
 _ROWS = 4  # rows of it formed at a time from the free elements alone
 _KEPT = 2**27  # bytes of columns against all elements that are kept; larger ones are formed row by row
 
@@ -32,16 +35,31 @@ class SpectralInformation:
 
     def __init__(self, U, H, S=None):
         self.U, self.H, self.S = U, H, S
-        self.W = H @ U
-        own = self.W @ hermitian(H)
-        if S is None:
-            self.V = own
-            return
-        n, c = H.shape[-2], S.shape[-1]
-        self.V = S.copy()
-        self.V[..., :n, :n] += own
-        rest = np.zeros((*self.W.shape[:-2], c - n, self.W.shape[-1]), dtype=self.W.dtype)
-        self.W = np.concatenate([self.W, rest], axis=-2)
+
+    @cached_property
+    def W(self):
+        """``H U``, zero in the rows of inputs."""
+        W = self.H @ self.U
+        if self.S is None:
+            return W
+        rest = np.zeros((*W.shape[:-2], self.S.shape[-1] - W.shape[-2], W.shape[-1]), dtype=W.dtype)
+        return np.concatenate([W, rest], axis=-2)
+
+    @cached_property
+    def V(self):
+        """``W H^H``, with what follows from the inputs."""
+        n = self.H.shape[-2]
+        own = self.W[..., :n, :] @ hermitian(self.H)
+        if self.S is None:
+            return own
+        V = self.S.copy()
+        V[..., :n, :n] += own
+        return V
+
+    def forget_products(self):
+        """Give back the memory of W and V, which are formed again when they are asked for."""
+        self.__dict__.pop("W", None)
+        self.__dict__.pop("V", None)
 
 
 class FreeElements:
@@ -99,11 +117,15 @@ class InformationColumns:
         self._W_left, self._V_left = _by_column(info.W, -1.0), _by_column(info.V, -1.0)
         self._U_left = _by_column(info.U, -1.0)
         # the right factors carry the mean over frequencies
-        self._W_right = _by_column(np.swapaxes(info.W, -1, -2)) / len(info.U)
-        self._U_right = _by_column(np.swapaxes(info.U, -1, -2)) / len(info.U)
+        self._W_right, self._U_right = (_by_column(np.swapaxes(x, -1, -2)) for x in (info.W, info.U))
+        for factor in (self._W_right, self._U_right):
+            factor /= len(info.U)
+        info.forget_products()
         n, row_bytes = len(self._U_right), free.n_elements * self._W_left.shape[2] * 8
-        self.is_large = n * row_bytes > _KEPT
-        self.rows_at_once = max(_KEPT // (2 * row_bytes), 1) if self.is_large else n
+        self.n_bytes = n * row_bytes
+        self.is_large = self.n_bytes > _KEPT
+        most = _KEPT // 2 if self.is_large else _TESTED
+        self.rows_at_once = min(max(most // max(row_bytes, 1), 1), n)
         self._all_transition = self._all_covariance = self._own_covariance = None
 
     def transition(self, rows=slice(None)):
@@ -112,7 +134,7 @@ class InformationColumns:
             return self._all_transition[:, rows]
         kept = slice(None) if not self.is_large else rows
         free, split, n = self._free, self._free.n_transition, len(self._U_left)
-        W_right, U_right = self._W_right[..., kept], self._U_right[..., kept]
+        W_right, U_right = (np.ascontiguousarray(x[..., kept]) for x in (self._W_right, self._U_right))
         columns = np.empty((free.n_elements, W_right.shape[2], self._W_left.shape[2]))
         of_states = free.cols < n
         for chosen, terms in ((of_states, 2), (~of_states, 1)):  # W is zero in the rows of the inputs
@@ -124,7 +146,7 @@ class InformationColumns:
                 np.flatnonzero(chosen),
             )
         columns[split:, :, n:] = 0.0
-        W_left = self._W_left[..., :n]
+        W_left = np.ascontiguousarray(self._W_left[..., :n])
         _products(
             ((U_right, free.second), (U_right, free.first)),
             ((W_left, free.first), (W_left, free.second)),
@@ -149,7 +171,7 @@ class InformationColumns:
         columns = np.empty((free.n_elements, len(range(n)[rows]), n))
         of_Q = (self._U_right, free.first), (self._U_left, free.second)
         for (right, left), out in ((of_A, columns[:split]), (of_Q, columns[split:])):
-            transposed = [(source[..., rows], index) for source, index in (right, left)]
+            transposed = [(np.ascontiguousarray(source[..., rows]), index) for source, index in (right, left)]
             _products(transposed, (left, right), out)
         columns[split:] *= free.half_on_diagonal[:, None, None]
         own = np.arange(n)[rows]
@@ -225,7 +247,11 @@ class InformationColumns:
 
 def _by_column(x, sign=1.0):
     """Real and imaginary parts stacked over frequencies, one column first: (n_cols, 2 n_freq, n_rows)."""
-    return np.ascontiguousarray(np.moveaxis(np.concatenate([x.real, sign * x.imag]), -1, 0))
+    n_frequencies, n_rows, n_columns = x.shape
+    out = np.empty((n_columns, 2 * n_frequencies, n_rows))
+    out[:, :n_frequencies] = np.moveaxis(x.real, -1, 0)
+    np.multiply(np.moveaxis(x.imag, -1, 0), sign, out=out[:, n_frequencies:])
+    return out
 
 
 def _products(right, left, out, places=None):
@@ -235,12 +261,11 @@ def _products(right, left, out, places=None):
     written to `places` of `out`, None for all.
     """
     n_columns = len(right[0][1])
-    buffers = []
-    for factors in (right, left):
-        depth, n = factors[0][0].shape[1:]
-        buffers.append(np.empty((min(_COLUMNS, n_columns), len(factors) * depth, n)))
-    for start in range(0, n_columns, _COLUMNS):
-        size = min(_COLUMNS, n_columns - start)
+    shapes = [(len(factors) * factors[0][0].shape[1], factors[0][0].shape[2]) for factors in (right, left)]
+    at_once = min(_COLUMNS, n_columns, max(_CACHED // (8 * sum(depth * n for depth, n in shapes)), 1))
+    buffers = [np.empty((at_once, *shape)) for shape in shapes]
+    for start in range(0, n_columns, max(at_once, 1)):
+        size = min(at_once, n_columns - start)
         for buffer, factors in zip(buffers, (right, left), strict=True):
             for term, (source, index) in enumerate(factors):
                 depth = source.shape[1]

@@ -49,6 +49,7 @@ def correlation_estimates(scoring, *, only_inside=False, screen=None):
 def _estimates(scoring, of, family, inside, own, *, only_inside=False, screen=None, reject=benjamini_hochberg):
     """Estimates of a family of blocks of the matrix `of`, whose information with themselves is `own`."""
     transition = of == "transition"
+    scoring.form().info.forget_products()
     evaluation, elements = scoring.point.evaluation, family.pair_elements
     gradient = evaluation.grad_A if transition else 2 * evaluation.grad_Q
     estimate, covariance = np.zeros(elements.shape), np.zeros((*elements.shape, elements.shape[1]))

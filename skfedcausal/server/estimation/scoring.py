@@ -21,6 +21,7 @@ _SQUARINGS, _LARGE_MATRIX = 7, 1e3
 _CORRELATION_FLOOR = 1e-6  # smallest eigenvalue of the correlations of process noise
 _RIDGE = 1e-12
 _SMALL = 2**28  # bytes that every machine has
+_MUCH = 2**23  # of columns that are formed again rather than kept during a climb
 _INDEFINITE = 1e-6  # relative ridge that cures no rounding but a negative eigenvalue
 _DIFFERENCE = 1e-5  # step of numerical derivatives, in standardised units
 _ROUNDING = 1e-12  # relative differences of log-likelihoods that may be rounding errors
@@ -147,6 +148,11 @@ class Scoring:
     def forget(self):
         """Give back the memory of what :meth:`form` forms, where it is large."""
         if self.is_large:
+            self._columns = None
+
+    def release(self):
+        """Give back what only tests of blocks ask for, where it is more than other arrays are: it can be formed again."""
+        if self._columns is not None and self._columns.n_bytes > _MUCH:
             self._columns = None
 
     def add_prior(self, matrix):
@@ -357,6 +363,7 @@ def ascend(objective, scoring, *, gain_tol, further=None, max_iter=300):
     Steps are those of BFGS in the metric of the information at the start, until one promises `gain_tol`;
     while it is fast, on to the goal `further`.
     """
+    scoring.release()
     point, x, free = scoring.point, scoring.vector, scoring.structure.free
     slope = scoring.whitened(scoring.gradient)
     curvature, before, n_further = InverseCurvature(), np.inf, 0

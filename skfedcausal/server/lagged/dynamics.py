@@ -17,6 +17,8 @@ from ...statespace.matrices import companion
 from ..prediction import InputDrive, PlantFilter, smooth_plant
 from .gaps import filtered_with_gaps
 
+_SMALL = 260  # states with their lags, of which a Riccati equation takes a hundredth of a second
+
 
 @dataclass(frozen=True, eq=False)
 class LaggedDynamics:
@@ -104,6 +106,11 @@ class LaggedDynamics:
         plant = self.transition, self.process_cov, PaddedRecord(self, record), self.drive(point)
         states, covariances = smooth_plant(*plant, **settings)
         return states[:, : self.n_states], covariances
+
+    @property
+    def is_small(self):
+        """Whether Geweke's measures, a Riccati equation of all lags for every unit, are had at once."""
+        return self.n_states * self.n_lags <= _SMALL
 
     def geweke(self, J, partition):
         """Geweke's measure of every pair of units, (n_units, n_units), for measurements of information J."""

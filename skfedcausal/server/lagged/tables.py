@@ -10,14 +10,18 @@ from ..links.tables import COLUMNS, named_pairs
 
 
 def lagged_links_table(names, partition, lagged, geweke, *, alpha, margin):
-    """Table of links of a plant of several lags: all ordered pairs of units, then inputs."""
+    """Table of links of a plant of several lags: all ordered pairs of units, then inputs.
+
+    Without Geweke's measures where `geweke` is None.
+    """
     tables = []
     for kind, found in lagged.links.items():
         pairs = (partition if kind == "state" else partition.input_pairs).pairs
         blocks = lagged.blocks[kind]
         columns = named_pairs(names, pairs) | found
         columns |= {"kind": kind, "norm": blocks.strength, "stderr": blocks.stderr}
-        columns["geweke"] = geweke[pairs[:, 0], pairs[:, 1]] if kind == "state" else np.nan
+        has_measure = geweke is not None and kind == "state"
+        columns["geweke"] = geweke[pairs[:, 0], pairs[:, 1]] if has_measure else np.nan
         columns["verdict"] = _verdicts(blocks, found["p_adjusted"], alpha, margin)
         columns["because"] = ""
         tables.append(pd.DataFrame(columns, columns=list(COLUMNS)))

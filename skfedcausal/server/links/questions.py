@@ -182,6 +182,9 @@ class LinkQuestions(ServerLearner):
             from ..lagged.tables import lagged_intervals_table
 
             measure = self.links_.loc[self.links_["kind"] == "state", "geweke"].to_numpy() if geweke else None
+            if geweke and not self._lagged.dynamics.is_small:
+                effect, cause = pairs.T
+                measure = self._lagged.dynamics.geweke(self.information_, self.partition_)[effect, cause]
             plant = self.names_, self.partition_, self._lagged, self.n_samples_
             return lagged_intervals_table(*plant, measure, **levels)
         if geweke:
