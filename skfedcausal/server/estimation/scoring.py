@@ -151,7 +151,7 @@ class Scoring:
             self._columns = None
 
     def release(self):
-        """Give back what only tests of blocks ask for, where it is more than other arrays are: it can be formed again."""
+        """Give back what only tests of blocks ask for, where that is much: it can be formed again."""
         if self._columns is not None and self._columns.n_bytes > _MUCH:
             self._columns = None
 
