@@ -5,6 +5,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.linalg import block_diag, solve_discrete_lyapunov
 from sklearn.base import clone
@@ -219,3 +220,18 @@ def test_tennessee_eastman():
     # the pooled record is learned as well, which one state a unit makes affordable
     small = FederatedGrangerEstimator(KalmanClient(n_states=1)).fit(training)
     assert small.oracle_gap(training) < 1e-8
+
+
+def test_a_unit_that_never_moves_is_left_out_by_name_and_changes_nothing():
+    X, _ = make_granger_plant(3, n_samples=800, random_state=4)
+    still = {**X, "still": np.full((800, 2), 5.0)}
+    with pytest.warns(UserWarning, match="Every column of 'still' is constant or missing throughout.*left out"):
+        with_it = FederatedGrangerEstimator().fit(still)
+    alone = FederatedGrangerEstimator().fit(X)
+    pd.testing.assert_frame_equal(with_it.links_, alone.links_)
+    assert list(with_it.predict(still)) == list(X)
+
+
+def test_a_plant_that_never_moves_is_refused():
+    with pytest.raises(ValueError, match="there is nothing to model"):
+        FederatedGrangerEstimator().fit({"a": np.ones((300, 2)), "b": np.zeros((300, 1))})

@@ -5,6 +5,7 @@ A container is one table or a collection of units; a `PlantLayout` describes bot
 one flat table, units side by side.
 """
 
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -13,7 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 
-from .arrays import as_native, names_units, same_kind
+from .arrays import as_native, constant_columns, names_units, same_kind
 from .layout import SEPARATOR, PlantLayout, listed
 from .readers import Reading, common_index, read_inputs, read_table, read_units
 from .rows import check_lengths, check_times, episode_starts, sampling_period
@@ -94,6 +95,24 @@ class PlantData:
         kept = [k for k, name in enumerate(self.names) if name in names]
         series = {part: tuple(getattr(self, part)[k] for k in kept) for part in ("outputs", "inputs")}
         return replace(self, layout=self.layout.only(names), **series)
+
+    def moving(self):
+        """The record without units none of whose columns ever changes, which a warning names; all if none does.
+
+        Returns
+        -------
+        PlantData
+        """
+        moving = [name for name, Y in zip(self.names, self.outputs, strict=True) if not constant_columns(Y).all()]
+        still = [name for name in self.names if name not in moving]
+        if not (still and moving):
+            return self
+        warnings.warn(
+            f"Every column of {listed(still)} is constant or missing throughout: nothing can be told of such a unit, "
+            "which is left out.",
+            stacklevel=4,
+        )
+        return self.only(moving)
 
     def without(self, unseen):
         """The record with rows of some units missing.

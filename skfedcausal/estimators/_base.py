@@ -140,6 +140,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     _monitors = False  # whether units tell also what their states do not show
     _has_inputs = False  # whether units may have inputs
     _needs_rows = True  # whether a fit is more than what sums of products over rows tell
+    _leaves_out_still_units = False  # a unit that never moved is news when it does, or has inputs that others follow
     _batches = None  # Place of a plant that is learned batch by batch
     _renewed = ()  # units that are to identify another model in the next batch
 
@@ -234,7 +235,9 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     def _fit_units(self, plant, home=None):
         """Learn from units in this process; `home` is their raw record where they need it beside `plant`."""
         server, templates = self._new_server(), client_templates(self.client, plant.names, self.random_state)
-        mechanism = self._message_mechanism
+        mechanism, layout = self._message_mechanism, plant.layout
+        if mechanism is None and self._leaves_out_still_units:
+            plant = plant.moving()
         raw_bytes = plant.unit_bytes
         if self._needs_rows:
             refuse_memory(templates, type(self).__name__)
@@ -253,7 +256,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             exchange.expect(n_inputs=plant.input_sizes)
             self._learn(exchange, server, any(U is not None for U in plant.inputs))
         self._store_units(kept_states(units, quiet=mechanism is not None), server.names_)
-        self.layout_ = plant.layout
+        self.layout_ = layout
         self.noise_covariance_ = {
             name: np.diag(noise.variance) for name, noise in self._noise.items() if name in server.names_
         }

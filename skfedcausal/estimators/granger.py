@@ -140,6 +140,7 @@ class FederatedGrangerEstimator(PlantEstimator):
 
     _parameter_constraints = {**PlantEstimator._parameter_constraints, "remedy": [StrOptions({"auto"}), None]}
     _needs_rows = False
+    _leaves_out_still_units = True
 
     @with_callbacks
     def fit(self, X, y=None, *, inputs=None, lengths=None, dry_run=False):
@@ -174,7 +175,8 @@ class FederatedGrangerEstimator(PlantEstimator):
         Warns
         -----
         UserWarning
-            For columns that never change, and for a frame that names no units.
+            For columns that never change, units of nothing but these, which are left out, and a frame that names no
+            units.
         ConvergenceWarning
             If the likelihood did not converge.
         """
