@@ -9,7 +9,7 @@ import numpy as np
 from .matrices import hermitian
 
 _COLUMNS = 32  # columns of the information matrix formed at a time
-_TESTED = 2**24  # bytes of columns whose elements are tested at a time
+_TESTED = 2**22  # bytes of columns whose elements are tested at a time
 _CACHED = 2**20  # bytes of factors that are multiplied at a time
 _ROWS = 4  # rows of it formed at a time from the free elements alone
 _KEPT = 2**27  # bytes of columns against all elements that are kept; larger ones are formed row by row

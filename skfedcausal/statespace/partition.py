@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+_PAIRS = 64  # whose spectra are multiplied at a time
+
 
 class PairFamily(NamedTuple):
     """Blocks of ``[A | B]`` by pairs: of a unit and one that has inputs, or of a unit and a step."""
@@ -143,7 +145,17 @@ def padded_blocks(x, partition):
 def diagonal_blocks(x, partition):
     """Blocks of every unit with itself, zero-padded: a stack of shape (f, n, n) as (n_units, f, p, p)."""
     units = np.arange(partition.n_units)
-    return padded_blocks(x, partition)[:, units, :, units, :]
+    return _blocks_of_pairs(x, partition, units, units)
+
+
+def _blocks_of_pairs(x, partition, rows, cols):
+    """Blocks of some pairs of units, zero-padded: a stack of shape (f, n, n) as (n_pairs, f, p, p)."""
+    states = partition.padded
+    is_there = states < x.shape[-1]
+    at = np.where(is_there, states, 0)
+    blocks = x[:, at[rows][:, :, None], at[cols][:, None, :]]
+    blocks[:, ~(is_there[rows][:, :, None] & is_there[cols][:, None, :])] = 0.0
+    return np.ascontiguousarray(np.moveaxis(blocks, 1, 0))
 
 
 def pair_blocks(matrix, partition):
@@ -195,8 +207,11 @@ def covariance_pair_information(info, partition):
 def _with_cross(own, x, products, partition):
     """Information of blocks from products of units with themselves, and of x between units of each pair."""
     effect, cause = partition.pairs.T
-    cross = padded_blocks(x, partition)[:, cause, :, effect, :]  # (pairs, freq, p, p)
-    cross = np.einsum(products, cross, cross).real / cross.shape[1]
+    cross = np.empty(own.shape)
+    for start in range(0, len(own), _PAIRS):  # the spectra of all pairs are many times what is kept of them
+        some = slice(start, start + _PAIRS)
+        blocks = _blocks_of_pairs(x, partition, cause[some], effect[some])
+        cross[some] = np.einsum(products, blocks, blocks).real / len(x)
     e = own.shape[1] ** 2
     matrices = (own + cross).reshape(len(own), e, e)
     pair, element = np.nonzero(partition.pair_elements == partition.n_elements)

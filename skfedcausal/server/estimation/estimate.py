@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...statespace.fisher import FreeElements
+from ...statespace.riccati import NotStationaryError
 from ...statespace.timedomain import row_by_row
 from ..prediction import OperatingPoint, smooth_record
 from .block_tests import correlation_estimates, link_estimates, uncoupled_estimates
@@ -173,10 +174,16 @@ def _likelier(record, estimate, shifted, alpha):
 
 
 def _criterion(record, estimate):
-    """Log-density of a record under a plant, less what its coefficients and the places of its steps cost."""
+    """Log-density of a record under a plant, less what its coefficients and the places of its steps cost.
+
+    There is none under a plant without a steady filter, where a climb that was ended early may have left it.
+    """
     A, plant = estimate.A, estimate.parameters
     point = OperatingPoint.of(record, A, estimate.steps, estimate.levels, plant.state_scale)
-    value = smooth_record(A, estimate.Q, point.placed(record), point.drive(A, estimate.B))[2]
+    try:
+        value = smooth_record(A, estimate.Q, point.placed(record), point.drive(A, estimate.B))[2]
+    except NotStationaryError:
+        return -np.inf
     cost = estimate.structure.free.n_elements / 2 + len(estimate.steps)
     return value - np.log(record.n_samples) * cost
 

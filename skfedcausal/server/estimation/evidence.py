@@ -16,6 +16,7 @@ from ...statespace.matrices import power_of_two, spectral_radius
 from .scoring import MAX_RADIUS
 
 PADDED_VARIANCE = 1e8
+_INDEFINITE = 1e-8  # of the largest eigenvalue, below zero by which one is no rounding
 _SLAB = 0.05  # prior standard deviation of a real link's elements, for ordering only
 _N_THRESHOLDS = 32
 _ROWS_AT_ONCE = 256  # of tails, so that all their terms stay in the cache
@@ -103,12 +104,18 @@ class BlockEstimates:
 
     @property
     def statistic(self):
-        """Wald statistic of every block, shape (n_pairs,)."""
+        """Wald statistic of every block, shape (n_pairs,); zero where no covariance is known."""
         try:
             solved = np.linalg.solve(self.covariance, self.estimate[..., None])[..., 0]
         except np.linalg.LinAlgError:  # a sandwich of too few rows with weight
             solved = (np.linalg.pinv(self.covariance, hermitian=True) @ self.estimate[..., None])[..., 0]
-        return np.einsum("xi,xi->x", self.estimate, solved)
+        return np.where(self.is_known, np.einsum("xi,xi->x", self.estimate, solved), 0.0)
+
+    @cached_property
+    def is_known(self):
+        """Whether the covariance of every block is one, not indefinite as where a likelihood is hardly curved."""
+        values = np.linalg.eigvalsh(self.covariance)
+        return values[:, 0] > -_INDEFINITE * np.take_along_axis(values, self.dof[:, None] - 1, axis=1)[:, 0]
 
     @property
     def p_value(self):
@@ -116,14 +123,18 @@ class BlockEstimates:
         return chdtrc(self.dof, self.statistic)
 
     def __getstate__(self):
-        return {name: value for name, value in self.__dict__.items() if name != "spectra"}
+        return {name: value for name, value in self.__dict__.items() if name not in ("spectra", "is_known")}
 
     @cached_property
     def spectra(self):
-        """Eigenvalues (ascending, of at least what rounding makes of the largest) and axes of each covariance."""
+        """Eigenvalues (ascending, of at least what rounding makes of the largest) and axes of each covariance.
+
+        Huge ones where no covariance is known, which then says nothing of other pairs either.
+        """
         values, axes = np.linalg.eigh(self.covariance)
         largest = np.take_along_axis(values, self.dof[:, None] - 1, axis=1)
-        return np.maximum(values, np.finfo(float).eps * largest), axes
+        values = np.maximum(values, np.finfo(float).eps * largest)
+        return np.where(self.is_known[:, None], values, PADDED_VARIANCE), axes
 
     def rotated(self):
         """Estimates, variances (infinite where padded) and the axes of each covariance."""

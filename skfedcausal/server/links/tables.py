@@ -7,6 +7,7 @@ from scipy.special import chdtri, chndtr
 from ..estimation.evidence import adjusted_p_values, false_discovery_rates
 
 _TESTED = ("norm", "stderr", "statistic", "p_value", "p_adjusted", "geweke", "verdict", "because")
+UNKNOWN = "the likelihood is not curved downwards there: nothing is known of its error"
 UNDIRECTED = {"p_first_acts": np.nan, "p_second_acts": np.nan, "direction": "cannot tell"}  # of pairs in the same row
 COLUMNS = ("cause", "effect", "kind", *_TESTED, "delay", "delay_low", "delay_high")
 
@@ -18,6 +19,7 @@ def links_table(names, family, blocks, geweke=None, *, alpha, margin, kind="stat
         p_adjusted = false_discovery_rates(blocks.p_value)
     else:
         p_adjusted = adjusted_p_values(blocks) if len(effect) else np.zeros(0)
+    p_adjusted = np.where(blocks.is_known, p_adjusted, 1.0)
     delay = np.where(p_adjusted <= alpha, 1.0, np.nan)  # the only lag there is
     return pd.DataFrame(
         named_pairs(names, family.pairs)
@@ -30,7 +32,7 @@ def links_table(names, family, blocks, geweke=None, *, alpha, margin, kind="stat
             "p_adjusted": p_adjusted,
             "geweke": np.full(len(effect), np.nan) if geweke is None else geweke[effect, cause],
             "verdict": verdicts(blocks, p_adjusted, alpha, margin),
-            "because": "",
+            "because": np.where(blocks.is_known, "", UNKNOWN).astype(object),
             "delay": delay,
             "delay_low": delay,
             "delay_high": delay,

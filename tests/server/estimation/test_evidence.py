@@ -17,6 +17,7 @@ from skfedcausal.server.estimation.evidence import (
     shrink,
     weighted_chi2_logsf,
 )
+from skfedcausal.server.links.tables import verdicts
 from skfedcausal.statespace.partition import Partition
 
 from ...statespace._reference import assert_within, random_covariance, rounding
@@ -234,3 +235,22 @@ def test_variances_of_ordinary_and_padded_blocks_stay_as_they_are():
     covariance = np.array([[[1e-6, 0], [0, 1e-9]], [[1e-12, 0.0], [0.0, 1.0]]])
     blocks = BlockEstimates.padded(np.ones((2, 2)), covariance.copy(), family)
     np.testing.assert_array_equal(blocks.spectra[0], [[1e-9, 1e-6], [1e-12, 1e8]])
+
+
+def test_a_pair_without_a_covariance_says_so_and_changes_no_other():
+    n, rng = 12, np.random.default_rng(3)
+    estimate = 0.02 * rng.normal(size=(n, 2))
+    estimate[0] = 0.3
+    covariance = np.tile(4e-4 * np.eye(2), (n, 1, 1))
+    without = BlockEstimates(estimate, covariance.copy(), np.full(n, 2))
+    covariance[5] = [[4e-4, 6e-4], [6e-4, 4e-4]]  # a negative eigenvalue
+    found = BlockEstimates(estimate, covariance, np.full(n, 2))
+    assert not found.is_known[5]
+    assert found.is_known.sum() == n - 1
+    assert found.p_value[5] == 1.0
+    others = np.arange(n) != 5
+    np.testing.assert_array_equal(found.p_value[others], without.p_value[others])
+    adjusted, usual = adjusted_p_values(found), adjusted_p_values(without)
+    assert adjusted[0] <= 1e-10
+    np.testing.assert_allclose(adjusted[others], usual[others], atol=1.5 / n)
+    assert verdicts(found, adjusted, 0.05, 0.1)[5] == "cannot tell"
