@@ -150,8 +150,8 @@ def report(server, run, record):
     variance = list(_of_squares(together))
     swings = not all(row[COLUMNS.index("passed")] for row in variance)
     most = min(_LATE_LAGS, len(found.units[0]) // 20)
-    squares = checks.squares_of_lags(found.units, most, any_variance=found.robust or swings)
-    rows = [*_of_late_lags(found, squares), *variance, *_of_halves(found)]
+    of_lags, dof = checks.squares_of_lags(found.units, most, any_variance=found.robust or swings)
+    rows = [*_of_late_lags(found, of_lags, dof), *variance, *_of_halves(found)]
     rows += [*_of_orders(server, found), *_of_noise(run, record, found)]
     if found.scores is not None:
         rows += _of_scores(found)
@@ -167,7 +167,7 @@ def report(server, run, record):
     columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True))
     kinds = {"statistic": float, "p_value": float, "passed": bool}
     table = pd.DataFrame({name: np.array(column, kinds.get(name, object)) for name, column in columns.items()})
-    p_values = zip(found.names, checks.portmanteau(*squares, _LAGS).diagonal(), strict=True)
+    p_values = zip(found.names, checks.portmanteau(of_lags, dof, _LAGS).diagonal(), strict=True)
     table.attrs |= {SHIFTS: moves, COLOURED: [name for name, p in p_values if name in server.alone_ and not p > WHITE]}
     return table
 
@@ -227,12 +227,12 @@ def _row(found, check, cause, effect, result, level, remedy):
     return check, found.names[cause], found.names[effect], statistic, p, passed, "" if passed else remedy
 
 
-def _of_late_lags(found, squares):
+def _of_late_lags(found, of_lags, dof):
     """Links of more rows than a plant learns, of pairs without one."""
-    m, n_lags = len(found.units), len(squares[0])
-    if n_lags < _FIRST_LATE:
+    m = len(found.units)
+    if len(of_lags) < _FIRST_LATE:
         return
-    lags, p_values = checks.late_lags(*squares, _FIRST_LATE)
+    lags, p_values = checks.late_lags(of_lags, dof, _FIRST_LATE)
     for effect, cause in np.argwhere(~np.eye(m, dtype=bool)).tolist():
         if (cause, effect) in found.linked:  # which is told, whatever else it does
             continue
