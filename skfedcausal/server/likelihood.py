@@ -570,7 +570,6 @@ class LikelihoodServer(LinkQuestions):
         point = OperatingPoint.of(record, estimate.A, estimate.steps, estimate.levels, scale)
         self._operating_point = point
         self.n_iter_, self.converged_, self.gradient_norm_, self.has_prior_ = estimate.climb
-        self._moved_by_prior = estimate.scoring.moved_by_prior()
         self.information_ = record.mean_information()
         self.correlations_ = correlation_table(record.names, estimate)
         return record

@@ -160,21 +160,6 @@ class Scoring:
         if getattr(self._objective, "prior", None) is not None:
             self._objective.prior.add_information(matrix, self.structure.free, self.point.Q)
 
-    def moved_by_prior(self):
-        """How far a prior has moved each link between states, in standard errors; None without a prior."""
-        prior, A = getattr(self._objective, "prior", None), self.point.A
-        if prior is None:
-            return None
-        said, free = prior.evaluate(A, self.point.Q), self.structure.free
-        step = self.solved(free.gradient(said.grad_A, said.grad_Q))
-        family, inside = self.structure.family("state")
-        places, moved = free.positions(A.shape)[0], np.zeros(len(inside))
-        for pair in np.flatnonzero(inside):
-            at = family.pair_elements[pair]
-            at = places[at[at < family.n_elements]]
-            moved[pair] = np.sqrt(step[at] @ np.linalg.solve(self.covariance[np.ix_(at, at)], step[at]) / len(at))
-        return moved
-
     @cached_property
     def covariance(self):
         """Covariance of the maximum-likelihood estimate of the free elements."""

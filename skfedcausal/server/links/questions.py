@@ -14,7 +14,7 @@ from ..estimation.estimate import LARGE, screen_plant
 from ..joint import JointRecord
 from ..plant import ServerLearner
 from ..prediction import PlantFilter
-from ..validity.report import UNSETTLED, gated, in_doubt, report, with_joining, with_wandering
+from ..validity.report import COLOURED, UNSETTLED, gated, report, with_joining, with_wandering
 from .benefit import Benefit, split_messages
 from .grades import grades_of, holds, with_grades
 from .intervals import intervals_table, measure_intervals, pair_of, spectrum_table
@@ -111,9 +111,9 @@ class LinkQuestions(ServerLearner):
         record = self._record(messages)
         run = self._filter(record)
         self.validity_ = with_wandering(self._reported(run, record), messages)
-        if self.alone_:
-            own = self.links_["effect"].isin(in_doubt(self.alone_, self.validity_))
-            self.links_.loc[own, ["verdict", "because"]] = "cannot tell", "its own past predicts the effect better"
+        # where innovations are white the past that helps is that of shapes of the sensors, which no test rests on
+        own = self.links_["effect"].isin(self.validity_.attrs.get(COLOURED, self.alone_))
+        self.links_.loc[own, ["verdict", "because"]] = "cannot tell", "its own past predicts the effect better"
         self.links_ = gated(self.links_, self.validity_)
         if self._grades is None and self._batches is None and not holds(self.links_):  # of many units
             self._grades = grades_of(record)

@@ -2,20 +2,19 @@
 
 import numpy as np
 import pandas as pd
-from scipy.special import chdtrc
 
 from ...processes.parallel import chunks, started, workers
-from ...statespace.episodes import side_by_side
+from ...statespace.episodes import lag_covariances, side_by_side
 from ...statespace.matrices import few_threads
 from ...statespace.partition import positions_of, slices_of
 from ..validity import checks
 from ..validity.report import (
-    _BURSTS,
     _LAGS,
-    _MORE_LAGS,
     _SAME_ROW,
+    COLOURED,
     COLUMNS,
     LEVEL,
+    WHITE,
     _of_rows_held_out,
     _of_scores,
     _of_squares,
@@ -32,8 +31,8 @@ def large_report(server, run, record, meanwhile):
     if record.n_samples < _FEWEST_ROWS:
         return pd.DataFrame(columns=list(COLUMNS))
     found = evidence(server, run, record)
-    series = (np.zeros((0, 0)) if each is None else side_by_side(each) for each in (found.scores, found.path))
-    shared = side_by_side(found.units), run.filtered, run.predicted, *series
+    scores = np.zeros((0, 0)) if found.scores is None else side_by_side(found.scores)
+    shared = side_by_side(found.units), run.filtered, run.predicted, scores
     m, pairs = len(found.units), sorted(found.linked)
     unordered = sorted({(min(pair), max(pair)) for pair in [*pairs, *found.correlated]})
     tasks = []
@@ -51,7 +50,16 @@ def large_report(server, run, record, meanwhile):
     rows, held_out = ([row for each in found_by for row in each[kind]] for kind in ("all rows", "held out"))
     last = sorted(held_out, key=lambda row: (place[row[1]], place[row[2]]))
     table = pd.DataFrame(rows + last, columns=list(COLUMNS))
-    return table.astype({"statistic": float, "p_value": float, "passed": bool})
+    table = table.astype({"statistic": float, "p_value": float, "passed": bool})
+    table.attrs[COLOURED] = [name for name in server.alone_ if _is_coloured(found.units[place[name]])]
+    return table
+
+
+def _is_coloured(series):
+    """Whether innovations of a unit may follow their own past."""
+    lags = np.arange(1, _LAGS + 1)
+    squares = np.square(lag_covariances(series, lags)).sum(axis=(1, 2)) / (len(series) - lags)
+    return not checks.portmanteau(squares, series.shape[1] ** 2, _LAGS) > WHITE
 
 
 def _part(found, units, pairs, sides):
@@ -71,15 +79,14 @@ def _part(found, units, pairs, sides):
         units=[columns_of[unit] for unit in members],
         states=[found.slices[unit] for unit in members],
         scores=None if found.scores is None else own,
-        path=None if found.path is None else own,
         news=own,
         lags=found.lags[:, states[:, None], states], noise=None, slices=slices, linked=set(places[0]),
-        sure=set(), delays={}, correlated=set(),
+        sure=set(), delays={}, correlated=set(), path=None,
     )  # fmt: skip
     return part, len(units), *places
 
 
-def _with_series(part, units, filtered, predicted, scores, path):
+def _with_series(part, units, filtered, predicted, scores):
     """The evidence with the series that it has the columns of."""
     news = zip(columns(filtered, part.news), columns(predicted, part.news), strict=True)
     return part._replace(
@@ -87,36 +94,19 @@ def _with_series(part, units, filtered, predicted, scores, path):
         states=columns(filtered, part.states),
         news=[after - before for after, before in news],
         scores=None if part.scores is None else columns(scores, part.scores),
-        path=None if part.path is None else columns(path, part.path),
     )
 
 
-def _checked(units, filtered, predicted, scores, path, part, n_own, pairs, sides, numbers):
+def _checked(units, filtered, predicted, scores, part, n_own, pairs, sides, numbers):
     """Rows of the report on the first units, on pairs (cause, effect) and on unordered ones; those on rows held out."""
-    found, (m, n_pairs, n_sides) = _with_series(part, units, filtered, predicted, scores, path), numbers
+    found, (m, n_pairs, n_sides) = _with_series(part, units, filtered, predicted, scores), numbers
     own = found._replace(units=found.units[:n_own])
     with few_threads(0):
         ways = [*((unit, unit, m) for unit in range(n_own)), *((*pair, n_pairs) for pair in pairs)]
-        rows = [*_of_innovations(found, ways), *_of_squares(own, m), *_of_halves(found, ways)]
+        rows = [*_of_squares(own, m), *_of_halves(found, ways)]
         if found.scores is not None:
             rows += _of_scores(own, m)
         return {"all rows": [*rows, *_of_linked(found, sides, n_sides)], "held out": list(_of_rows_held_out(found))}
-
-
-def _of_innovations(found, ways):
-    n_rows = len(found.units[0])
-    n_lags = min(_MORE_LAGS, n_rows // 20)
-    few = min(_LAGS, n_lags)
-    for cause, effect, number in ways:
-        late, early = found.units[effect].T, found.units[cause]
-        total, size = 0.0, len(late) * early.shape[1]
-        for lag in range(1, n_lags + 1):
-            product = late[:, lag:] @ early[:-lag]
-            total += float(np.vdot(product, product)) / (n_rows - lag)
-            for check, last in (("white", few), ("white over more lags", n_lags)):
-                if lag == last:
-                    result = total, float(chdtrc(lag * size, total))
-                    yield _row(found, check, cause, effect, result, LEVEL / (4 * number), "more lags")
 
 
 def _of_halves(found, ways):
@@ -132,9 +122,7 @@ def _of_linked(found, sides, number):
     level = 0.0 if found.robust else LEVEL / (2 * max(number, 1))
     for a, b in sides:
         both = [found.units[a], found.units[b]]
-        together, bursts = (each[0, 1] for each in checks.roughness(both))
-        yield _row(found, "common variance", a, b, together, level, 'covariance="sandwich"')
-        yield _row(found, "no common bursts", a, b, bursts, level, _BURSTS)
+        yield _row(found, "common variance", a, b, checks.roughness(both)[0, 1], level, 'covariance="sandwich"')
         size = checks.correlation(both)[0, 1]
         passed = bool(size < _SAME_ROW)
         names = found.names[a], found.names[b]

@@ -8,7 +8,7 @@ from itertools import product
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import bdtrc, chdtrc, fdtrc, ndtr, ndtri
+from scipy.special import chdtrc, fdtrc, ndtr, ndtri
 from scipy.stats import rankdata
 
 from ...statespace.episodes import (
@@ -26,16 +26,11 @@ _GUARD, _BESIDE = 2, 12  # frequencies next to a line that belong to it, and tho
 _LEAST_BIN = 3  # what is slower is a trend
 _FAR_OUT = 4.0  # deviations beyond which innovations count as that far
 _TAIL = 5.0  # degrees of freedom of densities that are compared on rows held out
-_BELOW = 0.8  # share of the size of its roughest rows that a unit's rows have to have without what others share
-_AR = 6  # lags of the noise that a trend is judged against
 _LEAST_SQUARE = 0.1  # of a row's mean square, below which rows are alike
 _COPIED = 1e-13  # square up to which all rows of a unit beside another are rounding, of single precision as well
 _ROUNDED = 1e-13  # deviation of logarithms up to which they differ by no more than rounding
-_SAME = 1e-6  # of the largest singular value of paths, or of a series, below which others say what it does
 _LEAST_LEFT = 1e-20  # share of a target's variance that a regression leaves at least: what is less is rounding
 _TOLD_APART = 1e-4  # share of the largest eigenvalue of products that columns which differ have at least
-_BIAS = 6.0  # of the distance of that autoregression from a unit root near one, in rows of a record less a line
-_LEAST_GAP = 1e-3  # of it
 
 
 def unit_series(series):
@@ -67,19 +62,9 @@ def squares_of_lags(units, n_lags, *, any_variance=False):
     return owner @ (np.square(lag_covariances(E, lags)) / scatter) @ owner.T, np.outer(sizes, sizes)
 
 
-def whiteness(units, *n_lags, any_variance=False):
-    """Portmanteau tests of every unit (effect) against the past of every unit, up to each of `n_lags`.
-
-    Pairs of statistics and p values (m, m), one for each.
-    """
-    found, dof = squares_of_lags(units, max(n_lags), any_variance=any_variance)
-    return [portmanteau(found, dof, lag) for lag in n_lags]
-
-
 def portmanteau(squares_by_lag, dof, n_lags):
-    """Statistics and p values (m, m) of all of the first lags together, from :func:`squares_of_lags`."""
-    total = squares_by_lag[:n_lags].sum(axis=0)
-    return total, chdtrc(n_lags * dof, total)
+    """P values (m, m) of all of the first lags together, from :func:`squares_of_lags`."""
+    return chdtrc(n_lags * dof, squares_by_lag[:n_lags].sum(axis=0))
 
 
 def late_lags(squares_by_lag, dof, first):
@@ -118,43 +103,23 @@ def squares(units, n_lags=10):
 
 
 def roughness(units):
-    """Whether two units are rough in the same rows, apart from what they share, and in their roughest hundredth.
-
-    For both questions {(m, n): (statistic, p value)}; the second statistic is how many rows coincide.
-    """
-    n, together, bursts = len(units[0]), {}, {}
-    n_top = max(n // 100, 3)
+    """Whether two units are rough in the same rows, apart from what they share: {(m, n): (statistic, p value)}."""
+    n, together = len(units[0]), {}
     rows = [np.ascontiguousarray(series.T) for series in units]  # sums of few columns go row by row
-    sizes = [_squared_norms(series) for series in rows]
-    scores = [_log_squares(size, len(series)) for size, series in zip(sizes, rows, strict=True)]
-    roughest, bounds = np.zeros((len(units), n), dtype=bool), []
-    for size, mask in zip(sizes, roughest, strict=True):
-        top = _largest(size, n_top)
-        mask[top] = True
-        bounds.append(_BELOW * size[top].min())
+    scores = [_log_squares(_squared_norms(series), len(series)) for series in rows]
     for m in range(len(units)):
         for k in range(m):
             size = _squared_norms(rows[m] - (rows[m] @ units[k] / n) @ rows[k])
             if size.max() <= _COPIED:  # it has nothing apart from what they share, in no row
-                together[k, m] = bursts[k, m] = 0.0, 1.0
+                together[k, m] = 0.0, 1.0
                 continue
             z = float(_log_squares(size, len(rows[m])) @ scores[k]) / np.sqrt(n)
             together[k, m] = z, 2 * float(ndtr(-abs(z)))
-            count = np.count_nonzero(roughest[k][_largest(size, n_top, bounds[m])])
-            bursts[k, m] = float(count), float(bdtrc(count - 1, n_top, n_top / n)) if count else 1.0
-    return together, bursts
+    return together
 
 
 def _squared_norms(rows):
     return np.einsum("pt,pt->t", rows, rows)
-
-
-def _largest(values, n, bound=-np.inf):
-    """Places of the n largest values, most of which are above a bound that few others exceed."""
-    above = np.flatnonzero(values > bound)
-    if len(above) < n:
-        above = np.arange(len(values))
-    return above[np.argpartition(values[above], -n)[-n:]]
 
 
 def _log_squares(size, p):
@@ -184,12 +149,6 @@ def together(first, second):
     mean = products.mean(axis=0)
     statistic = float(mean @ np.linalg.pinv(np.cov(products.T).reshape((len(mean),) * 2), hermitian=True) @ mean)
     return len(first) * statistic, float(chdtrc(len(mean), len(first) * statistic))
-
-
-def same_row(first, second):
-    """The p value of no correlation of two units' innovations of a row."""
-    products = first.T @ second
-    return float(chdtrc(products.size, np.square(products).sum() / len(first)))
 
 
 def halves(units, states, starts, pairs=None):
@@ -336,7 +295,7 @@ def _side_by_side(units):
     return slices_of(series.shape[1] for series in units), side_by_side(units)
 
 
-# -- seasons and trends ----------------------------------------------------------------------------
+# -- seasons ---------------------------------------------------------------------------------------
 
 
 class _Beside(NamedTuple):
@@ -401,66 +360,6 @@ def _peak(power, k):
     bend = left - 2 * top + right
     is_peak = top >= max(left, right) and bend < 0  # a spectrum that falls steeply may have none there
     return k + 0.5 * (left - right) / bend if is_peak else float(k)
-
-
-def trend(series, path=None):
-    """A straight line in time against autoregressive noise: statistic and p value, for all columns together.
-
-    `path` (n, k) is what known shifts lead to, beside which the line has to be there: shifts that a plant
-    was given for a trend leave a sawtooth, which has no slope of its own.
-    """
-    if len(series):
-        series = series[:, np.ptp(series, axis=0) > 0]  # what never moves has none
-    n, p = series.shape
-    if n < 20 * _AR or not p:  # too short, or a unit without states
-        return 0.0, 1.0
-    t = np.arange(n) - (n - 1) / 2
-    if path is not None:
-        around = path - path.mean(axis=0)
-        basis, size, _ = np.linalg.svd(around, full_matrices=False)
-        basis = basis[:, size > _SAME * max(size[0], np.finfo(float).tiny)]
-        columns = np.column_stack([t, series])
-        beside = columns - basis @ (basis.T @ columns)
-        left = np.linalg.norm(beside, axis=0) > _SAME * np.linalg.norm(columns, axis=0)
-        t, series = beside[:, 0], beside[:, 1:][:, left[1:]]
-        p = series.shape[1]
-        if not left[0] or not p:  # the path goes along the line, or is all that there is
-            return 0.0, 1.0
-    t /= np.sqrt(t @ t)
-    slope = t @ series
-    variance, error = np.transpose([_long_run_variance(x - b * t, b) for x, b in zip(series.T, slope, strict=True)])
-    each = np.square(slope) / variance
-    total = float(each.sum())
-    # degrees of freedom that slow units leave of their variances, by what these have to do with the statistic
-    dof = 1 / (1 / (5 * _AR) + 0.5 * float(each @ error) / max(total, np.finfo(float).tiny))
-    return total / p, float(fdtrc(p, dof, total / p))
-
-
-def _long_run_variance(x, slope=0.0):
-    """Of an autoregression around a line of that slope, by Burg's recursion, and its squared relative error.
-
-    Both are those of its distance from a unit root, which a line that is taken off makes larger than it is [1]_. The
-    squared error of that is the sum over orders below, ``variance sum_k A_k(1)^2 / (n P_k)`` with filters A and
-    variances P: sums of the inverse covariance of as many rows, by its Cholesky factors.
-
-    References
-    ----------
-    .. [1] Kendall (1954), Note on bias in the estimation of autocorrelation, Biometrika 41.
-    """
-    n, forward, backward = len(x), x, x
-    # rounding, which is what a line alone leaves, and an autoregression of what it says exactly
-    least = np.finfo(float).eps ** 2 * max(slope**2, float(x @ x)) + np.finfo(float).tiny
-    gap, variance, information = 1.0, float(x @ x) / len(x), 0.0  # of the coefficients only the sum is asked for
-    for _ in range(_AR):
-        variance = max(variance, least)
-        information += gap**2 / variance
-        f, b = forward[1:], backward[:-1]
-        k = -2 * float(f @ b) / max(float(f @ f + b @ b), least)
-        gap, variance = gap * (1 + k), variance * (1 - k**2)
-        forward, backward = f + k * b, b + k * f
-    gap = max(abs(gap) - _BIAS / n, _LEAST_GAP)
-    variance = max(variance, least)
-    return variance / gap**2, 4 * variance * information / (n * gap**2)
 
 
 def response(lags, starts, states):

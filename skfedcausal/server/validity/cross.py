@@ -1,4 +1,4 @@
-"""What the cross-spectrum of two units says of what joins them: links, a driver, or noise that their sensors share.
+"""What the cross-spectrum of two units says of what joins them: links or a driver.
 
 Scores of units are ``s[t] = h[t] + e[t]``. Faint terms change the cross-spectrum of two units only, and that linearly:
 noise N of the sensors of both is a constant, noise Q of the states of both ``Z_a^-1 Q Z_b^-H``, a driver of spectrum f
@@ -13,36 +13,11 @@ import numpy as np
 from ...statespace.matrices import hermitian
 from ...statespace.partition import positions_of, slices_of
 
-BETTER, CLEAR = 2.0, 6.0  # differences of criteria that are evidence, and strong evidence (Kass and Raftery, 1995)
+CLEAR = 6.0  # difference of criteria that is strong evidence (Kass and Raftery, 1995)
 _POLES = (0.0, 0.5, 0.8, 0.9, 0.95, 0.98)  # of drivers, the first without a memory
 _LEFT = 1.5  # mean square of what all terms leave, above which the spectra of the units are not what they are taken for
 _SAME = 1e-15  # of the largest eigenvalue of products, below which regressors are the same
 _FAR = 3.0  # the same, above which they say nothing of a driver either: links are no faint terms there
-
-
-def sensor_rows(found, record, whole, pairs, driven):
-    """Rows of the report on links of pairs whose sensors may share noise; not of those that a driver explains."""
-    rows = []
-    for first, second in sorted(pairs):
-        if (found.names[first], found.names[second]) in driven:
-            continue
-        cross = cross_spectrum(found, record, whole, (first, second))
-        excess = _of_sensors(cross, *_terms(found, cross, (first, second)))
-        passed = bool(excess <= 0)
-        remedy = "" if passed else "another cable, or leave out the sensors that share it"
-        for cause, effect in sorted(found.linked.intersection([(first, second), (second, first)])):
-            names = found.names[cause], found.names[effect]
-            rows.append(("link rather than shared noise", *names, excess, np.nan, passed, remedy))
-    return rows
-
-
-def _of_sensors(cross, terms, links):
-    """By how much noise that sensors share is better than links, and than noise that states share: the lesser."""
-    gains, _ = cross.gains(
-        terms, links, [*links, "states"], [*links, "noise"], ["noise"], ["noise", "states"], ["states"]
-    )
-    noise, states = gains[3], gains[5]
-    return min(max(gains[3:5]) - max(gains[:3]) - BETTER, noise - states - CLEAR)
 
 
 def beside_links(found, record, whole, pair):
@@ -53,7 +28,9 @@ def beside_links(found, record, whole, pair):
     no better than none at all: links of plants of many lags may be seen where their cross-spectrum shows nothing.
     """
     cross = cross_spectrum(found, record, whole, pair)
-    terms, links = _terms(found, cross, pair)
+    ways = pair, pair[::-1]
+    links = [name for name, way in zip(("there", "back"), ways, strict=True) if way in found.linked]
+    terms = cross.terms([known_delay(found.delays.get(way)) or 1 for way in ways])
     drivers = {f"driver {pole}": cross.driver(pole, terms["states"]) for pole in _POLES}
     gains, left = cross.gains(terms | drivers, links, [*links, "states"], *([name] for name in drivers))
     by_links, white = max(gains[:2]), gains[2]
@@ -62,13 +39,6 @@ def beside_links(found, record, whole, pair):
         return driver - by_links
     excess = max(driver, white) - by_links
     return excess if excess <= -CLEAR and left <= _LEFT else None
-
-
-def _terms(found, cross, pair):
-    """Terms of a pair at the delays of its links, and the names of these."""
-    ways = pair, pair[::-1]
-    links = [name for name, way in zip(("there", "back"), ways, strict=True) if way in found.linked]
-    return cross.terms([known_delay(found.delays.get(way)) or 1 for way in ways]), links
 
 
 def cross_spectrum(found, record, whole, pair):

@@ -419,26 +419,18 @@ def driver_rows(found, record, whole, pairs, is_late):
 
 
 def _of_more_units(found, rows):
-    """Rows on links of units that are moved by what moves others: it may be the same for both, or leave a trace."""
+    """Rows on links of units that each share a driver with what others share one with: it may be the same for both."""
     place = {name: k for k, name in enumerate(found.names)}
     driven = {(place[a], place[b]) for check, a, b, *_, passed, _ in rows if check == "no shared driver" and not passed}
     graph = np.zeros((len(place),) * 2)
     for pair in driven:
         graph[pair] = 1
     _, group = connected_components(graph, directed=False)
-    is_wide = np.bincount(group)[group] > 2  # what moves three units seldom spares the others
-    moved, rows = {unit for pair in driven for unit in pair}, []
-    for c, e in sorted(found.linked):
-        if tuple(sorted((c, e))) in driven:
-            continue
-        if group[c] == group[e]:
-            check = "apart from a shared driver"
-        elif is_wide[[c, e]].any() or (moved.intersection((c, e)) and (c, e) not in found.sure):
-            check = "more than a driver leaves"
-        else:
-            continue
-        rows.append((check, found.names[c], found.names[e], np.nan, np.nan, False, "measure it"))
-    return rows
+    return [
+        ("apart from a shared driver", found.names[c], found.names[e], np.nan, np.nan, False, "measure it")
+        for c, e in sorted(found.linked)
+        if group[c] == group[e] and tuple(sorted((c, e))) not in driven
+    ]
 
 
 def standardised(found, noise, n_first):

@@ -11,31 +11,23 @@ from ...statespace.episodes import episodes
 from ..joint import step_series, unit_scores
 from ..lagged.misfit import one_lag_is_enough
 from . import checks
-from .cross import sensor_rows
 from .drivers import bands, driver_rows
 
 COLUMNS = ("check", "cause", "effect", "statistic", "p_value", "passed", "remedy")
 SHIFTS = "shifts"  # of levels, rows (start, stop): where a table has them among its attributes
+COLOURED = "coloured"  # units whose innovations may follow their own past, there as well
 UNSETTLED = "the search ended before the maximum"  # why nothing is said of any link
 LEVEL = 1e-3  # chance that a family of checks withholds anything on a record without violation
 _LINE_LEVEL = 1e-8  # of seasons that matter p values are far below; spectra of slow units are not flat
-_TREND_LEVEL = 1e-4
 _SAME_ROW = 0.7  # correlation of innovations from which on two units may be seen as one
-_BURSTS = 'covariance="sandwich", or mode= of a KalmanClient where modes are switched'
-_LAGS_OR_MEMORY = 'more lags, or noise_memory="auto" at home'
 _FEWEST_ROWS = 200
-_FAR = 10.0  # of its own scatter, how far a level moves by itself, from which on errors of loadings are links
 _LEAST_SEEN = 0.75  # share of rows in which all units have to be seen
-_LAGS, _MORE_LAGS, _LATE_LAGS = 10, 24, 128
-_WHITE = 0.05  # p value from which on innovations of a unit are taken to be white
+_LAGS, _FIRST_LATE, _LATE_LAGS = 10, 25, 128
+WHITE = 0.05  # p value from which on innovations of a unit are taken to be white
 _DRIVER = "no shared driver"
 _SURE = 1e-8  # adjusted p value of a link that is not what is left of a driver of one of its units
 _ECHO, _ECHO_ROWS = 1e-5, 2000  # adjusted p value of a link back that is more than an echo, in so many rows
 _NO_NOISE = 0.02  # share of scores up to which noise is what a unit with as many states as sensors supposes of them
-_SHARED = 0.05  # p value of uncorrelated innovations above which noise of sensors that makes links is not shared
-_MOVED = 0.5  # standard errors by which a prior may move a link
-_OF_STRENGTH = 0.2  # share of its strength from which on a move withholds a verdict
-_LONGER = "a longer record, or join the units"
 _NEAR = 0.1  # relative difference of variances that matters to no verdict
 _ONE = 0.99  # correlation of innovations from which on two units are one, and share out the links of both
 
@@ -58,7 +50,6 @@ class Evidence(NamedTuple):
     delays: dict  # of these
     correlated: set  # pairs of positions whose noise is
     robust: bool  # whether tests hold under any variance
-    shifted: set  # positions of units whose own level shifts
     path: list | None  # states that shifts of levels alone lead to, by unit; None without shifts
     has_memory: bool  # whether one lag was not shown to be enough, as a driver with a memory asks for more
     has_prior: bool
@@ -87,12 +78,6 @@ class Evidence(NamedTuple):
                 left &= self._loops
         return _unordered(self.correlated | left)
 
-    @property
-    def unsettled(self):
-        """Unordered linked pairs, neither way sure, whose innovations of a row go together as shared noise has them."""
-        pairs = _unordered(self.linked) - _unordered(self.sure)
-        return {pair for pair in pairs if checks.same_row(*(self.units[unit] for unit in pair)) < _SHARED}
-
 
 def evidence(server, run, record):
     """`Evidence` of the filter of a fitted server over its record."""
@@ -111,7 +96,7 @@ def evidence(server, run, record):
         path = checks.settled_path(server.lag_transitions_, new_levels, steps, record.starts)
     if not record.partition.n_inputs and record.determined.all():
         whole = record.scores.series if record.is_constant else _filled(record, filtered)
-        if path is not None:  # what shifts that the plant knows of lead to is no trend, and no driver
+        if path is not None:  # what shifts that the plant knows of lead to is no driver
             whole = whole[:, : record.partition.n_states] - path
         scores = [whole[:, rows] for rows in slices]
     place = {name: k for k, name in enumerate(names)}
@@ -128,8 +113,7 @@ def evidence(server, run, record):
         [filtered[:, rows] - predicted[:, rows] for rows in slices], scores, record.starts, server.lag_transitions_,
         server.process_cov_, slices, set(told), {pair: p for pair, (_, p) in told.items()}, sure,
         {pair: delay for pair, (delay, _) in told.items()}, correlated,
-        server.covariance != "information", {place[name] for name in server.level_shifts_["unit"]},
-        None if path is None else [path[:, rows] for rows in slices],
+        server.covariance != "information", None if path is None else [path[:, rows] for rows in slices],
         _may_remember(server), server.has_prior_,
     )  # fmt: skip
 
@@ -164,14 +148,15 @@ def report(server, run, record):
     found = evidence(server, run, record)
     together = found if seen.all() else found._replace(units=[checks.unit_series(e[seen]) for e in found.units])
     variance = list(_of_squares(together))
-    rows = [*_of_innovations(found, variance), *variance, *_of_halves(found)]
-    rows += [*_of_orders(server, found), *_of_prior(server, found), *_of_noise(run, record, found)]
+    swings = not all(row[COLUMNS.index("passed")] for row in variance)
+    most = min(_LATE_LAGS, len(found.units[0]) // 20)
+    of_lags, dof = checks.squares_of_lags(found.units, most, any_variance=found.robust or swings)
+    rows = [*_of_late_lags(found, of_lags, dof), *variance, *_of_halves(found)]
+    rows += [*_of_orders(server, found), *_of_noise(run, record, found)]
     if found.scores is not None:
         rows += _of_scores(found)
     if len(found.names) > 1:
         rows += [*_of_variance(together), *_of_rows(together), *_of_rows_held_out(found)]
-        if found.path is not None:
-            rows += _beside_shifts(found)
         if found.scores is not None:
             closed = () if server.looks_for_all_drivers else _closed_pairs(server.links_, found, rows)
             is_late = (lambda: False) if server.clock is None else (lambda: server.clock.stopped_by_clock)
@@ -182,7 +167,8 @@ def report(server, run, record):
     columns = dict(zip(COLUMNS, zip(*rows, strict=True), strict=True))
     kinds = {"statistic": float, "p_value": float, "passed": bool}
     table = pd.DataFrame({name: np.array(column, kinds.get(name, object)) for name, column in columns.items()})
-    table.attrs[SHIFTS] = moves
+    p_values = zip(found.names, checks.portmanteau(of_lags, dof, _LAGS).diagonal(), strict=True)
+    table.attrs |= {SHIFTS: moves, COLOURED: [name for name, p in p_values if name in server.alone_ and not p > WHITE]}
     return table
 
 
@@ -197,19 +183,15 @@ def _closed_pairs(links, found, rows):
 
 
 def _of_spectra(found, record, closed, is_late):
-    """Pairs that a driver may move, or noise of their sensors link, but for closed ones that touch no other."""
-    suspected, unsettled = found.suspected | found.backed_loops, found.unsettled - closed
+    """Pairs that a driver may move, but for closed ones that touch no other."""
+    suspected = found.suspected | found.backed_loops
     graph = np.zeros((len(found.names),) * 2)
     for pair in suspected:
         graph[pair] = 1
     _, group = connected_components(graph, directed=False)  # what moves one of them may move the others
     looked_at = {group[unit] for pair in (suspected | _unordered(found.linked)) - closed for unit in pair}
     pairs = {pair for pair in suspected if group[pair[0]] in looked_at}
-    if not (pairs or unsettled):
-        return []
-    whole = bands(np.hstack(found.scores), found.starts)
-    rows = driver_rows(found, record, whole, pairs, is_late)
-    return rows + sensor_rows(found, record, whole, unsettled, _driven(rows))
+    return driver_rows(found, record, bands(np.hstack(found.scores), found.starts), pairs, is_late) if pairs else []
 
 
 def _driven(rows):
@@ -245,33 +227,18 @@ def _row(found, check, cause, effect, result, level, remedy):
     return check, found.names[cause], found.names[effect], statistic, p, passed, "" if passed else remedy
 
 
-def _rows_of_pairs(found, check, test, levels, remedies):
-    """Rows of a test of all pairs, statistics and p values (m, m); levels and remedies of a unit itself, of others."""
-    statistic, p = (np.asarray(each, float).tolist() for each in test)
-    for effect, e in enumerate(found.names):
-        for cause, c in enumerate(found.names):
-            place, value = int(cause != effect), p[effect][cause]
-            passed = value > levels[place]
-            yield check, c, e, statistic[effect][cause], value, passed, "" if passed else remedies[place]
-
-
-def _of_innovations(found, variance):
-    """Whiteness; where `variance`, the rows on steady variance, says that it swings, under any variance."""
-    m, swings = len(found.units), not all(row[COLUMNS.index("passed")] for row in variance)
-    most = min(_LATE_LAGS, len(found.units[0]) // 20)
-    of_lags, dof = checks.squares_of_lags(found.units, most, any_variance=found.robust or swings)
-    levels = LEVEL / (2 * m), LEVEL / (2 * m * m)
-    for check, n_lags in (("white", _LAGS), ("white over more lags", _MORE_LAGS)):
-        test = checks.portmanteau(of_lags, dof, min(n_lags, most))
-        yield from _rows_of_pairs(found, check, test, levels, (_LAGS_OR_MEMORY, "more lags"))
-    if most > _MORE_LAGS:
-        lags, p_values = checks.late_lags(of_lags, dof, _MORE_LAGS + 1)
-        for effect, cause in np.argwhere(~np.eye(m, dtype=bool)).tolist():
-            if (cause, effect) in found.linked:  # which is told, whatever else it does
-                continue
-            lag, p = int(lags[effect, cause]), float(p_values[effect, cause])
-            remedy = f"something seems to act after {lag} rows: take rows further apart"
-            yield _row(found, "no later link", cause, effect, (lag, p), levels[1], remedy)
+def _of_late_lags(found, of_lags, dof):
+    """Links of more rows than a plant learns, of pairs without one."""
+    m = len(found.units)
+    if len(of_lags) < _FIRST_LATE:
+        return
+    lags, p_values = checks.late_lags(of_lags, dof, _FIRST_LATE)
+    for effect, cause in np.argwhere(~np.eye(m, dtype=bool)).tolist():
+        if (cause, effect) in found.linked:  # which is told, whatever else it does
+            continue
+        lag, p = int(lags[effect, cause]), float(p_values[effect, cause])
+        remedy = f"something seems to act after {lag} rows: take rows further apart"
+        yield _row(found, "no later link", cause, effect, (lag, p), LEVEL / (2 * m * m), remedy)
 
 
 def _of_squares(found, m=None):
@@ -283,8 +250,12 @@ def _of_squares(found, m=None):
 
 def _of_halves(found):
     m = len(found.units)
-    test, levels = checks.halves(found.units, found.states, found.starts), (LEVEL / m, LEVEL / (m * max(m - 1, 1)))
-    yield from _rows_of_pairs(found, "same in both halves", test, levels, ["cut the record into episodes"] * 2)
+    levels = LEVEL / m, LEVEL / (m * max(m - 1, 1))  # of a unit itself, of others
+    results = zip(*map(np.ravel, checks.halves(found.units, found.states, found.starts)), strict=True)
+    for (effect, cause), result in zip(np.ndindex(m, m), results, strict=True):
+        yield _row(
+            found, "same in both halves", cause, effect, result, levels[cause != effect], "cut the record into episodes"
+        )
 
 
 def _of_orders(server, found):
@@ -298,24 +269,6 @@ def _of_orders(server, found):
         p = smallest.get(name, np.nan)
         passed = bool(len(found.lags) > 1 or not p <= LEVEL)
         yield "enough lags", name, name, len(found.lags), p, passed, "" if passed else "more lags"
-
-
-def _of_prior(server, found):
-    """Links that a prior has moved, in standard errors, and those that it may have much to do with."""
-    moved = server._moved_by_prior
-    if moved is None or len(found.lags) > 1:  # those of several lags are learned without it
-        return
-    links = server.links_[server.links_["kind"] == "state"]
-    of_error = (links["stderr"] / links["norm"].clip(lower=1e-300)).to_numpy()
-    for (effect, cause), size, error in zip(server.partition_.pairs, moved, of_error, strict=True):
-        if size == 0:
-            continue
-        names, share = (found.names[cause], found.names[effect]), float(size * error)
-        passed = bool(size <= _MOVED)
-        yield "apart from the prior", *names, size, np.nan, passed, "" if passed else _LONGER
-        if (cause, effect) in found.linked:
-            passed = bool(passed or share <= _OF_STRENGTH)
-            yield "more than the prior", *names, share, np.nan, passed, "" if passed else _LONGER
 
 
 def _of_noise(run, record, found):
@@ -338,32 +291,17 @@ def _of_noise(run, record, found):
 
 def _of_scores(found, m=None):
     m = len(found.units) if m is None else m
-    rows = []
     first, stop = max(episodes(found.starts, len(found.scores[0])), key=lambda episode: episode[1] - episode[0])
     for k, whole in enumerate(found.scores):
-        series = checks.unit_series(whole[first:stop])
-        ratio, p, period = checks.line(series)
-        slope = _trend(found, k, series, slice(first, stop))
-        remedy = f"harmonics={period:.4g} at home"
-        rows.append(_row(found, "no season", k, k, (ratio, p), _LINE_LEVEL / m, remedy))
-        rows.append(_row(found, "no trend", k, k, slope, _TREND_LEVEL / m, 'trend="smooth" at home'))
-    return rows
-
-
-def _trend(found, k, series, rows):
-    """Test of a trend of a unit, beside what shifts that the plant knows of lead to."""
-    if found.path is None:
-        return checks.trend(series)
-    path = found.path[k][rows]
-    return checks.trend(checks.unit_series(found.scores[k][rows] + path), path)
+        ratio, p, period = checks.line(checks.unit_series(whole[first:stop]))
+        yield _row(found, "no season", k, k, (ratio, p), _LINE_LEVEL / m, f"harmonics={period:.4g} at home")
 
 
 def _of_variance(found):
-    together, bursts = checks.roughness(found.units)
+    together = checks.roughness(found.units)
     level = 0.0 if found.robust else LEVEL / (2 * max(len(together), 1))
     for cause, effect in together:
         yield _row(found, "common variance", cause, effect, together[cause, effect], level, 'covariance="sandwich"')
-        yield _row(found, "no common bursts", cause, effect, bursts[cause, effect], level, _BURSTS)
 
 
 def _of_rows(found):
@@ -427,20 +365,6 @@ def _with_rows(table, rows):
     return joined
 
 
-def _beside_shifts(found):
-    """Links that are there where shifts of levels are taken off: far levels turn errors of loadings into links."""
-    for cause, effect in sorted(found.linked):
-        e, c = found.slices[effect], found.slices[cause]
-        around = found.states[cause] - found.path[cause]
-        direct = checks.response(found.lags[:, e, c], found.starts, around)
-        statistic, p = checks.own_way(found.news[effect] + direct, direct)
-        path = found.path[effect]
-        is_far = path.var(axis=0).sum() > _FAR**2 * (found.states[effect] - path).var(axis=0).sum()
-        passed = bool(p <= LEVEL) and not (effect in found.shifted and is_far)
-        names = found.names[cause], found.names[effect]
-        yield "beside shifts of levels", *names, statistic, p, passed, "" if passed else "cut the record there"
-
-
 def _of_echoes(found, record, driven):
     """Links back to a cause whose rows do not show all that reaches its effect, which then tells of it as well.
 
@@ -484,47 +408,26 @@ def _own_way(found, cause, effect, other):
 # -- verdicts --------------------------------------------------------------------------------------
 
 _WORDS = {
-    "white": "innovations of {e} still follow those of {c}",
-    "white over more lags": "innovations of {e} still follow those of {c} over many rows",
     "no later link": "innovations of {e} follow those of {c} after many rows",
     "same in both halves": "what {c} does to {e} is not the same in both halves of the record",
     "steady sensors": "sensors of {u} wander",
     "no season": "{u} has a season",
-    "no trend": "{u} has a trend",
     "common variance": "{c} and {e} are rough in the same rows",
-    "no common bursts": "the roughest rows of {c} and {e} are the same ones",
     "link rather than driver": "links and a driver that nobody measures explain {c} and {e} about as well",
     "time for a driver": "there was no time to look for a driver of {c} and {e}",
-    "link rather than shared noise": "noise that sensors of {c} and {e} share explains them as well as links do",
     "apart from a shared driver": "{c} and {e} each share a driver that nobody measures with other units",
-    "more than a driver leaves": "a driver that nobody measures moves {c} or {e}, and may leave as much as there is",
     "apart in the same row": "{c} and {e} are nearly the same within a row",
-    "more than the prior": "what {c} does to {e} is in part what was supposed of units that hardly settle",
     "no copies": "{c} and {e} are one unit or read one quantity, and links of either are shared out between them",
     "not by way of another": "{c} may act on {e} by way of another unit within the row",
-    "beside shifts of levels": "only where levels shift does {e} seem to follow {c}",
     "more than an echo": "{c} follows {e}, and may tell of it what rows of {e} do not show",
     "gains held-out": "{c} does not help to predict {e} on rows held out",
 }
-_FIRST = (
-    "no copies",
-    "steady sensors",
-    "no season",
-    "no trend",
-    "no common bursts",
-    "common variance",
-)  # these are behind what else fails
+_FIRST = ("no copies", "steady sensors", "no season", "common variance")  # these are behind what else fails
 _MOST_REASONS = 2
-_OF_EFFECT = ("white", "white over more lags", "same in both halves")
+_OF_EFFECT = "same in both halves"
 _OF_BOTH = "no copies"
 _WANDERING = "steady sensors"
-_BOTH_WAYS = (
-    "common variance",
-    "no common bursts",
-    "link rather than driver",
-    "time for a driver",
-    "apart in the same row",
-)
+_BOTH_WAYS = ("common variance", "link rather than driver", "time for a driver", "apart in the same row")
 
 
 def gated(links, table):
@@ -551,15 +454,6 @@ def gated(links, table):
     return links.assign(verdict=verdicts, because=becauses)
 
 
-def in_doubt(alone, table):
-    """Units that their own past predicts better than the plant does and whose innovations may have a past.
-
-    Where these are white the past that helps is that of shapes of the sensors, which no test of a link rests on.
-    """
-    own = table[table["check"].eq("white") & (table["cause"] == table["effect"])].set_index("effect")["p_value"]
-    return [name for name in alone if not own.get(name, 0.0) > _WHITE]
-
-
 def _concerned(pairs, check, cause, effect):
     """Pairs of units, of those with links in a table, that a failed check is about, and the reason in words."""
     if check == _DRIVER:
@@ -567,13 +461,8 @@ def _concerned(pairs, check, cause, effect):
         return [((cause, effect), why), ((effect, cause), why)]
     why = _WORDS[check].format(c=cause, e=effect, u=effect)
     if cause == effect:
-        if check in _OF_EFFECT:
-            why = (
-                why.replace(f"those of {cause}", "their own")
-                if "white" in check
-                else f"{effect} is not the same in both halves"
-            )
-            return [(pair, why) for pair in pairs if pair[1] == effect]
+        if check == _OF_EFFECT:
+            return [(pair, f"{effect} is not the same in both halves") for pair in pairs if pair[1] == effect]
         return [(pair, why) for pair in pairs if effect in pair]
     if check == _OF_BOTH:
         return [(pair, why) for pair in pairs if {cause, effect}.intersection(pair)]

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from skfedcausal.server.estimation.prior import Prior, WithPrior
 from skfedcausal.server.estimation.scoring import (
     MAX_RADIUS,
     Goal,
@@ -438,32 +437,6 @@ def test_a_climb_that_finds_nothing_higher_ends_at_once():
     found = ascend(Falling(), start, gain_tol=1e-6)
     assert (found.point, found.n_iter, found.converged) == (point, 0, False)
     assert len(trials) == 25
-
-
-def test_how_far_a_prior_has_moved_links_is_what_the_maximum_without_it_says():
-    coupled = coupled_plant(1, (1, 2), n_sensors=3, links=[(1, 0)], noise=0.2)
-    likelihood, point = endless(coupled, 4000)
-    prior = Prior(4.0 * coupled.plant.Q * coupled.partition.block_diagonal, ~coupled.partition.block_diagonal, 4000)
-    structure = structure_of(coupled.partition, linked=[(1, 0)])
-    backed = WithPrior(likelihood, prior)
-    start = Scoring(backed, structure, Point.at(backed, point.A, point.Q))
-    held = Scoring(backed, structure, ascend(backed, start, gain_tol=1e-14).point)
-    moved = held.moved_by_prior()
-    pair = int(np.flatnonzero(structure.linked)[0])
-    at = np.isin(np.arange(len(held.vector)), structure.free.positions(point.A.shape)[0][_real(structure, pair)])
-    apart = (held.vector - structure.free.gather(point.A, point.Q))[at]  # the endless record's maximum is the plant
-    expected = np.sqrt(apart @ np.linalg.solve(held.covariance[np.ix_(at, at)], apart) / at.sum())
-    assert expected > 1e-3
-    np.testing.assert_allclose(moved[pair], expected, rtol=0.1)
-    assert not np.delete(moved, pair).any()
-    assert Scoring(likelihood, structure, point).moved_by_prior() is None
-
-
-def _real(structure, pair):
-    """Elements of the transition matrix that are a pair's."""
-    family, _ = structure.family("state")
-    at = family.pair_elements[pair]
-    return at[at < family.n_elements]
 
 
 def test_plants_whose_powers_may_vanish_but_for_rounding_are_not_valid():

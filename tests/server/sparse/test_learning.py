@@ -15,6 +15,7 @@ from skfedcausal.server import likelihood
 from skfedcausal.server.links import questions
 from skfedcausal.server.prediction import PlantFilter
 from skfedcausal.server.sparse import learning, tables
+from skfedcausal.server.sparse.report import _is_coloured
 from skfedcausal.server.validity import report
 
 pytestmark = pytest.mark.medium
@@ -126,17 +127,21 @@ def test_the_report_has_every_check_of_units_and_links(both):
     record = blocks._record(messages)
     key, found = ["check", "cause", "effect"], blocks.validity_
     own = found[found["cause"] == found["effect"]].groupby("check").size()
-    assert own.to_dict() == dict.fromkeys(
-        ["white", "white over more lags", "steady variance", "same in both halves", "no trend", "no season"], UNITS
-    )
+    assert own.to_dict() == dict.fromkeys(["steady variance", "same in both halves", "no season"], UNITS)
     n_links = (blocks.links_["verdict"] == "influence").sum()  # others lost their verdict by the report
     assert (found["check"] == "gains held-out").sum() >= n_links > UNITS / 2
     seen = report.evidence(blocks, blocks._filter(record), record)
     rows = [*report._of_squares(seen), *report._of_halves(seen), *report._of_scores(seen)]
     whole = pd.DataFrame(rows, columns=list(report.COLUMNS)).set_index(key)["statistic"]
-    alike = found[found["check"].isin(["steady variance", "same in both halves", "no trend", "no season"])]
+    alike = found[found["check"].isin(["steady variance", "same in both halves", "no season"])]
     actual, expected = alike.set_index(key)["statistic"], whole[pd.MultiIndex.from_frame(alike[key])]
     np.testing.assert_allclose(actual, expected, rtol=1e-9)
+
+
+def test_innovations_that_follow_their_own_past_are_coloured():
+    white = np.random.default_rng(0).standard_normal((500, 2))
+    assert not _is_coloured(white)
+    assert _is_coloured(white[1:] + 0.3 * white[:-1])
 
 
 def test_tables_of_many_units_hold_links_and_what_comes_near(both, monkeypatch):

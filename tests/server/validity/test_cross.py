@@ -81,21 +81,6 @@ def fitted(name, seed):
     return FederatedGrangerEstimator().fit(draw(name, seed).X)
 
 
-@pytest.mark.parametrize("seed", [50014, 50041])
-def test_noise_that_sensors_share_is_no_link(seed):
-    found = fitted("sensor noise shared by two units", seed)
-    links = found.server_.without_grades().set_index(["cause", "effect"])
-    between = links.loc[[("u2", "u3"), ("u3", "u2")]]
-    alone = between[between["p_adjusted"] < 0.05]  # what the tests alone say
-    assert len(alone)
-    assert set(alone["verdict"]) == {"cannot tell"}
-    assert alone["because"].str.contains("share").all()
-    assert "influence" not in set(between["verdict"])
-    graded = found.links_.set_index(["cause", "effect"]).loc[[("u2", "u3"), ("u3", "u2")], "verdict"]
-    assert "influence" not in set(graded)
-    assert links.loc[("u0", "u1"), "verdict"] == "influence"
-
-
 @pytest.mark.medium
 @pytest.mark.parametrize("seed", [50015, 50027])
 def test_what_a_dead_band_leaves_in_both_units_is_no_driver(seed):

@@ -143,11 +143,13 @@ def test_links_that_were_not_found_are_looked_at_where_a_driver_may_explain_the_
     assert driven["driver"] < min(driven[name] for name in ("forward", "backward", "loop")) < np.inf
 
 
-@pytest.mark.parametrize(("driven", "checks"), [("ab", []), ("ab bc", ["more than a driver leaves"])])
-def test_sure_links_of_driven_units_stand_unless_three_units_are_driven(driven, checks):
-    found = evidence_of(linked={(1, 3)}, sure={(1, 3)})
+@pytest.mark.parametrize(("driven", "pairs"), [("ab", []), ("ab bd", [("a", "d")])])
+def test_links_of_units_that_share_a_driver_with_one_between_are_not_told(driven, pairs):
+    found = evidence_of(linked={(0, 1), (0, 3), (2, 3)}, sure={(0, 3)})
     rows = [("no shared driver", *pair, 1.0, np.nan, False, "measure it") for pair in driven.split()]
-    assert [row[0] for row in drivers._of_more_units(found, rows)] == checks
+    assert [row[:3] for row in drivers._of_more_units(found, rows)] == [
+        ("apart from a shared driver", *pair) for pair in pairs
+    ]
 
 
 def of_four_sensors(seed, sd=0.0, loop=0.0, n=3000):
