@@ -178,15 +178,15 @@ class LinkQuestions(ServerLearner):
         """Intervals of the strength of each link between states, and the rows needed to decide it."""
         pairs = self.partition_.pairs if self._large is None else self._pairs
         levels = {"level": level, "alpha": self.alpha, "margin": self.margin}
-        if self._lagged is not None:
+        lagged = self._lagged
+        if lagged is not None:
             from ..lagged.tables import lagged_intervals_table
 
             measure = self.links_.loc[self.links_["kind"] == "state", "geweke"].to_numpy() if geweke else None
-            if geweke and not self._lagged.dynamics.is_small:
+            if geweke and not lagged.dynamics.is_small:
                 effect, cause = pairs.T
-                measure = self._lagged.dynamics.geweke(self.information_, self.partition_)[effect, cause]
-            plant = self.names_, self.partition_, self._lagged, self.n_samples_
-            return lagged_intervals_table(*plant, measure, **levels)
+                measure = lagged.dynamics.geweke(self.information_, self.partition_)[effect, cause]
+            return lagged_intervals_table(self.names_, self.partition_, lagged, self.n_samples_, measure, **levels)
         if geweke:
             self._refuse_large("intervals of Geweke's measure")
         table = intervals_table(self.names_, pairs, self._blocks, self.n_samples_, **levels)
