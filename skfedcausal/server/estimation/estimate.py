@@ -158,6 +158,10 @@ def _standardised(record, settings):
     plant = StandardisedPlant(record, settings.local, settings.fix_local, settings.edges and not settings.scores_alone)
     plant.may_stand_in = may_stand_in(record, settings)
     plant.stands_in = settings.scores_alone
+    if plant.may_stand_in and not (plant.stands_in or plant.has_clear_scores) and settings.budget is not None:
+        work = _EVALUATIONS * row_by_row(plant.n_samples, plant.partition.n_states)
+        if work > RATE * settings.budget.left:  # the exact one would not come to its end
+            return _standardised(record, settings._replace(scores_alone=True))
     return plant
 
 
