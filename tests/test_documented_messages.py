@@ -53,7 +53,7 @@ ERRORS = {
     "labels": ({"client_labels": ["a", "a", "b"]}, FRAME.to_numpy(), {}),
     "lengths": ({}, FRAME, {"lengths": [100, 200]}),
     "clients": ({"client": [KalmanClient()]}, FRAME, {}),
-    "constant unit": ({}, FRAME.assign(mill__a=1.0, mill__b=1.0, mill__c=1.0), {}),
+    "constant units": ({}, FRAME * 0 + 1, {}),
     "three rows": ({}, FRAME[:3], {}),
     "sparse": ({}, csr_matrix(MILL), {}),
 }
