@@ -324,9 +324,9 @@ class SitePolicy:
             most = getattr(self, rule)
             if most is not None and number > most:
                 self._refuse(site, rule, question.op)
-        if answer.op == "law" and not self._lifts(question.op):
-            if answered.tell_rows(sum(array.size for array in arrays.values())):
-                self._refuse(site, "once", question.op)
+        numbers = sum(array.size for array in arrays.values())
+        if answer.op == "law" and not self._lifts(question.op) and answered.tell_rows(numbers):
+            self._refuse(site, "once", question.op)
 
     def _lifts(self, op):
         """Whether the policy itself names an operation that a fit asks for once."""

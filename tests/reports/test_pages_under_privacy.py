@@ -1,4 +1,4 @@
-"""Under a privacy mechanism nothing that an estimator writes or draws shows more than the noised copy; a page that does says so."""
+"""Under a mechanism what an estimator writes or draws follows from the noised copy; a page that shows more says so."""
 
 import inspect
 import io
