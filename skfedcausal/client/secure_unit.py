@@ -65,6 +65,11 @@ class SumsAccount:
         Returns
         -------
         bool
+
+        Raises
+        ------
+        LedgerError
+            If lines that were there are not any more.
         """
         lines = self._chain.entries()
         if self._chain.head not in (START, *(line["hash"] for line in lines)):

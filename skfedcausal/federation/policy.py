@@ -389,7 +389,8 @@ class WorstCase:
     exact : bool
         Whether the rows follow from what is known.
     numbers : int or None, default=0
-        How inputs follow measurements, numbers about all rows together; None where there is no limit.
+        What tells how inputs follow measurements, each about most rows: of single rows at most as many values follow
+        from them. None where there is no limit.
 
     Examples
     --------
@@ -413,7 +414,9 @@ class WorstCase:
         known = f"{self.rank} of {self.n_sensors} projections of every row"
         if self.numbers != 0:
             count = "any number of" if self.numbers is None else self.numbers
-            known += f" and {count} numbers about most rows together, on how inputs follow measurements"
+            known += (
+                f" and {count} numbers on how inputs follow measurements, which as many values of rows may follow from"
+            )
         if self.exact:
             return (
                 f"{known}: EXACT. Whoever holds the key and knows {self.n_sensors + 1} rows from elsewhere can compute "
