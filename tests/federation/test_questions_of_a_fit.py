@@ -4,9 +4,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skfedcausal import KalmanClient
+from skfedcausal import (
+    FederatedCounterfactualEstimator,
+    FederatedRCADetector,
+    KalmanClient,
+    LikelihoodServer,
+)
 from skfedcausal.client.worker import UnitWorker
-from skfedcausal.federation import Gate, Packet, SitePolicy
+from skfedcausal.federation import Gate, InProcessTransport, Packet, SitePolicy
 from skfedcausal.federation.envelope import Envelope
 from skfedcausal.message import Close, CommonRows, FitRequest, LawRequest, StateMessage, StateReply, VerdictReply
 from skfedcausal.message.clock import Clock
@@ -72,9 +77,9 @@ class KeyHolder:
         return np.linalg.matrix_rank(np.hstack(z), tol=1e-9) if z else 0
 
     def hidden_numbers(self):
-        """Rank of all that came as a function of what the states do not show, by differences of every row."""
+        """Rank of all that came as a function of what the states do not show, by differences of every fourth row."""
         step = 1e-5
-        moves = [(t, step * direction) for t in range(T) for direction in HIDDEN]
+        moves = [(t, step * direction) for t in range(0, T, 4) for direction in HIDDEN]
         columns = [(self._told(t, move) - self._told(t, -move)) / (2 * step) for t, move in moves]
         return np.linalg.matrix_rank(np.array(columns), tol=1e-7)
 
@@ -95,7 +100,7 @@ def test_every_operation_that_a_site_answers_by_default_tells_no_more_than_the_p
     order = np.random.default_rng(seed).permutation(sorted(SitePolicy().allowed))  # a new one needs a question here
     thief = KeyHolder(tmp_path, inputs=inputs)
     thief.ask(FitRequest())
-    thief.walk(order, 25)
+    thief.walk(order, 12)
     worst = SitePolicy().worst_case(P, D, n_inputs=0 if inputs is None else Q)
     assert ("law" in [packet.op for packet in thief.came]) is (inputs is not None)
     assert thief.projections <= worst.rank == P
@@ -149,6 +154,59 @@ def test_a_gate_that_starts_again_has_counted_on(tmp_path):
         thief.ask(one)
     thief.gate = Gate("boiler", unit(Y), tmp_path, key=KEY)
     assert [detail(thief.ask(one)) for one in (first(40), LawRequest())] == ["once", "once"]
+
+
+class Behind:
+    """A unit behind the gate of its site, for a server in this process."""
+
+    def __init__(self, worker, home):
+        self.worker, self.asked = worker, 0
+        policy = SitePolicy().and_watching()
+        self.gate = Gate(worker.name, worker, home, key=KEY, policy=policy)
+
+    @property
+    def n_columns(self):
+        return self.worker.n_columns
+
+    def handle(self, packet, state):
+        self.asked += 1
+        name, asked = self.worker.name, self.asked
+        frame = self.gate.answer(Envelope("march", name, "down", asked).seal(packet.encode(), KEY))
+        return Packet.decode(Envelope("march", name, "up", asked).open(frame, KEY)), state
+
+
+def controlled(seed, n_samples=800):
+    """Measurements of a unit and its input, which a controller moves by them."""
+    random = np.random.default_rng(seed)
+    state, u, rows, inputs = 0.0, 0.0, [], []
+    for _ in range(n_samples):
+        state = 0.7 * state + 0.5 * u + 0.3 * random.normal()
+        rows.append(state + 0.2 * random.normal(size=3))
+        u = 0.3 * u - 0.4 * rows[-1].mean() + 0.2 * random.normal()
+        inputs.append([u])
+    return np.array(rows), np.array(inputs)
+
+
+@pytest.mark.medium
+@pytest.mark.filterwarnings("ignore::UserWarning")  # what is learned in so little time is not the point
+@pytest.mark.parametrize("kind", [FederatedCounterfactualEstimator, FederatedRCADetector])
+def test_units_with_inputs_of_which_one_begins_late_are_fitted_as_without_a_policy(tmp_path, kind):
+    records = {name: controlled(seed) for seed, name in enumerate(("boiler", "mill"))}
+
+    def fitted(through):
+        units = {}
+        for (name, (own, u)), late in zip(records.items(), (0, 200), strict=True):
+            index = pd.date_range("2026-03-01", periods=len(u), freq="10s", tz="UTC")[late:]
+            about = {"clock": Clock.of_index(index, (len(index),)), "index": index}
+            units[name] = through(UnitWorker(name, own[late:], u[late:], (0,), None, KalmanClient(), **about))
+        estimator = kind(server=LikelihoodServer(n_rounds=1, max_time=0.5)).fit_sites(InProcessTransport(units))
+        return estimator, [entry.op for entry in estimator.ledger_.entries if entry.direction == "down"]
+
+    (gated, asked), (free, _) = fitted(lambda worker: Behind(worker, tmp_path / worker.name)), fitted(lambda one: one)
+    assert {"rows", "ask law"} <= set(asked)
+    assert set(gated.server_.laws_) == set(records)
+    for name, law in free.server_.laws_.items():
+        np.testing.assert_array_equal(gated.server_.laws_[name].present, law.present)
 
 
 def test_rows_that_are_named_twice_are_those_of_the_whole_record():
