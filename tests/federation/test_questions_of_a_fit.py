@@ -40,7 +40,7 @@ def first(n):
 QUESTIONS = {  # the k-th of every operation that the policy of a site lets be asked if its settings say nothing
     "fit": lambda k: FitRequest(local_model=bool(k % 2), refine=bool(k % 3)),
     "rows": lambda k: first(T - 1 - k),
-    "reply": lambda k: StateReply(np.random.default_rng(k).normal(size=(T, P)), np.eye(P), np.eye(P)),
+    "reply": lambda k: StateReply(np.random.default_rng(k).normal(size=(T - k % 2, P)), np.eye(P), np.eye(P)),
     "ask law": lambda k: LawRequest(),
     "verdict": lambda k: VerdictReply([], []),
     "close": lambda k: Close(),
@@ -103,6 +103,7 @@ def test_every_operation_that_a_site_answers_by_default_tells_no_more_than_the_p
     thief.walk(order, 12)
     worst = SitePolicy().worst_case(P, D, n_inputs=0 if inputs is None else Q)
     assert ("law" in [packet.op for packet in thief.came]) is (inputs is not None)
+    assert "reply" in [question.op for question in thief.answered]
     assert thief.projections <= worst.rank == P
     assert thief.hidden_numbers() <= worst.numbers == (0 if inputs is None else Q * (2 * P + Q))
     assert not worst.exact
