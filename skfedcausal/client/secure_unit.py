@@ -91,8 +91,12 @@ def _take_over(path):
     """Bring an account of an earlier version, a list, into the form of lines; nothing else begins like one."""
     if not path.exists() or path.read_bytes()[:1] != b"[":
         return
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise LedgerError(f"{path} is not whole; put the whole account back, for its answers count.") from None
     new = Chain(path.with_name(f"{path.name}.new"))
-    for tag, asked in json.loads(path.read_text(encoding="utf-8")):
+    for tag, asked in entries:
         new.append({"tag": tag, "asked": asked})
     os.replace(new.path, path) if new.path.exists() else path.unlink()
 

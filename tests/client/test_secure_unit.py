@@ -120,6 +120,12 @@ def test_an_account_of_an_earlier_version_counts(tmp_path):
     assert [(line["tag"], line["asked"]) for line in read_ledger(path)][:2] == [("may", "a"), ("june", None)]
 
 
+def test_an_account_of_an_earlier_version_that_is_not_whole_is_refused(tmp_path):
+    (tmp_path / "sums.json").write_text('[["may", "a')
+    with pytest.raises(LedgerError, match=r"sums.json is not whole"):
+        SumsAccount(tmp_path / "sums.json")
+
+
 def test_an_account_that_is_taken_away_meanwhile_is_missed(tmp_path):
     account = SumsAccount(tmp_path / "sums.json")
     account.allows("may", "a")
