@@ -1,13 +1,13 @@
 """A unit's side of secure sums: all that leaves is masked, and one answer for a record."""
 
-import hashlib
 import json
+import os
 from pathlib import Path
 
 import numpy as np
 
 from ..containers import episode_starts
-from ..federation.atomic import write_whole
+from ..federation.chain import START, Chain, LedgerError
 from ..federation.transport import Site
 from ..message.packet import PacketError
 from ..message.requests import FitRequest
@@ -28,11 +28,14 @@ class SumsAccount:
     Parameters
     ----------
     path : str or Path
-        JSON file that nobody else writes.
+        Lines of JSON, each sealed with the one before it; nobody else writes them. The ledger of a site names the last
+        one, so that an account that was lost, or is an older one, is noticed.
     most : int, default=1
         Sums that may be answered in all. Two answers over nearly the same rows can be subtracted, and what is
         left are products of the few rows in which they differ; two about the same rows with series of others
         that differ add up to twice as many equations. Allow another one for other rows only.
+    of_each : bool, default=False
+        Whether `most` is about each tag, as for a dealer, and not about all together.
 
     Examples
     --------
@@ -44,8 +47,10 @@ class SumsAccount:
     [True, True, False, False]
     """
 
-    def __init__(self, path, most=1):
-        self.path, self.most = Path(path), most
+    def __init__(self, path, most=1, *, of_each=False):
+        self.path, self.most, self.of_each = Path(path), most, of_each
+        _take_over(self.path)
+        self._chain = Chain(self.path)
 
     def allows(self, tag, asked=None):
         """Whether this may be answered; it is noted before anything leaves.
@@ -60,18 +65,40 @@ class SumsAccount:
         Returns
         -------
         bool
+
+        Raises
+        ------
+        LedgerError
+            If lines that were there are not any more.
         """
-        known = json.loads(self.path.read_text(encoding="utf-8")) if self.path.exists() else []
-        begun, entry = [tag, None], [tag, asked]
-        if entry in known or (asked is None and tag in [one for one, _ in known]):
+        lines = self._chain.entries()
+        if self._chain.head not in (START, *(line["hash"] for line in lines)):
+            raise LedgerError(f"{self.path}: its last line is no longer there; put the whole account back.")
+        known = {(line["tag"], line["asked"]) for line in lines}
+        tags = {one for one, _ in known}
+        if (tag, asked) in known or (asked is None and tag in tags):
             return True
-        if begun in known:
-            known.remove(begun)
-        elif len(known) >= self.most:
+        answered = {entry for entry in known if entry[1] is not None}
+        begun = tags - {one for one, _ in answered}
+        counted = [one for one in (*(one for one, _ in answered), *begun) if one == tag or not self.of_each]
+        if tag not in begun and len(counted) >= self.most:
             return False
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(self.path, json.dumps([*known, entry]).encode())
+        self._chain.append({"tag": tag, "asked": asked})
         return True
+
+
+def _take_over(path):
+    """Bring an account of an earlier version, a list, into the form of lines; nothing else begins like one."""
+    if not path.exists() or path.read_bytes()[:1] != b"[":
+        return
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise LedgerError(f"{path} is not whole; put the whole account back, for its answers count.") from None
+    new = Chain(path.with_name(f"{path.name}.new"))
+    for tag, asked in entries:
+        new.append({"tag": tag, "asked": asked})
+    os.replace(new.path, path) if new.path.exists() else path.unlink()
 
 
 class SumsWorker:
@@ -196,15 +223,16 @@ class SumsWorker:
             raise self._error(f"got {request.OP!r} before it was asked for its states.")
         lengths, lags, tag, n_states = (known[name] for name in ("lengths", "lags", "tag", "n_states"))
         self._check_others(request, known)
-        asked = _digest(request)
+        digest = request.digest
+        asked = digest.tobytes().hex()
         again = known["asked"] in (None, asked)
         if not (again and (self._account is None or self._account.allows(tag.hex(), asked))):
             raise self._error("has multiplied with other series of the others before, and answers once.")
         mask = series_mask(self._key, tag, lengths, n_states)
         slices, masks = Partition(request.sizes.tolist()).slices, []
         for other, other_tag, n_other in zip(request.names, request.tags, request.sizes.tolist(), strict=True):
-            tags = tag, other_tag.tobytes()
-            masks.append(product_masks(self._key, tags, other, lengths, lags, n_states, n_other))
+            about = (tag, other_tag.tobytes()), digest, other
+            masks.append(product_masks(self._key, *about, lengths, lags, n_states, n_other))
         products = masked_products(mask, request.masked, slices, masks, lags, episode_starts(lengths))
         return MaskedProducts(*products), {**state, "sums": {**known, "asked": asked}}
 
@@ -226,14 +254,6 @@ class SumsWorker:
 
     def _error(self, problem):
         return PacketError(f"Unit {self._worker.name!r} {problem}")
-
-
-def _digest(request):
-    """Digest of all that a request for products holds."""
-    source = hashlib.sha256(json.dumps(request.names).encode())
-    for array in (request.sizes, request.tags, request.masked):
-        source.update(np.ascontiguousarray(array).tobytes())
-    return source.hexdigest()
 
 
 def with_dealer(sites, dealer):

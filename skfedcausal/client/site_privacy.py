@@ -11,6 +11,7 @@ from ..privacy import GaussianMechanism, SiteAccount
 from .site_record import SettingsError
 
 _ACCOUNT, _LEDGER = "privacy/account.jsonl", "ledger.jsonl"
+SUMS = "secure_sums.json"
 
 
 @dataclass(frozen=True)
@@ -95,9 +96,9 @@ class SitePrivacy:
         )
 
 
-def account_lines(home):
+def account_lines(home, account=_ACCOUNT):
     """Hashes of the lines of a site's account, the last one last."""
-    return [START, *(entry["hash"] for entry in _lines(home, _ACCOUNT))]
+    return [START, *(entry["hash"] for entry in _lines(home, account))]
 
 
 def ledger_lines(home):
@@ -112,12 +113,12 @@ def _lines(home, name):
     return read_ledger(path) if path.exists() else []
 
 
-def check_account(home):
+def check_account(home, account=_ACCOUNT):
     """Refuse an account that is older than what the site's ledger says of it, and a ledger older than the account."""
-    heads = [entry["account"] for entry in _lines(home, _LEDGER) if "account" in entry]
-    if heads and heads[-1] not in account_lines(home):
+    heads = {entry["account"] for entry in _lines(home, _LEDGER) if "account" in entry}
+    if heads - {head for name in (_ACCOUNT, SUMS) for head in account_lines(home, name)}:
         raise LedgerError(
-            f"{home / _ACCOUNT}: the ledger beside it names a line that is not there. Charges were "
+            f"{home / account}: the ledger beside it names a line that is not there. Charges were "
             "cut off, or an older copy was put in its place; put the whole account back, for its charges count."
         )
     known = set(ledger_lines(home))

@@ -110,7 +110,8 @@ class UnitWorker:
         dtype = packet.scalars.get("dtype", "float64" if kind.OPENS else state.get("dtype", "float64"))
         if kind in _BEGINNINGS:
             state = {**state, "dtype": dtype}
-        unit = self if kind.OPENS or "rows" not in state else self._at(*state["rows"])
+        whole = kind.OPENS or kind is requests.CommonRows  # rows that are left out are named by those of the record
+        unit = self if whole or "rows" not in state else self._at(*state["rows"])
         try:
             message, state = _ANSWERS[op](unit.off_baseline(state), kind.from_packet(packet), state, packet.round)
         except PacketError as error:

@@ -2,7 +2,7 @@
 
 from ..estimators.granger import FederatedGrangerEstimator
 from ..server.links.grades import told_links
-from .plant_file import add_max_time, parser_for, run, save_picture, server_of
+from .plant_file import add_max_time, parser_for, run, save_picture, server_of, write_csv
 
 
 def main(arguments):
@@ -18,7 +18,7 @@ def _links(plant, folder, options):
 
     estimator = FederatedGrangerEstimator(server=server_of(options)).fit(plant.frame, lengths=plant.lengths)
     links = ranked_links(estimator.links_)
-    links.to_csv(folder / "links.csv", index=False)
+    write_csv(links, folder / "links.csv")
     save_picture(folder / "links.png", lambda: LinkMatrixDisplay.from_estimator(estimator))
     estimator.report(folder / "report.html", X=plant.frame, check=plant.check)
     found = told_links(links)

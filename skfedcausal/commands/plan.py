@@ -71,8 +71,11 @@ def _worst_case(worker, packet, n_sensors, settings):
     ledger = settings.home / "ledger.jsonl"
     lines = read_ledger(ledger) if ledger.exists() else []
     n_records = 1 + sum(entry["event"] == "begun again" for entry in lines)
-    worst = policy.worst_case(states, n_sensors, monitored=settings.is_monitored, n_records=n_records)
-    return {**vars(worst), "words": worst.in_words(), "inputs": "inputs" in packet.arrays}
+    inputs = packet.arrays.get("inputs")
+    n_inputs = 0 if inputs is None or settings.one_way else inputs.shape[1]  # nobody asks for their law one-way
+    about = {"monitored": settings.is_monitored, "n_records": n_records, "n_inputs": n_inputs}
+    worst = policy.worst_case(states, n_sensors, **about)
+    return {**vars(worst), "words": worst.in_words(), "inputs": inputs is not None}
 
 
 def _batch_sizes(worker, state, settings):

@@ -12,6 +12,7 @@ from ..historian.fixes import NAMES
 from ..historian.table import PlantTable
 from ..optional import import_optional
 from ..server.likelihood import LikelihoodServer
+from ..sites.settings import csv_bytes
 from ._shared import FAILED, WRONG, parser
 from ._ticking import ticking
 
@@ -92,7 +93,7 @@ def run(reader, arguments, work):
             plant = read_plant_file(options)
         folder = Path(options.out or f"{Path(options.file[0].rpartition('=')[2]).stem}_{command}")
         folder.mkdir(parents=True, exist_ok=True)
-        plant.check.findings.to_csv(folder / "check.csv", index=False)
+        write_csv(plant.check.findings, folder / "check.csv")
         plant.check.report(folder / "check.html")
         print("\n".join([repr(plant).partition("\n")[0], *plant.said, "", repr(plant.check)]), flush=True)
         if plant.fix_first and not (options.fix or options.anyway):
@@ -112,6 +113,11 @@ def run(reader, arguments, work):
     written = ", ".join(sorted(path.name for path in folder.iterdir()))
     print("\n".join(["", *lines, f"Written to {folder.resolve()}: {written}"]))
     return 0
+
+
+def write_csv(table, path):
+    """Write a table; names in it may be anybody's, and a spreadsheet runs none of them."""
+    path.write_bytes(csv_bytes(table, index=False))
 
 
 def save_picture(path, draw):

@@ -6,7 +6,7 @@ import pandas as pd
 
 from ..containers.layout import listed
 from ..estimators.detector import FederatedRCADetector
-from .plant_file import FileError, changing, parser_for, run
+from .plant_file import FileError, changing, parser_for, run, write_csv
 
 _MOST_PAGES = 20
 _LEAST_SEEN = 0.5  # share of the nominal rows that have a value of a column
@@ -27,7 +27,7 @@ def _rca(plant, folder, options):
     detector = FederatedRCADetector(false_alarm_rate=_budget(options.false_alarms))
     detector.fit(nominal.frame, lengths=nominal.lengths)
     incidents, levels = detector._incidents_and_levels(later.frame, lengths=later.lengths)
-    incidents.to_csv(folder / "incidents.csv", index=False)
+    write_csv(incidents, folder / "incidents.csv")
     if incidents.empty:
         return ["No incident."]
     blamed = _pages(detector, incidents.head(_MOST_PAGES), later, folder, levels)
@@ -46,7 +46,7 @@ def _pages(detector, incidents, record, folder, levels):
     blamed = {}
     for k, (row, incident) in enumerate(incidents.iterrows(), start=1):
         tags = detector.tags(record.frame, incident, lengths=record.lengths)
-        tags.to_csv(folder / f"incident_{k}_tags.csv", index=False)
+        write_csv(tags, folder / f"incident_{k}_tags.csv")
         blamed[row] = tags["tag"].iloc[0]
         page = incident_page(detector, incident, record.frame, **about)
         page.write(folder / f"incident_{k}.html")

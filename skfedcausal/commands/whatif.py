@@ -4,7 +4,7 @@ import numpy as np
 
 from ..containers.layout import listed
 from ..estimators.counterfactual import FederatedCounterfactualEstimator
-from .plant_file import FileError, add_max_time, parser_for, run, save_picture, server_of
+from .plant_file import FileError, add_max_time, parser_for, run, save_picture, server_of, write_csv
 
 
 def main(arguments):
@@ -37,7 +37,7 @@ def _whatif(plant, folder, options):
     estimator = FederatedCounterfactualEstimator(server=server_of(options), input_columns=inputs, missing_inputs="hold")
     estimator.fit(record[0], **record[1])
     answer = estimator.whatif(record[0], change, loops="react" if options.react else "hold", **record[1])
-    answer.to_csv(folder / "whatif.csv", index=False)
+    write_csv(answer, folder / "whatif.csv")
     save_picture(folder / "whatif.png", lambda: EffectDisplay.from_whatif(answer))
     words = {name: f"at {value}" for name, _, value in (text.partition("=") for text in options.do)}
     whatif_page(answer, words, check=plant.check).write(folder / "report.html")

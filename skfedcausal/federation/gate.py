@@ -9,7 +9,6 @@ import json
 import logging
 import os
 import traceback
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from ..message.packet import NOTHING, Packet, PacketError
 from ..message.requests import Acknowledgement, Close, Failed
 from .atomic import file_name, keep_private, write_whole
 from .envelope import MAX_FRAME, Envelope, read_envelope
-from .policy import PolicyError, SitePolicy
+from .policy import Answered, PolicyError, SitePolicy
 from .site_ledger import ByteLimitError, SiteLedger
 
 _LOG = logging.getLogger(__name__)
@@ -105,7 +104,7 @@ class Gate:
         self._key, self._max_frame, self._fingerprint = key, max_frame, fingerprint
         self._after = after
         self._sequence = 0  # the last number of the run
-        self._done: Counter[str] = Counter()  # operations that were answered in it
+        self._done = Answered()  # operations that were answered in it
 
     @property
     def key(self):
@@ -195,7 +194,7 @@ class Gate:
         answer, state = self._handled(packet)
         if answer.op == NOTHING:
             return sequence, None
-        self.policy.check_answer(self.name, packet, answer)
+        self.policy.check_answer(self.name, packet, answer, self._done)
         head = self.ledger.head_before(run, sequence)
         return sequence, self._released(sequence, packet, payload, answer, state, head)
 
@@ -226,7 +225,7 @@ class Gate:
             answer, state = self._handled(packet)
         except Exception as error:
             return self._failed(self.run, sequence, packet, head, "client-error", type(error).__name__)
-        self.policy.check_answer(self.name, packet, answer)
+        self.policy.check_answer(self.name, packet, answer, self._done)
         try:
             return self._released(sequence, packet, payload, answer, state, head, again)
         except ByteLimitError as error:
@@ -257,7 +256,7 @@ class Gate:
             write_whole(question.with_suffix(".record"), record.encode())
         write_whole(question, payload)  # last: a question that is there has its answer
         self.state, self._sequence = state, sequence
-        self._done[packet.op] += 1
+        self._done.add(packet, answer)
         if self._after is not None:
             self._after(packet, state)
         return frame
@@ -326,11 +325,11 @@ class Gate:
     def _replayed(self, run, journal):
         """State of the worker after all questions in the journal, the number of the last, and their operations."""
         state: dict[str, Any] = {}
-        sequence, done = 0, Counter[str]()
+        sequence, done = 0, Answered()
         for question in _questions(journal):
             packet = Packet.decode(question.read_bytes())
-            _, state = self.worker.handle(self.policy.narrowed(packet), state)
-            done[packet.op] += 1
+            answer, state = self.worker.handle(self.policy.narrowed(packet), state)
+            done.add(packet, answer)
             sequence, record = int(question.stem), question.with_suffix(".record")
             if record.exists() and record.read_text(encoding="utf-8") != state.get("record", ""):
                 raise PacketError(

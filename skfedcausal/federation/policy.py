@@ -1,6 +1,6 @@
 """What a site lets whoever holds its key ask, and what could be learned by asking all of it."""
 
-from collections.abc import Mapping
+from collections import Counter
 from dataclasses import dataclass, replace
 from numbers import Integral
 
@@ -47,6 +47,7 @@ _BY_THE_MODEL = frozenset(("message", "predict", "loss", "flag"))  # answers by 
 _ALL_SENSORS = frozenset(("factual", "ask unexplained"))
 _DISTANCES = frozenset(("message", "flag"))
 _STATES = ("z", "filtered", "augmented", "predicted")  # series of states in answers
+_LEAST_SHARE, _ROWS_A_NUMBER = 0.5, 50  # a law is about a share of the record, or about so many rows for each number
 
 
 class PolicyError(RuntimeError):
@@ -71,10 +72,36 @@ def allowing(rule, op):
         "it with a higher limit",
         "rows": "the answer has more than `rows` of its [policy]; the site would allow it with a higher limit",
         "states": "the answer has more than `states` of its [policy]; the site would allow it with a higher limit",
+        "once": "a fit asks for it once, before all other questions where rows are left out, and about most rows; the "
+        f'site would allow more with "{op}" in `operations` of its [policy]',
     }[rule]
 
 
-RULES = ("operations", "rounds", "runs", "total_bytes", "rows", "states")
+_LIMITS = ("total_bytes", "rows", "states")
+RULES = ("operations", "once", "rounds", "runs", *_LIMITS)
+
+
+class Answered(Counter):
+    """How many questions of every operation were answered in a run, and about how many rows the unit answers."""
+
+    n_rows = n_whole = 0
+
+    def add(self, question, answer):
+        """Count a question and what was answered."""
+        self[question.op] += 1
+        told = question if question.op == "rows" else answer
+        if "lengths" in told.arrays:
+            self.n_rows = int(told.arrays["lengths"].sum())
+            self.n_whole = max(self.n_whole, self.n_rows)
+
+    @property
+    def has_read(self):
+        """Whether the unit was asked for more than its first message."""
+        return not set(self) <= {"fit", "verdict"}
+
+    def tell_rows(self, numbers):
+        """Whether so many numbers about the rows that are left say much about single ones."""
+        return self.n_rows < min(_LEAST_SHARE * self.n_whole, _ROWS_A_NUMBER * numbers)
 
 
 @dataclass(frozen=True)
@@ -111,6 +138,10 @@ class SitePolicy:
     Every operation that makes the unit read its record with a model that the server had a hand in ("refine",
     training, "message" after a reply) gives the holder of the key further projections of the same rows. As
     many as there are sensors, and the record follows from them exactly; :meth:`worst_case` counts them.
+
+    How inputs follow measurements is a regression on the raw rows: two of them about nearly the same rows tell of the
+    rows between. So a fit can leave out rows ("rows") once, before any other question, and ask for the law ("ask law")
+    once, about half of the record or 50 rows for each number of the law. Name these two in `operations` to lift that.
 
     Examples
     --------
@@ -213,7 +244,7 @@ class SitePolicy:
         -------
         str
         """
-        limits = [f"{name} {getattr(self, name)}" for name in RULES[3:] if getattr(self, name) is not None]
+        limits = [f"{name} {getattr(self, name)}" for name in _LIMITS if getattr(self, name) is not None]
         rounds = "any number of" if self.rounds is None else self.rounds
         runs = f"runs {', '.join(self.runs)}" if self.runs else "the first run"
         return "; ".join([f"operations {', '.join(self.operations)}", f"{rounds} rounds", runs, *limits])
@@ -240,14 +271,14 @@ class SitePolicy:
         if packet.op in KINDS and not (named or (not self.runs and first in (None, run))):
             self._refuse(site, "runs", packet.op)
 
-    def check_question(self, site, packet, answered: Mapping[str, int]):
+    def check_question(self, site, packet, answered: Answered):
         """Refuse a question that is not to be answered.
 
         Parameters
         ----------
         site : str
         packet : Packet
-        answered : mapping of str to int
+        answered : Answered
             How many questions of every operation were answered in this run.
 
         Raises
@@ -261,6 +292,10 @@ class SitePolicy:
             self._refuse(site, "operations", op)
         if allowed is not None and op == "fit" and packet.scalars.get("const") and "message" not in allowed:
             self._refuse(site, "operations", "message")  # constants tell how far every row is from the model
+        if not self._lifts(op) and (
+            (op == "rows" and answered.has_read) or (op == "ask law" and answered[op] >= answered["fit"])
+        ):
+            self._refuse(site, "once", op)
         if self.rounds is None:
             return
         rounds = sum(number for one, number in answered.items() if _is_round(one))
@@ -268,13 +303,15 @@ class SitePolicy:
         if (_is_round(op) and rounds >= self.rounds) or replies >= self.rounds:
             self._refuse(site, "rounds", op)
 
-    def check_answer(self, site, question, answer):
-        """Refuse to send an answer that is about too much.
+    def check_answer(self, site, question, answer, answered: Answered):
+        """Refuse to send an answer that is about too much, or about too few rows.
 
         Parameters
         ----------
         site : str
         question, answer : Packet
+        answered : Answered
+            What was answered before in this run.
 
         Raises
         ------
@@ -287,13 +324,20 @@ class SitePolicy:
             most = getattr(self, rule)
             if most is not None and number > most:
                 self._refuse(site, rule, question.op)
+        numbers = sum(array.size for array in arrays.values())
+        if answer.op == "law" and not self._lifts(question.op) and answered.tell_rows(numbers):
+            self._refuse(site, "once", question.op)
+
+    def _lifts(self, op):
+        """Whether the policy itself names an operation that a fit asks for once."""
+        return ANY in self.operations or op in self.operations
 
     def _refuse(self, site, rule, op):
         raise PolicyError(site, rule, op, f"{allowing(rule, op)}.")
 
     # -- the worst case --------------------------------------------------------------------------
 
-    def worst_case(self, n_states, n_sensors, *, monitored=False, n_records=1):
+    def worst_case(self, n_states, n_sensors, *, monitored=False, n_records=1, n_inputs=0):
         """The most that the holder of the key can learn of a row, whatever it asks and in whatever order.
 
         Parameters
@@ -305,6 +349,8 @@ class SitePolicy:
             Whether messages may also tell what the states do not show.
         n_records : int, default=1
             Forms of the record that are asked about: one more for each time that it was put right in a run.
+        n_inputs : int, default=0
+            Inputs of the unit, as they are sent.
 
         Returns
         -------
@@ -320,7 +366,10 @@ class SitePolicy:
             models += rounds  # a reply changes what the unit's model makes of the record
         rank = n_sensors if ops is None or ops & _ALL_SENSORS else int(min(n_sensors, models * n_states * n_records))
         distances = models * n_records if monitored or ops is None or ops & _DISTANCES else 0
-        return WorstCase(rank, n_sensors, rank + distances >= n_sensors)
+        laws = float("inf") if self._lifts("ask law") else rounds
+        numbers = laws * n_inputs * (2 * n_states + n_inputs) if n_inputs else 0
+        counted = None if numbers == float("inf") else int(numbers)
+        return WorstCase(rank, n_sensors, rank + distances >= n_sensors or counted is None, counted)
 
 
 def _is_round(op):
@@ -339,6 +388,9 @@ class WorstCase:
     n_sensors : int
     exact : bool
         Whether the rows follow from what is known.
+    numbers : int or None, default=0
+        What tells how inputs follow measurements, each about most rows: of single rows at most as many values follow
+        from them. None where there is no limit.
 
     Examples
     --------
@@ -350,6 +402,7 @@ class WorstCase:
     rank: int
     n_sensors: int
     exact: bool
+    numbers: int | None = 0
 
     def in_words(self):
         """The worst case in words.
@@ -359,6 +412,11 @@ class WorstCase:
         str
         """
         known = f"{self.rank} of {self.n_sensors} projections of every row"
+        if self.numbers != 0:
+            count = "any number of" if self.numbers is None else self.numbers
+            known += (
+                f" and {count} numbers on how inputs follow measurements, which as many values of rows may follow from"
+            )
         if self.exact:
             return (
                 f"{known}: EXACT. Whoever holds the key and knows {self.n_sensors + 1} rows from elsewhere can compute "

@@ -1,5 +1,8 @@
 """Messages of secure sums: series, products and corrections that are uniform without the masks."""
 
+import hashlib
+import json
+
 import numpy as np
 
 from ..statespace.episodes import block_toeplitz
@@ -143,6 +146,14 @@ class ProductsRequest(Message, op="secure_products", answer=MaskedProducts):
     tags: np.ndarray = wire("octets u 32", "of what their masks depend on")
     names: tuple[str, ...] = wire("names u", _NAMES)
 
+    @property
+    def digest(self):
+        """Digest of all that it holds, 32 bytes: masks of the answer are of this question alone."""
+        source = hashlib.sha256(json.dumps([self.names, self.masked.shape]).encode())
+        for array, kind in ((self.sizes, "<i8"), (self.tags, "u1"), (self.masked, "<u8")):
+            source.update(np.ascontiguousarray(array, dtype=kind).tobytes())
+        return np.frombuffer(source.digest(), dtype=np.uint8)
+
     def _check(self, packet):
         if self.sizes.sum() != self.masked.shape[1]:
             raise PacketError(f"Packet {self.OP!r} has {self.masked.shape[1]} states of units of {self.sizes.sum()}.")
@@ -179,13 +190,15 @@ class CorrectionsRequest(Message, op="secure_masks", answer=MaskCorrections):
     names : tuple of str
     lags : int
         Most time steps between the two factors of a product.
+    asked : ndarray of uint8 of shape (n_units, 32)
+        What each of them was asked, ``ProductsRequest.digest``.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skfedcausal.message import CorrectionsRequest
     >>> tags = np.zeros((2, 32), dtype=np.uint8)
-    >>> CorrectionsRequest(np.array([1, 2]), tags, (40,), ("mill", "kiln"), 13).to_packet().scalars["lags"]
+    >>> CorrectionsRequest(np.array([1, 2]), tags, (40,), ("mill", "kiln"), 13, tags).to_packet().scalars["lags"]
     13
     """
 
@@ -194,6 +207,7 @@ class CorrectionsRequest(Message, op="secure_masks", answer=MaskCorrections):
     lengths: tuple[int, ...] = wire("lengths e", "number of time steps of each episode")
     names: tuple[str, ...] = wire("names u", _NAMES)
     lags: int = wire("count", "most time steps between the factors of a product")
+    asked: np.ndarray = wire("octets u 32", "digests of what these units were asked to multiply")
 
     def _check(self, packet):
         if min(self.lengths, default=0) < 1:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from ..containers.rows import position
 from ..displays import IncidentDisplay
-from .page import Page, add_departures, listed_in_words, when_in_words
+from .page import add_departures, begun_page, listed_in_words, when_in_words
 from .record import add_check, add_trends, check_of
 from .tags import add_tags
 
@@ -40,7 +40,8 @@ def incident_page(detector, incident, X=None, title=None, check=None, *, lengths
     if absent:
         raise ValueError(f"Got an incident without {', '.join(absent)}; give one row of `incidents(X)`.")
     seen = None if X is None else _Seen.of(detector, X, incident, lengths, levels)
-    page = Page(title or f"Incident of {when_in_words(incident['start'])}").lead(_answer(incident, seen))
+    title = title or f"Incident of {when_in_words(incident['start'])}"
+    page = begun_page(title, detector, X, check).lead(_answer(incident, seen))
     page.heading("What happened").text(*_events(incident))
     if seen is not None:
         page.picture(seen.display.plot, _CAPTION)

@@ -12,9 +12,14 @@ import pandas as pd
 
 from .._version import __version__
 from ..optional import import_optional
+from ..privacy.promise import NOT_PRIVATE
 
 _WIDE = 9.0  # inches
 _SHORT = 24  # letters of a cell that is not broken into lines
+_AT_HOME = (
+    "This page stays at the unit. Parts of it show the unit's own record as it was measured, which no noise protects, "
+    "so that differential privacy is not promised here. A page to pass on is made without the record (`X`, `check`)."
+)
 _NARROW = 3  # columns of a table that fits a telephone; the rows of a wider one become blocks there
 
 
@@ -24,6 +29,7 @@ class Page:
     def __init__(self, title):
         self.title = str(title)
         self.pictures = []  # as PNG, in the order in which they were added
+        self.stays_home = False  # whether it shows what a mechanism was to protect
         self._parts = []
 
     def heading(self, text):
@@ -119,6 +125,14 @@ def listed_in_words(names):
     return f"{', '.join(first)} and {last}" if first else last
 
 
+def begun_page(title, estimator, *records):
+    """A page on a fitted estimator; first of all it says if it shows what a mechanism of privacy was to protect."""
+    page = Page(title)
+    is_promised = not estimator.privacy_statement_.startswith(NOT_PRIVATE)
+    page.stays_home = is_promised and any(record is not None for record in records)
+    return page.lead(_AT_HOME) if page.stays_home else page
+
+
 def add_departures(page, estimator):
     """The page with its last section: what left the units, and what is promised about it."""
     sent, ledger = estimator.communication_, estimator.ledger_
@@ -136,4 +150,5 @@ def add_departures(page, estimator):
     kinds = packets.groupby(["direction", "what"], sort=False)
     table = kinds["n_bytes"].agg(packets="size", bytes="sum")
     table["fields"] = [", ".join(sorted(set().union(*fields))) or "-" for _, fields in kinds["fields"]]
-    return page.table(table.reset_index()).text(estimator.privacy_statement_)
+    page.table(table.reset_index())
+    return page if page.stays_home else page.text(estimator.privacy_statement_)

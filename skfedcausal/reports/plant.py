@@ -8,7 +8,7 @@ import pandas as pd
 from ..displays import LinkGraphDisplay, LinkMatrixDisplay, TransferFunctionDisplay
 from ..server.links.grades import TOLD, WORTH, told_links
 from ..statespace.matrices import companion, spectral_radius
-from .page import Page, add_departures, listed_in_words
+from .page import add_departures, begun_page, listed_in_words
 from .record import add_check, add_trends, check_of
 
 _MOST_ROWS = 60
@@ -29,7 +29,7 @@ def plant_page(estimator, title="Which unit drives which", X=None, check=None):
     links, names = estimator.links_, estimator.client_names_
     check = check_of(X, check)
     reserves = list(_reserves(estimator, check))
-    page = Page(title).lead(_answer(links, names, reserves))
+    page = begun_page(title, estimator, X, check).lead(_answer(links, names, reserves))
     states = links[links["kind"] == "state"]
     if states["verdict"].isin(TOLD).any():
         draw = partial(LinkGraphDisplay.from_links, states, names)

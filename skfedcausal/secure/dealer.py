@@ -25,6 +25,8 @@ class Dealer:
     keys : dict of str to bytes
         The key that each unit shares with the dealer, 32 random bytes, see
         :func:`~skfedcausal.federation.write_key`.
+    account : SumsAccount, default=None
+        What was dealt, on disk; None keeps it in the state of the run.
 
     See Also
     --------
@@ -33,8 +35,9 @@ class Dealer:
 
     Notes
     -----
-    The same question gets the same answer. One about other sizes, episodes or lags than those that a unit
-    answered gives numbers that fit to nothing: masks depend on a tag of what they mask.
+    The same question gets the same answer. Of two questions to a unit about one series the dealer tells masks for one:
+    with both, masks would fall out of the difference of what the unit answered. A question about other sizes, episodes
+    or lags than those that a unit answered gives numbers that fit to nothing: masks depend on a tag of what they mask.
 
     Examples
     --------
@@ -43,13 +46,13 @@ class Dealer:
     >>> from skfedcausal.secure import Dealer
     >>> dealer = Dealer.with_new_keys(["mill", "kiln"])
     >>> tags = np.zeros((2, 32), dtype=np.uint8)
-    >>> request = CorrectionsRequest(np.array([1, 2]), tags, (40,), ("mill", "kiln"), 1)
+    >>> request = CorrectionsRequest(np.array([1, 2]), tags, (40,), ("mill", "kiln"), 1, tags)
     >>> dealer.handle(request.to_packet(), {})[0].arrays["corrections"].shape
     (2, 3, 3)
     """
 
-    def __init__(self, keys):
-        self.keys = {name: bytes(key) for name, key in keys.items()}
+    def __init__(self, keys, account=None):
+        self.keys, self._account = {name: bytes(key) for name, key in keys.items()}, account
 
     @classmethod
     def with_new_keys(cls, names):
@@ -81,7 +84,8 @@ class Dealer:
         Raises
         ------
         PacketError
-            If it is another question, or about units whose keys the dealer does not have.
+            If it is another question, about units whose keys the dealer does not have, or about one of which it has
+            told masks for other series of the others.
         """
         if packet.op != CorrectionsRequest.OP:
             raise PacketError(f"The dealer has nothing but masks and does not know the operation {packet.op!r}.")
@@ -89,7 +93,20 @@ class Dealer:
         unknown = [name for name in request.names if name not in self.keys]
         if unknown:
             raise PacketError(f"The dealer shares no key with {unknown}; it has keys of {sorted(self.keys)}.")
+        state = self._dealt(request, state)
         return MaskCorrections(self._corrections(request)).to_packet(packet.round), state
+
+    def _dealt(self, request, state):
+        """The state with what is dealt now; PacketError where masks of a unit were dealt for another question."""
+        known = dict(state.get("dealt", {}))
+        for name, tag, asked in zip(request.names, request.tags, request.asked, strict=True):
+            of, question = f"{name} {tag.tobytes().hex()}", asked.tobytes().hex()
+            same = known.setdefault(of, question) == question
+            if not (same if self._account is None else self._account.allows(of, question)):
+                raise PacketError(
+                    f"The dealer told masks of {name!r} for other series of the others, and does so once."
+                )
+        return {**state, "dealt": known}
 
     def _corrections(self, request):
         """Products of the masks of all pairs less the masks of these units' own sums."""
@@ -103,7 +120,7 @@ class Dealer:
         for k, (name, tag, size) in enumerate(units):
             for j, (other, other_tag, n_other) in enumerate(units):
                 if j != k:
-                    both = tag, other_tag
-                    masks[k, j] = product_masks(self.keys[name], both, other, lengths, lags, size, n_other)
+                    about = (tag, other_tag), request.asked[k], other
+                    masks[k, j] = product_masks(self.keys[name], *about, lengths, lags, size, n_other)
         starts = (0, *accumulate(lengths[:-1]))
         return mask_corrections(np.concatenate(series, axis=1), Partition(sizes).slices, masks, lags, starts)

@@ -1,7 +1,8 @@
 """Masks that a unit and the dealer draw alike from the key that they share: SHAKE-256 of the key and a label.
 
 Every mask depends on a tag of what is masked, so that nothing is ever masked twice with the same numbers unless
-it is the same: the same series, lags and episodes. A tag says nothing without the key.
+it is the same: the same series, lags and episodes, and for products the same series of the others. A tag says nothing
+without the key.
 """
 
 import hashlib
@@ -10,7 +11,7 @@ import math
 import numpy as np
 
 TAG = 32  # bytes
-_NAME = b"skfedcausal secure sums 1"
+_NAME = b"skfedcausal secure sums 2"
 
 
 def record_tag(key, series, lags, lengths):
@@ -24,12 +25,14 @@ def series_mask(key, tag, lengths, n_states):
     return _elements(key, (sum(lengths), n_states), tag, b"series", _bytes(lengths))
 
 
-def product_masks(key, tags, other, lengths, lags, n_own, n_other):
+def product_masks(key, tags, asked, other, lengths, lags, n_own, n_other):
     """Masks of a unit's products with another: shapes (lags + 1, n_other, n_own) and (lags + 1, n_own, n_other).
 
-    They depend on the tags of both, so that the dealer's word about another series of the other says nothing.
+    They depend on the tags of both, so that the dealer's word about another series of the other says nothing; and on
+    the digest of all that the unit was asked, for the server names the tags: two answers under the same masks would
+    differ by the rows of the unit's mask.
     """
-    context = *tags, other.encode(), _bytes(lengths)
+    context = *tags, asked.tobytes(), other.encode(), _bytes(lengths)
     behind = _elements(key, (lags + 1, n_other, n_own), b"behind", *context)
     return behind, _elements(key, (lags + 1, n_own, n_other), b"ahead", *context)
 

@@ -48,8 +48,8 @@ def others_of(series):
     return requests
 
 
-def corrections_request(series, lags):
-    """Request to the dealer about the units that are left."""
+def corrections_request(series, lags, digests):
+    """Request to the dealer about the units that are left; `digests` are those of what each was asked to multiply."""
     messages = series.values()
     return CorrectionsRequest(
         np.array([message.masked.shape[1] for message in messages]),
@@ -57,6 +57,7 @@ def corrections_request(series, lags):
         next(iter(messages)).lengths,
         tuple(series),
         lags,
+        np.stack([digests[name] for name in series]),
     )
 
 

@@ -138,12 +138,14 @@ class SecureSumsServer(ServerLearner):
         lags = self.n_lags + 1
         series = dict((yield Ask(dict.fromkeys(names, SecureSumsRequest(lags)), MaskedSeries)))
         check_series(series, lags)
-        products = dict((yield Ask(others_of(series), MaskedProducts)))
+        requests = others_of(series)
+        digests = {name: request.digest for name, request in requests.items()}
+        products = dict((yield Ask(requests, MaskedProducts)))
         check_products(series, products, lags)
         left = {name: series[name] for name in series if name in products}
         if len(left) < 2:
             raise ValueError(f"Sums of products need two units; there is {list(left) or 'none'} left.")
-        asked = {self.dealer: corrections_request(left, lags)}
+        asked = {self.dealer: corrections_request(left, lags, digests)}
         (corrections,) = (yield Ask(asked, MaskCorrections, needed=len(names))).values()
         sums = opened_sums(series, products, corrections.corrections, lags)
         messages = left.values()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..client.secure_unit import SumsAccount, SumsWorker
+from ..client.site_privacy import SUMS, account_lines, check_account
 from ..client.site_record import SettingsError
 from ..federation.atomic import file_name
 from ..federation.envelope import read_key
@@ -26,8 +27,20 @@ class SiteSums:
 
     def around(self, worker, home=None):
         """The unit's worker as one that takes part in secure sums; without its home for a dry run."""
-        account = None if home is None else SumsAccount(home / "secure_sums.json", self.answers)
+        account = None if home is None else checked_sums(home, self.answers)
         return SumsWorker(worker, read_key(self.key), most=self.most, account=account)
+
+
+def checked_sums(home, most, **how):
+    """Account of secure sums in a home; LedgerError if it is older than what the ledger there says of it."""
+    account = SumsAccount(home / SUMS, most, **how)
+    check_account(home, SUMS)
+    return account
+
+
+def sums_head(home):
+    """What tells the ledger the last line of this account."""
+    return lambda: account_lines(home, SUMS)[-1]
 
 
 @dataclass(frozen=True)
@@ -42,6 +55,7 @@ class DealerSettings:
     key: Path | None = None
     max_bytes: int | None = None
     timeout: float | None = None
+    answers: int = 1
 
     # what commands ask of the settings of a site
     one_way = False
@@ -53,7 +67,9 @@ class DealerSettings:
         keys = {name: read_key(self.unit_keys / f"{file_name(name)}.key") for name in self.units}
         # it has no data: whoever holds its key may ask
         policy = SitePolicy.unlimited()
-        return Gate(self.name, Dealer(keys), self.home, key=key, max_bytes=self.max_bytes, policy=policy)
+        dealer = Dealer(keys, checked_sums(self.home, self.answers, of_each=True))
+        account = sums_head(self.home)
+        return Gate(self.name, dealer, self.home, key=key, max_bytes=self.max_bytes, policy=policy, account=account)
 
     def read_key(self):
         """The key shared with the server."""

@@ -74,7 +74,7 @@ def check_numbers(settings, least):
 
 def csv_bytes(table, **how):
     """A table as CSV, in which no text is a formula to a program that opens it."""
-    words = table.select_dtypes(exclude="number").columns
+    words = table.select_dtypes(exclude=["number", "datetime", "datetimetz", "timedelta"]).columns
     safe = table.assign(**{name: table[name].map(_no_formula) for name in words if isinstance(name, str)})
     safe = safe.rename(columns=_no_formula)
     if how.get("index", True):
@@ -83,4 +83,11 @@ def csv_bytes(table, **how):
 
 
 def _no_formula(value):
-    return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA else value
+    return f"'{value}" if isinstance(value, str) and value[:1] in _FORMULA and not _is_number(value) else value
+
+
+def _is_number(text):
+    try:
+        return math.isfinite(float(text)) and text == text.strip()
+    except ValueError:
+        return False

@@ -18,7 +18,7 @@ from ..message.requests import FitRequest, WatchRequest
 from ..message.secure import SecureSumsRequest
 from ..message.states import WIRE_DTYPES, EffectReply
 from ..message.watching import VerdictReply
-from .secure import DealerSettings, SiteSums
+from .secure import DealerSettings, SiteSums, sums_head
 from .settings import SettingsError, check_numbers, csv_bytes, read_section, read_settings_file
 
 _BEFORE = 70  # rows before an incident that tags are judged from, and shown
@@ -147,6 +147,8 @@ class SiteSettings:
         }
         if self.privacy is not None:
             settings["account"] = lambda: account_lines(self.home)[-1]
+        elif self.secure_sums is not None:
+            settings["account"] = sums_head(self.home)
         return Gate(self.name, worker, self.home, key=key, policy=self.door, **settings)
 
     def worker(self, record, noise=None, batches=None):

@@ -8,6 +8,7 @@ import pytest
 from skfedcausal import KalmanClient
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.federation import Gate
+from skfedcausal.federation.chain import LedgerError, read_ledger
 from skfedcausal.message import FitRequest, RecordRequest
 from skfedcausal.message.packet import PacketError
 from skfedcausal.message.secure import MaskedSeries, SecureSumsRequest
@@ -69,7 +70,7 @@ def test_an_account_outlives_the_process(tmp_path):
     assert ask(worker(Y, account=SumsAccount(path)))[0].encode() == answer.encode()
     with pytest.raises(PacketError, match="answers once"):
         ask(worker(Y[1:], account=SumsAccount(path)))  # two answers over nearly the same rows
-    assert len(json.loads(path.read_text())) == 1
+    assert len(path.read_text().splitlines()) == 1
     ask(worker(Y[1:], account=SumsAccount(path, most=2)))
 
 
@@ -87,9 +88,8 @@ def test_a_gate_that_was_shut_down_goes_on(tmp_path):
     told = gate().volunteer("may", second)
     assert told[1] is not None
     assert gate().volunteer("may", second) == told
-    assert [one for one, _ in json.loads((tmp_path / "sums.json").read_text())] == [
-        messages["unit0"].tag.tobytes().hex()
-    ]
+    tags = {line["tag"] for line in read_ledger(tmp_path / "sums.json")}
+    assert tags == {messages["unit0"].tag.tobytes().hex()}
 
 
 def test_an_account_knows_what_the_others_sent(tmp_path):
@@ -107,7 +107,31 @@ def test_an_account_knows_what_the_others_sent(tmp_path):
             workers["unit0"].handle(request.to_packet(2), states["unit0"])
     more = SumsWorker(workers["unit0"]._worker, b"unit0".ljust(32), account=SumsAccount(path, most=2))
     more.handle(request.to_packet(2), states["unit0"])
-    assert len(json.loads(path.read_text())) == 2
+    assert [line["asked"] is None for line in read_ledger(path)] == [True, False, False]
+
+
+def test_an_account_of_an_earlier_version_counts(tmp_path):
+    path = tmp_path / "sums.json"
+    path.write_text(json.dumps([["may", "a"], ["june", None]]))
+    account = SumsAccount(path, most=2)
+    assert [account.allows(*one) for one in (("may", "a"), ("may", "b"), ("june", "c"), ("july",))] == [
+        *(True, False, True, False)
+    ]
+    assert [(line["tag"], line["asked"]) for line in read_ledger(path)][:2] == [("may", "a"), ("june", None)]
+
+
+def test_an_account_of_an_earlier_version_that_is_not_whole_is_refused(tmp_path):
+    (tmp_path / "sums.json").write_text('[["may", "a')
+    with pytest.raises(LedgerError, match=r"sums.json is not whole"):
+        SumsAccount(tmp_path / "sums.json")
+
+
+def test_an_account_that_is_taken_away_meanwhile_is_missed(tmp_path):
+    account = SumsAccount(tmp_path / "sums.json")
+    account.allows("may", "a")
+    account.path.unlink()
+    with pytest.raises(LedgerError, match="put the whole account back"):
+        account.allows("may", "b")
 
 
 def test_own_sums_at_all_lags_would_tell_the_series():

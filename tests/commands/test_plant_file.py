@@ -160,3 +160,16 @@ def test_what_has_to_be_fixed_first_stops_a_command_with_code_2(plant_csv, tmp_p
     assert main([*words, "--bad", "-999.25"]) == 0
     assert main([*words, "--fix=everything"]) == 1
     assert "choose of 'fill values'" in capsys.readouterr().err
+
+
+@pytest.mark.medium
+def test_names_in_tables_are_no_formulas(tmp_path):
+    X, _ = make_granger_plant(2, n_samples=600, links=[(0, 1)], link_strength=0.4, random_state=0)
+    names = ['=HYPERLINK("http://x";"y")', "+cmd|' /C calc'!A0"]
+    columns = [f"{name}__x{k}" for name, Y in zip(names, X.values(), strict=True) for k in range(Y.shape[1])]
+    times = pd.date_range("2026-03-01", periods=600, freq="10s", name="time")
+    pd.DataFrame(np.hstack(list(X.values())), times, columns).to_csv(tmp_path / "plant.csv")
+    assert main(["links", str(tmp_path / "plant.csv"), "--out", str(tmp_path / "out")]) == 0
+    cells = pd.concat([pd.read_csv(path).astype(str).stack() for path in (tmp_path / "out").glob("*.csv")])
+    assert {f"'{name}" for name in names} <= set(cells)
+    assert not cells.str.match(r"[=+@\t\r]|-(?![\d.]+)").any()

@@ -10,7 +10,12 @@ import pytest
 from skfedcausal import FederatedGrangerEstimator, KalmanClient
 from skfedcausal.__main__ import main
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.federation import Packet, read_key
+from skfedcausal.federation.chain import LedgerError
+from skfedcausal.federation.envelope import Envelope, read_envelope
+from skfedcausal.message.secure import CorrectionsRequest, ProductsRequest, SecureSumsRequest
 from skfedcausal.secure import SecureSumsServer
+from skfedcausal.sites.site import read_site_settings
 
 UNITS = ("mill", "kiln", "fan")
 X, _ = make_granger_plant(3, names=UNITS, n_samples=400, n_states=1, links=[(0, 1)], random_state=0)
@@ -66,7 +71,7 @@ def test_a_whole_run_and_no_second_one_with_other_lags(plant, capfd):
     there = np.load(f"{summary['results']}/plant.npz")["transition"]
     here = FederatedGrangerEstimator(KalmanClient(n_states=1), server=SecureSumsServer()).fit(X)
     np.testing.assert_array_equal(there, here.transition_)
-    assert json.loads((plant / "home-mill" / "secure_sums.json").read_text())
+    assert (plant / "home-mill" / "secure_sums.json").read_text()
     for name in (*UNITS, "dealer"):
         assert main(["verify", str(plant / f"{name}.toml")]) == 0
     server(plant, 'kind = "secure_sums"\nn_lags = 14', run="april")
@@ -104,3 +109,50 @@ def test_settings_that_do_not_go_together(plant, capsys, more, match):
     path.write_text(text if more else text + "most = 2.0\n")
     assert main(["plan", str(path)]) != 0
     assert match in capsys.readouterr().err
+
+
+def asked(folder, name, run, *questions):
+    """Kinds of answers of a site, or the dealer, that starts and is asked in a run."""
+    shared = read_key(folder / "server" / f"{name}.key")
+    gate, kinds = read_site_settings(folder / f"{name}.toml").gate(key=shared), []
+    for number, question in enumerate(questions, start=1):
+        frame = gate.answer(Envelope(run, name, "down", number).seal(question.to_packet(number).encode(), shared))
+        kinds.append(Packet.decode(read_envelope(frame, shared)[1]).op)
+    return kinds
+
+
+def multiplied(row):
+    """A question with a series that the server made up."""
+    series = np.zeros((400, 1), dtype=np.uint64)
+    series[row] = 1
+    return SecureSumsRequest(3), ProductsRequest(series, np.array([1]), np.zeros((1, 32), np.uint8), ("kiln",))
+
+
+@pytest.mark.parametrize("how", ["deleted", "older", "empty", "half"])
+def test_an_account_that_was_lost_or_is_older_is_refused_by_name(plant, how):
+    """Though the ledger is as it was: it names the last line of the account."""
+    account = plant / "home-mill" / "secure_sums.json"
+    assert asked(plant, "mill", "march", multiplied(9)[0]) == ["masked"]
+    older = account.read_text()
+    assert asked(plant, "mill", "april", *multiplied(10)) == ["masked", "masked_products"]
+    whole = account.read_text()
+    assert asked(plant, "mill", "may", *multiplied(11)) == ["masked", "error"]
+    account.write_text({"older": older, "empty": "[]", "half": whole[: len(whole) * 3 // 4]}.get(how, ""))
+    if how == "deleted":
+        account.unlink()
+    with pytest.raises(LedgerError, match=r"secure_sums.json: the ledger beside it names a line that is not there"):
+        asked(plant, "mill", "june", *multiplied(11))
+    account.write_text(whole)
+    assert asked(plant, "mill", "june", *multiplied(11)) == ["masked", "error"]
+
+
+def test_a_dealer_that_starts_again_knows_what_it_told(plant):
+    def about(digest):
+        tags, digests = np.zeros((2, 32), np.uint8), np.full((2, 32), digest, np.uint8)
+        return CorrectionsRequest(np.array([1, 1]), tags, (400,), ("mill", "kiln"), 3, digests)
+
+    assert asked(plant, "dealer", "march", about(1)) == ["masks"]
+    assert asked(plant, "dealer", "april", about(1), about(2)) == ["masks", "error"]
+    (plant / "home-dealer" / "secure_sums.json").unlink()
+    with pytest.raises(LedgerError, match=r"secure_sums.json: the ledger beside it"):
+        asked(plant, "dealer", "may", about(2))

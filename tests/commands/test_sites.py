@@ -318,9 +318,14 @@ def run_with_sites(plant):
 
 
 def test_no_table_holds_a_formula(tmp_path):
-    table = pd.DataFrame({"cause": ["=HYPERLINK(1)", "mill"], "strength": [-1.5, 2.0], "-unit": ["@SUM", "+1"]})
+    table = pd.DataFrame({"cause": ["=HYPERLINK(1)", "mill"], "strength": [-1.5, 2.0], "-unit": ["@SUM", "+1+1"]})
     text = csv_bytes(table, index=False).decode()
-    assert text.splitlines() == ["cause,strength,'-unit", "'=HYPERLINK(1),-1.5,'@SUM", "mill,2.0,'+1"]
+    assert text.splitlines() == ["cause,strength,'-unit", "'=HYPERLINK(1),-1.5,'@SUM", "mill,2.0,'+1+1"]
+
+
+def test_numbers_that_are_text_are_no_formulas():
+    table = pd.DataFrame({"level": ["-1.5", "+2e3", "-", "-1.5 ", "-x"]})
+    assert csv_bytes(table, index=False).decode().split("\n")[1:-1] == ["-1.5", "+2e3", "'-", "'-1.5 ", "'-x"]
 
 
 def test_a_time_column_that_was_not_named_is_explained(plant, capsys):

@@ -150,7 +150,7 @@ SAMPLES = [
     MaskedSeries(ring(4, 2), OWN_SUMS, np.array([0.5, 2.0]), J, (1, 3), octets(32)),
     ProductsRequest(ring(4, 3), np.array([1, 2]), octets(2, 32), ("mill", "Füllstand")),
     MaskedProducts(ring(3, 3, 2), ring(3, 2, 3)),
-    CorrectionsRequest(np.array([2, 1]), octets(2, 32), (1, 3), ("mill", "kiln"), 2),
+    CorrectionsRequest(np.array([2, 1]), octets(2, 32), (1, 3), ("mill", "kiln"), 2, octets(2, 32)[::-1]),
     MaskCorrections(ring(3, 3, 3)),
     NothingYet(),
     NetworksTrained(),

@@ -55,7 +55,7 @@ DIGESTS = {
     "MaskedSeries": "6f9081ac4f17d3f8",
     "ProductsRequest": "f2c9bba0d91cedfe",
     "MaskedProducts": "1be50bbd2d84ce3f",
-    "CorrectionsRequest": "7a574d2183ec73aa",
+    "CorrectionsRequest": "35c58df8ce5598e9",
     "MaskCorrections": "eb22dc17a7194d24",
     "NothingYet": "865e33b70db2c578",
     "NetworksTrained": "dc3408ffaca2a0a9",

@@ -7,6 +7,7 @@ from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message.secure import MaskedSeries, SecureSumsRequest
 from skfedcausal.secure import Dealer, SumsWorker
+from skfedcausal.server.secure_rounds import corrections_request, others_of
 
 LAGS = 3
 
@@ -31,3 +32,10 @@ def first_round(workers, lags=LAGS):
     answers = {name: worker.handle(SecureSumsRequest(lags).to_packet(1), {}) for name, worker in workers.items()}
     messages = {name: MaskedSeries.from_packet(packet) for name, (packet, _) in answers.items()}
     return messages, {name: state for name, (_, state) in answers.items()}
+
+
+def asked_of_the_dealer(messages, among=None):
+    """Request to the dealer about the units `among` those that were asked to multiply."""
+    digests = {name: request.digest for name, request in others_of(messages).items()}
+    left = messages if among is None else {name: messages[name] for name in among}
+    return corrections_request(left, LAGS, digests)

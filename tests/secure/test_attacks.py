@@ -10,10 +10,10 @@ from skfedcausal.message.packet import PacketError
 from skfedcausal.message.secure import CorrectionsRequest, MaskedProducts
 from skfedcausal.secure.masks import series_mask
 from skfedcausal.secure.series import faded_scores
-from skfedcausal.server.secure_rounds import corrections_request, opened_sums, others_of
+from skfedcausal.server.secure_rounds import opened_sums, others_of
 from skfedcausal.statespace.ring import fraction_bits, lagged_products, to_ring
 
-from ._plant import LAGS, first_round, records, units
+from ._plant import LAGS, asked_of_the_dealer, first_round, records, units
 
 
 def ring_scores(name):
@@ -102,15 +102,50 @@ def test_a_server_that_changes_a_series_gets_another_sum_and_no_second_one():
         workers["unit0"].handle(request.to_packet(3), state)
 
 
+def answered_twice():
+    """A unit that forgot that it had answered, and answers about two series of the server's choice under one tag."""
+    workers, dealer = units(records())
+    messages, states = first_round(workers)
+    request, told = others_of(messages)["unit0"], []
+    columns = np.arange(request.masked.shape[1])
+    rows = 50 + 20 * columns
+    for value in (0, 1):
+        request.masked[:] = 0
+        request.masked[rows, columns] = value
+        packet, _ = workers["unit0"].handle(request.to_packet(2), states["unit0"])
+        told.append((MaskedProducts.from_packet(packet), request.digest.copy()))
+    return messages, dealer, rows, told
+
+
+def test_two_answers_to_one_unit_under_one_tag_differ_by_no_row_of_its_mask():
+    messages, dealer, rows, ((first, _), (second, _)) = answered_twice()
+    mask = series_mask(dealer.keys["unit0"], messages["unit0"].tag.tobytes(), messages["unit0"].lengths, 2)
+    behind, ahead = second.behind - first.behind, second.ahead - first.ahead
+    for lag in range(LAGS + 1):
+        assert not (mask[rows - lag] == behind[lag]).any()
+        assert not (mask[rows + lag] == ahead[lag].T).any()
+
+
+def test_the_dealer_tells_masks_for_one_of_two_questions_to_a_unit():
+    """With both, the difference of the two answers would be rows again."""
+    messages, dealer, _, ((_, one), (_, other)) = answered_twice()
+    request = asked_of_the_dealer(messages)
+    request.asked[0] = one
+    answer, state = dealer.handle(request.to_packet(3), {})
+    assert dealer.handle(request.to_packet(3), state)[0].encode() == answer.encode()
+    request.asked[0] = other
+    with pytest.raises(PacketError, match="masks of 'unit0' for other series"):
+        dealer.handle(request.to_packet(4), state)
+
+
 def test_the_dealers_word_about_another_series_is_masked_anew():
     """A server with one unit cannot ask the dealer for products of a mask with series of its choice."""
     workers, dealer = units(records())
     messages, _ = first_round(workers)
-    pair = {name: messages[name] for name in ("unit0", "unit1")}
-    request = corrections_request(pair, LAGS)
+    request = asked_of_the_dealer(messages, ("unit0", "unit1"))
     tags = request.tags.copy()
     tags[1] ^= 1  # unit1 helps: its mask for that tag is known
-    other = CorrectionsRequest(request.sizes, tags, request.lengths, request.names, LAGS)
+    other = CorrectionsRequest(request.sizes, tags, request.lengths, request.names, LAGS, request.asked)
     told = [dealer._corrections(one)[:, :2, 2:] for one in (request, other)]
     masks = [series_mask(dealer.keys["unit1"], tag.tobytes(), request.lengths, 2) for tag in (request.tags[1], tags[1])]
     own = series_mask(dealer.keys["unit0"], request.tags[0].tobytes(), request.lengths, 2)
@@ -122,11 +157,11 @@ def test_the_dealers_word_about_another_series_is_masked_anew():
 def test_the_dealer_says_nothing_about_other_sizes(change):
     workers, dealer = units(records())
     messages, _ = first_round(workers)
-    request = corrections_request(messages, LAGS)
+    request = asked_of_the_dealer(messages)
     changed = {
-        "lags": (request.sizes, request.tags, request.lengths, request.names, LAGS - 1),
-        "lengths": (request.sizes, request.tags, (200, 200), request.names, LAGS),
-        "sizes": (np.array([2, 2, 1]), request.tags, request.lengths, request.names, LAGS),
+        "lags": (request.sizes, request.tags, request.lengths, request.names, LAGS - 1, request.asked),
+        "lengths": (request.sizes, request.tags, (200, 200), request.names, LAGS, request.asked),
+        "sizes": (np.array([2, 2, 1]), request.tags, request.lengths, request.names, LAGS, request.asked),
     }[change]
     true, other = dealer._corrections(request), dealer._corrections(CorrectionsRequest(*changed))
     first = (slice(0, 1), slice(0, 2), slice(4, 5)) if change == "sizes" else (slice(0, 1), slice(0, 2), slice(2, 4))
@@ -139,7 +174,7 @@ def test_one_unit_with_another_key_is_named():
     dealer.keys["unit2"] = b"another" * 5
     products, corrections = (
         products_of(workers, messages, states),
-        dealer._corrections(corrections_request(messages, LAGS)),
+        dealer._corrections(asked_of_the_dealer(messages)),
     )
     with pytest.raises(ValueError, match=r"\['unit2'\] with others do not open.*different keys"):
         opened_sums(messages, products, corrections, LAGS)
