@@ -42,9 +42,11 @@ def remedies(estimator, cut=True):
 
 
 def _asked(client, failed):
-    """Have every unit take off what some have; settings that were given stay."""
+    """Have every unit take off what some have; settings that were given stay. Levels that move are trends as well."""
     options = client.get_params(deep=False)
-    wanted = {"no season": ("harmonics", "auto"), "steady sensors": ("levels", "wander")}
+    wanders = "steady sensors" in failed and options.get("levels") is None
+    slow = {"steady sensors": ("levels", "wander")} if wanders else {"no trend": ("trend", "smooth")}
+    wanted = {"no season": ("harmonics", "auto"), **slow}
     asked = {option: value for check, (option, value) in wanted.items() if check in failed}
     return {option: value for option, value in asked.items() if option in options and options[option] is None}
 

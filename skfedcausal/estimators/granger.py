@@ -58,8 +58,8 @@ class FederatedGrangerEstimator(PlantEstimator):
         Write what is logged during a `fit` to standard error: every exchange with the units.
     remedy : {"auto"}, default=None
         "auto" fits once more where `validity_` names a setting that would help: `covariance` of the server,
-        `harmonics` and `levels` (of sensors that wander) of the units, or `levels` of the stretches between shifts that
-        it finds, without the rows of these, and `remedies_` says which were set. Not for units at sites of
+        `harmonics`, `trend` and `levels` (of sensors that wander) of the units, or `levels` of the stretches between
+        shifts that it finds, without the rows of these, and `remedies_` says which were set. Not for units at sites of
         their own, and not under privacy, which a second fit would spend again. None leaves it to you.
 
     Attributes

@@ -31,8 +31,8 @@ def large_report(server, run, record, meanwhile):
     if record.n_samples < _FEWEST_ROWS:
         return pd.DataFrame(columns=list(COLUMNS))
     found = evidence(server, run, record)
-    scores = np.zeros((0, 0)) if found.scores is None else side_by_side(found.scores)
-    shared = side_by_side(found.units), run.filtered, run.predicted, scores
+    series = (np.zeros((0, 0)) if each is None else side_by_side(each) for each in (found.scores, found.path))
+    shared = side_by_side(found.units), run.filtered, run.predicted, *series
     m, pairs = len(found.units), sorted(found.linked)
     unordered = sorted({(min(pair), max(pair)) for pair in [*pairs, *found.correlated]})
     tasks = []
@@ -79,14 +79,15 @@ def _part(found, units, pairs, sides):
         units=[columns_of[unit] for unit in members],
         states=[found.slices[unit] for unit in members],
         scores=None if found.scores is None else own,
+        path=None if found.path is None else own,
         news=own,
         lags=found.lags[:, states[:, None], states], noise=None, slices=slices, linked=set(places[0]),
-        sure=set(), delays={}, correlated=set(), path=None,
+        sure=set(), delays={}, correlated=set(),
     )  # fmt: skip
     return part, len(units), *places
 
 
-def _with_series(part, units, filtered, predicted, scores):
+def _with_series(part, units, filtered, predicted, scores, path):
     """The evidence with the series that it has the columns of."""
     news = zip(columns(filtered, part.news), columns(predicted, part.news), strict=True)
     return part._replace(
@@ -94,12 +95,13 @@ def _with_series(part, units, filtered, predicted, scores):
         states=columns(filtered, part.states),
         news=[after - before for after, before in news],
         scores=None if part.scores is None else columns(scores, part.scores),
+        path=None if part.path is None else columns(path, part.path),
     )
 
 
-def _checked(units, filtered, predicted, scores, part, n_own, pairs, sides, numbers):
+def _checked(units, filtered, predicted, scores, path, part, n_own, pairs, sides, numbers):
     """Rows of the report on the first units, on pairs (cause, effect) and on unordered ones; those on rows held out."""
-    found, (m, n_pairs, n_sides) = _with_series(part, units, filtered, predicted, scores), numbers
+    found, (m, n_pairs, n_sides) = _with_series(part, units, filtered, predicted, scores, path), numbers
     own = found._replace(units=found.units[:n_own])
     with few_threads(0):
         ways = [*((unit, unit, m) for unit in range(n_own)), *((*pair, n_pairs) for pair in pairs)]

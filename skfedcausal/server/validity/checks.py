@@ -29,6 +29,10 @@ _TAIL = 5.0  # degrees of freedom of densities that are compared on rows held ou
 _LEAST_SQUARE = 0.1  # of a row's mean square, below which rows are alike
 _COPIED = 1e-13  # square up to which all rows of a unit beside another are rounding, of single precision as well
 _ROUNDED = 1e-13  # deviation of logarithms up to which they differ by no more than rounding
+_AR = 6  # lags of the noise that a trend is judged against
+_SAME = 1e-6  # of the largest singular value of paths, or of a series, below which others say what it does
+_BIAS = 6.0  # of the distance of that autoregression from a unit root near one, in rows of a record less a line
+_LEAST_GAP = 1e-3  # of it
 _LEAST_LEFT = 1e-20  # share of a target's variance that a regression leaves at least: what is less is rounding
 _TOLD_APART = 1e-4  # share of the largest eigenvalue of products that columns which differ have at least
 
@@ -295,7 +299,7 @@ def _side_by_side(units):
     return slices_of(series.shape[1] for series in units), side_by_side(units)
 
 
-# -- seasons ---------------------------------------------------------------------------------------
+# -- seasons and trends ---------------------------------------------------------------------------------------
 
 
 class _Beside(NamedTuple):
@@ -360,6 +364,66 @@ def _peak(power, k):
     bend = left - 2 * top + right
     is_peak = top >= max(left, right) and bend < 0  # a spectrum that falls steeply may have none there
     return k + 0.5 * (left - right) / bend if is_peak else float(k)
+
+
+def trend(series, path=None):
+    """A straight line in time against autoregressive noise: statistic and p value, for all columns together.
+
+    `path` (n, k) is what known shifts lead to, beside which the line has to be there: shifts that a plant
+    was given for a trend leave a sawtooth, which has no slope of its own.
+    """
+    if len(series):
+        series = series[:, np.ptp(series, axis=0) > 0]  # what never moves has none
+    n, p = series.shape
+    if n < 20 * _AR or not p:  # too short, or a unit without states
+        return 0.0, 1.0
+    t = np.arange(n) - (n - 1) / 2
+    if path is not None:
+        around = path - path.mean(axis=0)
+        basis, size, _ = np.linalg.svd(around, full_matrices=False)
+        basis = basis[:, size > _SAME * max(size[0], np.finfo(float).tiny)]
+        columns = np.column_stack([t, series])
+        beside = columns - basis @ (basis.T @ columns)
+        left = np.linalg.norm(beside, axis=0) > _SAME * np.linalg.norm(columns, axis=0)
+        t, series = beside[:, 0], beside[:, 1:][:, left[1:]]
+        p = series.shape[1]
+        if not left[0] or not p:  # the path goes along the line, or is all that there is
+            return 0.0, 1.0
+    t /= np.sqrt(t @ t)
+    slope = t @ series
+    variance, error = np.transpose([_long_run_variance(x - b * t, b) for x, b in zip(series.T, slope, strict=True)])
+    each = np.square(slope) / variance
+    total = float(each.sum())
+    # degrees of freedom that slow units leave of their variances, by what these have to do with the statistic
+    dof = 1 / (1 / (5 * _AR) + 0.5 * float(each @ error) / max(total, np.finfo(float).tiny))
+    return total / p, float(fdtrc(p, dof, total / p))
+
+
+def _long_run_variance(x, slope=0.0):
+    """Of an autoregression around a line of that slope, by Burg's recursion, and its squared relative error.
+
+    Both are those of its distance from a unit root, which a line that is taken off makes larger than it is [1]_. The
+    squared error of that is the sum over orders below, ``variance sum_k A_k(1)^2 / (n P_k)`` with filters A and
+    variances P: sums of the inverse covariance of as many rows, by its Cholesky factors.
+
+    References
+    ----------
+    .. [1] Kendall (1954), Note on bias in the estimation of autocorrelation, Biometrika 41.
+    """
+    n, forward, backward = len(x), x, x
+    # rounding, which is what a line alone leaves, and an autoregression of what it says exactly
+    least = np.finfo(float).eps ** 2 * max(slope**2, float(x @ x)) + np.finfo(float).tiny
+    gap, variance, information = 1.0, float(x @ x) / len(x), 0.0  # of the coefficients only the sum is asked for
+    for _ in range(_AR):
+        variance = max(variance, least)
+        information += gap**2 / variance
+        f, b = forward[1:], backward[:-1]
+        k = -2 * float(f @ b) / max(float(f @ f + b @ b), least)
+        gap, variance = gap * (1 + k), variance * (1 - k**2)
+        forward, backward = f + k * b, b + k * f
+    gap = max(abs(gap) - _BIAS / n, _LEAST_GAP)
+    variance = max(variance, least)
+    return variance / gap**2, 4 * variance * information / (n * gap**2)
 
 
 def response(lags, starts, states):

@@ -19,6 +19,7 @@ COLOURED = "coloured"  # units whose innovations may follow their own past, ther
 UNSETTLED = "the search ended before the maximum"  # why nothing is said of any link
 LEVEL = 1e-3  # chance that a family of checks withholds anything on a record without violation
 _LINE_LEVEL = 1e-8  # of seasons that matter p values are far below; spectra of slow units are not flat
+_TREND_LEVEL = 1e-4
 _SAME_ROW = 0.7  # correlation of innovations from which on two units may be seen as one
 _FEWEST_ROWS = 200
 _LEAST_SEEN = 0.75  # share of rows in which all units have to be seen
@@ -96,7 +97,7 @@ def evidence(server, run, record):
         path = checks.settled_path(server.lag_transitions_, new_levels, steps, record.starts)
     if not record.partition.n_inputs and record.determined.all():
         whole = record.scores.series if record.is_constant else _filled(record, filtered)
-        if path is not None:  # what shifts that the plant knows of lead to is no driver
+        if path is not None:  # what shifts that the plant knows of lead to is no trend, and no driver
             whole = whole[:, : record.partition.n_states] - path
         scores = [whole[:, rows] for rows in slices]
     place = {name: k for k, name in enumerate(names)}
@@ -291,10 +292,24 @@ def _of_noise(run, record, found):
 
 def _of_scores(found, m=None):
     m = len(found.units) if m is None else m
+    rows = []
     first, stop = max(episodes(found.starts, len(found.scores[0])), key=lambda episode: episode[1] - episode[0])
     for k, whole in enumerate(found.scores):
-        ratio, p, period = checks.line(checks.unit_series(whole[first:stop]))
-        yield _row(found, "no season", k, k, (ratio, p), _LINE_LEVEL / m, f"harmonics={period:.4g} at home")
+        series = checks.unit_series(whole[first:stop])
+        ratio, p, period = checks.line(series)
+        slope = _trend(found, k, series, slice(first, stop))
+        remedy = f"harmonics={period:.4g} at home"
+        rows.append(_row(found, "no season", k, k, (ratio, p), _LINE_LEVEL / m, remedy))
+        rows.append(_row(found, "no trend", k, k, slope, _TREND_LEVEL / m, 'trend="smooth" at home'))
+    return rows
+
+
+def _trend(found, k, series, rows):
+    """Test of a trend of a unit, beside what shifts that the plant knows of lead to."""
+    if found.path is None:
+        return checks.trend(series)
+    path = found.path[k][rows]
+    return checks.trend(checks.unit_series(found.scores[k][rows] + path), path)
 
 
 def _of_variance(found):
@@ -412,6 +427,7 @@ _WORDS = {
     "same in both halves": "what {c} does to {e} is not the same in both halves of the record",
     "steady sensors": "sensors of {u} wander",
     "no season": "{u} has a season",
+    "no trend": "{u} has a trend",
     "common variance": "{c} and {e} are rough in the same rows",
     "link rather than driver": "links and a driver that nobody measures explain {c} and {e} about as well",
     "time for a driver": "there was no time to look for a driver of {c} and {e}",
@@ -422,7 +438,7 @@ _WORDS = {
     "more than an echo": "{c} follows {e}, and may tell of it what rows of {e} do not show",
     "gains held-out": "{c} does not help to predict {e} on rows held out",
 }
-_FIRST = ("no copies", "steady sensors", "no season", "common variance")  # these are behind what else fails
+_FIRST = ("no copies", "steady sensors", "no season", "no trend", "common variance")  # these are behind what else fails
 _MOST_REASONS = 2
 _OF_EFFECT = "same in both halves"
 _OF_BOTH = "no copies"

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.signal import lfilter
 
 from skfedcausal.server.validity import checks
 
@@ -101,18 +102,6 @@ def test_the_line_that_is_told_is_the_least_likely_of_all_frequencies(n):
             here = (power[k] / level).mean()
             found.append((stats.f.sf(here, 2 * x.shape[1], x.shape[1] * (len(left) + len(right))), here))
         assert (p, ratio) == pytest.approx((min(1.0, min(found)[0] * len(found)), min(found)[1]))
-
-
-def test_no_lines_are_seen_in_autoregressions():
-    rng = np.random.default_rng(5)
-    lines = []
-    for _ in range(60):
-        x = np.zeros((1000, 2))
-        w = rng.standard_normal(x.shape)
-        for t in range(1, 1000):
-            x[t] = [0.9, -0.7] * x[t - 1] + w[t]
-        lines.append(checks.line(checks.unit_series(x))[1])
-    assert min(lines) > 1e-5  # a hundredth of the level that is used, and a sixtieth of one in sixty
 
 
 def test_a_link_by_way_of_another_unit_is_told_from_one_of_its_own():
@@ -239,3 +228,91 @@ def test_what_moves_by_rounding_alone_gains_nothing_and_an_exact_function_gains_
         assert gain > 0
     gain, error = checks.held_out_gain(cause, cause)
     assert 20 < gain < 100  # nats of a row, from digits that a number has
+
+
+# --- trends ----------------------------------------------------------------------------------------------
+
+
+def test_neither_lines_nor_trends_are_seen_in_autoregressions():
+    rng = np.random.default_rng(5)
+    lines, trends = [], []
+    for _ in range(60):
+        x = np.zeros((1000, 2))
+        w = rng.standard_normal(x.shape)
+        for t in range(1, 1000):
+            x[t] = [0.9, -0.7] * x[t - 1] + w[t]
+        series = checks.unit_series(x)
+        lines.append(checks.line(series)[1])
+        trends.append(checks.trend(series)[1])
+    assert min(lines) > 1e-5  # a hundredth of the level that is used, and a sixtieth of one in sixty
+    assert np.mean(np.array(trends) < 0.05) < 0.2
+
+
+def test_a_trend_is_seen():
+    x = white(6)[0]
+    assert checks.trend(checks.unit_series(x + np.linspace(0, 1, 1000)[:, None]))[1] < 1e-8
+
+
+def slow(rng, phi, n_rows, n=2):
+    """Autoregressions of unit variance."""
+    steps = rng.standard_normal((n_rows + 1000, n)) * np.sqrt(1 - phi**2)
+    return lfilter([1], [1, -phi], steps, axis=0)[1000:]
+
+
+def test_what_never_moves_has_no_trend():
+    moving = np.random.default_rng(11).standard_normal((500, 1))
+    assert checks.trend(np.zeros((500, 2))) == (0.0, 1.0)
+    assert checks.trend(np.hstack([np.ones((500, 1)), moving])) == checks.trend(moving)
+
+
+@pytest.mark.parametrize("phi", [0.0, 0.9, 0.98])
+def test_the_error_of_a_long_run_variance_is_what_records_show(phi):
+    rng, t = np.random.default_rng(8), np.linspace(-1, 1, 4000)
+    t /= np.sqrt(t @ t)
+    around = (x - (t @ x) * t for x in slow(rng, phi, 4000, 300).T)
+    variance, error = np.array([checks._long_run_variance(x) for x in around]).T
+    expected = np.median(error) + 2 / 4000  # that of the variance of the innovations, which the dof have beside it
+    # a variance of 300 values is known to 8 %; errors themselves scatter, the more the slower
+    assert np.log(variance).var() == pytest.approx(expected, rel=0.25)
+    assert np.median(variance) == pytest.approx((1 + phi) / (1 - phi), rel=0.1)
+
+
+def test_a_line_and_nothing_else_is_a_trend():
+    line = np.arange(2000.0)[:, None]
+    assert checks.trend(line)[1] < 1e-8
+    assert checks.trend(np.hstack([line, np.random.default_rng(0).standard_normal((2000, 1))]))[1] < 1e-8
+
+
+def test_what_a_slow_unit_does_by_itself_is_no_trend():
+    rng = np.random.default_rng(9)
+    found = [
+        checks.trend(checks.unit_series(x + 0.3 * rng.standard_normal(x.shape)))[1]
+        for x in (slow(rng, 0.99, 1000) for _ in range(200))
+    ]
+    assert np.count_nonzero(np.array(found) < 1e-3) <= 2  # of 0.2 expected: more in 1 of 1000 such tests
+
+
+def test_a_trend_of_units_with_a_memory_is_seen():
+    rng = np.random.default_rng(10)
+    line = np.linspace(0, 3, 2000)[:, None]
+    assert max(checks.trend(checks.unit_series(slow(rng, 0.9, 2000) + line))[1] for _ in range(20)) < 1e-5
+
+
+def test_a_trend_that_was_taken_for_shifts_is_found():
+    rng = np.random.default_rng(0)
+    rows = np.arange(2000)
+    steps = (rows[:, None] >= [500, 1000, 1500]).astype(float)
+    for slope, found in ((3.0, True), (0.0, False)):
+        series = rng.standard_normal((2000, 1)) + slope * (rows / 2000)[:, None] + 0.1 * steps.sum(axis=1)[:, None]
+        assert (checks.trend(checks.unit_series(series), steps)[1] < 1e-4) == found
+    shifted = checks.unit_series(rng.standard_normal((2000, 1)) + 2 * steps[:, 1:2])
+    assert checks.trend(shifted)[1] < 1e-4 < checks.trend(shifted, steps[:, 1:2])[1]
+
+
+def test_a_path_along_a_line_or_all_that_there_is_leaves_no_trend():
+    rng, rows = np.random.default_rng(9), np.linspace(0, 1, 1000)[:, None]
+    series = checks.unit_series(rng.standard_normal((1000, 2)) + 3 * rows)
+    assert checks.trend(series, 2.0 * rows) == checks.trend(series, series) == (0.0, 1.0)
+    statistic, p = checks.trend(series, series[:, :1])
+    assert np.isfinite(statistic)
+    assert 0 <= p <= 1

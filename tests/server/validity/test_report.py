@@ -159,7 +159,7 @@ def test_verdicts_are_withheld_for_the_pairs_that_a_check_is_about(fitted):
     assert (both["because"] != "").sum() == 2
     into = gated(links, rows(("same in both halves", "unit2", "unit2")))
     assert set(into.query("because != ''")["effect"]) == {"unit2"}
-    of_unit = gated(links, rows(("no season", "unit1", "unit1")))
+    of_unit = gated(links, rows(("no trend", "unit1", "unit1")))
     assert (of_unit["because"] != "").sum() == 4
     assert gated(links, rows(("steady variance", "unit1", "unit1"))).equals(links)
 
@@ -183,6 +183,27 @@ def test_units_that_hardly_report_together_have_no_report():
     for unit, offset in (("unit0", 0), ("unit2", 1)):
         X[unit][offset::2] = np.nan
     assert FederatedGrangerEstimator().fit(X).validity_.empty
+
+
+def pushed(radius, size, seed):
+    """A slow unit acts on another one and is pushed to another level from half time on."""
+    A = np.kron(np.diag([radius, 0.5]), np.eye(2))
+    A[2:, :2] = 0.25
+    shift = {"unit": "unit0", "size": size, "at": 2500, "until": 5000}
+    X, _ = make_granger_plant(2, transition=A, n_samples=5000, random_state=seed, level_shift=[shift])
+    est = FederatedGrangerEstimator().fit(X)
+    return est, est.server_.without_grades().set_index(["cause", "effect"])
+
+
+@pytest.mark.medium
+@pytest.mark.filterwarnings("ignore:Units whose states drift")
+@pytest.mark.parametrize("seed", [0, 3])
+def test_a_slow_unit_that_settles_elsewhere_has_no_trend(seed):
+    """Its own memory explains where it goes; the plant knows of no shift of either."""
+    est, links = pushed(0.99, 0.2, seed)
+    assert est.server_.level_shifts_.empty
+    assert links.loc[("unit0", "unit1"), "verdict"] == "influence"
+    assert links.loc[("unit1", "unit0"), "verdict"] != "influence"
 
 
 @pytest.mark.medium
