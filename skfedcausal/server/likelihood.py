@@ -117,7 +117,7 @@ class LikelihoodServer(LinkQuestions):
         units with as many states as sensors, whose measurements alone do not tell; at most a tenth of the
         longest episode. 1 leaves it as small as the units suppose. Plants of up to 64 units with inputs and
         complete records only.
-    max_time : float, default=10.0
+    max_time : float, default=25.0
         Seconds of a processor that a fit may take, two fifths of them for the plant of one lag. They are counted in
         operations so that what is learned does not depend on the load; a clock of the processor stops what takes longer
         than it counts as. The best plant so far is kept, with a warning.
@@ -289,7 +289,7 @@ class LikelihoodServer(LinkQuestions):
     held_out: float | None = None
     n_rounds: Any = "auto"  # or a number
     horizon: int = 50
-    max_time: float = 10.0
+    max_time: float = 25.0
     max_iter: int = 300
     tol: float = 1e-10
     n_jobs: int | None = None

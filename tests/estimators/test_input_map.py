@@ -120,7 +120,7 @@ _ONE_LAG = {
     "hac": LikelihoodServer(covariance="hac"),
     "time domain": LikelihoodServer(likelihood="time-domain"),
     "short": None,
-    "gaps": LikelihoodServer(max_time=60),
+    "gaps": None,
     "fix_local": LikelihoodServer(fix_local=True),
 }
 
