@@ -42,7 +42,7 @@ from .warned import drifting_units, warn_of_border, warn_of_budget, warn_of_clim
 _ONE_LAG, _FILTER = 0.4, 0.2  # shares of what is left of a budget: of the plant of one lag, of its filter
 # times the work of one lag, and share of the budget, that several lags may take without inputs: searches that end
 # take up to 3 times as much, those that do not 17 to 55 times
-_LAGS, _LAGS_ANYWAY = 6.0, 0.12
+_LAGS, _LAGS_ANYWAY = 6.0, 0.3
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
