@@ -271,7 +271,7 @@ class SitePolicy:
         if packet.op in KINDS and not (named or (not self.runs and first in (None, run))):
             self._refuse(site, "runs", packet.op)
 
-    def check_question(self, site, packet, answered: Answered):
+    def check_question(self, site, packet, answered):
         """Refuse a question that is not to be answered.
 
         Parameters
@@ -303,7 +303,7 @@ class SitePolicy:
         if (_is_round(op) and rounds >= self.rounds) or replies >= self.rounds:
             self._refuse(site, "rounds", op)
 
-    def check_answer(self, site, question, answer, answered: Answered):
+    def check_answer(self, site, question, answer, answered):
         """Refuse to send an answer that is about too much, or about too few rows.
 
         Parameters
