@@ -40,9 +40,9 @@ from .prediction import OperatingPoint, smooth_plant
 from .warned import drifting_units, warn_of_border, warn_of_budget, warn_of_climb, warn_of_drift, warn_of_filled_gaps
 
 _ONE_LAG, _FILTER = 0.4, 0.2  # shares of what is left of a budget: of the plant of one lag, of its filter
-# times the work of one lag, and seconds of up to a share of the budget, that several lags may take without inputs:
-# searches that end take up to 3 times as much, those that do not 17 to 55 times
-_LAGS, _LAGS_ANYWAY, _LAGS_SHARE = 6.0, 3.0, 0.3
+# times the work of one lag, share of the budget, and seconds up to another one, that several lags may take without
+# inputs: searches that end take up to 3 times as much, those that do not 17 to 55 times
+_LAGS, _LAGS_ANYWAY, _LAGS_SECONDS, _LAGS_SHARE = 6.0, 0.12, 3.0, 0.3
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -664,7 +664,7 @@ class LikelihoodServer(LinkQuestions):
     @staticmethod
     def _part_for_lags(budget):
         """The part of a budget in which several lags are learned, or will hardly ever be."""
-        anyway = min(_LAGS_ANYWAY, _LAGS_SHARE * budget.max_time)
+        anyway = max(_LAGS_ANYWAY * budget.max_time, min(_LAGS_SECONDS, _LAGS_SHARE * budget.max_time))
         wanted = max(_LAGS * (budget.max_time - budget.left), anyway)
         return budget.part(min(wanted / budget.left, 1.0)) if budget.left else budget
 
