@@ -10,7 +10,7 @@ from ._base import explained
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
 
-_MAX_TIME = 10.0  # of a fit by default: what more time finds is in no link that is told
+_MAX_TIME = 10.0  # seconds of a fit by default: on networks of other plants more told no other link
 
 
 @explained
@@ -35,8 +35,9 @@ class FederatedGrangerEstimator(PlantEstimator):
         How a unit guesses the influence of the others when the server cannot be reached. None stands for
         :class:`LinearAugmenter`.
     server : LikelihoodServer, GradientServer or SecureSumsServer, default=None
-        How the plant is learned. None stands for a :class:`LikelihoodServer` with ``max_time=10``: more time finds
-        better forecasts of some plants, and no other links.
+        How the plant is learned. None stands for a :class:`LikelihoodServer` with ``max_time=10``. More time gives
+        better forecasts of some plants; units that report at clocks of their own may need it to settle, and a warning
+        says so.
     privacy : GaussianMechanism, default=None
         Noise on every unit's measurements before anything is computed from them. None: no differential
         privacy, messages are data-minimising, not private.

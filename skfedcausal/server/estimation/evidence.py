@@ -111,11 +111,10 @@ class BlockEstimates:
             solved = (np.linalg.pinv(self.covariance, hermitian=True) @ self.estimate[..., None])[..., 0]
         return np.where(self.is_known, np.einsum("xi,xi->x", self.estimate, solved), 0.0)
 
-    @cached_property
+    @property
     def is_known(self):
         """Whether the covariance of every block is one, not indefinite as where a likelihood is hardly curved."""
-        values = np.linalg.eigvalsh(self.covariance)
-        return values[:, 0] > -_INDEFINITE * np.take_along_axis(values, self.dof[:, None] - 1, axis=1)[:, 0]
+        return self.spectra[2]
 
     @property
     def p_value(self):
@@ -123,22 +122,23 @@ class BlockEstimates:
         return chdtrc(self.dof, self.statistic)
 
     def __getstate__(self):
-        return {name: value for name, value in self.__dict__.items() if name not in ("spectra", "is_known")}
+        return {name: value for name, value in self.__dict__.items() if name != "spectra"}
 
     @cached_property
     def spectra(self):
         """Eigenvalues (ascending, of at least what rounding makes of the largest) and axes of each covariance.
 
-        Huge ones where no covariance is known, which then says nothing of other pairs either.
+        Huge ones where no covariance is known, which then says nothing of other pairs either; and where one is.
         """
         values, axes = np.linalg.eigh(self.covariance)
         largest = np.take_along_axis(values, self.dof[:, None] - 1, axis=1)
+        is_known = values[:, :1] > -_INDEFINITE * largest
         values = np.maximum(values, np.finfo(float).eps * largest)
-        return np.where(self.is_known[:, None], values, PADDED_VARIANCE), axes
+        return np.where(is_known, values, PADDED_VARIANCE), axes, is_known[:, 0]
 
     def rotated(self):
         """Estimates, variances (infinite where padded) and the axes of each covariance."""
-        variances, axes = self.spectra
+        variances, axes, _ = self.spectra
         c = np.einsum("xij,xi->xj", axes, self.estimate)
         padded = np.arange(c.shape[1]) >= self.dof[:, None]
         return np.where(padded, 0.0, c), np.where(padded, np.inf, variances), axes

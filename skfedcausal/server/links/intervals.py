@@ -67,7 +67,7 @@ def strength_intervals(blocks, level=0.95):
            Biometrika 36.
     """
     real = np.arange(blocks.estimate.shape[1]) < blocks.dof[:, None]
-    values, axes = blocks.spectra
+    values, axes, _ = blocks.spectra
     values = np.where(real, values, 0.0)  # padded elements have the largest variances, the last ones
     along = np.einsum("xij,xi->xj", axes, blocks.estimate)
     along = np.where(real, along, 0.0) ** 2
