@@ -21,8 +21,8 @@ TEXT = (
     "the states, which is no truth: it takes measurement noise for dynamics and drops no link. Bytes are "
     "doubles; a round of the paper sends two states up and one gradient down per client and time step and "
     "repeats that for the whole record; the stationary solve relays every state to every other client once. In the "
-    "default mode those of a round were measured, all bytes both ways over the rounds and steps: units whose "
-    "model an autoregression of their own beats are asked in further rounds, and with `n_rounds=1` they are not. "
+    "default mode those of a round were measured, all bytes both ways over the rounds and steps; with "
+    "`n_rounds='auto'` units whose model an autoregression of their own beats are asked in further rounds. "
     "Records that are not here have no section: their owners give them on request, and the same command "
     "reads them below `SKFEDCAUSAL_DATA`."
 )
@@ -94,7 +94,7 @@ def record(data, s):
         f"paper's mode, {s['max_iter']} rounds": (GradientServer(**rounds), 3),
         "paper's mode, stationary solve": (GradientServer(**solve), len(sizes)),
         "default mode, the same clients": (default, None),
-        "default mode, n_rounds=1": (LikelihoodServer(n_rounds=1), None),
+        "n_rounds='auto'": (LikelihoodServer(n_rounds="auto"), None),
     }
     rows = []
     with warnings.catch_warnings():

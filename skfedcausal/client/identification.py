@@ -17,6 +17,7 @@ from sklearn.exceptions import ConvergenceWarning
 from ..statespace.episodes import block_toeplitz
 from ..statespace.matrices import cap_radius, floor_eigenvalues
 from ..statespace.observation import NoiseFit, degrees_of_freedom, factor_analysis, sensor_noise
+from ..statespace.observation import weights as information_weights
 from .unit_model import NOISE_FLOOR, UnitModel
 
 _STATE_FLOOR = 1e-2  # share of a state's variance that is signal at least
@@ -308,8 +309,9 @@ def _noise_share(G, C, R):
 
 def _state_covariances(G, C, R):
     """Covariance of the least-squares states at each lag, the true states' covariance, the weights."""
-    N = np.linalg.inv(C.T @ (C / R[:, None]))
-    weights = (C / R[:, None]) @ N
+    W = information_weights(C, R)
+    N = np.linalg.inv(C.T @ W)
+    weights = W @ N
     raw = weights.T @ G @ weights
     first = raw if raw.ndim == 2 else raw[0]
     floor = _STATE_FLOOR * np.trace(first) / len(first)

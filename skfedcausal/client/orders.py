@@ -7,10 +7,23 @@ from dataclasses import replace
 import numpy as np
 
 from ..message.packet import PacketError
-from .identification import EDGE_SHARE, dynamics, noise_floor, unit_states
+from ..message.states import SensorStates
+from ..statespace.episodes import episode_lengths, first_part
+from ..statespace.observation import weights
+from .identification import EDGE_SHARE, dynamics, unit_states
 from .moments import Moments
 from .shifts import without_shifts
 from .worker import fitted_client
+
+_NOISELESS = 1e-6  # noise of states that is none to speak of, as a share of their variance
+_ROWS_A_SUM, _LEAST_SUMS, _MOST_SUMS = 10, 20, 50  # of a sketch: 50 found a near copy in every record tried
+MOST_NAMED = 2  # sensors that a server may name in a fit
+
+
+def n_sketched(n_samples):
+    """Sums in a sketch of a record; none of a short one."""
+    n_sums = min(_MOST_SUMS, n_samples // _ROWS_A_SUM)
+    return n_sums if n_sums >= _LEAST_SUMS else 0
 
 
 def client_told_inputs(template, client, about, others):
@@ -41,35 +54,94 @@ def client_told_inputs(template, client, about, others):
 
 def _noise_of_states(model):
     """Largest variance of the states as one row shows them, over their own."""
-    J = model.C.T @ (model.C / model.R[:, None])
+    J = model.C.T @ model.weights
     return 1 / max(np.linalg.eigvalsh(J)[0], np.finfo(float).tiny)
 
 
-def unexplained(client, Y, starts):
-    """What the states in a row and the unit's own rows before leave of every sensor, of unit variance."""
+def sketch(client, Y, starts):
+    """Sums of what states and the unit's own rows before leave of every sensor, of unit variance.
+
+    What is added up has no memory of its own; of rows themselves, which follow each other smoothly, a few sums tell
+    most.
+    """
     model = client.model
     left, at = model.remainder.left(client.active_columns(Y), starts)
+    scale = np.sqrt(np.maximum((left**2).mean(axis=0), np.finfo(float).tiny))
     found = np.zeros((len(Y), left.shape[1]))
-    found[at] = left / np.sqrt(np.maximum((left**2).mean(axis=0), np.finfo(float).tiny))
-    return found
+    found[at] = left / scale
+    return signed_sums(found, starts).astype(np.float16).astype(float)
 
 
-def client_with_sensors(client, Y, starts, sensors):
+def signed_sums(rows, starts):
+    """Sums of rows with signs, over the roots of their numbers: as if they were rows of their own.
+
+    The first ones are of the first part of every episode, the others of the rest. Which rows are added up, and with
+    which signs, is the same for all units and asked for by nobody, so that no two sketches of a record tell more than
+    one.
+    """
+    is_first, n_sums = first_part(episode_lengths(starts, len(rows))), n_sketched(len(rows))
+    # a generator whose numbers stay what they are: the units of a plant have to draw the same
+    random = np.random.RandomState(len(rows))
+    rows = rows * random.choice([-1.0, 1.0], len(rows))[:, None]
+    n_first = int(first_part((n_sums,)).sum())
+    sums = []
+    for at, count in ((np.flatnonzero(is_first), n_first), (np.flatnonzero(~is_first), n_sums - n_first)):
+        for part in np.array_split(random.permutation(at), count):
+            sums.append(rows[part].sum(axis=0) / np.sqrt(max(len(part), 1)))
+    return np.array(sums)
+
+
+def noiseless(client, Y, starts, U):
+    """The unit's model with hardly any noise left in its states.
+
+    For units whose own past predicts more than a model with independent noise of the sensors: what states leave of
+    these is told by that past, and as noise of the states it would hide what foretells them.
+    """
+    return _with_loadings(client, Y, starts, U, client.model.C)
+
+
+def client_with_sensors(client, Y, starts, U, sensors):
     """The unit's model with some sensors as states of their own, without noise to speak of."""
-    model, kept, sensors = client.model, client.active_columns(Y), np.unique(sensors)
+    model, sensors = client.model, np.unique(sensors)
     d, p = model.C.shape
-    if not (len(sensors) and sensors[0] >= 0 and sensors[-1] < d and p + len(sensors) < d):
+    most = min(MOST_NAMED, d - p - 1)
+    if not (0 < len(sensors) <= most and sensors[0] >= 0 and sensors[-1] < d):
         raise PacketError(
-            f"It was told to make its sensors {sensors.tolist()} states of their own; of {d} sensors {d - p - 1} at "
-            "most may be."
+            f"It was told to make its sensors {sensors.tolist()} states of their own; of {d} sensors {most} at most "
+            "may be."
         )
+    return _with_loadings(client, Y, starts, U, np.hstack([model.C, np.eye(d)[:, sensors]]))
+
+
+def sensor_states(message, before, after, Y, sensors):
+    """What a unit sends of a model with sensors as states, beyond its message by the model before."""
+    kept, sensors = after.active_columns(Y) - after.model.mean, np.unique(sensors)
+    told = np.hstack([before.model.weights, np.eye(len(after.model.C))[:, sensors]])
+    size = np.sqrt((told**2).sum(axis=0))
+    mixed = np.linalg.lstsq(told / size, after.model.weights, rcond=None)[0].T / size
+    return SensorStates.of(message, kept[:, sensors], mixed)
+
+
+def _with_loadings(client, Y, starts, U, C):
+    """The unit's model with states of unit variance in the space of C, which a row shows nearly without noise.
+
+    Of the noise R of the sensors only what the scores ``J^-1 C' R^-1 y`` do not see stays as it is.
+    """
+    model, kept = client.model, client.active_columns(Y)
     level = None if client.center else model.mean
-    moments = Moments(without_shifts(kept, starts) if level is None else kept, level, starts)
-    C = np.hstack([model.C / moments.scale[:, None], np.eye(d)[:, sensors]])
-    R = model.R / moments.scale**2
-    R[sensors] = noise_floor(moments)[sensors]
+    steady = kept if level is not None or U is not None else without_shifts(kept, starts)
+    moments = Moments(steady, level, starts, U, model.input_mean)
+    scale = moments.scale
+    C, R = C / scale[:, None], (np.diag(model.R) if model.R.ndim == 1 else model.R) / np.outer(scale, scale)
+    W = weights(C, R)
+    N = np.linalg.inv(C.T @ W)
+    scores = N @ W.T @ moments.G[0] @ W @ N
+    change = C @ (_NOISELESS * scores - N) @ C.T
+    R = R + (change + change.T) / 2
     C = unit_states(moments, C, R)
-    A, Q, _ = dynamics(moments, C, R)
+    A, Q, B = dynamics(moments, C, R)
     other = copy(client)
-    other._keep(replace(model, A=A, C=C * moments.scale[:, None], Q=Q, R=R * moments.scale**2), client._active, Y)
+    C, R = C * scale[:, None], R * np.outer(scale, scale)
+    found = replace(model, A=A, C=C, Q=Q, R=R, B=B, unpredicted=None, is_sharp=True)
+    other._keep(found, client._active, Y)
     return other

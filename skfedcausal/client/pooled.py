@@ -25,7 +25,8 @@ class PooledTransport(InProcessTransport):
         sites = {name: self._sites[name] for name in out}
         pooled = pooled_messages(sites)
         for name, answer in answers.items():
-            told = {field: answer.scalars.get(field) for field in ("rest", "open_order", "wanders")}
+            came = StateMessage.from_packet(answer)
+            told = {field: getattr(came, field) for field in ("rest", "open_order", "sketch", "wanders")}
             pooled[name] = replace(pooled[name], **told)
         return {name: message.to_packet(out[name].round) for name, message in pooled.items()}
 

@@ -18,6 +18,7 @@ from scipy.linalg import null_space, solve
 
 from ..statespace.episodes import episodes
 from ..statespace.matrices import floor_eigenvalues
+from ..statespace.observation import weights
 
 _MOST_LAGS = 2
 FLOOR = 1e-8  # share of a column's variance that is left unpredicted at least
@@ -131,14 +132,15 @@ class Remainder:
     def learned(cls, own_past, C, R, mean):
         """The number of lags that most improves on independent sensor noise by BIC; None where none does."""
         scale, n = own_past.scale, own_past.n_rows
-        C, R = C / scale[:, None], R / scale**2
+        C, R = C / scale[:, None], (np.diag(R) if R.ndim == 1 else R) / np.outer(scale, scale)
         d, p = C.shape
-        J = C.T @ (C / R[:, None])
-        G = solve(J, (C / R[:, None]).T, assume_a="pos")
+        W = weights(C, R)
+        J = C.T @ W
+        G = solve(J, W.T, assume_a="pos")
         K = null_space(G).T
         present = own_past.products[:d, :d]
         states = G @ present @ G.T
-        best = -0.5 * (n * (d * _LOG_2PI + np.log(R).sum()) + (np.diag(present) / R).sum())
+        best = -0.5 * (n * (d * _LOG_2PI + np.linalg.slogdet(R)[1]) + np.trace(np.linalg.solve(R, present)))
         best += 0.5 * (np.vdot(J, states) + n * (p * _LOG_2PI - np.linalg.slogdet(J)[1]))
         found, volume = None, np.linalg.slogdet(np.vstack([G, K]))[1]
         for n_lags in range(own_past.n_lags + 1):

@@ -15,11 +15,24 @@ from .batches import Batch
 from .worker import UnitWorker
 
 _CHUNK = 2**14  # rows that are in memory at a time while a record is read
+_STILL = 1e-9  # share of their size that sensors move at least, and that one has that is no sum of others
 _SUFFIXES = (".csv", ".txt", ".parquet", ".npy")
 
 
 class SettingsError(ValueError):
     """A settings file that cannot be used: says which key, what was found and what is expected."""
+
+
+def n_moving(Y):
+    """Sensors of a record that say something of their own: none for constants, one for copies, no sums of others.
+
+    By some thousand rows of a long one.
+    """
+    Y = np.asarray(Y[:: -(-len(Y) // _CHUNK)])
+    spread = np.nanstd(Y, axis=0)
+    moves = spread > _STILL * np.nanmax(np.abs(Y), axis=0, initial=0.0)
+    left = (Y[:, moves] - np.nanmean(Y[:, moves], axis=0)) / spread[moves]
+    return int(np.linalg.matrix_rank(np.nan_to_num(left), tol=_STILL * np.sqrt(Y.size))) if moves.any() else 0
 
 
 @dataclass(frozen=True)
@@ -40,6 +53,11 @@ class SiteRecord:
     def shape(self):
         """Number of rows and of sensors."""
         return self.outputs.shape
+
+    @property
+    def n_moving(self):
+        """Sensors that say something of their own."""
+        return n_moving(self.outputs)
 
     @property
     def nbytes(self):

@@ -56,6 +56,7 @@ class UnitModel:
     own_past: OwnPast | None = None  # of a record that C and R were learned from
     tails: Any = None  # of what a message leaves given the unit's own past
     own_density: Any = None  # of a unit that its own past predicts better than a plant does
+    is_sharp: bool = False  # whether the states were left without noise, which R as a whole says
 
     @cached_property
     def remainder(self):
@@ -64,8 +65,8 @@ class UnitModel:
         return found if found is None or self.tails is None else replace(found, tails=self.tails)
 
     def learned_remainder(self):
-        """The same of the sums of the record, whatever the tails; a full R is a model of that itself."""
-        if self.own_past is None or self.n_states >= len(self.C) or self.R.ndim == 2:
+        """The same of the sums of the record, whatever the tails; another full R is a model of that itself."""
+        if self.own_past is None or self.n_states >= len(self.C) or (self.R.ndim == 2 and not self.is_sharp):
             return None
         return Remainder.learned(self.own_past, self.C, self.R, self.mean)
 
@@ -532,7 +533,8 @@ class LoadingError:
 def loading_error(client, message):
     """Error of loadings identified at home; None where C was given."""
     model, info = client.model, message.information
-    if getattr(client, "C", None) is not None or not info.determines_states or model.R.ndim == 2:
+    is_given = getattr(client, "C", None) is not None or (model.R.ndim == 2 and not model.is_sharp)
+    if is_given or not info.determines_states:
         return None
     J = info.mean_information
     N = np.linalg.inv(J)
@@ -542,7 +544,8 @@ def loading_error(client, message):
     past = states - predicted_covariance(model.A, J, model.Q)
     G = floor_eigenvalues(past, _FLOOR * np.trace(states) / len(states))
     active = client.observation_
-    rest = client.measurement_cov_ - np.einsum("di,ij,dj->d", active, N, active)
+    R = client.measurement_cov_
+    rest = (R if R.ndim == 1 else np.diag(R)) - np.einsum("di,ij,dj->d", active, N, active)
     rest = np.where(np.isfinite(rest), np.maximum(rest, 0.0), 0.0)
     return LoadingError(rest, np.linalg.inv(G) / len(message.z))
 

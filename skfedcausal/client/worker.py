@@ -146,7 +146,8 @@ class UnitWorker:
 
     def _check_memory(self, wishes):
         """Refuse at a site what noise with a memory is of no use for."""
-        asked = {"to be monitored": wishes.monitor, "for batches": wishes.fits, "beside inputs": wishes.orders}
+        has_inputs = wishes.orders or wishes.sharp is False
+        asked = {"to be monitored": wishes.monitor, "for batches": wishes.fits, "beside inputs": has_inputs}
         named = [what for what, is_asked in asked.items() if is_asked]
         if named and getattr(self.client, "noise_memory", None):
             raise PacketError(
@@ -166,17 +167,44 @@ class UnitWorker:
             if not self.monitor:
                 raise PacketError(f"Unit {self.name!r} is not to be monitored: its settings do not say `watch = true`.")
             client = self._learn_nominal(client, first)
-        if wishes.refine and self.noise is None and isinstance(client, UnitClient):
+        if (wishes.own_past or wishes.refine) and self.noise is None and isinstance(client, UnitClient):
             first["alone"] = unit_model.is_likelier_alone(client, self.outputs, self.inputs, self.starts)
-            first["refines"] = first["alone"] and client.model.n_states < len(client.model.C)
-        if self._tells_of_sensors(wishes):
+            first["refines"] = bool(wishes.refine) and first["alone"] and client.model.n_states < len(client.model.C)
+        if (wishes.sharp or wishes.refine) and not wishes.orders and not wishes.monitor and self.inputs is None:
             first["wanders"] = self._wanders(client)
+        if self._is_sharp(wishes, first):
+            client = self._noiseless(client)
         if wishes.fits:
             first["fit"] = self._fit_of(client)
         message, state = self._message(client, None, first, round)
-        if (wishes.orders and self._may_grow(client)) or self._may_share(wishes, client, first):
+        if wishes.orders and self._may_grow(client):
             message = replace(message, open_order=True)
-        return self._with_clock(message), state
+        return self._with_clock(self._with_sketch(message, wishes, client, first)), state
+
+    def _is_sharp(self, wishes, state):
+        """Whether the unit is asked for states without noise, its own past knows better and nothing is watched."""
+        return bool(wishes.sharp) and not wishes.monitor and bool(state.get("alone"))
+
+    def _noiseless(self, client):
+        """The client without noise of its states, where its loadings and noise were learned at home."""
+        own, (d, p) = self.client, client.model.C.shape
+        is_learned = isinstance(own, KalmanClient) and own.R is None and own.C is None and p <= d
+        is_moved = client.model.variance is not None  # its own past follows levels that shift; the server finds them
+        if not is_learned or is_moved or client.noise_memory_:
+            return client
+        if p < d and client.model.remainder is None:
+            return client
+        from .orders import noiseless  # of units that a model with noise of sensors is none of
+
+        return noiseless(client, self.outputs, self.starts, self.inputs)
+
+    def _with_sketch(self, message, wishes, client, state):
+        """A message with a sketch of what the states leave of sensors, of a unit that may make some states."""
+        if not self._may_share(wishes, client, state):
+            return message
+        from .orders import sketch
+
+        return replace(message, sketch=sketch(client, self.outputs, self.starts))
 
     def _learn_nominal(self, client, first):
         """The client with a monitor; `first` gets all that a watched unit knows of nominal rows."""
@@ -244,14 +272,13 @@ class UnitWorker:
             return requests.OrderAnswer(False), state
         return requests.OrderAnswer(True), self._message(client, None, state, round)[1]
 
-    def _tells_of_sensors(self, wishes):
-        """Whether the unit is asked about its sensors, in a plant without inputs that is not watched."""
-        return bool(wishes.refine) and not wishes.orders and not wishes.monitor and self.inputs is None
-
     def _may_share(self, wishes, client, state):
         """Whether the unit may make sensors states that others know of; one at least has to tell its noise."""
-        is_told = self._tells_of_sensors(wishes) and wishes.orders is None and state.get("refines")
-        return bool(is_told) and self._may_grow(client) and client.model.has_room
+        if not (wishes.sketch and self._is_sharp(wishes, state) and self._may_grow(client) and client.model.has_room):
+            return False
+        from .orders import n_sketched
+
+        return n_sketched(len(self.outputs)) > 0
 
     def _wanders(self, client):
         """Period from which on the unit's sensors wander, None where they stay or it is taken off or not known."""
@@ -264,25 +291,16 @@ class UnitWorker:
         period = wander_period(self.outputs, self.starts)
         return period if np.isfinite(period) else None
 
-    def _check_open(self, client, state):
-        if not self._may_share(state["wishes"], client, state):
-            raise PacketError(f"Unit {self.name!r} did not say that its number of states is open.")
-
-    def _tell_unexplained(self, request, state, round):
-        """What the unit's states and its own past leave of its sensors."""
-        from .orders import unexplained  # of units whose states leave more than noise
-
-        self._check_open(state["client"], state)
-        return requests.Unexplained(unexplained(state["client"], self.outputs, self.starts)), state
-
     def _take_sensors(self, told, state, round):
-        """Make sensors states of their own and send the message again."""
-        from .orders import client_with_sensors
+        """Make sensors states of their own, and send what the message before does not tell of these."""
+        from .orders import client_with_sensors, sensor_states  # of units whose states leave more than noise
 
         previous = self._before(told, state, round)
-        self._check_open(previous, state)
-        client = client_with_sensors(previous, self.outputs, self.starts, told.sensors)
-        return self._message(client, previous, state, round)
+        if not self._may_share(state["wishes"], previous, state):
+            raise PacketError(f"Unit {self.name!r} sent no sketch of what its states leave of its sensors.")
+        client = client_with_sensors(previous, self.outputs, self.starts, self.inputs, told.sensors)
+        message, state = self._message(client, previous, state, round)
+        return sensor_states(message, previous, client, self.outputs, told.sensors), state
 
     @property
     def _as_measured(self):
@@ -643,7 +661,6 @@ _ANSWERS = {
     requests.CommonRows.OP: UnitWorker._keep_common,
     requests.LawRequest.OP: UnitWorker._tell_law,
     requests.InputsOfOthers.OP: UnitWorker._hear_inputs,
-    requests.UnexplainedRequest.OP: UnitWorker._tell_unexplained,
     requests.SensorsAsStates.OP: UnitWorker._take_sensors,
     requests.TrainRequest.OP: UnitWorker._begin_training,
     TrainingPlan.OP: UnitWorker._train,

@@ -50,7 +50,7 @@ def _site(path):
         "accepts": [] if settings.one_way else ["questions signed with the site's key, in turn and once"],
         "policy": settings.door.in_words(),
         "total_bytes": settings.policy.total_bytes,
-        "worst_case": _worst_case(worker, packet, record.shape[1], settings),
+        "worst_case": _worst_case(worker, packet, record.n_moving, settings),
         **privacy,
     }
 
@@ -63,10 +63,10 @@ def _worst_case(worker, packet, n_sensors, settings):
             "rows at most, as long as the dealer works together with nobody"
         )
         return {"rank": 0, "n_sensors": n_sensors, "exact": False, "words": words, "inputs": False}
-    policy = SitePolicy() if settings.one_way else settings.door
     states = packet.arrays["z"].shape[1]
+    policy = SitePolicy(states=states) if settings.one_way else settings.door
     if settings.is_monitored:  # who holds the key may ask for a message without what monitoring needs
-        plain, _ = worker.handle(FitRequest().to_packet(1), {})
+        plain, _ = worker.handle(FitRequest(own_past=True, sharp=True).to_packet(1), {})
         states = max(states, plain.arrays["z"].shape[1])
     ledger = settings.home / "ledger.jsonl"
     lines = read_ledger(ledger) if ledger.exists() else []

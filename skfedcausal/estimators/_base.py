@@ -40,13 +40,13 @@ from ..federation.exchange import Exchange
 from ..federation.ledger import Ledger
 from ..federation.lost import LostUnits, LostUnitWarning
 from ..federation.transport import InProcessTransport
-from ..message.requests import RecordRequest, Unexplained
+from ..message.requests import RecordRequest, SensorsAsStates
 from ..message.states import WIRE_DTYPES, StateMessage
 from ..privacy.mechanism import PrivacyMechanism
 from ..seeding import seeded
 from ..server.likelihood import LikelihoodServer
 from ._progress import CallbackSupportMixin, followed, written_out
-from ._promises import ALL_TOLD, NO_PROMISE, promise, told_promise, unaccounted
+from ._promises import NAMED_SENSORS, NO_PROMISE, promise, told_promise, unaccounted
 
 
 @dataclass(frozen=True)
@@ -430,9 +430,9 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     def _keep_promise(self, spent, table, words):
         """What has been spent, the ledger behind it, and the promise in words."""
-        has_all = any(entry.op == Unexplained.OP for entry in self.ledger_.entries)
+        names = any(entry.op == SensorsAsStates.OP for entry in self.ledger_.entries)
         self.privacy_spent_, self.privacy_ledger_ = spent, table.copy()
-        self.privacy_statement_ = words + ALL_TOLD if has_all else words
+        self.privacy_statement_ = words + NAMED_SENSORS if names else words
 
     def _checked_mechanism(self):
         """The mechanism for messages, which must not be missing where the fit had one."""

@@ -9,9 +9,8 @@ import pandas as pd
 from ..privacy import Charge, GaussianMechanism, PrivacyAccountant, PrivacyMechanism, PrivacySpent, Scope
 from ..privacy.promise import NOT_PRIVATE
 
-ALL_TOLD = (
-    " Units that may share sensors told what their states leave of each of them, of unit variance: with their states "
-    "that is all of their record up to its scales (the packets 'unexplained' of `ledger_`)."
+NAMED_SENSORS = (
+    " Sensors that units share were told as they are, two of a unit at most (the packets 'sensor states' of `ledger_`)."
 )
 # spent, ledger and statement where nothing is promised
 NO_PROMISE = (PrivacySpent(np.inf, 0.0, np.inf, "none"), PrivacyAccountant().table, NOT_PRIVATE)

@@ -7,7 +7,7 @@ from numbers import Integral
 from ..message.schema import KINDS
 
 ANY = "*"
-_FIT = ("fit", "rows", "reply", "ask law", "verdict", "close")  # of a fit in one round; the last two only tell the site
+_FIT = ("fit", "rows", "sensors", "reply", "ask law", "verdict", "close")  # the last two only tell the site
 _RECORD = ("message",)
 _TRAINING = ("train", "plan", "gradient", "blocks", "finish")
 _NETWORKS = ("network-plan", "gradient", "no-gradient", "networks trained")
@@ -38,15 +38,16 @@ OPERATIONS: dict[str, tuple[str, ...]] = {
     "reach": ("message", "prediction", "effect"),
     "watch": ("watch",),
     "inputs": ("inputs", "message"),
-    "sensors": ("ask unexplained", "sensors"),
+    "sensors": ("sensors",),
     "secure_sums": ("secure_sums", "secure_products"),  # masked: the unit itself limits what they tell
 }
 
-_NEW_MODELS = frozenset(("refine", "inputs", "sensors", *_TRAINING, *_NETWORKS)) - {"finish", "networks trained"}
+_NEW_MODELS = frozenset(("refine", "inputs", *_TRAINING, *_NETWORKS)) - {"finish", "networks trained"}
 _BY_THE_MODEL = frozenset(("message", "predict", "loss", "flag"))  # answers by the model as it is then
-_ALL_SENSORS = frozenset(("factual", "ask unexplained"))
+_ALL_SENSORS = frozenset(("factual",))
 _DISTANCES = frozenset(("message", "flag"))
-_STATES = ("z", "filtered", "augmented", "predicted")  # series of states in answers
+_STATES = ("z", "filtered", "augmented", "predicted", "sensors")  # series of states in answers
+_MOST_NAMED, _MOST_SUMS = 2, 50  # sensors that a fit may name, and sums in the sketch that tells which
 _LEAST_SHARE, _ROWS_A_NUMBER = 0.5, 50  # a law is about a share of the record, or about so many rows for each number
 
 
@@ -72,8 +73,8 @@ def allowing(rule, op):
         "it with a higher limit",
         "rows": "the answer has more than `rows` of its [policy]; the site would allow it with a higher limit",
         "states": "the answer has more than `states` of its [policy]; the site would allow it with a higher limit",
-        "once": "a fit asks for it once, before all other questions where rows are left out, and about most rows; the "
-        f'site would allow more with "{op}" in `operations` of its [policy]',
+        "once": "a fit asks for it once, before all other questions where rows are left out, and about most rows; "
+        f'the site would allow more with "{op}" in `operations` of its [policy]',
     }[rule]
 
 
@@ -112,8 +113,9 @@ class SitePolicy:
     ----------
     operations : tuple of str
         What is answered besides a fit in one round: names of queries ("predict", "whatif", "test_links"), of
-        training ("train", "network-plan"), of further rounds ("refine") and what these may ask of sensors that
-        units share ("sensors"), of monitoring ("watch"), or of single messages. ``"*"`` answers everything. Messages
+        training ("train", "network-plan"), of further rounds ("refine"), of any number of sensors that units share
+        ("sensors"; two of them are part of every fit), of monitoring ("watch"), or of single messages. ``"*"`` answers
+        everything. Messages
         that this library does not declare are none of the policy's business: a worker of your own that knows them
         decides.
     rounds : int or None
@@ -141,7 +143,11 @@ class SitePolicy:
 
     How inputs follow measurements is a regression on the raw rows: two of them about nearly the same rows tell of the
     rows between. So a fit can leave out rows ("rows") once, before any other question, and ask for the law ("ask law")
-    once, about half of the record or 50 rows for each number of the law. Name these two in `operations` to lift that.
+    once, about half of the record or 50 rows for each number of the law. It can name two sensors that others seem to
+    read as well ("sensors"), once in a run: these leave the unit as they are. Which ones is told from the sketch of the
+    first message, at most 50 sums of ten rows or more of what the states and the unit's own past leave of each sensor.
+    Nobody may name sensors of a site that answers every run, or sets a limit of `states`. Name these operations in
+    `operations` to lift that.
 
     Examples
     --------
@@ -231,10 +237,9 @@ class SitePolicy:
             refused.append("refine")
         if allowed is not None and not {"inputs", "message"} <= allowed:
             refused.append("orders")
+        if not self._names_sensors:
+            refused.append("sketch")
         scalars = {name: value for name, value in packet.scalars.items() if name not in refused}
-        tells_sensors = allowed is None or {"ask unexplained", "sensors"} <= allowed
-        if "refine" in scalars and (self.states is not None or not tells_sensors):
-            scalars["orders"] = False  # with more states the message would perhaps not be sent
         return packet if scalars == packet.scalars else replace(packet, scalars=scalars)
 
     def in_words(self):
@@ -292,9 +297,12 @@ class SitePolicy:
             self._refuse(site, "operations", op)
         if allowed is not None and op == "fit" and packet.scalars.get("const") and "message" not in allowed:
             self._refuse(site, "operations", "message")  # constants tell how far every row is from the model
-        if not self._lifts(op) and (
-            (op == "rows" and answered.has_read) or (op == "ask law" and answered[op] >= answered["fit"])
-        ):
+        again = {
+            "rows": answered.has_read,
+            "sensors": answered["sensors"] > 0 or not self._names_sensors,
+            "ask law": answered["ask law"] >= answered["fit"],
+        }
+        if not self._lifts(op) and again.get(op, False):
             self._refuse(site, "once", op)
         if self.rounds is None:
             return
@@ -332,6 +340,11 @@ class SitePolicy:
         """Whether the policy itself names an operation that a fit asks for once."""
         return ANY in self.operations or op in self.operations
 
+    @property
+    def _names_sensors(self):
+        """Whether a server may name a few sensors: not where it could do so in any number of runs, or of few states."""
+        return self._lifts("sensors") or (ANY not in self.runs and self.states is None)
+
     def _refuse(self, site, rule, op):
         raise PolicyError(site, rule, op, f"{allowing(rule, op)}.")
 
@@ -364,12 +377,20 @@ class SitePolicy:
             models = rounds
         if ops is None or ops & _BY_THE_MODEL:
             models += rounds  # a reply changes what the unit's model makes of the record
-        rank = n_sensors if ops is None or ops & _ALL_SENSORS else int(min(n_sensors, models * n_states * n_records))
+        everything = ops is None or bool(ops & _ALL_SENSORS) or self._lifts("sensors")
+        named = max(len(self.runs), 1) * n_named(n_states, n_sensors) if self._names_sensors else 0
+        rank = n_sensors if everything else int(min(n_sensors, models * n_states * n_records + named))
         distances = models * n_records if monitored or ops is None or ops & _DISTANCES else 0
         laws = float("inf") if self._lifts("ask law") else rounds
         numbers = laws * n_inputs * (2 * n_states + n_inputs) if n_inputs else 0
         counted = None if numbers == float("inf") else int(numbers)
-        return WorstCase(rank, n_sensors, rank + distances >= n_sensors or counted is None, counted)
+        exact = rank + distances >= n_sensors or counted is None
+        return WorstCase(rank, n_sensors, exact, counted, _MOST_SUMS if named and not exact else 0)
+
+
+def n_named(n_states, n_sensors):
+    """Sensors of a unit that a fit may name: one at least is left that tells of noise."""
+    return max(min(_MOST_NAMED, n_sensors - n_states - 1), 0)
 
 
 def _is_round(op):
@@ -391,6 +412,8 @@ class WorstCase:
     numbers : int or None, default=0
         What tells how inputs follow measurements, each about most rows: of single rows at most as many values follow
         from them. None where there is no limit.
+    sums : int, default=0
+        Sums of ten rows or more, of each sensor, of what the projections and the unit's own past leave.
 
     Examples
     --------
@@ -403,6 +426,7 @@ class WorstCase:
     n_sensors: int
     exact: bool
     numbers: int | None = 0
+    sums: int = 0
 
     def in_words(self):
         """The worst case in words.
@@ -417,6 +441,8 @@ class WorstCase:
             known += (
                 f" and {count} numbers on how inputs follow measurements, which as many values of rows may follow from"
             )
+        if self.sums:
+            known += f" and, of each sensor, {self.sums} sums of ten rows or more of what they leave"
         if self.exact:
             return (
                 f"{known}: EXACT. Whoever holds the key and knows {self.n_sensors + 1} rows from elsewhere can compute "

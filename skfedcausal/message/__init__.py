@@ -22,12 +22,19 @@ from .requests import (
     RecordRequest,
     SensorsAsStates,
     TrainRequest,
-    Unexplained,
-    UnexplainedRequest,
     WatchRequest,
 )
 from .schema import Message, wire
-from .states import Acknowledgement, EffectReply, FeedbackLaw, PredictionReply, SmoothedReply, StateMessage, StateReply
+from .states import (
+    Acknowledgement,
+    EffectReply,
+    FeedbackLaw,
+    PredictionReply,
+    SensorStates,
+    SmoothedReply,
+    StateMessage,
+    StateReply,
+)
 from .training import (
     AugmentedMessage,
     BlockRow,
@@ -50,8 +57,8 @@ __all__ = [
     "LossAnswer", "LossRequest", "MaskCorrections", "MaskedProducts", "MaskedSeries", "Measurements",
     "Message", "NetworkPlan", "NetworksTrained", "NoGradient", "NothingYet", "OrderAnswer", "PredictRequest",
     "PredictedMessage", "PredictedStates", "PredictionReply", "PrivacyPromise", "ProductsRequest",
-    "RecordRequest", "SecureSumsRequest", "SensorsAsStates", "SmoothedReply", "StateMessage", "StateReply",
-    "TrainRequest", "TrainingEnd", "TrainingPlan", "Unexplained", "UnexplainedRequest", "VerdictReply", "WatchRequest",
+    "RecordRequest", "SecureSumsRequest", "SensorStates", "SensorsAsStates", "SmoothedReply", "StateMessage",
+    "StateReply", "TrainRequest", "TrainingEnd", "TrainingPlan", "VerdictReply", "WatchRequest",
     "wire",
 ]  # fmt: skip
 _OF_SECURE_SUMS = {

@@ -123,6 +123,13 @@ class Shared(Numbers):
         values.update(zip((self.name, *self.of), self.taken(left, sizes).tolist(), strict=True))
 
 
+class Halves(Numbers):
+    """Numbers in half precision, whatever the others travel in."""
+
+    def write(self, message, value, dtype, into):
+        into[self.array] = np.asarray(value, dtype=np.float16)
+
+
 class Repeated(Numbers):
     """Numbers that are left out where they are those of another field."""
 

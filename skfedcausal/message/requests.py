@@ -8,7 +8,7 @@ import numpy as np
 from .clock import check_clock
 from .packet import NOTHING, PacketError
 from .schema import ArrayOrNone, Message, wire
-from .states import Acknowledgement, FeedbackLaw, Measurements, StateMessage
+from .states import Acknowledgement, FeedbackLaw, Measurements, SensorStates, StateMessage
 from .training import LocalModel
 from .watching import FlagMessage
 
@@ -61,6 +61,15 @@ class FitRequest(Message, op="fit", answer=StateMessage, first="dtype"):
     fits : bool or None
         Whether to remember how well the model explains these rows, to be compared with that of later ones; None, like
         False, for no.
+    own_past : bool or None
+        Whether to tell how much better the unit's own past predicts its measurements than its model; None, like
+        False, for no.
+    sharp : bool or None
+        Whether a unit of which that is so is to send its states nearly without noise; False where the plant has
+        inputs, None where nobody cares.
+    sketch : bool or None
+        Whether such a unit is to send a sketch of what its states leave, by which sensors are named; None, like False,
+        for no.
 
     Examples
     --------
@@ -75,6 +84,9 @@ class FitRequest(Message, op="fit", answer=StateMessage, first="dtype"):
     refine: bool | None = wire("flag", "whether to tell where another round may help", default=None)
     orders: bool | None = wire("flag", "whether to tell if inputs of others may add states", default=None)
     fits: bool | None = wire("flag", _FITS, default=None)
+    own_past: bool | None = wire("flag", "whether to tell how much better the own past predicts", default=None)
+    sharp: bool | None = wire("flag", "whether states go without noise where it does", default=None)
+    sketch: bool | None = wire("flag", "whether to send a sketch of what those leave", default=None)
     OPENS = LEARNED = True
 
 
@@ -143,52 +155,20 @@ class InputsOfOthers(Message, op="inputs", answer=OrderAnswer):
     inputs: np.ndarray = wire("inputs T q", "inputs of all other units")
 
 
-class Unexplained(Message, op="unexplained"):
-    """Says what the unit's states in a row and its own rows before leave of each of its sensors.
-
-    Attributes
-    ----------
-    series : ndarray of shape (n_samples, n_sensors)
-        Of unit variance, zero in rows without enough others before them.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skfedcausal.message import Unexplained
-    >>> Unexplained.from_packet(Unexplained(np.ones((5, 3))).to_packet()).series.shape
-    (5, 3)
-    """
-
-    series: np.ndarray = wire("series T d", "what states and the unit's own past leave of each sensor", least=1)
-
-
-class UnexplainedRequest(Message, op="ask unexplained", answer=Unexplained):
-    """Asks what the unit's states leave of its sensors, which units may share.
-
-    Examples
-    --------
-    >>> from skfedcausal.message import UnexplainedRequest
-    >>> UnexplainedRequest.ANSWER.__name__
-    'Unexplained'
-    """
-
-    NEW_ROUND = False
-
-
-class SensorsAsStates(Message, op="sensors", answer=StateMessage):
+class SensorsAsStates(Message, op="sensors", answer=SensorStates):
     """Names sensors of the unit that share with other units what its states leave: each becomes a state of its own.
 
     Attributes
     ----------
     sensors : ndarray of int of shape (k,)
-        Their positions among the columns of :class:`Unexplained`.
+        Their positions among the columns of the `sketch` of :class:`StateMessage`.
 
     Examples
     --------
     >>> import numpy as np
     >>> from skfedcausal.message import SensorsAsStates
     >>> SensorsAsStates(np.array([2])).answer.__name__
-    'StateMessage'
+    'SensorStates'
     """
 
     sensors: np.ndarray = wire("whole k", "sensors that become states of their own")

@@ -54,8 +54,11 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     alone : bool or None
         Whether `const` is the whole log-density given the unit's own past.
     open_order : bool or None
-        Whether the unit chose its number of states and may find more with what others know: their inputs, or what
-        their states leave of sensors; only when the server asks.
+        Whether the unit chose its number of states and may find more with the inputs of others; only when the server
+        asks.
+    sketch : ndarray of shape (n_sums, n_sensors) or None
+        Sums of rows, with signs, of what the states and the unit's own past leave of its sensors; sent by units that
+        may make a sensor a state, and only when the server asks.
     outdated : bool or None
         Whether the unit's model explains these rows clearly worse than those that it was learned from, or does not;
         only when the server asks.
@@ -106,6 +109,7 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     )
     alone: bool | None = wire("flag", "whether the unit's own past predicts its measurements", default=None)
     open_order: bool | None = wire("flag", "whether others may add states", default=None)
+    sketch: ArrayOrNone = wire("halves m d", "sums of what states and own past leave of sensors", default=None)
     outdated: bool | None = wire("flag", "whether the unit's model fits no longer", default=None)
     wanders: float | None = wire("number", "period in rows from which on the unit's sensors wander", default=None)
     clock: ArrayOrNone = wire(
@@ -245,6 +249,86 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
             raise PacketError(f"Array 'events' has {len(self.events)} rows, and the message {len(self.z)}.")
         if self.clock is not None or self.grid is not None:
             check_clock(self.clock, self.grid, self.lengths, self.OP)
+
+
+_OF_NEW_STATES = ("patterns", "const", "transition", "process_cov", "input_matrix", "rest", "gain_alone")
+
+
+class SensorStates(Message, op="sensor states"):
+    """Sensors that became states of their own, and how the unit's message follows from them and the one before.
+
+    Attributes
+    ----------
+    sensors : ndarray of shape (n_samples, n_sensors)
+        These sensors less their level.
+    mixed : ndarray of shape (n_states, n_states)
+        What takes the `z` before and the sensors, side by side, to the new `z`.
+    patterns : ndarray of shape (1, n_states, n_states)
+        Information matrix of the new states.
+    const, transition, process_cov, input_matrix, rest, gain_alone
+        Of the new states, as in :class:`StateMessage`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import SensorStates, StateMessage
+    >>> before = StateMessage(np.ones((3, 1)), np.eye(1)[None], lengths=(3,))
+    >>> SensorStates(np.zeros((3, 1)), np.eye(2), np.eye(2)[None]).after(before).z.shape
+    (3, 2)
+    """
+
+    sensors: np.ndarray = wire("series T q", "sensors that became states", least=1)
+    mixed: np.ndarray = wire("numbers p p", "what takes the message before and the sensors to the new one")
+    patterns: np.ndarray = wire("informations k p p", "how precisely the sensors see the states")
+    const: ArrayOrNone = wire("numbers T", "rest of the log-density of each time step", default=None)
+    transition: ArrayOrNone = wire("numbers p p", "dynamics of the unit's own states", default=None)
+    process_cov: ArrayOrNone = wire("covariance p p", "process noise of the unit's own states", default=None)
+    input_matrix: ArrayOrNone = wire("numbers p u", "how the inputs act on the unit's states", default=None)
+    rest: float | None = wire("number", "mean rest of the log-density", default=None, least=-np.inf)
+    gain_alone: float | None = wire(
+        "number", "log-density of the measurements given the unit's own past", default=None, least=-np.inf
+    )
+
+    @classmethod
+    def of(cls, message, sensors, mixed):
+        """The part of a message that does not follow from the one before.
+
+        Parameters
+        ----------
+        message : StateMessage
+        sensors : ndarray of shape (n_samples, n_sensors)
+        mixed : ndarray of shape (n_states, n_states)
+
+        Returns
+        -------
+        SensorStates
+        """
+        return cls(sensors, mixed, **{name: getattr(message, name) for name in _OF_NEW_STATES})
+
+    def after(self, message):
+        """The message that follows from the one before.
+
+        Parameters
+        ----------
+        message : StateMessage
+
+        Returns
+        -------
+        StateMessage
+
+        Raises
+        ------
+        PacketError
+            If the sizes do not go together.
+        """
+        both = message.z.shape[1] + self.sensors.shape[1]
+        if len(self.sensors) != len(message.z) or both != len(self.mixed) or len(self.patterns) != 1:
+            raise PacketError(
+                f"Packet {self.OP!r} makes {self.sensors.shape} sensors and {message.z.shape} states before into "
+                f"{len(self.mixed)} states with {len(self.patterns)} information matrices, which does not fit."
+            )
+        z = np.hstack([message.z, self.sensors]) @ self.mixed.T
+        return replace(message, z=z, **{name: getattr(self, name) for name in _OF_NEW_STATES})
 
 
 _ROW = ["z", "patterns", "lengths", "off_subspace"]  # arrays about one row of a watched unit

@@ -4,8 +4,9 @@ import os
 import pickle
 import socket
 import sys
+import warnings
 import weakref
-from concurrent.futures import FIRST_COMPLETED, wait
+from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, wait
 from copy import copy
 from functools import cache
 from itertools import islice
@@ -209,8 +210,22 @@ class ByLoky(OnThisMachine):
         return super().handed_over(x) if self.is_here else x
 
     def results(self, calls):
-        """Results of calls, by joblib itself where it has none of its processes to give: within one of them."""
-        return super().results(calls) if self.is_here else self._joblib.results(calls)
+        """Results of calls, by joblib itself where it has none of its processes to give: within one of them.
+
+        Where a process was killed, as for want of memory, all that was asked for is done here.
+        """
+        if not self.is_here:
+            return self._joblib.results(calls)
+        calls = list(calls)
+        try:
+            return super().results(calls)
+        except BrokenExecutor:
+            warnings.warn(
+                "A process that learned a part of the plant was killed, by the system for want of memory perhaps; its "
+                "part is learned in this process. The result is the same. Give fewer processes (n_jobs).",
+                stacklevel=2,
+            )
+            return [done_there(self.parcel(*call), self.folder.path).opened() for call in calls]
 
     def sent(self, function, *arguments):
         """Something that stands for the result of a call."""

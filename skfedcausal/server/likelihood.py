@@ -105,13 +105,14 @@ class LikelihoodServer(LinkQuestions):
         Share of every episode, its last part, on which `fit` also measures what every unit gains from joining
         (`benefit_`): the plant, and every unit alone, are learned once more from the rest. For plants
         without inputs. None does not measure it.
-    n_rounds : int or "auto", default="auto"
-        Rounds of messages. In every round after the first the units get their smoothed states back,
-        re-estimate their sensors (loadings, noise, level) at home and send their message again: together
-        with the server's fit this is expectation maximisation of the whole model, nothing pooled. "auto" asks
-        the units of which an autoregression of their own measurements is likelier than their model, as long
-        as the likelihood of the record gains from another round, at most 30 times. It is one round over links
-        that go one way, for plants with inputs, with measurements missing, and under privacy.
+    n_rounds : int or "auto", default=1
+        Rounds of messages, beside the few sensors that units share. In every round after the first the units get their
+        smoothed states back, re-estimate their sensors (loadings, noise, level) at home and send their message again:
+        together with the server's fit this is expectation maximisation of the whole model, nothing pooled, and every
+        message leaves once more. "auto" asks the units of which an autoregression of their own measurements is
+        likelier than their model, as long as the likelihood of the record gains from another round, at most 30 times.
+        It is one round over links that go one way, for plants with inputs, with measurements missing, and under
+        privacy.
     horizon : int, default=50
         Steps ahead up to which forecasts under the recorded inputs choose how much counts as sensor noise in
         units with as many states as sensors, whose measurements alone do not tell; at most a tenth of the
@@ -287,7 +288,7 @@ class LikelihoodServer(LinkQuestions):
     covariance: str = "information"
     margin: float = 0.1
     held_out: float | None = None
-    n_rounds: Any = "auto"  # or a number
+    n_rounds: Any = 1  # or "auto"
     horizon: int = 50
     max_time: float = 25.0
     max_iter: int = 300
@@ -727,32 +728,38 @@ class LikelihoodServer(LinkQuestions):
 
     # -- rounds ----------------------------------------------------------------------------------
 
-    def _first_request(self):
-        request = super()._first_request()
-        return replace(request, refine=True) if self.n_rounds == "auto" else request
+    def _first_request(self, inputs):
+        request = super()._first_request(inputs)
+        if self.n_rounds == "auto":
+            return replace(request, own_past=True, refine=True)
+        if self.n_rounds != 1:
+            return request
+        return replace(request, own_past=True, sharp=not inputs, sketch=None if inputs or self.fix_local else True)
 
     def _rounds(self, came):
         """Learn from the first answers that came and from those of further rounds; the messages that were used."""
+        self._validate_params()
+        n_more = 0
+        if any(message.sketch is not None for message in came.values()):
+            from .orders import with_shared_sensors  # for units whose states leave more than noise
+
+            grown = yield from with_shared_sensors(came)
+            n_more, came = int(grown is not came), grown
         if self.n_rounds != "auto":
             self._whole = Budget(self.max_time), self.n_rounds
             messages = yield from super()._rounds(came)
-            self.n_rounds_ = self.n_rounds
+            self.n_rounds_ = self.n_rounds + n_more
             return messages
-        self._validate_params()
         messages, n_rounds = dict(came), 1
         if len(messages) <= LARGE and any(message.rest is not None for message in messages.values()):
-            from .orders import with_shared_sensors
             from .rounds import further_rounds  # for units whose own models leave something
 
-            grown = came if self.fix_local else (yield from with_shared_sensors(came))
-            n_more, came, messages = int(grown is not came), grown, dict(grown)
             settings, whole = self._settings(tuple(messages), messages), Budget(self.max_time)
             settings, self._whole = settings._replace(budget=whole.part(_ONE_LAG)), (whole, 1)
             messages, came, n_rounds, estimate = yield from further_rounds(came, settings, whole)
             self._of_rounds = messages if n_rounds == 1 else None, estimate
-            n_rounds += n_more
         messages = self._learned_from(messages, came)
-        self.n_rounds_ = n_rounds
+        self.n_rounds_ = n_rounds + n_more
         return messages
 
     # -- the plant over a record -----------------------------------------------------------------

@@ -6,24 +6,18 @@ units that choose their number of states get those of the others, look again, an
 more states than before, or loadings of as many that the inputs make clearer.
 
 A sensor that another unit reads as well, a valve that copies a flow next door, looks like noise to both. Units whose
-own past predicts them better than their model does tell what their states leave of each sensor; those sensors
-become states that foretell each other, in rows that nothing was learned from, by more than states cost.
+own past predicts them better than their model does send a sketch of what their states leave of each sensor, a few sums
+of many rows; those sensors become states that foretell each other, in rows that nothing was learned from, by more than
+states cost, and nothing but they leaves their units then.
 """
 
 import numpy as np
 
-from ..message.requests import (
-    Ask,
-    InputsOfOthers,
-    OrderAnswer,
-    RecordRequest,
-    SensorsAsStates,
-    Unexplained,
-    UnexplainedRequest,
-)
-from ..message.states import StateMessage
+from ..message.requests import Ask, InputsOfOthers, OrderAnswer, RecordRequest, SensorsAsStates
+from ..message.states import SensorStates, StateMessage
+from ..statespace.episodes import first_part
 
-_KNOWN = 0.75  # share of every episode that is learned from, to judge by the rest
+_MOST_NAMED = 2  # sensors of a unit that become states: these leave it as they are
 _SHARED = 0.3  # correlation of two sensors from which on it is looked at
 _COPY = 1 - 1e-6  # from which on it is one sensor twice, which no covariance describes
 _LEAST_LEFT = 1e-6  # share of a sensor's variance that others leave of it at least
@@ -47,23 +41,22 @@ def with_inputs_of_others(messages, local_model):
 
 
 def with_shared_sensors(messages):
-    """A generator that makes sensors states of units whose order is open; the answers after it.
+    """A generator that makes sensors states of units that sent a sketch of what theirs leave; the answers after it.
 
-    Of complete records without inputs, of whose states every row tells all.
+    Of complete records, of whose states every row tells all.
     """
-    asked = [name for name, message in messages.items() if message.open_order]
-    parts = [message.information for message in messages.values() if message.inputs is None]
-    is_plain = len(parts) == len(messages) and all(part.is_constant and part.determines_states for part in parts)
-    if len(asked) < 2 or not is_plain:
+    sketches = {name: message.sketch for name, message in messages.items() if message.sketch is not None}
+    parts = [message.information for message in messages.values()]
+    is_plain = all(part.is_constant and part.determines_states for part in parts)
+    n_sums = {len(sums) for sums in sketches.values()}
+    if len(sketches) < 2 or len(n_sums) > 1 or not is_plain:
         return messages
-    left = yield Ask(dict.fromkeys(asked, UnexplainedRequest()), Unexplained, needed=0)
-    lengths = messages[asked[0]].lengths
-    series = {name: answer.series for name, answer in left.items() if len(answer.series) == sum(lengths)}
-    found = shared_sensors(series, {name: messages[name].z.shape[1] for name in series}, lengths)
+    found = shared_sensors(sketches, {name: messages[name].z.shape[1] for name in sketches}, tuple(n_sums))
     if not found:
         return messages
-    told = {name: SensorsAsStates(sensors) for name, sensors in found.items()}
-    newer = yield Ask(told, StateMessage)
+    newer = yield Ask({name: SensorsAsStates(sensors) for name, sensors in found.items()}, SensorStates)
+    for name in newer:
+        newer[name] = newer[name].after(messages[name])
     return _followed(messages, newer)
 
 
@@ -76,33 +69,28 @@ def shared_sensors(series, n_states, lengths):
 
     Parameters
     ----------
-    series : dict of str to ndarray of shape (n_samples, n_sensors)
-        What every unit leaves of its sensors, of unit variance.
+    series : dict of str to ndarray of shape (n_rows, n_sensors)
+        What every unit leaves of its sensors, of unit variance: rows, or sums of them that stand for rows.
     n_states : dict of str to int
     lengths : tuple of int
-        Rows of each episode.
+        Of each stretch of these.
 
     Returns
     -------
     dict of str to list of int
         Of the units that have such sensors.
     """
-    is_known, sizes = _first_part(lengths), {name: Y.shape[1] for name, Y in series.items()}
+    is_known, sizes = first_part(lengths), {name: Y.shape[1] for name, Y in series.items()}
     if len(series) < 2 or is_known.all():
         return {}
     both, unit = np.hstack(list(series.values())), np.repeat(list(sizes), list(sizes.values()))
     # a row and a column of a unit's transition matrix and a row of its noise for each, by BIC
     costs = np.array([1.5 * (n_states[name] + 1) for name in unit]) * np.log(len(both)) / len(both)
-    room = {name: sizes[name] - n_states[name] - 1 for name in sizes}  # one sensor tells what is noise
+    room = {name: min(sizes[name] - n_states[name] - 1, _MOST_NAMED) for name in sizes}  # one sensor tells of noise
     products = [Y.T @ Y / len(Y) for Y in (both[is_known], both[~is_known])]
     chosen = _worth_their_cost(products, unit, costs, room)
     found = {name: np.flatnonzero(np.isin(np.flatnonzero(unit == name), chosen)) for name in sizes}
     return {name: sensors for name, sensors in found.items() if len(sensors)}
-
-
-def _first_part(lengths):
-    """Which rows are learned from: the first ones of every episode."""
-    return np.concatenate([np.arange(length) < _KNOWN * length for length in lengths])
 
 
 def _worth_their_cost(products, unit, costs, room):

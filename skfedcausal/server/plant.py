@@ -146,7 +146,7 @@ class ServerLearner(BaseEstimator, ABC):
         ValueError
             If a unit has no reply.
         """
-        request = self._first_request()
+        request = self._first_request(inputs)
         if inputs and self.relays_inputs:
             request = replace(request, orders=True)
         first: dict[str, Message] = dict.fromkeys(names, request)
@@ -170,7 +170,7 @@ class ServerLearner(BaseEstimator, ABC):
             raise ValueError(f"`replies` of {type(self).__name__} leaves out {missing}; tell every unit.")
         yield Ask(replies, Acknowledgement, needed=0)
 
-    def _first_request(self):
+    def _first_request(self, inputs):
         return FitRequest(local_model=self.needs_local_model)
 
     def _rounds(self, came):

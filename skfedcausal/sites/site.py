@@ -97,7 +97,9 @@ class SiteSettings:
         """Request that a one-way site makes of itself, and that a dry run answers."""
         if self.secure_sums is not None:
             return SecureSumsRequest(SECURE_LAGS).to_packet(1)
-        return FitRequest(monitor=self.is_monitored).to_packet(1, self.wire_dtype)
+        sharp = not self.is_monitored and not self.inputs
+        wishes = {"own_past": True, "sharp": sharp, "sketch": sharp and not self.one_way}
+        return self.policy.narrowed(FitRequest(monitor=self.is_monitored, **wishes).to_packet(1, self.wire_dtype))
 
     def watch_request(self, number):
         """Request that a one-way site makes of itself about a batch of its monitored record."""

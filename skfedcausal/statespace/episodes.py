@@ -14,6 +14,8 @@ _MANY_COLUMNS, _MANY_PRODUCTS = 16, 512  # and lags times columns, from which th
 _MOST_COLUMNS = 64  # that count there: of few lags the direct way is quicker, however many columns there are
 _LEAST_WINDOW, _IN_STEPS, _AT_ONCE = 64, 32, 2048  # rows of a window, and of windows taken together
 _NARROW = 4
+_LEARNED = 0.75  # share of every episode that is learned from, to judge by the rest
+_LEARNED = 0.75  # share of every episode that is learned from, to judge by the rest
 
 
 def episodes(starts, n_samples):
@@ -24,6 +26,11 @@ def episodes(starts, n_samples):
 def episode_lengths(starts, n_samples):
     """Rows of each episode, a tuple of int."""
     return tuple(int(stop - start) for start, stop in episodes(starts, n_samples))
+
+
+def first_part(lengths):
+    """Which rows to learn from, to judge by the others: the first three quarters of every episode."""
+    return np.concatenate([np.arange(length) < _LEARNED * length for length in lengths])
 
 
 def inner_rows(n_samples, starts):

@@ -10,10 +10,21 @@ from skfedcausal import (
     KalmanClient,
     LikelihoodServer,
 )
+from skfedcausal.client.site_record import n_moving
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.federation import Gate, InProcessTransport, Packet, SitePolicy
 from skfedcausal.federation.envelope import Envelope
-from skfedcausal.message import Close, CommonRows, FitRequest, LawRequest, StateMessage, StateReply, VerdictReply
+from skfedcausal.message import (
+    Close,
+    CommonRows,
+    FitRequest,
+    LawRequest,
+    SensorsAsStates,
+    SensorStates,
+    StateMessage,
+    StateReply,
+    VerdictReply,
+)
 from skfedcausal.message.clock import Clock
 
 T, D, P, Q = 60, 5, 2, 1
@@ -38,9 +49,12 @@ def first(n):
 
 
 QUESTIONS = {  # the k-th of every operation that the policy of a site lets be asked if its settings say nothing
-    "fit": lambda k: FitRequest(local_model=bool(k % 2), refine=bool(k % 3)),
+    "fit": lambda k: FitRequest(
+        local_model=bool(k % 2), refine=bool(k % 3), own_past=bool(k % 4), sharp=True, sketch=True
+    ),
     "rows": lambda k: first(T - 1 - k),
     "reply": lambda k: StateReply(np.random.default_rng(k).normal(size=(T - k % 2, P)), np.eye(P), np.eye(P)),
+    "sensors": lambda k: SensorsAsStates(np.array([k % D])),
     "ask law": lambda k: LawRequest(),
     "verdict": lambda k: VerdictReply([], []),
     "close": lambda k: Close(),
@@ -104,9 +118,44 @@ def test_every_operation_that_a_site_answers_by_default_tells_no_more_than_the_p
     worst = SitePolicy().worst_case(P, D, n_inputs=0 if inputs is None else Q)
     assert ("law" in [packet.op for packet in thief.came]) is (inputs is not None)
     assert "reply" in [question.op for question in thief.answered]
-    assert thief.projections <= worst.rank == P
+    assert thief.projections <= P
+    assert worst.rank == P + 2  # though a unit of given loadings makes no sensor a state
     assert thief.hidden_numbers() <= worst.numbers == (0 if inputs is None else Q * (2 * P + Q))
     assert not worst.exact
+
+
+def site_of(n_tags, seed, n_samples=900):
+    """A site of tags with a memory, a constant, a twin and a sum of two others among them where there are so many."""
+    random = np.random.default_rng(seed)
+    rows = random.normal(size=(n_samples, n_tags)) + random.normal(size=(n_samples, 2)) @ random.normal(
+        size=(2, n_tags)
+    )
+    rows[2:] += 0.6 * rows[:-2]
+    if n_tags > 4:
+        rows[:, 1], rows[:, 2], rows[:, 3] = 7.0, 3 * rows[:, 0] + 1, rows[:, 0] - 2 * rows[:, 4]
+    return rows
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("n_tags", "seed"), list(zip((1, 2, 3, 4, 5, 7, 8, 12, 18, 30), range(10), strict=True)))
+def test_what_leaves_a_site_has_the_rank_that_the_plan_says(tmp_path, n_tags, seed):
+    record = site_of(n_tags, seed)
+    thief = KeyHolder(tmp_path, inputs=None)
+    thief.gate.worker = UnitWorker("boiler", record, None, (0,), None, KalmanClient())
+    thief.ask(FitRequest(own_past=True, sharp=True, sketch=True))
+    for _ in range(2):
+        for sensors in ([0], [1], [0, 2], [3]):
+            thief.ask(SensorsAsStates(np.array(sensors)))
+        thief.ask(FitRequest(refine=True))
+    states = StateMessage.from_packet(thief.came[0])
+    told = [states.z] + [SensorStates.from_packet(one).sensors for one in thief.came if one.op == "sensor states"]
+    left = np.hstack(told) - np.hstack(told).mean(axis=0)
+    moving = n_moving(record)
+    assert moving == n_tags - 3 * (n_tags > 4)
+    worst = SitePolicy().worst_case(states.z.shape[1], moving)
+    assert np.linalg.matrix_rank(left / left.std(axis=0), tol=1e-6 * np.sqrt(left.size)) <= worst.rank
+    assert worst.exact == (states.z.shape[1] >= moving)
+    assert states.sketch is None or worst.exact or len(states.sketch) <= worst.sums
 
 
 def test_laws_of_one_prefix_after_the_other_tell_of_row_after_row(tmp_path):

@@ -273,7 +273,7 @@ def test_which_messages_open_a_fit_and_which_count_as_rounds():
     kinds = {kind.__name__: kind for kind in KINDS_OF_PACKAGE}
     assert {name for name, kind in kinds.items() if kind.OPENS} == {"FitRequest", "SecureSumsRequest", "TrainRequest"}
     assert {name for name, kind in kinds.items() if not kind.NEW_ROUND} == {
-        *("CommonRows", "LawRequest", "StateReply", "TrainingEnd", "UnexplainedRequest"),
+        *("CommonRows", "LawRequest", "StateReply", "TrainingEnd"),
     }
 
 

@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import sys
 import time
 from types import SimpleNamespace
@@ -201,3 +202,22 @@ def test_dask_elsewhere_is_sent_references_and_not_asked_to_keep_what_a_plant_ke
     assert calls == ["scattered", "sent"]
     sender.stop()
     assert not sender._held
+
+
+def _killed_elsewhere(k, here):
+    if os.getpid() != here:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return k**2
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a process as systems do that run out of memory")
+def test_what_a_killed_process_was_to_do_is_done_here():
+    with joblib.parallel_config("loky", n_jobs=2):
+        sender = senders.sender_of(2, 2)
+        sender.start()
+        try:
+            with pytest.warns(UserWarning, match="was killed"):
+                assert sender.results([(_killed_elsewhere, k, os.getpid()) for k in range(5)]) == [0, 1, 4, 9, 16]
+        finally:
+            sender.end()
+            sender.stop()

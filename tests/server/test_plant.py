@@ -167,7 +167,9 @@ def test_units_are_asked_for_their_own_models_where_these_are_needed(learned):
     for server in (LikelihoodServer(n_rounds=1), LikelihoodServer(n_rounds=1, fix_local=True)):
         ask = next(server.dialogue(tuple(messages)))
         assert ask.answer is StateMessage
-        assert ask.requests == dict.fromkeys(messages, FitRequest(local_model=server.needs_local_model))
+        wishes = {"own_past": True, "sharp": True, "sketch": None if server.fix_local else True}
+        expected = FitRequest(local_model=server.needs_local_model, **wishes)
+        assert ask.requests == dict.fromkeys(messages, expected)
 
 
 def test_those_who_did_not_answer_are_not_part_of_the_plant(learned):

@@ -1,14 +1,17 @@
 """Sensors that another unit reads as well become states; what is nobody else's stays what it was."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
-from skfedcausal.client.orders import client_with_sensors, unexplained
+from skfedcausal.client.orders import client_with_sensors, noiseless, signed_sums, sketch
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.federation import SitePolicy
-from skfedcausal.message import FitRequest, SensorsAsStates, UnexplainedRequest
+from skfedcausal.federation.policy import Answered, PolicyError
+from skfedcausal.message import FitRequest, SensorsAsStates, SensorStates, StateMessage
 from skfedcausal.message.packet import PacketError
 from skfedcausal.server.orders import shared_sensors
 
@@ -31,8 +34,8 @@ def _plant(seed=0, n=900, shared=True):
 
 
 class _Alone(LikelihoodServer):
-    def _first_request(self):
-        return super()._first_request().__class__(refine=True, orders=False)
+    def _rounds(self, came):
+        return super()._rounds({name: replace(message, sketch=None) for name, message in came.items()})
 
 
 @pytest.mark.medium
@@ -46,19 +49,18 @@ def test_what_two_units_read_becomes_a_state_of_both():
     # 1/2 log(1 / (0.0025 + 0.002)) = 2.7 nats a row if nothing else is learned for it
     assert plant.score(later) > alone.score(later) + 2.7 / 2
     assert plant.oracle_gap(X) < 1e-8
-    sent = plant.ledger_.table.query("op in ('ask unexplained', 'unexplained', 'sensors')")
-    assert sent.groupby("op")["packets"].sum().to_dict() == {"ask unexplained": 2, "unexplained": 2, "sensors": 2}
+    sent = plant.ledger_.table.query("op in ('sensors', 'sensor states')")
+    assert sent.groupby("op")["packets"].sum().to_dict() == {"sensors": 2, "sensor states": 2}
     assert plant.communication_["rounds"] == plant.server_.n_rounds_
     assert plant.predict(X).shape == (450, 12)
-    assert "all of their record up to its scales" in plant.privacy_statement_
-    assert "all of their record" not in alone.privacy_statement_
+    assert "two of a unit at most" in plant.privacy_statement_
+    assert "two of a unit at most" not in alone.privacy_statement_
 
 
 @pytest.mark.medium
 def test_units_that_share_nothing_keep_their_model():
     X, _ = _plant(shared=False)
     alone, plant = FederatedGrangerEstimator(server=_Alone()).fit(X), FederatedGrangerEstimator().fit(X)
-    assert len(plant.ledger_.table.query("op == 'unexplained'")) == 2
     np.testing.assert_array_equal(plant.transition_, alone.transition_)
     assert plant.ledger_.table.query("op == 'sensors'").empty
 
@@ -102,45 +104,104 @@ def test_a_third_reading_is_taken_by_itself_and_copies_are_not():
     assert set(full) == {"b", "c"}
 
 
+def _first_message(Y):
+    worker = UnitWorker("mill", Y, None, (0,), None, KalmanClient())
+    answer, state = worker.handle(FitRequest(own_past=True, sharp=True, sketch=True).to_packet(1), {})
+    return worker, StateMessage.from_packet(answer), state
+
+
 def test_a_sensor_that_becomes_a_state_has_hardly_any_noise():
     Y = _plant()[0]["mill"]
     client = KalmanClient().fit_arrays(Y)
-    model = client_with_sensors(client, Y, (0,), np.array([5])).model
+    model = client_with_sensors(client, Y, (0,), None, np.array([5])).model
     assert model.n_states == client.model.n_states + 1
-    assert model.R[5] == pytest.approx(1e-3 * Y[:, 5].var())
-    np.testing.assert_array_equal(model.R[:5], client.model.R[:5])
+    J = model.C.T @ model.weights
+    assert np.linalg.eigvalsh(np.linalg.inv(J))[-1] < 2e-6  # of states of unit variance
     states = np.linalg.solve(model.C.T @ model.weights, (model.weights.T @ (Y - model.mean).T)).T
     assert np.abs(states @ model.C[5] - (Y[:, 5] - model.mean[5])).max() < 1e-8
-    left = unexplained(client, Y, (0,))
-    np.testing.assert_allclose((left[2:] ** 2).mean(axis=0), 1.0, rtol=0.01)
     for wrong in ([], [6], [0, 1, 2]):
         with pytest.raises(PacketError, match="states of their own"):
-            client_with_sensors(client, Y, (0,), np.array(wrong, dtype=int))
+            client_with_sensors(client, Y, (0,), None, np.array(wrong, dtype=int))
 
 
-def test_units_that_did_not_offer_it_refuse():
+def test_states_have_no_noise_where_the_own_past_says_more():
+    """The scores stay, the message is as sharp as if they were measured, and the density is still one of the rows."""
+    Y = _plant()[0]["mill"]
+    before = KalmanClient().fit_arrays(Y)
+    after = noiseless(before, Y, (0,), None)
+    old, new = (client.message_about(Y, (0,), const=True) for client in (before, after))
+    one, other = (np.linalg.solve(message.J, message.z.T).T for message in (old, new))
+    basis = np.linalg.lstsq(one, other, rcond=None)[0]
+    np.testing.assert_allclose(one @ basis, other, atol=1e-9 * np.abs(other).max())
+    noise = np.linalg.eigvalsh(np.linalg.inv(new.J))
+    assert noise.max() < 1e-5
+    # what a message adds to the density is that of what states leave: the same but for the volume of the states
+    left = []
+    for message in (old, new):
+        scores = np.linalg.solve(message.J, message.z.T).T
+        value = message.const + 0.5 * np.einsum("ti,ti->t", scores, message.z)
+        left.append(value + 0.5 * (len(message.J) * np.log(2 * np.pi) - np.linalg.slogdet(message.J)[1]))
+    np.testing.assert_allclose(left[1][2:] - np.linalg.slogdet(basis)[1], left[0][2:], atol=1e-4)  # of terms of 1e6
+
+
+def test_only_the_sensors_leave_a_unit_and_its_message_follows_from_them():
+    Y = _plant()[0]["mill"]
+    worker, before, state = _first_message(Y)
+    answer, state = worker.handle(SensorsAsStates(np.array([5])).to_packet(2), state)
+    told = SensorStates.from_packet(answer)
+    assert told.sensors.shape == (450, 1)
+    whole = state["client"].message_about(Y, (0,))
+    after = told.after(before)
+    np.testing.assert_allclose(after.z, whole.z, atol=1e-9 * np.abs(whole.z).max())
+    np.testing.assert_allclose(after.J, whole.J, atol=1e-9 * np.abs(whole.J).max())
+    assert (after.lengths, after.gain_alone) == (before.lengths, told.gain_alone)
+    with pytest.raises(PacketError, match="does not fit"):
+        replace(told, sensors=told.sensors[:-1]).after(before)
+
+
+def test_a_sketch_is_a_few_sums_of_what_is_left_and_the_same_for_all():
+    Y = _plant()[0]["mill"]
+    _, message, state = _first_message(Y)
+    sums = message.sketch
+    assert sums.shape == (45, 6)  # ten rows a sum
+    # sums of white rows of unit variance have unit variance: of 45 x 6 of them the mean square is within 4 sd of 1
+    assert abs((sums**2).mean() - 1) < 4 * np.sqrt(2 / sums.size)
+    twin = sketch(state["client"], Y, (0,))
+    np.testing.assert_array_equal(twin, sums)
+    assert _first_message(Y[:190])[1].sketch is None  # fewer than 20 sums
+
+
+def test_a_sketch_tells_rows_by_no_more_than_its_share():
+    """R2 of the best guess of what was added up is k / T, as for white noise: what the policy counts with."""
+    weights = signed_sums(np.eye(450), (0,))  # of every row in every sum
+    np.testing.assert_allclose(weights @ weights.T, np.eye(45), atol=1e-12)
+    assert ((weights != 0).sum(axis=1) >= 9).all()
+    rows = np.random.default_rng(0).standard_normal((450, 200))
+    guess = weights.T @ signed_sums(rows, (0,))
+    explained = 1 - ((rows - guess) ** 2).sum() / (rows**2).sum()
+    # the share of 45 of 450 squares of independent numbers, 200 times: its sd is sqrt(2 x .1 x .9 / 90,000)
+    assert abs(explained - 0.1) < 4 * np.sqrt(2 * 0.1 * 0.9 / rows.size)
+
+
+def test_units_that_sent_no_sketch_refuse():
     Y = _plant()[0]["mill"]
     worker = UnitWorker("mill", Y, None, (0,), None, KalmanClient(n_states=2))
-    _, state = worker.handle(FitRequest(refine=True).to_packet(1), {})
-    for question in (UnexplainedRequest(), SensorsAsStates(np.array([5]))):
-        with pytest.raises(PacketError, match="did not say that its number of states is open"):
-            worker.handle(question.to_packet(2), state)
+    _, state = worker.handle(FitRequest(own_past=True, sharp=True, sketch=True).to_packet(1), {})
+    with pytest.raises(PacketError, match="sent no sketch"):
+        worker.handle(SensorsAsStates(np.array([5])).to_packet(2), state)
 
 
-@pytest.mark.parametrize(
-    ("policy", "is_asked"),
-    [
-        (SitePolicy.unlimited(), True),
-        (SitePolicy(operations=("refine", "sensors"), rounds=None), True),
-        (SitePolicy(operations=("refine",), rounds=None), False),
-        (SitePolicy(operations=("refine", "sensors"), rounds=None, states=3), False),
-        (SitePolicy(operations=("refine", "sensors"), rounds=3), False),
-    ],
-)
-def test_a_site_offers_it_only_if_its_policy_lets_it_answer(policy, is_asked):
-    Y = _plant()[0]["mill"]
-    worker = UnitWorker("mill", Y, None, (0,), None, KalmanClient())
-    answer, state = worker.handle(policy.narrowed(FitRequest(refine=True).to_packet(1)), {})
-    assert answer.scalars.get("open_order", False) == is_asked
-    known = policy.worst_case(state["n_states"], 6)
-    assert known.exact or not is_asked
+def test_sensors_are_named_once_and_counted():
+    policy = SitePolicy()
+    known = policy.worst_case(n_states=3, n_sensors=8)
+    assert (known.rank, known.exact, known.sums) == (5, False, 50)
+    assert "5 of 8 projections" in known.in_words()
+    assert policy.worst_case(n_states=6, n_sensors=8).rank == 7
+    assert policy.worst_case(n_states=7, n_sensors=8).sums == 0  # none to spare
+    answered, question = Answered(), SensorsAsStates(np.array([5])).to_packet(2)
+    answered["fit"] = 1
+    policy.check_question("mill", question, answered)
+    answered["sensors"] = 1
+    with pytest.raises(PolicyError, match="once"):
+        policy.check_question("mill", question, answered)
+    assert SitePolicy(operations=("sensors",)).worst_case(n_states=3, n_sensors=8).exact

@@ -38,6 +38,7 @@ _FOR_LITTLE = 0.02  # share of the time that is left in which a little more may 
 _GOALS = {"near": 10.0, "tol": 0.1}
 _LEAST_SEEN = 0.9  # share of rows that show a unit's states, from which on gaps may be filled
 _EVALUATIONS = 20  # of the exact likelihood from where Whittle's has its maximum to where it has its own
+_FEW, _NO_NOISE = 40, 1e-4  # states of a plant learned as a whole, and share of noise that is none to speak of
 UNITS_WORK = 5e7  # operations of a unit's own model and its tests, about
 _DEGENERATE_GOALS = {"near": 0.1, "tol": 0.1}  # first-order corrections do not reach far there
 
@@ -222,6 +223,9 @@ def maximise(plant, settings, may_lengthen=True):
     whole = plant.budget
     if whole is not None:
         plant.budget = whole.part(_SEARCH)
+    plant.is_whole = settings.sparsity is None or _is_simple_as_a_whole(plant, settings)
+    if plant.is_whole:
+        settings = settings._replace(sparsity=None)
     likelihood, point = uncoupled_plant(plant)
     spend(likelihood, UNITS_WORK * len(plant.names))
     tests = uncoupled_estimates(likelihood, plant.partition, point)
@@ -247,6 +251,16 @@ def maximise(plant, settings, may_lengthen=True):
     n_iter, converged = search.n_further + ascent.n_iter, search.settled and ascent.converged
     gradient_norm = float(np.sqrt(ascent.gain / plant.n_samples))
     return Maximum(objective, scoring, Climb(n_iter, converged, gradient_norm, has_prior))
+
+
+def _is_simple_as_a_whole(plant, settings):
+    """Whether the plant with all links is quickly learned: of few states that sensors show without noise to speak of.
+
+    It is then a regression, in which links that are not there cost little, where the search for those that are
+    would take most of the time.
+    """
+    is_few = plant.partition.n_states <= _FEW and plant.partition.n_known == 0 and settings.known_links is None
+    return bool(is_few and plant.has_clear_scores and plant.score_noise.max() < _NO_NOISE)
 
 
 def uncoupled_plant(plant):

@@ -44,6 +44,7 @@ class StandardisedPlant:
     budget = None  # of the searches for a plant
     may_stand_in = False  # whether Whittle's likelihood of scores may stand for the exact one for want of time
     stands_in = False  # whether it does
+    is_whole = False  # whether all links are learned, without a search for those that are there
 
     def __init__(self, record, local=None, fix_local=False, edges=True):
         self.partition, self.n_samples, self.steps = record.partition, record.n_samples, record.steps

@@ -130,8 +130,11 @@ def _outside(problem, fitted, unit, rows, info, point, sources, active):
         score = point.grad[there].reshape(len(group), -1) * problem.likelihood.n_rows
         S, q = _given(nuisance, cross, own, score, rows)
         for k in _not_positive(S):  # far from the maximum
+            if problem.budget.is_spent:  # what is not tested does not act
+                S[k], q[k] = np.eye(len(q[k])), 0.0
+                continue
             G, cross_k, own_k = _floored(info, own_rows, rows.elements, elements[k])
-            problem.spent(2 * len(G))
+            problem.spent(3 * len(G))  # with the eigenvalues that floor it
             other = Nuisance(G, rows.b, R)
             S[k], q[k] = (x[0] for x in _given(other, cross_k[None], own_k[None], score[[k]], rows))
         found.update({int(source): (S[k], q[k], len(lags[0])) for k, source in enumerate(group)})

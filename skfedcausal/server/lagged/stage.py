@@ -138,11 +138,11 @@ def learn_lags(estimate, settings, budget, words=(), latest=(0, 0)):
     known = plant._record.known_links
     about = plant.partition, np.arange(1, n_lags + 1), input_lags, budget, known, scoring.point.Q
     problem = LaggedProblem(likelihood, spectrum, *about)
-    if settings.sparsity is None and not budget.affords(_dense_work(problem)):
+    if plant.is_whole and not budget.affords(_dense_work(problem)):
         return None
     sources = Sources(problem)
     fitted = started(problem, scoring.point.A, scoring.point.Q)
-    if settings.sparsity is None:
+    if plant.is_whole:
         active = np.ones((sources.n_units, len(sources.columns)), dtype=bool)
         fitted, active, tests = search(problem, fitted, sources, 1.0, active)
     else:
@@ -152,7 +152,7 @@ def learn_lags(estimate, settings, budget, words=(), latest=(0, 0)):
             found = _from_one_lag(problem, scoring, sources, settings.alpha)
             if (found[0].converged, found[0].criterion) > (False, fitted.criterion):
                 fitted, active, tests = found
-    fitted = with_shared_noise(problem, fitted, settings.alpha if settings.sparsity else None)
+    fitted = with_shared_noise(problem, fitted, None if plant.is_whole else settings.alpha)
     must_be = "before" in words or (known is not None and known.requires_lags)
     best = unchanged(problem, fitted)
     if words and known is None:  # in other coordinates no link can be left out
