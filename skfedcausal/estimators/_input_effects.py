@@ -9,6 +9,7 @@ import pandas as pd
 from ..containers.layout import listed
 from ..message.requests import FactualRequest, Measurements
 from ..statespace.episodes import episodes
+from ._engine import check_held_loops, engine_of
 from ._interventions import trajectory, unit_name
 
 
@@ -28,6 +29,7 @@ def asked_counterfactual(estimator, n, u0, u1, horizon, level, return_std, loops
         pd.concat(dict(zip(parts, some, strict=True)), axis=1, names=["input", "column"]) if split else some[0]
         for some in zip(*frames, strict=True)
     ]
+    tables[0].attrs["engine"] = engine_of(estimator, loops)
     return tuple(tables) if return_std else tables[0]
 
 
@@ -65,10 +67,12 @@ def inputs_of(estimator, name):
 
 def above_level(estimator, values):
     """What is sent in place of the inputs, less its level in `fit`."""
-    active, level = estimator._sent_inputs.active, np.zeros(values.shape[1])
-    if getattr(estimator.server_, "knows_curvature", False):
-        level[active] = estimator.server_.input_level_
-    return values - level
+    return values - estimator._sent_inputs.expand(_level(estimator)[None])
+
+
+def _level(estimator):
+    """Level in `fit` of the inputs that moved there."""
+    return getattr(estimator.server_, "input_level_", np.zeros(int(estimator._sent_inputs.active.sum())))
 
 
 def state_effects(estimator, change, operated, held, loops):
@@ -87,6 +91,13 @@ def state_effects(estimator, change, operated, held, loops):
             "row. Ask with loops='hold', or fit with sampled='after' for the inputs that a controller sets."
         )
     settings = {}
+    responses = estimator._engine.responses
+    if held is None:
+        check_held_loops(estimator, len(change) - int(np.argmax(change.any(axis=1))))
+    if held is None and responses is not None:
+        change, operated = change[:, known.active], operated[-len(change) :, known.active]
+        now = change[-len(operated) :] + operated + _level(estimator)
+        return responses.effects(change, np.vstack([now[: len(change) - len(now)], now]))
     if getattr(estimator.server_, "knows_curvature", False):
         settings["before"] = operated[:, known.active]
     return estimator.server_.effects(change[:, known.active], held=held, **settings)
@@ -96,7 +107,7 @@ def _effect_frames(estimator, change, operated, held, loops, level):
     """Effect and standard error (NaN where the server has none) as labelled tables."""
     steps, rows = pd.RangeIndex(1, len(change) + 1, name="step"), slice(None)
     if estimator._acts_at_once:
-        steps, rows = pd.RangeIndex(len(change) + 1, name="step"), slice(-1)
+        rows = slice(1, -1)
         change, operated = (estimator._input_map.asked(x, holds=True) for x in (change, operated))
     replies = state_effects(estimator, change, operated, held, loops)
     if level == "state":

@@ -1,12 +1,15 @@
 """What users write down about other inputs, as arrays, and the tables they get back."""
 
-from numbers import Real
-
 import numpy as np
 import pandas as pd
 from scipy import stats
 
 from ..containers.layout import listed
+
+EFFECT, NOTHING, CANNOT_TELL, NOT_YET = "effect", "no effect to be seen", "cannot tell", "not yet"
+NO_MOVE = "there was no move"
+_CLEAR, _REAL, _SMALL = 0.1, 0.5, 0.2  # share of rows, trust, standard deviations
+_ABSURD = 1e100
 
 
 def unit_name(n, names):
@@ -52,23 +55,54 @@ def replaced_input(value, recorded, index, name, levels=None):
         raise ValueError(f"The series for input {name!r} has another time index than the record.")
     if levels is not None:
         value = levels.code(value, name) if np.ndim(value) == 0 else levels.codes(value, name)
-    if isinstance(value, Real):
-        value = np.full(len(recorded), float(value))
     series = _as_numbers(value, f"Input {name!r}")
+    if not series.ndim:
+        series = np.full(len(recorded), float(series))
     if series.shape != recorded.shape:
         raise ValueError(f"Got {np.shape(value)} values for input {name!r}, expected a number or {len(recorded)} rows.")
     return series
 
 
-def whatif_table(times, columns, factual, effect, std, confidence):
-    """Long table of an episode replayed, one row per time and column."""
+def whatif_table(times, columns, factual, effect, std, told, confidence):
+    """Long table of an episode replayed, one row per time and column; `told` is trust and verdict by column."""
     half = stats.norm.ppf((1 + confidence) / 2) * std
     other = factual + effect
     n_samples, d = factual.shape
     blocks = {"factual": factual, "counterfactual": other, "effect": effect}
     blocks |= {"low": other - half, "high": other + half}
     places = {"time": np.repeat(np.asarray(times), d), "column": np.tile(np.array(columns, object), n_samples)}
-    return pd.DataFrame(places | {name: block.ravel() for name, block in blocks.items()})
+    told = {name: np.tile(np.array(values, object if name == "verdict" else float), n_samples) for name, values in told}
+    return pd.DataFrame(places | {name: block.ravel() for name, block in blocks.items()} | told)
+
+
+def verdicts(effect, std, spread, confidence):
+    """How far an effect on each column is to be trusted, from 0 to 1, and whether there is one.
+
+    Parameters
+    ----------
+    effect, std : ndarray of shape (n_rows, d)
+        Of the rows from a move on.
+    spread : ndarray of shape (d,)
+        Standard deviation of each column; NaN where it is not known.
+    confidence : float
+
+    Returns
+    -------
+    trust : ndarray of shape (d,)
+        Share of the squares of effect and error that is effect; NaN without errors.
+    verdict : list of str
+        "effect" where the band leaves out zero in a tenth of the rows and the trust is above a half, "no effect to be
+        seen" where it stays within a fifth of a standard deviation, "not yet" where it is zero and nothing else could
+        be seen, "cannot tell" else.
+    """
+    half = stats.norm.ppf((1 + confidence) / 2) * std
+    squares = np.square(effect).sum(axis=0)
+    total = squares + np.square(std).sum(axis=0)
+    trust = np.where(total == 0, 0.0, squares / np.where(total == 0, 1.0, total))
+    clear = (np.abs(effect) > half).mean(axis=0) > _CLEAR if len(effect) else np.zeros(effect.shape[1], dtype=bool)
+    most = (np.abs(effect) + half).max(axis=0, initial=0.0)
+    cases = [most == 0, clear & (trust > _REAL), most < _SMALL * spread]
+    return trust, np.select(cases, [NOT_YET, EFFECT, NOTHING], CANNOT_TELL).tolist()
 
 
 def _said(value):
@@ -85,6 +119,8 @@ def _as_numbers(value, what):
         raise ValueError(
             f"{what} was given {_said(value)}, which is no number and no table of numbers in the units of the input."
         ) from None
+    if np.abs(array).max(initial=0.0) > _ABSURD:
+        raise ValueError(f"{what} was given {np.abs(array).max():.3g}, which no input can be set to.")
     if not np.isfinite(array).all():
         raise ValueError(f"{what} has values that are missing or infinite; give a finite number for every row.")
     return array

@@ -4,8 +4,10 @@ import numpy as np
 import pandas as pd
 
 from ..containers.layout import listed
+from ..statespace.episodes import episodes
+from ._engine import engine_of
 from ._input_effects import above_level, factual_measurements, recorded_inputs, replayed
-from ._interventions import replaced_input, whatif_table
+from ._interventions import NO_MOVE, replaced_input, verdicts, whatif_table
 from ._sensors import HeldSensors, flat_questions
 
 _SENSORS = ("controller", "force")
@@ -37,13 +39,29 @@ def asked_whatif(estimator, X, do, inputs, lengths, *, confidence, loops, split,
             forced = asked.by_force(messages, before)
             _add(effects, ", ".join(asked.names) if split else None, forced)
         times = np.arange(units.n_samples) if units.index is None else units.index
-        tables = {
-            source: whatif_table(times, columns, factual, effect, np.sqrt(variance + spread), confidence)
-            for source, (effect, variance) in effects.items()
-        }
-    if not split:
-        return tables[None]
-    return pd.concat(tables, names=["source", None]).reset_index("source").reset_index(drop=True)
+        scale, tables = np.nanstd(factual, axis=0), {}
+        for source, (effect, variance) in effects.items():
+            told = _told(units, parts.get(source), effect, variance, scale, confidence)
+            tables[source] = whatif_table(
+                times, columns, factual, effect, np.sqrt(variance + spread), told.items(), confidence
+            )
+    found = tables[None]
+    if split:
+        found = pd.concat(tables, names=["source", None]).reset_index("source").reset_index(drop=True)
+    found.attrs["engine"] = engine_of(estimator, "react" if holds else loops)
+    return found
+
+
+def _told(units, part, effect, variance, spread, confidence):
+    """Trust and verdict by column, of the rows of each episode from the first move on."""
+    moved = effect.any(axis=1) if part is None else part[0].any(axis=1) | effect.any(axis=1)
+    if not moved.any():
+        return {"trust": np.zeros(len(spread)), "verdict": [NO_MOVE] * len(spread)}
+    since = np.zeros(len(moved), dtype=bool)
+    for start, stop in episodes(units.starts, len(moved)):
+        since[start:stop] = np.logical_or.accumulate(moved[start:stop])
+    trust, verdict = verdicts(effect[since], np.sqrt(variance[since]), spread, confidence)
+    return {"trust": trust, "verdict": verdict}
 
 
 def _sorted_out(estimator, do, columns):

@@ -20,6 +20,7 @@ from ..statespace.input_basis import BASES
 from ..transfer import TransferFunction
 from . import _questions
 from ._base import explained
+from ._engine import learned_engine
 from ._input_map import InputMap, early_inputs
 from ._inputs import (
     PlantInputs,
@@ -430,17 +431,25 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         self.input_slices_ = dict(zip(server.names_, map(slice, ends[:-1], ends[1:]), strict=True))
         self.excitation_ = known.table({} if server.excitation_ is None else server.excitation_)
         self.feedback_, self.hidden_causes_ = server.feedback_, getattr(server, "hidden_causes_", None)
+        self._engine = learned_engine(self, server, exchange.messages)
+        self.engine_ = self._engine.name
 
     def _store_inputs(self, server):
         """How inputs act, by lag, in the rows that users write them in."""
+        by_lag = getattr(server, "lag_inputs_", server.input_[None])
+        at_once = getattr(server, "input_at_once_", np.zeros_like(server.input_))
+        self.lag_inputs_, self.input_at_once_ = self._in_their_rows(by_lag, at_once)
+        self.input_ = self.lag_inputs_[0]
+
+    def _in_their_rows(self, by_lag, at_once):
+        """What inputs that were sent do, as what those of all names do in the rows that users write them in."""
         known, moved = self._sent_inputs, self._input_map.early[self._input_map.owners]
-        by_lag = np.array([known.expand(B) for B in getattr(server, "lag_inputs_", server.input_[None])])
-        at_once = known.expand(getattr(server, "input_at_once_", np.zeros_like(server.input_)))
+        by_lag, at_once = np.array([known.expand(B) for B in by_lag]), known.expand(at_once)
         if moved.any():  # these were sent a row ahead
             at_once[:, moved] = by_lag[0, :, moved].T
             by_lag[:-1, :, moved] = by_lag[1:, :, moved]
             by_lag[-1, :, moved] = 0.0
-        self.input_, self.lag_inputs_, self.input_at_once_ = by_lag[0], by_lag, at_once
+        return by_lag, at_once
 
     def _plant_matrices(self):
         return self.lag_transitions_, self.lag_inputs_, self.input_at_once_[None]
@@ -619,7 +628,11 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         check_is_fitted(self)
         with self._asking_models() as exchange:
             C, columns = told_loadings(self, exchange)
-        A, B, C, D = one_lag_realisation(self.lag_transitions_, self.lag_inputs_, self.input_at_once_, C)
+        A, by_lag, at_once = self.lag_transitions_, self.lag_inputs_, self.input_at_once_
+        if self._engine.responses is not None:
+            A, acting = self._engine.responses.matrices()
+            by_lag, at_once = self._in_their_rows(acting[1:], acting[0])
+        A, B, C, D = one_lag_realisation(A, by_lag, at_once, C)
         return TransferFunction(A, B, C, self.input_names_, tuple(columns), D)
 
     # -- names of inputs ---------------------------------------------------------------------------
@@ -661,7 +674,9 @@ class FederatedCounterfactualEstimator(PlantEstimator):
     @property
     def _acts_at_once(self):
         """Whether some input acts on the row that it stands in."""
-        return bool(self._input_map.early.any() or getattr(self.server_, "acts_at_once", False))
+        own = self._engine.responses
+        at_once = getattr(self.server_, "acts_at_once", False) or (own is not None and own.acts_at_once)
+        return bool(at_once or self._input_map.early.any())
 
 
 def _check_choice(name, value, choices):

@@ -7,7 +7,11 @@ import numpy as np
 import pandas as pd
 
 from ..containers.layout import listed
+from ._engine import rows_to_show
+from ._interventions import CANNOT_TELL, EFFECT, NO_MOVE, NOT_YET, NOTHING
 
+_LATER = 3.0  # times what an effect and its band reach in a window, from which on it comes after it
+_UNKNOWN = "It cannot be told what it did to"
 _NAMED = 5  # columns that a sentence names, of each verdict
 
 
@@ -24,8 +28,9 @@ class Impact:
     total : DataFrame
         One row per column, over the rows of the window: ``column``; ``total, low, high``, the sum of the effect;
         ``mean, mean_low, mean_high``, of a row; ``relative``, the mean beside that of the counterfactual;
-        ``verdict``: "effect" where the band leaves out zero, "no effect" where it lies within the margin around
-        zero, "cannot tell" else. The band takes the errors of all rows to be of one sign, as those of a gain
+        ``verdict``: "effect" where the band leaves out zero, "no effect to be seen" where it lies within the margin
+        around zero, "not yet" where that is so and an effect shows only in later rows, "there was no move" where the
+        record has the values that were given, "cannot tell" else. The band takes the errors of all rows to be of one sign, as those of a gain
         are: it is never too narrow for a sum.
     summary : str
         The sentence.
@@ -42,7 +47,7 @@ class Impact:
     >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
     >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
     >>> found = est.impact(X, {"unit0__u0": 0.0}, (1000, 1030), inputs=truth.inputs)
-    >>> found.total["verdict"].isin(["effect", "no effect", "cannot tell"]).all()
+    >>> found.total["verdict"].isin(["effect", "no effect to be seen", "cannot tell"]).all()
     np.True_
     """
 
@@ -99,14 +104,23 @@ def asked_impact(estimator, X, do, window, *, confidence, margin, **settings):
     else:
         moved = do  # `whatif` says what is wrong with it
     found = estimator.whatif(X, moved, confidence=confidence, **settings)
-    table = _as_impact(found)
+    still = (found.pop("verdict") == NO_MOVE).all()
+    table = _as_impact(found.drop(columns="trust"))
     times = table["time"].drop_duplicates()
     rows = window_rows(window, len(times), pd.Index(times))
-    inside = table[np.isin(np.repeat(np.arange(len(times)), len(table) // len(times)), np.r_[rows])]
+    place = np.repeat(np.arange(len(times)), len(table) // len(times))
+    inside, later = table[np.isin(place, np.r_[rows])], table[place >= rows.stop]
     sd = table.groupby("column", sort=False)["factual"].std()
-    total = _totals(inside, sd, margin)
+    total = _totals(inside, later, sd, margin, rows_to_show(estimator, settings["loops"]))
     edges = times.iloc[rows.start], times.iloc[rows.stop - 1]
-    summary = _sentence(total, tuple(do), edges, confidence)
+    if still:
+        total["verdict"] = NO_MOVE
+        summary = (
+            f"From {edges[0]} to {edges[1]} there was no move of {listed(tuple(do))}: the record has the values that "
+            "were given, so that there is nothing to tell of."
+        )
+    else:
+        summary = _sentence(total, tuple(do), edges, confidence)
     return Impact(table, total, summary, tuple(do), edges, confidence)
 
 
@@ -174,10 +188,12 @@ def _within(value, window, name):
         rows = window_rows(window, len(series), series.index)
         part = series.iloc[rows]
         new = value(part.copy()) if callable(value) else value
+        if np.ndim(new) and len(new) == len(series) and not callable(value):
+            new = new.iloc[rows] if isinstance(new, pd.Series) else new[rows]
         if np.ndim(new) and len(new) != len(part):
             raise ValueError(
                 f"Got {len(new)} values for input {name!r} in a window of {len(part)} rows; give a number, one value "
-                "for each row of the window, or a function of the recorded series there."
+                "for each row of the window or of the record, or a function of the recorded series there."
             )
         if isinstance(new, pd.Series) and isinstance(part.index, pd.DatetimeIndex) and not new.index.equals(part.index):
             raise ValueError(f"The series for input {name!r} has other times than the window.")
@@ -185,7 +201,9 @@ def _within(value, window, name):
         if isinstance(new, str) and not is_words:
             raise ValueError(f"Input {name!r} was given {new!r}, but it is a number in the record.")
         other = series.astype(object) if is_words else series.copy()
-        other.iloc[rows] = np.asarray(new) if np.ndim(new) else new
+        new = np.asarray(new) if np.ndim(new) else new
+        is_switch = isinstance(new, bool) or getattr(new, "dtype", None) == bool
+        other.iloc[rows] = np.asarray(new, dtype=float) if is_switch and not is_words else new
         return other
 
     return replaced
@@ -198,8 +216,11 @@ def _as_impact(found):
     return found.assign(effect=-found["effect"], **edges)
 
 
-def _totals(inside, sd, margin):
-    """Sums and means of the effect over the rows of a window by column, with verdicts."""
+def _totals(inside, later, sd, margin, needed):
+    """Sums and means of the effect over the rows of a window by column, with verdicts.
+
+    Where an effect shows only in rows after the window, or after more rows than are left of it, it is not there yet.
+    """
     groups = inside.groupby("column", sort=False)
     sums = groups[["effect", "effect_low", "effect_high", "counterfactual"]].sum(min_count=1)
     size = groups.size()
@@ -207,13 +228,23 @@ def _totals(inside, sd, margin):
     mean = sums.div(size, axis=0)
     low, high = mean["effect_low"], mean["effect_high"]
     small = margin * sd.reindex(sums.index)
-    none = (low >= -small) & (high <= small)
-    verdict = np.select([(low > 0) | (high < 0), none], ["effect", "no effect"], "cannot tell")
+    most = _largest(inside).reindex(sums.index)
+    after = _largest(later).reindex(sums.index).fillna(0.0)
+    n_rows = (inside["effect"] != 0).groupby(inside["column"], sort=False).sum().reindex(sums.index)
+    soon = (most == 0) | (n_rows < needed) | ((after > _LATER * most) & (after > small))
+    clear, none = (low > 0) | (high < 0), (low >= -small) & (high <= small)
+    verdict = np.select([(most == 0) | (none & soon), clear, none], [NOT_YET, EFFECT, NOTHING], CANNOT_TELL)
     columns = {"column": sums.index, "total": sums["effect"], "low": sums["effect_low"], "high": sums["effect_high"]}
     columns |= {"mean": mean["effect"], "mean_low": low, "mean_high": high}
     level = mean["counterfactual"].abs()
     columns |= {"relative": mean["effect"] / level.where(level > 0), "verdict": verdict}
     return pd.DataFrame(columns).reset_index(drop=True)
+
+
+def _largest(rows):
+    """Largest distance from zero that an effect or an end of its band has, by column."""
+    ends = rows[["effect", "effect_low", "effect_high"]].abs().max(axis=1)
+    return ends.groupby(rows["column"], sort=False).max()
 
 
 def _sentence(total, inputs, edges, confidence):
@@ -229,11 +260,12 @@ def _sentence(total, inputs, edges, confidence):
         for row in clear.head(_NAMED).itertuples(index=False)
     ]
     more = f"; and moved {len(clear) - _NAMED} other columns" if len(clear) > _NAMED else ""
-    nothing = "did nothing that this record shows" if (total["verdict"] == "no effect").all() else "had no clear effect"
+    nothing = "did nothing that this record shows" if (total["verdict"] == NOTHING).all() else "had no clear effect"
     words = [f"{what} {'; '.join(parts) or nothing}{more}."]
     if total["low"].isna().all():
         words = [f"{what} had an effect that has no band: the plant was learned without standard errors."]
-    for verdict, said in (("no effect", "It did not move"), ("cannot tell", "It cannot be told what it did to")):
+    said_of = {NOTHING: "It did not move", NOT_YET: "It could not show yet in", CANNOT_TELL: _UNKNOWN}
+    for verdict, said in said_of.items():
         names = total.loc[total["verdict"] == verdict, "column"].tolist()
         if names:
             rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""

@@ -186,7 +186,10 @@ class _Situation:
         sent = estimator._sent_inputs.active
         early = estimator._input_map.early[estimator._input_map.owners][sent]
         n_draws = _FEW_DRAWS if n_moves > _MANY_MOVES else _DRAWS
-        self._impulses = impulses(estimator.server_, loadings, wish.n_steps, early, n_draws)
+        if (own := estimator._engine.responses) is not None:
+            self._impulses = own.impulses(loadings, wish.n_steps, early)
+        else:
+            self._impulses = impulses(estimator.server_, loadings, wish.n_steps, early, n_draws)
 
     def _place(self, name):
         if name not in self._columns:
@@ -258,7 +261,7 @@ class _Situation:
         """The same within the bounds of a wish."""
         estimator = self._estimator
         is_bent = not estimator._input_map.is_linear
-        is_bent |= bool(getattr(estimator.server_, "knows_curvature", False))
+        is_bent |= bool(getattr(estimator.server_, "knows_curvature", False))  # or shrunk by what is asked
         gap = (self._wanted - self._base[wish.rows][:, self._targets]).T  # (n_targets, n_rows)
         ahead = np.where(np.arange(2)[:, None] == 0, wish.low, wish.high)
         plan = np.repeat(ahead[[1]], wish.n_steps, axis=0)

@@ -4,7 +4,7 @@ from functools import partial
 
 from .page import Page
 
-_PICTURES = 6
+_PICTURES, _SHOWN = 6, ("effect", "cannot tell")
 
 
 def impact_page(impact, title):
@@ -15,7 +15,7 @@ def impact_page(impact, title):
         "bands: what was recorded less what would have been without the move."
     )
     page.table(impact.total).heading("Row by row")
-    clear = impact.total[impact.total["verdict"] != "no effect"]
+    clear = impact.total[impact.total["verdict"].isin(_SHOWN)]
     shown = clear.sort_values("verdict", ascending=False, kind="stable")["column"].head(_PICTURES)
     for column in shown:
         page.picture(partial(impact.plot, column), f"{column}: recorded and without the move, effect, effect so far")

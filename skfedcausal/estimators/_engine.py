@@ -1,0 +1,64 @@
+"""What answers questions about inputs: which of the candidates at the server, and what is known of the inputs' timing."""
+
+import re
+
+import numpy as np
+
+from ..containers.layout import listed
+from ..server.responses import Engine, chosen_engine
+
+_SET_POINT = re.compile(r"(?<![a-z])(sp|set_?point|schedule)(?![a-z])", re.IGNORECASE)
+_CLOSED = 0.001  # level of the tests of feedback
+_STABLE = 1.005  # drifting levels, which nothing holds, are estimated to be below
+
+
+def learned_engine(estimator, server, messages):
+    """The engine that answers for a server which has just learned from messages, and who sets inputs by themselves."""
+    known, inputs = estimator._sent_inputs, estimator._input_map
+    messages = {name: messages[name] for name in server.names_ if name in messages}
+    if len(messages) < len(server.names_) or not known.active.any() or getattr(server, "_batches", None) is not None:
+        return Engine(None, {})
+    words = [inputs.words[k] for k in inputs.owners]
+    if isinstance(sampled := getattr(server, "sampled", "auto"), str) and sampled != "auto":
+        words = [sampled] * len(words)  # of sites
+    early = inputs.early[inputs.owners]
+    now = ~early & np.array([word != "after" for word in words], dtype=bool)
+    looped = looped_units(server)
+    is_set = np.array([_SET_POINT.search(name) is not None for name in known.names], dtype=bool)
+    in_doubt = np.array([word == "auto" for word in words], dtype=bool) & np.isin(known.units, looped) & ~is_set
+    return chosen_engine(server, messages, now[known.active], in_doubt[known.active])
+
+
+def looped_units(server):
+    """Units whose inputs depend on measurements, in rows before or in the same row."""
+    table = getattr(server, "feedback_", None)
+    if table is None or not len(table):
+        return []
+    p = np.minimum(table["p_value"], table["same_row_p_value"]) * 2 * len(table)
+    return sorted({*table.loc[p < _CLOSED, "controlled"], *server.controlled_units_})
+
+
+def check_held_loops(estimator, n_rows):
+    """Refuse what inputs do in so many rows if controllers that stop reacting let the plant run away."""
+    radius, looped = estimator._engine.radius, looped_units(estimator.server_)
+    if radius <= _STABLE or not looped:
+        return
+    lasts = max(int(1 / np.log(radius)), 1)
+    if n_rows > lasts:
+        raise ValueError(
+            f"Got {n_rows} rows of a question with loops='hold', and controllers of {listed(looped)} hold a plant that "
+            f"runs away without them: with their inputs as recorded an effect grows by {radius - 1:.2%} a row. Such an "
+            f"answer means something for {lasts} rows; ask for as many, or with loops='react' for what happens while "
+            "the controllers react."
+        )
+
+
+def engine_of(estimator, loops):
+    """Name of the engine that answers; only the plant knows how controllers react."""
+    return estimator.engine_ if loops == "hold" else "plant"
+
+
+def rows_to_show(estimator, loops):
+    """Rows from a move on in which it can show, as far as responses say; one of the plant."""
+    own = estimator._engine.responses
+    return 1 if own is None or loops != "hold" else own.rows_to_show

@@ -1,0 +1,11 @@
+"""Responses of a plant to its inputs, by least squares over lags with what rows left out say of it.
+
+What an input does over many rows is learned here from sums over rows of the units' scores and the inputs, and judged by
+what it says of stretches of rows that were left out: how many lags, how much of each effect is real, how wide bands are.
+"""
+
+from .answers import Responses
+from .choice import Engine, chosen_engine
+from .learning import Record, learned_responses
+
+__all__ = ["Engine", "Record", "Responses", "chosen_engine", "learned_responses"]

@@ -1,0 +1,181 @@
+"""What a change of inputs does to the states of units, by the responses that were learned."""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ...message.states import EffectReply
+from ..planning import Impulses
+from .runs import run
+
+_CURVATURE = 0.15  # of an effect that a straight line may miss
+_TWICE = 2.0  # jumps of the record and those of the other world are two draws once the worlds differ
+_LONG, _SHOWN = 100, 0.2  # rows of a step that are looked at, share of its largest effect
+_TINY = 1e-12
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Responses:
+    """Models of lags of the units' scores and inputs, with what rows left out say of them.
+
+    Attributes
+    ----------
+    slices : dict of str to slice
+        States of every unit.
+    A : ndarray of shape (1 + n_folds, p * n, n)
+        Of standardised states: from all rows, and without each stretch.
+    C : ndarray of shape (1 + n_folds, (p + 1) * q, n)
+        What inputs of lags 0 to p add.
+    trust : ndarray of shape (q, n)
+        Probability that the effect of an input on a state is real.
+    missed : dict of str to ndarray of shape (h, p, p)
+        Mean squares of what effects leave of rows left out, so many rows after the start, by unit.
+    jumps : ndarray of shape (n,)
+        Share of the news of a state that comes in jumps.
+    scale, input_scale : ndarray of shape (n,) and (q,)
+    low, high : ndarray of shape (q,)
+        Range of the inputs.
+    radius : float
+        Spectral radius before the models were made to settle, the median.
+    chosen : tuple of (int, float)
+        Lags and ridge.
+    losses : ndarray of shape (h, n) or None
+        Mean squares of what runs over rows left out missed.
+    held_out : HeldOut or None
+        These runs, as long as the record is at hand.
+    other : Responses or None
+        The same with another timing of inputs, where both fit.
+    """
+
+    slices: dict
+    A: np.ndarray
+    C: np.ndarray
+    trust: np.ndarray
+    missed: dict
+    jumps: np.ndarray
+    scale: np.ndarray
+    input_scale: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    radius: float
+    chosen: tuple
+    losses: Any = None
+    held_out: Any = None
+    other: Any = None
+
+    @property
+    def lags(self):
+        """Rows of states and inputs that a row follows from."""
+        return self.chosen[0]
+
+    @property
+    def acts_at_once(self):
+        """Whether some input acts in the row that it stands in."""
+        return bool(self.C[:, : len(self.input_scale)].any() or (self.other is not None and self.other.acts_at_once))
+
+    @property
+    def rows_to_show(self):
+        """Rows after which every input that moves and stays has done a fifth of the most that it ever does."""
+        q = len(self.input_scale)
+        steps = np.broadcast_to(np.eye(q), (_LONG, q, q))
+        found = run(self.A[:1], self.C[:1], np.concatenate([np.zeros((self.lags, q, q)), steps]))[0]
+        size = np.linalg.norm(found * self.trust, axis=2)
+        return int((size < _SHOWN * size.max(axis=0)).cumprod(axis=0).sum(axis=0).max()) + 1
+
+    def matrices(self):
+        """What states and inputs add after 1, 2, ... and 0, 1, ... rows, (p, n, n) and (p + 1, n, q), as they are."""
+        n, q = len(self.scale), len(self.input_scale)
+        A = self.A[0].reshape(-1, n, n) / self.scale[:, None] * self.scale
+        C = self.C[0].reshape(-1, q, n) / self.input_scale[:, None] * self.scale
+        return A.transpose(0, 2, 1), C.transpose(0, 2, 1)
+
+    def impulses(self, loadings, n_steps, early):
+        """:class:`~..planning.Impulses` of sensors; inputs `early` (q,) were sent a row ahead."""
+        n, q = len(self.scale), len(self.input_scale)
+        pulses = np.zeros((self.lags + n_steps + 1, q, q))
+        pulses[self.lags] = np.diag(1 / self.input_scale)
+        found = run(self.A, self.C, pulses).reshape(-1, n_steps + 1, q, n) * (self.trust * self.scale)
+        rows = np.where(early, np.arange(n_steps)[:, None] + 1, np.arange(n_steps)[:, None])
+        shown = np.einsum("di,ftki->fdtk", loadings, np.take_along_axis(found, rows[None, :, :, None], axis=1))
+        errors = np.sqrt(len(shown) - 2) * (shown[1:] - shown[1:].mean(axis=0))  # their mean square is the jackknife's
+        return Impulses(shown[0], errors)
+
+    def without_record(self):
+        """The same without what is kept of the rows that it was learned from."""
+        return replace(self, held_out=None)
+
+    def effects(self, change, inputs=None):
+        """An `EffectReply` for every unit.
+
+        Parameters
+        ----------
+        change : ndarray of shape (n_steps, q)
+            Of all inputs.
+        inputs : ndarray of shape (n_steps, q), default=None
+            To what they are changed; None where they stay within what was seen.
+
+        Returns
+        -------
+        dict of str to EffectReply
+            Row j is the effect one step after row j of `change`, whose last row stays.
+        """
+        moves = np.vstack([change, change[-1:]]) / self.input_scale
+        if not moves.any():
+            return self._nothing(len(change))
+        first = int(np.argmax(moves.any(axis=1)[1:]))  # among the rows that are answered
+        e, errors = self._standard(moves)
+        beyond = 0.0 if inputs is None else self._beyond(change, inputs)
+        apart, count = self._apart(e, first), np.maximum(np.arange(len(e)) - first + 1, 1)[:, None, None]
+        if self.other is not None:
+            errors.append((e - self.other._standard(moves)[0])[None])
+        replies = {}
+        for name, own in self.slices.items():
+            x, scale = e[:, own], self.scale[own]
+            size = np.einsum("ti,tj->tij", x, x)
+            V = (_CURVATURE**2 + beyond**2) * (0.5 * size + np.cumsum(size, axis=0) / count)
+            for some in errors:
+                V += np.einsum("fti,ftj->tij", some[:, :, own], some[:, :, own])
+            after = np.clip(np.arange(len(e)) - first, 0, len(self.missed[name]) - 1)
+            root = np.sqrt(self.jumps[own])
+            V += _TWICE * apart[:, None, None] * self.missed[name][after] * root[:, None] * root
+            replies[name] = EffectReply(x * scale, V * scale[:, None] * scale)
+        return replies
+
+    def _standard(self, moves):
+        """Effect on standardised states after every row of moves but the last one, and parts of its error.
+
+        Every input's effect on a state is shrunk by the share of its square over all rows that is no error of the
+        models without a stretch (positive-part shrinkage), and by the trust that it is real.
+        """
+        acting = np.flatnonzero(moves.any(axis=0))
+        alone = np.where(np.arange(moves.shape[1]) == acting[:, None, None], moves, 0.0).transpose(1, 0, 2)
+        before = np.zeros((self.lags, *alone.shape[1:]))
+        found = run(self.A, self.C, np.concatenate([before, alone]))[:, 1:]  # (1 + n_folds, n_steps, k, n)
+        effect, parts = found[0], found[1:] - found[1:].mean(axis=0)
+        parts *= np.sqrt((len(parts) - 1) / len(parts))
+        variance = np.square(parts).sum(axis=(0, 1))
+        share = np.clip(1 - variance / np.maximum(np.square(effect).sum(axis=0), _TINY), 0.0, 1.0)
+        weight = self.trust[acting] * share
+        doubts = (effect * np.sqrt(weight * (1 - weight))).transpose(1, 0, 2)
+        return (effect * weight).sum(axis=1), [parts.sum(axis=2), doubts]
+
+    def _nothing(self, n_steps):
+        """The replies to no move."""
+        sizes = {name: own.stop - own.start for name, own in self.slices.items()}
+        return {name: EffectReply(np.zeros((n_steps, p)), np.zeros((n_steps, p, p))) for name, p in sizes.items()}
+
+    def _beyond(self, change, inputs):
+        """How far inputs are moved beyond the range that was seen, in such ranges."""
+        width = np.maximum(self.high - self.low, _TINY)
+        far = np.maximum(inputs - self.high, self.low - inputs) / width
+        return float(np.where(change != 0, far, 0.0).max(initial=0.0))
+
+    def _apart(self, effect, first):
+        """How far the two worlds are apart after each row: 0 while they are one, near 1 when jumps fall elsewhere."""
+        horizon = len(next(iter(self.missed.values())))
+        total = np.cumsum(np.concatenate([np.zeros(horizon), np.square(effect).mean(axis=1)]))
+        after = np.arange(len(effect)) - first
+        mean = (total[horizon:] - total[:-horizon]) / np.clip(after + 1, 1, horizon)
+        spread = np.hstack([np.diagonal(V, axis1=1, axis2=2) for V in self.missed.values()]).mean(axis=1)
+        return mean / (mean + spread[np.clip(after, 0, horizon - 1)] + _TINY)

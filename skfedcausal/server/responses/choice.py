@@ -1,0 +1,96 @@
+"""Which engine answers what inputs do: the plant that was learned, or responses, by runs over rows left out."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ...message.states import StateMessage
+from .answers import Responses
+from .learning import Record, learned_responses
+
+_CLEARLY = 1.05  # times the loss of responses up to which the plant stays, whose links make bands a third as wide
+_JUMPS = 0.15  # share of news in jumps (relays, trips) from which on the bands of a Gaussian plant hold too seldom
+_BOTH = 1.1  # times the smaller loss up to which both timings of an input fit a record
+
+
+@dataclass(frozen=True, eq=False)
+class Engine:
+    """What answers questions about inputs.
+
+    Attributes
+    ----------
+    responses : Responses or None
+        None where the plant answers.
+    losses : dict of str to float
+        What runs of 1 to 100 rows under the inputs of the record miss of rows left out, by candidate: mean over rows
+        ahead and states of mean squares in shares of the smallest one. The plant is not learned anew without these
+        rows, so that its figure is a little too good.
+    radius : float
+        What is left of an effect from row to row where all inputs are held, more than one where it grows.
+    """
+
+    responses: Responses | None
+    losses: dict
+    radius: float = 0.0
+
+    @property
+    def name(self):
+        """Of the candidate that was chosen."""
+        return "plant" if self.responses is None else "responses"
+
+
+def chosen_engine(server, messages, now, in_doubt):
+    """Responses where they miss clearly less of rows left out, the plant that was learned else.
+
+    Where news comes in jumps, the plant has to be the one that misses clearly less: its bands know of none.
+
+    Parameters
+    ----------
+    server : LikelihoodServer
+        That learned a plant from the messages.
+    messages : dict of str to StateMessage
+        By unit, in the order of the plant.
+    now : ndarray of bool of shape (q,)
+        Inputs, as they are sent, that may act in the row that they stand in.
+    in_doubt : ndarray of bool of shape (q,)
+        Those of which only a controller knows whether they do.
+
+    Returns
+    -------
+    Engine
+    """
+    if not all(isinstance(message, StateMessage) for message in messages.values()):
+        return Engine(None, {})
+    record = Record.of(messages)
+    found = _of_timing(record, now, in_doubt)
+    if found is None:
+        return Engine(None, {})
+
+    def forecasts(rows, n_steps):
+        ahead = server.filter(messages).plain.ahead(rows, n_steps, len(record.states))
+        return (states[:, : record.states.shape[1]] for states in ahead)
+
+    level = np.nanmean(record.states, axis=0)
+    own = found.held_out.loss_of_forecasts(forecasts, found.scale, level)
+    least = np.maximum(np.minimum(own, found.losses), np.finfo(float).tiny)
+    losses = {"plant": float((own / least).mean()), "responses": float((found.losses / least).mean())}
+    margin = 1 / _CLEARLY if np.median(found.jumps) > _JUMPS else _CLEARLY
+    stays = losses["plant"] <= margin * losses["responses"]
+    return Engine(None if stays else found.without_record(), losses, found.radius)
+
+
+def _of_timing(record, now, in_doubt):
+    """Responses with those inputs acting in their own row that may, and the doubt that this leaves.
+
+    What a controller reads before it sets an input looks like an effect of the input in the same row. So inputs in
+    doubt act from the next row on, unless that fits clearly worse; where both fit, answers differ by a part of bands.
+    """
+    if not in_doubt.any():
+        return learned_responses(record, now)
+    later, at_once = (learned_responses(record, some) for some in (now & ~in_doubt, now | in_doubt))
+    if later is None or at_once is None:
+        return later
+    ratio = (later.losses / at_once.losses).mean()
+    if ratio > _BOTH:
+        return at_once
+    return later if ratio < 1 / _BOTH else replace(later, other=at_once.without_record())

@@ -1,0 +1,124 @@
+"""Runs over stretches of rows that a model does not know, under the inputs of the record."""
+
+import numpy as np
+
+from .runs import run
+
+_HORIZON, _EVERY = 100, 12  # rows of a run from a start, one start in so many rows
+_FEWEST = 10  # rows of a run that say something of many rows
+_RUNS_AWAY = 1e12
+_AROUND = 5
+
+
+class HeldOut:
+    """Runs from starts within each stretch of :class:`~.moments.Rows`."""
+
+    def __init__(self, rows, horizon, starts):
+        self._rows, self.horizon, self.starts = rows, horizon, starts
+
+    @classmethod
+    def of(cls, rows):
+        """Runs of as many rows as every stretch has room for; None where these are too few."""
+        horizon = min(_HORIZON, min(len(stretch) for stretch in rows.stretches) - _EVERY)
+        while horizon >= _FEWEST:
+            starts = [_starts(stretch, horizon) for stretch in rows.stretches]
+            if all(len(one) for one in starts):
+                return cls(rows, horizon, starts)
+            horizon //= 2
+        return None
+
+    def loss(self, moments, p, ridge, now):
+        """Mean squares of what runs of a regression miss of the stretch that it does not know, (h, n).
+
+        Parameters
+        ----------
+        moments : Moments
+        p, ridge, now
+            As in :meth:`Moments.solved`.
+
+        Returns
+        -------
+        ndarray of shape (h, n)
+        """
+        total = np.zeros((self.horizon, moments.n_states))
+        for f, at in enumerate(self.starts):
+            level, A, C = moments.solved(p, ridge, now, f)
+            states, inputs = self._around(at, p)
+            with np.errstate(over="ignore", invalid="ignore"):
+                found = run(A[None], C[None], inputs, states[:p], level)[0]
+                total += np.square(states[p:] - found).sum(axis=1)
+        return self._mean(total)
+
+    def loss_of_forecasts(self, forecasts, scale, level):
+        """The same of forecasts of the states, of which all rows are known.
+
+        Parameters
+        ----------
+        forecasts : callable
+            Called with rows, gives for 1, 2, ... rows after these the expected states, (n_rows, n) in turn.
+        scale, level : ndarray of shape (n,)
+            Of the states.
+
+        Returns
+        -------
+        ndarray of shape (h, n)
+        """
+        at = np.concatenate(self.starts)
+        states, _ = self._around(at, 0)
+        with np.errstate(over="ignore", invalid="ignore"):
+            ahead = zip(states, forecasts(at - 1, self.horizon), strict=True)
+            total = np.array([np.square(seen - (told - level) / scale).sum(axis=0) for seen, told in ahead])
+        return self._mean(total)
+
+    def effects(self, A, C, levels):
+        """What happened beside runs whose inputs stay, and what each input was to do.
+
+        Parameters
+        ----------
+        A, C : ndarray of shape (n_folds, p * n, n) and (n_folds, (p + 1) * q, n)
+        levels : list of ndarray of shape (n,)
+            Of the model without each stretch.
+
+        Returns
+        -------
+        seen : list of ndarray of shape (h, s, n)
+        foretold : list of ndarray of shape (q, h, s, n)
+        """
+        p, q = A.shape[1] // A.shape[2], self._rows.inputs.shape[1]
+        seen, foretold = [], []
+        for f, at in enumerate(self.starts):
+            states, inputs = self._around(at, p)
+            still = np.where(np.arange(len(inputs))[:, None, None] < p, inputs, inputs[p - 1])
+            one, other = A[f : f + 1], C[f : f + 1]
+            seen.append(states[p:] - run(one, other, still, states[:p], levels[f])[0])
+            alone = np.where(np.arange(q) == np.arange(q)[:, None, None, None], inputs - still, 0.0)
+            found = run(one, other, alone.transpose(1, 0, 2, 3).reshape(len(inputs), -1, q))[0]
+            foretold.append(found.reshape(self.horizon, q, len(at), -1).transpose(1, 0, 2, 3))
+        return seen, foretold
+
+    def missed(self, seen, foretold, own):
+        """Mean products of what effects leave of some states, (h, p, p)."""
+        left = [(what - told.sum(axis=0))[:, :, own] for what, told in zip(seen, foretold, strict=True)]
+        total = sum(np.einsum("hsi,hsj->hij", part, part) for part in left)
+        return smooth(total / sum(map(len, self.starts)))
+
+    def _around(self, at, before):
+        """States and inputs from `before` rows before starts to the ends of the runs, (before + h, s, k)."""
+        places = np.arange(-before, self.horizon)[:, None] + at
+        return self._rows.states[places], self._rows.inputs[places]
+
+    def _mean(self, total):
+        mean = total / sum(map(len, self.starts))
+        return np.nan_to_num(mean, nan=_RUNS_AWAY, posinf=_RUNS_AWAY).clip(max=_RUNS_AWAY)
+
+
+def smooth(series):
+    """Means over the rows around each row."""
+    return np.array([series[max(0, i - _AROUND) : i + _AROUND + 1].mean(axis=0) for i in range(len(series))])
+
+
+def _starts(stretch, horizon):
+    """Rows of a stretch from which as many rows as the horizon follow each other, one in every few."""
+    whole = stretch[: max(len(stretch) - horizon + 1, 0)]
+    whole = whole[stretch[horizon - 1 :] == whole + horizon - 1]
+    return whole[::_EVERY]

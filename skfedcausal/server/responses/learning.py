@@ -1,0 +1,131 @@
+"""The responses of a plant from its units' messages: lags, ridge, and what rows left out say of them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..joint import part_scores
+from .answers import Responses
+from .held_out import HeldOut, smooth
+from .moments import Rows
+from .runs import settled
+from .trust import probability_real, slopes
+
+_LAGS = (8, 4, 2, 1)  # eight, since scores of noisy sensors are no autoregression of few lags
+_RIDGES = (1e-6, 1e-2, 1e-1)  # of every row; the last for short and wide records
+_SHARE, _MOST = 0.25, 400  # regressors for every row, and most of them
+_NEWS_LAGS = 4
+_LEAST = 1e-6
+_GAUSSIAN = 1.4826  # standard deviation over the median of what is left
+
+
+@dataclass(frozen=True, eq=False)
+class Record:
+    """Scores of all units side by side, NaN where they are not known, and inputs as they are sent.
+
+    Attributes
+    ----------
+    states : ndarray of shape (n_samples, n)
+    inputs : ndarray of shape (n_samples, q)
+    starts : tuple of int
+        First row of each episode.
+    slices : dict of str to slice
+        States of each unit.
+    """
+
+    states: np.ndarray
+    inputs: np.ndarray
+    starts: tuple
+    slices: dict
+
+    @classmethod
+    def of(cls, messages):
+        """The record that messages by unit are about."""
+        parts = list(messages.values())
+        states = np.hstack([part_scores(part.information, slice(None)) for part in parts])
+        inputs = [part.inputs for part in parts if part.inputs is not None]
+        ends = np.cumsum([0, *(part.z.shape[1] for part in parts)]).tolist()
+        slices = dict(zip(messages, map(slice, ends[:-1], ends[1:]), strict=True))
+        starts = np.cumsum((0, *parts[0].lengths[:-1])).tolist()
+        return cls(states, np.hstack([np.zeros((len(states), 0)), *inputs]), tuple(starts), slices)
+
+
+def learned_responses(record, now):
+    """Responses to inputs, or None where the record tells too little.
+
+    Parameters
+    ----------
+    record : Record
+    now : ndarray of bool of shape (q,)
+        Inputs, as they are sent, that may act in the row that they stand in.
+
+    Returns
+    -------
+    Responses or None
+    """
+    states, inputs, n_columns = record.states, record.inputs, record.states.shape[1] + record.inputs.shape[1]
+    there = int(np.isfinite(states).all(axis=1).sum())
+    lags = [p for p in _LAGS if p * n_columns <= min(_SHARE * there, _MOST)]
+    if not (lags and inputs.shape[1]):
+        return None
+    scale, input_scale = _spread(states), _spread(inputs)
+    standard = (states - np.nanmean(states, axis=0)) / scale, (inputs - inputs.mean(axis=0)) / input_scale
+    rows = Rows.cut(*standard, record.starts, lags[0])
+    held_out = HeldOut.of(rows)
+    if held_out is None:
+        return None
+    moments = rows.moments()
+    tried = [(p, ridge) for p in lags for ridge in _RIDGES]
+    losses = np.array([held_out.loss(moments, *one, now) for one in tried])
+    least = np.maximum(smooth(losses.min(axis=0)), _LEAST)
+    best = int((losses / least).mean(axis=(1, 2)).argmin())
+    models = [moments.solved(*tried[best], now, f) for f in (None, *range(len(rows.stretches)))]
+    calm = [settled(A) for _, A, _ in models]
+    A, C = np.array([one for one, _ in calm]), np.array([C for _, _, C in models])
+    seen = held_out.effects(A[1:], C[1:], [level for level, _, _ in models[1:]])
+    missed = {name: held_out.missed(*seen, own) for name, own in record.slices.items()}
+    return Responses(
+        slices=record.slices,
+        A=A,
+        C=C,
+        trust=_trust(seen, missed),
+        missed=missed,
+        jumps=_jumps(rows, moments, now),
+        scale=scale,
+        input_scale=input_scale,
+        low=inputs.min(axis=0),
+        high=inputs.max(axis=0),
+        radius=float(np.median([radius for _, radius in calm])),
+        chosen=tried[best],
+        held_out=held_out,
+        losses=losses[best],
+    )
+
+
+def _trust(seen, missed):
+    """Probability that what an input does to a state is real, and that what all do together is, (q, n)."""
+    variance = np.hstack([np.diagonal(V, axis1=1, axis2=2) for V in missed.values()]).clip(_LEAST)
+    weight = 1 / np.sqrt(variance)[:, None]
+    pairs = [(what * weight, foretold * weight) for what, foretold in zip(*seen, strict=True)]
+    together = [(what, foretold.sum(axis=0, keepdims=True)) for what, foretold in pairs]
+    return probability_real(*slopes(pairs)) * probability_real(*slopes(together))
+
+
+def _jumps(rows, moments, now):
+    """Share of the variance of each score's news that comes in jumps, zero of Gaussian ones."""
+    p = min(_NEWS_LAGS, rows.n_lags)
+    level, A, C = moments.solved(p, _RIDGES[0], now)
+    n, q, first = moments.n_states, moments.n_inputs, 1 + moments.n_states * rows.n_lags
+    news = []
+    for stretch in rows.stretches:
+        F = rows.regressors(stretch)
+        news.append(rows.states[stretch] - level - F[:, 1 : 1 + n * p] @ A - F[:, first : first + (p + 1) * q] @ C)
+    left = np.vstack(news)
+    calm = np.square(_GAUSSIAN * np.median(np.abs(left), axis=0))
+    return np.clip(1 - calm / np.maximum(left.var(axis=0), _LEAST**2), 0.0, 1.0)
+
+
+def _spread(series):
+    """Standard deviations, one for series that stand still."""
+    found = np.nanstd(series, axis=0)
+    return np.where(found > 1e-9 * np.maximum(1.0, np.abs(np.nanmean(series, axis=0))), found, 1.0)

@@ -1,0 +1,106 @@
+"""Sums over stretches of rows of what a row follows from, and the regressions that these sums give."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import linalg
+
+from ...statespace.episodes import episodes
+
+N_FOLDS = 10  # enough for error bars by the jackknife, and rows enough in each
+_LEVEL_RIDGE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Standardised scores and inputs of a record, and the stretches of rows that are left out in turn.
+
+    Attributes
+    ----------
+    states : ndarray of shape (n_samples, n)
+    inputs : ndarray of shape (n_samples, q)
+    n_lags : int
+        Most lags that are looked at.
+    stretches : tuple of ndarray of int
+        Rows of each stretch: those before which `n_lags` rows of the same episode tell all scores.
+    """
+
+    states: np.ndarray
+    inputs: np.ndarray
+    n_lags: int
+    stretches: tuple
+
+    @classmethod
+    def cut(cls, states, inputs, starts, n_lags, n_folds=N_FOLDS):
+        """Rows of a record with NaN where scores are not known, in stretches of equally many."""
+        there = np.isfinite(states).all(axis=1)
+        whole = []
+        for start, stop in episodes(starts, len(states)):
+            known = np.concatenate([[0], np.cumsum(there[start:stop])])
+            rows = np.arange(start + n_lags, stop)
+            whole.append(rows[known[rows - start + 1] - known[rows - start - n_lags] == n_lags + 1])
+        return cls(states, inputs, n_lags, tuple(np.array_split(np.concatenate(whole), n_folds)))
+
+    def regressors(self, rows):
+        """A constant, scores of lags 1 to `n_lags` and inputs of lags 0 to `n_lags`, side by side."""
+        parts = [np.ones((len(rows), 1))]
+        parts += [self.states[rows - k] for k in range(1, self.n_lags + 1)]
+        parts += [self.inputs[rows - k] for k in range(self.n_lags + 1)]
+        return np.hstack(parts)
+
+    def moments(self):
+        """Sums of products of the regressors, and of these with the scores, by stretch."""
+        found = [(F.T @ F, F.T @ self.states[rows]) for rows in self.stretches for F in [self.regressors(rows)]]
+        return Moments(*map(np.array, zip(*found, strict=True)), self.n_lags, self.states.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Sums by stretch, of which regressions of fewer lags and without a stretch follow.
+
+    Attributes
+    ----------
+    squares : ndarray of shape (n_folds, c, c)
+    products : ndarray of shape (n_folds, c, n)
+    n_lags, n_states : int
+    """
+
+    squares: np.ndarray
+    products: np.ndarray
+    n_lags: int
+    n_states: int
+
+    @property
+    def n_inputs(self):
+        """Inputs among the regressors."""
+        return (self.squares.shape[1] - 1 - self.n_states * self.n_lags) // (self.n_lags + 1)
+
+    def solved(self, p, ridge, now, left_out=None):
+        """Coefficients of `p` lags, with a ridge for each row and without a stretch.
+
+        Parameters
+        ----------
+        p : int
+        ridge : float
+        now : ndarray of bool of shape (q,)
+            Inputs that may act in their own row.
+        left_out : int, default=None
+
+        Returns
+        -------
+        level : ndarray of shape (n,)
+        A : ndarray of shape (p * n, n)
+        C : ndarray of shape ((p + 1) * q, n)
+            What scores of lags 1 to p and inputs of lags 0 to p add.
+        """
+        n, q = self.n_states, self.n_inputs
+        kept = [f for f in range(len(self.squares)) if f != left_out]
+        first = 1 + n * self.n_lags
+        used = np.concatenate([np.arange(1 + n * p), first + np.flatnonzero(now), first + q + np.arange(p * q)])
+        S, g = self.squares[kept].sum(axis=0)[np.ix_(used, used)], self.products[kept].sum(axis=0)[used]
+        penalty = np.full(len(used), ridge * S[0, 0])
+        penalty[0] = _LEVEL_RIDGE * S[0, 0]
+        found = linalg.solve(S + np.diag(penalty), g, assume_a="pos")
+        C = np.zeros(((p + 1) * q, n))
+        C[np.concatenate([np.flatnonzero(now), q + np.arange(p * q)])] = found[1 + n * p :]
+        return found[0], found[1 : 1 + n * p], C
