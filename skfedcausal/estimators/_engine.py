@@ -1,4 +1,4 @@
-"""What answers questions about inputs: which of the candidates at the server, and what is known of the inputs' timing."""
+"""Which candidate at the server answers questions about inputs, and what is known of the timing of these."""
 
 import re
 
@@ -6,10 +6,10 @@ import numpy as np
 
 from ..containers.layout import listed
 from ..server.responses import Engine, chosen_engine
+from ..server.responses.runs import STABLE, rows_until_far
 
 _SET_POINT = re.compile(r"(?<![a-z])(sp|set_?point|schedule)(?![a-z])", re.IGNORECASE)
 _CLOSED = 0.001  # level of the tests of feedback
-_STABLE = 1.005  # drifting levels, which nothing holds, are estimated to be below
 
 
 def learned_engine(estimator, server, messages):
@@ -41,9 +41,9 @@ def looped_units(server):
 def check_held_loops(estimator, n_rows):
     """Refuse what inputs do in so many rows if controllers that stop reacting let the plant run away."""
     radius, looped = estimator._engine.radius, looped_units(estimator.server_)
-    if radius <= _STABLE or not looped:
+    if radius <= STABLE or not looped:
         return
-    lasts = max(int(1 / np.log(radius)), 1)
+    lasts = rows_until_far(radius)
     if n_rows > lasts:
         raise ValueError(
             f"Got {n_rows} rows of a question with loops='hold', and controllers of {listed(looped)} hold a plant that "

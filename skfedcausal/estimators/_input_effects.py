@@ -93,7 +93,7 @@ def state_effects(estimator, change, operated, held, loops):
     settings = {}
     responses = estimator._engine.responses
     if held is None:
-        check_held_loops(estimator, len(change) - int(np.argmax(change.any(axis=1))))
+        check_held_loops(estimator, len(change) - int(np.argmax(change.any(axis=1))) - estimator._acts_at_once)
     if held is None and responses is not None:
         change, operated = change[:, known.active], operated[-len(change) :, known.active]
         now = change[-len(operated) :] + operated + _level(estimator)

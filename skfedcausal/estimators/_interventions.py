@@ -8,7 +8,8 @@ from ..containers.layout import listed
 
 EFFECT, NOTHING, CANNOT_TELL, NOT_YET = "effect", "no effect to be seen", "cannot tell", "not yet"
 NO_MOVE = "there was no move"
-_CLEAR, _REAL, _SMALL = 0.1, 0.5, 0.2  # share of rows, trust, standard deviations
+_CLEAR, _REAL = 0.1, 0.5  # share of rows, trust
+_SPEAK, _SMALL = 0.1, 0.2  # standard deviations that there is an effect to speak of, and up to which there is none
 _ABSURD = 1e100
 
 
@@ -91,9 +92,9 @@ def verdicts(effect, std, spread, confidence):
     trust : ndarray of shape (d,)
         Share of the squares of effect and error that is effect; NaN without errors.
     verdict : list of str
-        "effect" where the band leaves out zero in a tenth of the rows and the trust is above a half, "no effect to be
-        seen" where it stays within a fifth of a standard deviation, "not yet" where it is zero and nothing else could
-        be seen, "cannot tell" else.
+        "effect" where the band leaves out zero in a tenth of the rows, the trust is above a half and there is more
+        than a tenth of a standard deviation, "no effect to be seen" where the band stays within a fifth of one, "not
+        yet" where it is zero and nothing else could be seen, "cannot tell" else.
     """
     half = stats.norm.ppf((1 + confidence) / 2) * std
     squares = np.square(effect).sum(axis=0)
@@ -101,8 +102,8 @@ def verdicts(effect, std, spread, confidence):
     trust = np.where(total == 0, 0.0, squares / np.where(total == 0, 1.0, total))
     clear = (np.abs(effect) > half).mean(axis=0) > _CLEAR if len(effect) else np.zeros(effect.shape[1], dtype=bool)
     most = (np.abs(effect) + half).max(axis=0, initial=0.0)
-    cases = [most == 0, clear & (trust > _REAL), most < _SMALL * spread]
-    return trust, np.select(cases, [NOT_YET, EFFECT, NOTHING], CANNOT_TELL).tolist()
+    cases = [most == 0, most < _SPEAK * spread, clear & (trust > _REAL), most < _SMALL * spread]
+    return trust, np.select(cases, [NOT_YET, NOTHING, EFFECT, NOTHING], CANNOT_TELL).tolist()
 
 
 def _said(value):

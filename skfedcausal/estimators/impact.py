@@ -28,10 +28,10 @@ class Impact:
     total : DataFrame
         One row per column, over the rows of the window: ``column``; ``total, low, high``, the sum of the effect;
         ``mean, mean_low, mean_high``, of a row; ``relative``, the mean beside that of the counterfactual;
-        ``verdict``: "effect" where the band leaves out zero, "no effect to be seen" where it lies within the margin
-        around zero, "not yet" where that is so and an effect shows only in later rows, "there was no move" where the
-        record has the values that were given, "cannot tell" else. The band takes the errors of all rows to be of one sign, as those of a gain
-        are: it is never too narrow for a sum.
+        ``verdict``: "no effect to be seen" where the band lies within the margin around zero, "effect" where it leaves
+        out zero, "not yet" where that is so and an effect shows only in later rows, "there was no move" where the
+        record has the values that were given, "cannot tell" else. The band takes the errors of all rows to be of one
+        sign, as those of a gain are: it is never too narrow for a sum.
     summary : str
         The sentence.
     inputs : tuple of str
@@ -202,8 +202,7 @@ def _within(value, window, name):
             raise ValueError(f"Input {name!r} was given {new!r}, but it is a number in the record.")
         other = series.astype(object) if is_words else series.copy()
         new = np.asarray(new) if np.ndim(new) else new
-        is_switch = isinstance(new, bool) or getattr(new, "dtype", None) == bool
-        other.iloc[rows] = np.asarray(new, dtype=float) if is_switch and not is_words else new
+        other.iloc[rows] = new if is_words else np.asarray(new, dtype=float)  # of truth values, too
         return other
 
     return replaced
@@ -233,7 +232,7 @@ def _totals(inside, later, sd, margin, needed):
     n_rows = (inside["effect"] != 0).groupby(inside["column"], sort=False).sum().reindex(sums.index)
     soon = (most == 0) | (n_rows < needed) | ((after > _LATER * most) & (after > small))
     clear, none = (low > 0) | (high < 0), (low >= -small) & (high <= small)
-    verdict = np.select([(most == 0) | (none & soon), clear, none], [NOT_YET, EFFECT, NOTHING], CANNOT_TELL)
+    verdict = np.select([(most == 0) | (none & soon), none, clear], [NOT_YET, NOTHING, EFFECT], CANNOT_TELL)
     columns = {"column": sums.index, "total": sums["effect"], "low": sums["effect_low"], "high": sums["effect_high"]}
     columns |= {"mean": mean["effect"], "mean_low": low, "mean_high": high}
     level = mean["counterfactual"].abs()

@@ -37,7 +37,7 @@ class Responses:
     low, high : ndarray of shape (q,)
         Range of the inputs.
     radius : float
-        Spectral radius before the models were made to settle, the median.
+        Spectral radius of the plant under given inputs, before the models were made to settle.
     chosen : tuple of (int, float)
         Lags and ridge.
     losses : ndarray of shape (h, n) or None

@@ -7,6 +7,7 @@ import numpy as np
 from ...message.states import StateMessage
 from .answers import Responses
 from .learning import Record, learned_responses
+from .runs import radius_of
 
 _CLEARLY = 1.05  # times the loss of responses up to which the plant stays, whose links make bands a third as wide
 _JUMPS = 0.15  # share of news in jumps (relays, trips) from which on the bands of a Gaussian plant hold too seldom
@@ -76,7 +77,8 @@ def chosen_engine(server, messages, now, in_doubt):
     losses = {"plant": float((own / least).mean()), "responses": float((found.losses / least).mean())}
     margin = 1 / _CLEARLY if np.median(found.jumps) > _JUMPS else _CLEARLY
     stays = losses["plant"] <= margin * losses["responses"]
-    return Engine(None if stays else found.without_record(), losses, found.radius)
+    radius = max(found.radius, radius_of(getattr(server, "lag_transitions_", server.transition_[None])))
+    return Engine(None if stays else found.without_record(), losses, radius)
 
 
 def _of_timing(record, now, in_doubt):
@@ -90,7 +92,8 @@ def _of_timing(record, now, in_doubt):
     later, at_once = (learned_responses(record, some) for some in (now & ~in_doubt, now | in_doubt))
     if later is None or at_once is None:
         return later
-    ratio = (later.losses / at_once.losses).mean()
+    n_rows = min(len(later.losses), len(at_once.losses))
+    ratio = (later.losses[:n_rows] / at_once.losses[:n_rows]).mean()
     if ratio > _BOTH:
         return at_once
     return later if ratio < 1 / _BOTH else replace(later, other=at_once.without_record())

@@ -4,7 +4,7 @@ import numpy as np
 
 from .runs import run
 
-_HORIZON, _EVERY = 100, 12  # rows of a run from a start, one start in so many rows
+_EVERY = 12  # one start in so many rows
 _FEWEST = 10  # rows of a run that say something of many rows
 _RUNS_AWAY = 1e12
 _AROUND = 5
@@ -17,9 +17,9 @@ class HeldOut:
         self._rows, self.horizon, self.starts = rows, horizon, starts
 
     @classmethod
-    def of(cls, rows):
-        """Runs of as many rows as every stretch has room for; None where these are too few."""
-        horizon = min(_HORIZON, min(len(stretch) for stretch in rows.stretches) - _EVERY)
+    def of(cls, rows, horizon):
+        """Runs of as many rows, or as every stretch has room for; None where these are too few."""
+        horizon = min(max(horizon, _FEWEST), min(len(stretch) for stretch in rows.stretches) - _EVERY)
         while horizon >= _FEWEST:
             starts = [_starts(stretch, horizon) for stretch in rows.stretches]
             if all(len(one) for one in starts):

@@ -8,12 +8,13 @@ from ..joint import part_scores
 from .answers import Responses
 from .held_out import HeldOut, smooth
 from .moments import Rows
-from .runs import settled
+from .runs import STABLE, radius_of, rows_until_far, settled
 from .trust import probability_real, slopes
 
 _LAGS = (8, 4, 2, 1)  # eight, since scores of noisy sensors are no autoregression of few lags
 _RIDGES = (1e-6, 1e-2, 1e-1)  # of every row; the last for short and wide records
 _SHARE, _MOST = 0.25, 400  # regressors for every row, and most of them
+_HORIZON = 100  # rows of a run over rows left out
 _NEWS_LAGS = 4
 _LEAST = 1e-6
 _GAUSSIAN = 1.4826  # standard deviation over the median of what is left
@@ -71,17 +72,17 @@ def learned_responses(record, now):
     scale, input_scale = _spread(states), _spread(inputs)
     standard = (states - np.nanmean(states, axis=0)) / scale, (inputs - inputs.mean(axis=0)) / input_scale
     rows = Rows.cut(*standard, record.starts, lags[0])
-    held_out = HeldOut.of(rows)
+    moments = rows.moments()
+    radius = _radius(moments, lags, now)
+    held_out = HeldOut.of(rows, _HORIZON if radius <= STABLE else rows_until_far(radius))
     if held_out is None:
         return None
-    moments = rows.moments()
     tried = [(p, ridge) for p in lags for ridge in _RIDGES]
     losses = np.array([held_out.loss(moments, *one, now) for one in tried])
     least = np.maximum(smooth(losses.min(axis=0)), _LEAST)
     best = int((losses / least).mean(axis=(1, 2)).argmin())
     models = [moments.solved(*tried[best], now, f) for f in (None, *range(len(rows.stretches)))]
-    calm = [settled(A) for _, A, _ in models]
-    A, C = np.array([one for one, _ in calm]), np.array([C for _, _, C in models])
+    A, C = np.array([settled(A, radius) for _, A, _ in models]), np.array([C for _, _, C in models])
     seen = held_out.effects(A[1:], C[1:], [level for level, _, _ in models[1:]])
     missed = {name: held_out.missed(*seen, own) for name, own in record.slices.items()}
     return Responses(
@@ -95,7 +96,7 @@ def learned_responses(record, now):
         input_scale=input_scale,
         low=inputs.min(axis=0),
         high=inputs.max(axis=0),
-        radius=float(np.median([radius for _, radius in calm])),
+        radius=radius,
         chosen=tried[best],
         held_out=held_out,
         losses=losses[best],
@@ -123,6 +124,16 @@ def _jumps(rows, moments, now):
     left = np.vstack(news)
     calm = np.square(_GAUSSIAN * np.median(np.abs(left), axis=0))
     return np.clip(1 - calm / np.maximum(left.var(axis=0), _LEAST**2), 0.0, 1.0)
+
+
+def _radius(moments, lags, now):
+    """What a plant under given inputs keeps from row to row, more than one where only its controllers hold it.
+
+    A ridge would hide that, and few lags might feign it: the smallest of all numbers of lags, without one.
+    """
+    n = moments.n_states
+    models = (moments.solved(p, _RIDGES[0], now)[1] for p in lags)
+    return min(radius_of(A.reshape(-1, n, n).transpose(0, 2, 1)) for A in models)
 
 
 def _spread(series):

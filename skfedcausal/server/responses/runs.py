@@ -3,7 +3,8 @@
 import numpy as np
 from scipy import linalg
 
-_SETTLES = 0.999  # most that a model may keep of an effect from row to row
+STABLE = 1.005  # radius up to which a plant is a stable one whose levels drift
+_SETTLES = 0.999  # most that a model of a stable plant may keep of an effect from row to row
 _LARGE, _ITERATIONS = 150, 60
 
 
@@ -40,14 +41,23 @@ def run(A, C, moves, history=None, level=0.0):
     return found[:, p:]
 
 
-def settled(A):
-    """Transition matrices (p * n, n) with which every effect ends, and the radius that they had."""
+def settled(A, plant=0.0):
+    """Transition matrices (p * n, n) with which every effect ends, or grows as those of a plant that is not stable."""
     p, n = len(A) // A.shape[1], A.shape[1]
-    companion = np.vstack([np.hstack([block.T for block in A.reshape(p, n, n)]), np.eye(n * (p - 1), n * p)])
-    radius = np.abs(linalg.eigvals(companion)).max() if len(companion) <= _LARGE else _largest(companion)
-    if radius <= _SETTLES:
-        return A, radius
-    return A * np.repeat((_SETTLES / radius) ** np.arange(1, p + 1), n)[:, None], radius
+    radius, most = radius_of(A.reshape(p, n, n).transpose(0, 2, 1)), plant if plant > STABLE else _SETTLES
+    return A if radius <= most else A * np.repeat((most / radius) ** np.arange(1, p + 1), n)[:, None]
+
+
+def rows_until_far(radius):
+    """Rows in which an effect of a plant that is not stable grows by the factor e."""
+    return max(int(1 / np.log(radius)), 1)
+
+
+def radius_of(lags):
+    """Spectral radius of a plant with transition matrices (p, n, n) of lags 1 to p."""
+    p, n = lags.shape[:2]
+    companion = np.vstack([np.hstack(list(lags)), np.eye(n * (p - 1), n * p)])
+    return float(np.abs(linalg.eigvals(companion)).max()) if len(companion) <= _LARGE else _largest(companion)
 
 
 def _largest(matrix):

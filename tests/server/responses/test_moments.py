@@ -1,0 +1,47 @@
+"""Sums by stretch against regressions written out row by row."""
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose
+
+from skfedcausal.server.responses.moments import Rows
+
+
+@pytest.fixture(scope="module")
+def series():
+    rng = np.random.default_rng(0)
+    states, inputs = rng.standard_normal((400, 3)), rng.standard_normal((400, 2))
+    states[100:103] = np.nan
+    return states, inputs
+
+
+def written_out(series, rows, p, now):
+    states, inputs = series
+    table = []
+    for t in rows:
+        past = [states[t - k] for k in range(1, p + 1)] + [inputs[t][now]] + [inputs[t - k] for k in range(1, p + 1)]
+        table.append(np.concatenate([[1.0], *past]))
+    return np.array(table), states[rows]
+
+
+def test_rows_have_their_past_in_the_same_episode_and_all_of_it_known(series):
+    rows = Rows.cut(*series, (0, 250), 4)
+    expected = [t for t in range(400) if (t >= 254 or 4 <= t < 250) and not 100 <= t < 107]
+    assert np.concatenate(rows.stretches).tolist() == expected
+    assert {len(stretch) for stretch in rows.stretches} <= {38, 39, 40}
+
+
+@pytest.mark.parametrize("p", [1, 2, 4])
+@pytest.mark.parametrize("now", [[True, True], [True, False], [False, False]])
+def test_regressions_without_a_stretch_are_those_of_the_other_rows(series, p, now):
+    now = np.array(now)
+    rows = Rows.cut(*series, (0, 250), 4)
+    level, A, C = rows.moments().solved(p, 0.01, now, left_out=3)
+    F, Y = written_out(series, np.concatenate([s for f, s in enumerate(rows.stretches) if f != 3]), p, now)
+    penalty = np.diag(np.r_[1e-9, np.full(F.shape[1] - 1, 0.01)]) * len(F)
+    expected = np.linalg.solve(F.T @ F + penalty, F.T @ Y)
+    assert_allclose(level, expected[0], atol=1e-10)
+    assert_allclose(A, expected[1 : 1 + 3 * p], atol=1e-10)
+    assert_allclose(C[:2][now], expected[1 + 3 * p : 1 + 3 * p + now.sum()], atol=1e-10)
+    assert not C[:2][~now].any()
+    assert_allclose(C[2:], expected[1 + 3 * p + now.sum() :], atol=1e-10)
