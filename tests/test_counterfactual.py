@@ -79,11 +79,14 @@ def slices(truth):
 @pytest.mark.filterwarnings("ignore:Inputs of 'unit0' depend on measurements:UserWarning")
 @pytest.mark.parametrize(("shift", "first_step"), [(-1, 2), (0, 1), (1, 0)])
 def test_an_input_is_found_to_act_when_it_does(shift, first_step):
-    """An input recorded a row early acts two rows later, one recorded a row late in the same row."""
+    """An input recorded a row early acts two rows later, one recorded a row late in the same row, before the first."""
     X, truth = make_granger_plant(1, n_inputs=1, n_samples=3000, random_state=1)
     B = (truth.clients()["unit0"]["C"] @ truth.input)[:, 0]
     est = FederatedCounterfactualEstimator().fit(X, inputs=[np.roll(truth.inputs[0], shift, axis=0)])
     effect = est.counterfactual(0, 0, 1, horizon=3)
+    assert effect.index.tolist() == [1, 2, 3]
+    if first_step == 0:
+        B, first_step = B + (truth.clients()["unit0"]["C"] @ truth.transition @ truth.input)[:, 0], 1
     assert np.linalg.norm(effect.loc[first_step] - B) < 0.1 * np.linalg.norm(B)
     if first_step == 2:
         assert np.linalg.norm(effect.loc[1]) < 0.1 * np.linalg.norm(B)
@@ -312,7 +315,8 @@ def test_whatif_keeps_index_and_splits_by_source():
     est = FederatedCounterfactualEstimator(input_columns=U_COLUMNS).fit(table)
     do = {"unit0__u0": 0.0, "unit1__u0": lambda u: u.rolling(5, min_periods=1).mean()}
     whole = est.whatif(table, do)
-    assert list(whole.columns) == ["time", "column", "factual", "counterfactual", "effect", "low", "high"]
+    names = ["time", "column", "factual", "counterfactual", "effect", "low", "high", "trust", "verdict"]
+    assert list(whole.columns) == names
     assert list(whole["time"].unique()) == list(index)
     parts = est.whatif(table, do, split=True)
     added = parts.groupby(["time", "column"])["effect"].sum()

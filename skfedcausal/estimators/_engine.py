@@ -10,6 +10,7 @@ from ..server.responses.runs import STABLE, rows_until_far
 
 _SET_POINT = re.compile(r"(?<![a-z])(sp|set_?point|schedule)(?![a-z])", re.IGNORECASE)
 _CLOSED = 0.001  # level of the tests of feedback
+_LED, _SEEN = 0.01, 8  # share of an input that is its own where a controller sets it; rows that a record shows anyway
 
 
 def learned_engine(estimator, server, messages):
@@ -39,17 +40,25 @@ def looped_units(server):
 
 
 def check_held_loops(estimator, n_rows):
-    """Refuse what inputs do in so many rows if controllers that stop reacting let the plant run away."""
+    """Refuse what inputs do in so many rows if nobody knows what the plant does while its controllers do not react."""
     radius, looped = estimator._engine.radius, looped_units(estimator.server_)
-    if radius <= STABLE or not looped:
+    table = estimator.excitation_
+    if not looped:
         return
-    lasts = rows_until_far(radius)
+    led = table.loc[table["unit"].isin(looped) & table["active"] & (table["share"] < _LED), "input"].tolist()
+    led = [name for name in led if _SET_POINT.search(name) is None]
+    if radius > STABLE:
+        lasts = rows_until_far(radius)
+        why = f"without them an effect grows by {radius - 1:.2%} a row"
+    elif led:
+        lasts, why = _SEEN, f"nothing but what they read moves {listed(led)}, which no record tells from the plant"
+    else:
+        return
     if n_rows > lasts:
         raise ValueError(
-            f"Got {n_rows} rows of a question with loops='hold', and controllers of {listed(looped)} hold a plant that "
-            f"runs away without them: with their inputs as recorded an effect grows by {radius - 1:.2%} a row. Such an "
-            f"answer means something for {lasts} rows; ask for as many, or with loops='react' for what happens while "
-            "the controllers react."
+            f"Got {n_rows} rows of a question with loops='hold', and controllers of {listed(looped)} hold this plant: "
+            f"{why}. With inputs as they were an answer means something for {lasts} rows; ask for as many, or with "
+            "loops='react' for what happens while the controllers react."
         )
 
 

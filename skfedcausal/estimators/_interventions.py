@@ -120,10 +120,10 @@ def _as_numbers(value, what):
         raise ValueError(
             f"{what} was given {_said(value)}, which is no number and no table of numbers in the units of the input."
         ) from None
-    if np.abs(array).max(initial=0.0) > _ABSURD:
-        raise ValueError(f"{what} was given {np.abs(array).max():.3g}, which no input can be set to.")
     if not np.isfinite(array).all():
         raise ValueError(f"{what} has values that are missing or infinite; give a finite number for every row.")
+    if np.abs(array).max(initial=0.0) > _ABSURD:
+        raise ValueError(f"{what} was given {np.abs(array).max():.3g}, which no input can be set to.")
     return array
 
 

@@ -45,8 +45,9 @@ def asked_whatif(estimator, X, do, inputs, lengths, *, confidence, loops, split,
             tables[source] = whatif_table(
                 times, columns, factual, effect, np.sqrt(variance + spread), told.items(), confidence
             )
-    found = tables[None]
-    if split:
+    if not split:
+        found = tables[None]
+    else:
         found = pd.concat(tables, names=["source", None]).reset_index("source").reset_index(drop=True)
     found.attrs["engine"] = engine_of(estimator, "react" if holds else loops)
     return found

@@ -48,7 +48,7 @@ def test_the_effect_is_what_the_simulator_says(moved, fitted):
     assert (effect[:FIRST] == 0).all()
     verdicts = found.total.set_index("column")["verdict"]
     assert verdicts[["a__y", "b__y"]].tolist() == ["effect", "effect"]
-    assert verdicts["c__y"] == "no effect"
+    assert verdicts["c__y"] == "no effect to be seen"
     assert "raised a__y" in found.summary
     assert "did not move c__y" in found.summary
 

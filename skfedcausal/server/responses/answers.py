@@ -41,7 +41,7 @@ class Responses:
     chosen : tuple of (int, float)
         Lags and ridge.
     losses : ndarray of shape (h, n) or None
-        Mean squares of what runs over rows left out missed.
+        Mean squares of what runs over rows left out missed, in the rows ahead that choose.
     held_out : HeldOut or None
         These runs, as long as the record is at hand.
     other : Responses or None

@@ -72,7 +72,7 @@ def chosen_engine(server, messages, now, in_doubt):
         return (states[:, : record.states.shape[1]] for states in ahead)
 
     level = np.nanmean(record.states, axis=0)
-    own = found.held_out.loss_of_forecasts(forecasts, found.scale, level)
+    own = found.held_out.loss_of_forecasts(forecasts, found.scale, level)[: len(found.losses)]
     least = np.maximum(np.minimum(own, found.losses), np.finfo(float).tiny)
     losses = {"plant": float((own / least).mean()), "responses": float((found.losses / least).mean())}
     margin = 1 / _CLEARLY if np.median(found.jumps) > _JUMPS else _CLEARLY
@@ -84,16 +84,14 @@ def chosen_engine(server, messages, now, in_doubt):
 def _of_timing(record, now, in_doubt):
     """Responses with those inputs acting in their own row that may, and the doubt that this leaves.
 
-    What a controller reads before it sets an input looks like an effect of the input in the same row. So inputs in
-    doubt act from the next row on, unless that fits clearly worse; where both fit, answers differ by a part of bands.
+    What a controller reads before it sets an input looks like an effect of the input in the same row, and foretells
+    well what is recorded. So inputs in doubt act from the next row on; where they may as well act in their own, the
+    answers differ by a part of bands.
     """
     if not in_doubt.any():
         return learned_responses(record, now)
-    later, at_once = (learned_responses(record, some) for some in (now & ~in_doubt, now | in_doubt))
+    later, at_once = (learned_responses(record, some, looped=True) for some in (now & ~in_doubt, now | in_doubt))
     if later is None or at_once is None:
         return later
-    n_rows = min(len(later.losses), len(at_once.losses))
-    ratio = (later.losses[:n_rows] / at_once.losses[:n_rows]).mean()
-    if ratio > _BOTH:
-        return at_once
-    return later if ratio < 1 / _BOTH else replace(later, other=at_once.without_record())
+    ratio = (later.losses / at_once.losses).mean()
+    return replace(later, other=at_once.without_record()) if 1 / _BOTH < ratio < _BOTH else later

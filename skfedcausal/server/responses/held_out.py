@@ -16,6 +16,11 @@ class HeldOut:
     def __init__(self, rows, horizon, starts):
         self._rows, self.horizon, self.starts = rows, horizon, starts
 
+    @staticmethod
+    def has_room(rows):
+        """Whether every stretch has rows for runs."""
+        return min(len(stretch) for stretch in rows.stretches) >= _FEWEST + _EVERY
+
     @classmethod
     def of(cls, rows, horizon):
         """Runs of as many rows, or as every stretch has room for; None where these are too few."""

@@ -51,7 +51,7 @@ class Record:
         return cls(states, np.hstack([np.zeros((len(states), 0)), *inputs]), tuple(starts), slices)
 
 
-def learned_responses(record, now):
+def learned_responses(record, now, looped=False):
     """Responses to inputs, or None where the record tells too little.
 
     Parameters
@@ -59,6 +59,9 @@ def learned_responses(record, now):
     record : Record
     now : ndarray of bool of shape (q,)
         Inputs, as they are sent, that may act in the row that they stand in.
+    looped : bool, default=False
+        Whether controllers set inputs by what they read: these then tell of the disturbances on the way of a run, and
+        single rows ahead have to choose.
 
     Returns
     -------
@@ -72,6 +75,8 @@ def learned_responses(record, now):
     scale, input_scale = _spread(states), _spread(inputs)
     standard = (states - np.nanmean(states, axis=0)) / scale, (inputs - inputs.mean(axis=0)) / input_scale
     rows = Rows.cut(*standard, record.starts, lags[0])
+    if not HeldOut.has_room(rows):
+        return None
     moments = rows.moments()
     radius = _radius(moments, lags, now)
     held_out = HeldOut.of(rows, _HORIZON if radius <= STABLE else rows_until_far(radius))
@@ -79,6 +84,7 @@ def learned_responses(record, now):
         return None
     tried = [(p, ridge) for p in lags for ridge in _RIDGES]
     losses = np.array([held_out.loss(moments, *one, now) for one in tried])
+    losses = losses[:, :1] if looped else losses
     least = np.maximum(smooth(losses.min(axis=0)), _LEAST)
     best = int((losses / least).mean(axis=(1, 2)).argmin())
     models = [moments.solved(*tried[best], now, f) for f in (None, *range(len(rows.stretches)))]
