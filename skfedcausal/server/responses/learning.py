@@ -15,7 +15,6 @@ _LAGS = (8, 4, 2, 1)  # eight, since scores of noisy sensors are no autoregressi
 _RIDGES = (1e-6, 1e-2, 1e-1)  # of every row; the last for short and wide records
 _SHARE, _MOST = 0.25, 400  # regressors for every row, and most of them
 _HORIZON = 100  # rows of a run over rows left out
-_NEWS_LAGS = 4
 _LEAST = 1e-6
 _GAUSSIAN = 1.4826  # standard deviation over the median of what is left
 
@@ -120,7 +119,7 @@ def _trust(seen, missed):
 
 def _jumps(rows, moments, now):
     """Share of the variance of each score's news that comes in jumps, zero of Gaussian ones."""
-    p = min(_NEWS_LAGS, rows.n_lags)
+    p = rows.n_lags  # of fewer, inputs that act after a dead time would be news
     level, A, C = moments.solved(p, _RIDGES[0], now)
     n, q, first = moments.n_states, moments.n_inputs, 1 + moments.n_states * rows.n_lags
     news = []
