@@ -68,6 +68,8 @@ def engine_of(estimator, loops):
 
 
 def rows_to_show(estimator, loops):
-    """Rows from a move on in which it can show, as far as responses say; one of the plant."""
+    """Rows from a move on in which all that it does can be seen: as responses say, or lags of the plant."""
     own = estimator._engine.responses
-    return 1 if own is None or loops != "hold" else own.rows_to_show
+    if own is None or loops != "hold":
+        return min(1 + len(estimator.lag_transitions_), _SEEN)
+    return own.rows_to_show

@@ -100,7 +100,9 @@ def state_effects(estimator, change, operated, held, loops):
         return responses.effects(change, np.vstack([now[: len(change) - len(now)], now]))
     if getattr(estimator.server_, "knows_curvature", False):
         settings["before"] = operated[:, known.active]
-    return estimator.server_.effects(change[:, known.active], held=held, **settings)
+    change = change[:, known.active]
+    replies = estimator.server_.effects(change, held=held, **settings)
+    return replies if held is not None else estimator._engine.doubted(replies, change)
 
 
 def _effect_frames(estimator, change, operated, held, loops, level):

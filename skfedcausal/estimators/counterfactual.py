@@ -87,9 +87,11 @@ class FederatedCounterfactualEstimator(PlantEstimator):
     sampled : {"auto", "after", "before"} or dict, default="auto"
         When inputs were set: "after" the row that they stand in was measured, so that the next row is the
         first that they act on; "before" it, so that this row is. A dict has a word for an input
-        (``unit__input``) or for all inputs of a unit, and "auto" for the others. "auto" is "after" unless the
-        server decides; in a closed loop no record can tell, and "before" is wrong for inputs of a controller
-        that reads the row first. For sites a word, or one for each unit, which the server is told.
+        (``unit__input``) or for all inputs of a unit, and "auto" for the others. "auto" is "after" for the plant unless
+        the server decides, and "before" for responses (`engine_`) unless the input depends on measurements and its name
+        is not that of a set point ("SP", "setpoint", "schedule"); in a closed loop no record can tell, and "before" is
+        wrong for inputs of a controller that reads the row first. For sites a word, or one for each unit, which the
+        server is told.
     basis : {"linear", "spline"}, callable or dict, default="linear"
         Through which curve inputs act on the plant. "spline": piecewise linear, bent at the quartiles of the
         record (valves that saturate, dead bands, switches). A function maps the values of an input, shape
@@ -154,6 +156,10 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         Tests whether inputs of a unit move with what other units measure and they cannot have caused, since it came
         before: ``input_of, measured, p_value, p_adjusted, suspect``. Either a cause that nobody measures moves both,
         and effects of these inputs are wrong, or the inputs are set by what the other unit shows. A warning names them.
+    engine_ : {"plant", "responses"}
+        What answers :meth:`counterfactual`, :meth:`whatif`, :meth:`impact`, :meth:`dose_response`, :meth:`reach`,
+        :meth:`sensitivity` and :meth:`transfer_function`: the plant, or regressions over lags where these miss clearly
+        less of rows left out (:doc:`/counterfactual`). Everything else is about the plant.
     clients_, augmenters_, server_, communication_, ledger_, layout_
         See :class:`FederatedGrangerEstimator`.
 
@@ -483,7 +489,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         -------
         effect : DataFrame
             Row k is the effect at time t + k of inputs switched at time t, k = 1, ..., horizon; one column
-            ``unit__sensor`` per sensor (``unit__state0`` per state), or (input, column) with `split`.
+            ``unit__sensor`` per sensor (``unit__state0`` per state), or (input, column) with `split`. Its
+            ``attrs["engine"]`` says what answered.
         std : DataFrame
             Of the same shape, with `return_std`. From the estimate before shrinkage, given the selected
             links.
@@ -492,7 +499,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         ------
         ValueError
             If the unit is unknown or has no inputs, a shape does not fit, the horizon is below one, an
-            input is asked to move that never moved in `fit`, or the server has no standard errors.
+            input is asked to move that never moved in `fit`, the server has no standard errors, or controllers hold a
+            plant that nobody knows without them, and `loops` is "hold" for more rows than that means something for.
 
         Warns
         -----
@@ -558,10 +566,12 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         Returns
         -------
         DataFrame
-            One row per time and column: ``time, column, factual, counterfactual, effect, low, high``. A
-            measurement that is missing is replaced by its expectation given the whole record. The band is
-            that of the counterfactual: uncertainty of the effect and, where the measurement is missing, of
-            what it was; NaN where the server has no standard errors.
+            One row per time and column: ``time, column, factual, counterfactual, effect, low, high``, and of the
+            column ``trust`` and ``verdict`` ("effect", "no effect to be seen", "not yet", "there was no move",
+            "cannot tell"; :doc:`/counterfactual`). A measurement that is missing is replaced by its expectation given
+            the whole record. The band is that of the counterfactual: uncertainty of the effect and, where the
+            measurement is missing, of what it was; NaN where the server has no standard errors. Its
+            ``attrs["engine"]`` says what answered.
 
         Raises
         ------

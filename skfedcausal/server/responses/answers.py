@@ -76,12 +76,14 @@ class Responses:
 
     @property
     def rows_to_show(self):
-        """Rows after which every input that moves and stays has done a fifth of the most that it ever does."""
+        """Rows after which every input that moves and stays has done a fifth of the most that it does to any state."""
         q = len(self.input_scale)
         steps = np.broadcast_to(np.eye(q), (_LONG, q, q))
         found = run(self.A[:1], self.C[:1], np.concatenate([np.zeros((self.lags, q, q)), steps]))[0]
-        size = np.linalg.norm(found * self.trust, axis=2)
-        return int((size < _SHOWN * size.max(axis=0)).cumprod(axis=0).sum(axis=0).max()) + 1
+        size = np.abs(found) * self.trust
+        most = size.max(axis=0)
+        late = (size < _SHOWN * most).cumprod(axis=0).sum(axis=0)
+        return int(late[most > _SHOWN * most.max(axis=1, keepdims=True)].max(initial=0)) + 1
 
     def matrices(self):
         """What states and inputs add after 1, 2, ... and 0, 1, ... rows, (p, n, n) and (p + 1, n, q), as they are."""

@@ -28,16 +28,42 @@ class Engine:
         rows, so that its figure is a little too good.
     radius : float
         What is left of an effect from row to row where all inputs are held, more than one where it grows.
+    trust : ndarray of shape (q, n) or None
+        Probability that an input does something to a state, as moves in rows left out say.
     """
 
     responses: Responses | None
     losses: dict
     radius: float = 0.0
+    trust: np.ndarray | None = None
 
     @property
     def name(self):
         """Of the candidate that was chosen."""
         return "plant" if self.responses is None else "responses"
+
+    def doubted(self, replies, change):
+        """Answers of the plant with the doubt that rows left out leave whether inputs do anything to a state.
+
+        Parameters
+        ----------
+        replies : dict of str to EffectReply
+            By unit, in the order of the plant.
+        change : ndarray of shape (n_steps, q)
+            Of all inputs.
+
+        Returns
+        -------
+        dict of str to EffectReply
+        """
+        if self.trust is None or not change.any() or any(one.covariances is None for one in replies.values()):
+            return replies
+        nothing, first, found = np.sqrt(1 - self.trust[change.any(axis=0)].max(axis=0).clip(0, 1)), 0, {}
+        for name, reply in replies.items():
+            last = first + reply.states.shape[1]
+            doubt, first = reply.states * nothing[first:last], last
+            found[name] = replace(reply, covariances=reply.covariances + doubt[:, :, None] * doubt[:, None, :])
+        return found
 
 
 def chosen_engine(server, messages, now, in_doubt):
@@ -78,7 +104,7 @@ def chosen_engine(server, messages, now, in_doubt):
     margin = 1 / _CLEARLY if np.median(found.jumps) > _JUMPS else _CLEARLY
     stays = losses["plant"] <= margin * losses["responses"]
     radius = max(found.radius, radius_of(getattr(server, "lag_transitions_", server.transition_[None])))
-    return Engine(None if stays else found.without_record(), losses, radius)
+    return Engine(None if stays else found.without_record(), losses, radius, found.trust)
 
 
 def _of_timing(record, now, in_doubt):
