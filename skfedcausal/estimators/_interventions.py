@@ -1,5 +1,7 @@
 """What users write down about other inputs, as arrays, and the tables they get back."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 from scipy import stats
@@ -64,16 +66,46 @@ def replaced_input(value, recorded, index, name, levels=None):
     return series
 
 
-def whatif_table(times, columns, factual, effect, std, told, confidence):
-    """Long table of an episode replayed, one row per time and column; `told` is trust and verdict by column."""
+def whatif_table(times, columns, factual, effect, std, told, confidence, ends):
+    """Long table of an episode replayed, one row per time and column.
+
+    `told` is trust and verdict by column, `ends` what no measurement goes below or above.
+    """
     half = stats.norm.ppf((1 + confidence) / 2) * std
     other = factual + effect
     n_samples, d = factual.shape
     blocks = {"factual": factual, "counterfactual": other, "effect": effect}
-    blocks |= {"low": other - half, "high": other + half}
+    blocks |= {"low": np.clip(other - half, *ends), "high": np.clip(other + half, *ends)}
     places = {"time": np.repeat(np.asarray(times), d), "column": np.tile(np.array(columns, object), n_samples)}
     told = {name: np.tile(np.array(values, object if name == "verdict" else float), n_samples) for name, values in told}
     return pd.DataFrame(places | {name: block.ravel() for name, block in blocks.items()} | told)
+
+
+def limits_of(limits, columns, factual):
+    """Lowest and highest values of all measurements, (n_samples, d) each, widened where the record was beyond.
+
+    Warns
+    -----
+    UserWarning
+        Of columns that stand at a limit, where an effect may be that of a valve that is not at its stop.
+    """
+    limits, low, high = limits or {}, np.full(len(columns), -np.inf), np.full(len(columns), np.inf)
+    for name, pair in limits.items():
+        if name not in columns:
+            raise ValueError(f"`limits` names {name!r}; columns are {listed(columns)}.")
+        edges = _as_numbers(pair, f"The limits of {name!r}")
+        if edges.shape != (2,) or not edges[0] < edges[1]:
+            raise ValueError(f"Got limits {pair!r} for {name!r}; give (low, high), the low one below the high one.")
+        k = list(columns).index(name)
+        low[k], high[k] = edges
+        at = np.mean((factual[:, k] <= low[k]) | (factual[:, k] >= high[k]))
+        if at > 0:
+            warnings.warn(
+                f"{name!r} stands at a limit in {at:.0%} of the rows of this record: what it does to others there is "
+                "not what a plant learned elsewhere says.",
+                stacklevel=5,
+            )
+    return np.minimum(low, factual), np.maximum(high, factual)
 
 
 def verdicts(effect, std, spread, confidence):

@@ -33,7 +33,7 @@ def check_covariances(estimator, what):
         )
 
 
-def impact(self, X, do, window, *, inputs=None, lengths=None, confidence=0.9, loops="hold", margin=0.1):
+def impact(self, X, do, window, *, inputs=None, lengths=None, confidence=0.9, loops="hold", margin=0.1, limits=None):
     """What a move of inputs did: the record less what it would have been without the move.
 
     Parameters
@@ -55,6 +55,8 @@ def impact(self, X, do, window, *, inputs=None, lengths=None, confidence=0.9, lo
         As in :meth:`counterfactual`.
     margin : float, default=0.1
         Mean effect, in standard deviations of a column in the record, within which there is none to speak of.
+    limits : dict of str to (float, float), default=None
+        As in :meth:`whatif`.
 
     Returns
     -------
@@ -79,7 +81,7 @@ def impact(self, X, do, window, *, inputs=None, lengths=None, confidence=0.9, lo
     check_is_fitted(self)
     from .impact import asked_impact
 
-    asked = {"inputs": inputs, "lengths": lengths, "loops": loops}
+    asked = {"inputs": inputs, "lengths": lengths, "loops": loops, "limits": limits}
     return asked_impact(self, X, do, window, confidence=confidence, margin=margin, **asked)
 
 

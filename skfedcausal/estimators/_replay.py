@@ -7,19 +7,21 @@ from ..containers.layout import listed
 from ..statespace.episodes import episodes
 from ._engine import engine_of
 from ._input_effects import above_level, factual_measurements, recorded_inputs, replayed
-from ._interventions import NO_MOVE, replaced_input, verdicts, whatif_table
+from ._interventions import NO_MOVE, limits_of, replaced_input, verdicts, whatif_table
 from ._sensors import HeldSensors, flat_questions
 
 _SENSORS = ("controller", "force")
 
 
-def asked_whatif(estimator, X, do, inputs, lengths, *, confidence, loops, split, sensors):
+def asked_whatif(estimator, X, do, inputs, lengths, *, confidence, loops, split, sensors, limits=None):
     """The table of :meth:`FederatedCounterfactualEstimator.whatif`."""
     if sensors not in _SENSORS:
         raise ValueError(f"Got sensors={sensors!r}; choose 'controller' or 'force'.")
     do = flat_questions(do, estimator.client_names_)
     if not do:
         raise ValueError("Got an empty `do`: name an input or a sensor, and what replaces it.")
+    if limits and split:
+        raise ValueError("`limits` are about all inputs together, and `split` about each alone: leave one out.")
     with estimator._asking(X, inputs, lengths) as units:
         messages = units.messages()
         recorded = recorded_inputs(units, messages)
@@ -40,10 +42,12 @@ def asked_whatif(estimator, X, do, inputs, lengths, *, confidence, loops, split,
             _add(effects, ", ".join(asked.names) if split else None, forced)
         times = np.arange(units.n_samples) if units.index is None else units.index
         scale, tables = np.nanstd(factual, axis=0), {}
+        ends = limits_of(limits, columns, factual)
         for source, (effect, variance) in effects.items():
+            effect = np.clip(factual + effect, *ends) - factual
             told = _told(units, parts.get(source), effect, variance, scale, confidence)
             tables[source] = whatif_table(
-                times, columns, factual, effect, np.sqrt(variance + spread), told.items(), confidence
+                times, columns, factual, effect, np.sqrt(variance + spread), told.items(), confidence, ends
             )
     if not split:
         found = tables[None]

@@ -532,6 +532,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         loops="hold",
         split=False,
         sensors="controller",
+        limits=None,
     ):
         """Replay a record under other inputs, or with sensors that are held.
 
@@ -562,6 +563,9 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             (``server_.laws_``) moves so that they end there, in the mean, and its law does what it does on the way.
             "force": whatever it takes, a hard intervention: the states of the unit are moved in every row as its
             disturbances would most likely have moved them, and the others follow.
+        limits : dict of str to (float, float), default=None
+            Lowest and highest value of a sensor by its name, ``unit__sensor``: stops of valves, full and empty tanks.
+            Counterfactuals and bands stay between them, or where the record was.
 
         Returns
         -------
@@ -594,6 +598,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         from ._replay import asked_whatif
 
         asked = {"confidence": confidence, "loops": loops, "split": split, "sensors": sensors}
+        asked["limits"] = limits
         return asked_whatif(self, X, do, inputs, lengths, **asked)
 
     def aggregate_counterfactual(self, unit, scale):

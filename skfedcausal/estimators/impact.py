@@ -138,7 +138,7 @@ def dose_table(estimator, X, name, doses, window, **settings):
 
 
 def window_rows(window, n_samples, index=None):
-    """Rows of a window ``(start, stop)`` of positions, or of labels of the index, as a slice."""
+    """Rows of a window ``(start, stop)`` of positions, or of times or other labels of the index, as a slice."""
     try:
         start, stop = window
     except (TypeError, ValueError):
@@ -146,7 +146,10 @@ def window_rows(window, n_samples, index=None):
             f"Got window={window!r}; give (start, stop), the first row and the one after the last."
         ) from None
     by_position = all(isinstance(edge, Integral) and not isinstance(edge, bool) for edge in (start, stop))
-    if by_position:
+    by_label = not isinstance(index, pd.DatetimeIndex) and index is not None and {start, stop} <= {*index}
+    if by_label and not (by_position and 0 <= start < stop <= n_samples):
+        first, last = index.get_loc(start), index.get_loc(stop)
+    elif by_position:
         first, last = int(start), int(stop)
     elif isinstance(index, pd.DatetimeIndex):
         first, last = (_place_of(edge, index) for edge in (start, stop))

@@ -157,7 +157,8 @@ def _pair(bounds, name):
     if not isinstance(bounds, Mapping) or name not in bounds:
         raise ValueError(f"There are no bounds for input {name!r}; give bounds={{input: (low, high)}} for every one.")
     try:
-        low, high = (finite(edge, f"A bound of {name!r}") for edge in bounds[name])
+        edges = (float(edge) if isinstance(edge, bool | np.bool_) else edge for edge in bounds[name])  # of a switch
+        low, high = (finite(edge, f"A bound of {name!r}") for edge in edges)
     except TypeError:
         raise ValueError(f"Got bounds {bounds[name]!r} for input {name!r}; give (low, high).") from None
     if not low < high:

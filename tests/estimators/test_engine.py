@@ -172,3 +172,29 @@ def test_where_there_are_no_scores_the_plant_answers():
     X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], n_samples=300, random_state=0)
     estimator = FederatedCounterfactualEstimator(server=GradientServer(max_iter=10)).fit(X, inputs=truth.inputs)
     assert estimator.engine_ == "plant"
+
+
+def test_limits_hold_what_would_have_been(fitted, record):
+    X, moved, _ = record
+    highest = X["a__valve"].max() + 0.05
+    limits = {"a__valve": (-9.0, highest), "a__level": (X["a__level"].min() + 0.1, 9.0)}
+    with pytest.warns(UserWarning, match=r"'a__level' stands at a limit in \d+% of the rows"):
+        found = fitted.whatif(X, {"a__LIC1.SP": moved + 0.5}, limits=limits).set_index("column")
+    free = fitted.whatif(X, {"a__LIC1.SP": moved + 0.5}).set_index("column")
+    assert free.loc["a__valve", "counterfactual"].max() > highest
+    assert found.loc["a__valve", ["counterfactual", "low", "high"]].max().max() <= highest
+    assert_allclose(found.loc["b__flow", "effect"], free.loc["b__flow", "effect"])
+    assert (found["low"] <= found["high"]).all()
+    with pytest.raises(ValueError, match="`limits` names 'a__nothing'"):
+        fitted.whatif(X, {"a__LIC1.SP": moved}, limits={"a__nothing": (0.0, 1.0)})
+    with pytest.raises(ValueError, match="the low one below the high one"):
+        fitted.impact(X, {"a__LIC1.SP": 0.0}, (10, 20), limits={"a__level": (1.0, 0.0)})
+
+
+def test_a_window_may_have_the_labels_of_the_record(fitted, record):
+    X, moved, _ = record
+    named = X.set_index(np.arange(N) * 0.5 + 7.0)
+    one = fitted.impact(X, {"a__LIC1.SP": moved}, (FIRST, LAST))
+    two = fitted.impact(named, {"a__LIC1.SP": moved}, (FIRST * 0.5 + 7.0, LAST * 0.5 + 7.0))
+    pd.testing.assert_frame_equal(one.total, two.total)
+    assert two.window == (757.0, 856.5)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from ...message.states import EffectReply
+from ..responses.runs import run_plants
 from .dynamics import LaggedDynamics
 
 
@@ -42,12 +43,12 @@ def effects(lagged, slices, change, gains=None, before=None):
     plant knows of.
     """
     dynamics = lagged.dynamics
-    effect = dynamics.response(change, gains)
-    drawn = []
-    for A, B in lagged.draws:
-        found = LaggedDynamics(A, B, dynamics.Q).response(change, gains)
-        if np.isfinite(found).all():
-            drawn.append(found)
+    plants = [(dynamics.A, dynamics.B), *lagged.draws]
+    if gains is None:
+        effect, *drawn = run_plants(plants, change)
+    else:
+        effect, *drawn = (LaggedDynamics(A, B, dynamics.Q).response(change, gains) for A, B in plants)
+    drawn = [found for found in drawn if np.isfinite(found).all()]
     spread = np.array(drawn) - effect
     replies = {}
     for name, rows in slices.items():
