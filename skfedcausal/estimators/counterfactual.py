@@ -597,8 +597,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             )
         from ._replay import asked_whatif
 
-        asked = {"confidence": confidence, "loops": loops, "split": split, "sensors": sensors}
-        asked["limits"] = limits
+        asked = {"confidence": confidence, "loops": loops, "split": split, "sensors": sensors, "limits": limits}
         return asked_whatif(self, X, do, inputs, lengths, **asked)
 
     def aggregate_counterfactual(self, unit, scale):

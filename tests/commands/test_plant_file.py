@@ -47,7 +47,8 @@ def test_whatif(plant_csv, tmp_path, capsys):
     assert main([*words, "--do", "boiler__u0=+1", "--do", "turbine__u0=hold"]) == 0
     assert {"whatif.csv", "whatif.png", "plant.html", "report.html"} <= {p.name for p in tmp_path.iterdir()}
     table = pd.read_csv(tmp_path / "whatif.csv")
-    assert list(table) == ["time", "column", "factual", "counterfactual", "effect", "low", "high"]
+    names = ["time", "column", "factual", "counterfactual", "effect", "low", "high", "trust", "verdict"]
+    assert list(table) == names
     assert "Mean effect" in capsys.readouterr().out
 
 

@@ -4,8 +4,8 @@ import numpy as np
 
 from .runs import run
 
-_EVERY = 12  # one start in so many rows
-_FEWEST = 10  # rows of a run that say something of many rows
+EVERY = 12  # one start in so many rows
+FEWEST = 10  # rows of a run that say something of many rows
 _RUNS_AWAY = 1e12
 _AROUND = 5
 
@@ -16,16 +16,11 @@ class HeldOut:
     def __init__(self, rows, horizon, starts):
         self._rows, self.horizon, self.starts = rows, horizon, starts
 
-    @staticmethod
-    def has_room(rows):
-        """Whether every stretch has rows for runs."""
-        return min(len(stretch) for stretch in rows.stretches) >= _FEWEST + _EVERY
-
     @classmethod
     def of(cls, rows, horizon):
         """Runs of as many rows, or as every stretch has room for; None where these are too few."""
-        horizon = min(max(horizon, _FEWEST), min(len(stretch) for stretch in rows.stretches) - _EVERY)
-        while horizon >= _FEWEST:
+        horizon = min(max(horizon, FEWEST), min(len(stretch) for stretch in rows.stretches) - EVERY)
+        while horizon >= FEWEST:
             starts = [_starts(stretch, horizon) for stretch in rows.stretches]
             if all(len(one) for one in starts):
                 return cls(rows, horizon, starts)
@@ -126,4 +121,4 @@ def _starts(stretch, horizon):
     """Rows of a stretch from which as many rows as the horizon follow each other, one in every few."""
     whole = stretch[: max(len(stretch) - horizon + 1, 0)]
     whole = whole[stretch[horizon - 1 :] == whole + horizon - 1]
-    return whole[::_EVERY]
+    return whole[::EVERY]

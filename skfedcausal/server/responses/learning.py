@@ -6,7 +6,7 @@ import numpy as np
 
 from ..joint import part_scores
 from .answers import Responses
-from .held_out import HeldOut, smooth
+from .held_out import EVERY, FEWEST, HeldOut, smooth
 from .moments import Rows
 from .runs import STABLE, radius_of, rows_until_far, settled
 from .trust import probability_real, slopes
@@ -74,7 +74,7 @@ def learned_responses(record, now, looped=False):
     scale, input_scale = _spread(states), _spread(inputs)
     standard = (states - np.nanmean(states, axis=0)) / scale, (inputs - inputs.mean(axis=0)) / input_scale
     rows = Rows.cut(*standard, record.starts, lags[0])
-    if not HeldOut.has_room(rows):
+    if min(map(len, rows.stretches)) < FEWEST + EVERY:
         return None
     moments = rows.moments()
     radius = _radius(moments, lags, now)

@@ -1,11 +1,11 @@
 """Runs of several models of lags at once."""
 
 import numpy as np
-from scipy import linalg
+
+from ...statespace.matrices import companion, spectral_radius
 
 STABLE = 1.005  # radius up to which a plant is a stable one whose levels drift
 _SETTLES = 0.999  # most that a model of a stable plant may keep of an effect from row to row
-_LARGE, _ITERATIONS = 150, 60
 _NUMBERS = 4_000_000  # at once
 
 
@@ -68,26 +68,11 @@ def settled(A, plant=0.0):
     return A if radius <= most else A * np.repeat((most / radius) ** np.arange(1, p + 1), n)[:, None]
 
 
+def radius_of(lags):
+    """Spectral radius of a plant with transition matrices (p, n, n) of lags 1 to p."""
+    return float(spectral_radius(companion(np.hstack(list(lags)), len(lags))))
+
+
 def rows_until_far(radius):
     """Rows in which an effect of a plant that is not stable grows by the factor e."""
     return max(int(1 / np.log(radius)), 1)
-
-
-def radius_of(lags):
-    """Spectral radius of a plant with transition matrices (p, n, n) of lags 1 to p."""
-    p, n = lags.shape[:2]
-    companion = np.vstack([np.hstack(list(lags)), np.eye(n * (p - 1), n * p)])
-    return float(np.abs(linalg.eigvals(companion)).max()) if len(companion) <= _LARGE else _largest(companion)
-
-
-def _largest(matrix):
-    """Absolute value of the largest eigenvalue, by powers."""
-    x = np.random.default_rng(0).normal(size=(len(matrix), 4))
-    growth = []
-    for _ in range(_ITERATIONS):
-        x = matrix @ x
-        growth.append(np.linalg.norm(x))
-        if not growth[-1]:
-            return 0.0
-        x /= growth[-1]
-    return float(np.exp(np.log(growth[_ITERATIONS // 2 :]).mean()))
