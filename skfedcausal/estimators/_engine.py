@@ -9,7 +9,6 @@ from ..server.responses import Engine, chosen_engine
 from ..server.responses.runs import STABLE, rows_until_far
 
 _SET_POINT = re.compile(r"(?<![a-z])(sp|set_?point|schedule)(?![a-z])", re.IGNORECASE)
-_CLOSED = 0.001  # level of the tests of feedback
 _LED, _SEEN = 0.01, 8  # share of an input that is its own where a controller sets it; rows that a record shows anyway
 
 
@@ -31,12 +30,8 @@ def learned_engine(estimator, server, messages):
 
 
 def looped_units(server):
-    """Units whose inputs depend on measurements, in rows before or in the same row."""
-    table = getattr(server, "feedback_", None)
-    if table is None or not len(table):
-        return []
-    p = np.minimum(table["p_value"], table["same_row_p_value"]) * 2 * len(table)
-    return sorted({*table.loc[p < _CLOSED, "controlled"], *server.controlled_units_})
+    """Units whose inputs depend on measurements of rows before; what moves with them in a row may as well act there."""
+    return sorted(getattr(server, "controlled_units_", ()))
 
 
 def check_held_loops(estimator, n_rows):

@@ -39,13 +39,14 @@ def _mean_effects(answer):
     table = groups[["effect", "low", "high"]].mean()
     spread = groups["factual"].std()
     table["relative"] = table["effect"] / spread.where(spread > 0)
+    table["verdict"] = groups["verdict"].first()
     order = table["relative"].abs().sort_values(ascending=False, kind="stable").index
     return table.loc[order].reset_index()
 
 
 def _answer(table, change):
     words = " and ".join(f"{name} {what}" for name, what in change.items())
-    clear = table[(table["low"] > 0) | (table["high"] < 0)]
+    clear = table[((table["low"] > 0) | (table["high"] < 0)) & (table["verdict"] == "effect")]
     if clear.empty:
         return f"With {words} no tag would have been clearly different on average."
     best = clear.iloc[0]

@@ -7,6 +7,7 @@ from .runs import run
 EVERY = 12  # one start in so many rows
 FEWEST = 10  # rows of a run that say something of many rows
 _RUNS_AWAY = 1e12
+_NUMBERS = 2_000_000  # of all rows, states and inputs of the runs over a stretch, at most
 _AROUND = 5
 
 
@@ -23,7 +24,8 @@ class HeldOut:
         while horizon >= FEWEST:
             starts = [_starts(stretch, horizon) for stretch in rows.stretches]
             if all(len(one) for one in starts):
-                return cls(rows, horizon, starts)
+                most = max(_NUMBERS // (horizon * rows.states.shape[1] * rows.inputs.shape[1]), 1)
+                return cls(rows, horizon, [one[:: -(-len(one) // most)] for one in starts])
             horizon //= 2
         return None
 

@@ -14,6 +14,7 @@ from .trust import probability_real, slopes
 _LAGS = (8, 4, 2, 1)  # eight, since scores of noisy sensors are no autoregression of few lags
 _RIDGES = (1e-6, 1e-2, 1e-1)  # of every row; the last for short and wide records
 _SHARE, _MOST = 0.25, 400  # regressors for every row, and most of them
+_PAIRS = 10_000  # of an input and a state, whose effects fit in memory
 _HORIZON = 100  # rows of a run over rows left out
 _LEAST = 1e-6
 _GAUSSIAN = 1.4826  # standard deviation over the median of what is left
@@ -69,7 +70,7 @@ def learned_responses(record, now, looped=False):
     states, inputs, n_columns = record.states, record.inputs, record.states.shape[1] + record.inputs.shape[1]
     there = int(np.isfinite(states).all(axis=1).sum())
     lags = [p for p in _LAGS if p * n_columns <= min(_SHARE * there, _MOST)]
-    if not (lags and inputs.shape[1]):
+    if not (lags and 0 < inputs.shape[1] * states.shape[1] <= _PAIRS):
         return None
     scale, input_scale = _spread(states), _spread(inputs)
     standard = (states - np.nanmean(states, axis=0)) / scale, (inputs - inputs.mean(axis=0)) / input_scale

@@ -50,8 +50,12 @@ class Rows:
 
     def moments(self):
         """Sums of products of the regressors, and of these with the scores, by stretch."""
-        found = [(F.T @ F, F.T @ self.states[rows]) for rows in self.stretches for F in [self.regressors(rows)]]
-        return Moments(*map(np.array, zip(*found, strict=True)), self.n_lags, self.states.shape[1])
+        squares, products = [], []
+        for rows in self.stretches:
+            F = self.regressors(rows)
+            squares.append(F.T @ F)
+            products.append(F.T @ self.states[rows])
+        return Moments(np.array(squares), np.array(products), self.n_lags, self.states.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
