@@ -40,8 +40,8 @@ def check_held_loops(estimator, n_rows):
     table = estimator.excitation_
     if not looped:
         return
-    led = table.loc[table["unit"].isin(looped) & table["active"] & (table["share"] < _LED), "input"].tolist()
-    led = [name for name in led if _SET_POINT.search(name) is None]
+    is_led = table["unit"].isin(looped) & table["active"] & (table["share"] < _LED)
+    led = [name for name in table.loc[is_led, "input"] if _SET_POINT.search(name) is None]
     if radius > STABLE:
         lasts = rows_until_far(radius)
         why = f"without them an effect grows by {radius - 1:.2%} a row"
@@ -64,7 +64,5 @@ def engine_of(estimator, loops):
 
 def rows_to_show(estimator, loops):
     """Rows from a move on in which all that it does can be seen: as responses say, or lags of the plant."""
-    own = estimator._engine.responses
-    if own is None or loops != "hold":
-        return min(1 + len(estimator.lag_transitions_), _SEEN)
-    return own.rows_to_show
+    own = estimator._engine.responses if loops == "hold" else None
+    return min(1 + len(estimator.lag_transitions_), _SEEN) if own is None else own.rows_to_show

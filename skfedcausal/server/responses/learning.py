@@ -68,8 +68,8 @@ def learned_responses(record, now, looped=False):
     Responses or None
     """
     states, inputs, n_columns = record.states, record.inputs, record.states.shape[1] + record.inputs.shape[1]
-    there = int(np.isfinite(states).all(axis=1).sum())
-    lags = [p for p in _LAGS if p * n_columns <= min(_SHARE * there, _MOST)]
+    most = min(_SHARE * np.isfinite(states).all(axis=1).sum(), _MOST)
+    lags = [p for p in _LAGS if p * n_columns <= most]
     if not (lags and 0 < inputs.shape[1] * states.shape[1] <= _PAIRS):
         return None
     scale, input_scale = _spread(states), _spread(inputs)
