@@ -17,6 +17,7 @@ COMMANDS = {
     "whatif": ("skfedcausal.commands.whatif:main", "a record of yours under other inputs"),
     "rca": ("skfedcausal.commands.rca:main", "incidents in your own file and where they began"),
     "watch": ("skfedcausal.commands.watch:main", "follow a live source, with a page that refreshes and an alarm"),
+    "init": ("skfedcausal.commands.init:main", "the settings and the key of a site, from four questions"),
     "plan": ("skfedcausal.commands.plan:main", "what a site would send and accept; nothing is sent"),
     "run": ("skfedcausal.commands.run:main", "take part in a run as a site, over a folder of files"),
     "serve": ("skfedcausal.commands.serve:main", "run a fit over sites, over a folder of files"),

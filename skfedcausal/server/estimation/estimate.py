@@ -38,7 +38,7 @@ _FOR_LITTLE = 0.02  # share of the time that is left in which a little more may 
 _GOALS = {"near": 10.0, "tol": 0.1}
 _LEAST_SEEN = 0.9  # share of rows that show a unit's states, from which on gaps may be filled
 _EVALUATIONS = 20  # of the exact likelihood from where Whittle's has its maximum to where it has its own
-_FEW, _NO_NOISE = 40, 1e-4  # states of a plant learned as a whole, and share of noise that is none to speak of
+_FEW, _NO_NOISE = 32, 1e-4  # states of a plant learned as a whole, and share of noise that is none to speak of
 UNITS_WORK = 5e7  # operations of a unit's own model and its tests, about
 _DEGENERATE_GOALS = {"near": 0.1, "tol": 0.1}  # first-order corrections do not reach far there
 
