@@ -3,9 +3,9 @@
 import json
 from pathlib import Path
 
+from ..client.site_record import SettingsError
 from ..federation.atomic import file_name, write_whole
 from ..federation.envelope import write_key
-from ..client.site_record import SettingsError
 from ..sites.site import read_site_settings
 from ._shared import answer, parser
 
@@ -15,7 +15,7 @@ _QUESTIONS = {
     "folder": "Folder that the server sees too",
     "run": "Name of the run that it may answer",
 }
-_SETTINGS = """# Settings of the site {name}: `plan` shows what would leave, `run` takes part. Every other key has a default.
+_SETTINGS = """# `plan` shows what would leave with these settings, `run` takes part. Every other key has a default.
 [site]
 name = {name}
 data = {data}
