@@ -10,6 +10,7 @@ from .learning import Record, learned_responses
 from .runs import radius_of
 
 _CLEARLY = 1.05  # times the loss of responses up to which the plant stays, whose links make bands a third as wide
+_BEYOND_DOUBT = 2.0  # the same where controllers seem to set inputs
 _JUMPS = 0.15  # share of news in jumps (relays, trips) from which on the bands of a Gaussian plant hold too seldom
 _BOTH = 1.1  # times the smaller loss up to which both timings of an input fit a record
 
@@ -69,7 +70,10 @@ class Engine:
 def chosen_engine(server, messages, now, in_doubt):
     """Responses where they miss clearly less of rows left out, the plant that was learned else.
 
-    Where news comes in jumps, the plant has to be the one that misses clearly less: its bands know of none.
+    Where news comes in jumps, the plant has to be the one that misses clearly less: its bands know of none. Where
+    controllers seem to set inputs by what they measure it has to miss twice as much: runs under the inputs of the record
+    cannot tell what an input does from the news that its controller answered, and only the plant is learned with that
+    in mind.
 
     Parameters
     ----------
@@ -102,6 +106,7 @@ def chosen_engine(server, messages, now, in_doubt):
     least = np.maximum(np.minimum(own, found.losses), np.finfo(float).tiny)
     losses = {"plant": float((own / least).mean()), "responses": float((found.losses / least).mean())}
     margin = 1 / _CLEARLY if np.median(found.jumps) > _JUMPS else _CLEARLY
+    margin = _BEYOND_DOUBT if server.controlled_units_ else margin
     stays = losses["plant"] <= margin * losses["responses"]
     radius = max(found.radius, radius_of(getattr(server, "lag_transitions_", server.transition_[None])))
     return Engine(None if stays else found.without_record(), losses, radius, found.trust)
