@@ -13,7 +13,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ..statespace.matrices import few_threads, keep_freed_memory
 from .effects import effects, gains_of
 from .estimation.covariance import COVARIANCES
-from .estimation.estimate import LARGE, Settings, estimate_plant, may_stand_in
+from .estimation.estimate import FEW, LARGE, Settings, estimate_plant, may_stand_in
 from .estimation.input_checks import (
     check_independent,
     controlled_units,
@@ -327,6 +327,7 @@ class LikelihoodServer(LinkQuestions):
     work_left = 0.0  # seconds of `max_time` that the fit left
     _batches = None  # what was learned from, batch by batch
     clock = None  # the whole `Budget` of a fit while it goes on
+    _are_shared = False  # whether sensors that several units read are states of theirs: their noise goes together
 
     @property
     def acts_at_once(self):
@@ -547,6 +548,8 @@ class LikelihoodServer(LinkQuestions):
             local.append((A, Q, B) if is_known else None)
         own = {name: value for name, value in self.get_params(deep=False).items() if name in Settings._fields}
         own["known_links"], own["correction"] = self._knowledge(names), self._correction_of(names)
+        if self._are_shared and sum(message.z.shape[1] for message in (messages or {}).values()) <= FEW:
+            own["sparsity"] = None  # a search would be among links of what is one and the same
         return Settings(tuple(local), time_domain=self.likelihood == "time-domain", **own)
 
     def _keep(self, record, estimate, settings):
@@ -745,6 +748,7 @@ class LikelihoodServer(LinkQuestions):
 
             grown = yield from with_shared_sensors(came)
             n_more, came = int(grown is not came), grown
+        self._are_shared = bool(n_more)
         if self.n_rounds != "auto":
             self._whole = Budget(self.max_time), self.n_rounds
             messages = yield from super()._rounds(came)

@@ -38,7 +38,7 @@ _FOR_LITTLE = 0.02  # share of the time that is left in which a little more may 
 _GOALS = {"near": 10.0, "tol": 0.1}
 _LEAST_SEEN = 0.9  # share of rows that show a unit's states, from which on gaps may be filled
 _EVALUATIONS = 20  # of the exact likelihood from where Whittle's has its maximum to where it has its own
-_FEW, _NO_NOISE = 32, 1e-4  # states of a plant learned as a whole, and share of noise that is none to speak of
+FEW, _NO_NOISE = 32, 1e-4  # states of a plant learned as a whole, and share of noise that is none to speak of
 UNITS_WORK = 5e7  # operations of a unit's own model and its tests, about
 _DEGENERATE_GOALS = {"near": 0.1, "tol": 0.1}  # first-order corrections do not reach far there
 
@@ -223,9 +223,7 @@ def maximise(plant, settings, may_lengthen=True):
     whole = plant.budget
     if whole is not None:
         plant.budget = whole.part(_SEARCH)
-    plant.is_whole = settings.sparsity is None or _is_simple_as_a_whole(plant, settings)
-    if plant.is_whole:
-        settings = settings._replace(sparsity=None)
+    plant.is_whole = settings.sparsity is None
     likelihood, point = uncoupled_plant(plant)
     spend(likelihood, UNITS_WORK * len(plant.names))
     tests = uncoupled_estimates(likelihood, plant.partition, point)
@@ -233,8 +231,10 @@ def maximise(plant, settings, may_lengthen=True):
     alpha = None if settings.sparsity is None else settings.alpha
     has_prior = is_degenerate(point, tests[1], plant.partition, alpha)
     objective, search = _learn_structure(plant, likelihood, point, tests, has_prior, settings)
-    if whole is not None and plant.budget.is_spent and "links" not in whole.short_of:
-        whole.short_of.append("links")
+    if whole is not None and plant.budget.is_spent and not plant.is_whole:
+        search = _with_all_links(plant, settings, objective, search)
+        if not plant.is_whole and "links" not in whole.short_of:
+            whole.short_of.append("links")
     plant.budget = objective.budget = whole
     ascent = ascend(objective, search.scoring, **climb)
     if not has_prior and is_singular(ascent.point.Q) and not is_spent(objective):
@@ -253,14 +253,18 @@ def maximise(plant, settings, may_lengthen=True):
     return Maximum(objective, scoring, Climb(n_iter, converged, gradient_norm, has_prior))
 
 
-def _is_simple_as_a_whole(plant, settings):
-    """Whether the plant with all links is quickly learned: of few states that sensors show without noise to speak of.
+def _with_all_links(plant, settings, objective, search):
+    """What a search that was ended leaves, with all links where these are quickly learned.
 
-    It is then a regression, in which links that are not there cost little, where the search for those that are
-    would take most of the time.
+    Of a plant of few states that sensors show without noise to speak of: it is then a regression.
     """
-    is_few = plant.partition.n_states <= _FEW and plant.partition.n_known == 0 and settings.known_links is None
-    return bool(is_few and plant.has_clear_scores and plant.score_noise.max() < _NO_NOISE)
+    few = plant.partition.n_states <= FEW and plant.partition.n_known == 0 and settings.known_links is None
+    if not (few and plant.has_clear_scores and plant.score_noise.max() < _NO_NOISE):
+        return search
+    plant.is_whole = True
+    structure, every = search.scoring.structure, np.ones(len(plant.partition.pairs), dtype=bool)
+    structure = structure.with_masks(linked=every, correlated=every)
+    return search._replace(scoring=Scoring(objective, structure, search.scoring.point), settled=True)
 
 
 def uncoupled_plant(plant):

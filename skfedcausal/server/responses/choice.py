@@ -71,9 +71,9 @@ def chosen_engine(server, messages, now, in_doubt):
     """Responses where they miss clearly less of rows left out, the plant that was learned else.
 
     Where news comes in jumps, the plant has to be the one that misses clearly less: its bands know of none. Where
-    controllers seem to set inputs by what they measure it has to miss twice as much: runs under the inputs of the record
-    cannot tell what an input does from the news that its controller answered, and only the plant is learned with that
-    in mind.
+    controllers seem to set inputs by what they measure it has to miss twice as much: runs under the inputs of the
+    record cannot tell what an input does from the news that its controller answered, and only the plant is learned
+    with that in mind.
 
     Parameters
     ----------
