@@ -25,11 +25,12 @@ from typing import NamedTuple
 import numpy as np
 
 from .matrices import hermitian
-from .riccati import adjoint_lyapunov, filtered_covariance, predicted_covariance
+from .riccati import NotStationaryError, adjoint_lyapunov, filtered_covariance, predicted_covariance
 from .whittle import midpoints
 
 _CONVERGED = 1e-10
 _MAX_FREQUENCIES = 1 << 15
+_HARDLY = 1e-9  # share of information that is next to nothing
 _ROOTS = 1e-7  # mean of log |det T| that is rounding
 
 
@@ -47,12 +48,25 @@ def geweke_measures(A, Q, J, partition):
     full = _log_innovations(predicted_covariance(A, J, Q), J, partition)
     measures = np.zeros((partition.n_units, partition.n_units))
     for n, rows in enumerate(partition.slices):
-        reduced = J.copy()
-        reduced[rows, rows] = 0.0
-        without = _log_innovations(predicted_covariance(A, reduced, Q), J, partition)
+        without = _log_innovations(_predicted_without(A, J, Q, rows), J, partition)
         measures[:, n] = np.maximum(without - full, 0.0)
     np.fill_diagonal(measures, 0.0)
     return measures
+
+
+def _predicted_without(A, J, Q, rows):
+    """Predicted covariance of states without what some of them tell of themselves.
+
+    Next to nothing of it where nothing else shows one of them that hardly comes back: no filter has a steady state
+    then.
+    """
+    reduced = J.copy()
+    reduced[rows, rows] = 0.0
+    try:
+        return predicted_covariance(A, reduced, Q)
+    except NotStationaryError:
+        reduced[rows, rows] = _HARDLY * J[rows, rows]
+        return predicted_covariance(A, reduced, Q)
 
 
 def _log_innovations(P, J, partition):

@@ -156,3 +156,15 @@ def test_loadings_carry_the_information_of_each_unit_in_as_many_rows_as_it_has_d
     loadings = loadings_of(J, Partition((2, 2, 1)))
     assert [len(C) for C in loadings] == [2, 1, 0]
     np.testing.assert_allclose(sum(C.T @ C for C in loadings), J, rtol=1e-12, atol=1e-13)
+
+
+def test_a_unit_that_never_comes_back_has_a_measure_and_changes_no_other():
+    """Without what it tells of itself no filter has a steady state: others' measures are what they were."""
+    partition = Partition((1, 1, 1))
+    A = np.array([[1.0, 0.0, 0.0], [0.0, 0.5, 0.0], [0.0, 0.3, 0.4]])
+    found = geweke_measures(A, np.eye(3), np.eye(3), partition)
+    assert np.isfinite(found).all()
+    alone = geweke_measures(A[1:, 1:], np.eye(2), np.eye(2), Partition((1, 1)))
+    np.testing.assert_allclose(found[1:, 1:], alone, atol=1e-12)
+    np.testing.assert_allclose(found[0], 0.0, atol=1e-9)
+    np.testing.assert_allclose(found[:, 0], 0.0, atol=1e-9)
