@@ -153,7 +153,7 @@ class SitePolicy:
     --------
     >>> from skfedcausal.federation import SitePolicy
     >>> SitePolicy().worst_case(n_states=2, n_sensors=8).rank
-    2
+    4
     >>> SitePolicy(operations=("refine",), rounds=4).worst_case(n_states=2, n_sensors=8).exact
     True
     """
@@ -419,7 +419,7 @@ class WorstCase:
     --------
     >>> from skfedcausal.federation import SitePolicy
     >>> SitePolicy().worst_case(2, 8).in_words().partition(".")[0]
-    '2 of 8 projections of every row'
+    '4 of 8 projections of every row and, of each sensor, 50 sums of ten rows or more of what they leave'
     """
 
     rank: int

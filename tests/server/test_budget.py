@@ -60,7 +60,7 @@ def test_a_search_for_level_shifts_ends_with_its_share_and_a_warning():
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         FederatedGrangerEstimator(server=LikelihoodServer(max_time=taken / 2)).fit(X)
-    assert any("The search for level shifts and links was ended after" in str(one.message) for one in told)
+    assert any("The search for level shifts" in str(one.message) for one in told)
 
 
 def test_what_is_learned_does_not_depend_on_a_budget_that_lasts():

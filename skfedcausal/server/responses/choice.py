@@ -7,7 +7,7 @@ import numpy as np
 from ...message.states import StateMessage
 from .answers import Responses
 from .learning import Record, learned_responses
-from .runs import radius_of
+from .runs import STABLE, radius_of
 
 _CLEARLY = 1.05  # times the loss of responses up to which the plant stays, whose links make bands a third as wide
 _BEYOND_DOUBT = 2.0  # the same where controllers seem to set inputs
@@ -106,7 +106,8 @@ def chosen_engine(server, messages, now, in_doubt):
     least = np.maximum(np.minimum(own, found.losses), np.finfo(float).tiny)
     losses = {"plant": float((own / least).mean()), "responses": float((found.losses / least).mean())}
     margin = 1 / _CLEARLY if np.median(found.jumps) > _JUMPS else _CLEARLY
-    margin = _BEYOND_DOUBT if server.controlled_units_ else margin
+    if server.controlled_units_ and found.radius <= STABLE:  # no plant that is learned runs away
+        margin = _BEYOND_DOUBT
     stays = losses["plant"] <= margin * losses["responses"]
     radius = max(found.radius, radius_of(getattr(server, "lag_transitions_", server.transition_[None])))
     return Engine(None if stays else found.without_record(), losses, radius, found.trust)
