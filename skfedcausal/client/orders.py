@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..message.packet import PacketError
-from ..message.states import SensorStates
+from ..message.states import MOST_SUMS, SensorStates, n_named
 from ..statespace.episodes import episode_lengths, first_part
 from ..statespace.observation import weights
 from .identification import EDGE_SHARE, dynamics, unit_states
@@ -16,13 +16,12 @@ from .shifts import without_shifts
 from .worker import fitted_client
 
 _NOISELESS = 1e-6  # noise of states that is none to speak of, as a share of their variance
-_ROWS_A_SUM, _LEAST_SUMS, _MOST_SUMS = 10, 20, 50  # of a sketch: 50 found a near copy in every record tried
-MOST_NAMED = 2  # sensors that a server may name in a fit
+_ROWS_A_SUM, _LEAST_SUMS = 10, 20  # of a sketch: 50 sums found a near copy in every record tried
 
 
 def n_sketched(n_samples):
     """Sums in a sketch of a record; none of a short one."""
-    n_sums = min(_MOST_SUMS, n_samples // _ROWS_A_SUM)
+    n_sums = min(MOST_SUMS, n_samples // _ROWS_A_SUM)
     return n_sums if n_sums >= _LEAST_SUMS else 0
 
 
@@ -104,7 +103,7 @@ def client_with_sensors(client, Y, starts, U, sensors):
     """The unit's model with some sensors as states of their own, without noise to speak of."""
     model, sensors = client.model, np.unique(sensors)
     d, p = model.C.shape
-    most = min(MOST_NAMED, d - p - 1)
+    most = n_named(p, d)
     if not (0 < len(sensors) <= most and sensors[0] >= 0 and sensors[-1] < d):
         raise PacketError(
             f"It was told to make its sensors {sensors.tolist()} states of their own; of {d} sensors {most} at most "

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from numbers import Integral
 
 from ..message.schema import KINDS
+from ..message.states import MOST_SUMS, n_named
 
 ANY = "*"
 _FIT = ("fit", "rows", "sensors", "reply", "ask law", "verdict", "close")  # the last two only tell the site
@@ -47,7 +48,6 @@ _BY_THE_MODEL = frozenset(("message", "predict", "loss", "flag"))  # answers by 
 _ALL_SENSORS = frozenset(("factual",))
 _DISTANCES = frozenset(("message", "flag"))
 _STATES = ("z", "filtered", "augmented", "predicted", "sensors")  # series of states in answers
-_MOST_NAMED, _MOST_SUMS = 2, 50  # sensors that a fit may name, and sums in the sketch that tells which
 _LEAST_SHARE, _ROWS_A_NUMBER = 0.5, 50  # a law is about a share of the record, or about so many rows for each number
 
 
@@ -115,9 +115,8 @@ class SitePolicy:
         What is answered besides a fit in one round: names of queries ("predict", "whatif", "test_links"), of
         training ("train", "network-plan"), of further rounds ("refine"), of any number of sensors that units share
         ("sensors"; two of them are part of every fit), of monitoring ("watch"), or of single messages. ``"*"`` answers
-        everything. Messages
-        that this library does not declare are none of the policy's business: a worker of your own that knows them
-        decides.
+        everything. Messages that this library does not declare are none of the policy's business: a worker of your own
+        that knows them decides.
     rounds : int or None
         Rounds of learning in one run: questions that make the unit identify, refine or train its model. None
         sets no limit, and only then does a server that goes on for as long as rounds help ask for "refine".
@@ -385,12 +384,7 @@ class SitePolicy:
         numbers = laws * n_inputs * (2 * n_states + n_inputs) if n_inputs else 0
         counted = None if numbers == float("inf") else int(numbers)
         exact = rank + distances >= n_sensors or counted is None
-        return WorstCase(rank, n_sensors, exact, counted, _MOST_SUMS if named and not exact else 0)
-
-
-def n_named(n_states, n_sensors):
-    """Sensors of a unit that a fit may name: one at least is left that tells of noise."""
-    return max(min(_MOST_NAMED, n_sensors - n_states - 1), 0)
+        return WorstCase(rank, n_sensors, exact, counted, MOST_SUMS if named and not exact else 0)
 
 
 def _is_round(op):

@@ -251,7 +251,13 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
             check_clock(self.clock, self.grid, self.lengths, self.OP)
 
 
+MOST_NAMED, MOST_SUMS = 2, 50  # sensors that a fit may name, and sums in the sketch that tells which
 _OF_NEW_STATES = ("patterns", "const", "transition", "process_cov", "input_matrix", "rest", "gain_alone")
+
+
+def n_named(n_states, n_sensors):
+    """Sensors of a unit that a fit may name: one at least is left that tells of noise."""
+    return max(min(MOST_NAMED, n_sensors - n_states - 1), 0)
 
 
 class SensorStates(Message, op="sensor states"):

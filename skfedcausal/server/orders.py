@@ -14,10 +14,9 @@ states cost, and nothing but they leaves their units then.
 import numpy as np
 
 from ..message.requests import Ask, InputsOfOthers, OrderAnswer, RecordRequest, SensorsAsStates
-from ..message.states import SensorStates, StateMessage
+from ..message.states import SensorStates, StateMessage, n_named
 from ..statespace.episodes import first_part
 
-_MOST_NAMED = 2  # sensors of a unit that become states: these leave it as they are
 _SHARED = 0.3  # correlation of two sensors from which on it is looked at
 _COPY = 1 - 1e-6  # from which on it is one sensor twice, which no covariance describes
 _LEAST_LEFT = 1e-6  # share of a sensor's variance that others leave of it at least
@@ -86,7 +85,7 @@ def shared_sensors(series, n_states, lengths):
     both, unit = np.hstack(list(series.values())), np.repeat(list(sizes), list(sizes.values()))
     # a row and a column of a unit's transition matrix and a row of its noise for each, by BIC
     costs = np.array([1.5 * (n_states[name] + 1) for name in unit]) * np.log(len(both)) / len(both)
-    room = {name: min(sizes[name] - n_states[name] - 1, _MOST_NAMED) for name in sizes}  # one sensor tells of noise
+    room = {name: n_named(n_states[name], sizes[name]) for name in sizes}
     products = [Y.T @ Y / len(Y) for Y in (both[is_known], both[~is_known])]
     chosen = _worth_their_cost(products, unit, costs, room)
     found = {name: np.flatnonzero(np.isin(np.flatnonzero(unit == name), chosen)) for name in sizes}

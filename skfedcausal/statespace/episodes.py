@@ -15,7 +15,6 @@ _MOST_COLUMNS = 64  # that count there: of few lags the direct way is quicker, h
 _LEAST_WINDOW, _IN_STEPS, _AT_ONCE = 64, 32, 2048  # rows of a window, and of windows taken together
 _NARROW = 4
 _LEARNED = 0.75  # share of every episode that is learned from, to judge by the rest
-_LEARNED = 0.75  # share of every episode that is learned from, to judge by the rest
 
 
 def episodes(starts, n_samples):

@@ -26,7 +26,7 @@ from .evidence import BlockEstimates, shrunk_transition
 from .level_shifts import LevelShifts, find_level_shifts
 from .prior import Prior, WithPrior
 from .scoring import RATE, Goal, Point, Scoring, Structure, ascend, is_spent, spend
-from .search import is_degenerate, is_singular, search_structure
+from .search import is_degenerate, is_singular, search_structure, with_all_links
 from .standardised import StandardisedPlant
 
 LARGE = 32  # units, beyond which plants are learned in blocks
@@ -262,8 +262,7 @@ def _with_all_links(plant, settings, objective, search):
     if not (few and plant.has_clear_scores and plant.score_noise.max() < _NO_NOISE):
         return search
     plant.is_whole = True
-    structure, every = search.scoring.structure, np.ones(len(plant.partition.pairs), dtype=bool)
-    structure = structure.with_masks(linked=every, correlated=every)
+    structure = with_all_links(search.scoring.structure)
     return search._replace(scoring=Scoring(objective, structure, search.scoring.point), settled=True)
 
 

@@ -41,8 +41,7 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
     otherwise be taken for links.
     """
     if alpha is None:
-        every = np.ones(len(structure.partition.pairs), dtype=bool)
-        structure = structure.with_masks(linked=every, correlated=every)
+        structure = with_all_links(structure)
         ascent = ascend(objective, Scoring(objective, structure, point), gain_tol=tol)
         return StructureSearch(Scoring(objective, structure, ascent.point), True)  # nothing comes or goes
     if not (structure.linked.any() or structure.correlated.any()):
@@ -72,6 +71,12 @@ def search_structure(objective, structure, point, *, alpha=0.05, near=10.0, tol=
             return StructureSearch(scoring, False)
         structure = proposed
     return StructureSearch(Scoring(objective, structure, point), False)
+
+
+def with_all_links(structure):
+    """The structure with every block free, of the process noise too."""
+    every = np.ones(len(structure.partition.pairs), dtype=bool)
+    return structure.with_masks(linked=every, correlated=every)
 
 
 def is_degenerate(point, correlations, partition, alpha):

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..joint import part_scores
+from ..joint import JointRecord
 from .answers import Responses
 from .held_out import EVERY, FEWEST, HeldOut, smooth
 from .moments import Rows
@@ -42,13 +42,10 @@ class Record:
     @classmethod
     def of(cls, messages):
         """The record that messages by unit are about."""
-        parts = list(messages.values())
-        states = np.hstack([part_scores(part.information, slice(None)) for part in parts])
-        inputs = [part.inputs for part in parts if part.inputs is not None]
-        ends = np.cumsum([0, *(part.z.shape[1] for part in parts)]).tolist()
-        slices = dict(zip(messages, map(slice, ends[:-1], ends[1:]), strict=True))
-        starts = np.cumsum((0, *parts[0].lengths[:-1])).tolist()
-        return cls(states, np.hstack([np.zeros((len(states), 0)), *inputs]), tuple(starts), slices)
+        joint = JointRecord.from_messages(messages)
+        inputs = np.zeros((joint.n_samples, 0)) if joint.u is None else joint.u
+        slices = dict(zip(joint.names, joint.partition.slices, strict=True))
+        return cls(joint.scores_of(slice(None)), inputs, joint.starts, slices)
 
 
 def learned_responses(record, now, looped=False):
