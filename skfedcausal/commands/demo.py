@@ -71,7 +71,7 @@ def _draw(estimator, truth, folder):
     except ImportError as error:
         return f"No picture: {error}"
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.6), layout="constrained")
-    true_links = truth.links[truth.links["kind"] == "state"]
+    true_links = truth.links[truth.links["kind"] == "state"].rename(columns={"strength": "norm"})
     learned = estimator.links_.drop(columns="strength")  # norms of blocks, as the truth has them
     displays = (
         LinkMatrixDisplay.from_links(true_links, estimator.client_names_, ax=left, title="true links"),
@@ -80,7 +80,6 @@ def _draw(estimator, truth, folder):
     top = max(np.nanmax(display.strength) for display in displays)
     for display in displays:
         display.image_.set_clim(0, top)
-        figure.colorbar(display.image_, ax=display.ax_, shrink=0.8, label="norm of the block")
     path = folder / _PICTURE
     figure.savefig(path, dpi=120)
     plt.close(figure)

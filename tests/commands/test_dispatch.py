@@ -4,6 +4,7 @@ import pytest
 
 import skfedcausal.commands
 from skfedcausal.__main__ import main
+from skfedcausal.commands.demo import run_demo
 
 
 @pytest.mark.medium
@@ -42,3 +43,15 @@ def test_every_command_explains_itself(name, capsys):
         main([name, "--help"])
     assert stop.value.code == 0
     assert name in capsys.readouterr().out
+
+
+@pytest.mark.medium
+def test_the_picture_has_one_scale_beside_each_matrix(tmp_path, monkeypatch):
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    monkeypatch.setattr(pyplot, "close", lambda figure: None)
+    run_demo(folder=tmp_path)
+    left, right, *scales = pyplot.gcf().axes
+    monkeypatch.undo()
+    pyplot.close("all")
+    assert [scale.get_ylabel() for scale in scales] == ["norm of the block"] * 2
+    assert (left.get_title(), right.get_title()[:13]) == ("true links", "learned links")
