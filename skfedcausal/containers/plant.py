@@ -435,13 +435,20 @@ def _read_record(X, inputs, lengths, layout, how):
         check_times(index, lengths)
     return PlantData(
         layout=full_layout,
-        # products and sums of arrays that lie differently round differently; one record shall give the
-        # identical plant whatever container it came in
-        outputs=tuple(np.ascontiguousarray(Y) for Y in outputs),
-        inputs=inputs_inside if inputs_beside is None else inputs_beside,
+        outputs=row_by_row(outputs),
+        inputs=row_by_row(inputs_inside if inputs_beside is None else inputs_beside),
         index=index,
         lengths=lengths,
     )
+
+
+def row_by_row(arrays):
+    """Arrays that lie in memory row by row; None for those that are None.
+
+    Products and sums of arrays that lie differently round differently; one record shall give the identical plant
+    whatever container it came in.
+    """
+    return tuple(None if array is None else np.ascontiguousarray(array) for array in arrays)
 
 
 def _is_collection(X):

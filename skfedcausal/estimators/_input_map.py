@@ -13,6 +13,7 @@ from types import MappingProxyType
 import numpy as np
 
 from ..containers.layout import SEPARATOR, listed
+from ..containers.plant import row_by_row
 from ..server.lagged.timing import SAMPLED
 from ..statespace.input_basis import BASES, a_row_ahead, basis_columns, independent_columns, quartile_spline
 from ._inputs import PlantInputs
@@ -149,8 +150,8 @@ class InputMap:
         """The record with inputs as they are sent; None for units that have none."""
         columns = self.in_time(self.values(_series(data)), data.starts)
         active, units = inputs.active[self.owners], np.array([inputs.units[k] for k in self.owners])
-        parts = [np.ascontiguousarray(columns[:, active & (units == name)]) for name in data.names]
-        return replace(data, inputs=tuple(part if part.shape[1] else None for part in parts))
+        parts = [columns[:, active & (units == name)] for name in data.names]
+        return replace(data, inputs=row_by_row(part if part.shape[1] else None for part in parts))
 
     def in_time(self, columns, starts):
         """Columns of a record in the rows they are sent in."""

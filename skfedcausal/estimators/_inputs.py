@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..containers.layout import SEPARATOR, listed
+from ..containers.plant import row_by_row
 from ..message.training import LocalModel
 from ..statespace.episodes import episodes
 
@@ -148,7 +149,7 @@ class PlantInputs:
             None if U is None or not self.active[own].any() else U[:, self.active[own]]
             for U, own in zip(data.inputs, map(self.of, data.names), strict=True)
         )
-        return replace(data, inputs=inputs)
+        return replace(data, inputs=row_by_row(inputs))
 
     def expand(self, columns):
         """Columns of the inputs that moved as columns of all inputs, zero for the others."""

@@ -44,8 +44,8 @@ class Door:
         return answer, {**state, "asked": self._number}
 
 
-def behind_doors(X, home, inputs=None, watch=False):
-    plant = read_plant(X, inputs=inputs)
+def behind_doors(X, home, inputs=None, watch=False, input_columns=None):
+    plant = read_plant(X, inputs=inputs, input_columns=input_columns)
     units = zip(plant.names, plant.outputs, plant.inputs, strict=True)
     workers = {name: UnitWorker(name, Y, U, plant.starts, None, KalmanClient()) for name, Y, U in units}
     return InProcessTransport({name: Site(Door(one, home / name, watch)) for name, one in workers.items()})
@@ -111,14 +111,49 @@ def recorded(name, folder):
     return frame.loc[:, frame.std() > 0]
 
 
+def folder_of(name):
+    folder = Path(os.environ.get("SKFEDCAUSAL_DATA", "missing"))
+    if not (folder / name).is_dir():
+        pytest.skip(f"SKFEDCAUSAL_DATA names no folder with {name}")
+    return folder
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["tep", "skab", "batadal"])
 def test_recorded_plants_are_the_same(tmp_path, name):
-    folder = Path(os.environ.get("SKFEDCAUSAL_DATA", "missing"))
-    if not (folder / name).is_dir():
-        pytest.skip(f"SKFEDCAUSAL_DATA names no folder with {name}")
-    X = recorded(name, folder)
+    X = recorded(name, folder_of(name))
     here = FederatedGrangerEstimator().fit(X)
     there = FederatedGrangerEstimator().fit_sites(behind_doors(X, tmp_path))
     assert_array_equal(here.transition_, there.transition_)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["tep", "skab", "batadal"])
+def test_recorded_plants_are_watched_by_the_same(tmp_path, name):
+    X = recorded(name, folder_of(name))
+    here = FederatedRCADetector(false_alarm_rate=1e-2).fit(X)
+    there = FederatedRCADetector(false_alarm_rate=1e-2).fit_sites(behind_doors(X, tmp_path, watch=True))
+    assert_array_equal(here.server_.transition_, there.server_.transition_)
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["tep_b", "steam_c", "water_b"])
+def test_effects_in_plants_of_others_are_the_same(tmp_path, name):
+    with np.load(folder_of("effects") / "effects" / f"{name}.npz", allow_pickle=True) as kept:
+        columns, inputs = ([str(one).replace(".", "__", 1) for one in kept[part]] for part in ("cols", "inputs"))
+        X = pd.DataFrame(np.c_[kept["X"], kept["U"]], columns=[*columns, *inputs])
+    server = LikelihoodServer(max_time=3.0)
+    here = FederatedCounterfactualEstimator(server=server, input_columns=inputs).fit(X)
+    doors = behind_doors(X, tmp_path, input_columns=inputs)
+    there = FederatedCounterfactualEstimator(server=server).fit_sites(doors)
+    assert here.engine_ == there.engine_ == "responses"
+    n = inputs[0].split("__")[0]
+    one, other = (
+        fit.counterfactual(n, U.mean(axis=0), U.mean(axis=0) + 1.0, horizon=8, level="state")
+        for fit, U in ((fit, X[[name for name in inputs if name.startswith(f"{n}__")]]) for fit in (here, there))
+    )
+    for unit in one:
+        assert_array_equal(one[unit], other[unit])
