@@ -158,7 +158,8 @@ def _without_idle_correlations(scoring, proposed, alpha):
     if not proposed.correlated.any():
         return proposed
     p_values = correlation_estimates(scoring, only_inside=True).p_value
-    return proposed.with_masks(correlated=proposed.correlated & (p_values <= alpha))
+    either = np.minimum(p_values, p_values[scoring.structure.partition.reverse_pairs])  # rounded differently
+    return proposed.with_masks(correlated=proposed.correlated & (either <= alpha))
 
 
 def _wanted(p_values, inside, family, alpha):

@@ -128,6 +128,17 @@ def test_correlations_that_explain_nothing_leave_with_the_links_that_come():
     assert not proposed.correlated.any()
 
 
+def test_both_orders_of_a_correlation_stay_where_their_tests_round_differently(monkeypatch):
+    objective, structure, point = started(LINKS["chain"])
+    both = structure.with_masks(correlated=np.ones(len(structure.partition.pairs), dtype=bool))
+    first = structure.partition.pairs[:, 0] < structure.partition.pairs[:, 1]
+    beside_the_level = SimpleNamespace(p_value=np.where(first, np.nextafter(0.05, 1), 0.05))
+    monkeypatch.setattr(search, "correlation_estimates", lambda scoring, only_inside: beside_the_level)
+    kept = search._without_idle_correlations(Scoring(objective, both, point), both, 0.05)
+    np.testing.assert_array_equal(kept.covariance_mask, kept.covariance_mask.T)
+    assert kept.correlated.all()
+
+
 def test_a_search_continued_from_its_answer_stays_there():
     objective, structure, point = started(LINKS["chain"])
     first = search_structure(objective, structure, point)
