@@ -108,7 +108,7 @@ _clock = Clock()
 def pytest_addoption(parser):
     """The check that keeps the quick lane quick, and a way to run a lane in turns."""
     parser.addoption("--lane-check", action="store_true", help=f"fail unmarked tests that take more than {MOST} s")
-    parser.addoption("--third", type=int, choices=range(3), help="run every third of the tests, from this one on")
+    parser.addoption("--part", help="K/N: run every N-th of the tests, from the K-th on")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -141,12 +141,13 @@ if importlib.util.find_spec("nvflare") is None:  # an optional extra
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(config, items):
-    """Mark examples before tests are chosen by their marks; leave out two thirds of those that are, if asked to."""
+    """Mark examples before tests are chosen by their marks; leave out all but a part of those that are, if asked to."""
     mark_examples(config, items)
     value = yield
-    if (turn := config.getoption("third")) is not None:
-        config.hook.pytest_deselected(items=[item for k, item in enumerate(items) if k % 3 != turn])
-        items[:] = items[turn::3]
+    if (part := config.getoption("part")) is not None:
+        first, n_parts = map(int, part.split("/"))
+        config.hook.pytest_deselected(items=[item for k, item in enumerate(items, 1) if (k - first) % n_parts])
+        items[:] = items[first - 1 :: n_parts]
     return value
 
 

@@ -18,6 +18,7 @@ def parser():
     found = argparse.ArgumentParser(prog="python -m tests.golden", description=__doc__.splitlines()[0])
     found.add_argument("patterns", nargs="*", help="answers to give: parts of their names, or patterns with *")
     found.add_argument("--jobs", type=int, default=1, help="processes that ask at the same time")
+    found.add_argument("--part", help="with a comparison, K/N: every N-th group of answers, from the K-th on")
     found.add_argument("--write", action="store_true", help="store the answers instead of comparing them")
     found.add_argument("--list", action="store_true", help="print the names of the answers and their classes")
     found.add_argument("--folder", default=store.FOLDER, help="where stored answers are")
@@ -41,6 +42,9 @@ def main(arguments):
 def _run(options):
     began = time.perf_counter()
     groups = _groups(options.patterns)
+    if options.part:
+        first, n_parts = map(int, options.part.split("/"))
+        groups = groups[first - 1 :: n_parts]
     stored = {} if options.write else {group: store.read(group, options.folder) for group in groups}
     tasks = [(group, k) for group in groups for k in range(len(plants_of(group)))]
     found = answered(tasks, options.patterns, options.jobs)
