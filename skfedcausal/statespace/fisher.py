@@ -12,6 +12,7 @@ _COLUMNS = 32  # columns of the information matrix formed at a time
 _TESTED = 2**22  # bytes of columns whose elements are tested at a time
 _CACHED = 2**20  # bytes of factors that are multiplied at a time
 _ROWS = 4  # rows of it formed at a time from the free elements alone
+_AT_ONCE = 32  # frequencies that are multiplied at a time
 _KEPT = 2**27  # bytes of columns against all elements that are kept; larger ones are formed row by row
 
 
@@ -49,7 +50,11 @@ class SpectralInformation:
     def V(self):
         """``W H^H``, with what follows from the inputs."""
         n = self.H.shape[-2]
-        own = self.W[..., :n, :] @ hermitian(self.H)
+        W = self.W[..., :n, :]
+        own = np.empty(W.shape, dtype=W.dtype)
+        for k in range(0, W.shape[-3], _AT_ONCE):  # the conjugates of all frequencies are as much again
+            some = (..., slice(k, k + _AT_ONCE), slice(None), slice(None))
+            np.matmul(W[some], hermitian(self.H[some]), out=own[some])
         if self.S is None:
             return own
         V = self.S.copy()
