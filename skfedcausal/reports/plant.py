@@ -70,7 +70,8 @@ def _add_links(page, ranked, later):
         page.table(graded_table(graded).head(_MOST_ROWS))
         page.text(
             "Share: of what the effect's own past and the other units leave unpredicted, how much the cause's past "
-            "tells on stretches of the record that were left out, with the ends of its interval. Coupled: linked, but "
+            "tells on stretches of the record that were left out, with the ends of its interval; of a unit of several "
+            "states the sum over their directions, which may be more than 100 %. Coupled: linked, but "
             "a driver of both, or a link both ways, explains it as well.",
             WORTH,
         )
@@ -88,13 +89,14 @@ def _add_links(page, ranked, later):
 
 def graded_table(links):
     """Graded links as a person reads them: shares in per cent with a bar."""
-    share = links["strength"].clip(0, 1)
+    share = links["strength"].clip(lower=0)
+    whole = max(1.0, share.max())  # of units of several states there is more than one
     return pd.DataFrame(
         {
             "cause": links["cause"],
             "effect": links["effect"],
             "verdict": links["verdict"],
-            "share": [f"{100 * s:.0f} % {'█' * max(1, round(_BAR * s))}" for s in share],
+            "share": [f"{100 * s:.0f} % {'█' * max(1, round(_BAR * s / whole))}" for s in share],
             "from, to": [
                 f"{100 * max(a, 0):.1f}, {100 * b:.1f} %" for a, b in zip(links["low"], links["high"], strict=True)
             ],

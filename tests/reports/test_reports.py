@@ -19,6 +19,7 @@ from skfedcausal import (
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.reports import whatif_page
 from skfedcausal.reports.page import Page
+from skfedcausal.reports.plant import graded_table
 
 pytest.importorskip("matplotlib")
 pytestmark = pytest.mark.medium
@@ -254,3 +255,11 @@ def test_no_page_is_wider_than_its_window(width, plant_page, incident_page, what
     for path in (plant_page, incident_page, whatif_path[0]):
         browser.show(path, width)
         assert 0 < browser.width() <= width
+
+
+def test_shares_of_units_of_several_states_may_be_more_than_all_of_one_direction():
+    links = pd.DataFrame({"cause": ["a", "b"], "effect": ["b", "a"], "verdict": "influence", "basis": "held-out gain"})
+    links = links.assign(strength=[1.05, 0.5], low=[1.0, 0.4], high=[1.1, 0.6], lag=1.0, because="")
+    shares = graded_table(links)["share"]
+    assert [share.split(" %")[0] for share in shares] == ["105", "50"]
+    assert shares[0].count("█") > shares[1].count("█")
