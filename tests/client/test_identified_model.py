@@ -358,3 +358,27 @@ def test_the_autoregression_of_states_is_that_of_statsmodels():
         Y[t] = A @ Y[t - 1] + rng.standard_normal(2)
     client = KalmanClient(C=np.eye(2), R=1e-9 * np.eye(2)).fit(Y)
     assert_allclose(client.transition_, VAR(Y).fit(1, trend="c").coefs[0], rtol=0, atol=3**2 / 2000)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("n_lags", [1, 2])
+def test_the_own_past_of_a_unit_is_the_autoregression_of_statsmodels(n_lags):
+    Y = make_granger_plant(2, n_samples=800, random_state=3)[0]["unit0"]
+    own = KalmanClient().fit(Y).model.own_past
+    x = own.scaled(Y, None, Y.mean(axis=0))
+    theirs = VAR(x[own.n_lags - n_lags :]).fit(n_lags, trend="n")
+    B, S = own.autoregression(n_lags)
+    assert_allclose(B, np.hstack(theirs.coefs), atol=1e-7)  # a ridge of 1e-9 of every regressor
+    assert_allclose(S, theirs.sigma_u_mle, atol=1e-7)
+
+
+@pytest.mark.medium
+@pytest.mark.parametrize("memory", [1, 2])
+def test_the_own_past_of_a_unit_has_the_order_that_statsmodels_chooses_by_bic(memory):
+    rng = np.random.default_rng(memory)
+    Y = rng.normal(size=(900, 3))
+    for t in range(memory, len(Y)):
+        Y[t] += 0.6 * Y[t - memory]
+    own = KalmanClient().fit(Y).model.own_past
+    chosen = VAR(own.scaled(Y, None, Y.mean(axis=0))).select_order(own.n_lags, trend="n").bic
+    assert 1 + np.argmax(own.evidences()) == chosen == memory
