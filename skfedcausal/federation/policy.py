@@ -299,7 +299,7 @@ class SitePolicy:
         again = {
             "rows": answered.has_read,
             "sensors": answered["sensors"] > 0 or not self._names_sensors,
-            "ask law": answered["ask law"] >= answered["fit"],
+            "ask law": answered["ask law"] > 0,
         }
         if not self._lifts(op) and again.get(op, False):
             self._refuse(site, "once", op)
@@ -380,7 +380,7 @@ class SitePolicy:
         named = max(len(self.runs), 1) * n_named(n_states, n_sensors) if self._names_sensors else 0
         rank = n_sensors if everything else int(min(n_sensors, models * n_states * n_records + named))
         distances = models * n_records if monitored or ops is None or ops & _DISTANCES else 0
-        laws = float("inf") if self._lifts("ask law") else rounds
+        laws = float("inf") if self._lifts("ask law") or ANY in self.runs else max(len(self.runs), 1)
         numbers = laws * n_inputs * (2 * n_states + n_inputs) if n_inputs else 0
         counted = None if numbers == float("inf") else int(numbers)
         exact = rank + distances >= n_sensors or counted is None
