@@ -12,7 +12,7 @@ from ..optional import import_optional
 _PRIVATE, _PUBLIC = "ed25519 private", "ed25519 public"
 _BYTES = 32
 _UNTIL, _REVOKED = "until", "revoked"
-NOT_SIGNED = "Signature does not fit: changed on the way, or signed with another key."
+NOT_SIGNED = "Signature does not fit: changed on the way, or signed with another key, perhaps one that was revoked since."
 
 
 @dataclass(frozen=True)
