@@ -177,7 +177,7 @@ class SumsWorker:
 
     def _series(self, request, state, round):
         """The unit's states under a mask, with what they are worth."""
-        own, inner = self._worker.handle(FitRequest().to_packet(round), {})
+        own, inner = self._worker.handle(FitRequest(own_past=True, sharp=True).to_packet(round), {})
         series, message = self._scores(StateMessage.from_packet(own))
         lengths, starts = message.lengths, self._worker.starts
         self._check_equations(len(series), request.lags, series.shape[1])

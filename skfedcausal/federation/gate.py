@@ -105,8 +105,8 @@ class Gate:
         self.ledger = SiteLedger(self.home / "ledger.jsonl", account=account, **words, **limits)
         if others := sorted(self.ledger.sites - {name}):
             raise LedgerError(
-                f"{self.ledger.path} is the ledger of {', '.join(others)}, and this is the home of {name!r}: put its own "
-                "ledger back, or give the site a home of its own."
+                f"{self.ledger.path} is the ledger of {', '.join(others)}, and this is the home of {name!r}: put its "
+                "own ledger back, or give the site a home of its own."
             )
         self.run: Any = None  # its name, once there is one
         self.state: dict[str, Any] = {}

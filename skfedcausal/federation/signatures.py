@@ -12,7 +12,7 @@ from ..optional import import_optional
 _PRIVATE, _PUBLIC = "ed25519 private", "ed25519 public"
 _BYTES = 32
 _UNTIL, _REVOKED = "until", "revoked"
-NOT_SIGNED = "Signature does not fit: changed on the way, or signed with another key, perhaps one that was revoked since."
+NOT_SIGNED = "Signature does not fit: changed on the way, or signed with another key, perhaps one that was revoked."
 
 
 @dataclass(frozen=True)
@@ -29,8 +29,8 @@ class Term:
             return
         how = "ended after" if self.word == _UNTIL else "was revoked on"
         raise PacketError(
-            f"The key in {self.path} {how} {self.day}. `python -m skfedcausal key` makes another one, of which the other "
-            "side needs a copy."
+            f"The key in {self.path} {how} {self.day}. `python -m skfedcausal key` makes another one, of which the "
+            "other side needs a copy."
         )
 
 
@@ -221,7 +221,7 @@ def put_away(path):
         return
     revoked = [term for term in key_and_terms(path)[1] if term.word == _REVOKED]
     if not revoked:
-        raise FileExistsError(f"{path} is there already; a key in use is not overwritten, `--revoke` takes it out of use.")
+        raise FileExistsError(f"{path} is there already; a key in use is not overwritten (--revoke ends its use).")
     os.rename(path, f"{path}.revoked-{revoked[0].day}-{os.urandom(4).hex()}")
 
 

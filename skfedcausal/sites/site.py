@@ -160,13 +160,13 @@ class SiteSettings:
         missing = {"watch": self.is_monitored, "secure_sums": self.secure_sums is not None}
         if idle := [name for name, there in missing.items() if name in self.policy.operations and not there]:
             raise SettingsError(
-                f"[policy] of {self.name!r} allows {listed(idle)}, for which nothing is there: name `watched` or `watch` in "
-                "[site] or a section [secure_sums], or leave it out of `operations`."
+                f"[policy] of {self.name!r} allows {listed(idle)}, for which nothing is there: name `watched` or `watch` "
+                "in [site] or a section [secure_sums], or leave it out of `operations`."
             )
         if self.policy.rows is not None and self.policy.rows < n_rows:
             raise SettingsError(
-                f"[policy] of {self.name!r} has rows = {self.policy.rows}, and its record has {n_rows}: no answer could leave. "
-                f"Give at least rows = {n_rows}, or a shorter record."
+                f"[policy] of {self.name!r} has rows = {self.policy.rows}, and its record has {n_rows}: no answer could "
+                f"leave. Give at least rows = {n_rows}, or a shorter record."
             )
 
     def worker(self, record, noise=None, batches=None):

@@ -1,4 +1,4 @@
-"""Under a mechanism what an estimator writes or draws follows from the noised copy, with the record at hand or without."""
+"""Under a mechanism what an estimator writes or draws follows from the noised copy, given the record or not."""
 
 import inspect
 import io
@@ -80,7 +80,7 @@ class Fitted:
         """All that the estimator says, writes or draws, on pages with the record too, by name."""
         public = {name: told_by(self.estimator, name) for name in dir(self.estimator) if is_asked(name)}
         incident = "" if self.incident is None else self.incident.to_string()
-        given = {"report": {}, "report with X": {"X": self.shown}, "report with check": {"check": check_plant(self.shown)}}
+        given = {"report": {}, "report with X": {"X": self.shown}, "with check": {"check": check_plant(self.shown)}}
         pages = {name: without_time(self.page(path, **record)) for name, record in given.items()}
         return public | pages | {"incident": incident}
 
