@@ -85,6 +85,5 @@ def key(arguments):
 
 def _make(options):
     if options.revoke:
-        revoke_key(options.path)
-        return {"revoked": options.path}
+        return {"revoked": revoke_key(options.path)}
     return {"key": (write_key_pair if options.pair else write_key)(options.path, options.until)}

@@ -234,6 +234,8 @@ class Gate:
     def _answered(self, sequence, packet, payload, head, again):
         try:
             answer, state = self._handled(packet)
+        except PolicyError:  # a limit that the unit itself keeps
+            raise
         except Exception as error:
             return self._failed(self.run, sequence, packet, head, "client-error", type(error).__name__)
         self.policy.check_answer(self.name, packet, answer, self._done)

@@ -191,6 +191,10 @@ def revoke_key(path):
     path : str or Path
         Of any key: shared, private or public. The other side has to revoke its copy, too.
 
+    Returns
+    -------
+    Path
+
     Raises
     ------
     ValueError
@@ -202,7 +206,8 @@ def revoke_key(path):
     >>> from pathlib import Path
     >>> from skfedcausal.federation import read_key, revoke_key, write_key
     >>> path = write_key(Path(tempfile.mkdtemp()) / "boiler.key")
-    >>> revoke_key(path)
+    >>> revoke_key(path).name
+    'boiler.key'
     >>> read_key(path)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
@@ -213,6 +218,7 @@ def revoke_key(path):
         raise ValueError(f"{path} holds no key to revoke, or one that is revoked already.")
     with open(path, "a", encoding="ascii") as file:
         file.write(f"{_REVOKED} {_today()}\n")
+    return Path(path)
 
 
 def put_away(path):

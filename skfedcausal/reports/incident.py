@@ -48,7 +48,7 @@ def incident_page(detector, incident, X=None, title=None, check=None, *, lengths
         page.picture(seen.display.plot, _CAPTION)
     ranking = [(name, f"{p:.1%}") for name, p in incident["ranking"][:20]]
     page.heading("Where it began").table(pd.DataFrame(ranking, columns=["unit", "probability"]))
-    if X is not None:
+    if seen is not None and X is not None:
         add_tags(page, detector, incident, X, lengths)
         X = detector._with_codes(X)[0]  # modes in words are no numbers
         add_trends(page, X, _ELSEWHERE, units=_others(detector, incident), window=seen.window, around=_AROUND)

@@ -96,7 +96,7 @@ class SiteSettings:
     def request(self):
         """Request that a one-way site makes of itself, and that a dry run answers."""
         if self.secure_sums is not None:
-            return SecureSumsRequest(SECURE_LAGS).to_packet(1)
+            return SecureSumsRequest(SECURE_LAGS, graded=True).to_packet(1)
         sharp = not self.is_monitored and not self.inputs
         wishes = {"own_past": True, "sharp": sharp, "sketch": sharp and not self.one_way}
         return self.policy.narrowed(FitRequest(monitor=self.is_monitored, **wishes).to_packet(1, self.wire_dtype))
@@ -160,13 +160,13 @@ class SiteSettings:
         missing = {"watch": self.is_monitored, "secure_sums": self.secure_sums is not None}
         if idle := [name for name, there in missing.items() if name in self.policy.operations and not there]:
             raise SettingsError(
-                f"[policy] of {self.name!r} allows {listed(idle)}, for which nothing is there: name `watched` or `watch` "
-                "in [site] or a section [secure_sums], or leave it out of `operations`."
+                f"[policy] of {self.name!r} allows {listed(idle)}, for which nothing is there: name `watched` or "
+                "`watch` in [site] or a section [secure_sums], or leave it out of `operations`."
             )
         if self.policy.rows is not None and self.policy.rows < n_rows:
             raise SettingsError(
-                f"[policy] of {self.name!r} has rows = {self.policy.rows}, and its record has {n_rows}: no answer could "
-                f"leave. Give at least rows = {n_rows}, or a shorter record."
+                f"[policy] of {self.name!r} has rows = {self.policy.rows}, and its record has {n_rows}: no answer "
+                f"could leave. Give at least rows = {n_rows}, or a shorter record."
             )
 
     def worker(self, record, noise=None, batches=None):

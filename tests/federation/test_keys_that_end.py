@@ -117,7 +117,7 @@ def parts_of(frame):
     """Outside and digest of the content of a frame, as its signature covers them."""
     from hashlib import sha256
 
-    from skfedcausal.federation.envelope import PREFIX_BYTES, _PREFIX
+    from skfedcausal.federation.envelope import _PREFIX, PREFIX_BYTES
 
     end = PREFIX_BYTES + _PREFIX.unpack_from(frame)[2]
     return frame[:end], sha256(frame[end:-64]).digest()
