@@ -105,6 +105,10 @@ def _take_over(path):
 class SumsRefusedError(PolicyError, PacketError):
     """Sums that a unit does not answer: it has answered, or they would tell too much; the server is told the rule."""
 
+    def __init__(self, text, rule="answers"):
+        PacketError.__init__(self, text)  # other processes make it anew from its text
+        self.rule = rule
+
 
 class SumsWorker:
     """A unit that takes part in secure sums and answers nothing else.
@@ -274,7 +278,7 @@ class SumsWorker:
             )
 
     def _refusal(self, rule, problem):
-        return SumsRefusedError(self._worker.name, rule, SecureSumsRequest.OP, str(self._error(problem)))
+        return SumsRefusedError(str(self._error(problem)), rule)
 
     def _error(self, problem):
         return PacketError(f"Unit {self._worker.name!r} {problem}")

@@ -20,6 +20,7 @@ from ..statespace.held_out import LOCAL, LaggedRows
 from ..statespace.lines import without_lines
 from ..statespace.ring import N_STRETCHES, STRETCH_LAGS, stretches
 
+_TINY = 1e-12  # of unit variance: what rounding leaves of nothing
 _SHARE, _LEAST = 100, 8  # an episode fades over a hundredth of its rows at either end, over 8 rows at least
 
 
@@ -79,4 +80,10 @@ def graded_series(z, J, starts):
     rows = LaggedRows.of(recorded, own, starts, 0)
     local = np.mean([rows.around_lines(LOCAL, first).values for first in (0, LOCAL // 2)], axis=0)
     weights = _stretch_weights(len(z), starts)[:, None]
-    return np.concatenate([one / np.sqrt(np.square(one).mean(axis=0)) for one in (recorded * weights, local * weights)])
+    parts = np.stack([recorded * weights, local * weights])
+    scale = np.sqrt(np.square(parts).mean(axis=1, keepdims=True))
+    if not (scale > _TINY).all():
+        raise ValueError(
+            f"A state is a line within every {LOCAL} rows, of which there are no grades; give fewer states."
+        )
+    return np.concatenate(parts / scale)

@@ -14,7 +14,7 @@ from ..message.secure import MaskCorrections, MaskedProducts, MaskedSeries, Secu
 from ..secure.series import rows_of_stretches
 from .estimation.standardised import StandardisedPlant
 from .likelihood import LikelihoodServer
-from .links.grades import grades_of_sums
+from .links.grades import fewest_rows, grades_of_sums
 from .plant import ServerLearner
 from .secure_rounds import check_products, corrections_request, opened_sums, others_of, sums_asked
 from .summed import SummedRecord, news_that_follows, open_sums, withheld
@@ -199,11 +199,12 @@ class SecureSumsServer(ServerLearner):
         learner._learn(record)
         record = self._record_of_sums()  # the learner has let go of its sums
         learner.links_ = withheld(learner.links_, news_that_follows(record, learner.unshrunk_transition_))
-        if graded is not None:
-            slices, scale = record.partition.slices, np.sqrt(np.diagonal(sums[0]) / n_samples)
+        grades, slices = None, record.partition.slices
+        if graded is not None and n_samples >= fewest_rows(slices):
+            scale = np.sqrt(np.diagonal(sums[0]) / n_samples)
             whole, rest = graded
-            learner._grades = grades_of_sums(whole, rest, rows_of_stretches(n_samples, starts), slices, scale)
-        learner._grade_links()
+            grades = grades_of_sums(whole, rest, rows_of_stretches(n_samples, starts), slices, scale)
+        learner._grade_links(grades)
         self.learner_ = learner
         for name, value in vars(learner).items():
             if name.endswith("_"):

@@ -1,11 +1,13 @@
 """A unit in secure sums answers once, about its whole record, and nothing else."""
 
 import json
+import pickle
 
 import numpy as np
 import pytest
 
 from skfedcausal import KalmanClient
+from skfedcausal.client.secure_unit import SumsRefusedError
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.federation import Gate
 from skfedcausal.federation.chain import LedgerError, read_ledger
@@ -13,6 +15,7 @@ from skfedcausal.message import FitRequest, RecordRequest
 from skfedcausal.message.packet import PacketError
 from skfedcausal.message.secure import MaskedSeries, SecureSumsRequest
 from skfedcausal.secure import SumsAccount, SumsWorker
+from skfedcausal.secure.series import graded_series
 from skfedcausal.server.secure_rounds import others_of
 from skfedcausal.statespace.ring import Sums
 
@@ -178,3 +181,18 @@ def test_what_grades_rest_on_is_sent_where_it_tells_little_enough(n_rows, most, 
     message = MaskedSeries.from_packet(answer)
     assert len(message.masked) == sent
     assert message.sums == Sums(LAGS, (n_rows,), sent > n_rows)
+
+
+def test_a_refusal_is_the_same_in_another_process():
+    workers, _ = units(records(), most=0.01)
+    with pytest.raises(SumsRefusedError, match="over its limit") as refused:
+        first_round(workers)
+    again = pickle.loads(pickle.dumps(refused.value))
+    assert (str(again), again.rule) == (str(refused.value), "most")
+
+
+def test_a_state_that_is_lines_has_no_grades():
+    z = np.repeat([0.0, 1.0], 300)[:, None] + np.arange(600)[:, None] * 1e-3
+    with pytest.raises(ValueError, match="a line within every 25 rows"):
+        graded_series(np.cumsum(np.ones((600, 1)), axis=0), np.eye(1), (0,))
+    assert np.isfinite(graded_series(z, np.eye(1), (0,))).all()

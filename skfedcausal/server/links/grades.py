@@ -251,7 +251,7 @@ def _mean_and_error(gains):
     return gains.mean(axis=-1), gains.std(axis=-1, ddof=1) / np.sqrt(gains.shape[-1]) + 1e-12
 
 
-def _graded(recorded, local, least, carried, lag, n_blocks):
+def _graded(recorded, local, least, carried, lag, n_blocks=N_BLOCKS):
     """Verdicts of two specifications: each has to allow what is said; `least` is a share that is none of chance."""
     both = (recorded, local)
     sure, strict = (stdtrit(n_blocks - 1, level) for level in (_LEVEL, _STRICT))
