@@ -76,7 +76,8 @@ class SecureSumsServer(ServerLearner):
     Nobody may collude with the dealer: it has the rows together with the server or with one unit. The server
     and all units but one learn at most ``(2 n_lags + 3) P`` linear equations about each series of the one left,
     P the states of the others, beside its own lag covariances. A unit refuses where that is more than half of
-    its rows. Records of few rows, with gaps or with inputs are refused, too.
+    its rows. Sums that grades of links rest on add ``140 P``, and are left out where that is too many. Records of few
+    rows, with gaps or with inputs are refused, too.
 
     Scores are rounded to about 25 binary places for 5,000 rows (``(63 - log2 T) / 2``) and faded in and out over a
     hundredth of an episode at either end, because sums at neighbouring lags of a record that begins at once would

@@ -1,6 +1,8 @@
 """A plant from secure sums: the same as from open ones, with units lost, over files, and where it is refused."""
 
+import os
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from skfedcausal import (
     LikelihoodServer,
 )
 from skfedcausal.client.worker import UnitWorker
-from skfedcausal.datasets import make_granger_plant
+from skfedcausal.datasets import load_skab, make_granger_plant
 from skfedcausal.federation import (
     ClientError,
     Failure,
@@ -116,6 +118,20 @@ def test_grades_from_sums_are_those_of_rows_in_words(two_lags):
     told = secret.set_index(["cause", "effect"])["verdict"]
     assert told["unit1", "unit2"] == "influence"
     assert (told == "influence").sum() == 1
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # of the record: pauses, drift, a search that was ended
+def test_grades_of_a_recorded_rig_are_those_of_the_fit_from_states():
+    folder = Path(os.environ.get("SKFEDCAUSAL_DATA", "missing")) / "skab"
+    if not folder.is_dir():
+        pytest.skip("SKFEDCAUSAL_DATA names no folder with skab")
+    record = load_skab(folder, "anomaly-free/anomaly-free").data
+    secret, openly = fitted(record), FederatedGrangerEstimator().fit(record)
+    of_sums, of_rows = secret.server_.learner_._grades.verdict, openly.server_._grades.verdict
+    pairs = ~np.eye(4, dtype=bool)
+    assert of_sums[pairs].tolist() == of_rows[pairs].tolist()
+    more = secret.links_["verdict"].eq("influence") & openly.links_["verdict"].ne("influence")
+    assert not more.any()
 
 
 @pytest.mark.parametrize(("n_units", "n_rows", "graded"), [(4, 1500, False), (3, 447, False), (2, 1500, True)])
