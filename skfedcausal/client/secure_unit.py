@@ -2,12 +2,13 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from ..containers import episode_starts
 from ..federation.chain import START, Chain, LedgerError
+from ..federation.policy import PolicyError
 from ..federation.transport import Site
 from ..message.packet import PacketError
 from ..message.requests import FitRequest
@@ -16,10 +17,10 @@ from ..message.states import StateMessage
 from ..secure.dealer import Dealer
 from ..secure.masks import product_masks, record_tag, series_mask
 from ..secure.protocol import masked_products
-from ..secure.series import faded_scores
+from ..secure.series import can_be_graded, faded_scores, graded_series
 from ..statespace.observation import is_regular
 from ..statespace.partition import Partition
-from ..statespace.ring import fraction_bits, lagged_products, to_ring
+from ..statespace.ring import Sums, fraction_bits, to_ring
 
 
 class SumsAccount:
@@ -101,6 +102,14 @@ def _take_over(path):
     os.replace(new.path, path) if new.path.exists() else path.unlink()
 
 
+class SumsRefusedError(PolicyError, PacketError):
+    """Sums that a unit does not answer: it has answered, or they would tell too much; the server is told the rule."""
+
+    def __init__(self, text, rule="answers"):
+        PacketError.__init__(self, text)  # other processes make it anew from its text
+        self.rule = rule
+
+
 class SumsWorker:
     """A unit that takes part in secure sums and answers nothing else.
 
@@ -113,7 +122,8 @@ class SumsWorker:
     most : float, default=0.5
         Largest number of equations about one of its series, as a share of the rows, that the server and all other
         units together could set up from the sums: ``(2 L + 1) P`` linear ones for lags up to L and P series of
-        the others, ``(L + 1) p`` quadratic ones from its own p. More is refused.
+        the others, ``(L + 1) p`` quadratic ones from its own p; with grades ``140 P`` and ``84 p`` more. Grades are
+        left out where there would be too many, and other sums refused.
     account : SumsAccount, default=None
         None keeps what was answered in the state of the run only.
 
@@ -177,29 +187,41 @@ class SumsWorker:
 
     def _series(self, request, state, round):
         """The unit's states under a mask, with what they are worth."""
-        own, inner = self._worker.handle(FitRequest().to_packet(round), {})
+        # as a fit of states asks: a unit whose sensors say all of its states sends them without noise
+        own, inner = self._worker.handle(FitRequest(own_past=True, sharp=True).to_packet(round), {})
         series, message = self._scores(StateMessage.from_packet(own))
-        lengths, starts = message.lengths, self._worker.starts
-        self._check_equations(len(series), request.lags, series.shape[1])
+        lengths, n_states = message.lengths, series.shape[1]
+        sums = self._told(Sums(request.lags, lengths, bool(request.graded)), n_states)
         scale = np.sqrt(np.square(series).mean(axis=0))
         if not (scale > 0).all():
             raise self._error("has a state that never changes, of which there are no sums; give it fewer states.")
-        ring = to_ring(series / scale, fraction_bits(len(series)))
+        series = series / scale
+        if sums.graded:
+            series = np.concatenate([series, graded_series(message.z, message.patterns[0], self._worker.starts)])
+        ring = to_ring(series, fraction_bits(len(series)))
         tag = record_tag(self._key, ring, request.lags, lengths)
         before = state.get("sums", {}).get("tag", tag)
         if tag != before or not (self._account is None or self._account.allows(tag.hex())):
-            raise self._error("has answered secure sums about this record, and answers once; see SumsAccount.")
-        mask = series_mask(self._key, tag, lengths, ring.shape[1])
-        sums = {"asked": None, **state.get("sums", {}), "tag": tag, "lags": request.lags, "lengths": lengths}
+            raise self._refusal("answers", "has answered secure sums about this record, and answers once.")
+        mask = series_mask(self._key, tag, lengths, n_states, len(ring))
+        known = {"asked": None, **state.get("sums", {}), "tag": tag, "told": sums, "n_states": n_states}
         answer = MaskedSeries(
             ring - mask,
-            lagged_products(ring, ring, request.lags, starts),
+            sums.products(ring, ring),
             scale,
             message.patterns[0],
             lengths,
             np.frombuffer(tag, dtype=np.uint8),
         )
-        return answer, {**inner, "sums": {**sums, "n_states": ring.shape[1]}}
+        return answer, {**inner, "sums": known}
+
+    def _told(self, sums, n_states):
+        """What is summed: grades only of records that are long enough for both."""
+        n_rows = sum(sums.lengths)
+        if not can_be_graded(n_rows) or sums.equations(n_states, 0) > self._most * n_rows:
+            sums = replace(sums, graded=False)
+        self._check_equations(sums, sums, n_states)
+        return sums
 
     def _scores(self, message):
         """Faded scores of the unit's message and the message, which has to be of one information throughout."""
@@ -221,36 +243,42 @@ class SumsWorker:
         known = state.get("sums")
         if known is None:
             raise self._error(f"got {request.OP!r} before it was asked for its states.")
-        lengths, lags, tag, n_states = (known[name] for name in ("lengths", "lags", "tag", "n_states"))
-        self._check_others(request, known)
+        tag, n_states = known["tag"], known["n_states"]
+        sums = self._asked(request, known)
         digest = request.digest
         asked = digest.tobytes().hex()
         again = known["asked"] in (None, asked)
         if not (again and (self._account is None or self._account.allows(tag.hex(), asked))):
-            raise self._error("has multiplied with other series of the others before, and answers once.")
-        mask = series_mask(self._key, tag, lengths, n_states)
+            raise self._refusal("answers", "has multiplied with other series of the others before, and answers once.")
+        mask = series_mask(self._key, tag, sums.lengths, n_states, sums.n_rows)
         slices, masks = Partition(request.sizes.tolist()).slices, []
         for other, other_tag, n_other in zip(request.names, request.tags, request.sizes.tolist(), strict=True):
             about = (tag, other_tag.tobytes()), digest, other
-            masks.append(product_masks(self._key, *about, lengths, lags, n_states, n_other))
-        products = masked_products(mask, request.masked, slices, masks, lags, episode_starts(lengths))
+            masks.append(product_masks(self._key, *about, sums.lengths, sums.n_sums, n_states, n_other))
+        products = masked_products(mask, request.masked, slices, masks, sums.products)
         return MaskedProducts(*products), {**state, "sums": {**known, "asked": asked}}
 
-    def _check_others(self, request, known):
-        """Refuse series that do not fit, and so many that sums with them would tell too much."""
-        n_rows, n_others = request.masked.shape
-        if n_rows != sum(known["lengths"]) or self._worker.name in request.names:
-            raise self._error(f"got {n_rows} rows of {list(request.names)} for its {sum(known['lengths'])} rows.")
-        self._check_equations(n_rows, known["lags"], known["n_states"], n_others)
+    def _asked(self, request, known):
+        """What is summed with these series; refused if they do not fit, or sums with so many would tell too much."""
+        told, (n_rows, n_others) = known["told"], request.masked.shape
+        sums = replace(told, graded=told.graded and n_rows == told.n_rows)
+        if n_rows != sums.n_rows or self._worker.name in request.names:
+            raise self._error(f"got {n_rows} rows of {list(request.names)} for its {sums.n_rows} rows.")
+        self._check_equations(sums, told, known["n_states"], n_others)
+        return sums
 
-    def _check_equations(self, n_rows, lags, n_states, n_others=0):
-        """Refuse where sums with the others' series, and of its own, would tell too much of each of its series."""
-        equations = (2 * lags + 1) * n_others + (lags + 1) * n_states
+    def _check_equations(self, sums, told, n_states, n_others=0):
+        """Refuse where sums with the others' series, and those told of its own, would say too much of each series."""
+        n_rows, equations = sum(sums.lengths), sums.equations(0, n_others) + told.equations(n_states, 0)
         if equations > self._most * n_rows:
-            raise self._error(
+            raise self._refusal(
+                "most",
                 f"was asked for {equations} sums about each series of {n_rows} rows, over its limit of {self._most:g} "
-                "of them: ask for fewer lags or fewer units, or give a longer record. The site's `most` would allow it."
+                "of them: ask for fewer lags or fewer units, or give longer records. The site's `most` would allow it.",
             )
+
+    def _refusal(self, rule, problem):
+        return SumsRefusedError(str(self._error(problem)), rule)
 
     def _error(self, problem):
         return PacketError(f"Unit {self._worker.name!r} {problem}")

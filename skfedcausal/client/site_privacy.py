@@ -113,6 +113,16 @@ def _lines(home, name):
     return read_ledger(path) if path.exists() else []
 
 
+def check_owner(home, name):
+    """Refuse an account of privacy of another site: what was paid for there are other records."""
+    others = sorted({entry["charge"]["client"] for entry in _lines(home, _ACCOUNT) if "charge" in entry} - {name})
+    if others:
+        raise LedgerError(
+            f"{home / _ACCOUNT} holds charges of {', '.join(others)}, and this is the home of {name!r}: put its own "
+            "account back, or give the site a home of its own."
+        )
+
+
 def check_account(home, account=_ACCOUNT):
     """Refuse an account that is older than what the site's ledger says of it, and a ledger older than the account."""
     heads = {entry["account"] for entry in _lines(home, _LEDGER) if "account" in entry}

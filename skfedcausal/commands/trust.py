@@ -5,7 +5,7 @@ from pathlib import Path
 from ..federation.envelope import write_key
 from ..federation.locks import only_one
 from ..federation.repair import repair_ledger
-from ..federation.signatures import read_key_pair, write_key_pair
+from ..federation.signatures import read_key_pair, revoke_key, write_key_pair
 from ..federation.site_ledger import SiteLedger, read_ledger, verify_ledger
 from ..sites.site import read_site_settings
 from ._shared import answer, parser
@@ -19,6 +19,7 @@ _REPAIRED = (
     "({reason}), which said that {lost_bytes:,} bytes left in {lost_packets} packets; they still count against "
     "the limits. The broken ledger is kept as {broken}."
 )
+_REVOKED = "{revoked}: out of use here. The other side has to revoke its copy, too."
 _MADE = "{key}: bring a copy to the server by a way that you trust."
 
 
@@ -73,12 +74,16 @@ def _repair(options):
 
 
 def key(arguments):
-    """Make a key."""
-    reader = parser("key", "Make a key for a site.", settings=False)
-    reader.add_argument("path", type=Path, help="file to write; must not exist")
+    """Make a key, or revoke one."""
+    reader = parser("key", "Make a key for a site, or take one out of use.", settings=False)
+    reader.add_argument("path", type=Path, help="file to write; must not exist, or be revoked")
     reader.add_argument("--pair", action="store_true", help="a private key, and the public one beside it (.pub)")
-    return answer(reader, arguments, _make, _MADE.format_map)
+    reader.add_argument("--until", metavar="DAY", help="last day on which it is taken, as 2027-12-31")
+    reader.add_argument("--revoke", action="store_true", help="take the key in this file out of use")
+    return answer(reader, arguments, _make, lambda made: (_MADE if "key" in made else _REVOKED).format_map(made))
 
 
 def _make(options):
-    return {"key": (write_key_pair if options.pair else write_key)(options.path)}
+    if options.revoke:
+        return {"revoked": revoke_key(options.path)}
+    return {"key": (write_key_pair if options.pair else write_key)(options.path, options.until)}

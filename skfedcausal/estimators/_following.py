@@ -375,8 +375,8 @@ def report(self, incident, path, *, X=None, title=None, check=None, lengths=None
         HTML file. The page holds everything it shows and loads nothing.
     X : list, dict, DataFrame or ndarray, default=None
         The record of the incident, for pictures of it and of the tag to blame, for a check of the data, and to say
-        whether it may be one of the false alarms that were allowed. If noise was to protect it the page says first
-        that it stays at the unit, and has no statement of privacy.
+        whether it may be one of the false alarms that were allowed. Where noise protects it the page is made of the
+        noised copy, without measurements and tags, and says so.
     title : str, default=None
     check : PlantCheck, default=None
         Of the record; None checks `X` if it is given.

@@ -440,8 +440,8 @@ class PlantEstimator(FederatedEstimator):
             HTML file. The page holds everything it shows and loads nothing.
         title : str, default="Which unit drives which"
         X : list, dict, DataFrame or ndarray, default=None
-            The record, for a check of it and a picture of measurements. If noise was to protect it the page says first
-            that it stays at the unit, and has no statement of privacy.
+            The record, for a check of it and a picture of measurements. Where noise protects it neither
+            is on the page, which says so.
         check : PlantCheck, default=None
             Of the record; None checks `X` if it is given.
 

@@ -16,7 +16,17 @@ from pathlib import Path
 from typing import Literal
 
 from ..message.packet import PacketError
-from .signatures import NOT_SIGNED, KeyPair, refuse_open_to_others, signed_message, write_key_file
+from .signatures import (
+    NOT_SIGNED,
+    KeyPair,
+    SharedKey,
+    check_terms,
+    key_and_terms,
+    refuse_open_to_others,
+    signed_message,
+    until_line,
+    write_key_file,
+)
 
 _MAGIC = b"SKFE"
 _SHARED, _PAIR = 1, 2  # versions: signed with a key that both sides have, or with one of a pair
@@ -92,6 +102,7 @@ class Signing:
     """A signature over bytes that come part by part, with a shared key or a :class:`KeyPair`."""
 
     def __init__(self, key=None):
+        check_terms(key)  # it may end while a site runs
         self._pair = key if isinstance(key, KeyPair) else None
         self._outside, self._end = b"", PREFIX_BYTES  # for a pair: where prefix and header end
         self._digest = hashlib.sha256() if self._pair is not None else hmac.new(key or b"", digestmod="sha256")
@@ -189,13 +200,15 @@ def _header(text):
     return Envelope(**header)
 
 
-def write_key(path):
+def write_key(path, until=None):
     """Make a key for a unit and its server, readable by its owner only.
 
     Parameters
     ----------
     path : str or Path
-        Must not exist yet. Bring a copy to the other side by a way that you trust.
+        Must not exist yet, or be revoked. Bring a copy to the other side by a way that you trust.
+    until : str or date, default=None
+        Last day on which either side takes the key, in UTC, as ``"2027-12-31"``. None for no end.
 
     Returns
     -------
@@ -214,9 +227,11 @@ def write_key(path):
     ------
     FileExistsError
         If the file is there already: a key in use is not overwritten.
+    ValueError
+        If `until` is no day, or one that is over.
     """
     path = Path(path)
-    write_key_file(path, secrets.token_hex(32) + "\n")
+    write_key_file(path, f"{secrets.token_hex(32)}\n{until_line(until)}")
     return path
 
 
@@ -234,7 +249,7 @@ def read_key(path):
     Raises
     ------
     ValueError
-        If the file holds no key, or others than its owner may read or write it.
+        If the file holds no key, or one that has ended or was revoked, or others than its owner may read or write it.
 
     See Also
     --------
@@ -248,11 +263,14 @@ def read_key(path):
     >>> len(read_key(write_key(Path(tempfile.mkdtemp()) / "turbine.key")))
     32
     """
+    digits, terms = key_and_terms(path)
     try:
-        key = bytes.fromhex(Path(path).read_text(encoding="ascii").strip())
-    except (ValueError, UnicodeDecodeError):
-        key = b""
+        key = SharedKey.fromhex(digits)
+    except ValueError:
+        key = SharedKey()
+    key.terms = terms
     if len(key) < _MIN_KEY:
         raise ValueError(f"{path} holds no key: expected at least {_MIN_KEY} bytes in hexadecimal digits.")
     refuse_open_to_others(path)
+    check_terms(key)
     return key

@@ -15,6 +15,7 @@ from typing import Any
 from ..message.packet import NOTHING, Packet, PacketError
 from ..message.requests import Acknowledgement, Close, Failed
 from .atomic import file_name, keep_private, write_whole
+from .chain import LedgerError
 from .envelope import MAX_FRAME, Envelope, read_envelope
 from .policy import Answered, PolicyError, SitePolicy
 from .site_ledger import ByteLimitError, SiteLedger
@@ -50,6 +51,11 @@ class Gate:
         What is answered. None: one fit, in one round, of the first run.
     account : callable, default=None
         Gives the head of the site's account of privacy, for the ledger.
+
+    Raises
+    ------
+    LedgerError
+        If the ledger in the home is broken, or that of another site.
 
     Notes
     -----
@@ -97,6 +103,11 @@ class Gate:
         words = {"noise": noise, "policy": self.policy.in_words()}
         keep_private(self.home)
         self.ledger = SiteLedger(self.home / "ledger.jsonl", account=account, **words, **limits)
+        if others := sorted(self.ledger.sites - {name}):
+            raise LedgerError(
+                f"{self.ledger.path} is the ledger of {', '.join(others)}, and this is the home of {name!r}: put its "
+                "own ledger back, or give the site a home of its own."
+            )
         self.run: Any = None  # its name, once there is one
         self.state: dict[str, Any] = {}
         self.closed = False
@@ -223,6 +234,8 @@ class Gate:
     def _answered(self, sequence, packet, payload, head, again):
         try:
             answer, state = self._handled(packet)
+        except PolicyError:  # a limit that the unit itself keeps
+            raise
         except Exception as error:
             return self._failed(self.run, sequence, packet, head, "client-error", type(error).__name__)
         self.policy.check_answer(self.name, packet, answer, self._done)

@@ -75,11 +75,15 @@ def allowing(rule, op):
         "states": "the answer has more than `states` of its [policy]; the site would allow it with a higher limit",
         "once": "a fit asks for it once, before all other questions where rows are left out, and about most rows; "
         f'the site would allow more with "{op}" in `operations` of its [policy]',
+        "answers": "its record was answered about, and `answers` of its [secure_sums] is used up; a run that broke off "
+        "goes on under the same name, and other rows need a higher `answers`",
+        "most": "the sums would tell more of its rows than `most` of its [secure_sums]; ask for fewer lags (`n_lags` "
+        "of [learner]) or fewer units, or give longer records",
     }[rule]
 
 
 _LIMITS = ("total_bytes", "rows", "states")
-RULES = ("operations", "once", "rounds", "runs", *_LIMITS)
+RULES = ("operations", "once", "rounds", "runs", "answers", "most", *_LIMITS)
 
 
 class Answered(Counter):
@@ -299,7 +303,7 @@ class SitePolicy:
         again = {
             "rows": answered.has_read,
             "sensors": answered["sensors"] > 0 or not self._names_sensors,
-            "ask law": answered["ask law"] >= answered["fit"],
+            "ask law": answered["ask law"] > 0,
         }
         if not self._lifts(op) and again.get(op, False):
             self._refuse(site, "once", op)
@@ -380,7 +384,7 @@ class SitePolicy:
         named = max(len(self.runs), 1) * n_named(n_states, n_sensors) if self._names_sensors else 0
         rank = n_sensors if everything else int(min(n_sensors, models * n_states * n_records + named))
         distances = models * n_records if monitored or ops is None or ops & _DISTANCES else 0
-        laws = float("inf") if self._lifts("ask law") else rounds
+        laws = float("inf") if self._lifts("ask law") or ANY in self.runs else max(len(self.runs), 1)
         numbers = laws * n_inputs * (2 * n_states + n_inputs) if n_inputs else 0
         counted = None if numbers == float("inf") else int(numbers)
         exact = rank + distances >= n_sensors or counted is None

@@ -66,6 +66,7 @@ class SiteLedger:
         self.path = Path(path)
         self.max_bytes, self.total_bytes = max_bytes, total_bytes
         self.noise, self.policy, self.account = noise, policy, account
+        self.sites: set[str] = set()  # that lines are about
         self.first_run = None  # that the site answered with more than an acknowledgement
         self._chain = Chain(self.path)
         self._sent, self._seen, self._refused, self._hashes = {}, {}, set(), {START}
@@ -266,6 +267,7 @@ class SiteLedger:
 
     def _count(self, entry):
         self._hashes.add(entry["hash"])
+        self.sites |= {entry["site"]} if "site" in entry else set()
         if entry["event"] in ("sent", "taken"):
             self._seen[tuple(entry[k] for k in ("run", "direction", "sequence", "sha256"))] = entry
         if entry["event"] == "sent":

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..statespace.episodes import block_toeplitz
 from ..statespace.observation import is_regular
-from ..statespace.ring import fraction_bits, from_ring, rounding_error
+from ..statespace.ring import Sums, fraction_bits, from_ring, rounding_error
 from .packet import PacketError
 from .schema import Message, wire
 
@@ -23,10 +23,11 @@ class MaskedSeries(Message, op="masked"):
 
     Attributes
     ----------
-    masked : ndarray of uint64 of shape (n_samples, n_states)
-        Faded scores of unit mean square in fixed point, less the mask: uniform.
-    own : ndarray of uint64 of shape (n_lags + 1, n_states, n_states)
-        Sums of lagged products of the unit's own scores, not masked.
+    masked : ndarray of uint64 of shape (n_rows, n_states)
+        Faded scores of unit mean square in fixed point, less the mask: uniform. Either ``n_samples`` rows, or three
+        times as many: behind them those whose sums in stretches grades rest on.
+    own : ndarray of uint64 of shape (n_sums, n_states, n_states)
+        Sums of lagged products of the unit's own scores, not masked, see :attr:`sums`.
     scale : ndarray of shape (n_states,)
         What the scores were divided by.
     information : ndarray of shape (n_states, n_states)
@@ -55,8 +56,14 @@ class MaskedSeries(Message, op="masked"):
     lengths: tuple[int, ...] = wire("lengths e", "number of time steps of each episode")
     tag: np.ndarray = wire("octets 32", "from which the dealer draws the same mask")
 
+    @property
+    def sums(self):
+        """What was summed, as the shapes say."""
+        plain = Sums(0, self.lengths, len(self.masked) > sum(self.lengths))
+        return Sums(len(self.own) - plain.n_sums, self.lengths, plain.graded)
+
     def _check(self, packet):
-        if sum(self.lengths) != len(self.masked) or min(self.lengths, default=0) < 1:
+        if min(self.lengths, default=0) < 1 or self.sums.n_rows != len(self.masked) or self.sums.lags < 0:
             raise PacketError(f"Array 'lengths' is {self.lengths}, which does not cut {len(self.masked)} rows.")
         if self.masked.shape[1] < 1 or not ((self.scale > _SCALES[0]) & (self.scale < _SCALES[1])).all():
             raise PacketError("Packet 'masked' has no states, or states without a scale.")
@@ -66,16 +73,23 @@ class MaskedSeries(Message, op="masked"):
 
     def _check_own(self):
         """Refuse sums that no series of unit mean square has."""
-        n_rows = len(self.masked)
+        n_rows, sums = sum(self.lengths), self.sums
         try:
-            means = from_ring(self.own, fraction_bits(n_rows)) / n_rows
+            means = from_ring(self.own, fraction_bits(len(self.masked))) / n_rows
         except ValueError as error:
             raise PacketError(str(error)) from None
-        largest = 1 + 2 * rounding_error(n_rows) + _ROUNDING
-        has_unit_squares = np.abs(np.diagonal(means[0]) - 1).max() < largest - 1
-        fits = np.abs(means).max() < largest and (means[0] == means[0].T).all()
-        if not (has_unit_squares and fits and np.linalg.eigvalsh(block_toeplitz(means))[0] > -_NOTHING):
+        largest = 1 + 2 * rounding_error(len(self.masked)) + _ROUNDING
+        parts = [means[: sums.lags + 1], *(sums.in_stretches(means) if sums.graded else [])]
+        squares = [parts[0][0], *(part[:, 0].sum(axis=0) for part in parts[1:])]
+        has_unit_squares = all(np.abs(np.diagonal(square) - 1).max() < largest - 1 for square in squares)
+        series = [parts[0], *(stretch for part in parts[1:] for stretch in part)]
+        fits = np.abs(means).max() < largest and all((one[0] == one[0].T).all() for one in series)
+        if not (has_unit_squares and fits and all(map(_is_of_a_series, series))):
             raise PacketError("Array 'own' of packet 'masked' holds no sums of products of series of unit mean square.")
+
+
+def _is_of_a_series(means):
+    return np.linalg.eigvalsh(block_toeplitz(means))[0] > -_NOTHING
 
 
 class SecureSumsRequest(Message, op="secure_sums", answer=MaskedSeries):
@@ -85,6 +99,8 @@ class SecureSumsRequest(Message, op="secure_sums", answer=MaskedSeries):
     ----------
     lags : int
         Most time steps between the two factors of a product.
+    graded : bool or None
+        Whether to send also what grades of links rest on, where the record is long enough; None, like False, for no.
 
     Examples
     --------
@@ -94,6 +110,7 @@ class SecureSumsRequest(Message, op="secure_sums", answer=MaskedSeries):
     """
 
     lags: int = wire("count", "most time steps between the factors of a product")
+    graded: bool | None = wire("flag", "whether to send what grades of links rest on", default=None)
     OPENS = True
 
 
@@ -102,9 +119,9 @@ class MaskedProducts(Message, op="masked_products"):
 
     Attributes
     ----------
-    behind : ndarray of uint64 of shape (n_lags + 1, n_others, n_states)
+    behind : ndarray of uint64 of shape (n_sums, n_others, n_states)
         Others' states at t + l with the mask at t.
-    ahead : ndarray of uint64 of shape (n_lags + 1, n_states, n_others)
+    ahead : ndarray of uint64 of shape (n_sums, n_states, n_others)
         The mask at t + l with others' states at t.
 
     Examples
@@ -125,7 +142,7 @@ class ProductsRequest(Message, op="secure_products", answer=MaskedProducts):
 
     Attributes
     ----------
-    masked : ndarray of uint64 of shape (n_samples, n_others)
+    masked : ndarray of uint64 of shape (n_rows, n_others)
         States of all other units side by side.
     sizes : ndarray of int of shape (n_units,)
     tags : ndarray of uint8 of shape (n_units, 32)
@@ -164,7 +181,7 @@ class MaskCorrections(Message, op="masks"):
 
     Attributes
     ----------
-    corrections : ndarray of uint64 of shape (n_lags + 1, n, n)
+    corrections : ndarray of uint64 of shape (n_sums, n, n)
         Zero on the diagonal blocks.
 
     Examples
@@ -192,6 +209,8 @@ class CorrectionsRequest(Message, op="secure_masks", answer=MaskCorrections):
         Most time steps between the two factors of a product.
     asked : ndarray of uint8 of shape (n_units, 32)
         What each of them was asked, ``ProductsRequest.digest``.
+    graded : bool or None
+        Whether they were asked about the rows of grades, too; None, like False, for no.
 
     Examples
     --------
@@ -208,6 +227,7 @@ class CorrectionsRequest(Message, op="secure_masks", answer=MaskCorrections):
     names: tuple[str, ...] = wire("names u", _NAMES)
     lags: int = wire("count", "most time steps between the factors of a product")
     asked: np.ndarray = wire("octets u 32", "digests of what these units were asked to multiply")
+    graded: bool | None = wire("flag", "whether that was about the rows of grades, too", default=None)
 
     def _check(self, packet):
         if min(self.lengths, default=0) < 1:

@@ -222,6 +222,7 @@ class PrivacyAccountant:
         self.period = 0
         self._charges = []
         self._releases = {}
+        self._unused: set[str] = set()  # releases that are paid for and not out
         self._key = secrets.token_bytes(32)
         self._lock = threading.RLock()
 
@@ -251,6 +252,8 @@ class PrivacyAccountant:
     def charge(self, charges, scope, *, repeated=False):
         """Spend, or refuse to before anything is released.
 
+        A release that was paid for and did not come about, as on a full disk, is not charged again.
+
         Parameters
         ----------
         charges : sequence of Charge
@@ -269,6 +272,9 @@ class PrivacyAccountant:
             If the scope differs from that of earlier charges.
         """
         with self._lock:
+            charges = [charge for charge in charges if charge.release not in self._unused]
+            if not charges:
+                return
             if self.scope not in (None, scope):
                 raise ValueError(
                     f"This accountant counts promises per {self.scope}; one per {scope} does not add up with "
@@ -288,7 +294,12 @@ class PrivacyAccountant:
             if replace(charge, time=earlier.time, count=earlier.count) == earlier:
                 self._charges[k] = replace(earlier, count=earlier.count + charge.count)
                 return
+        self._keep(charge)
+
+    def _keep(self, charge):
         self._charges.append(charge)
+        if charge.release:  # a batch of a stream is remembered by nobody, and pays each time
+            self._unused.add(charge.release)
 
     def _check_budget(self, charges, scope):
         same = same_clients([*self._charges, *charges])
@@ -491,6 +502,7 @@ class PrivacyAccountant:
         release : Release
         """
         self._releases[key] = release
+        self._unused.discard(key.hex())
 
     def forget(self):
         """Drop the remembered records, not the charges: asking for them again will cost again."""

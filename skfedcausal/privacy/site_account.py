@@ -78,7 +78,7 @@ class SiteAccount(PrivacyAccountant):
         self._key = secret.read_bytes() if secret.exists() else self._key
         self._chain = Chain(self.folder / "account.jsonl")
         self._charges, self._noise = [], {}
-        self._unused: set[str] = set()  # releases that are paid for and not out
+        self._unused = set()
         self.scope = None
         for entry in self._chain.entries():
             if entry["event"] == _CHARGED:
@@ -99,9 +99,7 @@ class SiteAccount(PrivacyAccountant):
     def charge(self, charges, scope, *, repeated=False):
         """Spend as every accountant does, but once for every release; see the notes on crashes."""
         with self.turn():
-            owed = [self._marked(charge) for charge in charges if charge.release not in self._unused]
-            if owed:
-                super().charge(owed, scope)
+            super().charge([self._marked(charge) for charge in charges], scope)
 
     def _take(self, charge, scope, repeated):
         if not (self.folder / "secret").exists():
@@ -110,14 +108,14 @@ class SiteAccount(PrivacyAccountant):
         self._chain.append({"event": _CHARGED, "scope": asdict(scope), "charge": asdict(charge), **seen})
         self._keep(charge)
 
-    def _keep(self, charge):
-        self._charges.append(charge)
-        if charge.release:  # a batch of a stream is remembered by nobody, and pays each time
-            self._unused.add(charge.release)
-
     def room(self, key, shape):
         """Array in a file for a noised record."""
-        return np.lib.format.open_memmap(self._path(key, ".part"), "w+", dtype=float, shape=shape)
+        draft = self._path(key, ".part")
+        room = np.lib.format.open_memmap(draft, "w+", dtype=float, shape=shape)
+        if hasattr(os, "posix_fallocate"):  # a full disk is an error now, and would end the process later
+            with open(draft, "r+b") as file:
+                os.posix_fallocate(file.fileno(), 0, draft.stat().st_size)
+        return room
 
     def remember(self, key, release):
         """Keep a noised record, and say in the account that it may be used from now on."""

@@ -41,13 +41,14 @@ def incident_page(detector, incident, X=None, title=None, check=None, *, lengths
         raise ValueError(f"Got an incident without {', '.join(absent)}; give one row of `incidents(X)`.")
     seen = None if X is None else _Seen.of(detector, X, incident, lengths, levels)
     title = title or f"Incident of {when_in_words(incident['start'])}"
-    page = begun_page(title, detector, X, check).lead(_answer(incident, seen))
+    page, X, check = begun_page(title, detector, X, check)
+    page.lead(_answer(incident, seen))
     page.heading("What happened").text(*_events(incident))
     if seen is not None:
         page.picture(seen.display.plot, _CAPTION)
     ranking = [(name, f"{p:.1%}") for name, p in incident["ranking"][:20]]
     page.heading("Where it began").table(pd.DataFrame(ranking, columns=["unit", "probability"]))
-    if seen is not None:
+    if seen is not None and X is not None:
         add_tags(page, detector, incident, X, lengths)
         X = detector._with_codes(X)[0]  # modes in words are no numbers
         add_trends(page, X, _ELSEWHERE, units=_others(detector, incident), window=seen.window, around=_AROUND)

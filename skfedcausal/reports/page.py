@@ -16,9 +16,9 @@ from ..privacy.promise import NOT_PRIVATE
 
 _WIDE = 9.0  # inches
 _SHORT = 24  # letters of a cell that is not broken into lines
-_AT_HOME = (
-    "This page stays at the unit. Parts of it show the unit's own record as it was measured, which no noise protects, "
-    "so that differential privacy is not promised here. A page to pass on is made without the record (`X`, `check`)."
+_WITHHELD = (
+    "The record was given, but noise protects it: this page is computed from the noised copy alone and shows neither a "
+    "check of the measurements nor their trends. At the unit, `check_plant` and the displays show both."
 )
 _NARROW = 3  # columns of a table that fits a telephone; the rows of a wider one become blocks there
 
@@ -29,7 +29,7 @@ class Page:
     def __init__(self, title):
         self.title = str(title)
         self.pictures = []  # as PNG, in the order in which they were added
-        self.stays_home = False  # whether it shows what a mechanism was to protect
+        self.withholds = False  # whether a record was given that noise protects, and is not shown
         self._parts = []
 
     def heading(self, text):
@@ -125,12 +125,13 @@ def listed_in_words(names):
     return f"{', '.join(first)} and {last}" if first else last
 
 
-def begun_page(title, estimator, *records):
-    """A page on a fitted estimator; first of all it says if it shows what a mechanism of privacy was to protect."""
+def begun_page(title, estimator, X, check):
+    """A page on a fitted estimator, and the record and its check as far as it may show them: not behind a mechanism."""
     page = Page(title)
-    is_promised = not estimator.privacy_statement_.startswith(NOT_PRIVATE)
-    page.stays_home = is_promised and any(record is not None for record in records)
-    return page.lead(_AT_HOME) if page.stays_home else page
+    if estimator.privacy_statement_.startswith(NOT_PRIVATE):
+        return page, X, check
+    page.withholds = X is not None or check is not None
+    return page, None, None
 
 
 def add_departures(page, estimator):
@@ -151,4 +152,4 @@ def add_departures(page, estimator):
     table = kinds["n_bytes"].agg(packets="size", bytes="sum")
     table["fields"] = [", ".join(sorted(set().union(*fields))) or "-" for _, fields in kinds["fields"]]
     page.table(table.reset_index())
-    return page if page.stays_home else page.text(estimator.privacy_statement_)
+    return page.text(*[_WITHHELD] * page.withholds, estimator.privacy_statement_)

@@ -27,9 +27,10 @@ _DELAYS = ("delay", "delay_low", "delay_high")
 def plant_page(estimator, title="Which unit drives which", X=None, check=None):
     """Page on a fitted estimator of links or counterfactuals; the record is for its check and its trends."""
     links, names = estimator.links_, estimator.client_names_
+    page, X, check = begun_page(title, estimator, X, check)
     check = check_of(X, check)
     reserves = list(_reserves(estimator, check))
-    page = begun_page(title, estimator, X, check).lead(_answer(links, names, reserves))
+    page.lead(_answer(links, names, reserves))
     states = links[links["kind"] == "state"]
     if states["verdict"].isin(TOLD).any():
         draw = partial(LinkGraphDisplay.from_links, states, names)

@@ -1,13 +1,13 @@
 """The dealer of secure sums: it knows all masks and sees no series."""
 
 import secrets
-from itertools import accumulate
 
 import numpy as np
 
 from ..message.packet import PacketError
 from ..message.secure import CorrectionsRequest, MaskCorrections
 from ..statespace.partition import Partition
+from ..statespace.ring import Sums
 from .masks import product_masks, series_mask
 from .protocol import mask_corrections
 
@@ -110,17 +110,17 @@ class Dealer:
 
     def _corrections(self, request):
         """Products of the masks of all pairs less the masks of these units' own sums."""
-        sizes, lengths, lags = request.sizes.tolist(), request.lengths, request.lags
-        if sum(lengths) * sum(sizes) > _MOST or (lags + 1) * sum(sizes) ** 2 > _MOST:
+        sizes, lengths = request.sizes.tolist(), request.lengths
+        sums = Sums(request.lags, lengths, bool(request.graded))
+        if sums.n_rows * sum(sizes) > _MOST or sums.n_sums * sum(sizes) ** 2 > _MOST:
             raise PacketError(f"The dealer makes at most {_MOST} masks at once; ask for fewer rows, lags or units.")
         tags = [tag.tobytes() for tag in request.tags]
         units = list(zip(request.names, tags, sizes, strict=True))
-        series = [series_mask(self.keys[name], tag, lengths, size) for name, tag, size in units]
+        series = [series_mask(self.keys[name], tag, lengths, size, sums.n_rows) for name, tag, size in units]
         masks = {}
         for k, (name, tag, size) in enumerate(units):
             for j, (other, other_tag, n_other) in enumerate(units):
                 if j != k:
                     about = (tag, other_tag), request.asked[k], other
-                    masks[k, j] = product_masks(self.keys[name], *about, lengths, lags, size, n_other)
-        starts = (0, *accumulate(lengths[:-1]))
-        return mask_corrections(np.concatenate(series, axis=1), Partition(sizes).slices, masks, lags, starts)
+                    masks[k, j] = product_masks(self.keys[name], *about, lengths, sums.n_sums, size, n_other)
+        return mask_corrections(np.concatenate(series, axis=1), Partition(sizes).slices, masks, sums.products)

@@ -20,21 +20,23 @@ def record_tag(key, series, lags, lengths):
     return _drawn(key, TAG, b"tag", asked, np.ascontiguousarray(series, dtype="<u8").tobytes())
 
 
-def series_mask(key, tag, lengths, n_states):
-    """Mask of a unit's series, shape (n_rows, n_states)."""
-    return _elements(key, (sum(lengths), n_states), tag, b"series", _bytes(lengths))
+def series_mask(key, tag, lengths, n_states, n_rows=None):
+    """Mask of a unit's series, shape (n_rows, n_states); rows behind those of the record have a mask of their own."""
+    of_record = _elements(key, (sum(lengths), n_states), tag, b"series", _bytes(lengths))
+    n_more = 0 if n_rows is None else n_rows - sum(lengths)
+    return np.concatenate([of_record, _elements(key, (n_more, n_states), tag, b"graded", _bytes(lengths))])
 
 
-def product_masks(key, tags, asked, other, lengths, lags, n_own, n_other):
-    """Masks of a unit's products with another: shapes (lags + 1, n_other, n_own) and (lags + 1, n_own, n_other).
+def product_masks(key, tags, asked, other, lengths, n_sums, n_own, n_other):
+    """Masks of a unit's products with another: shapes (n_sums, n_other, n_own) and (n_sums, n_own, n_other).
 
     They depend on the tags of both, so that the dealer's word about another series of the other says nothing; and on
     the digest of all that the unit was asked, for the server names the tags: two answers under the same masks would
     differ by the rows of the unit's mask.
     """
     context = *tags, asked.tobytes(), other.encode(), _bytes(lengths)
-    behind = _elements(key, (lags + 1, n_other, n_own), b"behind", *context)
-    return behind, _elements(key, (lags + 1, n_own, n_other), b"ahead", *context)
+    behind = _elements(key, (n_sums, n_other, n_own), b"behind", *context)
+    return behind, _elements(key, (n_sums, n_own, n_other), b"ahead", *context)
 
 
 def _elements(key, shape, *labels):

@@ -5,21 +5,19 @@ one unit says about one other: products of the other's later rows with its own m
 rows with the other's.
 """
 
-from ..statespace.ring import lagged_products
 
-
-def masked_products(mask, others, slices, masks, lags, starts=(0,)):
+def masked_products(mask, others, slices, masks, products):
     """A unit's products of its mask with the masked series of all others, under one pair of masks for each."""
-    behind, ahead = lagged_products(others, mask, lags, starts), lagged_products(mask, others, lags, starts)
+    behind, ahead = products(others, mask), products(mask, others)
     for rows, (over_behind, over_ahead) in zip(slices, masks, strict=True):
         behind[:, rows] += over_behind
         ahead[:, :, rows] += over_ahead
     return behind, ahead
 
 
-def mask_corrections(series_masks, slices, masks, lags, starts=(0,)):
+def mask_corrections(series_masks, slices, masks, products):
     """The dealer's products of all masks, less the masks of the units' products by (unit, other)."""
-    corrections = lagged_products(series_masks, series_masks, lags, starts)
+    corrections = products(series_masks, series_masks)
     for own in slices:
         corrections[:, own, own] = 0
     for (unit, other), (behind, ahead) in masks.items():
@@ -28,10 +26,10 @@ def mask_corrections(series_masks, slices, masks, lags, starts=(0,)):
     return corrections
 
 
-def opened_products(masked, slices, products, corrections, lags, starts=(0,)):
-    """The server's sums of products of all series; `products` are (behind, ahead) by (unit, other)."""
-    total = lagged_products(masked, masked, lags, starts) + corrections
-    for (unit, other), (behind, ahead) in products.items():
+def opened_products(masked, slices, told, corrections, products):
+    """The server's sums of products of all series; `told` are (behind, ahead) by (unit, other)."""
+    total = products(masked, masked) + corrections
+    for (unit, other), (behind, ahead) in told.items():
         total[:, slices[other], slices[unit]] += behind
         total[:, slices[unit], slices[other]] += ahead
     return total

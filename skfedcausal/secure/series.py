@@ -4,6 +4,9 @@ Sums at neighbouring lags over a whole record differ by products of its first an
 these rows. A record that begins and ends with zero has none of that, and the fade (a cosine bell [1]_) also takes
 away most of the bias that such sums have for slow states.
 
+Grades (:mod:`skfedcausal.server.links.grades`) rest on products in each of some stretches of the record, of series as
+recorded and of those less lines of their own for short pieces, both faded in and out in every stretch.
+
 References
 ----------
 .. [1] Dahlhaus (1988), Small sample effects in time series analysis: a new asymptotic theory and a new estimate,
@@ -13,7 +16,11 @@ References
 import numpy as np
 
 from ..statespace.episodes import episode_lengths, remove_episode_means
+from ..statespace.held_out import LOCAL, LaggedRows
+from ..statespace.lines import without_lines
+from ..statespace.ring import N_STRETCHES, STRETCH_LAGS, stretches
 
+_TINY = 1e-12  # of unit variance: what rounding leaves of nothing
 _SHARE, _LEAST = 100, 8  # an episode fades over a hundredth of its rows at either end, over 8 rows at least
 
 
@@ -42,3 +49,41 @@ def effective_rows(lengths):
     """Rows that sums of squares of faded series stand for, and rows that their scatter is that of."""
     squares = fade(lengths) ** 2
     return float(squares.sum()), float(squares.sum() ** 2 / np.square(squares).sum())
+
+
+def can_be_graded(n_rows):
+    """Whether a record is long enough for sums in stretches."""
+    return n_rows >= N_STRETCHES * 4 * _LEAST
+
+
+def _stretch_weights(n_rows, starts):
+    """Weights of the rows: faded in every stretch, and nothing where a lag would reach over the start of an episode."""
+    weights = fade([rows.stop - rows.start for rows in stretches(n_rows)[:N_STRETCHES]])
+    for start in starts:
+        weights[start : start + STRETCH_LAGS] = 0.0
+    return weights
+
+
+def rows_of_stretches(n_rows, starts):
+    """Rows that the sums of each stretch stand for, shape (N_STRETCHES,)."""
+    squares = np.square(_stretch_weights(n_rows, starts))
+    return np.array(
+        [squares[rows.start - n_rows : rows.stop - n_rows].sum() for rows in stretches(n_rows)[:N_STRETCHES]]
+    )
+
+
+def graded_series(z, J, starts):
+    """A unit's scores for sums in stretches, as recorded and less lines, of unit mean square, shape (2 n_rows, p)."""
+    scores = remove_episode_means(z @ np.linalg.inv(J), starts, copy=False)
+    own = (slice(0, scores.shape[1]),)
+    recorded = without_lines(scores / scores.std(axis=0), own, starts)
+    rows = LaggedRows.of(recorded, own, starts, 0)
+    local = np.mean([rows.around_lines(LOCAL, first).values for first in (0, LOCAL // 2)], axis=0)
+    weights = _stretch_weights(len(z), starts)[:, None]
+    parts = np.stack([recorded * weights, local * weights])
+    scale = np.sqrt(np.square(parts).mean(axis=1, keepdims=True))
+    if not (scale > _TINY).all():
+        raise ValueError(
+            f"A state is a line within every {LOCAL} rows, of which there are no grades; give fewer states."
+        )
+    return np.concatenate(parts / scale)

@@ -1,46 +1,56 @@
 """What the server of secure sums asks in its rounds, and how the answers open to sums of products."""
 
-from itertools import accumulate
+from dataclasses import replace
 
 import numpy as np
 
 from ..message.secure import CorrectionsRequest, ProductsRequest
 from ..secure.protocol import opened_products
 from ..statespace.partition import Partition
-from ..statespace.ring import fraction_bits, from_ring
+from ..statespace.ring import Sums, fraction_bits, from_ring
 
 _ROUNDING = 1e-9  # of sums in double precision; the numbers that they are of are whole
 
 
-def check_series(series, lags):
-    """Refuse masked series that do not belong together."""
+MOST = 0.5  # share of its rows that a unit lets itself be asked equations about, unless it says otherwise
+
+
+def sums_asked(series, lags):
+    """What is to be summed: grades too where all units sent what they rest on and none would refuse.
+
+    Masked series that do not belong together are refused.
+    """
     lengths = {name: message.lengths for name, message in series.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"The units' records have different episodes: {lengths}.")
     for name, message in series.items():
-        if len(message.own) != lags + 1:
-            raise ValueError(f"Unit {name!r} sent its own sums at {len(message.own)} lags, expected {lags + 1}.")
+        if message.sums.lags != lags:
+            raise ValueError(f"Unit {name!r} sent its own sums at {message.sums.lags + 1} lags, expected {lags + 1}.")
+    asked = Sums(lags, next(iter(lengths.values())), all(message.sums.graded for message in series.values()))
+    sizes = [message.masked.shape[1] for message in series.values()]
+    most = max(asked.equations(size, sum(sizes) - size) for size in sizes)
+    return replace(asked, graded=asked.graded and most <= MOST * sum(asked.lengths))
 
 
-def check_products(series, products, lags):
+def check_products(series, products, sums):
     """Refuse masked products of other units or lags than were asked about."""
     n_states = sum(message.masked.shape[1] for message in series.values())
     for name, told in products.items():
         own = series[name].masked.shape[1]
-        expected = (lags + 1, n_states - own, own)
+        expected = (sums.n_sums, n_states - own, own)
         if told.behind.shape != expected:
             raise ValueError(f"Unit {name!r} sent masked products of shape {told.behind.shape}, expected {expected}.")
 
 
-def others_of(series):
-    """Request to every unit with the masked series of all others."""
+def others_of(series, sums):
+    """Request to every unit with the masked series of all others, as far as they are summed."""
     requests = {}
     for name in series:
         others = {other: message for other, message in series.items() if other != name}
         if not others:
             raise ValueError(f"Sums of products need two units; there is only {name!r}.")
         requests[name] = ProductsRequest(
-            np.concatenate([message.masked for message in others.values()], axis=1),
+            np.concatenate([message.masked[: sums.n_rows] for message in others.values()], axis=1),
             np.array([message.masked.shape[1] for message in others.values()]),
             np.stack([message.tag for message in others.values()]),
             tuple(others),
@@ -48,26 +58,27 @@ def others_of(series):
     return requests
 
 
-def corrections_request(series, lags, digests):
+def corrections_request(series, sums, digests):
     """Request to the dealer about the units that are left; `digests` are those of what each was asked to multiply."""
     messages = series.values()
     return CorrectionsRequest(
         np.array([message.masked.shape[1] for message in messages]),
         np.stack([message.tag for message in messages]),
-        next(iter(messages)).lengths,
+        sums.lengths,
         tuple(series),
-        lags,
+        sums.lags,
         np.stack([digests[name] for name in series]),
+        sums.graded or None,
     )
 
 
-def opened_sums(series, products, corrections, lags):
-    """Sums of products of the scores of all units that are left, in their own scale."""
+def opened_sums(series, products, corrections, asked):
+    """Sums of products of the series of all units that are left, those of lags in the scale of the scores."""
     left = [name for name in series if name in products]
     messages = [series[name] for name in left]
     slices = Partition([message.masked.shape[1] for message in messages]).slices
-    masked = np.concatenate([message.masked for message in messages], axis=1)
-    expected = (lags + 1, masked.shape[1], masked.shape[1])
+    masked = np.concatenate([message.masked[: asked.n_rows] for message in messages], axis=1)
+    expected = (asked.n_sums, masked.shape[1], masked.shape[1])
     if corrections.shape != expected:
         raise ValueError(f"The dealer's corrections have shape {corrections.shape}, expected {expected}.")
     found = {}
@@ -77,15 +88,16 @@ def opened_sums(series, products, corrections, lags):
         for other, place in zip(others, places, strict=True):
             if other in products:
                 found[k, left.index(other)] = told.behind[:, place], told.ahead[:, :, place]
-    starts = (0, *accumulate(messages[0].lengths[:-1]))
-    total = opened_products(masked, slices, found, corrections, lags, starts)
+    total = opened_products(masked, slices, found, corrections, asked.products)
     _check_opened(total[0], left, slices)
     for message, own in zip(messages, slices, strict=True):
-        total[:, own, own] = message.own
-    sums = from_ring(total, fraction_bits(len(masked)))
-    _check_sums(sums / len(masked), left, slices)
+        total[:, own, own] = message.own[: asked.n_sums]
+    sums = from_ring(total, fraction_bits(len(messages[0].masked)))
+    of_lags, graded = sums[: asked.lags + 1], asked.in_stretches(sums) if asked.graded else None
+    for part in (of_lags, *([] if graded is None else graded.reshape(-1, *graded.shape[2:]))):
+        _check_sums(part / sum(asked.lengths), left, slices)
     scale = np.concatenate([message.scale for message in messages])
-    return sums * np.outer(scale, scale)
+    return of_lags * np.outer(scale, scale), graded
 
 
 def _check_opened(products, names, slices):

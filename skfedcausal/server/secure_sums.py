@@ -5,16 +5,19 @@ from dataclasses import dataclass
 from itertools import accumulate
 from numbers import Integral
 
+import numpy as np
 from sklearn.base import clone
 from sklearn.utils._param_validation import Interval
 
 from ..message.requests import Ask
 from ..message.secure import MaskCorrections, MaskedProducts, MaskedSeries, SecureSumsRequest
+from ..secure.series import rows_of_stretches
 from .estimation.standardised import StandardisedPlant
 from .likelihood import LikelihoodServer
+from .links.grades import fewest_rows, grades_of_sums
 from .plant import ServerLearner
-from .secure_rounds import check_products, check_series, corrections_request, opened_sums, others_of
-from .summed import SummedRecord, open_sums
+from .secure_rounds import check_products, corrections_request, opened_sums, others_of, sums_asked
+from .summed import SummedRecord, news_that_follows, open_sums, withheld
 
 _ENOUGH = 12  # lags that are looked at in any case
 _USER = 6  # frames from a warning to whoever called `fit` of an estimator
@@ -73,7 +76,8 @@ class SecureSumsServer(ServerLearner):
     Nobody may collude with the dealer: it has the rows together with the server or with one unit. The server
     and all units but one learn at most ``(2 n_lags + 3) P`` linear equations about each series of the one left,
     P the states of the others, beside its own lag covariances. A unit refuses where that is more than half of
-    its rows. Records of few rows, with gaps or with inputs are refused, too.
+    its rows. Sums that grades of links rest on add ``140 P``, and are left out where that is too many. Records of few
+    rows, with gaps or with inputs are refused, too.
 
     Scores are rounded to about 25 binary places for 5,000 rows (``(63 - log2 T) / 2``) and faded in and out over a
     hundredth of an episode at either end, because sums at neighbouring lags of a record that begins at once would
@@ -136,23 +140,21 @@ class SecureSumsServer(ServerLearner):
         if inputs:
             raise ValueError(f"{type(self).__name__} learns plants without inputs; use a LikelihoodServer.")
         lags = self.n_lags + 1
-        series = dict((yield Ask(dict.fromkeys(names, SecureSumsRequest(lags)), MaskedSeries)))
-        check_series(series, lags)
-        requests = others_of(series)
+        series = dict((yield Ask(dict.fromkeys(names, SecureSumsRequest(lags, graded=True)), MaskedSeries)))
+        asked = sums_asked(series, lags)
+        requests = others_of(series, asked)
         digests = {name: request.digest for name, request in requests.items()}
         products = dict((yield Ask(requests, MaskedProducts)))
-        check_products(series, products, lags)
+        check_products(series, products, asked)
         left = {name: series[name] for name in series if name in products}
         if len(left) < 2:
             raise ValueError(f"Sums of products need two units; there is {list(left) or 'none'} left.")
-        asked = {self.dealer: corrections_request(left, lags, digests)}
-        (corrections,) = (yield Ask(asked, MaskCorrections, needed=len(names))).values()
-        sums = opened_sums(series, products, corrections.corrections, lags)
-        messages = left.values()
-        lengths = next(iter(messages)).lengths
+        masks = {self.dealer: corrections_request(left, asked, digests)}
+        (corrections,) = (yield Ask(masks, MaskCorrections, needed=len(names))).values()
+        sums = opened_sums(series, products, corrections.corrections, asked)
         informations = {name: message.information for name, message in left.items()}
-        starts = (0, *accumulate(lengths[:-1]))
-        self._learn(learner, informations, starts, sum(lengths), sums)
+        starts = (0, *accumulate(asked.lengths[:-1]))
+        self._learn(learner, informations, starts, sum(asked.lengths), *sums)
 
     def fit(self, messages):
         """Learn the plant from open messages, from the same sums but for rounding.
@@ -184,8 +186,8 @@ class SecureSumsServer(ServerLearner):
                 )
         return clone(self.learner)
 
-    def _learn(self, learner, informations, starts, n_samples, sums):
-        """Let the learner learn from the sums, and keep what it found."""
+    def _learn(self, learner, informations, starts, n_samples, sums, graded):
+        """Let the learner learn from the sums, and keep what it found; `graded` are None or those in stretches."""
         self.sums_, self._about = sums, (informations, starts, n_samples)
         record = self._record_of_sums()
         plant = StandardisedPlant(record)
@@ -196,7 +198,14 @@ class SecureSumsServer(ServerLearner):
             )
         _ = plant.uncoupled
         learner._learn(record)
-        learner._grade_links()
+        record = self._record_of_sums()  # the learner has let go of its sums
+        learner.links_ = withheld(learner.links_, news_that_follows(record, learner.unshrunk_transition_))
+        grades, slices = None, record.partition.slices
+        if graded is not None and n_samples >= fewest_rows(slices):
+            scale = np.sqrt(np.diagonal(sums[0]) / n_samples)
+            whole, rest = graded
+            grades = grades_of_sums(whole, rest, rows_of_stretches(n_samples, starts), slices, scale)
+        learner._grade_links(grades)
         self.learner_ = learner
         for name, value in vars(learner).items():
             if name.endswith("_"):

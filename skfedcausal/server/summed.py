@@ -3,12 +3,17 @@
 from dataclasses import replace
 
 import numpy as np
+from scipy.stats import norm
 
-from ..secure.series import effective_rows, faded_scores
-from ..statespace.episodes import TransitionMoments, episodes, lag_covariances
+from ..secure.series import can_be_graded, effective_rows, faded_scores, graded_series
+from ..statespace.episodes import TransitionMoments, episode_lengths, episodes, lag_covariances
 from ..statespace.matrices import without_last_bits
 from ..statespace.observation import Information
+from ..statespace.ring import N_STRETCHES, STRETCH_LAGS, Sums, stretches
 from .joint import JointRecord, Scores
+from .secure_rounds import MOST
+
+_LEVEL = 0.01  # family-wise, of news that follow what came before
 
 
 class SummedScores(Scores):
@@ -22,7 +27,7 @@ class SummedScores(Scores):
         noise = [np.linalg.inv(part.patterns[0]) for part in record.parts]
         self.noise = [without_last_bits(N, np.sqrt(np.diag(N))) for N in noise]
         lengths = [stop - start for start, stop in episodes(record.starts, record.n_samples)]
-        weight, self._n_effective = effective_rows(lengths)
+        weight, self.n_effective = effective_rows(lengths)
         self.sums = sums * (record.n_samples / weight)
         self._scale = np.sqrt(np.diag(self.sums[0]) / record.n_samples)
 
@@ -34,7 +39,7 @@ class SummedScores(Scores):
         ends = np.broadcast_to(0.0, (record.n_samples, record.partition.n_states))  # faded out
         moments = TransitionMoments.from_sums(self.sums[: n_lags + 2], ends, record.starts)
         moments = moments.without_last_bits(self._scale)
-        return replace(moments, n_transitions=self._n_effective - len(record.starts))
+        return replace(moments, n_transitions=self.n_effective - len(record.starts))
 
 
 class SummedRecord(JointRecord):
@@ -60,7 +65,7 @@ class SummedRecord(JointRecord):
 def open_sums(messages, lags):
     """What units would have sent sums about, computed from messages that hold rows.
 
-    Information matrices by unit, first rows of episodes, number of rows, sums.
+    Information matrices by unit, first rows of episodes, number of rows, sums, and those in stretches or None.
     """
     record = JointRecord.from_messages(messages)
     if not record.is_constant or record.u is not None:
@@ -68,4 +73,45 @@ def open_sums(messages, lags):
     series = [faded_scores(part.z, part.patterns[0], record.starts) for part in record.parts]
     sums = lag_covariances(np.concatenate(series, axis=1), range(lags + 1), record.starts)
     informations = {name: part.patterns[0] for name, part in zip(record.names, record.parts, strict=True)}
-    return informations, record.starts, record.n_samples, sums
+    return informations, record.starts, record.n_samples, sums, _open_stretches(record, lags)
+
+
+def _open_stretches(record, lags):
+    """Sums that grades rest on, None where units would not tell them."""
+    n, starts, n_states = record.n_samples, record.starts, record.partition.n_states
+    asked = Sums(lags, tuple(episode_lengths(starts, n)), graded=True)
+    sizes = [part.z.shape[1] for part in record.parts]
+    if not can_be_graded(n) or max(asked.equations(size, n_states - size) for size in sizes) > MOST * n:
+        return None
+    series = np.hstack([graded_series(part.z, part.patterns[0], starts) for part in record.parts])
+    found = [lag_covariances(series[rows.start - n : rows.stop - n], range(STRETCH_LAGS + 1)) for rows in stretches(n)]
+    return np.reshape(found, (2, N_STRETCHES, STRETCH_LAGS + 1, n_states, n_states))
+
+
+def news_that_follows(record, A):
+    """Units whose news go together with what came two rows or more before, by name, tested at a family-wise level.
+
+    Of a plant of one lag, whatever its sensor noise, ``x[t] - A x[t-1]`` of scores is a moving average of one row. Each
+    covariance with an earlier one is then normal around zero with the variance that Bartlett gives [1]_, and the
+    largest of them all is judged by Bonferroni's inequality.
+
+    References
+    ----------
+    .. [1] Brockwell, Davis (1991), Time Series: Theory and Methods, section 11.2.
+    """
+    sums, n = record.scores.sums / record.n_samples, record.scores.n_effective
+    at = dict(enumerate(sums)) | {-lag: S.T for lag, S in enumerate(sums)}
+    news = np.array([at[k] - at[k + 1] @ A.T - A @ at[k - 1] + A @ at[k] @ A.T for k in range(len(sums) - 1)])
+    now, after = (np.diagonal(news[k]) for k in (0, 1))
+    std = np.sqrt((np.outer(now, now) + 2 * np.outer(after, after)) / n)
+    largest = np.abs(news[2:] / std).max(axis=(0, 2), initial=0.0)  # of each effect
+    limit = norm.isf(_LEVEL / (2 * max(len(news) - 2, 1) * std.size))
+    return [name for name, own in zip(record.names, record.partition.slices, strict=True) if largest[own].max() > limit]
+
+
+def withheld(links, units):
+    """Links with no verdict of the likelihood on units of which the plant does not hold."""
+    at = links["effect"].isin(units)
+    because = links["effect"].map("what {} does beyond the plant still follows what came before".format)
+    told = links.assign(verdict=links["verdict"].mask(at, "cannot tell"))
+    return told.assign(because=told["because"].mask(at & told["because"].eq(""), because))

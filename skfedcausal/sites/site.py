@@ -6,7 +6,7 @@ from pathlib import Path
 import pandas as pd
 
 from ..client.kalman import KalmanClient
-from ..client.site_privacy import PromisingWorker, SitePrivacy, SitePromises, account_lines, check_account
+from ..client.site_privacy import PromisingWorker, SitePrivacy, SitePromises, account_lines, check_account, check_owner
 from ..client.site_record import SiteBatches, SiteRecord
 from ..containers.layout import listed
 from ..federation.atomic import file_name, write_whole
@@ -96,7 +96,7 @@ class SiteSettings:
     def request(self):
         """Request that a one-way site makes of itself, and that a dry run answers."""
         if self.secure_sums is not None:
-            return SecureSumsRequest(SECURE_LAGS).to_packet(1)
+            return SecureSumsRequest(SECURE_LAGS, graded=True).to_packet(1)
         sharp = not self.is_monitored and not self.inputs
         wishes = {"own_past": True, "sharp": sharp, "sketch": sharp and not self.one_way}
         return self.policy.narrowed(FitRequest(monitor=self.is_monitored, **wishes).to_packet(1, self.wire_dtype))
@@ -119,12 +119,14 @@ class SiteSettings:
         if name is not None and name != self.name:
             raise SettingsError(f"The settings are those of {self.name!r}, but this site is {name!r}.")
         record = self.record()
+        self._check_policy(len(record.outputs))
         columns, fingerprint, noise = record.columns, record.fingerprint, "none"
         if self.privacy is None:
             worker = self.worker(record, batches=self.batches(record))
             if self.secure_sums is not None:
                 worker = self.secure_sums.around(worker, self.home)
         else:  # nothing that answers ever sees the records themselves
+            check_owner(self.home, self.name)
             check_account(self.home)
             promises = SitePromises(self.privacy, self.name, self.home, record)
             noise, batches = self.privacy.in_words, self.batches(record, promises.released)
@@ -152,6 +154,20 @@ class SiteSettings:
         elif self.secure_sums is not None:
             settings["account"] = sums_head(self.home)
         return Gate(self.name, worker, self.home, key=key, policy=self.door, **settings)
+
+    def _check_policy(self, n_rows):
+        """Refuse a policy that allows what this site cannot give: nobody would notice before the run."""
+        missing = {"watch": self.is_monitored, "secure_sums": self.secure_sums is not None}
+        if idle := [name for name, there in missing.items() if name in self.policy.operations and not there]:
+            raise SettingsError(
+                f"[policy] of {self.name!r} allows {listed(idle)}, for which nothing is there: name `watched` or "
+                "`watch` in [site] or a section [secure_sums], or leave it out of `operations`."
+            )
+        if self.policy.rows is not None and self.policy.rows < n_rows:
+            raise SettingsError(
+                f"[policy] of {self.name!r} has rows = {self.policy.rows}, and its record has {n_rows}: no answer "
+                f"could leave. Give at least rows = {n_rows}, or a shorter record."
+            )
 
     def worker(self, record, noise=None, batches=None):
         """The unit's worker on its record, to which noise of the given variance was added."""

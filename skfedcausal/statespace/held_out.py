@@ -13,6 +13,7 @@ import numpy as np
 from .episodes import episodes
 from .partition import positions_of, slices_of
 
+LOCAL = 25  # rows of a piece with a level and slope of its own, which takes out moves slower than about ten rows
 _RIDGE = 1e-6  # of a column's own sum of squares: copies of a column share what both tell
 _LEAST = 1e-10  # sum of squares of a column that does not move
 _MOST_OTHERS = 8  # units that an effect is conditioned on, beside its own past
@@ -103,6 +104,18 @@ class BlockMoments:
     n_rows: np.ndarray
     past: tuple
     now: tuple
+
+    @classmethod
+    def of_lags(cls, sums, n_rows, slices):
+        """Of lagged products (n_blocks, n_lags + 1, n, n) of units with columns `slices`, zero outside of a stretch."""
+        n_lags, n = sums.shape[1] - 1, sums.shape[2]
+        places = [(lag, k) for own in slices for lag in range(1, n_lags + 1) for k in range(own.start, own.stop)]
+        lag, at = np.array([*places, *((0, k) for k in range(n))]).T
+        later = lag - lag[:, None]  # rows by which the first of two columns comes later than the second
+        first, second = np.where(later < 0, at, at[:, None]), np.where(later < 0, at[:, None], at)
+        past = slices_of(n_lags * (own.stop - own.start) for own in slices)
+        now = tuple(slice(len(places) + own.start, len(places) + own.stop) for own in slices)
+        return cls(sums[:, np.abs(later), first, second], n_rows, past, now)
 
     @cached_property
     def whole(self):
@@ -247,25 +260,31 @@ def same_row_shares(news, weights):
     `news` are (n, p) arrays by unit, `weights` (n,) theirs: a pair's rows count by the geometric mean of both.
     """
     m, n = len(news), len(news[0])
+    if all((weight == 1).all() for weight in weights):  # one product of all
+        joined = np.hstack(news)
+        return shares_of_products(joined.T @ joined, slices_of(e.shape[1] for e in news), n)
     out = np.zeros((m, m))
     roots = [np.sqrt(np.sqrt(weight))[:, None] for weight in weights]
     weighted = [e * root for e, root in zip(news, roots, strict=True)]
-    equal = all((weight == 1).all() for weight in weights)
-    if equal:  # one product of all
-        joined = np.hstack(weighted)
-        products = joined.T @ joined
-        whole = slices_of(e.shape[1] for e in news)
-        inverses = [_inverse(products[own, own]) for own in whole]
     for a in range(m):
         for b in range(a):
-            if equal:
-                S, first, second = products[whole[a], whole[b]], inverses[a], inverses[b]
-            else:
-                x, y = weighted[a] * roots[b], weighted[b] * roots[a]
-                S, first, second = x.T @ y, _inverse(x.T @ x), _inverse(y.T @ y)
-            share = float(np.trace(first @ S @ second @ S.T))
-            out[a, b] = out[b, a] = max(share - len(first) * len(second) / n, 0.0)
+            x, y = weighted[a] * roots[b], weighted[b] * roots[a]
+            out[a, b] = out[b, a] = _share(x.T @ y, _inverse(x.T @ x), _inverse(y.T @ y), n)
     return out
+
+
+def shares_of_products(products, slices, n_rows):
+    """The same from products of the news of all units, (n, n), where every row counts alike."""
+    inverses = [_inverse(products[own, own]) for own in slices]
+    out = np.zeros((len(slices),) * 2)
+    for a, own in enumerate(slices):
+        for b in range(a):
+            out[a, b] = out[b, a] = _share(products[own, slices[b]], inverses[a], inverses[b], n_rows)
+    return out
+
+
+def _share(S, first, second, n):
+    return max(float(np.trace(first @ S @ second @ S.T)) - len(first) * len(second) / n, 0.0)
 
 
 def _inverse(S):

@@ -57,6 +57,17 @@ class Line:
         return X @ _regression(X[kept], news[kept])
 
 
+def without_lines(series, slices, starts):
+    """The series less the seasons of each unit that nobody named, which tell of each other as long as they last."""
+    rows = np.arange(float(len(series)))
+    out = series.copy()
+    for own in slices:
+        active = np.ones(own.stop - own.start, dtype=bool)
+        for line in sharp_lines(series[:, own], rows, starts, active):
+            out[:, own] -= line.of(rows)
+    return out
+
+
 def sharp_lines(Y, rows, starts, active):
     """Lines of a record that pay, in the order in which they are taken off; `active` are the columns that vary."""
     found: list[Line] = []

@@ -7,11 +7,15 @@ is left of it modulo 2^64. Rounding changes each number by ``e = 2^-(f+1)`` at m
 """
 
 import math
+from dataclasses import dataclass
+from itertools import accumulate
 
 import numpy as np
 
 from .episodes import episodes
 
+N_STRETCHES, STRETCH_LAGS = 14, 2  # of sums that grades rest on: more are more equations, fewer less sure of gains
+_PARTS = 3  # series behind each other: of the lag covariances, and the two that grades rest on
 _LARGEST = 2**63  # of a number with a sign
 _LEAST_BITS = 12
 _PIECE = 512  # rows whose products of digits are exact in double precision: 2 * 22 + 9 bits
@@ -72,3 +76,51 @@ def _product(left, right):
             part = (left[k].T @ right[place - k]).astype(np.uint64)
             total += part << np.uint64(_LIMB * place)
     return total
+
+
+def stretches(n_rows):
+    """Rows of the stretches of both graded series, behind those of the record."""
+    edges = np.linspace(0, n_rows, N_STRETCHES + 1).astype(int)
+    pairs = list(zip(edges[:-1], edges[1:], strict=True))
+    return [slice(first + behind, last + behind) for behind in (n_rows, 2 * n_rows) for first, last in pairs]
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What is summed of series in the ring: products up to `lags` rows apart, never across episodes.
+
+    With `graded` series there are twice as many further rows, and of each stretch of these the products up to
+    ``STRETCH_LAGS`` rows apart.
+    """
+
+    lags: int
+    lengths: tuple
+    graded: bool = False
+
+    @property
+    def n_rows(self):
+        """Rows of the series."""
+        return sum(self.lengths) * (_PARTS if self.graded else 1)
+
+    @property
+    def n_sums(self):
+        """Matrices of sums."""
+        return self.lags + 1 + (2 * N_STRETCHES * (STRETCH_LAGS + 1) if self.graded else 0)
+
+    def products(self, late, early):
+        """The sums ``late[t+l] early[t]'``, one matrix behind the other."""
+        n, starts = sum(self.lengths), (0, *accumulate(self.lengths[:-1]))
+        found = [lagged_products(late[:n], early[:n], self.lags, starts)]
+        if self.graded:
+            found += [lagged_products(late[rows], early[rows], STRETCH_LAGS) for rows in stretches(n)]
+        return np.concatenate(found)
+
+    def in_stretches(self, sums):
+        """Sums of the graded series by series, stretch and lag."""
+        return sums[self.lags + 1 :].reshape(2, N_STRETCHES, STRETCH_LAGS + 1, *sums.shape[1:])
+
+    def equations(self, n_states, n_others):
+        """Numbers that tell of each series of a unit: linear with those of others, quadratic among its own."""
+        alone = 2 * N_STRETCHES if self.graded else 0
+        linear = (2 * self.lags + 1) + alone * (2 * STRETCH_LAGS + 1)
+        return linear * n_others + (self.lags + 1 + alone * (STRETCH_LAGS + 1)) * n_states

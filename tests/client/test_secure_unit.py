@@ -1,11 +1,13 @@
 """A unit in secure sums answers once, about its whole record, and nothing else."""
 
 import json
+import pickle
 
 import numpy as np
 import pytest
 
 from skfedcausal import KalmanClient
+from skfedcausal.client.secure_unit import SumsRefusedError
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.federation import Gate
 from skfedcausal.federation.chain import LedgerError, read_ledger
@@ -13,9 +15,11 @@ from skfedcausal.message import FitRequest, RecordRequest
 from skfedcausal.message.packet import PacketError
 from skfedcausal.message.secure import MaskedSeries, SecureSumsRequest
 from skfedcausal.secure import SumsAccount, SumsWorker
+from skfedcausal.secure.series import graded_series
 from skfedcausal.server.secure_rounds import others_of
+from skfedcausal.statespace.ring import Sums
 
-from ..secure._plant import LAGS, first_round, records, units
+from ..secure._plant import LAGS, SUMS, first_round, records, units
 
 
 def worker(Y, inputs=None, client=None, **settings):
@@ -40,7 +44,7 @@ def test_products_need_a_first_round():
     workers, _ = units(records())
     messages, _ = first_round(workers)
     with pytest.raises(PacketError, match="before it was asked for its states"):
-        workers["unit0"].handle(others_of(messages)["unit0"].to_packet(2), {})
+        workers["unit0"].handle(others_of(messages, SUMS)["unit0"].to_packet(2), {})
 
 
 def test_the_same_question_has_the_same_answer_and_other_lags_have_none():
@@ -83,7 +87,7 @@ def test_a_gate_that_was_shut_down_goes_on(tmp_path):
 
     workers, _ = units(records())
     messages, _ = first_round(workers)
-    first, second = SecureSumsRequest(LAGS).to_packet(1), others_of(messages)["unit0"].to_packet(2)
+    first, second = SecureSumsRequest(LAGS).to_packet(1), others_of(messages, SUMS)["unit0"].to_packet(2)
     assert gate().volunteer("may", first) == gate().volunteer("may", first)
     told = gate().volunteer("may", second)
     assert told[1] is not None
@@ -98,7 +102,7 @@ def test_an_account_knows_what_the_others_sent(tmp_path):
         workers, _ = units(X)
         workers["unit0"] = SumsWorker(workers["unit0"]._worker, b"unit0".ljust(32), account=SumsAccount(path))
         messages, states = first_round(workers)
-        request = others_of(messages)["unit0"]
+        request = others_of(messages, SUMS)["unit0"]
         request.masked[0, 0] += np.uint64(shift)
         if shift:
             with pytest.raises(PacketError, match="other series of the others"):
@@ -160,10 +164,35 @@ def test_a_short_key_is_refused():
 def test_series_of_other_rows_are_refused():
     workers, _ = units(records())
     messages, states = first_round(workers)
-    request = others_of(messages)["unit0"]
+    request = others_of(messages, SUMS)["unit0"]
     short = type(request)(request.masked[:-1], request.sizes, request.tags, request.names)
     with pytest.raises(PacketError, match="399 rows"):
         workers["unit0"].handle(short.to_packet(2), states["unit0"])
     mine = type(request)(request.masked, request.sizes, request.tags, ("unit0", "unit2"))
     with pytest.raises(PacketError, match="'unit0'"):
         workers["unit0"].handle(mine.to_packet(2), states["unit0"])
+
+
+@pytest.mark.parametrize(("n_rows", "most", "sent"), [(600, 0.5, 1800), (600, 0.2, 600), (447, 0.5, 447)])
+def test_what_grades_rest_on_is_sent_where_it_tells_little_enough(n_rows, most, sent):
+    """88 x 2 sums among its own two states are 0.29 of 600 rows."""
+    workers, _ = units(records(n_samples=n_rows), most=most)
+    answer, _ = workers["unit0"].handle(SecureSumsRequest(LAGS, graded=True).to_packet(1), {})
+    message = MaskedSeries.from_packet(answer)
+    assert len(message.masked) == sent
+    assert message.sums == Sums(LAGS, (n_rows,), sent > n_rows)
+
+
+def test_a_refusal_is_the_same_in_another_process():
+    workers, _ = units(records(), most=0.01)
+    with pytest.raises(SumsRefusedError, match="over its limit") as refused:
+        first_round(workers)
+    again = pickle.loads(pickle.dumps(refused.value))
+    assert (str(again), again.rule) == (str(refused.value), "most")
+
+
+def test_a_state_that_is_lines_has_no_grades():
+    z = np.repeat([0.0, 1.0], 300)[:, None] + np.arange(600)[:, None] * 1e-3
+    with pytest.raises(ValueError, match="a line within every 25 rows"):
+        graded_series(np.cumsum(np.ones((600, 1)), axis=0), np.eye(1), (0,))
+    assert np.isfinite(graded_series(z, np.eye(1), (0,))).all()

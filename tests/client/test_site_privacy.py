@@ -430,6 +430,31 @@ def test_an_account_that_was_cut_back_is_noticed_before_noise_is_drawn(plant):
     assert open_gate(plant, "mill").ledger.entries()[-1]["account"] == account(plant)._chain.head
 
 
+def test_an_account_of_another_home_is_refused_by_name_and_nothing_is_charged(plant):
+    open_gate(plant, "kiln")
+    (plant / "home-kiln").rename(plant / "home-mill")
+    before = account(plant)._chain.head
+    with pytest.raises(LedgerError, match=r"account.jsonl holds charges of kiln, and this is the home of 'mill'"):
+        open_gate(plant, "mill")
+    assert account(plant)._chain.head == before
+
+
+@pytest.mark.parametrize(
+    ("policy", "reason"),
+    [
+        ('operations = ["watch"]', "allows 'watch', for which nothing is there"),
+        ('operations = ["secure_sums"]', "allows 'secure_sums', for which nothing is there"),
+        (f"rows = {N - 1}", rf"rows = {N - 1}, and its record has {N}: no answer could leave"),
+    ],
+)
+def test_a_policy_that_asks_for_what_the_site_cannot_give_is_refused_before_it_answers(plant, policy, reason):
+    path = plant / "mill.toml"
+    path.write_text(path.read_text().partition("[policy]")[0] + f"[policy]\n{policy}\n")
+    with pytest.raises(SettingsError, match=rf"\[policy\] of 'mill' .*{reason}"):
+        open_gate(plant, "mill")
+    assert not (plant / "home-mill").exists()
+
+
 def test_a_ledger_that_was_cut_back_is_noticed_by_the_account(plant):
     """A charge holds the last line of the ledger; an older ledger, or none, lacks that line."""
     open_gate(plant, "mill").volunteer("march", FitRequest().to_packet(1))

@@ -5,6 +5,7 @@ import logging
 
 import pytest
 
+from skfedcausal.federation.chain import LedgerError
 from skfedcausal.federation.envelope import Envelope, read_envelope
 from skfedcausal.federation.framed import FramedTransport
 from skfedcausal.federation.gate import Gate
@@ -316,3 +317,12 @@ def test_nothing_yet_counts_as_often_as_it_leaves_and_against_the_limit(tmp_path
     for _ in range(20):
         transport.exchange({"mill": Packet("wait", 1)})
     assert transport.site.ledger.verify()["bytes_up"] <= 2000
+
+
+def test_a_ledger_of_another_home_is_refused_by_name_and_left_as_it_was(tmp_path):
+    answered(gate(tmp_path), 1)
+    path = tmp_path / "home" / "ledger.jsonl"
+    before = path.read_bytes()
+    with pytest.raises(LedgerError, match=r"ledger.jsonl is the ledger of mill, and this is the home of 'kiln'"):
+        Gate("kiln", Counter(), tmp_path / "home", key=KEY)
+    assert path.read_bytes() == before

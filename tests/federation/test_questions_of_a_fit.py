@@ -190,6 +190,13 @@ def test_a_law_is_about_most_rows(tmp_path, n, comes):
     assert [detail(thief.ask(one)) for one in (FitRequest(), first(n), LawRequest())] == ["states", "done", comes]
 
 
+def test_a_law_is_told_once_in_a_run_of_several_fits(tmp_path):
+    policy = SitePolicy(runs=("march",), rounds=3)
+    thief = KeyHolder(tmp_path, policy)
+    assert [detail(thief.ask(one)) for one in 2 * (FitRequest(), LawRequest())] == ["states", "law", "states", "once"]
+    assert policy.worst_case(P, D, n_inputs=Q).numbers == Q * (2 * P + Q)
+
+
 def test_a_long_record_may_be_cut_to_the_rows_of_short_ones(tmp_path):
     """A year beside units of a month: fewer than half of the rows, and many for each number of the law."""
     record = np.tile(Y, (20, 1))

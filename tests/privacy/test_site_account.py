@@ -1,10 +1,13 @@
 """The account of a site: the same as in memory, but what it says is still there in the next process."""
 
+import errno
+import os
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skfedcausal import GaussianMechanism
+from skfedcausal import GaussianMechanism, PrivacyAccountant
 from skfedcausal.federation.chain import read_ledger
 from skfedcausal.privacy import Charge, PrivacyBudgetError, Scope, SiteAccount
 
@@ -74,6 +77,70 @@ def test_a_charge_pays_for_one_release_and_for_no_other(tmp_path):
     mechanism.account.forget()
     mechanism.release({"mill": Y}, (N,))  # other noise, the charge of the first is used up
     assert len(SiteAccount(tmp_path)) == 4
+
+
+# the writes of a release in their order, by how often they happened before; all but the first two follow the charge
+WRITES = {
+    "secret": ("fsync", 0),
+    "charge": ("fsync", 1),
+    "room": ("posix_fallocate", 0),
+    "noised record": ("replace", 1),  # that of the secret is the first
+    "release": ("fsync", 2),
+}
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="room on a disk cannot be reserved here")
+@pytest.mark.parametrize("at", WRITES)
+def test_on_a_full_disk_one_charge_pays_for_one_release(tmp_path, monkeypatch, at):
+    """Each write fails once, on the disk or not: what is charged stays charged once, and one noise comes out."""
+    (name, before), calls = WRITES[at], []
+    write = getattr(os, name)
+
+    def full(*arguments):
+        calls.append(arguments)
+        if len(calls) == before + 1:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return write(*arguments)
+
+    monkeypatch.setattr(os, name, full)
+    mechanism = gaussian(tmp_path)
+    with pytest.raises(OSError, match="No space left"):
+        mechanism.release({"mill": Y}, (N,))
+    assert len(SiteAccount(tmp_path)) == (at not in ("secret", "charge"))
+    again = [m.release({"mill": Y}, (N,))["mill"].values for m in (mechanism, mechanism, gaussian(tmp_path))]
+    assert len(calls) > before + 1
+    for values in again:
+        assert_array_equal(values, again[0])
+    events = [entry["event"] for entry in read_ledger(tmp_path / "account.jsonl")]
+    assert events == ["charged", "released"]
+    assert len(list(tmp_path.glob("*.npy*"))) == 1
+
+
+@pytest.mark.parametrize("account", [PrivacyAccountant, SiteAccount])
+def test_units_that_got_no_noise_are_not_charged_again(tmp_path, monkeypatch, account):
+    """The room for the second of three units is not there; the first has its copy."""
+    folder = [tmp_path] * (account is SiteAccount)
+    mechanism = gaussian(tmp_path).set_params(accountant=account(*folder, epsilon=30.0, delta=1e-6))
+    records, room, rooms = {"mill": Y, "kiln": 2 * Y, "fan": 3 * Y}, account.room, []
+
+    def full(self, key, shape):
+        rooms.append(key)
+        if len(rooms) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return room(self, key, shape)
+
+    monkeypatch.setattr(account, "room", full)
+    with pytest.raises(OSError, match="No space left"):
+        mechanism.release(records, (N,))
+    assert len(mechanism.account) == 3
+    first = mechanism.release({"mill": Y}, (N,))["mill"].values
+    releases = mechanism.release(records, (N,))
+    assert_array_equal(releases["mill"].values, first)
+    assert len(mechanism.account) == 3
+    assert_allclose(mechanism.account.spent().mu, 1.0, rtol=1e-12)
+    mechanism.account.forget()
+    mechanism.release(records, (N,))  # other noise is another release
+    assert len(mechanism.account) == 6
 
 
 @pytest.mark.parametrize("unit", ["event", "client"])

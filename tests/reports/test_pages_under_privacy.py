@@ -1,4 +1,4 @@
-"""Under a mechanism what an estimator writes or draws follows from the noised copy; a page that shows more says so."""
+"""Under a mechanism what an estimator writes or draws follows from the noised copy, given the record or not."""
 
 import inspect
 import io
@@ -17,6 +17,7 @@ from skfedcausal import (
     FederatedRCADetector,
     GaussianMechanism,
     PrivacyAccountant,
+    check_plant,
 )
 from skfedcausal.datasets import make_granger_plant
 
@@ -70,11 +71,18 @@ class Fitted:
             warnings.simplefilter("ignore")
             return self.estimator.report(*about, path, **record).read_text()
 
+    @property
+    def shown(self):
+        """The record that pages are about."""
+        return self.X if self.incident is None else self.X[NOMINAL:]
+
     def told(self, path):
-        """All that the estimator says, writes or draws without a record, by name."""
+        """All that the estimator says, writes or draws, on pages with the record too, by name."""
         public = {name: told_by(self.estimator, name) for name in dir(self.estimator) if is_asked(name)}
         incident = "" if self.incident is None else self.incident.to_string()
-        return public | {"report": without_time(self.page(path)), "incident": incident}
+        given = {"report": {}, "report with X": {"X": self.shown}, "with check": {"check": check_plant(self.shown)}}
+        pages = {name: without_time(self.page(path, **record)) for name, record in given.items()}
+        return public | pages | {"incident": incident}
 
 
 def is_asked(name):
@@ -127,7 +135,7 @@ def frozen(monkeypatch):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_without_the_record_all_that_is_told_follows_from_the_noised_copy(kind, frozen, tmp_path):
+def test_all_that_is_told_follows_from_the_noised_copy(kind, frozen, tmp_path):
     one, other = Fitted(kind, record()), Fitted(kind, exchanged())
     assert one.estimator.privacy_statement_ == other.estimator.privacy_statement_
     told = one.told(tmp_path / "a.html")
@@ -136,22 +144,24 @@ def test_without_the_record_all_that_is_told_follows_from_the_noised_copy(kind, 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_page_of_the_raw_record_promises_nothing_and_says_first_where_it_stays(kind, tmp_path):
+def test_a_page_that_is_given_the_record_promises_the_same_and_says_what_it_leaves_out(kind, tmp_path):
     fitted = Fitted(kind, exchanged())
-    promised = fitted.estimator.privacy_statement_
-    shown = fitted.X if fitted.incident is None else fitted.X[NOMINAL:]
-    home, passed_on = fitted.page(tmp_path / "home.html", X=shown), fitted.page(tmp_path / "passed_on.html")
-    assert promised in unescape(passed_on)
-    assert "stays at the unit" not in passed_on
-    assert promised not in unescape(home)
-    assert "fferentially private per" not in home
-    first = re.search(r'<p class="lead">(.*?)</p>', home, re.S)[1]
-    assert "stays at the unit" in first
+    account = fitted.estimator.privacy.account
+    n_charges = len(account)
+    given, alone = fitted.page(tmp_path / "given.html", X=fitted.shown), fitted.page(tmp_path / "alone.html")
+    for page in (given, alone):
+        assert fitted.estimator.privacy_statement_ in unescape(page)
+        assert str(SECRET) not in page
+        assert "measured</figcaption>" not in page
+    assert "neither a check of the measurements nor their trends" in given
+    assert "The record was given" not in alone
+    assert len(account) == n_charges
 
 
 def test_a_page_without_a_mechanism_is_as_it_was(tmp_path):
     X = record()
     estimator = FederatedGrangerEstimator().fit(X[:NOMINAL])
     page = estimator.report(tmp_path / "plant.html", X=X[:NOMINAL]).read_text()
-    assert "stays at the unit" not in page
+    assert "The record was given" not in page
+    assert "As measured, one tag of each unit" in page
     assert estimator.privacy_statement_ in unescape(page)

@@ -8,8 +8,10 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message.secure import MaskedSeries, SecureSumsRequest
 from skfedcausal.secure import Dealer, SumsWorker
 from skfedcausal.server.secure_rounds import corrections_request, others_of
+from skfedcausal.statespace.ring import Sums
 
 LAGS = 3
+SUMS = Sums(LAGS, (400,))
 
 
 @cache
@@ -36,6 +38,6 @@ def first_round(workers, lags=LAGS):
 
 def asked_of_the_dealer(messages, among=None):
     """Request to the dealer about the units `among` those that were asked to multiply."""
-    digests = {name: request.digest for name, request in others_of(messages).items()}
+    digests = {name: request.digest for name, request in others_of(messages, SUMS).items()}
     left = messages if among is None else {name: messages[name] for name in among}
-    return corrections_request(left, LAGS, digests)
+    return corrections_request(left, SUMS, digests)

@@ -13,20 +13,22 @@ from skfedcausal.secure.series import faded_scores
 from skfedcausal.server.secure_rounds import opened_sums, others_of
 from skfedcausal.statespace.ring import fraction_bits, lagged_products, to_ring
 
-from ._plant import LAGS, asked_of_the_dealer, first_round, records, units
+from ._plant import LAGS, SUMS, asked_of_the_dealer, first_round, records, units
 
 
 def ring_scores(name):
     """What the unit masks: its faded scores of unit mean square in fixed point."""
     Y = records()[name]
-    answer, _ = UnitWorker(name, Y, None, (0,), None, KalmanClient(n_states=2)).handle(FitRequest().to_packet(1), {})
+    answer, _ = UnitWorker(name, Y, None, (0,), None, KalmanClient(n_states=2)).handle(
+        FitRequest(own_past=True, sharp=True).to_packet(1), {}
+    )
     message = StateMessage.from_packet(answer)
     series = faded_scores(message.z, message.patterns[0], (0,))
     return to_ring(series / np.sqrt((series**2).mean(axis=0)), fraction_bits(len(Y)))
 
 
 def products_of(workers, messages, states):
-    requests = others_of(messages)
+    requests = others_of(messages, SUMS)
     answers = {name: workers[name].handle(requests[name].to_packet(2), states[name]) for name in messages}
     return {name: MaskedProducts.from_packet(packet) for name, (packet, _) in answers.items()}
 
@@ -43,7 +45,7 @@ def test_server_and_dealer_together_have_the_rows():
 def test_dealer_and_one_unit_together_have_the_rows_of_the_others():
     workers, dealer = units(records())
     messages, _ = first_round(workers)
-    seen = others_of(messages)["unit0"]
+    seen = others_of(messages, SUMS)["unit0"]
     mask = series_mask(dealer.keys["unit1"], seen.tags[0].tobytes(), messages["unit0"].lengths, 2)
     assert seen.names[0] == "unit1"
     assert (seen.masked[:, :2] + mask == ring_scores("unit1")).all()
@@ -84,16 +86,16 @@ def test_units_refuse_where_sums_would_tell_too_much():
     workers, _ = units(records(), most=36 / 400 - 1e-9)
     messages, states = first_round(workers)
     with pytest.raises(PacketError, match=r"'unit0' was asked for 36 sums about each series of 400 rows.*`most`"):
-        workers["unit0"].handle(others_of(messages)["unit0"].to_packet(2), states["unit0"])
+        workers["unit0"].handle(others_of(messages, SUMS)["unit0"].to_packet(2), states["unit0"])
     workers, _ = units(records(), most=36 / 400)  # 7 x 4 with the others' series, 4 x 2 of its own
     messages, states = first_round(workers)
-    workers["unit0"].handle(others_of(messages)["unit0"].to_packet(2), states["unit0"])
+    workers["unit0"].handle(others_of(messages, SUMS)["unit0"].to_packet(2), states["unit0"])
 
 
 def test_a_server_that_changes_a_series_gets_another_sum_and_no_second_one():
     workers, _ = units(records())
     messages, states = first_round(workers)
-    request = others_of(messages)["unit0"]
+    request = others_of(messages, SUMS)["unit0"]
     answer, state = workers["unit0"].handle(request.to_packet(2), states["unit0"])
     again, _ = workers["unit0"].handle(request.to_packet(2), state)
     assert again.encode() == answer.encode()
@@ -106,7 +108,7 @@ def answered_twice():
     """A unit that forgot that it had answered, and answers about two series of the server's choice under one tag."""
     workers, dealer = units(records())
     messages, states = first_round(workers)
-    request, told = others_of(messages)["unit0"], []
+    request, told = others_of(messages, SUMS)["unit0"], []
     columns = np.arange(request.masked.shape[1])
     rows = 50 + 20 * columns
     for value in (0, 1):
@@ -177,4 +179,4 @@ def test_one_unit_with_another_key_is_named():
         dealer._corrections(asked_of_the_dealer(messages)),
     )
     with pytest.raises(ValueError, match=r"\['unit2'\] with others do not open.*different keys"):
-        opened_sums(messages, products, corrections, LAGS)
+        opened_sums(messages, products, corrections, SUMS)

@@ -5,6 +5,7 @@ masks and reduced, are the protocol in the small ring.
 """
 
 from collections import Counter
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -41,19 +42,19 @@ def one(late, early, lags):
 
 def transcript(series, masks, lags, viewer=()):
     """What the server sees, and series and masks of the units `viewer` that it colludes with, modulo 2^k."""
-    n_units = len(series)
+    n_units, summed = len(series), partial(lagged_products, lags=lags)
     slices = [slice(k, k + 1) for k in range(n_units)]
     masked = np.concatenate([series[k] - masks.series[k] for k in range(n_units)], axis=1)
-    corrections = mask_corrections(np.concatenate(masks.series, axis=1), slices, masks.pairs, lags)
+    corrections = mask_corrections(np.concatenate(masks.series, axis=1), slices, masks.pairs, summed)
     seen, products = [masked, corrections], {}
     for k in range(n_units):
         others = [j for j in range(n_units) if j != k]
         behind, ahead = masked_products(
-            masks.series[k], masked[:, others], slices[:-1], [masks.pairs[k, j] for j in others], lags
+            masks.series[k], masked[:, others], slices[:-1], [masks.pairs[k, j] for j in others], summed
         )
         seen += [behind, ahead]
         products |= {(k, j): (behind[:, i : i + 1], ahead[:, :, i : i + 1]) for i, j in enumerate(others)}
-    opened = opened_products(masked, slices, products, corrections, lags)
+    opened = opened_products(masked, slices, products, corrections, summed)
     for m, n in products:
         assert ((opened[:, m, n] - one(series[m], series[n], lags)) % np.uint64(MODULUS) == 0).all()
     for unit in viewer:

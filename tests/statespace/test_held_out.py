@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from skfedcausal.statespace.held_out import LaggedRows, huber_weights, same_row_shares
+from skfedcausal.statespace.episodes import lag_covariances
+from skfedcausal.statespace.held_out import BlockMoments, LaggedRows, huber_weights, same_row_shares
 
 SLICES = (slice(0, 2), slice(2, 3), slice(3, 5))
 
@@ -115,3 +116,15 @@ def test_shares_of_the_same_row_are_squared_canonical_correlations():
     assert found[0, 1] == found[1, 0] == pytest.approx(expected, rel=1e-9)
     less = 1 - 1e-12 * np.arange(500)  # takes the other way
     assert same_row_shares([x, y], [less, ones])[0, 1] == pytest.approx(expected, rel=1e-6)
+
+
+def test_lagged_products_of_stretches_that_end_with_zeros_are_their_moments():
+    """No row of a stretch is then lost for want of a past: moments of shifted rows are products of one lag."""
+    x, rows = series(), 50
+    x.reshape(-1, rows, 5)[:, [0, 1, -2, -1]] = 0.0
+    sums = np.stack([lag_covariances(x[first : first + rows], range(3)) for first in range(0, len(x), rows)])
+    found = BlockMoments.of_lags(sums, np.full(len(sums), float(rows)), SLICES)
+    for k, first in enumerate(range(0, len(x), rows)):
+        expected = LaggedRows.of(x[first : first + rows], SLICES, (0,), 2).moments(1)
+        assert (found.past, found.now) == (expected.past, expected.now)
+        np.testing.assert_allclose(found.sums[k], expected.sums[0], rtol=0, atol=rows * 1e-13)

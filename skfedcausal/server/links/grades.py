@@ -12,13 +12,19 @@ import numpy as np
 from scipy.special import stdtrit
 
 from ...statespace.episodes import episodes
-from ...statespace.held_out import LaggedRows, huber_weights, same_row_shares
-from ...statespace.lines import sharp_lines
+from ...statespace.held_out import (
+    LOCAL,
+    BlockMoments,
+    LaggedRows,
+    huber_weights,
+    same_row_shares,
+    shares_of_products,
+)
+from ...statespace.lines import without_lines
 from ...statespace.partition import positions_of
 
 N_LAGS = 2  # lags of every unit: one or three tell less of the development networks
 N_BLOCKS = 20  # stretches that are left out in turn
-LOCAL = 25  # rows of a piece with a level and slope of its own, which takes out moves slower than about ten rows
 _LEVEL = 0.9  # one-sided, of the bounds: Student's t over the stretches
 _STRICT = 0.975  # the same of what is called an influence
 NEGLIGIBLE = 0.01  # share of news: an influence is surely more, what is negligible surely less
@@ -126,12 +132,42 @@ def grades(series, slices, starts=(0,), known=None):
         rows = rows.less(known, N_LAGS)
     pieces = [_gains(rows.around_lines(LOCAL, first), _FAR) for first in (0, LOCAL // 2)]
     recorded, local = _gains(rows), Gains(*(np.mean(pair, axis=0) for pair in zip(*pieces, strict=True)))
+    return _grades(recorded, local, slices, len(rows.values), scale)
+
+
+def grades_of_sums(recorded, local, n_rows, slices, scale):
+    """Grades from sums of lagged products in each of some stretches, where rows of several units never are together.
+
+    As :func:`grades`, but that no row counts less for the size of its news and lines are taken out before lags.
+
+    Parameters
+    ----------
+    recorded, local : ndarray of shape (n_stretches, N_LAGS + 1, n, n)
+        ``sum_t y[t+l] y[t]'`` of series as recorded, and of those less lines of their own for short pieces; zero
+        outside of the stretch.
+    n_rows : ndarray of shape (n_stretches,)
+        Rows that the sums stand for.
+    slices : sequence of slice
+        Columns of each unit.
+    scale : ndarray of shape (n,)
+        Standard deviations of the series.
+
+    Returns
+    -------
+    Grades
+    """
+    whole, rest = (_gains_of_moments(BlockMoments.of_lags(sums, n_rows, slices)) for sums in (recorded, local))
+    return _grades(whole, rest, slices, n_rows.sum(), scale, len(n_rows))
+
+
+def _grades(recorded, local, slices, n_rows, scale, n_blocks=N_BLOCKS):
+    """Grades of the gains of two specifications."""
     carried = recorded.carried
     sizes = np.array([[np.square(carried[:, e, c]).sum(axis=(1, 2)) for c in slices] for e in slices])
     widths = [own.stop - own.start for own in slices]
-    by_chance = np.sqrt(2.0 * np.outer(widths, widths)) / len(rows.values)  # of squares of so many correlations
+    by_chance = np.sqrt(2.0 * np.outer(widths, widths)) / n_rows  # of squares of so many correlations
     least = np.maximum(NEGLIGIBLE, _CHANCE * by_chance)
-    found = _graded(recorded, local, least, scale[:, None] * carried / scale, 1.0 + sizes.argmax(axis=2))
+    found = _graded(recorded, local, least, scale[:, None] * carried / scale, 1.0 + sizes.argmax(axis=2), n_blocks)
     by_direction = local.same_row / np.minimum.outer(widths, widths)
     near = (local.same_row > _NEAR[0]) & (by_direction > _NEAR[1])
     found.verdict[_by_way_of_another(found.verdict, near)] = "coupled"
@@ -144,50 +180,64 @@ def _by_way_of_another(verdict, near):
     return (verdict == "influence") & (near | (near.astype(int) @ told > 0))
 
 
-def without_lines(series, slices, starts):
-    """The series less the seasons of each unit that nobody named, which tell of each other as long as they last."""
-    rows = np.arange(float(len(series)))
-    out = series.copy()
-    for own in slices:
-        active = np.ones(own.stop - own.start, dtype=bool)
-        for line in sharp_lines(series[:, own], rows, starts, active):
-            out[:, own] -= line.of(rows)
-    return out
-
-
 def _gains(rows, far=None):
     """`Gains` of one specification; with `far` rows with news of that size count less."""
-    m, first = len(rows.now), rows.now[0].start
-    own = [slice(now.start - first, now.stop - first) for now in rows.now]
     plain = rows.moments(N_BLOCKS)
     ones = np.ones(len(rows.values))
-    direct, total = np.zeros((2, m, m, N_BLOCKS))
-    noise, n = np.zeros((m, m)), rows.values.shape[1] - first
-    carried = np.zeros((N_LAGS, n, n))
     news, weights = [], []
-    for effect in range(m):
-        moments, weight = plain, ones
-        others = plain.chosen(effect)
-        left = _news(rows, moments, effect, others)
-        for _ in range(2 if far else 0):
-            weight = huber_weights(left, far)
-            moments = rows.reweighted(plain, weight, N_BLOCKS)
-            others = moments.chosen(effect)
+
+    def regressions():
+        for effect in range(len(rows.now)):
+            moments, weight = plain, ones
+            others = plain.chosen(effect)
             left = _news(rows, moments, effect, others)
-        news.append(left)
-        weights.append(weight)
+            for _ in range(2 if far else 0):
+                weight = huber_weights(left, far)
+                moments = rows.reweighted(plain, weight, N_BLOCKS)
+                others = moments.chosen(effect)
+                left = _news(rows, moments, effect, others)
+            news.append(left)
+            weights.append(weight)
+            yield moments, others, weight.sum()
+
+    return _gains_of(plain, regressions(), lambda: same_row_shares(news, weights))
+
+
+def _gains_of_moments(plain):
+    """`Gains` of moments of stretches, every row of which counts alike."""
+    first, whole = plain.now[0].start, plain.sums.sum(axis=0)
+    own = [slice(now.start - first, now.stop - first) for now in plain.now]
+    news = np.eye(len(whole))[:, first:]
+
+    def regressions():
+        for effect, columns in enumerate(own):
+            others = plain.chosen(effect)
+            base, now = positions_of([effect, *others], plain.past), positions_of([effect], plain.now)
+            news[base, columns] = -plain.fit(base, now)[0]
+            yield plain, others, plain.n_all
+
+    return _gains_of(plain, regressions(), lambda: shares_of_products(news.T @ whole @ news, own, plain.n_all))
+
+
+def _gains_of(plain, regressions, same_row):
+    """`Gains` of all pairs from moments, others that matter and rows of one effect after the other."""
+    m, first = len(plain.now), plain.now[0].start
+    own = [slice(now.start - first, now.stop - first) for now in plain.now]
+    direct, total = np.zeros((2, m, m, len(plain.sums)))
+    noise, n = np.zeros((m, m)), plain.sums.shape[1] - first
+    carried = np.zeros((N_LAGS, n, n))
+    for effect, (moments, others, n_rows) in enumerate(regressions):
         causes = [unit for unit in range(m) if unit != effect]
         if causes:
-            direct[effect, causes], found = moments.gains(effect, others, causes)
+            direct[effect, causes], blocks = moments.gains(effect, others, causes)
             total[effect, causes] = moments.gains(effect, [], causes)[0]
-            for cause, block in zip(causes, found, strict=True):
+            for cause, block in zip(causes, blocks, strict=True):
                 carried[:, own[effect], own[cause]] = block.reshape(N_LAGS, -1, block.shape[1]).transpose(0, 2, 1)
-        width = rows.now[effect].stop - rows.now[effect].start
-        noise[effect] = [width * (past.stop - past.start) / weight.sum() for past in rows.past]
-    share = same_row_shares(news, weights)
+        width = own[effect].stop - own[effect].start
+        noise[effect] = [width * (past.stop - past.start) / n_rows for past in plain.past]
     gain, of_gain = _mean_and_error(direct)
     whole, of_whole = _mean_and_error(total)
-    return Gains(gain, of_gain, whole, of_whole, noise, share, carried)
+    return Gains(gain, of_gain, whole, of_whole, noise, same_row(), carried)
 
 
 def _news(rows, moments, effect, others):
@@ -201,10 +251,10 @@ def _mean_and_error(gains):
     return gains.mean(axis=-1), gains.std(axis=-1, ddof=1) / np.sqrt(gains.shape[-1]) + 1e-12
 
 
-def _graded(recorded, local, least, carried, lag):
+def _graded(recorded, local, least, carried, lag, n_blocks=N_BLOCKS):
     """Verdicts of two specifications: each has to allow what is said; `least` is a share that is none of chance."""
     both = (recorded, local)
-    sure, strict = (stdtrit(N_BLOCKS - 1, level) for level in (_LEVEL, _STRICT))
+    sure, strict = (stdtrit(n_blocks - 1, level) for level in (_LEVEL, _STRICT))
     low = np.minimum(*(one.low(sure) for one in both))
     surely = np.minimum(*(one.low(strict) for one in both))
     high = np.maximum(*(one.up(sure) + one.noise for one in both))

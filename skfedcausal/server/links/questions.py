@@ -124,8 +124,9 @@ class LinkQuestions(ServerLearner):
             self.correlations_ = with_directions(self.correlations_, run, record, self.process_cov_)
         self._run = run  # the replies need it again
 
-    def _grade_links(self):
+    def _grade_links(self, grades=None):
         """Say of held-out gains what the likelihood leaves open, and what is known of both."""
+        self._grades = self._grades if grades is None else grades
         self._ungraded = with_grades(self.links_, None, self.names_)
         self.links_ = self._told(with_grades(self.links_, self._grades, self.names_))
 
