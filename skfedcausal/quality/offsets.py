@@ -61,7 +61,7 @@ def _put_right(offsets, series, movable, n_lags, rows):
         late = near_offsets(white, movable - set(found), min(REACH, n_lags), least)
         found |= {name: Offset(*offset) for name, offset in late.items()}
     for name, offset in found.items():
-        offsets[name] = offset._replace(rows=offset.rows * rows)
+        offsets[name] = Offset(offset.rows * rows, offset.against, offset.sure)
     known = settled(RowsApart(white)) if len(white) > 1 else set()
     for name in movable - set(found):
         if name in known or (name in far and not far[name].rows):
