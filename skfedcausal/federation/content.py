@@ -21,7 +21,7 @@ FASTEST = 2.0  # growth of states in one row: thirty decades in a hundred
 _FEW_ROWS = 20  # in which a series may stand still, or move once
 _ZEROS = 0.95  # share of a state's values that are zero, from which on a unit is named
 _FEWER = 100  # one row of so many
-_BURSTS = 0.9  # that holds so much of all variation
+_BURSTS = 0.85  # that holds so much of all variation
 
 
 @dataclass
