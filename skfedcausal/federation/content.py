@@ -1,5 +1,6 @@
 """What units' messages say, judged one by one before anything joint is computed from them."""
 
+import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 
@@ -18,6 +19,9 @@ _ONE_ROW = 1 - 1e-6  # share of all variation that no single row of an honest re
 _DENSEST = 1e7  # logarithm of a density of ten thousand sensors that is at the end of all numbers
 FASTEST = 2.0  # growth of states in one row: thirty decades in a hundred
 _FEW_ROWS = 20  # in which a series may stand still, or move once
+_ZEROS = 0.95  # share of a state's values that are zero, from which on a unit is named
+_FEWER = 100  # one row of so many
+_BURSTS = 0.85  # that holds so much of all variation
 
 
 @dataclass
@@ -59,6 +63,7 @@ def unusable(messages, requests, expected, rule):
         if problem is not None:
             problems[name] = problem
     rest = {name: message for name, message in messages.items() if name not in problems}
+    _warn_of_odd(rest, requests)
     if _opens(requests) and any(message.clock is not None for message in rest.values()):
         return problems  # rows are put beside each other by their times
     return problems | _lengths(rest, expected.lengths if _of_same_rows(requests) else ())
@@ -155,8 +160,9 @@ def implausible(message, request):
     """Why a message's series cannot come from measurements of the precision that it names, or None.
 
     Information vectors are ``z = J x + e`` with noise of covariance J, so in directions in which J is one they vary by
-    one at least, and nowhere else. A unit may be absent from a record it is asked about, but not from one to learn
-    from; and in a batch that is watched everything may happen that a fault does.
+    one at least, and nowhere else: no state stands still, and none is a combination of others. A unit may be absent
+    from a record it is asked about, but not from one to learn from; and in a batch that is watched everything may
+    happen that a fault does.
     """
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         J, z = message.information.mean_information, message.z
@@ -179,7 +185,10 @@ def implausible(message, request):
             return "sent a series that moves where its precision says that no sensor sees anything (conditioning)."
         ratio = float((power[regular] / values[regular]).max())
         has_to_move = len(z) >= _FEW_ROWS and not isinstance(request, WatchRequest)
-        return _out_of_proportion(ratio, has_to_move) or (_in_one_row(moved) if request.LEARNED else None)
+        problem = _out_of_proportion(ratio, has_to_move)
+        if problem or not request.LEARNED:
+            return problem
+        return _in_one_row(moved) or _dependent(moved @ vectors[:, regular] / np.sqrt(values[regular]))
 
 
 def oddity(messages):
@@ -207,3 +216,41 @@ def _in_one_row(moved):
     rows = np.einsum("ti,ti->t", moved, moved)
     is_one = len(rows) >= _FEW_ROWS and rows.max() > _ONE_ROW * rows.sum()
     return "sent a series that moves in one row only." if is_one else None
+
+
+def _dependent(white):
+    """What states say that stand still or determine each other, from series whose noise is white."""
+    n, p = white.shape
+    least = np.linalg.eigvalsh(white.T @ white / n)[0] if n >= max(_FEW_ROWS, 2 * p) else 1.0
+    if least >= _LEAST:
+        return None
+    return (
+        "sent states that stand still or determine each other (a combination of them has a variance of "
+        f"{max(least, 0.0):.2g} of the noise that its precision implies, expected 1 at least)."
+    )
+
+
+def _warn_of_odd(messages, requests):
+    """Name units whose series look wrong and might be those of sparse tags, or of tags with a few large upsets."""
+    for name, message in messages.items():
+        odd = _odd(message) if requests[name].LEARNED and isinstance(message, StateMessage) else None
+        if odd is not None:
+            warnings.warn(
+                f"What unit {name!r} sent looks wrong and was taken: {odd}. Look at its record; if its sensors do not "
+                "say so, leave the unit out.",
+                stacklevel=2,
+            )
+
+
+def _odd(message):
+    """What looks wrong in a message's series, or None."""
+    z, seen = message.z, np.diagonal(message.patterns, axis1=1, axis2=2)[message.information.pattern_of] > 0
+    zeros = ((z == 0) & seen).sum(axis=0) / np.maximum(seen.sum(axis=0), _FEW_ROWS)
+    if zeros.max() > _ZEROS:
+        return f"{zeros.max():.1%} of the values of a state are zero"
+    spread = z.std(axis=0)
+    rows = np.sort(((z - z.mean(axis=0)) ** 2 / np.where(spread > 0, spread, 1.0) ** 2).sum(axis=1))
+    few = len(rows) // _FEWER
+    if not few or not rows[-few:].sum() > _BURSTS * rows.sum():
+        return None
+    return f"{few} of {len(rows)} rows hold {rows[-few:].sum() / rows.sum():.1%} of all that it moves"

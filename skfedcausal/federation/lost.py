@@ -39,12 +39,13 @@ class LostUnits:
     -----
     With a rule every message is also judged by its content, alone and before anything joint is computed: its rows
     (those of most units), its sizes, whether somebody asked for its parts, and its series against the precision
-    that it names. If a fit then fails all the same, or finds a plant that more than doubles with every row, it is
-    tried without each of the units, the oddest first. A unit that is found to be the reason counts as lost, and
-    ``lost_units_`` says why. In a question about a record such a message is an error that names the unit. One that does
-    not come in time is one, too, but where the answer is a likelihood or the states of the plant (`score`,
-    `score_samples`, `transform`): there the late unit is left out, as if it had measured nothing, and a warning names
-    it.
+    that it names: no state of a record to learn from stands still or is a combination of others. Series that are
+    nearly all zero, or move in one row of a hundred, are named in a warning and taken. If a fit then fails all the
+    same, or finds a plant that more than doubles with every row, it is tried without each of the units, the oddest
+    first. A unit that is found to be the reason counts as lost, and ``lost_units_`` says why. In a question about a
+    record such a message is an error that names the unit. One that does not come in time is one, too, but where the
+    answer is a likelihood or the states of the plant (`score`, `score_samples`, `transform`): there the late unit
+    is left out, as if it had measured nothing, and a warning names it.
 
     For :class:`~skfedcausal.LikelihoodServer` lost answers are missing data. A unit that never sent a message
     is not part of the plant: the estimate is the maximum of the likelihood of the others' measurements. One

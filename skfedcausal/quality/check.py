@@ -7,10 +7,9 @@ import pandas as pd
 
 from ..containers.copies import copied_tags
 from ..containers.rows import repeated_stretch, repeated_text, times_back
-from .clocks import unit_series
 from .home import same_columns
 from .moves import common_spikes, moves_of
-from .offsets import pooled_offsets, unit_offsets
+from .offsets import clock_offsets
 from .record import duration, read_units
 from .report import COLUMNS, KINDS, PlantCheck, unit_table
 from .sketch import sketch
@@ -18,7 +17,6 @@ from .tags import Tag, at_limit, filled, frozen, gaps, straight, update_period
 
 _MOST_LAGS = 720
 _LEAST_ROWS = 200  # for the comparison of clocks
-_MOST_ROWS = 30_000  # that clocks are compared in
 _SAME = 0.8  # overlap of frozen segments that counts as one event
 
 
@@ -63,16 +61,20 @@ def check_plant(X, *, client_labels="from_columns", lengths=None, max_offset=Non
     they are coarsely rounded; that share is taken off. Swinging-door compression [1]_ leaves such lines, and
     they make two units seem to move at the same time. Clocks are compared by the cross-correlation of the
     innovations of units' states [2]_: couplings and common disturbances show within two steps, so the check
-    cannot tell the clock of a unit that nothing ties to the others, takes a dead time of three steps or more
-    between two units for an offset (the advice says so), and does not see offsets of two steps or less. Ties
-    that no single lag shows are looked for by a score test of one unit's innovations against the other's
-    states, unless those are slow. Where two units differ and no third is tied to them, both are named.
+    cannot tell the clock of a unit that nothing ties to the others, and takes a dead time of three steps or more
+    between two units for an offset (the advice says so). Ties that no single lag shows are looked for by a score
+    test of one unit's innovations against the other's states, and in means over eight steps. What units share splits
+    over the lags between them [3]_: an offset is told where its unit shares twice as much with the others without it,
+    and one of a step or two where the others share most within a step and its partners agree. Where two units differ
+    and no third is tied to them, both are named.
 
     References
     ----------
     .. [1] Bristol (1990), Swinging door trending: adaptive trend recording?, ISA National Conference.
     .. [2] Haugh (1976), Checking the independence of two covariance-stationary time series: a univariate
            residual cross-correlation approach, Journal of the American Statistical Association 71.
+    .. [3] Geweke (1982), Measurement of linear dependence and feedback between multiple time series, Journal of the
+           American Statistical Association 77.
 
     Examples
     --------
@@ -310,9 +312,7 @@ def _check_clocks(units, shared, tags, found, max_offset):
             raise ValueError(f"Got max_offset={max_offset!r} for rows without times; give a number of rows.")
         wanted = int(np.ceil(pd.Timedelta(wanted) / step))
     n_lags = min(wanted, n_rows // 4)
-    last = slice(-max(_MOST_ROWS, 8 * n_lags), None)  # of long records: clocks tell themselves apart within hours
-    series = {k: unit_series(Y[last]) for k, Y in aligned.items()}
-    offsets = pooled_offsets(series, unit_offsets(series, n_lags), n_lags)
+    offsets = clock_offsets(aligned, n_lags)
     for unit in units:
         offset = offsets[unit.name]
         if offset is not None and offset.rows:

@@ -6,6 +6,7 @@ the influence on the states from all lags of its response, at the price of a blu
 """
 
 import warnings
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +20,7 @@ from ..client.kalman import KalmanClient
 NEAR = 2  # lags that couplings and common disturbances explain
 _LEVEL = 1e-3  # chance of any false offset between two units
 _FEWEST_ROWS = 100
+_FEWEST_MOVES = 20  # of a column: that single upsets of two units coincide says nothing
 _KEEPS = 0.4  # share of the largest evidence that small lags have where clocks agree
 _REMAINS = 0.25  # share up to which an offset is believed
 _WIDTH = 10  # lags over which a response may spread
@@ -32,20 +34,20 @@ _GRADUAL = 8  # lags after which a response that rises slowly must begin to coun
 
 
 class UnitSeries(NamedTuple):
-    """White innovations (n_samples, p) of a unit, and states (n_samples, q), None for a slow unit."""
+    """White innovations (n_samples, p) of a unit, and states (n_samples, q), None where slow or of means."""
 
     innovations: np.ndarray
     states: np.ndarray | None
 
 
-def unit_series(Y):
-    """Innovations and states of a unit from its measured columns, None where no model can be found."""
-    if not Y.shape[1] or len(Y) < _FEWEST_ROWS:
+def unit_series(Y, rows=1):
+    """Innovations and states of a unit from means over so many rows, None where no model can be found."""
+    if not Y.shape[1] or len(Y) < _FEWEST_ROWS * rows:
         return None
-    present = ~np.isnan(Y)
     # the last value for a missing one, the first before that; the check of clocks can afford it
     filled = np.ascontiguousarray(pd.DataFrame(Y).ffill().bfill().fillna(0.0))
-    moving = filled.std(axis=0) > 0
+    filled, present = _means(filled, rows), _means(~np.isnan(Y), rows) > 0
+    moving = (np.diff(filled, axis=0) != 0).sum(axis=0) >= _FEWEST_MOVES
     if not moving.any() or present.any(axis=1).sum() < _FEWEST_ROWS:
         return None
     with warnings.catch_warnings():
@@ -60,8 +62,12 @@ def unit_series(Y):
     values, vectors = np.linalg.eigh(e.T @ e / len(e))
     kept = values > 1e-9 * values[-1]
     slowest = np.abs(np.linalg.eigvals(client.transition_)).max()
-    states = h - h.mean(axis=0) if slowest < _SLOW else None
+    states = h - h.mean(axis=0) if slowest < _SLOW and rows == 1 else None
     return UnitSeries(e @ (vectors[:, kept] / np.sqrt(values[kept])), states)
+
+
+def _means(Y, rows):
+    return Y if rows == 1 else Y[: len(Y) // rows * rows].reshape(-1, rows, Y.shape[1]).mean(axis=1)
 
 
 def evidence_by_lag(e, f, n_lags):
@@ -102,7 +108,12 @@ def _cross_covariances(x, y, n_lags):
 def _as_usual(squares, n, degrees):
     """Statistic of sums of squares by lag over `n` rows, scaled down where its median is above chi-squared's."""
     statistic = (n - np.abs(np.arange(len(squares)) - len(squares) // 2)) * squares
-    return statistic / max(np.median(statistic) / chi2.median(degrees), 1.0)
+    return statistic / max(np.median(statistic) / _median(degrees), 1.0)
+
+
+@lru_cache
+def _median(degrees):
+    return float(chi2.median(degrees))
 
 
 class Tie(NamedTuple):

@@ -10,11 +10,14 @@ from typing import NamedTuple
 import numpy as np
 from scipy.stats import gamma
 
-from .clocks import NEAR, UnitSeries, pair_tie, score_by_lag
+from .clocks import NEAR, UnitSeries, pair_tie, score_by_lag, unit_series
+from .rows_apart import REACH, RowsApart, is_off, near_offsets, settled
 
 _LEVEL = 0.01  # chance of any false offset in a plant
 _KEEPS = 0.7  # share of the largest evidence that small lags have where clocks agree
 _WIDTH = 10  # lags over which a response may spread
+_MOST_ROWS = 30_000  # of long records: clocks tell themselves apart within hours
+_COARSE = 8  # rows of the means in which slow units show what single rows do not
 _MUTUAL = 0.8  # share of a unit's evidence that comes from one other unit where it is tied to no third
 
 
@@ -24,6 +27,71 @@ class Offset(NamedTuple):
     rows: int
     against: str
     sure: bool = True
+
+
+def clock_offsets(values, n_lags):
+    """Clock offset of every unit from its values (n_samples, d), None for units of which nothing tells it.
+
+    Offsets of pairs of units are taken where the whole plant does not contradict them, those of single units by a few
+    rows where they put right what is shared in the same row; then the same for means over several rows.
+    """
+    offsets = dict.fromkeys(values)
+    values = {name: Y[-max(_MOST_ROWS, 8 * n_lags) :] for name, Y in values.items()}
+    series = {name: unit_series(Y) for name, Y in values.items()}
+    open_units = _put_right(offsets, series, set(values), n_lags, 1)
+    if open_units:
+        late = {name: -offset.rows if offset else 0 for name, offset in offsets.items()}
+        series = {name: unit_series(_later(Y, late[name]), _COARSE) for name, Y in values.items()}
+        _put_right(offsets, series, open_units, n_lags // _COARSE, _COARSE)
+    return offsets
+
+
+def _put_right(offsets, series, movable, n_lags, rows):
+    """Complete offsets by what series of means over so many rows say; the units of which nothing is known yet."""
+    series = {name: own for name, own in series.items() if own is not None}
+    if len(series) < 2 or not n_lags:
+        return movable
+    n_lags = min(n_lags, min(len(own.innovations) for own in series.values()) // 4)
+    far = pooled_offsets(series, unit_offsets(series, n_lags), n_lags)
+    far = {name: offset for name, offset in far.items() if offset is not None and name in movable}
+    white = {name: own.innovations for name, own in series.items()}
+    white, found = _confirmed(white, {name: offset for name, offset in far.items() if offset.rows})
+    if len(white) > 2:
+        least = 1 if rows == 1 else NEAR  # means over rows are next to each other after a few of them
+        late = near_offsets(white, movable - set(found), min(REACH, n_lags), least)
+        found |= {name: Offset(*offset) for name, offset in late.items()}
+    for name, offset in found.items():
+        offsets[name] = Offset(offset.rows * rows, offset.against, offset.sure)
+    known = settled(RowsApart(white)) if len(white) > 1 else set()
+    for name in movable - set(found):
+        if name in known or (name in far and not far[name].rows):
+            offsets[name] = Offset(0, "")
+    return movable - set(found) - known
+
+
+def _confirmed(white, far):
+    """Innovations moved by offsets that the plant does not contradict, and these offsets."""
+    found: dict[str, Offset] = {}
+    for group in _alike(far):
+        if far[group[0]].against in found and not far[group[0]].sure:  # one of two was moved
+            found |= {name: far[name] for name in group}
+            continue
+        moved = white | {name: _later(white[name], -far[name].rows) for name in group}
+        if len(group) < len(white) and is_off(RowsApart(white), RowsApart(moved), group):
+            white = moved
+            found |= {name: far[name] for name in group}
+    return white, found
+
+
+def _alike(far):
+    """Units in groups of about the same offset."""
+    groups: list[list[str]] = []
+    for name in sorted(far, key=lambda name: far[name].rows):
+        if groups and far[name].rows - far[groups[-1][0]].rows <= 2 * NEAR and far[name].sure:
+            groups[-1].append(name)
+        else:
+            groups.append([name])
+    return groups
 
 
 # -- from pairs of units ---------------------------------------------------------------------------
@@ -152,7 +220,8 @@ class PairEvidence:
 def _later(x, rows):
     """A series some rows later, zero where there is nothing."""
     moved = np.roll(x, rows, axis=0)
-    moved[slice(rows) if rows > 0 else slice(rows, None)] = 0.0
+    if rows:
+        moved[slice(rows) if rows > 0 else slice(rows, None)] = 0.0
     return moved
 
 

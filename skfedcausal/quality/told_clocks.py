@@ -5,8 +5,7 @@ import warnings
 import numpy as np
 
 from ..message.clock import Clock
-from .clocks import unit_series
-from .offsets import pooled_offsets, unit_offsets
+from .offsets import clock_offsets
 
 _MOST_LAGS = 720
 _REGULAR = 1e8  # condition up to which a row determines the states
@@ -17,9 +16,9 @@ def warn_of_clocks(messages):
     told = {name: Clock.of_message(message) for name, message in messages.items()}
     if len(messages) < 2 or any(clock is None for clock in told.values()):
         return
-    series = {name: unit_series(_scores(message)) for name, message in messages.items()}
+    scores = {name: _scores(message) for name, message in messages.items()}
     n_lags = min(_MOST_LAGS, min(len(message.z) for message in messages.values()) // 4)
-    for name, offset in pooled_offsets(series, unit_offsets(series, n_lags), n_lags).items():
+    for name, offset in clock_offsets(scores, n_lags).items():
         if offset is not None and offset.rows:
             seconds = offset.rows * told[name].period
             warnings.warn(

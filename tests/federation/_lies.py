@@ -100,6 +100,24 @@ CONTENT = {
         index=np.zeros(len(m.z), dtype=int),
     ),
 }
+
+
+def _stuck_half(m):
+    z = m.z.copy()
+    z[:, : max(z.shape[1] // 2, 1)] = z[0, : max(z.shape[1] // 2, 1)]
+    return replace(m, z=z)
+
+
+# of messages that a plant is learned from; in those that are asked about later a fault may do it
+CONTENT_LEARNED = {
+    "half of the states stuck": _stuck_half,
+    "two states that are one": lambda m: replace(m, z=m.z[:, [0, 0, *range(2, m.z.shape[1])]]),
+}
+# what sparse tags and large upsets look like, too
+ODD = {
+    "nearly all values zero": lambda m: replace(m, z=m.z * (np.random.default_rng(1).random(m.z.shape) > 0.995)),
+    "rows of any size": lambda m: replace(m, z=m.z * np.random.default_rng(2).standard_cauchy((len(m.z), 1))),
+}
 # packets that are no messages
 PACKETS = {
     "NaN": _raw(z=_nan),
@@ -143,4 +161,4 @@ def told(lie, packet):
     """A packet with the lie in it."""
     if lie in PACKETS:
         return PACKETS[lie](packet)
-    return CONTENT[lie](StateMessage.from_packet(packet)).to_packet(packet.round)
+    return (CONTENT | CONTENT_LEARNED | ODD)[lie](StateMessage.from_packet(packet)).to_packet(packet.round)

@@ -19,7 +19,7 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, InProcessTransport, LostUnits, LostUnitWarning
 from skfedcausal.message import LocalModel, StateMessage
 
-from ._lies import CONTENT, LIES, Lying
+from ._lies import CONTENT, CONTENT_LEARNED, LIES, ODD, Lying
 
 pytestmark = [
     pytest.mark.medium,
@@ -77,7 +77,7 @@ slow = pytest.mark.slow
     [
         pytest.param(kind, lie, marks=[] if kind == "granger" and lie not in PLAUSIBLE else slow)
         for kind in KINDS
-        for lie in LIES
+        for lie in [*LIES, *CONTENT_LEARNED]
     ],
 )
 def test_a_fit_is_that_of_the_other_units(kind, lie, rests):
@@ -92,6 +92,15 @@ def test_a_fit_is_that_of_the_other_units(kind, lie, rests):
 def scored(rest, kind):
     more = {name: rest_of(value) for name, value in KINDS[kind][1].items()}
     return rest.score_samples(rest_of(X), **more)
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # grades divide by what a unit moves in a stretch of rows
+@pytest.mark.parametrize("lie", ODD)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_sparse_tag_may_look_like_is_named_or_left_out(kind, lie):
+    estimator, more = KINDS[kind]
+    with pytest.warns(UserWarning, match="unit1"):
+        estimator(lost_units=RULE, transport=lambda w: Lying(w, lie, "fit")).fit(X, **more)
 
 
 class Silent(InProcessTransport):
