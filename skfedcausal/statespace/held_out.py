@@ -17,6 +17,7 @@ LOCAL = 25  # rows of a piece with a level and slope of its own, which takes out
 _RIDGE = 1e-6  # of a column's own sum of squares: copies of a column share what both tell
 _LEAST = 1e-10  # sum of squares of a column that does not move
 _MOST_OTHERS = 8  # units that an effect is conditioned on, beside its own past
+_STILL = 1e-3  # of a standard deviation, below which a robust one is that of rows that stand still
 
 
 @dataclass(frozen=True)
@@ -248,8 +249,12 @@ def _by_width(slices):
 
 
 def huber_weights(news, limit):
-    """Weights of rows (n,) by the size of their news (n, p) in robust standard deviations: one up to `limit`."""
-    scale = 1.4826 * np.median(np.abs(news), axis=0) + 1e-9
+    """Weights of rows (n,) by the size of their news (n, p) in robust standard deviations: one up to `limit`.
+
+    In plain ones of a column that stands still in most rows: each of its moves is unusual, and counts.
+    """
+    scale, spread = 1.4826 * np.median(np.abs(news), axis=0) + 1e-9, news.std(axis=0)
+    scale = np.where(scale > _STILL * spread, scale, spread)
     size = np.sqrt(np.square(news / scale).mean(axis=1))
     return np.minimum(1.0, limit / np.maximum(size, 1e-9)) ** 2
 

@@ -94,7 +94,6 @@ def scored(rest, kind):
     return rest.score_samples(rest_of(X), **more)
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # grades divide by what a unit moves in a stretch of rows
 @pytest.mark.parametrize("lie", ODD)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_a_sparse_tag_may_look_like_is_named_or_left_out(kind, lie):

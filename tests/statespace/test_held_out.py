@@ -128,3 +128,9 @@ def test_lagged_products_of_stretches_that_end_with_zeros_are_their_moments():
         expected = LaggedRows.of(x[first : first + rows], SLICES, (0,), 2).moments(1)
         assert (found.past, found.now) == (expected.past, expected.now)
         np.testing.assert_allclose(found.sums[k], expected.sums[0], rtol=0, atol=rows * 1e-13)
+
+
+def test_rows_count_where_a_column_stands_still_in_most():
+    news = np.zeros((100, 1))
+    news[::10] = 1.0
+    assert huber_weights(news, 5.0).min() > 0.9
