@@ -252,8 +252,9 @@ def _of_squares(found, m=None):
 def _of_halves(found):
     m = len(found.units)
     levels = LEVEL / m, LEVEL / (m * max(m - 1, 1))  # of a unit itself, of others
-    results = zip(*map(np.ravel, checks.halves(found.units, found.states, found.starts)), strict=True)
-    for (effect, cause), result in zip(np.ndindex(m, m), results, strict=True):
+    pairs = list(np.ndindex(m, m))
+    results = zip(*checks.halves(found.units, found.states, found.starts, pairs), strict=True)
+    for (effect, cause), result in zip(pairs, results, strict=True):
         yield _row(
             found, "same in both halves", cause, effect, result, levels[cause != effect], "cut the record into episodes"
         )
