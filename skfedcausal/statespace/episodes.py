@@ -111,7 +111,7 @@ def lag_covariances(series, lags, starts=(0,), present=None):
     for start, stop in episodes(starts, n_samples):
         if n >= _MANY_COLUMNS and len(lags) * min(n, _MOST_COLUMNS) >= _MANY_PRODUCTS:
             start += _add_fourier_products(sums, series[start:stop], lags)
-        _add_lag_products(sums, series[start:stop], lags)
+        add_lag_products(sums, series[start:stop], lags)
     for k in np.flatnonzero(np.asarray(lags) == 0):
         sums[k] = symmetric(sums[k])
     if present is None:
@@ -119,17 +119,23 @@ def lag_covariances(series, lags, starts=(0,), present=None):
     counts = np.zeros_like(sums)
     n_products = np.zeros(len(lags))
     for start, stop in episodes(starts, n_samples):
-        _add_lag_products(counts, present[start:stop], lags)
+        add_lag_products(counts, present[start:stop], lags)
         n_products += np.maximum(stop - start - np.asarray(lags), 0)
     return sums * (n_products[:, None, None] / np.maximum(counts, 1.0))
 
 
-def _add_lag_products(sums, series, lags):
+def rows_in_cache(n_columns):
+    """Rows of a series of so many columns that stay in cache while their products are formed."""
+    return max(PIECE * _PIECE_COLUMNS // max(n_columns, 1), PIECE)
+
+
+def add_lag_products(sums, series, lags, n_early=None):
     """Add ``sum_t s[t+l] s[t]'`` of one stretch of rows, in pieces that stay in cache."""
     n_rows, n = series.shape
-    piece = max(PIECE * _PIECE_COLUMNS // max(n, 1), PIECE)
-    for first in range(0, n_rows, piece):
-        last = min(first + piece, n_rows)
+    n_early = n_rows if n_early is None else n_early
+    piece = rows_in_cache(n)
+    for first in range(0, n_early, piece):
+        last = min(first + piece, n_early)
         for k, lag in enumerate(lags):
             stop = min(last, n_rows - lag)
             if first < stop:

@@ -176,7 +176,7 @@ def coefficient_pair_information(info, partition, family):
         return _elementwise_information(info, partition, family)
     n = partition.n_states
     U, V = (diagonal_blocks(x, partition) for x in (info.U, info.V[..., :n, :n]))
-    own = _pair_products(U, V, partition.pairs)  # (pairs, k, i, j, l)
+    own = _products_of_all(U, V, partition.pairs)  # (pairs, k, i, j, l)
     return _with_cross(np.transpose(own, (0, 2, 3, 1, 4)), info.W[..., :n, :], "xfjk,xfli->xijkl", partition)
 
 
@@ -200,7 +200,7 @@ def covariance_pair_information(info, partition):
     A block and its transpose are one parameter.
     """
     own = diagonal_blocks(info.U, partition)
-    own = _pair_products(own, own, partition.pairs)  # (pairs, c, c', d', d)
+    own = _products_of_all(own, own, partition.pairs)  # (pairs, c, c', d', d)
     return _with_cross(np.transpose(own, (0, 1, 4, 2, 3)), info.U, "xfda,xfbc->xcdab", partition)
 
 
@@ -219,11 +219,13 @@ def _with_cross(own, x, products, partition):
     return matrices
 
 
-def uncoupled_pair_information(pairs, spectra, sizes, with_noise=True):
+def uncoupled_pair_information(pairs, spectra, sizes, with_noise=True, are_few=False):
     """Information of the blocks A_mn, A_nm and Q_mn of pairs of units that nothing couples, (n_pairs, 3e, 3e).
 
-    Of the links alone without noise, (n_pairs, 2e, 2e).
+    Of the links alone without noise, (n_pairs, 2e, 2e). Products of all units are one, unless the pairs are few of
+    those that there are.
     """
+    products = _products_of_few if are_few else _products_of_all
     terms = (  # of which two blocks, and axes (a, b, c, d) of x_m[a, b] y_n[c, d]
         (0, 0, "U", "V", (2, 3, 1, 4)),  # V_n[j, l] U_m[k, i]
         (1, 1, "V", "U", (4, 1, 3, 2)),  # V_m[j, l] U_n[k, i] for rows i of n
@@ -238,7 +240,7 @@ def uncoupled_pair_information(pairs, spectra, sizes, with_noise=True):
     for first, second, x, y, axes in terms:
         if second >= of:
             continue
-        product = _pair_products(getattr(spectra, x), getattr(spectra, y), pairs)
+        product = products(getattr(spectra, x), getattr(spectra, y), pairs)
         block = np.transpose(product, (0, *axes)).reshape(k, e, e)
         joint[:, first, :, second, :] = block
         if first != second:
@@ -253,11 +255,25 @@ def uncoupled_pair_information(pairs, spectra, sizes, with_noise=True):
     return joint
 
 
-def _pair_products(x, y, pairs):
+def _products_of_all(x, y, pairs):
     """``mean_w Re x_m[a, b] y_n[c, d]`` of pairs (m, n), shape (n_pairs, p, p, p, p)."""
-    m, n_frequencies, p, _ = x.shape
-    left = np.concatenate([x.real, -x.imag], axis=1).reshape(m, 2 * n_frequencies, p * p)
-    right = np.concatenate([y.real, y.imag], axis=1).reshape(m, 2 * n_frequencies, p * p)
+    (m, n_frequencies, p, _), (left, right) = x.shape, _sides(x, y)
+    of_left = np.swapaxes(left, 1, 2).reshape(m * p * p, -1)
+    of_right = np.swapaxes(right, 0, 1).reshape(-1, m * p * p)
+    product = (of_left @ of_right / n_frequencies).reshape(m, p, p, m, p, p)
+    effect, cause = pairs.T
+    return np.moveaxis(product, 3, 1)[effect, cause]
+
+
+def _sides(x, y):
+    """Real and imaginary parts of ``x`` and ``y`` whose products add up to the real part of theirs."""
+    sides = ([x.real, -x.imag], [y.real, y.imag])
+    return (np.concatenate(side, axis=1).reshape(len(x), 2 * x.shape[1], x.shape[2] ** 2) for side in sides)
+
+
+def _products_of_few(x, y, pairs):
+    """The same of pairs that are few of all."""
+    (_, n_frequencies, p, _), (left, right) = x.shape, _sides(x, y)
     effect, cause = pairs.T
     units, first = np.unique(effect, return_index=True)
     if len(pairs) >= 4 * len(units) > 0 and (np.diff(effect) >= 0).all():  # a row of pairs is one product

@@ -128,7 +128,7 @@ def statistics(estimate, covariance):
 
 def _some(pairs, spectra, rows, sizes):
     e = rows.there.shape[1]
-    joint = uncoupled_pair_information(pairs, spectra, sizes, with_noise=rows.noise is not None)
+    joint = uncoupled_pair_information(pairs, spectra, sizes, with_noise=rows.noise is not None, are_few=True)
     if rows.noise is None:
         return _profiled(joint, rows.there, rows.back, slice(0, e), slice(e, 2 * e))
     both = np.concatenate([rows.there, rows.back], axis=1)
