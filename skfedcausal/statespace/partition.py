@@ -176,7 +176,7 @@ def coefficient_pair_information(info, partition, family):
         return _elementwise_information(info, partition, family)
     n = partition.n_states
     U, V = (diagonal_blocks(x, partition) for x in (info.U, info.V[..., :n, :n]))
-    own = _products_of_all(U, V, partition.pairs)  # (pairs, k, i, j, l)
+    own = _unit_products(U, V, partition.pairs)  # (pairs, k, i, j, l)
     return _with_cross(np.transpose(own, (0, 2, 3, 1, 4)), info.W[..., :n, :], "xfjk,xfli->xijkl", partition)
 
 
@@ -200,7 +200,7 @@ def covariance_pair_information(info, partition):
     A block and its transpose are one parameter.
     """
     own = diagonal_blocks(info.U, partition)
-    own = _products_of_all(own, own, partition.pairs)  # (pairs, c, c', d', d)
+    own = _unit_products(own, own, partition.pairs)  # (pairs, c, c', d', d)
     return _with_cross(np.transpose(own, (0, 1, 4, 2, 3)), info.U, "xfda,xfbc->xcdab", partition)
 
 
@@ -219,13 +219,12 @@ def _with_cross(own, x, products, partition):
     return matrices
 
 
-def uncoupled_pair_information(pairs, spectra, sizes, with_noise=True, are_few=False):
+def uncoupled_pair_information(pairs, spectra, sizes, with_noise=True, products=None):
     """Information of the blocks A_mn, A_nm and Q_mn of pairs of units that nothing couples, (n_pairs, 3e, 3e).
 
-    Of the links alone without noise, (n_pairs, 2e, 2e). Products of all units are one, unless the pairs are few of
-    those that there are.
+    Of the links alone without noise, (n_pairs, 2e, 2e). `products` takes those of the columns of two units,
+    (n_pairs, p * p, p * p), from what they have by frequency, where pairs are few of all.
     """
-    products = _products_of_few if are_few else _products_of_all
     terms = (  # of which two blocks, and axes (a, b, c, d) of x_m[a, b] y_n[c, d]
         (0, 0, "U", "V", (2, 3, 1, 4)),  # V_n[j, l] U_m[k, i]
         (1, 1, "V", "U", (4, 1, 3, 2)),  # V_m[j, l] U_n[k, i] for rows i of n
@@ -240,14 +239,13 @@ def uncoupled_pair_information(pairs, spectra, sizes, with_noise=True, are_few=F
     for first, second, x, y, axes in terms:
         if second >= of:
             continue
-        product = products(getattr(spectra, x), getattr(spectra, y), pairs)
+        product = _unit_products(getattr(spectra, x), getattr(spectra, y), pairs, products)
         block = np.transpose(product, (0, *axes)).reshape(k, e, e)
         joint[:, first, :, second, :] = block
         if first != second:
             joint[:, second, :, first, :] = np.swapaxes(block, 1, 2)
     joint = joint.reshape(k, of * e, of * e)
-    sizes = np.asarray(sizes)
-    real = np.arange(p) < sizes[pairs][:, :, None]  # (pairs, 2, p)
+    real = np.arange(p) < np.asarray(sizes)[pairs][:, :, None]  # (pairs, 2, p)
     padded = ~(real[:, 0, :, None] & real[:, 1, None, :]).reshape(k, e)
     turned = ~(real[:, 1, :, None] & real[:, 0, None, :]).reshape(k, e)
     element = np.arange(of * e)
@@ -255,34 +253,19 @@ def uncoupled_pair_information(pairs, spectra, sizes, with_noise=True, are_few=F
     return joint
 
 
-def _products_of_all(x, y, pairs):
-    """``mean_w Re x_m[a, b] y_n[c, d]`` of pairs (m, n), shape (n_pairs, p, p, p, p)."""
-    (m, n_frequencies, p, _), (left, right) = x.shape, _sides(x, y)
-    of_left = np.swapaxes(left, 1, 2).reshape(m * p * p, -1)
-    of_right = np.swapaxes(right, 0, 1).reshape(-1, m * p * p)
-    product = (of_left @ of_right / n_frequencies).reshape(m, p, p, m, p, p)
-    effect, cause = pairs.T
-    return np.moveaxis(product, 3, 1)[effect, cause]
+def _unit_products(x, y, pairs, products=None):
+    """``mean_w Re x_m[a, b] y_n[c, d]`` of pairs (m, n), shape (n_pairs, p, p, p, p).
 
-
-def _sides(x, y):
-    """Real and imaginary parts of ``x`` and ``y`` whose products add up to the real part of theirs."""
-    sides = ([x.real, -x.imag], [y.real, y.imag])
-    return (np.concatenate(side, axis=1).reshape(len(x), 2 * x.shape[1], x.shape[2] ** 2) for side in sides)
-
-
-def _products_of_few(x, y, pairs):
-    """The same of pairs that are few of all."""
-    (_, n_frequencies, p, _), (left, right) = x.shape, _sides(x, y)
-    effect, cause = pairs.T
-    units, first = np.unique(effect, return_index=True)
-    if len(pairs) >= 4 * len(units) > 0 and (np.diff(effect) >= 0).all():  # a row of pairs is one product
-        out = np.empty((len(pairs), p * p, p * p))
-        ends = np.append(first[1:], len(pairs))
-        for unit, start, stop in zip(units, first, ends, strict=True):
-            others = right[cause[start:stop]].transpose(1, 0, 2).reshape(2 * n_frequencies, -1)
-            product = (left[unit].T @ others).reshape(p * p, stop - start, p * p)
-            out[start:stop] = product.transpose(1, 0, 2)
+    As one product of all units, unless `products` takes those of the pairs.
+    """
+    m, n_frequencies, p, _ = x.shape
+    left = np.concatenate([x.real, -x.imag], axis=1).reshape(m, 2 * n_frequencies, p * p)
+    right = np.concatenate([y.real, y.imag], axis=1).reshape(m, 2 * n_frequencies, p * p)
+    if products is None:
+        of_left = np.swapaxes(left, 1, 2).reshape(m * p * p, -1)
+        of_right = np.swapaxes(right, 0, 1).reshape(-1, m * p * p)
+        effect, cause = pairs.T
+        found = (of_left @ of_right).reshape(m, p * p, m, p * p)[effect, :, cause]
     else:
-        out = np.swapaxes(left[effect], 1, 2) @ right[cause]
-    return (out / n_frequencies).reshape(len(pairs), p, p, p, p)
+        found = products(left, right, pairs)
+    return (found / n_frequencies).reshape(len(pairs), p, p, p, p)

@@ -128,11 +128,26 @@ def statistics(estimate, covariance):
 
 def _some(pairs, spectra, rows, sizes):
     e = rows.there.shape[1]
-    joint = uncoupled_pair_information(pairs, spectra, sizes, with_noise=rows.noise is not None, are_few=True)
+    joint = uncoupled_pair_information(
+        pairs, spectra, sizes, with_noise=rows.noise is not None, products=_pair_products
+    )
     if rows.noise is None:
         return _profiled(joint, rows.there, rows.back, slice(0, e), slice(e, 2 * e))
     both = np.concatenate([rows.there, rows.back], axis=1)
     return _profiled(joint, rows.noise, both, slice(2 * e, 3 * e), slice(0, 2 * e))
+
+
+def _pair_products(left, right, pairs):
+    """Products of the columns of pairs of units (m, f, e), shape (n_pairs, e, e)."""
+    effect, cause = pairs.T
+    (_, n_rows, e), (units, first) = left.shape, np.unique(effect, return_index=True)
+    if len(pairs) < 4 * len(units) or (np.diff(effect) < 0).any():
+        return np.swapaxes(left[effect], 1, 2) @ right[cause]
+    out = np.empty((len(pairs), e, e))  # a row of pairs is one product
+    for unit, start, stop in zip(units, first, [*first[1:], len(pairs)], strict=True):
+        others = right[cause[start:stop]].transpose(1, 0, 2).reshape(n_rows, -1)
+        out[start:stop] = (left[unit].T @ others).reshape(e, stop - start, e).transpose(1, 0, 2)
+    return out
 
 
 def block_rows(matrix, effect, cause, partition):
