@@ -10,13 +10,13 @@ from contextvars import ContextVar
 from functools import cache
 from multiprocessing import current_process
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from joblib import cpu_count, effective_n_jobs
 
 from ..statespace.matrices import keep_freed_memory
-from .senders import sender_of
+from .senders import Sender
 
 _WORTH = 128  # units, from which on processes are started
 _ROUNDS = 3  # times that everybody is given half of what is left, or less
@@ -30,7 +30,7 @@ _TRIM, _MAP = (-1, 2**26), (-3, 2**25)  # `mallopt`: bytes given back late, and 
 class Workers(NamedTuple):
     """Processes that tasks are sent to, how many they are, and the thread that sends them."""
 
-    sender: Any
+    sender: Sender
     number: int
     thread: ThreadPoolExecutor
     started: Future  # done once they can be sent tasks
@@ -52,7 +52,7 @@ def workers(n_units, n_jobs):
     if n_units < _WORTH or number == 1:
         yield None
         return
-    sender, thread = sender_of(n_jobs, number), ThreadPoolExecutor(1)
+    sender, thread = Sender(n_jobs), ThreadPoolExecutor(1)
     started = thread.submit(sender.start)  # there, as their end, while this process goes on
     thread.submit(_import, sender, number)
     token = _open.set(Workers(sender, number, thread, started))
@@ -62,7 +62,8 @@ def workers(n_units, n_jobs):
         _open.reset(token)
         sender.end()
         thread.submit(sender.stop)
-        thread.shutdown(wait=sender.is_waited_for)
+        # loky sleeps until files that were mapped are deleted; who ends a cluster next must not find it at work
+        thread.shutdown(wait=not sender.is_here)
 
 
 def _import(sender, number):
@@ -83,9 +84,9 @@ def open_workers():
 def run(function, tasks, processes, shared=(), most=None):
     """Results of a function of some tasks, here or by what :func:`workers` gave, the same to the last bit.
 
-    The function is called with the `shared` arrays before what a task holds. They go to a worker once for many tasks,
-    as they were when they went first: what they hold must not change while there are workers. At `most` so many tasks
-    go to a worker together, None for no such bound.
+    The function is called with the `shared` arrays before what a task holds. Large ones go to a worker once for many
+    tasks, as they were when they went first: what they hold must not change while there are workers. At `most` so
+    many tasks go to a worker together, None for no such bound.
     """
     return started(function, tasks, processes, shared, most)()
 
@@ -126,7 +127,6 @@ def _sent(function, tasks, processes, shared, line):
     """Results of the tasks that workers took, by their places."""
     taken: list = []
     processes.started.result()
-    shared = [processes.sender.handed_over(x) for x in shared]
 
     def shares():
         for part in line.shares():

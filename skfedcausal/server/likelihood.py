@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..statespace.matrices import few_threads, keep_freed_memory
+from ..statespace.partition import positions_of
 from .effects import effects, gains_of
 from .estimation.covariance import COVARIANCES
 from .estimation.estimate import FEW, LARGE, Settings, estimate_plant, may_stand_in
@@ -672,11 +673,6 @@ class LikelihoodServer(LinkQuestions):
         wanted = max(_LAGS * (budget.max_time - budget.left), anyway)
         return budget.part(min(wanted / budget.left, 1.0)) if budget.left else budget
 
-    def _alone_states(self, units):
-        """States of units that are predicted on their own."""
-        slices = [self.state_slices_[name] for name in units]
-        return np.concatenate([np.zeros(0, dtype=int), *(np.arange(s.start, s.stop) for s in slices)])
-
     def _words(self):
         """What is said of the timing of every input."""
         sizes = [rows.stop - rows.start for rows in self.partition_.input_slices]
@@ -783,7 +779,7 @@ class LikelihoodServer(LinkQuestions):
         run = super().filter(messages)
         alone = tuple(name for name in self.names_ if messages[name].alone)
         tails = self._tails if alone == self.alone_ else None  # those given the units on their own
-        return run.told(self._alone_states(alone), tails)
+        return run.told(positions_of(alone, self.state_slices_), tails)
 
     def _record(self, messages):
         """Record of the units of `fit`, with their inputs and shifts."""
@@ -834,7 +830,7 @@ class LikelihoodServer(LinkQuestions):
         return self._lagged.dynamics.smooth(self._record(messages), self._operating_point, **settings)
 
     def _cross_terms(self, record, foreign, run):
-        self._tails = run.told(self._alone_states(self.alone_), None).heavy_tails
+        self._tails = run.told(positions_of(self.alone_, self.state_slices_), None).heavy_tails
         if self._lagged is None:
             return super()._cross_terms(record, foreign, run)
         from .lagged.answers import cross_terms

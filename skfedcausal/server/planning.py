@@ -21,7 +21,7 @@ class Impulses:
 
 def impulses(server, loadings, n_steps, early, n_draws):
     """:class:`Impulses` of sensors ``loadings`` (n_sensors, n); inputs `early` (k,) were sent a row ahead."""
-    A, B = _matrices(server)
+    A, B = plant_matrices(server)
     mean = _responses(A, B, loadings, n_steps, early)
     drawn = [_responses(own, driven, loadings, n_steps, early) for own, driven in drawn_plants(server, n_draws)]
     usable = [one - mean for one in drawn if np.isfinite(one).all()]
@@ -30,7 +30,7 @@ def impulses(server, loadings, n_steps, early, n_draws):
 
 def state_responses(server, n_steps, early):
     """Answers of all states to one unit of every input for one row, (n, n_steps, k)."""
-    A, B = _matrices(server)
+    A, B = plant_matrices(server)
     return _responses(A, B, np.eye(len(A[0])), n_steps, early)
 
 
@@ -40,7 +40,7 @@ def drawn_plants(server, n_draws):
     return _draws_of_one_lag(server, n_draws) if lagged is None else lagged.draws[:n_draws]
 
 
-def _matrices(server):
+def plant_matrices(server):
     """Of all lags of the states from the first on, and of the inputs from the row itself on."""
     lagged = getattr(server, "_lagged", None)
     if lagged is None:

@@ -72,13 +72,12 @@ class LaggedRows:
         K = np.hstack([known[self.at - lag] for lag in range(n_lags + 1)])
         return replace(self, values=self.values - K @ np.linalg.lstsq(K, self.values, rcond=1e-8)[0])
 
-    def moments(self, n_blocks, weight=None):
-        """Second moments of every stretch, rows weighted if asked."""
+    def moments(self, n_blocks):
+        """Second moments of every stretch."""
         edges = np.linspace(0, len(self.values), n_blocks + 1).astype(int)
-        blocks = [slice(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
-        sums = np.stack([_products(self.values[rows], None if weight is None else weight[rows]) for rows in blocks])
-        ones = np.diff(edges).astype(float) if weight is None else np.array([weight[rows].sum() for rows in blocks])
-        return BlockMoments(sums, ones, self.past, self.now)
+        blocks = [self.values[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        sums = np.stack([rows.T @ rows for rows in blocks])
+        return BlockMoments(sums, np.diff(edges).astype(float), self.past, self.now)
 
     def reweighted(self, moments, weight, n_blocks):
         """The moments with rows that weigh less than one: only these are gone through again."""
@@ -88,13 +87,10 @@ class LaggedRows:
         for k, (first, stop) in enumerate(zip(edges[:-1], edges[1:], strict=True)):
             rows = less[np.searchsorted(less, first) : np.searchsorted(less, stop)]
             if len(rows):
-                sums[k] -= _products(self.values[rows], 1 - weight[rows])
-                ones[k] -= (1 - weight[rows]).sum()
+                gone, values = 1 - weight[rows], self.values[rows]
+                sums[k] -= values.T @ (values * gone[:, None])
+                ones[k] -= gone.sum()
         return BlockMoments(sums, ones, self.past, self.now)
-
-
-def _products(rows, weight):
-    return rows.T @ (rows if weight is None else rows * weight[:, None])
 
 
 @dataclass(frozen=True)

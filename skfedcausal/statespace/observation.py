@@ -156,12 +156,6 @@ def _missing_full(Y, C, R, present, first, index, with_const):
 def patterns_of(present):
     """Different patterns of rows: the first row of each, and the pattern of every row."""
     packed = np.packbits(present, axis=1)
-    if packed.shape[1] == 1:  # a table of all that eight sensors can do
-        rows = packed[:, 0].astype(np.intp)
-        first = np.full(256, len(rows))
-        first[rows[::-1]] = np.arange(len(rows))[::-1]
-        seen = first < len(rows)
-        return first[seen], (np.cumsum(seen) - 1)[rows]
     if packed.shape[1] <= 8:  # numbers sort faster than rows of bytes
         packed = np.pad(packed, [(0, 0), (0, 8 - packed.shape[1])]).view(">u8")[:, 0].astype(np.uint64)
     _, first, index = np.unique(packed, axis=0, return_index=True, return_inverse=True)

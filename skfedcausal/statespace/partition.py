@@ -176,7 +176,7 @@ def coefficient_pair_information(info, partition, family):
         return _elementwise_information(info, partition, family)
     n = partition.n_states
     U, V = (diagonal_blocks(x, partition) for x in (info.U, info.V[..., :n, :n]))
-    own = _unit_products(U, V, partition)  # (pairs, k, i, j, l)
+    own = _unit_products(U, V, partition.pairs)  # (pairs, k, i, j, l)
     return _with_cross(np.transpose(own, (0, 2, 3, 1, 4)), info.W[..., :n, :], "xfjk,xfli->xijkl", partition)
 
 
@@ -200,7 +200,7 @@ def covariance_pair_information(info, partition):
     A block and its transpose are one parameter.
     """
     own = diagonal_blocks(info.U, partition)
-    own = _unit_products(own, own, partition)  # (pairs, c, c', d', d)
+    own = _unit_products(own, own, partition.pairs)  # (pairs, c, c', d', d)
     return _with_cross(np.transpose(own, (0, 1, 4, 2, 3)), info.U, "xfda,xfbc->xcdab", partition)
 
 
@@ -219,40 +219,53 @@ def _with_cross(own, x, products, partition):
     return matrices
 
 
-def uncoupled_pair_information(info, partition):
-    """Joint information of the blocks A_mn, A_nm and Q_mn of each pair when no unit is coupled.
+def uncoupled_pair_information(pairs, spectra, sizes, with_noise=True, products=None):
+    """Information of the blocks A_mn, A_nm and Q_mn of pairs of units that nothing couples, (n_pairs, 3e, 3e).
 
-    Every other cross term vanishes then, unless inputs drive the states of several units.
+    Of the links alone without noise, (n_pairs, 2e, 2e). `products` takes those of the columns of two units,
+    (n_pairs, p * p, p * p), from what they have by frequency, where pairs are few of all.
     """
-    U, V, W = info.U, info.V, info.W
     terms = (  # of which two blocks, and axes (a, b, c, d) of x_m[a, b] y_n[c, d]
-        (0, 0, U, V, (2, 3, 1, 4)),  # V_n[j, l] U_m[k, i]
-        (1, 1, V, U, (4, 1, 3, 2)),  # V_m[j, l] U_n[k, i] for rows i of n
-        (0, 1, W, W, (2, 3, 4, 1)),  # W_n[j, k] W_m[l, i], (k, l) of A_nm
-        (2, 2, U, U, (1, 4, 2, 3)),  # U_m[c, c'] U_n[d', d]
-        (0, 2, U, W, (2, 3, 1, 4)),  # W_n[j, d] U_m[c, i]
-        (1, 2, W, U, (4, 1, 2, 3)),  # W_m[j, c] U_n[d, i]
+        (0, 0, "U", "V", (2, 3, 1, 4)),  # V_n[j, l] U_m[k, i]
+        (1, 1, "V", "U", (4, 1, 3, 2)),  # V_m[j, l] U_n[k, i] for rows i of n
+        (0, 1, "W", "W", (2, 3, 4, 1)),  # W_n[j, k] W_m[l, i], (k, l) of A_nm
+        (2, 2, "U", "U", (1, 4, 2, 3)),  # U_m[c, c'] U_n[d', d]
+        (0, 2, "U", "W", (2, 3, 1, 4)),  # W_n[j, d] U_m[c, i]
+        (1, 2, "W", "U", (4, 1, 2, 3)),  # W_m[j, c] U_n[d, i]
     )
-    n_pairs, e = len(partition.pairs), partition.padded.shape[1] ** 2
-    joint = np.empty((n_pairs, 3, e, 3, e))
+    k, p = len(pairs), spectra.U.shape[-1]
+    e, of = p * p, 3 if with_noise else 2
+    joint = np.empty((k, of, e, of, e))
     for first, second, x, y, axes in terms:
-        block = np.transpose(_unit_products(x, y, partition), (0, *axes)).reshape(n_pairs, e, e)
+        if second >= of:
+            continue
+        product = _unit_products(getattr(spectra, x), getattr(spectra, y), pairs, products)
+        block = np.transpose(product, (0, *axes)).reshape(k, e, e)
         joint[:, first, :, second, :] = block
         if first != second:
             joint[:, second, :, first, :] = np.swapaxes(block, 1, 2)
-    joint = joint.reshape(n_pairs, 3 * e, 3 * e)
-    padded, element = partition.pair_elements == partition.n_elements, np.arange(3 * e)
-    joint[:, element, element] += np.hstack([padded, padded[partition.reverse_pairs], padded])
+    joint = joint.reshape(k, of * e, of * e)
+    real = np.arange(p) < np.asarray(sizes)[pairs][:, :, None]  # (pairs, 2, p)
+    padded = ~(real[:, 0, :, None] & real[:, 1, None, :]).reshape(k, e)
+    turned = ~(real[:, 1, :, None] & real[:, 0, None, :]).reshape(k, e)
+    element = np.arange(of * e)
+    joint[:, element, element] += np.hstack([padded, turned, padded][:of])
     return joint
 
 
-def _unit_products(x, y, partition):
-    """``mean_w Re x_m[a, b] y_n[c, d]`` of the units' blocks, for each pair (m, n): (n_pairs, a, b, c, d)."""
+def _unit_products(x, y, pairs, products=None):
+    """``mean_w Re x_m[a, b] y_n[c, d]`` of pairs (m, n), shape (n_pairs, p, p, p, p).
+
+    As one product of all units, unless `products` takes those of the pairs.
+    """
     m, n_frequencies, p, _ = x.shape
     left = np.concatenate([x.real, -x.imag], axis=1).reshape(m, 2 * n_frequencies, p * p)
     right = np.concatenate([y.real, y.imag], axis=1).reshape(m, 2 * n_frequencies, p * p)
-    of_left = np.swapaxes(left, 1, 2).reshape(m * p * p, -1)
-    of_right = np.swapaxes(right, 0, 1).reshape(-1, m * p * p)
-    product = (of_left @ of_right / n_frequencies).reshape(m, p, p, m, p, p)
-    effect, cause = partition.pairs.T
-    return np.moveaxis(product, 3, 1)[effect, cause]
+    if products is None:
+        of_left = np.swapaxes(left, 1, 2).reshape(m * p * p, -1)
+        of_right = np.swapaxes(right, 0, 1).reshape(-1, m * p * p)
+        effect, cause = pairs.T
+        found = (of_left @ of_right).reshape(m, p * p, m, p * p)[effect, :, cause]
+    else:
+        found = products(left, right, pairs)
+    return (found / n_frequencies).reshape(len(pairs), p, p, p, p)

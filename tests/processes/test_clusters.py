@@ -9,7 +9,7 @@ import pytest
 
 from skfedcausal import KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.processes import parallel, senders
+from skfedcausal.processes import parallel
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # theirs
 
@@ -31,23 +31,16 @@ def ray():
     ray.shutdown()
 
 
-@pytest.mark.parametrize("near", [True, False])
 @pytest.mark.parametrize("cluster", [dask, ray])
-def test_a_cluster_gives_the_same_bits(cluster, near, monkeypatch):
-    """Through pipes, and as tasks, as of one that is on other machines."""
+def test_a_cluster_gives_the_same_bits(cluster, monkeypatch):
     monkeypatch.setattr(parallel, "_WORTH", 1)
-    kinds = []
-    for kind in (senders.ByDask, senders.ByRay) if not near else ():
-        monkeypatch.setattr(kind, "is_near", lambda self: False)
     X, truth = make_granger_plant(34, n_states=2, n_sensors=4, n_samples=600, random_state=0)
     clients = zip(X, truth.observation, strict=True)
     messages = {name: KalmanClient(C=C).fit(X[name]).message(X[name]) for name, C in clients}
     here = LikelihoodServer(n_jobs=1).fit(messages)
     with cluster(), joblib.parallel_config(cluster.__name__, n_jobs=2), parallel.workers(34, None) as processes:
         processes.started.result()
-        kinds.append(type(processes.sender).__name__)
         there = LikelihoodServer().fit(messages)
-    assert kinds == ["ByPipes" if near else f"By{cluster.__name__.title()}"]
     assert there.transition_.tobytes() == here.transition_.tobytes()
     assert there.links_.equals(here.links_)
 
@@ -62,7 +55,7 @@ def test_a_cluster_does_what_else_it_is_asked_during_a_fit(cluster, monkeypatch)
 
 
 @pytest.mark.parametrize("settings", [{"processes": False}, {"threads_per_worker": 2}])
-def test_workers_that_are_threads_get_no_pipe_of_their_own(settings, monkeypatch):
+def test_workers_of_dask_that_are_threads_do_it_too(settings, monkeypatch):
     monkeypatch.setattr(parallel, "_WORTH", 1)
     distributed = pytest.importorskip("distributed")
     settings = {"n_workers": 1, "dashboard_address": None} | settings
@@ -72,10 +65,7 @@ def test_workers_that_are_threads_get_no_pipe_of_their_own(settings, monkeypatch
         joblib.parallel_config("dask", n_jobs=2),
         parallel.workers(34, None) as processes,
     ):
-        processes.started.result()
-        assert processes.sender.is_here == ("processes" not in settings)
         assert parallel.run(divmod, [(k, 3) for k in range(9)], processes) == [divmod(k, 3) for k in range(9)]
-        assert len(getattr(processes.sender, "_ways", {})) <= 1
 
 
 def test_the_workers_that_a_user_names_do_it(monkeypatch):

@@ -3,7 +3,6 @@
 import gc
 import os
 import signal
-import sys
 import time
 from types import SimpleNamespace
 
@@ -14,7 +13,6 @@ from joblib.parallel import LokyBackend
 
 from skfedcausal.processes import parallel, senders
 from skfedcausal.processes.parallel import Line, laid_out
-from skfedcausal.processes.senders import ByDask
 
 pytestmark = pytest.mark.medium
 
@@ -112,36 +110,33 @@ def test_tasks_see_what_is_shared_in_their_order(monkeypatch, backend):
     assert elsewhere == (backend == "loky")
 
 
-class _Cluster(senders.Sender):
-    """Calls that are done one after the other, the newest first."""
-
-    most = 0
-
-    def sent(self, function, *arguments):
-        return lambda: function(*arguments)
-
-    def came(self, under_way):
-        self.most = max(self.most, len(under_way))
-        return [(each, each()) for each in under_way[-1:]]
-
-
 @pytest.mark.parametrize("n", [0, 1, 3, 20])
 def test_results_come_in_the_order_of_their_calls_whichever_is_done_first(n):
-    cluster = _Cluster(2)
-    assert cluster.results((divmod, k, 3) for k in range(n)) == [divmod(k, 3) for k in range(n)]
-    assert cluster.most == min(n, 4)
+    with joblib.parallel_config("threading", n_jobs=2):
+        sender = senders.Sender(2)
+    sender.start()
+    assert sender.results((_later, k, n) for k in range(n)) == list(range(n))
+    sender.stop()
+
+
+def _later(k, n):
+    time.sleep(0.002 * (n - k))
+    return k
 
 
 def test_what_is_over_sends_nothing_more():
-    cluster = _Cluster(2)
+    with joblib.parallel_config("threading", n_jobs=2):
+        sender = senders.Sender(2)
+    sender.start()
 
     def calls():
         for k in range(20):
             if k == 6:
-                cluster.end()
+                sender.end()
             yield divmod, k, 3
 
-    assert len(cluster.results(calls())) < 10
+    assert sender.results(calls()) == [divmod(k, 3) for k in range(7)]
+    sender.stop()
 
 
 def test_loky_still_maps_arrays_after_others_have_used_its_processes(monkeypatch):
@@ -173,37 +168,6 @@ def test_threads_give_results_in_the_order_of_their_tasks_where_there_are_worker
     assert parallel.in_threads(divmod, tasks, SimpleNamespace(number=3)) == parallel.in_threads(divmod, tasks, None)
 
 
-def test_dask_elsewhere_is_sent_references_and_not_asked_to_keep_what_a_plant_keeps(monkeypatch):
-    calls = []
-
-    class Future:
-        pass
-
-    class Client:
-        cluster = None
-
-        def scatter(self, x, **_):
-            calls.append("scattered")
-            return Future()
-
-        def submit(self, function, *arguments, pure, **settings):
-            calls.append("sent")
-            return function(*(10 if isinstance(each, Future) else each for each in arguments))
-
-        def gather(self, done):
-            return done
-
-    known = SimpleNamespace(Future=Future, LocalCluster=Future, wait=lambda x, return_when: SimpleNamespace(done=x))
-    monkeypatch.setitem(sys.modules, "distributed", known)
-    sender, series = ByDask(2, Client(), {}), np.zeros(3)
-    assert not sender.is_near()
-    assert sender.handed_over(series) is sender.handed_over(series)
-    assert sender.results([(divmod, 27, sender.handed_over(series))]) == [(2, 7)]
-    assert calls == ["scattered", "sent"]
-    sender.stop()
-    assert not sender._held
-
-
 def _killed_elsewhere(k, here):
     if os.getpid() != here:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -213,7 +177,7 @@ def _killed_elsewhere(k, here):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a process as systems do that run out of memory")
 def test_what_a_killed_process_was_to_do_is_done_here():
     with joblib.parallel_config("loky", n_jobs=2):
-        sender = senders.sender_of(2, 2)
+        sender = senders.Sender(2)
         sender.start()
         try:
             with pytest.warns(UserWarning, match="was killed"):

@@ -114,7 +114,7 @@ def test_joint_information_of_an_uncoupled_pair_is_its_part_of_the_dense_matrix(
     partition = Partition(sizes)
     A, Q, N = matrices(partition, coupled=False)
     n, size = partition.n_states, max(sizes) ** 2
-    result = uncoupled_pair_information(unit_information(A, Q, N, partition), partition)
+    result = uncoupled_pair_information(partition.pairs, unit_information(A, Q, N, partition), partition.sizes)
     assert result.shape == (len(partition.pairs), 3 * size, 3 * size)
     for matrix, (effect, cause) in zip(result, partition.pairs, strict=True):
         there, there_places = block_elements(partition, effect, cause)

@@ -7,12 +7,13 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from ...statespace.episodes import lagged_rows
 from ..joint import JointRecord
 from .hypotheses import FURTHER_LAGS, LESS, LEVEL, NEW, USUAL_LAGS, UnitResponses, unit_hypotheses
 from .hypotheses import OWN as OWN_BLOCK
 from .innovations import unit_innovations
 from .plant import LearnedPlant
-from .runs import changed_run, inputs_before
+from .runs import changed_run
 from .sizes import Change, change_of_unit, dated_fit, link_change
 from .tests import VARIANCE, UnitTests, effective_tests, log_p_of_minimum, weighted_holm, window_starts
 
@@ -129,7 +130,7 @@ class Comparison:
         plant, record = self.plant, self.record
         run = changed_run(plant, self.changed_links, self.filter_of)
         u, starts = record.known[:, : record.partition.n_inputs], window_starts(record.n_samples)
-        inputs = inputs_before(u, record.starts)
+        inputs = lagged_rows(u - u.mean(axis=0), 1, record.starts)
         for unit, innovations in enumerate(unit_innovations(run, record, plant.A)):
             responses = UnitResponses(innovations, run.filtered, plant.n_lags + FURTHER_LAGS)
             groups = unit_hypotheses(unit, responses, plant, inputs)

@@ -60,12 +60,3 @@ def with_kernel(lags, partition, effect, cause, kernel):
     changed[:, rows, cols] = 0.0
     changed[: len(kernel), rows, cols] = kernel[:n_lags]
     return changed
-
-
-def inputs_before(u, starts):
-    """Inputs less their level, of the row before each, zero where an episode begins."""
-    late = np.zeros_like(u)
-    if u.shape[1]:
-        late[1:] = (u - u.mean(axis=0))[:-1]
-        late[list(starts)] = 0.0
-    return late

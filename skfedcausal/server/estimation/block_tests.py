@@ -169,7 +169,7 @@ def uncoupled_estimates(objective, partition, point, *, correlations=True):
     info = objective.unit_information(point.A, point.Q, partition)
     if partition.n_steps and not partition.n_inputs:
         info = SpectralInformation(info.U, info.H)  # what steps make of states says nothing beside themselves
-    joint = uncoupled_pair_information(info, partition)
+    joint = uncoupled_pair_information(partition.pairs, info, partition.sizes)
     e, reverse = joint.shape[1] // 3, partition.reverse_pairs
     of_links = pair_blocks(point.evaluation.grad_A[:, : partition.n_states], partition)
     links = _profiled(joint, of_links, of_links[reverse], slice(0, e), slice(e, 2 * e))

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from ...statespace.episodes import episodes
+from ...statespace.episodes import episodes, lagged_rows
 from ..lagged.misfit import combined
 from .input_checks import N_LAGS, n_past_rows, pseudo_inverse
 
@@ -94,7 +94,7 @@ def _given_own_measurements(record, updates, unit):
         left -= stop - start
         if stop - start > 1:
             rows = slice(start, stop)
-            known = np.hstack([_lagged(u[rows], range(1, n_past + 1)), _lagged(z[rows], range(_READ))])
+            known = np.hstack([lagged_rows(u[rows], n_past), z[rows], lagged_rows(z[rows], _READ - 1)])
             pieces.append((u[rows, inputs], known, updates(start, stop)))
     known = np.vstack([piece[1] for piece in pieces])
     known = (known - known.mean(axis=0)) / np.maximum(known.std(axis=0), np.finfo(float).tiny)
@@ -107,11 +107,3 @@ def _given_own_measurements(record, updates, unit):
         for k in range(1, min(N_LAGS, len(own))):
             cross[k - 1] += late[k:].T @ early[:-k]
     return cross, rest.T @ rest
-
-
-def _lagged(series, lags):
-    """Rows before each row of an episode, side by side, zero where there are none."""
-    found = np.zeros((len(series), len(lags), series.shape[1]))
-    for j, lag in enumerate(lags):
-        found[lag:, j] = series[: len(series) - lag]
-    return found.reshape(len(series), -1)

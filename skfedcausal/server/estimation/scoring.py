@@ -17,7 +17,6 @@ from ...statespace.matrices import cap_radius, spectral_radius
 
 MAX_RADIUS = 1 - 1e-6
 _ROUNDED = np.finfo(float).eps ** (1 / 3)
-_SQUARINGS, _LARGE_MATRIX = 7, 1e3
 _CORRELATION_FLOOR = 1e-6  # smallest eigenvalue of the correlations of process noise
 _RIDGE = 1e-12
 _SMALL = 2**28  # bytes that every machine has
@@ -285,28 +284,9 @@ def _vanishes(A):
     Those of a double root of modulus r grow to ``g = d / (e (1 - r))``, d the departure from a normal matrix, and
     rounding of ``eps g**2`` moves the roots of a square by ``sqrt(eps g**3)``, which has to be less than one.
     """
-    if _vanishes_soon(A):
-        return True
     moduli = np.abs(np.linalg.eigvals(A))
     departure = np.sqrt(max(np.sum(A * A) - np.sum(moduli * moduli), 0.0))
     return moduli.max() < min(MAX_RADIUS, 1 - _ROUNDED / math.e * departure)
-
-
-def _vanishes_soon(A):
-    """Whether a power says so that few products tell, a tenth of what eigenvalues take.
-
-    Where ``|A^k| < 1/2`` for a k up to 128 no modulus is above 0.995, which is below what :func:`_vanishes` asks for
-    whatever the departure of a matrix of this size is.
-    """
-    power, size = A, np.sum(A * A)
-    for _ in range(_SQUARINGS):
-        if not size < _LARGE_MATRIX**2:
-            return False
-        power = power @ power
-        size = np.sum(power * power)
-        if size < 0.25:
-            return True
-    return False
 
 
 def made_valid(A, Q, partition, radius=0.99):

@@ -30,7 +30,6 @@ _TINY = 1e-300
 _NO_NOISE = 0.01  # share of the process noise up to which sensor noise is none
 _NOISE_ERROR = 0.1  # relative standard error of sensor noise that is estimated at home
 _UNKNOWN = 1e-8
-_ELEMENTS = 1 << 20  # of informations that are judged together
 _AT_MOST = 0.9  # p value of a lag, where many are combined
 _TESTED = (0.02, 0.3, 0.7, 0.93)  # decays of the kernels of the tests
 _EXPLAINED = 0.97  # share of a kernel's variance that its basis holds
@@ -75,7 +74,7 @@ def lag_tests(plant, scoring, units=None):
         if rows.stop > rows.start:
             sources[1].append((partition.n_units + k, slice(n + rows.start, n + rows.stop)))
     p_values = np.full((partition.n_units, 2 * partition.n_units), np.nan)
-    single, waiting, latest = np.full_like(p_values, np.nan), _Waiting(test.sizes, p_values), [0, 0]
+    single, latest = np.full_like(p_values, np.nan), [0, 0]
     for unit in range(partition.n_units) if units is None else units:
         rows = partition.slices[unit]
         inside = np.flatnonzero(in_plant[rows.start])
@@ -83,10 +82,10 @@ def lag_tests(plant, scoring, units=None):
             for group in _of_equal_size(family):
                 channels = np.array([range(cols.start, cols.stop) for _, cols in group])
                 among = [source for source, _ in group]
-                waiting.add(unit, among, *test.efficient(rows, inside, channels))
+                S, q = test.efficient(rows, inside, channels)
+                p_values[unit, among] = p_values_in_bases(S, q, test.sizes)
                 single[unit, among], lag = late.p_values(rows, inside, channels, last[k])
                 latest[k] = max(latest[k], lag)
-    waiting.finish()
     p_values = np.minimum(np.minimum(p_values / (1 - _LATE_SHARE), single / _LATE_SHARE), 1.0)
     return LagTests(p_values, tuple(latest))
 
@@ -108,31 +107,6 @@ def _lags_of_inputs(plant, n_lags):
     most = int(min(_INPUT_LAGS, lengths.max() // ROWS_PER_INPUT_LAG))
     left, all_rows = (np.maximum(lengths - lags, 0).sum() for lags in (most, n_lags))
     return most if left > _LEAST_LEFT * all_rows else n_lags
-
-
-class _Waiting:
-    """Scores of channels that wait for others of as many elements: many are judged in the time of few."""
-
-    def __init__(self, sizes, p_values):
-        self._sizes, self._p_values, self._groups = sizes, p_values, {}
-
-    def add(self, unit, sources, S, q):
-        """Channels from some sources to a unit, with their efficient information and score in all bases."""
-        group = self._groups.setdefault(q.shape[1], [])
-        group.append((unit, sources, S, q))
-        if sum(S.size for *_, S, _ in group) >= _ELEMENTS:
-            self._judge(self._groups.pop(q.shape[1]))
-
-    def finish(self):
-        """Judge what is left."""
-        for group in self._groups.values():
-            self._judge(group)
-
-    def _judge(self, group):
-        units, sources, S, q = zip(*group, strict=True)
-        found = p_values_in_bases(np.concatenate(S), np.concatenate(q), self._sizes)
-        rows = np.repeat(units, [len(each) for each in sources])
-        self._p_values[rows, np.concatenate(sources)] = found
 
 
 def is_mostly_there(record):

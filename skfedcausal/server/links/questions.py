@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from ...statespace.geweke import geweke_measures
 from ...statespace.matrices import few_threads
+from ...statespace.partition import positions_of
 from ..estimation.estimate import LARGE, screen_plant
 from ..joint import JointRecord
 from ..plant import ServerLearner
@@ -165,7 +166,7 @@ class LinkQuestions(ServerLearner):
             return report(self, run, record)
         from ..sparse.report import large_report
 
-        told = run.told(self._alone_states(self.alone_), None)
+        told = run.told(positions_of(self.alone_, self.state_slices_), None)
         if self._gapless is not None:  # the record whose gaps were filled says more than one with gaps
             from ..sparse.filter import LargeFilter
 

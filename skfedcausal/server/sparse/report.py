@@ -15,6 +15,7 @@ from ..validity.report import (
     COLUMNS,
     LEVEL,
     WHITE,
+    _of_halves,
     _of_rows_held_out,
     _of_scores,
     _of_squares,
@@ -104,19 +105,12 @@ def _checked(units, filtered, predicted, scores, path, part, n_own, pairs, sides
     found, (m, n_pairs, n_sides) = _with_series(part, units, filtered, predicted, scores, path), numbers
     own = found._replace(units=found.units[:n_own])
     with few_threads(0):
-        ways = [*((unit, unit, m) for unit in range(n_own)), *((*pair, n_pairs) for pair in pairs)]
-        rows = [*_of_squares(own, m), *_of_halves(found, ways)]
+        levels = {(unit, unit): LEVEL / (2 * m) for unit in range(n_own)}
+        levels |= {(effect, cause): LEVEL / (2 * n_pairs) for cause, effect in pairs}
+        rows = [*_of_squares(own, m), *_of_halves(found, levels)]
         if found.scores is not None:
             rows += _of_scores(own, m)
         return {"all rows": [*rows, *_of_linked(found, sides, n_sides)], "held out": list(_of_rows_held_out(found))}
-
-
-def _of_halves(found, ways):
-    pairs = [(effect, cause) for cause, effect, _ in ways]
-    results = zip(*checks.halves(found.units, found.states, found.starts, pairs), strict=True)
-    for (cause, effect, number), result in zip(ways, results, strict=True):
-        level = LEVEL / (2 * number)
-        yield _row(found, "same in both halves", cause, effect, result, level, "cut the record into episodes")
 
 
 def _of_linked(found, sides, number):

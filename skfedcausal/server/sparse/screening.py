@@ -14,7 +14,7 @@ from scipy.special import chdtrc
 from ...processes.parallel import chunks, in_threads
 from ...statespace.episodes import episodes
 from ...statespace.matrices import few_threads
-from ...statespace.partition import Partition
+from ...statespace.partition import Partition, uncoupled_pair_information
 from ..estimation.block_tests import _profiled
 
 NOWHERE = np.iinfo(np.int64).max  # place of what a unit has not
@@ -128,11 +128,26 @@ def statistics(estimate, covariance):
 
 def _some(pairs, spectra, rows, sizes):
     e = rows.there.shape[1]
-    joint = joint_information(pairs, spectra, sizes, with_noise=rows.noise is not None)
+    joint = uncoupled_pair_information(
+        pairs, spectra, sizes, with_noise=rows.noise is not None, products=_pair_products
+    )
     if rows.noise is None:
         return _profiled(joint, rows.there, rows.back, slice(0, e), slice(e, 2 * e))
     both = np.concatenate([rows.there, rows.back], axis=1)
     return _profiled(joint, rows.noise, both, slice(2 * e, 3 * e), slice(0, 2 * e))
+
+
+def _pair_products(left, right, pairs):
+    """Products of the columns of pairs of units (m, f, e), shape (n_pairs, e, e)."""
+    effect, cause = pairs.T
+    (_, n_rows, e), (units, first) = left.shape, np.unique(effect, return_index=True)
+    if len(pairs) < 4 * len(units) or (np.diff(effect) < 0).any():
+        return np.swapaxes(left[effect], 1, 2) @ right[cause]
+    out = np.empty((len(pairs), e, e))  # a row of pairs is one product
+    for unit, start, stop in zip(units, first, [*first[1:], len(pairs)], strict=True):
+        others = right[cause[start:stop]].transpose(1, 0, 2).reshape(n_rows, -1)
+        out[start:stop] = (left[unit].T @ others).reshape(e, stop - start, e).transpose(1, 0, 2)
+    return out
 
 
 def block_rows(matrix, effect, cause, partition):
@@ -142,58 +157,6 @@ def block_rows(matrix, effect, cause, partition):
     real = (rows < len(matrix)) & (cols < len(matrix))
     taken = matrix[np.minimum(rows, len(matrix) - 1), np.minimum(cols, len(matrix) - 1)]
     return np.where(real, taken, 0.0).reshape(len(effect), -1)
-
-
-def joint_information(pairs, spectra, sizes, with_noise=True):
-    """Information of the blocks A_mn, A_nm and Q_mn of pairs of units that nothing couples, (n_pairs, 3e, 3e).
-
-    Of the links alone without noise, (n_pairs, 2e, 2e).
-    """
-    terms = (  # as in `uncoupled_pair_information`
-        (0, 0, "U", "V", (2, 3, 1, 4)),
-        (1, 1, "V", "U", (4, 1, 3, 2)),
-        (0, 1, "W", "W", (2, 3, 4, 1)),
-        (2, 2, "U", "U", (1, 4, 2, 3)),
-        (0, 2, "U", "W", (2, 3, 1, 4)),
-        (1, 2, "W", "U", (4, 1, 2, 3)),
-    )
-    k, p = len(pairs), spectra.U.shape[-1]
-    e, of = p * p, 3 if with_noise else 2
-    joint = np.empty((k, of, e, of, e))
-    for first, second, x, y, axes in terms:
-        if second >= of:
-            continue
-        product = _pair_products(getattr(spectra, x), getattr(spectra, y), pairs).reshape(k, p, p, p, p)
-        block = np.transpose(product, (0, *axes)).reshape(k, e, e)
-        joint[:, first, :, second, :] = block
-        if first != second:
-            joint[:, second, :, first, :] = np.swapaxes(block, 1, 2)
-    joint = joint.reshape(k, of * e, of * e)
-    sizes = np.asarray(sizes)
-    real = np.arange(p) < sizes[pairs][:, :, None]  # (pairs, 2, p)
-    padded = ~(real[:, 0, :, None] & real[:, 1, None, :]).reshape(k, e)
-    turned = ~(real[:, 1, :, None] & real[:, 0, None, :]).reshape(k, e)
-    element = np.arange(of * e)
-    joint[:, element, element] += np.hstack([padded, turned, padded][:of])
-    return joint
-
-
-def _pair_products(x, y, pairs):
-    """``mean_w Re x_m[a, b] y_n[c, d]`` of pairs (m, n), shape (n_pairs, p * p, p * p)."""
-    m, n_frequencies, p, _ = x.shape
-    left = np.concatenate([x.real, -x.imag], axis=1).reshape(m, 2 * n_frequencies, p * p)
-    right = np.concatenate([y.real, y.imag], axis=1).reshape(m, 2 * n_frequencies, p * p)
-    effect, cause = pairs.T
-    units, first = np.unique(effect, return_index=True)
-    if len(pairs) >= 4 * len(units) and (np.diff(effect) >= 0).all():  # a row of pairs is one product
-        out = np.empty((len(pairs), p * p, p * p))
-        ends = np.append(first[1:], len(pairs))
-        for unit, start, stop in zip(units, first, ends, strict=True):
-            others = right[cause[start:stop]].transpose(1, 0, 2).reshape(2 * n_frequencies, -1)
-            product = (left[unit].T @ others).reshape(p * p, stop - start, p * p)
-            out[start:stop] = product.transpose(1, 0, 2)
-        return out / n_frequencies
-    return np.swapaxes(left[effect], 1, 2) @ right[cause] / n_frequencies
 
 
 def given_others(estimate, covariance, states, pairs, known, partition):

@@ -3,8 +3,7 @@
 Innovations come as one array (n_samples, p) by unit, of unit covariance. What fat tails move is judged by ranks.
 """
 
-from functools import lru_cache, partial
-from itertools import product
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +11,6 @@ from scipy.special import chdtrc, fdtrc, ndtr, ndtri
 from scipy.stats import rankdata
 
 from ...statespace.episodes import (
-    PIECE,
     column_mean,
     episodes,
     inner_rows,
@@ -141,9 +139,8 @@ def correlation(units):
     """Largest canonical correlation of innovations of two units in the same row, (m, m)."""
     slices, E = _side_by_side(units)
     products, size = E.T @ E / len(E), np.empty((len(units),) * 2)
-    for rows, cols in _of_equal_shape(slices, slices):
-        blocks = products[rows[1][:, None, :, None], cols[1][None, :, None]]
-        size[np.ix_(rows[0], cols[0])] = np.linalg.svd(blocks, compute_uv=False)[..., 0]
+    for first, second in np.ndindex(size.shape):
+        size[first, second] = np.linalg.svd(products[slices[first], slices[second]], compute_uv=False)[0]
     return size
 
 
@@ -155,27 +152,24 @@ def together(first, second):
     return len(first) * statistic, float(chdtrc(len(mean), len(first) * statistic))
 
 
-def halves(units, states, starts, pairs=None):
+def halves(units, states, starts, pairs):
     """Chow's test: whether innovations follow earlier states otherwise in one half than in the other.
 
-    `states` are one array by unit. The moments are compared as means, whatever the variance of the noise is. Matrices
-    (m, m) of statistics and p values, by effect and cause; of some `pairs` (effect, cause) one of each for every pair.
+    `states` are one array by unit. The moments are compared as means, whatever the variance of the noise is. Statistics
+    and p values, one of each for every pair (effect, cause).
     """
-    n_samples, m = len(units[0]), len(units)
+    n_samples = len(units[0])
     later = inner_rows(n_samples, starts)
     parts = np.split(later, [np.searchsorted(later, n_samples // 2)])
-    shape = (m, m) if pairs is None else (len(pairs),)
-    statistic, p_values = np.zeros(shape), np.ones(shape)
+    statistic, p_values = np.zeros(len(pairs)), np.ones(len(pairs))
     if min(map(len, parts)) < 2:
         return statistic, p_values
-    find = _moments if pairs is None else partial(_moments_of_pairs, pairs)
     late = [np.ascontiguousarray(e.T) for e in units]  # products of few columns go row by row
     early = [np.ascontiguousarray((h - column_mean(h)).T) for h in states]
-    moments = [find([_columns(e, t) for e in late], [_columns(h, t - 1) for h in early]) for t in parts]
-    for (place, a, V), (_, b, W) in zip(*moments, strict=True):
-        d = a - b
-        found = np.einsum("...i,...ij,...j->...", d, np.linalg.pinv(V + W, hermitian=True), d)
-        statistic[place], p_values[place] = found, chdtrc(d.shape[-1], found)
+    moments = [_moments(pairs, [_columns(e, t) for e in late], [_columns(h, t - 1) for h in early]) for t in parts]
+    for k, ((a, V), (b, W)) in enumerate(zip(*moments, strict=True)):
+        statistic[k] = (a - b) @ np.linalg.pinv(V + W, hermitian=True) @ (a - b)
+        p_values[k] = chdtrc(len(a), statistic[k])
     return statistic, p_values
 
 
@@ -185,66 +179,15 @@ def _columns(rows, t):
     return rows[:, t[0] : t[-1] + 1] if is_whole else rows.take(t, axis=1)
 
 
-def _moments(units, states):
-    """Means of products of innovations and states (p, n), and their covariances, by pair of units; all in two products.
-
-    With the place among all pairs, one of each for every two sizes of units.
-    """
-    n, widths = units[0].shape[1], [[len(x) for x in side] for side in (units, states)]
-    (E, H), ((own, of_own), (others, of_others)) = map(np.concatenate, (units, states)), map(_distinct_pairs, widths)
-    first, second = E @ H.T / n, np.zeros((own.shape[1], others.shape[1]))
-    for start in range(0, n, PIECE):  # products of all pairs of rows stay in cache
-        e, h = (rows[:, start : start + PIECE] for rows in (E, H))
-        second += _squares_of(e, own) @ _squares_of(h, others).T / n
-    second = second[of_own[:, None], of_others]
-    shapes = _of_equal_shape(*map(slices_of, widths)), _of_equal_shape(*map(slices_of, map(np.square, widths)))
-    for (effects, causes), (ee, hh) in zip(*shapes, strict=True):
-        mean = first[effects[1][:, None, :, None], causes[1][None, :, None]]
-        yield np.ix_(effects[0], causes[0]), *_covered(mean, second[ee[1][:, None, :, None], hh[1][None, :, None]], n)
-
-
-def _moments_of_pairs(pairs, units, states):
-    """The same of some pairs (effect, cause) only."""
+def _moments(pairs, units, states):
+    """Means of products of innovations and states (p, n), flat, and their covariances, of pairs (effect, cause)."""
     n = units[0].shape[1]
-    own, others = ([_squares_of(x, _own_pairs([len(x)])) for x in series] for series in (units, states))
-    for k, (effect, cause) in enumerate(pairs):
-        yield k, *_covered(units[effect] @ states[cause].T / n, own[effect] @ others[cause].T / n, n)
-
-
-def _covered(mean, fourth, n):
-    """Means of products (..., p, q) in rows, with the covariances that fourth moments (..., p * p, q * q) give."""
-    *pairs, p, q = mean.shape
-    fourth = np.swapaxes(fourth.reshape(*pairs, p, p, q, q), -3, -2).reshape(*pairs, p * q, p * q)
-    flat = mean.reshape(*pairs, p * q)
-    return flat, (fourth - flat[..., :, None] * flat[..., None, :]) / n
-
-
-def _of_equal_shape(first, second):
-    """Units of one width each, of two lists of slices: pairs of their positions and their columns (k, width)."""
-    sides = []
-    for slices in (first, second):
-        width = np.array([part.stop - part.start for part in slices])
-        start = np.array([part.start for part in slices])
-        groups = (np.flatnonzero(width == each) for each in np.unique(width))
-        sides.append([(units, start[units][:, None] + np.arange(width[units[0]])) for units in groups])
-    return list(product(*sides))
-
-
-def _own_pairs(widths):
-    """Both rows of every pair of rows of each unit of so many, one unit after the other, (2, k)."""
-    return np.hstack([np.indices((width, width)).reshape(2, -1) + place.start
-                      for width, place in zip(widths, slices_of(widths), strict=True)])  # fmt: skip
-
-
-def _distinct_pairs(widths):
-    """Those of :func:`_own_pairs` that differ in more than their order, and which of them each of these is."""
-    distinct, place = np.unique(np.sort(_own_pairs(widths), axis=0), axis=1, return_inverse=True)
-    return distinct, place.ravel()
-
-
-def _squares_of(rows, pairs):
-    """Products of pairs of rows, (k, n)."""
-    return rows[pairs[0]] * rows[pairs[1]]
+    own, others = ([(x[:, None] * x).reshape(len(x) ** 2, n) for x in series] for series in (units, states))
+    for effect, cause in pairs:
+        mean, p, q = units[effect] @ states[cause].T / n, len(units[effect]), len(states[cause])
+        fourth = (own[effect] @ others[cause].T / n).reshape(p, p, q, q)
+        flat = mean.ravel()
+        yield flat, (fourth.transpose(0, 2, 1, 3).reshape(p * q, p * q) - np.outer(flat, flat)) / n
 
 
 def own_way(row, cause):

@@ -152,7 +152,9 @@ def report(server, run, record):
     swings = not all(row[COLUMNS.index("passed")] for row in variance)
     most = min(_LATE_LAGS, len(found.units[0]) // 20)
     of_lags, dof = checks.squares_of_lags(found.units, most, any_variance=found.robust or swings)
-    rows = [*_of_late_lags(found, of_lags, dof), *variance, *_of_halves(found)]
+    m = len(found.units)
+    levels = {(e, c): LEVEL / (m if e == c else m * (m - 1)) for e, c in np.ndindex(m, m)}
+    rows = [*_of_late_lags(found, of_lags, dof), *variance, *_of_halves(found, levels)]
     rows += [*_of_orders(server, found), *_of_noise(run, record, found)]
     if found.scores is not None:
         rows += _of_scores(found)
@@ -249,14 +251,11 @@ def _of_squares(found, m=None):
         yield _row(found, "steady variance", k, k, (statistic[k], p[k]), LEVEL / m, 'covariance="sandwich"')
 
 
-def _of_halves(found):
-    m = len(found.units)
-    levels = LEVEL / m, LEVEL / (m * max(m - 1, 1))  # of a unit itself, of others
-    results = zip(*map(np.ravel, checks.halves(found.units, found.states, found.starts)), strict=True)
-    for (effect, cause), result in zip(np.ndindex(m, m), results, strict=True):
-        yield _row(
-            found, "same in both halves", cause, effect, result, levels[cause != effect], "cut the record into episodes"
-        )
+def _of_halves(found, levels):
+    """Whether effects are the same in both halves of the record; `levels` by pair (effect, cause)."""
+    results = zip(*checks.halves(found.units, found.states, found.starts, list(levels)), strict=True)
+    for ((effect, cause), level), result in zip(levels.items(), results, strict=True):
+        yield _row(found, _OF_EFFECT, cause, effect, result, level, "cut the record into episodes")
 
 
 def _of_orders(server, found):

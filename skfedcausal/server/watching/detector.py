@@ -8,6 +8,7 @@ from scipy.special import expit
 
 from ...statespace.detection.shift import InnovationModel
 from ...statespace.episodes import episodes
+from ...statespace.riccati import stationary_covariance
 from ..joint import JointRecord
 from . import stream
 from .evidence import Evidence, OnsetRule, PlantMonitor
@@ -117,11 +118,14 @@ class RootCauseServer:
         if len(getattr(plant, "lag_transitions_", ())) > 1:
             from .lagged import LaggedModel, LaggedMonitor, dynamics_of, held_out_plants  # for such plants only
 
-            self.model = LaggedModel.of(dynamics_of(plant), rows.J)
+            dynamics = dynamics_of(plant)
+            self.model = LaggedModel.of(dynamics, rows.J)
             folds = list(held_out_plants(plant, rows, self.slices))
             self.monitor, own, given = LaggedMonitor.learned(self.model, rows, self.slices, folds)
             self.level = Level.learned(self.monitor.energy, [fold.errors for fold in folds], self.slices)
-            return own, given, [(fold.model, fold.scaled) for fold in folds], self.model.causes(self.slices)
+            whole = stationary_covariance(dynamics.transition, dynamics.process_cov)
+            causes = direct_causes(dynamics.top, whole, self.slices)
+            return own, given, [(fold.model, fold.scaled) for fold in folds], causes
         self.model = InnovationModel(plant.transition_, plant.process_cov_, rows.J)
         regressor = getattr(plant, "regressor", None)
         self.monitor, own, given = PlantMonitor.learn(self.model, rows, self.slices, regressor)
@@ -133,21 +137,24 @@ class RootCauseServer:
 
     def _learn_posterior(self, rows, given, held_out, predicted):
         """Set the posterior by how far nominal windows stray."""
-        distance = rows.held_out(rows.distance)
         self._off_subspace = OffSubspace(rows.x, rows.distance, self.slices)
+        excess, *dispersions = self._nominal_spread(rows, given)
+        rest, shift = usual_windows(held_out, self.slices, HORIZON, excess)
+        place = self.dims, self._outside_dims, inverse_root(np.cov(predicted.T)), len(rows.x)
+        nominal = Nominal(*place, rest, shift, *dispersions)
+        longest = LOOKBACK + HORIZON + 1
+        self.posterior = RootPosterior(self.model, self.slices, self.prior, longest, HORIZON, nominal)
+
+    def _nominal_spread(self, rows, given):
+        """Excess of ratios of shifts in nominal windows, and dispersions of surprises and off-subspace numbers."""
+        distance = rows.held_out(rows.distance)
         inside = [q - g for q, g in zip(given, distance, strict=True)]
         self.usual_inside = np.concatenate(inside).mean(axis=0)
         outside = list(map(self._off_subspace.relative, rows.held_out(rows.x), distance))
         share = self._outside_dims / self.dims
         whole = [(1 - share) * q / self.usual_inside + share * g for q, g in zip(inside, outside, strict=True)]
-        excess = self.levels.shift_excess(self.run_length)
-        rest, shift = usual_windows(held_out, self.slices, HORIZON, excess)
         energy = scale_dispersion(whole, self.dims, HORIZON)
-        beside = scale_dispersion(outside, self._outside_dims, HORIZON)
-        place = self.dims, self._outside_dims, inverse_root(np.cov(predicted.T)), len(rows.x)
-        nominal = Nominal(*place, rest, shift, energy, beside)
-        longest = LOOKBACK + HORIZON + 1
-        self.posterior = RootPosterior(self.model, self.slices, self.prior, longest, HORIZON, nominal)
+        return self.levels.shift_excess(self.run_length), energy, scale_dispersion(outside, self._outside_dims, HORIZON)
 
     # -- following -------------------------------------------------------------------------------
 

@@ -160,19 +160,6 @@ class LaggedModel(InnovationModel):
     def _is_settled(self, P):
         return bool(np.abs(P - self.settled).max() <= _SETTLED * np.abs(self.settled).max())
 
-    def causes(self, slices, least=0.02):
-        """Whether a unit's states enter another's by any lag: see :func:`~.nominal.direct_causes`."""
-        dynamics, n = self.dynamics, len(self.J)
-        whole = stationary_covariance(dynamics.transition, dynamics.process_cov)
-        found = np.zeros((len(slices),) * 2, dtype=bool)
-        for k, cause in enumerate(slices):
-            columns = np.concatenate([np.arange(cause.start, cause.stop) + n * lag for lag in range(dynamics.n_lags)])
-            carried = dynamics.top[:, columns] @ whole[np.ix_(columns, columns)] @ dynamics.top[:, columns].T
-            for m, effect in enumerate(slices):
-                share = np.trace(np.linalg.solve(whole[effect, effect], carried[effect, effect]))
-                found[m, k] = m != k and share > least * (effect.stop - effect.start)
-        return found
-
 
 class LaggedMonitor(PlantMonitor):
     """Innovations of a record under a plant of several lags, whose filter serves both statistics."""

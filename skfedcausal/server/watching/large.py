@@ -4,6 +4,7 @@ The plant's filter is that of its blocks (:mod:`..sparse.filter`), whose innovat
 an incident began in is asked of the units around its alarms alone, under the plant that these make up.
 """
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -20,7 +21,7 @@ from ..sparse.cover import neighbours, with_halo
 from .detector import RootCauseServer
 from .evidence import FLOOR, Innovations, MonitorState, PlantMonitor
 from .incidents import HORIZON, LOOKBACK
-from .nominal import OffSubspace, inverse_root, scale_dispersion, usual_windows
+from .nominal import OffSubspace, inverse_root, usual_windows
 from .operating import Level
 from .posterior import Nominal, RootPosterior
 from .thresholds import AlarmLevels
@@ -231,7 +232,10 @@ class Neighbourhood(NamedTuple):
 
 
 class LargePosterior:
-    """Posterior over the units around the alarms of a window; all others have no probability."""
+    """Posterior over the units around the alarms of a window; all others have no probability.
+
+    Leverage of its `nominal` is the covariance of the predicted states of the whole plant.
+    """
 
     def __init__(self, model, slices, prior, nominal, limits):
         self.model, self.slices, self.prior, self.nominal, self.limits = model, slices, prior, nominal, limits
@@ -262,7 +266,7 @@ class LargePosterior:
         slices = slices_of(self.slices[m].stop - self.slices[m].start for m in units)
         at, whole = np.array(units), self.nominal
         leverage = inverse_root(whole.leverage[np.ix_(states, states)])
-        nominal = Nominal(whole.dims[at], whole.outside_dims[at], leverage, *whole[3:])
+        nominal = replace(whole, dims=whole.dims[at], outside_dims=whole.outside_dims[at], leverage=leverage)
         prior = self.prior[at] / self.prior[at].sum()
         posterior = RootPosterior(model, slices, prior, LOOKBACK + HORIZON + 1, HORIZON, nominal)
         return Neighbourhood(at, states, posterior)
@@ -323,19 +327,6 @@ class LargePosterior:
 _BY_UNIT = ("surprise", "given_others", "surplus", "outside", "absent", "levels", "events", "distance")
 
 
-class LargeNominal(NamedTuple):
-    """The fields of :class:`~.posterior.Nominal`, with the covariance of the predicted states as `leverage`."""
-
-    dims: np.ndarray
-    outside_dims: np.ndarray
-    leverage: np.ndarray
-    n_rows: int
-    rest: float
-    shift: float
-    energy: float
-    off_subspace: float
-
-
 class LargeRootCauseServer(RootCauseServer):
     """Alarms and roots of a plant that was learned in blocks, see :class:`RootCauseServer`."""
 
@@ -359,33 +350,23 @@ class LargeRootCauseServer(RootCauseServer):
 
     def _direct_causes(self, x, least=0.02):
         """Whether a unit's states enter the next states of another, (n_units, n_units), by the links alone."""
-        causes, variance = np.zeros((len(self.slices),) * 2, dtype=bool), x.var(axis=0)
+        shares, variance = np.zeros((len(self.slices),) * 2), x.var(axis=0)
         unit = np.repeat(np.arange(len(self.slices)), self.state_dims)
         A = self.model.A.tocoo()
-        shares = np.zeros(causes.shape)
         np.add.at(shares, (unit[A.row], unit[A.col]), A.data**2 * variance[A.col] / variance[A.row])
-        causes[:] = shares > least * self.state_dims[:, None]
-        np.fill_diagonal(causes, False)
-        return causes
+        np.fill_diagonal(shares, 0.0)
+        return shares > least * self.state_dims[:, None]
 
     def _learn_posterior(self, rows, given, held_out, predicted):
-        distance, errors = rows.held_out(rows.distance), self.__dict__.pop("_errors")
+        errors = self.__dict__.pop("_errors")
         self._off_subspace = OffSubspace(rows.x, rows.distance, self.slices).sparse()
-        inside = [q - g for q, g in zip(given, distance, strict=True)]
-        self.usual_inside = np.concatenate(inside).mean(axis=0)
-        outside = list(map(self._off_subspace.relative, rows.held_out(rows.x), distance))
-        share = self._outside_dims / self.dims
-        whole = [(1 - share) * q / self.usual_inside + share * g for q, g in zip(inside, outside, strict=True)]
-        energy = scale_dispersion(whole, self.dims, HORIZON)
-        beside = scale_dispersion(outside, self._outside_dims, HORIZON)
-        excess = self.levels.shift_excess(self.run_length)
+        excess, *dispersions = self._nominal_spread(rows, given)
         limits = [self.levels.thresholds[name] for name in self.statistics]
         known = self.dims, self._outside_dims, np.cov(predicted.T), len(rows.x)
-        self.posterior = LargePosterior(
-            self.model, self.slices, self.prior, LargeNominal(*known, 1.0, excess, energy, beside), limits
-        )
+        nominal = Nominal(*known, 1.0, excess, *dispersions)
+        self.posterior = LargePosterior(self.model, self.slices, self.prior, nominal, limits)
         rest, shift = np.mean([self._usual_windows(place, errors, excess) for place in self._probed()], axis=0)
-        nominal = LargeNominal(*known, float(rest), float(shift), energy, beside)
+        nominal = Nominal(*known, float(rest), float(shift), *dispersions)
         self.posterior = LargePosterior(self.model, self.slices, self.prior, nominal, limits)
 
     def _probed(self):

@@ -245,12 +245,13 @@ def inverse_root(covariance, ridge=1e-9):
 def direct_causes(A, covariance, slices, least=0.02):
     """Whether a unit's states enter the next states of another, by its share of their variance.
 
-    Shape (n_units, n_units), row: effect, column: cause; a unit is not its own.
+    A, (n, n p), has all lags side by side, and `covariance` is that of the states with them. Shape (n_units, n_units),
+    row: effect, column: cause; a unit is not its own.
     """
-    causes = np.zeros((len(slices),) * 2, dtype=bool)
+    causes, lags = np.zeros((len(slices),) * 2, dtype=bool), np.arange(A.shape[1] // len(A))[:, None] * len(A)
     for m, k in permutations(range(len(slices)), 2):
-        effect, cause = slices[m], slices[k]
-        carried = A[effect, cause] @ covariance[cause, cause] @ A[effect, cause].T
+        effect, cause = slices[m], (lags + np.arange(slices[k].start, slices[k].stop)).ravel()
+        carried = A[effect, cause] @ covariance[np.ix_(cause, cause)] @ A[effect, cause].T
         shares = np.linalg.solve(covariance[effect, effect], carried)
         causes[m, k] = np.trace(shares) > least * len(shares)
     return causes

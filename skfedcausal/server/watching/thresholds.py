@@ -101,11 +101,6 @@ def alarm_runs(alarm, gap):
     return [(places[i + 1], places[j]) for i, j in pairwise([-1, *cuts, len(places) - 1])]
 
 
-def block_starts(n_rows, n_needed, block, n_draws, rng):
-    """First rows of the blocks of each bootstrap segment, shape (n_draws, n_blocks)."""
-    return rng.randint(0, max(n_rows - block, 0) + 1, size=(n_draws, -(-n_needed // block)))
-
-
 def budget_thresholds(maxima, silent):
     """Thresholds of statistics, at one quantile of their maxima (n_draws, n_statistics) over segments.
 
@@ -190,7 +185,8 @@ class AlarmLevels:
         length = int(np.ceil(min(run_length, len(surprise) / _DRAWN_FROM)))
         block = min(_BLOCK, length)
         maxima = np.empty((_N_DRAWS, len(self.statistics)))
-        for k, starts in enumerate(block_starts(len(surprise), length, block, _N_DRAWS, rng)):
+        most = max(len(surprise) - block, 0)
+        for k, starts in enumerate(rng.randint(0, most + 1, size=(_N_DRAWS, -(-length // block)))):
             rows = (starts[:, None] + np.arange(block)).reshape(-1)[:length]
             maxima[k] = self.rows(surprise[rows], held[rows])[0].max(axis=(0, 2))
         limits = extrapolated_thresholds(maxima, np.exp(-length / run_length))

@@ -124,14 +124,6 @@ def sums_to_end(series):
     return series[..., ::-1, :].cumsum(axis=-2)[..., ::-1, :]
 
 
-def step_information(F, W, n_steps):
-    """Covariance of the step scores for windows of 1, ..., n_steps rows, shape (n_steps, n, n).
-
-    F and W are `carry` and `weight` of the model.
-    """
-    return _information(responses(F, n_steps), W)
-
-
 def _information(responses, W):
     """Sums of ``G' W G`` over the first responses, shape (n_steps, n, n)."""
     table, total = np.empty(responses.shape), np.zeros_like(W)

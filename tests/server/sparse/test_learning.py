@@ -131,7 +131,8 @@ def test_the_report_has_every_check_of_units_and_links(both):
     n_links = (blocks.links_["verdict"] == "influence").sum()  # others lost their verdict by the report
     assert (found["check"] == "gains held-out").sum() >= n_links > UNITS / 2
     seen = report.evidence(blocks, blocks._filter(record), record)
-    rows = [*report._of_squares(seen), *report._of_halves(seen), *report._of_scores(seen)]
+    levels = dict.fromkeys(np.ndindex(UNITS, UNITS), report.LEVEL)
+    rows = [*report._of_squares(seen), *report._of_halves(seen, levels), *report._of_scores(seen)]
     whole = pd.DataFrame(rows, columns=list(report.COLUMNS)).set_index(key)["statistic"]
     alike = found[found["check"].isin(["steady variance", "same in both halves", "no trend", "no season"])]
     actual, expected = alike.set_index(key)["statistic"], whole[pd.MultiIndex.from_frame(alike[key])]

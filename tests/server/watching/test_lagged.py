@@ -14,6 +14,7 @@ from skfedcausal.federation.transport import InProcessTransport
 from skfedcausal.server.lagged.dynamics import LaggedDynamics
 from skfedcausal.server.watching.evidence import MonitorState
 from skfedcausal.server.watching.lagged import LaggedModel, LaggedMonitor
+from skfedcausal.server.watching.nominal import direct_causes
 from skfedcausal.statespace.detection.energy import ConditionalEnergy
 from skfedcausal.statespace.detection.shift import (
     InnovationModel,
@@ -21,6 +22,7 @@ from skfedcausal.statespace.detection.shift import (
     step_and_bias_scores,
     step_scores,
 )
+from skfedcausal.statespace.riccati import stationary_covariance
 
 from .._reference import coupled_plant
 
@@ -143,7 +145,8 @@ def test_a_fault_that_stays_settles(model):
 
 
 def test_causes_act_by_any_lag(coupled, model):
-    causes = model.causes(coupled.partition.slices)
+    whole = stationary_covariance(model.dynamics.transition, model.dynamics.process_cov)
+    causes = direct_causes(model.dynamics.top, whole, coupled.partition.slices)
     assert causes.tolist() == [[False, False, False], [True, False, False], [True, True, False]]
 
 

@@ -31,7 +31,6 @@ from skfedcausal.server.watching.nominal import (
 from skfedcausal.statespace.detection.shift import (
     InnovationModel,
     likelihood_ratios,
-    step_information,
     step_scores,
 )
 from skfedcausal.statespace.em import expectation_maximisation
@@ -366,7 +365,7 @@ def test_nominal_windows_are_compared_at_their_upper_twentieth():
     rng, horizon = np.random.default_rng(0), 10
     held_out = [(model, 1.3 * rng.standard_normal((n, 3)) @ np.linalg.cholesky(model.weight).T) for n in (47, 30)]
     squares, ratios = [], []
-    information = step_information(model.carry, model.weight, horizon)[-1:]
+    information = model.step_information(horizon)[-1:]
     inverse = np.linalg.inv(model.weight)
     for _, u in held_out:
         for first in range(0, len(u) - 9, 5):

@@ -33,7 +33,6 @@ from skfedcausal.statespace.detection.shift import (
     likelihood_ratios,
     ramp_ratios,
     step_and_bias_scores,
-    step_information,
     step_scores,
 )
 
@@ -245,7 +244,7 @@ def _windows(model, n_windows, size, rng):
 @pytest.mark.medium
 def test_weak_faults_in_a_named_window_are_found_as_often_as_by_their_likelihood_ratio():
     posterior, model = _posterior()
-    information = step_information(model.carry, model.weight, N_ROWS)[-1:]
+    information = model.step_information(N_ROWS)[-1:]
     rng, hits = np.random.default_rng(0), []
     for unit, u in _windows(model, 700, 0.1, rng):
         outside = rng.chisquare(2, (N_ROWS, N_UNITS)) / 2
@@ -342,7 +341,7 @@ def enumerated(window, n_onsets, prior_of_onsets, model, nominal, shares, grows=
     n_rows = len(window.scaled)
     scores = dict(zip((False, True), step_and_bias_scores(model, window.scaled), strict=True))
     information = {
-        False: step_information(model.carry, model.weight, n_rows)[::-1],
+        False: model.step_information(n_rows)[::-1],
         True: bias_information(model, n_rows)[::-1],
     }
     sets = [((0,), 0.5), ((1,), 0.3), ((2,), 0.2)]

@@ -14,7 +14,6 @@ from skfedcausal.server.watching.thresholds import (
     RATES,
     AlarmLevels,
     alarm_runs,
-    block_starts,
     budget_thresholds,
     ewma,
     extrapolated_thresholds,
@@ -173,15 +172,6 @@ def test_extrapolation_begins_above_the_median_draw():
     scale = [-np.log(-np.log(p)) for p in (0.1, 0.5, 0.9)]
     slope = (upper - lower) / (scale[1] - scale[0])
     assert_allclose(extrapolated_thresholds(maxima, 0.9), [upper + slope * (scale[2] - scale[1])])
-
-
-def test_blocks_cover_a_segment_and_reach_the_last_row():
-    rng = np.random.RandomState(0)
-    starts = block_starts(50, 25, 10, 2000, rng)
-    assert starts.shape == (2000, 3)
-    assert (starts.min(), starts.max()) == (0, 40)
-    assert block_starts(50, 20, 10, 5, rng).shape == (5, 2)
-    assert not block_starts(4, 4, 10, 5, rng).any()
 
 
 def test_factor_of_estimation_by_its_quantiles():

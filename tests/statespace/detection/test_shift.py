@@ -12,7 +12,6 @@ from skfedcausal.statespace.detection.shift import (
     likelihood_ratios,
     ramp_ratios,
     step_and_bias_scores,
-    step_information,
     step_scores,
 )
 from skfedcausal.statespace.kalman import filtered_states, predicted_states
@@ -76,7 +75,7 @@ def test_ratio_is_that_of_the_whole_joint_gaussian(plant, kind, columns):
     Y = plant[-1]
     model, scaled, P = settled_innovations(plant)
     if kind == "process":
-        scores, information = step_scores(model, scaled), step_information(model.carry, model.weight, T)
+        scores, information = step_scores(model, scaled), model.step_information(T)
     else:
         scores, information = step_and_bias_scores(model, scaled)[1], bias_information(model, T)
     ratios = likelihood_ratios(scores, information[::-1], columns)
@@ -154,9 +153,9 @@ def test_faults_that_start_early_in_a_longer_window_have_its_ratios(plant):
     """Signatures prepared for longer windows answer shorter ones, and onsets that stop before the end."""
     model = innovation_model(plant)
     candidates = [np.array([0, 1]), np.array([2]), np.array([0, 1, 3])]
-    long = Signatures.prepare(step_information(model.carry, model.weight, T + 5), candidates)
+    long = Signatures.prepare(model.step_information(T + 5), candidates)
     scores = step_scores(model, np.random.default_rng(1).standard_normal((T, N)))
-    information = step_information(model.carry, model.weight, T)[::-1]
+    information = model.step_information(T)[::-1]
     assert long.n_rows == T + 5
     assert long.n_params.tolist() == [2, 1, 3]
     ratios = long.ratios(scores[:7], n_after=T - 7)
@@ -195,7 +194,7 @@ def test_best_onset_is_that_of_least_squares_on_signatures(plant, radius):
 def test_candidates_of_one_number_of_states_have_windows_as_long_as_any(plant):
     model = InnovationModel(plant[0], plant[1], plant[2].T @ np.linalg.solve(plant[3], plant[2]))
     candidates = [np.array([0]), np.array([2])]
-    assert Signatures.prepare(step_information(model.carry, model.weight, T), candidates).n_rows == T
+    assert Signatures.prepare(model.step_information(T), candidates).n_rows == T
 
 
 def test_scaled_innovations_are_white_in_as_many_directions_as_are_seen():
