@@ -25,6 +25,7 @@ from .feedback_law import identify_law, warn_of_determined_inputs
 from .kalman import KalmanClient
 from .monitor import monitored
 from .records import Silence, column_means, release_pages, warn_few_rows
+from .stops import stops_of
 from .unit_model import UnitClient
 
 KEPT = (  # what a unit keeps of a fit for other records
@@ -42,6 +43,7 @@ KEPT = (  # what a unit keeps of a fit for other records
     "fit",
     "tags",
     "habits",
+    "stops",
     "dtype",
 )
 
@@ -139,6 +141,9 @@ class UnitWorker:
             return self._with_clock(message), state
         self._check_memory(wishes)
         first = {**self._first_state(), "wishes": wishes, "dtype": state["dtype"]}
+        if wishes.sharp is False and self.noise is None:  # of a plant with inputs
+            stops = stops_of(self.outputs)
+            first["stops"] = stops if stops.size else None
         unit = replace(self, client=watched_client(self.client)) if wishes.monitor else self
         client = unit._status_client() if wishes.monitor else None
         client = fitted_client(unit.client, *unit._about) if client is None else client
@@ -510,7 +515,8 @@ class UnitWorker:
         """The record itself, with what is missing as expected given all messages."""
         self._check_effects(state["client"])
         values, variance = answers.factual(state["client"], self.outputs, reply)
-        return self._measured(self._put_back(values, state["client"]), variance), state
+        answer = self._measured(self._put_back(values, state["client"]), variance)
+        return replace(answer, stops=state.get("stops")), state
 
     def _check_effects(self, client):
         """Refuse questions about measurements that quasi-differences do not answer."""

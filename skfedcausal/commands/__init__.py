@@ -8,13 +8,14 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-_ON_FILES = ("links", "whatif", "rca")
+_ON_FILES = ("links", "whatif", "impact", "rca")
 
 # name: (module and function, one line of help)
 COMMANDS = {
     "demo": ("skfedcausal.commands.demo:main", "the main job on a simulated plant"),
     "links": ("skfedcausal.commands.links:main", "which unit drives which, from your own file"),
     "whatif": ("skfedcausal.commands.whatif:main", "a record of yours under other inputs"),
+    "impact": ("skfedcausal.commands.impact:main", "what a move of an input did, or would have done"),
     "rca": ("skfedcausal.commands.rca:main", "incidents in your own file and where they began"),
     "watch": ("skfedcausal.commands.watch:main", "follow a live source, with a page that refreshes and an alarm"),
     "init": ("skfedcausal.commands.init:main", "the settings and the key of a site, from four questions"),

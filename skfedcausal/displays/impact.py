@@ -19,6 +19,8 @@ class ImpactDisplay(Display):
         The sensor.
     window : tuple
         Times of the first and the last row of the window.
+    other : str, default="without the move"
+        What is drawn beside the record.
 
     Attributes
     ----------
@@ -40,10 +42,11 @@ class ImpactDisplay(Display):
     _inches = 11.0, 3.4
     _panels = 3
 
-    def __init__(self, table, column, window):
+    def __init__(self, table, column, window, other="without the move"):
         self.table = table
         self.column = column
         self.window = window
+        self.other = other
 
     @classmethod
     def from_impact(cls, impact, *, column=None, before=60, ax=None, title=None):
@@ -78,13 +81,13 @@ class ImpactDisplay(Display):
         rows = impact.table[impact.table["column"] == column].reset_index(drop=True)
         first, last = (rows.index[rows["time"] == edge][0] for edge in impact.window)
         rows = rows.iloc[max(first - before, 0) : last + before + 1].reset_index(drop=True)
-        return cls(rows, column, impact.window).plot(ax=ax, title=column if title is None else title)
+        return cls(rows, column, impact.window, impact.other).plot(ax=ax, title=column if title is None else title)
 
     def _draw(self, ax):
         began = (self.table["time"] >= self.window[0]).to_numpy()
-        draw_three(ax, self.table, added_up(self.table, began), ("recorded", "without the move"))
+        draw_three(ax, self.table, added_up(self.table, began), ("recorded", self.other))
         few_ticks(ax, self.table["time"])
         ax[0].legend(frameon=False, fontsize="small")
-        for panel, title in zip(ax, ("recorded, and without the move", *TITLES), strict=True):
+        for panel, title in zip(ax, (f"recorded, and {self.other}", *TITLES), strict=True):
             panel.axvspan(*self.window, color="0.9", zorder=-1)
             panel.set_title(title, fontsize="medium")

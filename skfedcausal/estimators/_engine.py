@@ -57,6 +57,18 @@ def check_held_loops(estimator, n_rows):
         )
 
 
+def timing_in_doubt(estimator, columns):
+    """Sentence about columns whose effects hang on when an input acts, which nobody has said."""
+    known, timing = estimator._sent_inputs, estimator._engine.timing
+    names = np.array(known.names)[known.active][timing.in_doubt].tolist()
+    first = {names[0]: "before"} if names else "before"
+    return (
+        f"It cannot be told what happens to {listed(list(columns))}: {listed(names)} may act in the row in which it "
+        "stands or from the next row on. No record tells which, and the answers lie further apart than the band. Say "
+        f"when it acts: fit with sampled={first!r} if it was set before its row was measured, or with 'after'."
+    )
+
+
 def engine_of(estimator, loops):
     """Name of the engine that answers; only the plant knows how controllers react."""
     return estimator.engine_ if loops == "hold" else "plant"

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from ..client.stops import ends_of
 from ..containers.layout import listed
 from ..message.requests import FactualRequest, Measurements
 from ..statespace.episodes import episodes
@@ -75,8 +76,11 @@ def _level(estimator):
     return getattr(estimator.server_, "input_level_", np.zeros(int(estimator._sent_inputs.active.sum())))
 
 
-def state_effects(estimator, change, operated, held, loops):
-    """What a change of inputs does to every unit's states, from how they were operated, less its level."""
+def state_effects(estimator, change, operated, held, loops, over=None):
+    """What a change of inputs does to every unit's states, from how they were operated, less its level.
+
+    Responses add a row for the mean over some rows.
+    """
     known = estimator._sent_inputs
     known.check_known(change)
     if not known.active.any():
@@ -97,7 +101,7 @@ def state_effects(estimator, change, operated, held, loops):
     if held is None and responses is not None:
         change, operated = change[:, known.active], operated[-len(change) :, known.active]
         now = change[-len(operated) :] + operated + _level(estimator)
-        return responses.effects(change, np.vstack([now[: len(change) - len(now)], now]))
+        return responses.effects(change, np.vstack([now[: len(change) - len(now)], now]), over)
     if getattr(estimator.server_, "knows_curvature", False):
         settings["before"] = operated[:, known.active]
     change = change[:, known.active]
@@ -136,9 +140,17 @@ def with_variance(estimator, answers, unknown):
     return values, estimator._measured(answers, "variance")[0], columns
 
 
-def replayed(estimator, units, change, operated, held, loops, shape):
-    """Effect and its variance over the rows of a record, every episode from its own start."""
-    effect, variance = np.zeros(shape), np.zeros(shape)
+def timing_effects(estimator, change, operated, held, loops, over):
+    """What a change of inputs does to every unit's states, less that with another timing of inputs."""
+    return estimator._engine.timing.between_timings(change[:, estimator._sent_inputs.active])
+
+
+def replayed(estimator, units, change, operated, held, loops, shape, window=slice(0), effects=state_effects):
+    """Effect and its variance over the rows of a record, every episode from its own start.
+
+    Beside these the standard error of its mean over a window of rows.
+    """
+    effect, variance, mean_error = np.zeros(shape), np.zeros(shape), np.zeros(shape[1])
     operated = estimator._input_map.in_time(operated, units.starts)
     for start, stop in episodes(units.starts, len(change)):
         moved = np.flatnonzero(change[start:stop].any(axis=1))
@@ -150,10 +162,16 @@ def replayed(estimator, units, change, operated, held, loops, shape):
         else:
             asked, rows = change[first : stop - 1], slice(first + 1, stop)
         known = operated[start : rows.stop - (not estimator._acts_at_once)]
-        answers = units.exchange.ask(state_effects(estimator, asked, known, held, loops), Measurements)
-        found, n_rows = with_variance(estimator, answers, np.nan), rows.stop - rows.start
+        over = slice(max(window.start or 0, rows.start) - rows.start, min(window.stop, rows.stop) - rows.start)
+        n_over = max(over.stop - over.start, 0)
+        replies = effects(estimator, asked, known, held, loops, over if n_over else None)
+        found = with_variance(estimator, units.exchange.ask(replies, Measurements), np.nan)
+        n_rows = rows.stop - rows.start
         effect[rows], variance[rows] = found[0][:n_rows], found[1][:n_rows]
-    return effect, variance
+        if n_over:  # what has no error of its mean has one of a single sign in all rows
+            errors = np.sqrt(found[1][len(asked) :] if len(found[1]) > len(asked) else found[1][over])
+            mean_error += errors.mean(axis=0) * n_over / (window.stop - window.start)
+    return effect, variance, mean_error
 
 
 def recorded_inputs(units, messages):
@@ -163,12 +181,21 @@ def recorded_inputs(units, messages):
 
 
 def factual_measurements(estimator, units, messages):
-    """Measurements of the record, expected ones where they are missing, the variance of those, names."""
+    """Measurements of the record, expected ones where they are missing, the variance of those, names, stops.
+
+    The last as lowest and highest values of the columns, (2, d), infinite where the record of `fit` shows no stop.
+    """
     request = dict.fromkeys(messages, FactualRequest())
     if not all(message.information.is_constant for message in messages.values()):
         states = estimator.server_.abducted(messages)
         request = {name: FactualRequest(one.states, one.covariances) for name, one in states.items()}
-    return with_variance(estimator, units.exchange.ask(request, Measurements), 0.0)
+    answers = units.exchange.ask(request, Measurements)
+    measured = with_variance(estimator, answers, 0.0)
+    ends = np.repeat([[-np.inf], [np.inf]], measured[0].shape[1], axis=1)
+    for where, answer in zip(estimator._places(answers)[0], answers.values(), strict=True):
+        if answer.stops is not None:
+            ends[:, where] = ends_of(answer.stops, answer.values.shape[1])
+    return *measured, ends
 
 
 def _only(change, columns):

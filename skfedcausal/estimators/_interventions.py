@@ -1,6 +1,6 @@
 """What users write down about other inputs, as arrays, and the tables they get back."""
 
-import warnings
+from numbers import Integral
 
 import numpy as np
 import pandas as pd
@@ -9,7 +9,8 @@ from scipy import stats
 from ..containers.layout import listed
 
 EFFECT, NOTHING, CANNOT_TELL, NOT_YET = "effect", "no effect to be seen", "cannot tell", "not yet"
-NO_MOVE = "there was no move"
+NO_MOVE, SAY_WHEN = "there was no move", "cannot tell: say when it acts"
+LOOPS = "hold", "react"
 _CLEAR, _REAL = 0.1, 0.5  # share of rows, trust
 _SPEAK, _SMALL = 0.1, 0.2  # standard deviations that there is an effect to speak of, and up to which there is none
 _ABSURD = 1e100
@@ -27,10 +28,52 @@ def unit_name(n, names):
     )
 
 
+def check_choice(name, value, choices):
+    if value not in choices:
+        raise ValueError(f"Got {name}={value!r}; choose {' or '.join(repr(c) for c in choices)}.")
+
+
 def check_confidence(confidence):
     """Refuse a confidence of bands that is none."""
     if not (isinstance(confidence, float | np.floating) and 0 < confidence < 1):
         raise ValueError(f"Got confidence={confidence!r}; give a number between 0 and 1, such as 0.9.")
+
+
+def window_rows(window, n_samples, index=None):
+    """Rows of a window ``(start, stop)`` of positions, or of times or other labels of the index, as a slice."""
+    try:
+        start, stop = window
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"Got window={window!r}; give (start, stop), the first row and the one after the last."
+        ) from None
+    by_position = all(isinstance(edge, Integral) and not isinstance(edge, bool) for edge in (start, stop))
+    by_label = not isinstance(index, pd.DatetimeIndex) and index is not None and {start, stop} <= {*index}
+    if by_label and not (by_position and 0 <= start < stop <= n_samples):
+        first, last = index.get_loc(start), index.get_loc(stop)
+    elif by_position:
+        first, last = int(start), int(stop)
+    elif isinstance(index, pd.DatetimeIndex):
+        first, last = (_place_of(edge, index) for edge in (start, stop))
+    else:
+        raise ValueError(f"Got window={window!r}; give positions of rows, or times for a record with a time index.")
+    if not 0 <= first < last <= n_samples:
+        raise ValueError(
+            f"Got window={window!r}, which are the rows from {first} to {last} of {n_samples}: it holds none, or "
+            "leaves the record. Give the first row of the window and the one after the last."
+        )
+    return slice(first, last)
+
+
+def _place_of(edge, index):
+    """Position of the first row from a time on."""
+    try:
+        return int(index.searchsorted(pd.Timestamp(edge)))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"Got {edge!r} in `window`, which is no time like those of the record: {error}. Give times with the "
+            "same time zone, or positions of rows."
+        ) from error
 
 
 def trajectory(value, what, horizon, names):
@@ -81,15 +124,13 @@ def whatif_table(times, columns, factual, effect, std, told, confidence, ends):
     return pd.DataFrame(places | {name: block.ravel() for name, block in blocks.items()} | told)
 
 
-def limits_of(limits, columns, factual):
+def limits_of(limits, columns, factual, stops):
     """Lowest and highest values of all measurements, (n_samples, d) each, widened where the record was beyond.
 
-    Warns
-    -----
-    UserWarning
-        Of columns that stand at a limit, where an effect may be that of a valve that is not at its stop.
+    Those that are named, and stops (2, d) that the record of `fit` shows of other columns. Behind them sentences about
+    columns that stand at one, where an effect may be that of a valve that is not at its stop.
     """
-    limits, low, high = limits or {}, np.full(len(columns), -np.inf), np.full(len(columns), np.inf)
+    limits, (low, high) = limits or {}, stops
     for name, pair in limits.items():
         if name not in columns:
             raise ValueError(f"`limits` names {name!r}; columns are {listed(columns)}.")
@@ -98,17 +139,18 @@ def limits_of(limits, columns, factual):
             raise ValueError(f"Got limits {pair!r} for {name!r}; give (low, high), the low one below the high one.")
         k = list(columns).index(name)
         low[k], high[k] = edges
-        at = np.mean((factual[:, k] <= low[k]) | (factual[:, k] >= high[k]))
+    notes = []
+    for k, at in enumerate(np.mean((factual <= low) | (factual >= high), axis=0)):
         if at > 0:
-            warnings.warn(
-                f"{name!r} stands at a limit in {at:.0%} of the rows of this record: what it does to others there is "
-                "not what a plant learned elsewhere says.",
-                stacklevel=5,
+            shown = "" if columns[k] in limits else f" ({low[k]:.4g} to {high[k]:.4g}, as the record of `fit` shows)"
+            notes.append(
+                f"{columns[k]!r} stands at a limit in {at:.0%} of the rows of this record{shown}: what it does to "
+                "others there is not what a plant learned elsewhere says."
             )
-    return np.minimum(low, factual), np.maximum(high, factual)
+    return np.minimum(low, factual), np.maximum(high, factual), notes
 
 
-def verdicts(effect, std, spread, confidence):
+def verdicts(effect, std, spread, confidence, doubted):
     """How far an effect on each column is to be trusted, from 0 to 1, and whether there is one.
 
     Parameters
@@ -118,6 +160,8 @@ def verdicts(effect, std, spread, confidence):
     spread : ndarray of shape (d,)
         Standard deviation of each column; NaN where it is not known.
     confidence : float
+    doubted : ndarray of bool of shape (d,)
+        Columns of which effects with another timing of inputs are others, and nobody knows which one is right.
 
     Returns
     -------
@@ -126,7 +170,8 @@ def verdicts(effect, std, spread, confidence):
     verdict : list of str
         "effect" where the band leaves out zero in a tenth of the rows, the trust is above a half and there is more
         than a tenth of a standard deviation, "no effect to be seen" where the band stays within a fifth of one, "not
-        yet" where it is zero and nothing else could be seen, "cannot tell" else.
+        yet" where it is zero and nothing else could be seen, "cannot tell: say when it acts" of columns in doubt,
+        "cannot tell" else.
     """
     half = stats.norm.ppf((1 + confidence) / 2) * std
     squares = np.square(effect).sum(axis=0)
@@ -134,8 +179,13 @@ def verdicts(effect, std, spread, confidence):
     trust = np.where(total == 0, 0.0, squares / np.where(total == 0, 1.0, total))
     clear = (np.abs(effect) > half).mean(axis=0) > _CLEAR if len(effect) else np.zeros(effect.shape[1], dtype=bool)
     most = (np.abs(effect) + half).max(axis=0, initial=0.0)
-    cases = [most == 0, most < _SPEAK * spread, clear & (trust > _REAL), most < _SMALL * spread]
-    return trust, np.select(cases, [NOT_YET, NOTHING, EFFECT, NOTHING], CANNOT_TELL).tolist()
+    cases = [most == 0, most < _SPEAK * spread, clear & (trust > _REAL), most < _SMALL * spread, doubted]
+    return trust, np.select(cases, [NOT_YET, NOTHING, EFFECT, NOTHING, SAY_WHEN], CANNOT_TELL).tolist()
+
+
+def in_doubt(apart, std, confidence):
+    """Columns whose effects with two timings of inputs lie further apart than the band in a tenth of the rows, (d,)."""
+    return (np.abs(apart) > stats.norm.ppf((1 + confidence) / 2) * std).mean(axis=0) > _CLEAR
 
 
 def _said(value):

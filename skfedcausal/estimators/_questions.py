@@ -33,15 +33,28 @@ def check_covariances(estimator, what):
         )
 
 
-def impact(self, X, do, window, *, inputs=None, lengths=None, confidence=0.9, loops="hold", margin=0.1, limits=None):
-    """What a move of inputs did: the record less what it would have been without the move.
+def impact(
+    self,
+    X,
+    do,
+    window,
+    *,
+    inputs=None,
+    lengths=None,
+    confidence=0.9,
+    loops="hold",
+    margin=0.1,
+    limits=None,
+    question="did",
+):
+    """What a move of inputs did within a window of rows, or what other inputs would have done.
 
     Parameters
     ----------
     X : list, dict, DataFrame or ndarray
         Record with the move, in a container as in `fit`; None after `fit_sites`.
     do : dict of str to (float, array-like or callable)
-        What an input ``unit__input`` would have been in the window without the move: a number, one value for
+        What an input ``unit__input`` would have been in the window: a number, one value for
         each row of the window, or a function of the recorded series there; names of levels for an input
         that has any.
     window : tuple
@@ -54,9 +67,13 @@ def impact(self, X, do, window, *, inputs=None, lengths=None, confidence=0.9, lo
     loops : {"hold", "react"}, default="hold"
         As in :meth:`counterfactual`.
     margin : float, default=0.1
-        Mean effect, in standard deviations of a column in the record, within which there is none to speak of.
+        Mean effect, in standard deviations of a column in the record, within which there is none to speak of. Bands of
+        effects leave out half of that to either side of zero.
     limits : dict of str to (float, float), default=None
         As in :meth:`whatif`.
+    question : {"did", "would"}, default="did"
+        "did": what the move in the record did, what was recorded less what would have been. "would": what the values in
+        `do` would have done, what would have been less what was recorded.
 
     Returns
     -------
@@ -81,7 +98,7 @@ def impact(self, X, do, window, *, inputs=None, lengths=None, confidence=0.9, lo
     check_is_fitted(self)
     from .impact import asked_impact
 
-    asked = {"inputs": inputs, "lengths": lengths, "loops": loops, "limits": limits}
+    asked = {"inputs": inputs, "lengths": lengths, "loops": loops, "limits": limits, "question": question}
     return asked_impact(self, X, do, window, confidence=confidence, margin=margin, **asked)
 
 

@@ -1,22 +1,44 @@
 """A record replayed under other inputs, or with sensors that are held."""
 
+from collections.abc import Mapping
+from functools import partial
+
 import numpy as np
 import pandas as pd
 
 from ..containers.layout import listed
 from ..statespace.episodes import episodes
 from ._engine import engine_of
-from ._input_effects import above_level, factual_measurements, recorded_inputs, replayed
-from ._interventions import NO_MOVE, limits_of, replaced_input, verdicts, whatif_table
+from ._input_effects import above_level, factual_measurements, recorded_inputs, replayed, timing_effects
+from ._interventions import (
+    LOOPS,
+    NO_MOVE,
+    check_choice,
+    check_confidence,
+    in_doubt,
+    limits_of,
+    replaced_input,
+    verdicts,
+    whatif_table,
+    window_rows,
+)
 from ._sensors import HeldSensors, flat_questions
 
 _SENSORS = ("controller", "force")
 
 
-def asked_whatif(estimator, X, do, inputs, lengths, *, confidence, loops, split, sensors, limits=None):
-    """The table of :meth:`FederatedCounterfactualEstimator.whatif`."""
-    if sensors not in _SENSORS:
-        raise ValueError(f"Got sensors={sensors!r}; choose 'controller' or 'force'.")
+def asked_whatif(estimator, X, do, inputs, lengths, *, confidence, loops, split, sensors, limits=None, window=None):
+    """The table of :meth:`FederatedCounterfactualEstimator.whatif`, and errors of its mean over a window.
+
+    These are standard errors by column of what would have been, from all that is moved together. ``attrs`` of the
+    table has ``notes``, sentences about columns at a limit, and ``doubted``, columns whose effects in the window, or
+    from the move on, hang on the timing of inputs.
+    """
+    check_choice("loops", loops, LOOPS)
+    check_choice("sensors", sensors, _SENSORS)
+    check_confidence(confidence)
+    if not isinstance(do, Mapping):
+        raise ValueError(f"Got do={do!r}; give a dict from the name of an input, 'unit__input', to what replaces it.")
     do = flat_questions(do, estimator.client_names_)
     if not do:
         raise ValueError("Got an empty `do`: name an input or a sensor, and what replaces it.")
@@ -25,48 +47,78 @@ def asked_whatif(estimator, X, do, inputs, lengths, *, confidence, loops, split,
     with estimator._asking(X, inputs, lengths) as units:
         messages = units.messages()
         recorded = recorded_inputs(units, messages)
-        factual, spread, columns = factual_measurements(estimator, units, messages)
+        factual, spread, columns, stops = factual_measurements(estimator, units, messages)
         moves, holds = _sorted_out(estimator, do, columns)
         replaced = _replaced(estimator, units, moves, recorded)
         asked = HeldSensors(estimator, units, holds, columns, factual) if holds else None
         parts = _input_parts(estimator, recorded, replaced, moves, split, loops)
         if asked is not None and sensors == "controller":
             parts |= _controller_part(estimator, asked, recorded, factual, split, parts)
-        effects, operated = {}, above_level(estimator, estimator._input_map.values(recorded))
+        effects, doubts = {}, {}
+        operated = above_level(estimator, estimator._input_map.values(recorded))
+        over = slice(0, 0) if window is None else window_rows(window, units.n_samples, units.index)
         for source, (part, held, how) in parts.items():  # each given those before it, so that they add up
-            effects[source] = replayed(estimator, units, part, operated, held, how, factual.shape)
-            operated = operated + part
+            replay = partial(replayed, estimator, units, part, operated, held, how, factual.shape)
+            *found, error = replay(over)
+            if estimator._engine.timing is not None and how == "hold" and part.any():
+                rows = _since(units, part) if window is None else over
+                found, error, doubts[source] = _with_doubt(estimator, replay, found, error, rows, confidence)
+            effects[source], operated = tuple(found), operated + part
         if asked is not None and sensors == "force":
             before = sum((effect for effect, _ in effects.values()), np.zeros_like(factual))
             forced = asked.by_force(messages, before)
             _add(effects, ", ".join(asked.names) if split else None, forced)
         times = np.arange(units.n_samples) if units.index is None else units.index
         scale, tables = np.nanstd(factual, axis=0), {}
-        ends = limits_of(limits, columns, factual)
+        *ends, notes = limits_of(limits, columns, factual, np.array([[-np.inf], [np.inf]]) if split else stops)
         for source, (effect, variance) in effects.items():
             effect = np.clip(factual + effect, *ends) - factual
-            told = _told(units, parts.get(source), effect, variance, scale, confidence)
+            doubted = doubts.get(source, np.zeros(len(columns), dtype=bool))
+            told = _told(units, parts.get(source), effect, variance, scale, confidence, doubted)
             tables[source] = whatif_table(
                 times, columns, factual, effect, np.sqrt(variance + spread), told.items(), confidence, ends
+            )
+        if window is not None:
+            error = pd.Series(
+                np.hypot(error, np.sqrt(np.broadcast_to(spread, factual.shape)[over]).mean(axis=0)), columns
             )
     if not split:
         found = tables[None]
     else:
         found = pd.concat(tables, names=["source", None]).reset_index("source").reset_index(drop=True)
     found.attrs["engine"] = engine_of(estimator, "react" if holds else loops)
-    return found
+    found.attrs["notes"], found.attrs["doubted"] = (
+        notes,
+        {*np.array(columns)[sum(doubts.values()) > 0]} if doubts else set(),
+    )
+    return found, error
 
 
-def _told(units, part, effect, variance, spread, confidence):
+def _with_doubt(estimator, replay, found, error, rows, confidence):
+    """An effect, and the error of its mean, with the doubt that the timing of inputs leaves; columns in doubt."""
+    (effect, variance), apart = found, replay(effects=timing_effects)[0]
+    if estimator._engine.responses is None:  # whose bands have it
+        variance, error = variance + np.square(apart), np.hypot(error, apart[rows].mean(axis=0))
+    rest = np.sqrt((variance - np.square(apart)).clip(0))
+    return (effect, variance), error, in_doubt(apart[rows], rest[rows], confidence)
+
+
+def _told(units, part, effect, variance, spread, confidence, doubted):
     """Trust and verdict by column, of the rows of each episode from the first move on."""
     moved = effect.any(axis=1) if part is None else part[0].any(axis=1) | effect.any(axis=1)
     if not moved.any():
         return {"trust": np.zeros(len(spread)), "verdict": [NO_MOVE] * len(spread)}
-    since = np.zeros(len(moved), dtype=bool)
+    since = _since(units, moved[:, None])
+    trust, verdict = verdicts(effect[since], np.sqrt(variance[since]), spread, confidence, doubted)
+    return {"trust": trust, "verdict": verdict}
+
+
+def _since(units, change):
+    """Rows of each episode from the first move on."""
+    since, moved = np.zeros(len(change), dtype=bool), change.any(axis=1)
     for start, stop in episodes(units.starts, len(moved)):
         since[start:stop] = np.logical_or.accumulate(moved[start:stop])
-    trust, verdict = verdicts(effect[since], np.sqrt(variance[since]), spread, confidence)
-    return {"trust": trust, "verdict": verdict}
+    return since
 
 
 def _sorted_out(estimator, do, columns):

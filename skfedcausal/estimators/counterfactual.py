@@ -1,5 +1,6 @@
 """Federated counterfactuals: what if a unit of a plant had been operated differently?"""
 
+import warnings
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from ..statespace.input_basis import BASES
 from ..transfer import TransferFunction
 from . import _questions
 from ._base import explained
-from ._engine import learned_engine
+from ._engine import learned_engine, timing_in_doubt
 from ._input_map import InputMap, early_inputs
 from ._inputs import (
     PlantInputs,
@@ -36,12 +37,12 @@ from ._inputs import (
     warn_of_misfit,
     warn_of_timing,
 )
-from ._interventions import check_confidence, one_lag_realisation, unit_name
+from ._interventions import LOOPS, SAY_WHEN, check_choice, one_lag_realisation, unit_name
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
 from ._questions import told_loadings
 
-_LEVELS, _LOOPS = ("measurement", "state"), ("hold", "react")
+_LEVELS = "measurement", "state"
 
 
 @explained
@@ -508,8 +509,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             If an input leaves the range seen in `fit`.
         """
         check_is_fitted(self)
-        _check_choice("level", level, _LEVELS)
-        _check_choice("loops", loops, _LOOPS)
+        check_choice("level", level, _LEVELS)
+        check_choice("loops", loops, LOOPS)
         if return_std and not getattr(self.server_, "has_covariances", True):
             raise ValueError(
                 f"{type(self.server_).__name__} learns a point without a sampling covariance: there are no standard "
@@ -565,17 +566,18 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             disturbances would most likely have moved them, and the others follow.
         limits : dict of str to (float, float), default=None
             Lowest and highest value of a sensor by its name, ``unit__sensor``: stops of valves, full and empty tanks.
-            Counterfactuals and bands stay between them, or where the record was.
+            Counterfactuals and bands stay between them, or where the record was. For other sensors these are the stops
+            that the record of `fit` shows, if it shows any.
 
         Returns
         -------
         DataFrame
             One row per time and column: ``time, column, factual, counterfactual, effect, low, high``, and of the
             column ``trust`` and ``verdict`` ("effect", "no effect to be seen", "not yet", "there was no move",
-            "cannot tell"; :doc:`/counterfactual`). A measurement that is missing is replaced by its expectation given
-            the whole record. The band is that of the counterfactual: uncertainty of the effect and, where the
-            measurement is missing, of what it was; NaN where the server has no standard errors. Its
-            ``attrs["engine"]`` says what answered.
+            "cannot tell: say when it acts", "cannot tell"; :doc:`/counterfactual`). A measurement that is missing is
+            replaced by its expectation given the whole record. The band is that of the counterfactual: uncertainty of
+            the effect and, where the measurement is missing, of what it was; NaN where the server has no standard
+            errors. Its ``attrs["engine"]`` says what answered.
 
         Raises
         ------
@@ -586,19 +588,20 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         Warns
         -----
         UserWarning
-            If an input leaves the range seen in `fit`.
+            If an input leaves the range seen in `fit`, a sensor of the record stands at a limit, or an answer hangs on
+            whether an input acts in its own row, which `sampled` does not say.
         """
         check_is_fitted(self)
-        _check_choice("loops", loops, _LOOPS)
-        check_confidence(confidence)
-        if not isinstance(do, Mapping):
-            raise ValueError(
-                f"Got do={do!r}; give a dict from the name of an input, 'unit__input', to what replaces it."
-            )
         from ._replay import asked_whatif
 
         asked = {"confidence": confidence, "loops": loops, "split": split, "sensors": sensors, "limits": limits}
-        return asked_whatif(self, X, do, inputs, lengths, **asked)
+        found, _ = asked_whatif(self, X, do, inputs, lengths, **asked)
+        doubted = found.loc[found["verdict"] == SAY_WHEN, "column"].unique()
+        notes = [*found.attrs.pop("notes"), *([timing_in_doubt(self, doubted)] if len(doubted) else [])]
+        del found.attrs["doubted"]
+        for note in notes:
+            warnings.warn(note, stacklevel=2)
+        return found
 
     def aggregate_counterfactual(self, unit, scale):
         """What a unit can answer alone: the effect of scaling the others' inputs all together.
@@ -691,8 +694,3 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         own = self._engine.responses
         at_once = getattr(self.server_, "acts_at_once", False) or (own is not None and own.acts_at_once)
         return bool(at_once or self._input_map.early.any())
-
-
-def _check_choice(name, value, choices):
-    if value not in choices:
-        raise ValueError(f"Got {name}={value!r}; choose {' or '.join(repr(c) for c in choices)}.")

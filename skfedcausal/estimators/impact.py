@@ -1,17 +1,32 @@
 """What a move of inputs did to a plant: a record beside what it would have been, row by row and in total."""
 
 from dataclasses import dataclass
-from numbers import Integral
 
 import numpy as np
 import pandas as pd
+from scipy import stats
 
 from ..containers.layout import listed
-from ._engine import rows_to_show
-from ._interventions import CANNOT_TELL, EFFECT, NO_MOVE, NOT_YET, NOTHING
+from ._engine import rows_to_show, timing_in_doubt
+from ._interventions import CANNOT_TELL, EFFECT, NO_MOVE, NOT_YET, NOTHING, SAY_WHEN, check_choice, window_rows
+from ._replay import asked_whatif
 
 _LATER = 3.0  # times what an effect and its band reach in a window, from which on it comes after it
-_UNKNOWN = "It cannot be told what it did to"
+_SPEAK = 0.5  # margins that a band has to leave out: tags are many, and some band of many is off zero by chance
+_FIFTH = 0.2  # of the most that an effect is, from which on it shows
+_WORDS = {"did": "the move of {}", "would": "other values of {} would have"}
+_SAID_OF = {
+    "did": {
+        NOTHING: "It did not move",
+        NOT_YET: "It could not show yet in",
+        CANNOT_TELL: "It cannot be told what it did to",
+    },
+    "would": {
+        NOTHING: "They would not have moved",
+        NOT_YET: "They could not have shown yet in",
+        CANNOT_TELL: "It cannot be told what they would have done to",
+    },
+}
 _NAMED = 5  # columns that a sentence names, of each verdict
 
 
@@ -30,15 +45,19 @@ class Impact:
         ``mean, mean_low, mean_high``, of a row; ``relative``, the mean beside that of the counterfactual;
         ``verdict``: "no effect to be seen" where the band lies within the margin around zero, "effect" where it leaves
         out zero, "not yet" where that is so and an effect shows only in later rows, "there was no move" where the
-        record has the values that were given, "cannot tell" else. The band takes the errors of all rows to be of one
-        sign, as those of a gain are: it is never too narrow for a sum.
+        record has the values that were given, "cannot tell" else; ``trust`` as of :meth:`whatif`; ``shows``, the time
+        from which an effect is a fifth of the most that it is in the window. The band of a sum of responses follows
+        their errors through all rows; that of a plant takes those of all rows to be of one sign, as of a gain.
     summary : str
-        The sentence.
+        The sentence, and others about columns at a limit and inputs whose timing nobody has said.
     inputs : tuple of str
         Inputs that were moved.
     window : tuple
         Times of the first and the last row of the window.
     confidence : float
+    question : {"did", "would"}
+        "did": effects are what was recorded less what would have been. "would": what would have been less what was
+        recorded.
 
     Examples
     --------
@@ -57,6 +76,18 @@ class Impact:
     inputs: tuple
     window: tuple
     confidence: float
+    question: str = "did"
+
+    @property
+    def other(self):
+        """What is beside the record, in words."""
+        return "without the move" if self.question == "did" else "with other inputs"
+
+    @property
+    def effect_is(self):
+        """What effects are, in words."""
+        parts = "what was recorded", f"what would have been {self.other}"
+        return " less ".join(parts if self.question == "did" else parts[::-1])
 
     def plot(self, column=None, **settings):
         """Three panels as :class:`~skfedcausal.displays.ImpactDisplay` draws them.
@@ -94,24 +125,34 @@ class Impact:
         return impact_page(self, title).write(path)
 
 
-def asked_impact(estimator, X, do, window, *, confidence, margin, **settings):
+def asked_impact(estimator, X, do, window, *, confidence, margin, question="did", **settings):
     """The :class:`Impact` of a move within a window of rows."""
     if not margin >= 0:
         raise ValueError(f"Got margin={margin!r}; give a share of a standard deviation, at least 0.")
+    check_choice("question", question, ("did", "would"))
     if hasattr(do, "items"):
         _check_inputs(do, estimator._plant_inputs.names)
         moved = {name: _within(value, window, name) for name, value in do.items()}
     else:
         moved = do  # `whatif` says what is wrong with it
-    found = estimator.whatif(X, moved, confidence=confidence, **settings)
-    still = (found.pop("verdict") == NO_MOVE).all()
-    table = _as_impact(found.drop(columns="trust"))
+    found, error = asked_whatif(
+        estimator, X, moved, confidence=confidence, split=False, sensors="controller", window=window, **settings
+    )
+    told = found.groupby("column", sort=False)[["verdict", "trust"]].first()
+    still = (told["verdict"] == NO_MOVE).all()
+    table = _as_impact(found.drop(columns=["verdict", "trust"]), question)
     times = table["time"].drop_duplicates()
     rows = window_rows(window, len(times), pd.Index(times))
     place = np.repeat(np.arange(len(times)), len(table) // len(times))
     inside, later = table[np.isin(place, np.r_[rows])], table[place >= rows.stop]
+    half = stats.norm.ppf((1 + confidence) / 2) * error
     sd = table.groupby("column", sort=False)["factual"].std()
-    total = _totals(inside, later, sd, margin, rows_to_show(estimator, settings["loops"]))
+    total = _totals(inside, later, half, sd, margin, rows_to_show(estimator, settings["loops"]), question)
+    told = told.reindex(total["column"])
+    doubted = total["column"].isin(found.attrs["doubted"]) & (total["verdict"] == CANNOT_TELL)
+    total.loc[doubted, "verdict"] = SAY_WHEN
+    total["trust"] = told["trust"].to_numpy()
+    total["shows"] = _shown(inside).where((total["verdict"] == EFFECT).to_numpy()).to_numpy()
     edges = times.iloc[rows.start], times.iloc[rows.stop - 1]
     if still:
         total["verdict"] = NO_MOVE
@@ -120,8 +161,11 @@ def asked_impact(estimator, X, do, window, *, confidence, margin, **settings):
             "were given, so that there is nothing to tell of."
         )
     else:
-        summary = _sentence(total, tuple(do), edges, confidence)
-    return Impact(table, total, summary, tuple(do), edges, confidence)
+        notes = found.attrs["notes"] + (
+            [timing_in_doubt(estimator, total.loc[doubted, "column"])] if doubted.any() else []
+        )
+        summary = " ".join([_sentence(total, tuple(do), edges, confidence, question), *notes])
+    return Impact(table, total, summary, tuple(do), edges, confidence, question)
 
 
 def dose_table(estimator, X, name, doses, window, **settings):
@@ -131,36 +175,10 @@ def dose_table(estimator, X, name, doses, window, **settings):
         raise ValueError(f"Got doses of shape {values.shape}; give a list of values of input {name!r}.")
     parts = []
     for dose in values.tolist():
-        total = asked_impact(estimator, X, {name: dose}, window, margin=0.0, **settings).total
-        ends = {"effect": -total["mean"], "low": -total["mean_high"], "high": -total["mean_low"]}
+        total = asked_impact(estimator, X, {name: dose}, window, margin=0.0, question="would", **settings).total
+        ends = {"effect": total["mean"], "low": total["mean_low"], "high": total["mean_high"]}
         parts.append(pd.DataFrame({"dose": dose, "column": total["column"], **ends}))
     return pd.concat(parts, ignore_index=True)
-
-
-def window_rows(window, n_samples, index=None):
-    """Rows of a window ``(start, stop)`` of positions, or of times or other labels of the index, as a slice."""
-    try:
-        start, stop = window
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"Got window={window!r}; give (start, stop), the first row and the one after the last."
-        ) from None
-    by_position = all(isinstance(edge, Integral) and not isinstance(edge, bool) for edge in (start, stop))
-    by_label = not isinstance(index, pd.DatetimeIndex) and index is not None and {start, stop} <= {*index}
-    if by_label and not (by_position and 0 <= start < stop <= n_samples):
-        first, last = index.get_loc(start), index.get_loc(stop)
-    elif by_position:
-        first, last = int(start), int(stop)
-    elif isinstance(index, pd.DatetimeIndex):
-        first, last = (_place_of(edge, index) for edge in (start, stop))
-    else:
-        raise ValueError(f"Got window={window!r}; give positions of rows, or times for a record with a time index.")
-    if not 0 <= first < last <= n_samples:
-        raise ValueError(
-            f"Got window={window!r}, which are the rows from {first} to {last} of {n_samples}: it holds none, or "
-            "leaves the record. Give the first row of the window and the one after the last."
-        )
-    return slice(first, last)
 
 
 def _check_inputs(do, known):
@@ -171,17 +189,6 @@ def _check_inputs(do, known):
             f"Got unknown input {unknown[0]!r}; known inputs are {listed(known)}. What a move did is told of inputs, "
             "by their names 'unit__input'; ask `whatif` about sensors that are held."
         )
-
-
-def _place_of(edge, index):
-    """Position of the first row from a time on."""
-    try:
-        return int(index.searchsorted(pd.Timestamp(edge)))
-    except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"Got {edge!r} in `window`, which is no time like those of the record: {error}. Give times with the "
-            "same time zone, or positions of rows."
-        ) from error
 
 
 def _within(value, window, name):
@@ -211,36 +218,53 @@ def _within(value, window, name):
     return replaced
 
 
-def _as_impact(found):
-    """The table of `whatif` seen from the record: what was recorded less what would have been."""
+def _as_impact(found, question):
+    """The table of `whatif` with the effect that was asked for, and its band."""
     factual = found["factual"]
+    if question == "would":
+        return found.assign(effect_low=found["low"] - factual, effect_high=found["high"] - factual)
     edges = {"effect_low": factual - found["high"], "effect_high": factual - found["low"]}
     return found.assign(effect=-found["effect"], **edges)
 
 
-def _totals(inside, later, sd, margin, needed):
+def _totals(inside, later, half, sd, margin, needed, question):
     """Sums and means of the effect over the rows of a window by column, with verdicts.
 
-    Where an effect shows only in rows after the window, or after more rows than are left of it, it is not there yet.
+    The band of a mean is `half` to either side, and within the mean of the bands of the rows. Where an effect shows
+    only in rows after the window, or after more rows than are left of it, it is not there yet.
     """
     groups = inside.groupby("column", sort=False)
-    sums = groups[["effect", "effect_low", "effect_high", "counterfactual"]].sum(min_count=1)
+    before = "factual" if question == "would" else "counterfactual"
+    sums = groups[["effect", "effect_low", "effect_high", before]].sum(min_count=1)
     size = groups.size()
     sums.loc[groups["effect_low"].apply(lambda x: x.isna().any()), ["effect_low", "effect_high"]] = np.nan
-    mean = sums.div(size, axis=0)
-    low, high = mean["effect_low"], mean["effect_high"]
+    mean, half = sums.div(size, axis=0), half.reindex(sums.index)
+    low = np.maximum(mean["effect_low"], mean["effect"] - half)
+    high = np.minimum(mean["effect_high"], mean["effect"] + half)
     small = margin * sd.reindex(sums.index)
     most = _largest(inside).reindex(sums.index)
     after = _largest(later).reindex(sums.index).fillna(0.0)
     n_rows = (inside["effect"] != 0).groupby(inside["column"], sort=False).sum().reindex(sums.index)
     soon = (most == 0) | (n_rows < needed) | ((after > _LATER * most) & (after > small))
-    clear, none = (low > 0) | (high < 0), (low >= -small) & (high <= small)
+    clear = np.maximum(low, -high) > _SPEAK * small
+    none = (low >= -small) & (high <= small)
     verdict = np.select([(most == 0) | (none & soon), none, clear], [NOT_YET, NOTHING, EFFECT], CANNOT_TELL)
-    columns = {"column": sums.index, "total": sums["effect"], "low": sums["effect_low"], "high": sums["effect_high"]}
+    columns = {"column": sums.index, "total": sums["effect"], "low": low * size, "high": high * size}
     columns |= {"mean": mean["effect"], "mean_low": low, "mean_high": high}
-    level = mean["counterfactual"].abs()
+    level = mean[before].abs()
     columns |= {"relative": mean["effect"] / level.where(level > 0), "verdict": verdict}
     return pd.DataFrame(columns).reset_index(drop=True)
+
+
+def _shown(inside):
+    """Time of the first row of a window in which an effect is a fifth of the most that it is there, by column."""
+    size = inside["effect"].abs()
+    return (
+        inside[size >= _FIFTH * size.groupby(inside["column"]).transform("max")]
+        .groupby("column", sort=False)["time"]
+        .first()
+        .reindex(inside["column"].unique())
+    )
 
 
 def _largest(rows):
@@ -249,10 +273,10 @@ def _largest(rows):
     return ends.groupby(rows["column"], sort=False).max()
 
 
-def _sentence(total, inputs, edges, confidence):
-    """What the move did, in one sentence or two."""
-    what = f"From {edges[0]} to {edges[1]} the move of {listed(inputs)}"
-    clear = total[total["verdict"] == "effect"]
+def _sentence(total, inputs, edges, confidence, question):
+    """What the move did, or what other inputs would have done, in one sentence or more."""
+    what = f"From {edges[0]} to {edges[1]} {_WORDS[question].format(listed(inputs))}"
+    clear = total[total["verdict"] == EFFECT]
     clear = clear.assign(size=(clear["mean"] / (clear["mean_high"] - clear["mean_low"]).where(lambda w: w > 0)).abs())
     clear = clear.sort_values("size", ascending=False, na_position="first")
     parts = [
@@ -262,12 +286,11 @@ def _sentence(total, inputs, edges, confidence):
         for row in clear.head(_NAMED).itertuples(index=False)
     ]
     more = f"; and moved {len(clear) - _NAMED} other columns" if len(clear) > _NAMED else ""
-    nothing = "did nothing that this record shows" if (total["verdict"] == NOTHING).all() else "had no clear effect"
+    nothing = "had no effect that this record shows" if (total["verdict"] == NOTHING).all() else "had no clear effect"
     words = [f"{what} {'; '.join(parts) or nothing}{more}."]
     if total["low"].isna().all():
         words = [f"{what} had an effect that has no band: the plant was learned without standard errors."]
-    said_of = {NOTHING: "It did not move", NOT_YET: "It could not show yet in", CANNOT_TELL: _UNKNOWN}
-    for verdict, said in said_of.items():
+    for verdict, said in _SAID_OF[question].items():
         names = total.loc[total["verdict"] == verdict, "column"].tolist()
         if names:
             rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""

@@ -299,7 +299,7 @@ class _Situation:
         operated = above_level(estimator, estimator._input_map.values(held))
         none_held = np.zeros(change.shape[1], dtype=bool)
         shape = len(held), self._base.shape[1]
-        effect, variance = replayed(estimator, units, change, operated, none_held, "hold", shape)
+        effect, variance, _ = replayed(estimator, units, change, operated, none_held, "hold", shape)
         return effect[len(past) :], np.nan_to_num(variance[len(past) :])
 
     # -- what is said ----------------------------------------------------------------------------

@@ -478,6 +478,9 @@ class Measurements(Message, op="measurements"):
         Of the values, where it is known.
     columns : tuple of str
         Names of the columns.
+    stops : ndarray of shape (3, n_stops) or None
+        Stops of valves and full or empty tanks that the record of `fit` shows: position of the column, -1 for its
+        lowest value and 1 for its highest, value. With a replayed record alone.
 
     Examples
     --------
@@ -491,6 +494,13 @@ class Measurements(Message, op="measurements"):
     values: np.ndarray = wire("series T d", "numbers in the units of the sensors")
     variance: ArrayOrNone = wire("series T d", "variance of these numbers", default=None)
     columns: tuple[str, ...] = wire("names d", "names of the sensors", default=())
+    stops: ArrayOrNone = wire("numbers 3 k", "column, side and value of stops that the record shows", default=None)
+
+    def _check(self, packet):
+        if self.stops is not None:
+            columns, sides, _ = self.stops
+            if not (np.isin(columns, range(self.values.shape[1])) & np.isin(sides, (-1, 1))).all():
+                raise PacketError(f"Array 'stops' of packet {self.OP!r} names columns or sides that there are none of.")
 
 
 class EffectReply(Message, op="effect", answer=Measurements):

@@ -52,6 +52,56 @@ def test_whatif(plant_csv, tmp_path, capsys):
     assert "Mean effect" in capsys.readouterr().out
 
 
+INPUTS = ["--inputs", "boiler__u0,turbine__u0"]
+
+
+@pytest.mark.medium
+def test_impact(plant_csv, tmp_path, capsys):
+    words = ["impact", str(plant_csv), *INPUTS, "--out", str(tmp_path)]
+    window = ["--from", "2026-03-01 02:46:40", "--to", "2026-03-01 02:50:00"]  # rows 1000 to 1020
+    assert main([*words, *window, "--moved", "boiler__u0", "--sampled", "after", "--limit", "boiler__s0=-50:50"]) == 0
+    assert {"impact.csv", "impact.png", "rows.csv", "plant.html", "report.html"} <= {p.name for p in tmp_path.iterdir()}
+    total = pd.read_csv(tmp_path / "impact.csv").set_index("column")
+    rows = pd.read_csv(tmp_path / "rows.csv")
+    inside = rows[rows["time"].between("2026-03-01 02:46:40", "2026-03-01 02:49:55")]
+    np.testing.assert_allclose(total["total"], inside.groupby("column")["effect"].sum().loc[total.index])
+    said = capsys.readouterr().out
+    assert "From 2026-03-01 02:46:40 to 2026-03-01 02:49:50 the move of 'boiler__u0'" in said
+    assert "tag  effect" in said
+    assert "boiler__s0" in (tmp_path / "report.html").read_text()
+
+
+@pytest.mark.medium
+def test_impact_of_a_change_that_was_not_made(plant_csv, tmp_path, capsys):
+    words = ["impact", str(plant_csv), *INPUTS, "--out", str(tmp_path), "--from", "1000", "--to", "1020"]
+    settings = ["--sampled", "boiler__u0=after", "--horizon", "15", "--react", "--confidence", "0.8", "--margin", "0.2"]
+    assert main([*words, "--do", "boiler__u0=+2", *settings]) == 0
+    table = pd.read_csv(tmp_path / "rows.csv")
+    assert table["time"].nunique() == 1015
+    assert "other values of 'boiler__u0' would have" in capsys.readouterr().out
+    moved = table[table["effect"] != 0]
+    assert set(moved["column"].str.split("__").str[0]) == {"boiler", "turbine"}
+
+
+@pytest.mark.parametrize(
+    ("words", "match"),
+    [
+        (["--from", "10"], "Give --moved INPUT for what a move did, or --do"),
+        (["--from", "10", "--moved", "boiler__u0", "--do", "boiler__u0=1"], "Give --moved INPUT"),
+        (["--from", "20", "--to", "10", "--moved", "boiler__u0"], "rows 20 to 10 of 2000: that is no window"),
+        (["--from", "noon", "--moved", "boiler__u0"], "'noon' is no time such as 2026-03-01 00:00:00"),
+        (["--from", "0", "--moved", "boiler__u0"], "'boiler__u0' has no value before the window"),
+        (["--from", "9", "--moved", "boiler__v"], "'boiler__v' has no value before the window"),
+        (["--from", "9", "--do", "boiler__u0=1", "--sampled", "often"], "give one of 'auto', 'after', 'before'"),
+        (["--from", "9", "--do", "boiler__u0=1", "--limit", "boiler__s0=1"], "give TAG=LOW:HIGH with two numbers"),
+        (["--from", "9", "--do", "boiler__u0=1", "--instrument", "x"], "Got --instrument 'x'; give a name, '='"),
+    ],
+)
+def test_questions_that_mean_nothing_are_refused(plant_csv, tmp_path, capsys, words, match):
+    assert main(["impact", str(plant_csv), *INPUTS, *words, "--max-time", "1", "--out", str(tmp_path)]) == 1
+    assert match in capsys.readouterr().err
+
+
 @pytest.mark.medium
 def test_rca(plant_csv, tmp_path, capsys):
     assert main(["rca", str(plant_csv), "--nominal", "0.7", "--out", str(tmp_path)]) == 0

@@ -5,17 +5,19 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal import FederatedCounterfactualEstimator, GradientServer
+from skfedcausal import FederatedCounterfactualEstimator, GradientServer, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.responses import choice
 
 pytestmark = [
     pytest.mark.medium,
     pytest.mark.filterwarnings("ignore:.*(depend on measurements|move together within a row|earlier inputs)"),
-    pytest.mark.filterwarnings("ignore:Input 'a__LIC1.SP' is asked for"),
+    pytest.mark.filterwarnings("ignore:Input 'a__(LIC1.SP|valve)' is asked for"),
+    pytest.mark.filterwarnings("ignore:.*(search for .* was ended|are said to be set before|hardly move)"),
 ]
 
 N, FIRST, LAST = 2000, 1500, 1700
+QUICK = LikelihoodServer(max_time=2)
 SENSORS = ["a__level", "a__valve", "b__flow", "b__half", "c__x", "c__y"]
 
 
@@ -191,10 +193,72 @@ def test_limits_hold_what_would_have_been(fitted, record):
         fitted.impact(X, {"a__LIC1.SP": 0.0}, (10, 20), limits={"a__level": (1.0, 0.0)})
 
 
+@pytest.fixture(scope="module")
+def stopped():
+    """A record in which the valve is cut off at 0.9, again and again, and its set point with a move."""
+    rng = np.random.default_rng(1)
+    u = np.repeat(rng.uniform(-1, 1, N // 40), 40)
+    Y = simulated(u, rng.standard_normal((N, 9)))
+    X = pd.DataFrame(np.column_stack([Y, u]), columns=[*SENSORS, "a__LIC1.SP"])
+    X["a__valve"] = X["a__valve"].clip(upper=0.4)
+    return X[["a__level", "a__valve", "a__LIC1.SP", *SENSORS[2:]]], u
+
+
+def test_stops_of_the_record_hold_what_would_have_been(stopped):
+    X, u = stopped
+    estimator = FederatedCounterfactualEstimator(input_columns=["a__LIC1.SP"], server=QUICK).fit(X)
+    with pytest.warns(UserWarning, match=r"'a__valve' stands at a limit in \d+% .*as the record of `fit` shows"):
+        found = estimator.whatif(X, {"a__LIC1.SP": u + 0.3}).set_index("column")
+    assert found.loc["a__valve", ["counterfactual", "low", "high"]].max().max() <= 0.4
+    assert found.loc["a__level", "counterfactual"].max() > X["a__level"].max()
+    with pytest.warns(UserWarning, match=r"'a__valve' stands at a limit in \d+% of the rows of this record:"):
+        named = estimator.whatif(X, {"a__LIC1.SP": u + 0.3}, limits={"a__valve": (-5.0, 0.3)}).set_index("column")
+    assert named.loc["a__valve", "counterfactual"].max() == 0.4  # the record itself was there
+    assert "'a__valve' stands at a limit" in estimator.impact(X, {"a__LIC1.SP": 0.0}, (500, 600)).summary
+
+
+def test_plants_without_stops_are_not_held(fitted, record):
+    X, moved, _ = record
+    free = fitted.whatif(X, {"a__LIC1.SP": moved + 0.5}).set_index("column")
+    assert free.loc["a__valve", "counterfactual"].max() > X["a__valve"].max()
+
+
+def in_its_row(n_samples=2000):
+    """A valve that a controller sets before the row, which the row shows at once, and a unit that hears of it."""
+    rng = np.random.default_rng(1)
+    x, Y, u, before = np.zeros(2), np.zeros((n_samples, 2)), np.zeros(n_samples), 0.0
+    for t in range(n_samples):
+        u[t] = 0.5 * rng.standard_normal() - 0.4 * before
+        Y[t] = x + 0.3 * rng.standard_normal(2) + [0.5 * u[t], 0.0]
+        x = np.array([0.8 * x[0] + 0.5 * u[t], 0.7 * x[1] + 0.3 * x[0]]) + 0.2 * rng.standard_normal(2)
+        before = Y[t, 0]
+    return pd.DataFrame({"a__y": Y[:, 0], "a__valve": u, "b__y": Y[:, 1]})
+
+
+def test_where_the_timing_decides_the_answer_says_so():
+    X = in_its_row()
+    settings = {"window": (1000, 1020), "question": "would"}
+    estimator = FederatedCounterfactualEstimator(input_columns=["a__valve"]).fit(X)
+    found = estimator.impact(X, {"a__valve": lambda u: u + 1}, **settings)
+    assert found.total["verdict"].tolist() == ["cannot tell: say when it acts"] * 2
+    assert "fit with sampled={'a__valve': 'before'} if it was set before its row was measured" in found.summary
+    with pytest.warns(UserWarning, match="'a__valve' may act in the row in which it stands or from the next row on"):
+        replay = estimator.whatif(X.iloc[:300], {"a__valve": lambda u: u + (np.arange(300) >= 250)})
+    assert set(replay["verdict"]) == {"cannot tell: say when it acts"}
+    sampled = {"a__valve": "before"}
+    told = FederatedCounterfactualEstimator(input_columns=["a__valve"], sampled=sampled).fit(X)
+    total = told.impact(X, {"a__valve": lambda u: u + 1}, **settings).total.set_index("column")
+    assert total["verdict"].tolist() == ["effect"] * 2
+    t = np.arange(20)
+    true = (0.5 + 2.5 * (1 - 0.8**t)).mean()
+    assert total.loc["a__y", "mean_low"] <= true <= total.loc["a__y", "mean_high"]
+
+
 def test_a_window_may_have_the_labels_of_the_record(fitted, record):
     X, moved, _ = record
     named = X.set_index(np.arange(N) * 0.5 + 7.0)
     one = fitted.impact(X, {"a__LIC1.SP": moved}, (FIRST, LAST))
     two = fitted.impact(named, {"a__LIC1.SP": moved}, (FIRST * 0.5 + 7.0, LAST * 0.5 + 7.0))
-    pd.testing.assert_frame_equal(one.total, two.total)
+    pd.testing.assert_frame_equal(one.total.drop(columns="shows"), two.total.drop(columns="shows"))
+    assert two.total["shows"].dropna().tolist() == (one.total["shows"].dropna() * 0.5 + 7.0).tolist()
     assert two.window == (757.0, 856.5)

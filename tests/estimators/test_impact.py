@@ -77,6 +77,37 @@ def test_totals_are_sums_over_the_window(moved, fitted):
     assert (total["low"] <= total["total"]).all()
 
 
+def test_bands_of_means_lie_within_the_means_of_bands(moved, fitted):
+    found = fitted.impact(moved[0], {"a__u": 0.0}, (FIRST, LAST))
+    inside = found.table[found.table["time"].between(FIRST, LAST - 1)].groupby("column")
+    total = found.total.set_index("column")
+    assert (total["mean_low"] >= inside["effect_low"].mean().loc[total.index] - 1e-12).all()
+    assert (total["mean_high"] <= inside["effect_high"].mean().loc[total.index] + 1e-12).all()
+
+
+def test_what_other_values_would_have_done_is_what_they_left_out(moved, fitted):
+    did, would = (
+        fitted.impact(moved[0], {"a__u": 0.0}, (FIRST, LAST), question=question) for question in ("did", "would")
+    )
+    for one, other in (("effect", "effect"), ("effect_low", "effect_high")):
+        assert_allclose(would.table[one], -did.table[other], atol=1e-12)
+    assert_allclose(would.total[["mean", "mean_low"]], -did.total[["mean", "mean_high"]])
+    assert would.total["verdict"].tolist() == did.total["verdict"].tolist()
+    assert "other values of 'a__u' would have lowered " in would.summary
+    assert "They would not have moved c__y." in would.summary
+    assert would.plot("a__y").other == "with other inputs"
+    with pytest.raises(ValueError, match="Got question='could'; choose 'did' or 'would'"):
+        fitted.impact(moved[0], {"a__u": 0.0}, (FIRST, LAST), question="could")
+
+
+def test_effects_say_when_they_show_and_how_far_they_are_to_be_trusted(moved, fitted):
+    total = fitted.impact(moved[0], {"a__u": 0.0}, (FIRST, LAST)).total.set_index("column")
+    a, b = total.loc[["a__y", "b__y"], "shows"]
+    assert FIRST < a < b < FIRST + 5  # one row later each, and a fifth of the way soon after
+    assert np.isnan(total.loc["c__y", "shows"])
+    assert total["trust"].between(0, 1).all()
+
+
 def test_times_name_a_window_and_functions_see_it(moved, fitted):
     record, _, _ = moved
     dated = record.set_index(pd.date_range("2024-01-01", periods=N, freq="min"))

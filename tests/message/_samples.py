@@ -137,6 +137,7 @@ SAMPLES = [
     WatchRequest(3),
     Measurements(numbers(3, 2), columns=("flow", "level")),
     Measurements(numbers(3, 2), numbers(3, 2) ** 2, ("Füllstand", 'a "b"')),
+    Measurements(numbers(3, 2), None, ("flow", "level"), np.array([[1.0], [-1.0], [0.5]])),
     PredictRequest("client"),
     FactualRequest(),
     FactualRequest(numbers(3, 2), np.array([J / 2])),

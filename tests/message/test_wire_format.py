@@ -43,7 +43,7 @@ DIGESTS = {
     "LawRequest": "1782f67ecdd5e808",
     "TrainRequest": "d8e7c0c77239a0aa",
     "WatchRequest": "b44e60728c58439e",
-    "Measurements": "526e8b60b8766245",
+    "Measurements": "8ce002c6ec49c616",
     "PredictRequest": "a5af3638aa66bd8c",
     "FactualRequest": "9ef2b2b9b44cb349",
     "AggregateRequest": "d9cf4b4572c23f89",

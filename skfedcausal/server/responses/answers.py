@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy import linalg
 
 from ...message.states import EffectReply
 from ..planning import Impulses
@@ -12,6 +13,8 @@ from .runs import run
 _CURVATURE = 0.15  # of an effect that a straight line may miss
 _TWICE = 2.0  # jumps of the record and those of the other world are two draws once the worlds differ
 _LONG, _SHOWN = 100, 0.2  # rows of a step that are looked at, share of its largest effect
+_FEW = 1.11  # times the error by ten stretches, as quantiles of t are of those of a normal distribution
+_FOUND = 1.5  # times the errors along directions that were found with the same errors
 _TINY = 1e-12
 
 
@@ -29,8 +32,9 @@ class Responses:
         What inputs of lags 0 to p add.
     trust : ndarray of shape (q, n)
         Probability that the effect of an input on a state is real.
-    missed : dict of str to ndarray of shape (h, p, p)
-        Mean squares of what effects leave of rows left out, so many rows after the start, by unit.
+    missed, missed_mean : dict of str to ndarray of shape (h, p, p)
+        Mean squares of what effects leave of rows left out, so many rows after the start, by unit, and of its mean over
+        all rows until then.
     jumps : ndarray of shape (n,)
         Share of the news of a state that comes in jumps.
     scale, input_scale : ndarray of shape (n,) and (q,)
@@ -53,6 +57,7 @@ class Responses:
     C: np.ndarray
     trust: np.ndarray
     missed: dict
+    missed_mean: dict
     jumps: np.ndarray
     scale: np.ndarray
     input_scale: np.ndarray
@@ -107,7 +112,7 @@ class Responses:
         """The same without what is kept of the rows that it was learned from."""
         return replace(self, held_out=None)
 
-    def effects(self, change, inputs=None):
+    def effects(self, change, inputs=None, over=None):
         """An `EffectReply` for every unit.
 
         Parameters
@@ -116,39 +121,64 @@ class Responses:
             Of all inputs.
         inputs : ndarray of shape (n_steps, q), default=None
             To what they are changed; None where they stay within what was seen.
+        over : slice, default=None
+            Rows whose mean effect is asked for, too: errors of a model go up and down with its effect, so that its
+            band is narrower than the mean of those of the rows.
 
         Returns
         -------
         dict of str to EffectReply
-            Row j is the effect one step after row j of `change`, whose last row stays.
+            Row j is the effect one step after row j of `change`, whose last row stays. With `over` the mean is one more
+            row.
         """
         moves = np.vstack([change, change[-1:]]) / self.input_scale
         if not moves.any():
-            return self._nothing(len(change))
+            return self._nothing(len(change) + (over is not None))
         first = int(np.argmax(moves.any(axis=1)[1:]))  # among the rows that are answered
         e, errors = self._standard(moves)
         beyond = 0.0 if inputs is None else self._beyond(change, inputs)
         apart, count = self._apart(e, first), np.maximum(np.arange(len(e)) - first + 1, 1)[:, None, None]
         if self.other is not None:
-            errors.append((e - self.other._standard(moves)[0])[None])
+            errors.append(self._between_timings(moves)[None])
+        errors = [_with_mean(some, over, axis=1) for some in errors]
+        if over is not None:
+            errors[0][:, -1] *= _FEW
         replies = {}
         for name, own in self.slices.items():
             x, scale = e[:, own], self.scale[own]
             size = np.einsum("ti,tj->tij", x, x)
-            V = (_CURVATURE**2 + beyond**2) * (0.5 * size + np.cumsum(size, axis=0) / count)
+            V, x = 0.5 * size + np.cumsum(size, axis=0) / count, _with_mean(x, over)
+            V = (_CURVATURE**2 + beyond**2) * np.vstack([V, 1.5 * np.einsum("ti,tj->tij", x, x)[len(V) :]])
             for some in errors:
                 V += np.einsum("fti,ftj->tij", some[:, :, own], some[:, :, own])
             after = np.clip(np.arange(len(e)) - first, 0, len(self.missed[name]) - 1)
+            jumps = apart[:, None, None] * self.missed[name][after]
+            if over is not None:
+                jumps = np.vstack([jumps, apart[over].mean() * self.missed_mean[name][after[over][-1:]]])
             root = np.sqrt(self.jumps[own])
-            V += _TWICE * apart[:, None, None] * self.missed[name][after] * root[:, None] * root
+            V += _TWICE * jumps * root[:, None] * root
             replies[name] = EffectReply(x * scale, V * scale[:, None] * scale)
         return replies
+
+    def between_timings(self, change):
+        """Effect of a change (n_steps, q) less that with the other timing of inputs, an `EffectReply` by unit."""
+        apart = self._between_timings(np.vstack([change, change[-1:]]) / self.input_scale) * self.scale
+        return {name: EffectReply(apart[:, own]) for name, own in self.slices.items()}
+
+    def _between_timings(self, moves):
+        return self._standard(moves)[0] - self.other._standard(moves)[0]
+
+    @property
+    def in_doubt(self):
+        """Inputs that may as well act in their own row, ndarray of bool of shape (q,)."""
+        q = len(self.input_scale)
+        return (self.other.C[0, :q] != self.C[0, :q]).any(axis=1) & ~self.C[0, :q].any(axis=1)
 
     def _standard(self, moves):
         """Effect on standardised states after every row of moves but the last one, and parts of its error.
 
-        Every input's effect on a state is shrunk by the share of its square over all rows that is no error of the
-        models without a stretch (positive-part shrinkage), and by the trust that it is real.
+        Every input's effect on a unit is shrunk by the share of its square over all rows that is no error of the
+        models without a stretch (positive-part shrinkage), and that on a state by the trust that it is real.
         """
         acting = np.flatnonzero(moves.any(axis=0))
         alone = np.where(np.arange(moves.shape[1]) == acting[:, None, None], moves, 0.0).transpose(1, 0, 2)
@@ -156,11 +186,12 @@ class Responses:
         found = run(self.A, self.C, np.concatenate([before, alone]))[:, 1:]  # (1 + n_folds, n_steps, k, n)
         effect, parts = found[0], found[1:] - found[1:].mean(axis=0)
         parts *= np.sqrt((len(parts) - 1) / len(parts))
-        variance = np.square(parts).sum(axis=(0, 1))
-        share = np.clip(1 - variance / np.maximum(np.square(effect).sum(axis=0), _TINY), 0.0, 1.0)
-        weight = self.trust[acting] * share
-        doubts = (effect * np.sqrt(weight * (1 - weight))).transpose(1, 0, 2)
-        return (effect * weight).sum(axis=1), [parts.sum(axis=2), doubts]
+        trust = self.trust[acting]
+        for k in range(len(acting)):
+            for own in self.slices.values():
+                effect[:, k, own] = _shrunk(effect[:, k, own], parts[:, :, k, own])
+        doubts = (effect * np.sqrt(trust * (1 - trust))).transpose(1, 0, 2)
+        return (effect * trust).sum(axis=1), [parts.sum(axis=2), doubts]
 
     def _nothing(self, n_steps):
         """The replies to no move."""
@@ -181,3 +212,23 @@ class Responses:
         mean = (total[horizon:] - total[:-horizon]) / np.clip(after + 1, 1, horizon)
         spread = np.hstack([np.diagonal(V, axis1=1, axis2=2) for V in self.missed.values()]).mean(axis=1)
         return mean / (mean + spread[np.clip(after, 0, horizon - 1)] + _TINY)
+
+
+def _shrunk(effect, parts):
+    """Effect (n_steps, p) of an input on a unit's states, less what may be error, along directions of these.
+
+    Along those neither effect nor error have products with each other over all rows. States of a unit are its own
+    choice: what is clear of a sensor may be a sum of what is unclear of each.
+    """
+    squares, errors = effect.T @ effect, np.einsum("fti,ftj->ij", parts, parts)
+    squares += np.eye(len(squares)) * (_TINY + 1e-9 * np.trace(squares))
+    share, directions = linalg.eigh(squares - _FOUND * errors, squares)
+    return effect @ (directions * share.clip(0)) @ directions.T @ squares
+
+
+def _with_mean(rows, over, axis=0):
+    """Rows along an axis, and behind them the mean of some."""
+    if over is None:
+        return rows
+    chosen = np.take(rows, np.arange(rows.shape[axis])[over], axis=axis)
+    return np.concatenate([rows, chosen.mean(axis=axis, keepdims=True)], axis=axis)

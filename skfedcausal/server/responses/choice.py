@@ -12,7 +12,7 @@ from .runs import STABLE, radius_of
 _CLEARLY = 1.05  # times the loss of responses up to which the plant stays, whose links make bands a third as wide
 _BEYOND_DOUBT = 2.0  # the same where controllers seem to set inputs
 _JUMPS = 0.15  # share of news in jumps (relays, trips) from which on the bands of a Gaussian plant hold too seldom
-_BOTH = 1.1  # times the smaller loss up to which both timings of an input fit a record
+_BOTH = 1.1  # times the loss with inputs that act later up to which they may as well act in their own row
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,12 +31,15 @@ class Engine:
         What is left of an effect from row to row where all inputs are held, more than one where it grows.
     trust : ndarray of shape (q, n) or None
         Probability that an input does something to a state, as moves in rows left out say.
+    timing : Responses or None
+        Where inputs may act in their own row or from the next one on, and both fit: responses that know both.
     """
 
     responses: Responses | None
     losses: dict
     radius: float = 0.0
     trust: np.ndarray | None = None
+    timing: Responses | None = None
 
     @property
     def name(self):
@@ -110,15 +113,17 @@ def chosen_engine(server, messages, now, in_doubt):
         margin = _BEYOND_DOUBT
     stays = losses["plant"] <= margin * losses["responses"]
     radius = max(found.radius, radius_of(getattr(server, "lag_transitions_", server.transition_[None])))
-    return Engine(None if stays else found.without_record(), losses, radius, found.trust)
+    found = found.without_record()
+    timing = None if found.other is None else found
+    return Engine(None if stays else found, losses, radius, found.trust, timing)
 
 
 def _of_timing(record, now, in_doubt):
     """Responses with those inputs acting in their own row that may, and the doubt that this leaves.
 
     What a controller reads before it sets an input looks like an effect of the input in the same row, and foretells
-    well what is recorded. So inputs in doubt act from the next row on; where they may as well act in their own, the
-    answers differ by a part of bands.
+    well what is recorded. So inputs in doubt act from the next row on; unless that foretells clearly more, they may as
+    well act in their own row, and the answers differ by a part of bands.
     """
     if not in_doubt.any():
         return learned_responses(record, now)
@@ -126,4 +131,4 @@ def _of_timing(record, now, in_doubt):
     if later is None or at_once is None:
         return later
     ratio = (later.losses / at_once.losses).mean()
-    return replace(later, other=at_once.without_record()) if 1 / _BOTH < ratio < _BOTH else later
+    return replace(later, other=at_once.without_record()) if ratio > 1 / _BOTH else later

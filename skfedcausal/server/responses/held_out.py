@@ -98,9 +98,11 @@ class HeldOut:
             foretold.append(found.reshape(self.horizon, q, len(at), -1).transpose(1, 0, 2, 3))
         return seen, foretold
 
-    def missed(self, seen, foretold, own):
-        """Mean products of what effects leave of some states, (h, p, p)."""
+    def missed(self, seen, foretold, own, so_far):
+        """Mean products of what effects leave of some states, or of the mean of that so far, (h, p, p)."""
         left = [(what - told.sum(axis=0))[:, :, own] for what, told in zip(seen, foretold, strict=True)]
+        if so_far:
+            left = [np.cumsum(part, axis=0) / np.arange(1, len(part) + 1)[:, None, None] for part in left]
         total = sum(np.einsum("hsi,hsj->hij", part, part) for part in left)
         return smooth(total / sum(map(len, self.starts)))
 

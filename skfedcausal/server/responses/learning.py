@@ -87,13 +87,16 @@ def learned_responses(record, now, looped=False):
     models = [moments.solved(*tried[best], now, f) for f in (None, *range(len(rows.stretches)))]
     A, C = np.array([settled(A, radius) for _, A, _ in models]), np.array([C for _, _, C in models])
     seen = held_out.effects(A[1:], C[1:], [level for level, _, _ in models[1:]])
-    missed = {name: held_out.missed(*seen, own) for name, own in record.slices.items()}
+    missed, means = (
+        {name: held_out.missed(*seen, own, over) for name, own in record.slices.items()} for over in (False, True)
+    )
     return Responses(
         slices=record.slices,
         A=A,
         C=C,
         trust=_trust(seen, missed),
         missed=missed,
+        missed_mean=means,
         jumps=_jumps(rows, moments, now),
         scale=scale,
         input_scale=input_scale,

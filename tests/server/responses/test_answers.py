@@ -1,10 +1,13 @@
 """Effects of a plant whose truth is known: errors, bands, timing, gaps and events."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
 from skfedcausal.server.responses import Record, learned_responses
+from skfedcausal.server.responses.answers import _shrunk
 
 N = 3000
 A = np.array([[0.8, 0.1, 0.0], [0.0, 0.7, 0.1], [0.0, 0.0, 0.9]])
@@ -143,3 +146,50 @@ def test_matrices_give_the_same_effects_but_for_what_is_shrunk(learned):
     for t in range(len(lagged), len(u)):
         h.append(sum(M @ h[-k] for k, M in enumerate(lagged, 1)) + sum(M @ u[t - k] for k, M in enumerate(acting)))
     assert_allclose(np.array(h[len(lagged) + 1 :])[:, 0], asked(learned, change)[0][:, 0], rtol=0.05)
+
+
+def test_the_band_of_a_mean_follows_errors_through_the_rows(learned, known):
+    change, over = np.zeros((60, 2)), slice(10, 50)
+    change[5:, 0] = 1.0
+    rows, std = asked(learned, change)
+    with_mean, errors = asked(learned, change, over=over)
+    assert_allclose(with_mean[:-1], rows)
+    assert_allclose(errors[:-1], std)
+    assert_allclose(with_mean[-1], rows[over].mean(axis=0))
+    assert (errors[-1] < 0.95 * std[over].mean(axis=0))[1:].all()  # of states that are not moved
+    true = truth(change)[over].mean(axis=0)
+    assert (np.abs(with_mean[-1] - true) <= 2.58 * errors[-1] + 1e-12).all()  # 99 % of each
+
+
+def test_nothing_has_a_mean_of_nothing(learned):
+    effect, std = asked(learned, np.zeros((8, 2)), over=slice(2, 5))
+    assert effect.shape == (9, 3)
+    assert not effect.any()
+    assert not std.any()
+
+
+def test_shrinking_does_not_depend_on_which_states_a_unit_chose():
+    rng = np.random.default_rng(0)
+    effect, parts = rng.standard_normal((50, 4)), 0.3 * rng.standard_normal((10, 50, 4))
+    other = rng.standard_normal((4, 4))
+    found = _shrunk(effect, parts)
+    assert np.linalg.norm(found) < np.linalg.norm(effect)
+    # both sides solve with matrices of condition below 1e3
+    assert_allclose(_shrunk(effect @ other, parts @ other), found @ other, atol=1e-6)
+    assert not _shrunk(effect, 10 * parts).any()
+    assert_allclose(_shrunk(effect, 0 * parts), effect, rtol=1e-6)
+
+
+def test_timings_that_are_alike_leave_no_doubt(known):
+    u, noise, _ = known
+    kept = record(simulated(u, noise), u)
+    later, at_once = (learned_responses(kept, now, looped=True) for now in (~BOTH, BOTH))
+    both = replace(later, other=at_once)
+    assert both.in_doubt.tolist() == [True, True]
+    change = np.zeros((20, 2))
+    change[3:, 0] = 1.0
+    apart = np.hstack([reply.states for reply in both.between_timings(change).values()])
+    doubt = np.hstack([later.effects(change)[k].states - at_once.effects(change)[k].states for k in SLICES])
+    assert_allclose(apart, doubt)
+    wide, narrow = asked(both, change)[1], asked(later, change)[1]
+    assert_allclose(wide**2, narrow**2 + apart**2)
