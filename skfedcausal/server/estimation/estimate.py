@@ -342,7 +342,7 @@ def _assessed(plant, maximum, settings):
     if settings.shrink and settings.sparsity:
         shrunk = shrunk_transition(maximum.objective, scoring, blocks)
     if settings.feedback:
-        curvature = Scoring(maximum.objective, scoring.structure, point, observed=True)
+        curvature = _observed(plant, maximum)
     has_usual_information = plant.scores_suffice and plant.has_all_lags
     if settings.covariance != "information" or not has_usual_information:
         blocks, source = assessed_blocks(plant, scoring, blocks, settings.covariance)
@@ -381,6 +381,19 @@ def _assessed(plant, maximum, settings):
         plant,
         scoring,
     )
+
+
+def _observed(plant, maximum):
+    """Observed information at a maximum, of Whittle's likelihood where differences of the exact one take too long."""
+    objective, (structure, point) = maximum.objective, (maximum.scoring.structure, maximum.scoring.point)
+    evaluations = 2 * structure.free.n_elements
+    if plant.budget is not None and evaluations * objective.work > RATE * plant.budget.left:
+        stand_in, prior = plant.whittle(), getattr(objective, "prior", None)
+        objective = stand_in if prior is None else WithPrior(stand_in, prior)
+        point = Point.at(objective, point.A, point.Q)
+    elif not plant.scores_suffice:
+        spend(objective, evaluations * objective.work)
+    return Scoring(objective, structure, point, observed=True)
 
 
 def fitted_likelihood(record, settings):

@@ -7,8 +7,14 @@ import pytest
 
 from skfedcausal import KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.estimation.estimate import Settings, estimate_plant, fitted_likelihood, screen_plant
-from skfedcausal.server.estimation.scoring import Point, Scoring, ascend, is_valid, observed_information
+from skfedcausal.server.estimation.estimate import (
+    Settings,
+    _observed,
+    estimate_plant,
+    fitted_likelihood,
+    screen_plant,
+)
+from skfedcausal.server.estimation.scoring import Budget, Point, Scoring, ascend, is_valid, observed_information
 from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.statespace.observation import Information, information
@@ -110,6 +116,18 @@ def test_under_feedback_errors_are_those_of_the_curvature_of_the_likelihood_at_i
     curvature = observed_information(top.objective, top.scoring.structure.free, top.scoring.point)
     covariance = estimate_plant(record, settings).parameters.covariance
     np.testing.assert_allclose(covariance, np.linalg.inv(top.objective.n_samples * curvature), rtol=1e-8)
+
+
+@pytest.mark.medium
+def test_the_curvature_of_a_record_with_a_gap_is_that_of_the_scores_where_no_work_is_left(monkeypatch):
+    coupled, Y = example(n_samples=2000)
+    Y[1000, 0] = np.nan
+    plant, top = fitted_likelihood(coupled.record(Y), Settings(sparsity=None, feedback=True, **GOAL))
+    exact = np.sqrt(np.diag(_observed(plant, top).covariance))
+    plant.budget = Budget(1e-9)
+    monkeypatch.setattr(type(top.objective), "evaluate", None)  # nobody asks for it
+    found = np.sqrt(np.diag(_observed(plant, top).covariance))
+    np.testing.assert_allclose(found, exact, rtol=2 * 10 / 2000)  # ten rows at edges and gap, of twice the weight
 
 
 def test_shrinkage_moves_off_diagonal_blocks_only_towards_zero():
