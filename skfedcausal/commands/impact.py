@@ -57,10 +57,12 @@ def _impact(plant, folder, options):
         question="would" if options.do else "did",
         **settings_of(options),
     )
+    names = listed(tuple(change), quoted=False)
+    title = f"What other values of {names} would have done" if options.do else f"What {names} did"
     write_csv(found.total, folder / "impact.csv")
     write_csv(found.table, folder / "rows.csv")
     save_picture(folder / "impact.png", found.plot)
-    impact_page(found, f"What {listed(tuple(change), quoted=False)} did", plant.check).write(folder / "report.html")
+    impact_page(found, title, plant.check).write(folder / "report.html")
     estimator.report(folder / "plant.html", check=plant.check)
     table = (
         found.total[_SHOWN]

@@ -17,14 +17,14 @@ _FIFTH = 0.2  # of the most that an effect is, from which on it shows
 _WORDS = {"did": "the move of {}", "would": "other values of {} would have"}
 _SAID_OF = {
     "did": {
-        NOTHING: "It did not move",
-        NOT_YET: "It could not show yet in",
-        CANNOT_TELL: "It cannot be told what it did to",
+        NOTHING: "It did not move {} to speak of.",
+        NOT_YET: "It could not show yet in {}.",
+        CANNOT_TELL: "It cannot be told what it did to {}.",
     },
     "would": {
-        NOTHING: "They would not have moved",
-        NOT_YET: "They could not have shown yet in",
-        CANNOT_TELL: "It cannot be told what they would have done to",
+        NOTHING: "They would not have moved {} to speak of.",
+        NOT_YET: "They could not have shown yet in {}.",
+        CANNOT_TELL: "It cannot be told what they would have done to {}.",
     },
 }
 _NAMED = 5  # columns that a sentence names, of each verdict
@@ -294,5 +294,5 @@ def _sentence(total, inputs, edges, confidence, question):
         names = total.loc[total["verdict"] == verdict, "column"].tolist()
         if names:
             rest = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-            words.append(f"{said} {', '.join(names[:_NAMED])}{rest}.")
+            words.append(said.format(f"{', '.join(names[:_NAMED])}{rest}"))
     return " ".join(words)
