@@ -119,7 +119,7 @@ class SiteSettings:
         if name is not None and name != self.name:
             raise SettingsError(f"The settings are those of {self.name!r}, but this site is {name!r}.")
         record = self.record()
-        self._check_policy(len(record.outputs))
+        self._check_policy(record.shape[0])
         columns, fingerprint, noise = record.columns, record.fingerprint, "none"
         if self.privacy is None:
             worker = self.worker(record, batches=self.batches(record))
