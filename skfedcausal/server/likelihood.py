@@ -324,6 +324,7 @@ class LikelihoodServer(LinkQuestions):
     tests_links = True
     knows_curvature = True  # whether effects depend on the inputs that are changed
     frees_lags = True  # whether plants of several lags are learned where the record asks for them
+    yields_to_responses = False  # whether a search for links ends where responses will answer what inputs do
     looks_for_all_drivers = False  # also where other checks leave no verdict, for those who ask what would help
     work_left = 0.0  # seconds of `max_time` that the fit left
     _batches = None  # what was learned from, batch by batch
@@ -455,13 +456,17 @@ class LikelihoodServer(LinkQuestions):
         self.noise_share_ = self.filter_noise_share_ = self._gapless = None
         self.filled_ = False
         with few_threads(record.partition.n_states):
-            if self.horizon > 1 and record.has_choice and record.u is not None:
+            estimate = self._outdone(record, messages, settings, budget)
+            self.outdone_ = estimate is not None
+            if self.outdone_:
+                pass
+            elif self.horizon > 1 and record.has_choice and record.u is not None:
                 self.noise_share_, estimate = choose_noise_share(record, settings, self.horizon)
             else:
                 estimate = self._estimate(record, messages, settings, budget)
             filtered = self._keep(record, estimate, settings._replace(budget=budget.part(_FILTER)))
             self._diagnose_inputs(filtered.at_hand)
-            if self.has_feedback_:
+            if self.has_feedback_ and not self.outdone_:
                 noisy = record.with_noise_share(self.noise_share_ or 0.0)
                 again = settings._replace(feedback=True, budget=budget.part(_ONE_LAG))
                 estimate = estimate_plant(noisy, again)
@@ -535,6 +540,15 @@ class LikelihoodServer(LinkQuestions):
         self.filled_ = estimate.plant.stands_in and not estimate.plant.loses_little
         return estimate
 
+    def _outdone(self, record, messages, settings, budget):
+        """The plant after the first stage of a search that responses make needless, or None."""
+        is_plain = not self.fix_local and self.sampled != "before" and settings.known_links is None
+        if not (self.yields_to_responses and is_plain and record.u is not None and messages is not None):
+            return None
+        from .responses.early import outdone_plant  # for plants that are asked what inputs do
+
+        return outdone_plant(record, messages, settings, budget)
+
     def _settings(self, names, messages=None):
         """How a plant of these messages is estimated, or of a record that none were kept of."""
         local: list[tuple | None] = []
@@ -605,6 +619,8 @@ class LikelihoodServer(LinkQuestions):
         """Warn of a climb that ended early and of units that cannot be told from random walks."""
         if self.filled_:
             warn_of_filled_gaps(self.n_samples_, self.max_time)
+        elif self.outdone_:
+            pass  # nobody will miss what the search would have found
         elif budget.is_spent or budget.short_of:
             warn_of_budget(budget, self.max_time, f"The search for {' and '.join(budget.short_of) or 'links'}")
         elif not self.converged_:
@@ -619,6 +635,8 @@ class LikelihoodServer(LinkQuestions):
         self.misfit_ = misfit_table(self.names_, None)
         at_once = bool(self.partition_.n_inputs and self.sampled != "auto" and "before" in self._words())
         later = settings.known_links is not None and settings.known_links.needs_lags
+        if self.outdone_:
+            return
         if self.covariance != "information" or self.likelihood != "whittle" or self.fix_local:
             if at_once:
                 refuse_at_once(self.names_, self.sampled, "with this `covariance`, `likelihood` or `fix_local`")
@@ -697,7 +715,7 @@ class LikelihoodServer(LinkQuestions):
 
     def _learn_curvature(self, plant):
         """What inputs do beyond what is linear; None for plants without inputs or whose states are not all seen."""
-        if not self.partition_.n_inputs:
+        if not self.partition_.n_inputs or self.outdone_:
             return None
         if self._lagged is not None:
             return self._lagged.curvature
