@@ -7,7 +7,7 @@ from ..prediction import OperatingPoint, PlantFilter
 from .choice import BEYOND_DOUBT, losses_of
 from .learning import Record, learned_responses
 
-_FIRST = 0.02  # share of a budget for the first stage of a search: what it does not settle takes all of it
+_FIRST = 0.5  # seconds of work of the first stage of a search: what these do not settle takes all that there are
 
 
 def outdone_plant(record, messages, settings, budget):
@@ -30,7 +30,9 @@ def outdone_plant(record, messages, settings, budget):
     -------
     PlantEstimate or None
     """
-    first = budget.part(_FIRST)
+    if budget.left < 2 * _FIRST:  # the stage would be the search
+        return None
+    first = budget.part(_FIRST / budget.left)
     estimate = estimate_plant(record, settings._replace(budget=first, level_shifts=None))
     if not first.is_spent:
         return None
@@ -40,5 +42,7 @@ def outdone_plant(record, messages, settings, budget):
         return None
     A, scale = estimate.shrunk_A, estimate.parameters.state_scale
     point = OperatingPoint.of(record, A, estimate.steps, estimate.levels, scale)
-    losses = losses_of(PlantFilter(A, estimate.Q, point.placed(record), point.drive(A, estimate.shrunk_B)), found, known)
+    losses = losses_of(
+        PlantFilter(A, estimate.Q, point.placed(record), point.drive(A, estimate.shrunk_B)), found, known
+    )
     return estimate if losses["plant"] > BEYOND_DOUBT * losses["responses"] else None
