@@ -330,10 +330,16 @@ class LikelihoodServer(LinkQuestions):
     frees_lags = True  # whether plants of several lags are learned where the record asks for them
     yields_to_responses = False  # whether a search for links ends where responses will answer what inputs do
     looks_for_all_drivers = False  # also where other checks leave no verdict, for those who ask what would help
+    _is_outdone = False  # the plant, by responses
     work_left = 0.0  # seconds of `max_time` that the fit left
     _batches = None  # what was learned from, batch by batch
     clock = None  # the whole `Budget` of a fit while it goes on
     _are_shared = False  # whether sensors that several units read are states of theirs: their noise goes together
+
+    @property
+    def outdone_(self):
+        """Whether the search ended after its first stage since responses answer."""
+        return self._is_outdone
 
     @property
     def acts_at_once(self):
@@ -448,7 +454,7 @@ class LikelihoodServer(LinkQuestions):
 
     def _learn(self, record, messages=None):
         """Learn the plant of a joint record, of which there may be no messages but sums."""
-        self._large, self.n_absent_ = None, 0
+        self._large, self.n_absent_, self._is_outdone = None, 0, False
         self.correction_ = self._correction_of(record.names)
         if self._is_learned_in_blocks(record):
             return
@@ -462,8 +468,8 @@ class LikelihoodServer(LinkQuestions):
         self.filled_ = False
         with few_threads(record.partition.n_states):
             estimate = self._outdone(record, messages, settings, budget)
-            self.outdone_ = estimate is not None
-            if self.outdone_:
+            self._is_outdone = estimate is not None
+            if self._is_outdone:
                 pass
             elif self.horizon > 1 and record.has_choice and record.u is not None:
                 self.noise_share_, estimate = choose_noise_share(record, settings, self.horizon)
@@ -471,7 +477,7 @@ class LikelihoodServer(LinkQuestions):
                 estimate = self._estimate(record, messages, settings, budget)
             filtered = self._keep(record, estimate, settings._replace(budget=budget.part(_FILTER)))
             self._diagnose_inputs(filtered.at_hand)
-            if self.has_feedback_ and not self.outdone_:
+            if self.has_feedback_ and not self._is_outdone:
                 noisy = record.with_noise_share(self.noise_share_ or 0.0)
                 again = settings._replace(feedback=True, budget=budget.part(_ONE_LAG))
                 estimate = estimate_plant(noisy, again)
@@ -624,7 +630,7 @@ class LikelihoodServer(LinkQuestions):
         """Warn of a climb that ended early and of units that cannot be told from random walks."""
         if self.filled_:
             warn_of_filled_gaps(self.n_samples_, self.max_time)
-        elif self.outdone_:
+        elif self._is_outdone:
             pass  # nobody will miss what the search would have found
         elif budget.is_spent or budget.short_of:
             warn_of_budget(budget, self.max_time, f"The search for {' and '.join(budget.short_of) or 'links'}")
@@ -640,7 +646,7 @@ class LikelihoodServer(LinkQuestions):
         self.misfit_ = misfit_table(self.names_, None)
         at_once = bool(self.partition_.n_inputs and self.sampled != "auto" and "before" in self._words())
         later = settings.known_links is not None and settings.known_links.needs_lags
-        if self.outdone_:
+        if self._is_outdone:
             return
         if self.covariance != "information" or self.likelihood != "whittle" or self.fix_local:
             if at_once:
@@ -720,7 +726,7 @@ class LikelihoodServer(LinkQuestions):
 
     def _learn_curvature(self, plant):
         """What inputs do beyond what is linear; None for plants without inputs or whose states are not all seen."""
-        if not self.partition_.n_inputs or self.outdone_:
+        if not self.partition_.n_inputs or self._is_outdone:
             return None
         if self._lagged is not None:
             return self._lagged.curvature
