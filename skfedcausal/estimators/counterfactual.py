@@ -395,6 +395,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
     def _new_server(self):
         """The server, told when inputs act where it can be told; those sent a row ahead act on the next."""
         server = super()._new_server()
+        server.yields_to_responses = True
         if self.sampled != "auto" and self._sent_inputs is None:
             if not self._server_knows_timing():
                 raise ValueError(

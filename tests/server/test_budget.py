@@ -9,7 +9,8 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.estimation import scoring
+from skfedcausal.server.estimation import scoring, search
+from skfedcausal.server.estimation.estimate import uncoupled_plant
 from skfedcausal.server.estimation.level_shifts import find_level_shifts
 from skfedcausal.server.estimation.scoring import RATE, Budget
 from skfedcausal.server.estimation.standardised import StandardisedPlant
@@ -31,7 +32,8 @@ def test_a_search_for_one_lag_ends_with_a_warning_and_a_plant():
         warnings.simplefilter("always")
         found = FederatedCounterfactualEstimator(server=server).fit(X, inputs=inputs)
     words = [str(one.message) for one in told if issubclass(one.category, ConvergenceWarning)]
-    assert any(w.startswith("The search for links was ended after 0.2 s of work (max_time=0.5 in all)") for w in words)
+    # two fifths of the half second, less what is done anyway
+    assert any(w.startswith("The search for links was ended after 0.1") for w in words)
     assert np.isfinite(found.predict(X, inputs=inputs)).all()
     assert found.links_["p_value"].between(0, 1).all()
     assert np.abs(np.linalg.eigvals(found.transition_)).max() < 1
@@ -67,6 +69,38 @@ def test_what_is_learned_does_not_depend_on_a_budget_that_lasts():
     X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
     plants = [FederatedGrangerEstimator(server=LikelihoodServer(max_time=t)).fit(X) for t in (25.0, 1000.0)]
     np.testing.assert_array_equal(plants[0].transition_, plants[1].transition_)
+
+
+def test_time_is_left_for_what_is_done_anyway_but_a_fifth_stays():
+    whole = Budget(10.0)
+    part = whole.part(0.5)
+    part.leave(2 * RATE)
+    assert part.max_time == part.left == pytest.approx(3.0)
+    assert whole.left == pytest.approx(8.0)
+    whole.leave(1e3 * RATE)
+    assert whole.left == pytest.approx(0.2 * 8.0)
+
+
+def test_large_plants_leave_more_time_for_what_is_done_anyway():
+    """A search of a hundred times the states has less of the same budget."""
+    left = []
+    for n_units in (2, 8):
+        X, _ = make_granger_plant(n_units, n_samples=300, random_state=0)
+        server = FederatedGrangerEstimator(server=LikelihoodServer(max_time=100.0)).fit(X).server_
+        left.append(server.work_left)
+    assert left[1] < left[0] < 100.0
+
+
+def test_a_climb_without_time_asks_for_no_information_again():
+    X, _ = make_granger_plant(2, links=[(0, 1)], n_samples=300, random_state=0)
+    messages = {name: KalmanClient().fit(Y).message(Y) for name, Y in X.items()}
+    plant = StandardisedPlant(JointRecord.from_messages(messages))
+    plant.budget = Budget(10.0)
+    likelihood, point = uncoupled_plant(plant)
+    start = scoring.Scoring(likelihood, plant.structure().with_masks(linked=np.ones(2, dtype=bool)), point)
+    assert search._climbed(likelihood, start, 1e-6) is not start
+    plant.budget.spend(10 * RATE)
+    assert search._climbed(likelihood, start, 1e-6) is start
 
 
 def test_a_part_takes_from_the_whole_what_it_spends_and_leaves_the_rest():

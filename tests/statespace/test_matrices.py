@@ -50,6 +50,15 @@ def test_each_matrix_of_a_stack_may_have_its_floor():
     np.testing.assert_array_equal(floor_eigenvalues(S, floor), floor[..., None, None] * np.eye(2))
 
 
+def test_absolute_values_of_definite_matrices_are_these_to_the_last_bit():
+    """Whether or not their eigenvalues are asked for: those close to the floor are, where no quick factor exists."""
+    root = np.linalg.qr(np.random.default_rng(0).normal(size=(6, 6)))[0]
+    for smallest in (0.5, 1e-8, 3e-9):
+        matrix = (root * np.array([smallest, 1, 2, 3, 4, 5])) @ root.T
+        matrix = (matrix + matrix.T) / 2
+        np.testing.assert_array_equal(absolute_values(np.stack([matrix, np.eye(6)]), 1e-10)[0], matrix)
+
+
 def test_absolute_values_are_at_least_a_part_of_each_matrixs_own_largest():
     values = np.array([[-3.0, 1e-4, 2.0], [0.05, -200.0, 0.1], [1.0, 2.0, 3.0]])
     vectors = np.linalg.qr(np.random.default_rng(0).normal(size=(3, 3, 3)))[0]

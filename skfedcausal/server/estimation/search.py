@@ -101,12 +101,13 @@ def _first_structure(objective, structure, point, alpha, near, tests):
     correlated = unordered_benjamini_hochberg(correlations.p_value, alpha, partition)
     if correlated.any():  # they disturb the tests of the links, so they come first
         structure = structure.with_masks(correlated=correlated)
-        point = ascend(objective, Scoring(objective, structure, point), gain_tol=near).point
     if correlated.any() or partition.n_known:  # nothing decouples any more, or not all is tested
         scoring = Scoring(objective, structure, point)
+        if correlated.any():
+            scoring = _climbed(objective, scoring, near)
         if scoring.gain > near:  # units whose inputs are under feedback may not have settled
-            point = ascend(objective, scoring, gain_tol=near).point
-            scoring = Scoring(objective, structure, point)
+            scoring = _climbed(objective, scoring, near)
+        point = scoring.point
         links = link_estimates(scoring, screen=alpha)
     A = point.A
     if partition.n_inputs:
@@ -124,6 +125,12 @@ def _first_structure(objective, structure, point, alpha, near, tests):
     if A is not point.A:
         point = Point.at(objective, A, point.Q)
     return structure.with_masks(linked=linked), point
+
+
+def _climbed(objective, scoring, near):
+    """The information where a climb ends: what is known of the start where it gets nowhere, as with no time left."""
+    point = ascend(objective, scoring, gain_tol=near).point
+    return scoring if point is scoring.point else Scoring(objective, scoring.structure, point)
 
 
 def _proposal(scoring, alpha):

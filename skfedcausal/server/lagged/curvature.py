@@ -312,6 +312,8 @@ def _learned(answers, features, is_bend, missed, lates):
         for _ in range(_PASSES):
             rest = [a - b @ mean for a, b in zip(y, G, strict=True)]
             mean, root, gain = _posterior(y, G, rest, kinds)
+            if not mean.any():  # the noise is what it was
+                break
     foretold = _foretold(y, G, mean, kinds) if gain > _LIKELIER else 0.0
     return Form(bare.responses, scale, mean, root, gain, foretold=foretold)
 
@@ -365,8 +367,10 @@ def _posterior(y, G, noise, kinds):
     products, bends = kinds
     prior[products] = _likeliest_variance(H, b, products, prior, choices)
     found = _moments(H, b, prior)
-    for kind in (bends, products):
-        prior[kind] = _likeliest_variance(H, b, kind, prior, choices)
+    prior[bends] = _likeliest_variance(H, b, bends, prior, choices)
+    if not prior[bends].any():  # the products alone, as before
+        return found
+    prior[products] = _likeliest_variance(H, b, products, prior, choices)
     other = _moments(H, b, prior)
     return other if other[-1] > found[-1] + _LIKELIER else found
 

@@ -10,7 +10,7 @@ from .learning import Record, learned_responses
 from .runs import STABLE, radius_of
 
 _CLEARLY = 1.05  # times the loss of responses up to which the plant stays, whose links make bands a third as wide
-_BEYOND_DOUBT = 2.0  # the same where controllers seem to set inputs
+BEYOND_DOUBT = 2.0  # the same where controllers seem to set inputs
 _JUMPS = 0.15  # share of news in jumps (relays, trips) from which on the bands of a Gaussian plant hold too seldom
 _BOTH = 1.1  # times the loss with inputs that act later up to which they may as well act in their own row
 
@@ -76,7 +76,7 @@ def chosen_engine(server, messages, now, in_doubt):
     Where news comes in jumps, the plant has to be the one that misses clearly less: its bands know of none. Where
     controllers seem to set inputs by what they measure it has to miss twice as much: runs under the inputs of the
     record cannot tell what an input does from the news that its controller answered, and only the plant is learned
-    with that in mind.
+    with that in mind. A plant whose search was ended for the sake of responses (`outdone_`) does not answer.
 
     Parameters
     ----------
@@ -99,23 +99,28 @@ def chosen_engine(server, messages, now, in_doubt):
     found = _of_timing(record, now, in_doubt)
     if found is None:
         return Engine(None, {})
+    losses = losses_of(server.filter(messages).plain, found, record)
+    margin = 1 / _CLEARLY if np.median(found.jumps) > _JUMPS else _CLEARLY
+    if server.controlled_units_ and found.radius <= STABLE:  # no plant that is learned runs away
+        margin = BEYOND_DOUBT
+    stays = losses["plant"] <= margin * losses["responses"] and not getattr(server, "outdone_", False)
+    radius = max(found.radius, radius_of(getattr(server, "lag_transitions_", server.transition_[None])))
+    found = found.without_record()
+    timing = None if found.other is None else found
+    return Engine(None if stays else found, losses, radius, found.trust, timing)
+
+
+def losses_of(run, found, record):
+    """What a filter of a plant and responses miss of rows left out, see :class:`Engine`."""
 
     def forecasts(rows, n_steps):
-        ahead = server.filter(messages).plain.ahead(rows, n_steps, len(record.states))
+        ahead = run.ahead(rows, n_steps, len(record.states))
         return (states[:, : record.states.shape[1]] for states in ahead)
 
     level = np.nanmean(record.states, axis=0)
     own = found.held_out.loss_of_forecasts(forecasts, found.scale, level)[: len(found.losses)]
     least = np.maximum(np.minimum(own, found.losses), np.finfo(float).tiny)
-    losses = {"plant": float((own / least).mean()), "responses": float((found.losses / least).mean())}
-    margin = 1 / _CLEARLY if np.median(found.jumps) > _JUMPS else _CLEARLY
-    if server.controlled_units_ and found.radius <= STABLE:  # no plant that is learned runs away
-        margin = _BEYOND_DOUBT
-    stays = losses["plant"] <= margin * losses["responses"]
-    radius = max(found.radius, radius_of(getattr(server, "lag_transitions_", server.transition_[None])))
-    found = found.without_record()
-    timing = None if found.other is None else found
-    return Engine(None if stays else found, losses, radius, found.trust, timing)
+    return {"plant": float((own / least).mean()), "responses": float((found.losses / least).mean())}
 
 
 def _of_timing(record, now, in_doubt):

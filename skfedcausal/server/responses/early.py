@@ -1,0 +1,48 @@
+"""Plants whose search for links may end early, since responses will answer what their inputs do."""
+
+import numpy as np
+
+from ..estimation.estimate import estimate_plant
+from ..prediction import OperatingPoint, PlantFilter
+from .choice import BEYOND_DOUBT, losses_of
+from .learning import Record, learned_responses
+
+_FIRST = 0.5  # seconds of work of the first stage of a search: what these do not settle takes all that there are
+
+
+def outdone_plant(record, messages, settings, budget):
+    """The plant after the first stage of its search if responses surely miss less of rows left out, else None.
+
+    No plant is given up that the first stage comes to the end of, level shifts aside: such a plant may miss much
+    because it has one lag, and be learned with more. One that it does not settle gets no further lags in time.
+
+    Parameters
+    ----------
+    record : JointRecord
+        With inputs.
+    messages : dict of str to StateMessage
+        That it was made of.
+    settings : Settings
+    budget : Budget
+        Of the whole work, of which the first stage takes a part.
+
+    Returns
+    -------
+    PlantEstimate or None
+    """
+    if budget.left < 2 * _FIRST:  # the stage would be the search
+        return None
+    first = budget.part(_FIRST / budget.left)
+    estimate = estimate_plant(record, settings._replace(budget=first, level_shifts=None))
+    if not first.is_spent:
+        return None
+    known = Record.of(messages)
+    found = learned_responses(known, np.zeros(known.inputs.shape[1], dtype=bool))
+    if found is None:
+        return None
+    A, scale = estimate.shrunk_A, estimate.parameters.state_scale
+    point = OperatingPoint.of(record, A, estimate.steps, estimate.levels, scale)
+    losses = losses_of(
+        PlantFilter(A, estimate.Q, point.placed(record), point.drive(A, estimate.shrunk_B)), found, known
+    )
+    return estimate if losses["plant"] > BEYOND_DOUBT * losses["responses"] else None
