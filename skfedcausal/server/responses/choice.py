@@ -70,7 +70,7 @@ class Engine:
         return found
 
 
-def chosen_engine(server, messages, now, in_doubt):
+def chosen_engine(server, messages, now, in_doubt, looped, relayed=False):
     """Responses where they miss clearly less of rows left out, the plant that was learned else.
 
     Where news comes in jumps, the plant has to be the one that misses clearly less: its bands know of none. Where
@@ -88,6 +88,10 @@ def chosen_engine(server, messages, now, in_doubt):
         Inputs, as they are sent, that may act in the row that they stand in.
     in_doubt : ndarray of bool of shape (q,)
         Those of which only a controller knows whether they do.
+    looped : bool
+        Whether controllers seem to set inputs in a way that nobody knows.
+    relayed : bool, default=False
+        Whether some inputs are relays, of which it is known.
 
     Returns
     -------
@@ -96,7 +100,7 @@ def chosen_engine(server, messages, now, in_doubt):
     if not all(isinstance(message, StateMessage) for message in messages.values()):
         return Engine(None, {})
     record = Record.of(messages)
-    found = _of_timing(record, now, in_doubt)
+    found = _of_timing(record, now, in_doubt, relayed)
     if found is None:
         return Engine(None, {})
 
@@ -109,7 +113,7 @@ def chosen_engine(server, messages, now, in_doubt):
     least = np.maximum(np.minimum(own, found.losses), np.finfo(float).tiny)
     losses = {"plant": float((own / least).mean()), "responses": float((found.losses / least).mean())}
     margin = 1 / _CLEARLY if np.median(found.jumps) > _JUMPS else _CLEARLY
-    if server.controlled_units_ and found.radius <= STABLE:  # no plant that is learned runs away
+    if looped and found.radius <= STABLE:  # no plant that is learned runs away
         margin = _BEYOND_DOUBT
     stays = losses["plant"] <= margin * losses["responses"]
     radius = max(found.radius, radius_of(getattr(server, "lag_transitions_", server.transition_[None])))
@@ -118,7 +122,7 @@ def chosen_engine(server, messages, now, in_doubt):
     return Engine(None if stays else found, losses, radius, found.trust, timing)
 
 
-def _of_timing(record, now, in_doubt):
+def _of_timing(record, now, in_doubt, relayed):
     """Responses with those inputs acting in their own row that may, and the doubt that this leaves.
 
     What a controller reads before it sets an input looks like an effect of the input in the same row, and foretells
@@ -126,7 +130,7 @@ def _of_timing(record, now, in_doubt):
     well act in their own row, and the answers differ by a part of bands.
     """
     if not in_doubt.any():
-        return learned_responses(record, now)
+        return learned_responses(record, now, looped=relayed)
     later, at_once = (learned_responses(record, some, looped=True) for some in (now & ~in_doubt, now | in_doubt))
     if later is None or at_once is None:
         return later
