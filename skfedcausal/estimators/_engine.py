@@ -26,7 +26,10 @@ def learned_engine(estimator, server, messages):
     looped = looped_units(estimator, server)
     is_set = np.array([_SET_POINT.search(name) is not None for name in known.names], dtype=bool)
     in_doubt = np.array([word == "auto" for word in words], dtype=bool) & np.isin(known.units, looped) & ~is_set
-    return chosen_engine(server, messages, now[known.active], in_doubt[known.active], bool(looped), bool(estimator.relays))
+    switched = estimator.relays or {}
+    readers = [unit if name in switched else None for unit, name in zip(known.units, known.names, strict=True)]
+    active = np.flatnonzero(known.active)
+    return chosen_engine(server, messages, now[active], in_doubt[active], bool(looped), [readers[k] for k in active])
 
 
 def looped_units(estimator, server):

@@ -59,7 +59,8 @@ def asked_whatif(estimator, X, do, inputs, lengths, *, confidence, loops, split,
             return replayed(estimator, units, part, operated, held, how, factual.shape)[0]
 
         operated = above_level(estimator, estimator._input_map.values(recorded))
-        replaced, reactions = reacting(relays, units, estimator._plant_inputs, recorded, replaced, factual, effect_of, columns)
+        known = estimator._plant_inputs
+        replaced, reactions = reacting(relays, units, known, recorded, replaced, factual, effect_of, columns)
         parts = _input_parts(estimator, recorded, replaced, moves | relays, split, loops)
         if asked is not None and sensors == "controller":
             parts |= _controller_part(estimator, asked, recorded, factual, split, parts)

@@ -105,8 +105,8 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         and in up to 20 rows before, explains of it, so that a hidden cause of the rest of its moves does no harm. The
         instrument is no input of the plant. Sites say so in their own settings.
     relays : dict of str to Relay, default=None
-        Inputs that are the status, 0 or 1, of something that a level switches on and off, with the
-        :class:`~skfedcausal.estimators.relays.Relay` that says when: ``{"tank__pump": Relay("tank__level", 3.1, 4.4)}``.
+        Inputs that are the status, 0 or 1, of what a level switches on and off, and when:
+        ``{"tank__pump": Relay("tank__level", 3.1, 4.4)}`` (:class:`~skfedcausal.estimators.relays.Relay`).
         :meth:`whatif` and :meth:`impact` let them answer what other inputs do, unless the question is about them;
         everything else holds them as they were. Status and level belong to one unit.
     lost_units : LostUnits, default=None
@@ -586,13 +586,13 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             "cannot tell: say when it acts", "cannot tell"; :doc:`/counterfactual`). A measurement that is missing is
             replaced by its expectation given the whole record. The band is that of the counterfactual: uncertainty of
             the effect and, where the measurement is missing, of what it was; NaN where the server has no standard
-            errors. Its ``attrs["engine"]`` says what answered, and ``attrs["relays"]`` what each relay that reacts does.
+            errors. Its ``attrs["engine"]`` says what answered, ``attrs["relays"]`` what relays do that react.
 
         Raises
         ------
         ValueError
             If an input or sensor is unknown, a series does not fit, an input is asked to move that never moved in
-            `fit`, or no controller is known that could hold a sensor.
+            `fit`, no controller is known that could hold a sensor, or relays react and effects are to be split.
 
         Warns
         -----
