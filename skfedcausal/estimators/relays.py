@@ -108,9 +108,10 @@ def learned_relay(X, level, response, inputs=()):
 
     Notes
     -----
-    News are what a regression on four rows of the past of all columns, and on the inputs of the same row, leaves of
-    the response. Thresholds are those, of 25 quantiles of the level and then of 17 values around them, whose status
-    is most correlated with them when the same regression is taken off it.
+    News are what a regression on four rows of the past of all columns, and on level and inputs of the same row, leaves
+    of the response. Thresholds are those, of 25 quantiles of the level and then of 17 values around them, whose status
+    is most correlated with them when the same regression is taken off it. A level that goes with the one that
+    switches, or acts along a curve, may pass for a relay: name the level that the plant's controls name.
 
     Examples
     --------
@@ -134,7 +135,7 @@ def learned_relay(X, level, response, inputs=()):
             f"{2 * _STRETCHES * _LAGS * (values.shape[1] + 1)} rows."
         )
     past = [values[_LAGS - k : len(values) - k] for k in range(1, _LAGS + 1)]
-    known = np.hstack([np.ones((len(past[0]), 1)), *past, X[list(inputs)].to_numpy(dtype=float)[_LAGS:]])
+    known = np.hstack([np.ones((len(past[0]), 1)), *past, X[[level, *inputs]].to_numpy(dtype=float)[_LAGS:]])
     read, response_rows = X[level].to_numpy(dtype=float), X[[response]].to_numpy(dtype=float)[_LAGS:]
     ends = np.unique(np.quantile(read, np.linspace(0.02, 0.98, _ENDS)))
     lows = highs = ends
