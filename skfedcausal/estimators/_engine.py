@@ -23,20 +23,28 @@ def learned_engine(estimator, server, messages):
         words = [sampled] * len(words)  # of sites
     early = inputs.early[inputs.owners]
     now = ~early & np.array([word != "after" for word in words], dtype=bool)
-    looped = looped_units(server)
+    looped = looped_units(estimator, server)
     is_set = np.array([_SET_POINT.search(name) is not None for name in known.names], dtype=bool)
     in_doubt = np.array([word == "auto" for word in words], dtype=bool) & np.isin(known.units, looped) & ~is_set
-    return chosen_engine(server, messages, now[known.active], in_doubt[known.active])
+    switched = estimator.relays or {}
+    readers = [unit if name in switched else None for unit, name in zip(known.units, known.names, strict=True)]
+    active = np.flatnonzero(known.active)
+    return chosen_engine(server, messages, now[active], in_doubt[active], bool(looped), [readers[k] for k in active])
 
 
-def looped_units(server):
-    """Units whose inputs depend on measurements of rows before; what moves with them in a row may as well act there."""
-    return sorted(getattr(server, "controlled_units_", ()))
+def looped_units(estimator, server):
+    """Units whose inputs depend on measurements of rows before; what moves with them in a row may as well act there.
+
+    Those whose inputs are all relays do not count: how these depend on measurements is known.
+    """
+    known, relays = estimator._plant_inputs, estimator.relays or {}
+    others = {unit for unit, name in zip(known.units, known.names, strict=True) if name not in relays}
+    return sorted(others.intersection(getattr(server, "controlled_units_", ())))
 
 
 def check_held_loops(estimator, n_rows):
     """Refuse what inputs do in so many rows if nobody knows what the plant does while its controllers do not react."""
-    radius, looped = estimator._engine.radius, looped_units(estimator.server_)
+    radius, looped = estimator._engine.radius, looped_units(estimator, estimator.server_)
     table = estimator.excitation_
     if not looped:
         return

@@ -23,6 +23,7 @@ from ._interventions import (
     window_rows,
 )
 from ._sensors import HeldSensors, flat_questions
+from .relays import reacting, relays_that_react
 
 _SENSORS = ("controller", "force")
 
@@ -47,15 +48,23 @@ def asked_whatif(estimator, X, do, inputs, lengths, *, confidence, loops, split,
     with estimator._asking(X, inputs, lengths) as units:
         messages = units.messages()
         recorded = recorded_inputs(units, messages)
+        relays = relays_that_react(estimator.relays, do, split)
         factual, spread, columns, stops = factual_measurements(estimator, units, messages)
         moves, holds = _sorted_out(estimator, do, columns)
         replaced = _replaced(estimator, units, moves, recorded)
         asked = HeldSensors(estimator, units, holds, columns, factual) if holds else None
-        parts = _input_parts(estimator, recorded, replaced, moves, split, loops)
+
+        def effect_of(values):
+            (part, held, how), *_ = _input_parts(estimator, recorded, values, moves | relays, False, loops).values()
+            return replayed(estimator, units, part, operated, held, how, factual.shape)[0]
+
+        operated = above_level(estimator, estimator._input_map.values(recorded))
+        known = estimator._plant_inputs
+        replaced, reactions = reacting(relays, units, known, recorded, replaced, factual, effect_of, columns)
+        parts = _input_parts(estimator, recorded, replaced, moves | relays, split, loops)
         if asked is not None and sensors == "controller":
             parts |= _controller_part(estimator, asked, recorded, factual, split, parts)
         effects, doubts = {}, {}
-        operated = above_level(estimator, estimator._input_map.values(recorded))
         over = slice(0, 0) if window is None else window_rows(window, units.n_samples, units.index)
         for source, (part, held, how) in parts.items():  # each given those before it, so that they add up
             replay = partial(replayed, estimator, units, part, operated, held, how, factual.shape)
@@ -86,6 +95,7 @@ def asked_whatif(estimator, X, do, inputs, lengths, *, confidence, loops, split,
         found = tables[None]
     else:
         found = pd.concat(tables, names=["source", None]).reset_index("source").reset_index(drop=True)
+    found.attrs["relays"] = reactions
     found.attrs["engine"] = engine_of(estimator, "react" if holds else loops)
     found.attrs["notes"], found.attrs["doubted"] = (
         notes,

@@ -41,6 +41,7 @@ from ._interventions import LOOPS, SAY_WHEN, check_choice, one_lag_realisation, 
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
 from ._questions import told_loadings
+from .relays import check_relays
 
 _LEVELS = "measurement", "state"
 
@@ -103,6 +104,11 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         that are declared as inputs of one unit. The effect of the input is then learned from what its instrument, now
         and in up to 20 rows before, explains of it, so that a hidden cause of the rest of its moves does no harm. The
         instrument is no input of the plant. Sites say so in their own settings.
+    relays : dict of str to Relay, default=None
+        Inputs that are the status, 0 or 1, of what a level switches on and off, and when:
+        ``{"tank__pump": Relay("tank__level", 3.1, 4.4)}`` (:class:`~skfedcausal.estimators.relays.Relay`).
+        :meth:`whatif` and :meth:`impact` let them answer what other inputs do, unless the question is about them;
+        everything else holds them as they were. Status and level belong to one unit.
     lost_units : LostUnits, default=None
         What the fit does about units that do not answer, see
         :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
@@ -196,6 +202,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
     sampled: str | Mapping = "auto"
     basis: Any = "linear"
     instruments: Mapping | None = None
+    relays: Mapping | None = None
 
     _parameter_constraints = {
         **PlantEstimator._parameter_constraints,
@@ -205,6 +212,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         "sampled": [StrOptions(set(SAMPLED)), Mapping],
         "basis": [StrOptions(set(BASES)), callable, Mapping],
         "instruments": [Mapping, None],
+        "relays": [Mapping, None],
     }
 
     _has_inputs = True
@@ -439,6 +447,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         self.input_slices_ = dict(zip(server.names_, map(slice, ends[:-1], ends[1:]), strict=True))
         self.excitation_ = known.table({} if server.excitation_ is None else server.excitation_)
         self.feedback_, self.hidden_causes_ = server.feedback_, getattr(server, "hidden_causes_", None)
+        check_relays(self.relays or {}, self._plant_inputs.names)
         self._engine = learned_engine(self, server, exchange.messages)
         self.engine_ = self._engine.name
 
@@ -578,13 +587,13 @@ class FederatedCounterfactualEstimator(PlantEstimator):
             "cannot tell: say when it acts", "cannot tell"; :doc:`/counterfactual`). A measurement that is missing is
             replaced by its expectation given the whole record. The band is that of the counterfactual: uncertainty of
             the effect and, where the measurement is missing, of what it was; NaN where the server has no standard
-            errors. Its ``attrs["engine"]`` says what answered.
+            errors. Its ``attrs["engine"]`` says what answered, ``attrs["relays"]`` what relays do that react.
 
         Raises
         ------
         ValueError
             If an input or sensor is unknown, a series does not fit, an input is asked to move that never moved in
-            `fit`, or no controller is known that could hold a sensor.
+            `fit`, no controller is known that could hold a sensor, or relays react and effects are to be split.
 
         Warns
         -----

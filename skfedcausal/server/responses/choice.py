@@ -70,7 +70,7 @@ class Engine:
         return found
 
 
-def chosen_engine(server, messages, now, in_doubt):
+def chosen_engine(server, messages, now, in_doubt, looped, readers):
     """Responses where they miss clearly less of rows left out, the plant that was learned else.
 
     Where news comes in jumps, the plant has to be the one that misses clearly less: its bands know of none. Where
@@ -88,6 +88,10 @@ def chosen_engine(server, messages, now, in_doubt):
         Inputs, as they are sent, that may act in the row that they stand in.
     in_doubt : ndarray of bool of shape (q,)
         Those of which only a controller knows whether they do.
+    looped : bool
+        Whether controllers seem to set inputs in a way that nobody knows.
+    readers : list of (str or None)
+        Units whose measurements switch an input that is a relay, which is how it is known to be set; None for others.
 
     Returns
     -------
@@ -96,12 +100,12 @@ def chosen_engine(server, messages, now, in_doubt):
     if not all(isinstance(message, StateMessage) for message in messages.values()):
         return Engine(None, {})
     record = Record.of(messages)
-    found = _of_timing(record, now, in_doubt)
+    found = _of_timing(record, now, in_doubt, readers)
     if found is None:
         return Engine(None, {})
     losses = losses_of(server.filter(messages).plain, found, record)
     margin = 1 / _CLEARLY if np.median(found.jumps) > _JUMPS else _CLEARLY
-    if server.controlled_units_ and found.radius <= STABLE:  # no plant that is learned runs away
+    if looped and found.radius <= STABLE:  # no plant that is learned runs away
         margin = BEYOND_DOUBT
     stays = losses["plant"] <= margin * losses["responses"] and not getattr(server, "outdone_", False)
     radius = max(found.radius, radius_of(getattr(server, "lag_transitions_", server.transition_[None])))
@@ -123,16 +127,21 @@ def losses_of(run, found, record):
     return {"plant": float((own / least).mean()), "responses": float((found.losses / least).mean())}
 
 
-def _of_timing(record, now, in_doubt):
+def _of_timing(record, now, in_doubt, readers):
     """Responses with those inputs acting in their own row that may, and the doubt that this leaves.
 
     What a controller reads before it sets an input looks like an effect of the input in the same row, and foretells
     well what is recorded. So inputs in doubt act from the next row on; unless that foretells clearly more, they may as
-    well act in their own row, and the answers differ by a part of bands.
+    well act in their own row, and the answers differ by a part of bands. A relay has read its unit before it switches:
+    it acts in the same row on others alone.
     """
+    may = np.ones((len(now), record.states.shape[1]), dtype=bool)
+    for k, reader in enumerate(readers):
+        may[k, record.slices.get(reader, slice(0))] = False
     if not in_doubt.any():
-        return learned_responses(record, now)
-    later, at_once = (learned_responses(record, some, looped=True) for some in (now & ~in_doubt, now | in_doubt))
+        return learned_responses(record, now[:, None] & may, looped=not may.all())
+    both = (now & ~in_doubt, now | in_doubt)
+    later, at_once = (learned_responses(record, some[:, None] & may, looped=True) for some in both)
     if later is None or at_once is None:
         return later
     ratio = (later.losses / at_once.losses).mean()

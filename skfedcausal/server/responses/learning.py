@@ -54,8 +54,8 @@ def learned_responses(record, now, looped=False):
     Parameters
     ----------
     record : Record
-    now : ndarray of bool of shape (q,)
-        Inputs, as they are sent, that may act in the row that they stand in.
+    now : ndarray of bool of shape (q,) or (q, n)
+        Inputs, as they are sent, that may act in the row that they stand in, on all scores or on some.
     looped : bool, default=False
         Whether controllers set inputs by what they read: these then tell of the disturbances on the way of a run, and
         single rows ahead have to choose.

@@ -86,8 +86,8 @@ class Moments:
         ----------
         p : int
         ridge : float
-        now : ndarray of bool of shape (q,)
-            Inputs that may act in their own row.
+        now : ndarray of bool of shape (q,) or (q, n)
+            Inputs that may act in their own row, on all scores or on some.
         left_out : int, default=None
 
         Returns
@@ -99,12 +99,18 @@ class Moments:
         """
         n, q = self.n_states, self.n_inputs
         kept = [f for f in range(len(self.squares)) if f != left_out]
-        first = 1 + n * self.n_lags
-        used = np.concatenate([np.arange(1 + n * p), first + np.flatnonzero(now), first + q + np.arange(p * q)])
-        S, g = self.squares[kept].sum(axis=0)[np.ix_(used, used)], self.products[kept].sum(axis=0)[used]
-        penalty = np.full(len(used), ridge * S[0, 0])
-        penalty[0] = _LEVEL_RIDGE * S[0, 0]
-        found = linalg.solve(S + np.diag(penalty), g, assume_a="pos")
-        C = np.zeros(((p + 1) * q, n))
-        C[np.concatenate([np.flatnonzero(now), q + np.arange(p * q)])] = found[1 + n * p :]
-        return found[0], found[1 : 1 + n * p], C
+        squares, products = self.squares[kept].sum(axis=0), self.products[kept].sum(axis=0)
+        level, A, C = np.zeros(n), np.zeros((n * p, n)), np.zeros(((p + 1) * q, n))
+        now = np.broadcast_to(now.reshape(q, -1), (q, n))
+        for acting in np.unique(now, axis=1).T:  # one, unless inputs act at once on some scores only
+            own = (now == acting[:, None]).all(axis=0)
+            at_once = np.flatnonzero(acting)
+            first = 1 + n * self.n_lags
+            used = np.concatenate([np.arange(1 + n * p), first + at_once, first + q + np.arange(p * q)])
+            S = squares[np.ix_(used, used)]
+            penalty = np.full(len(used), ridge * S[0, 0])
+            penalty[0] = _LEVEL_RIDGE * S[0, 0]
+            found = linalg.solve(S + np.diag(penalty), products[np.ix_(used, own)], assume_a="pos")
+            level[own], A[:, own] = found[0], found[1 : 1 + n * p]
+            C[np.ix_(np.concatenate([at_once, q + np.arange(p * q)]), own)] = found[1 + n * p :]
+        return level, A, C

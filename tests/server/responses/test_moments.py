@@ -45,3 +45,12 @@ def test_regressions_without_a_stretch_are_those_of_the_other_rows(series, p, no
     assert_allclose(C[:2][now], expected[1 + 3 * p : 1 + 3 * p + now.sum()], atol=1e-10)
     assert not C[:2][~now].any()
     assert_allclose(C[2:], expected[1 + 3 * p + now.sum() :], atol=1e-10)
+
+
+def test_inputs_may_act_at_once_on_some_scores_only(series):
+    moments = Rows.cut(*series, (0, 250), 4).moments()
+    some = np.array([[True, False, True], [True, True, True]])
+    found = moments.solved(2, 0.01, some)
+    for k, now in enumerate(some.T):
+        for part, alone in zip(found, moments.solved(2, 0.01, now), strict=True):
+            assert_allclose(part[..., k], alone[..., k], atol=1e-12)
