@@ -10,6 +10,8 @@ import time
 
 import pytest
 
+from tests.parts import part_of
+
 os.environ.setdefault("MPLBACKEND", "Agg")
 if "PYTEST_XDIST_WORKER" in os.environ:  # workers share the processors: before numpy is imported, one thread each
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -144,10 +146,11 @@ def pytest_collection_modifyitems(config, items):
     """Mark examples before tests are chosen by their marks; leave out all but a part of those that are, if asked to."""
     mark_examples(config, items)
     value = yield
-    if (part := config.getoption("part")) is not None:
-        first, n_parts = map(int, part.split("/"))
-        config.hook.pytest_deselected(items=[item for k, item in enumerate(items, 1) if (k - first) % n_parts])
-        items[:] = items[first - 1 :: n_parts]
+    chosen = part_of(items, config.getoption("part"))
+    if len(chosen) < len(items):
+        taken = set(chosen)
+        config.hook.pytest_deselected(items=[item for item in items if item not in taken])
+        items[:] = chosen
     return value
 
 

@@ -17,7 +17,7 @@ from ..message.states import StateMessage
 from ..secure.dealer import Dealer
 from ..secure.masks import product_masks, record_tag, series_mask
 from ..secure.protocol import masked_products
-from ..secure.series import can_be_graded, faded_scores, graded_series
+from ..secure.series import MOST, can_be_graded, faded_scores, graded_series
 from ..statespace.observation import is_regular
 from ..statespace.partition import Partition
 from ..statespace.ring import Sums, fraction_bits, to_ring
@@ -145,7 +145,7 @@ class SumsWorker:
     (2000, 2)
     """
 
-    def __init__(self, worker, key, *, most=0.5, account=None):
+    def __init__(self, worker, key, *, most=MOST, account=None):
         if len(key) < 16:
             raise ValueError(
                 f"The key that unit {worker.name!r} shares with the dealer has {len(key)} bytes, under 16."

@@ -4,7 +4,7 @@ import pandas as pd
 
 from ..containers.layout import listed
 from ..estimators._interventions import EFFECT
-from .plant_file import FileError, parser_for, run, save_picture, write_csv
+from .plant_file import FileError, parser_for, row_at, run, save_picture, write_csv
 from .questions import add_question, asked_estimator, changes, settings_of
 
 _SHOWN = ["column", "mean", "mean_low", "mean_high", "verdict", "trust", "shows"]
@@ -91,11 +91,7 @@ def _row(text, index):
         return int(text)
     if not isinstance(index, pd.DatetimeIndex):
         raise FileError(f"{text!r} is no number of a row, and the file has no times.")
-    try:
-        time = pd.Timestamp(text)
-    except ValueError:
-        raise FileError(f"{text!r} is no time such as {index[0]}, and no number of a row.") from None
-    return int(index.searchsorted(time.tz_localize(index.tz) if time.tz is None else time.tz_convert(index.tz)))
+    return row_at(text, index)
 
 
 def _value_before(frame, name, start):

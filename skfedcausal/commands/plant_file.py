@@ -6,6 +6,7 @@ import warnings
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 
 from ..containers.layout import listed
 from ..historian.fixes import NAMES
@@ -164,6 +165,15 @@ def read_plant_file(options):
         bad_values=options.bad,
         dayfirst=options.dayfirst,
     )
+
+
+def row_at(text, index):
+    """Position of the first row from a time on; a time without a zone is in that of the rows."""
+    try:
+        time = pd.Timestamp(text)
+    except ValueError:
+        raise FileError(f"{text!r} is no time such as {index[0]}, and no number.") from None
+    return int(index.searchsorted(time.tz_localize(index.tz) if time.tz is None else time.tz_convert(index.tz)))
 
 
 def moving(plant):

@@ -6,7 +6,7 @@ import pandas as pd
 
 from ..containers.layout import listed
 from ..estimators.detector import FederatedRCADetector
-from .plant_file import FileError, changing, parser_for, run, write_csv
+from .plant_file import FileError, changing, parser_for, row_at, run, write_csv
 
 _MOST_PAGES = 20
 _LEAST_SEEN = 0.5  # share of the nominal rows that have a value of a column
@@ -65,10 +65,7 @@ def _split(plant, nominal):
     except ValueError:
         if not isinstance(table.index, pd.DatetimeIndex):
             raise FileError(f"--nominal {nominal} is a time and the file has none; give a share.") from None
-        until = pd.Timestamp(nominal)
-        if until.tz is None:
-            until = until.tz_localize(table.index.tz)
-        rows = int(table.index.searchsorted(until))
+        rows = row_at(nominal, table.index)
     else:
         rows = int(share * len(table))
     if not 0 < rows < len(table):

@@ -29,6 +29,7 @@ def unit_name(n, names):
 
 
 def check_choice(name, value, choices):
+    """Refuse a word that is none of those to choose from."""
     if value not in choices:
         raise ValueError(f"Got {name}={value!r}; choose {' or '.join(repr(c) for c in choices)}.")
 

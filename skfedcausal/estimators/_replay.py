@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 from functools import partial
+from itertools import compress
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -28,13 +30,17 @@ from .relays import reacting, relays_that_react
 _SENSORS = ("controller", "force")
 
 
-def asked_whatif(estimator, X, do, inputs, lengths, *, confidence, loops, split, sensors, limits=None, window=None):
-    """The table of :meth:`FederatedCounterfactualEstimator.whatif`, and errors of its mean over a window.
+class Replay(NamedTuple):
+    """What a record would have been under other inputs, and what speaks against it."""
 
-    These are standard errors by column of what would have been, from all that is moved together. ``attrs`` of the
-    table has ``notes``, sentences about columns at a limit, and ``doubted``, columns whose effects in the window, or
-    from the move on, hang on the timing of inputs.
-    """
+    table: pd.DataFrame
+    error: pd.Series  # standard error by column of the mean over a window of what would have been, from all that moves
+    notes: list  # sentences about columns at a limit
+    doubted: set  # columns whose effects in the window, or from the move on, hang on the timing of inputs
+
+
+def asked_whatif(estimator, X, do, inputs, lengths, *, confidence, loops, split, sensors, limits=None, window=None):
+    """The :class:`Replay` that answers :meth:`FederatedCounterfactualEstimator.whatif`."""
     check_choice("loops", loops, LOOPS)
     check_choice("sensors", sensors, _SENSORS)
     check_confidence(confidence)
@@ -97,11 +103,7 @@ def asked_whatif(estimator, X, do, inputs, lengths, *, confidence, loops, split,
         found = pd.concat(tables, names=["source", None]).reset_index("source").reset_index(drop=True)
     found.attrs["relays"] = reactions
     found.attrs["engine"] = engine_of(estimator, "react" if holds else loops)
-    found.attrs["notes"], found.attrs["doubted"] = (
-        notes,
-        {*np.array(columns)[sum(doubts.values()) > 0]} if doubts else set(),
-    )
-    return found, error
+    return Replay(found, error, notes, {name for doubt in doubts.values() for name in compress(columns, doubt)})
 
 
 def _with_doubt(estimator, replay, found, error, rows, confidence):

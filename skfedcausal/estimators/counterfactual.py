@@ -605,11 +605,10 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         from ._replay import asked_whatif
 
         asked = {"confidence": confidence, "loops": loops, "split": split, "sensors": sensors, "limits": limits}
-        found, _ = asked_whatif(self, X, do, inputs, lengths, **asked)
+        replay = asked_whatif(self, X, do, inputs, lengths, **asked)
+        found = replay.table
         doubted = found.loc[found["verdict"] == SAY_WHEN, "column"].unique()
-        notes = [*found.attrs.pop("notes"), *([timing_in_doubt(self, doubted)] if len(doubted) else [])]
-        del found.attrs["doubted"]
-        for note in notes:
+        for note in [*replay.notes, *([timing_in_doubt(self, doubted)] if len(doubted) else [])]:
             warnings.warn(note, stacklevel=2)
         return found
 

@@ -135,9 +135,10 @@ def asked_impact(estimator, X, do, window, *, confidence, margin, question="did"
         moved = {name: _within(value, window, name) for name, value in do.items()}
     else:
         moved = do  # `whatif` says what is wrong with it
-    found, error = asked_whatif(
+    replay = asked_whatif(
         estimator, X, moved, confidence=confidence, split=False, sensors="controller", window=window, **settings
     )
+    found, error = replay.table, replay.error
     told = found.groupby("column", sort=False)[["verdict", "trust"]].first()
     still = (told["verdict"] == NO_MOVE).all()
     table = _as_impact(found.drop(columns=["verdict", "trust"]), question)
@@ -149,7 +150,7 @@ def asked_impact(estimator, X, do, window, *, confidence, margin, question="did"
     sd = table.groupby("column", sort=False)["factual"].std()
     total = _totals(inside, later, half, sd, margin, rows_to_show(estimator, settings["loops"]), question)
     told = told.reindex(total["column"])
-    doubted = total["column"].isin(found.attrs["doubted"]) & (total["verdict"] == CANNOT_TELL)
+    doubted = total["column"].isin(replay.doubted) & (total["verdict"] == CANNOT_TELL)
     total.loc[doubted, "verdict"] = SAY_WHEN
     total["trust"] = told["trust"].to_numpy()
     total["shows"] = _shown(inside).where((total["verdict"] == EFFECT).to_numpy()).to_numpy()
@@ -161,10 +162,8 @@ def asked_impact(estimator, X, do, window, *, confidence, margin, question="did"
             "were given, so that there is nothing to tell of."
         )
     else:
-        notes = found.attrs["notes"] + (
-            [timing_in_doubt(estimator, total.loc[doubted, "column"])] if doubted.any() else []
-        )
-        summary = " ".join([_sentence(total, tuple(do), edges, confidence, question), *notes])
+        doubts = [timing_in_doubt(estimator, total.loc[doubted, "column"])] if doubted.any() else []
+        summary = " ".join([_sentence(total, tuple(do), edges, confidence, question), *replay.notes, *doubts])
     return Impact(table, total, summary, tuple(do), edges, confidence, question)
 
 

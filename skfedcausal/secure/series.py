@@ -16,10 +16,11 @@ References
 import numpy as np
 
 from ..statespace.episodes import episode_lengths, remove_episode_means
-from ..statespace.held_out import LOCAL, LaggedRows
+from ..statespace.held_out import LOCAL, N_LAGS, LaggedRows
 from ..statespace.lines import without_lines
-from ..statespace.ring import N_STRETCHES, STRETCH_LAGS, stretches
+from ..statespace.ring import N_STRETCHES, stretches
 
+MOST = 0.5  # equations about its series, as a share of its rows, that a unit answers unless it says otherwise
 _TINY = 1e-12  # of unit variance: what rounding leaves of nothing
 _SHARE, _LEAST = 100, 8  # an episode fades over a hundredth of its rows at either end, over 8 rows at least
 
@@ -56,11 +57,17 @@ def can_be_graded(n_rows):
     return n_rows >= N_STRETCHES * 4 * _LEAST
 
 
+def are_answered(sums, sizes):
+    """Whether no unit refuses sums, of units with so many states each, that says nothing of its own limit."""
+    most = max(sums.equations(size, sum(sizes) - size) for size in sizes)
+    return most <= MOST * sum(sums.lengths)
+
+
 def _stretch_weights(n_rows, starts):
     """Weights of the rows: faded in every stretch, and nothing where a lag would reach over the start of an episode."""
     weights = fade([rows.stop - rows.start for rows in stretches(n_rows)[:N_STRETCHES]])
     for start in starts:
-        weights[start : start + STRETCH_LAGS] = 0.0
+        weights[start : start + N_LAGS] = 0.0
     return weights
 
 

@@ -469,11 +469,9 @@ class LikelihoodServer(LinkQuestions):
         with few_threads(record.partition.n_states):
             estimate = self._outdone(record, messages, settings, budget)
             self._is_outdone = estimate is not None
-            if self._is_outdone:
-                pass
-            elif self.horizon > 1 and record.has_choice and record.u is not None:
+            if estimate is None and self.horizon > 1 and record.has_choice and record.u is not None:
                 self.noise_share_, estimate = choose_noise_share(record, settings, self.horizon)
-            else:
+            elif estimate is None:
                 estimate = self._estimate(record, messages, settings, budget)
             filtered = self._keep(record, estimate, settings._replace(budget=budget.part(_FILTER)))
             self._diagnose_inputs(filtered.at_hand)
@@ -630,12 +628,11 @@ class LikelihoodServer(LinkQuestions):
         """Warn of a climb that ended early and of units that cannot be told from random walks."""
         if self.filled_:
             warn_of_filled_gaps(self.n_samples_, self.max_time)
-        elif self._is_outdone:
-            pass  # nobody will miss what the search would have found
-        elif budget.is_spent or budget.short_of:
-            warn_of_budget(budget, self.max_time, f"The search for {' and '.join(budget.short_of) or 'links'}")
-        elif not self.converged_:
-            warn_of_climb(self.n_iter_, self.gradient_norm_, self.tol)
+        elif not self._is_outdone:  # else nobody will miss what the search would have found
+            if budget.is_spent or budget.short_of:
+                warn_of_budget(budget, self.max_time, f"The search for {' and '.join(budget.short_of) or 'links'}")
+            elif not self.converged_:
+                warn_of_climb(self.n_iter_, self.gradient_norm_, self.tol)
         self._drifting = drifting_units(self.unshrunk_transition_, self.state_slices_, self.n_samples_)
         warn_of_drift(self._drifting)
 

@@ -6,13 +6,11 @@ import numpy as np
 
 from ..message.secure import CorrectionsRequest, ProductsRequest
 from ..secure.protocol import opened_products
+from ..secure.series import are_answered
 from ..statespace.partition import Partition
 from ..statespace.ring import Sums, fraction_bits, from_ring
 
 _ROUNDING = 1e-9  # of sums in double precision; the numbers that they are of are whole
-
-
-MOST = 0.5  # share of its rows that a unit lets itself be asked equations about, unless it says otherwise
 
 
 def sums_asked(series, lags):
@@ -28,8 +26,7 @@ def sums_asked(series, lags):
             raise ValueError(f"Unit {name!r} sent its own sums at {message.sums.lags + 1} lags, expected {lags + 1}.")
     asked = Sums(lags, next(iter(lengths.values())), all(message.sums.graded for message in series.values()))
     sizes = [message.masked.shape[1] for message in series.values()]
-    most = max(asked.equations(size, sum(sizes) - size) for size in sizes)
-    return replace(asked, graded=asked.graded and most <= MOST * sum(asked.lengths))
+    return replace(asked, graded=asked.graded and are_answered(asked, sizes))
 
 
 def check_products(series, products, sums):

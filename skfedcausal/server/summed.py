@@ -5,13 +5,13 @@ from dataclasses import replace
 import numpy as np
 from scipy.stats import norm
 
-from ..secure.series import can_be_graded, effective_rows, faded_scores, graded_series
+from ..secure.series import are_answered, can_be_graded, effective_rows, faded_scores, graded_series
 from ..statespace.episodes import TransitionMoments, episode_lengths, episodes, lag_covariances
+from ..statespace.held_out import N_LAGS
 from ..statespace.matrices import without_last_bits
 from ..statespace.observation import Information
-from ..statespace.ring import N_STRETCHES, STRETCH_LAGS, Sums, stretches
+from ..statespace.ring import N_STRETCHES, Sums, stretches
 from .joint import JointRecord, Scores
-from .secure_rounds import MOST
 
 _LEVEL = 0.01  # family-wise, of news that follow what came before
 
@@ -80,12 +80,11 @@ def _open_stretches(record, lags):
     """Sums that grades rest on, None where units would not tell them."""
     n, starts, n_states = record.n_samples, record.starts, record.partition.n_states
     asked = Sums(lags, tuple(episode_lengths(starts, n)), graded=True)
-    sizes = [part.z.shape[1] for part in record.parts]
-    if not can_be_graded(n) or max(asked.equations(size, n_states - size) for size in sizes) > MOST * n:
+    if not (can_be_graded(n) and are_answered(asked, [part.z.shape[1] for part in record.parts])):
         return None
     series = np.hstack([graded_series(part.z, part.patterns[0], starts) for part in record.parts])
-    found = [lag_covariances(series[rows.start - n : rows.stop - n], range(STRETCH_LAGS + 1)) for rows in stretches(n)]
-    return np.reshape(found, (2, N_STRETCHES, STRETCH_LAGS + 1, n_states, n_states))
+    found = [lag_covariances(series[rows.start - n : rows.stop - n], range(N_LAGS + 1)) for rows in stretches(n)]
+    return np.reshape(found, (2, N_STRETCHES, N_LAGS + 1, n_states, n_states))
 
 
 def news_that_follows(record, A):

@@ -11,6 +11,7 @@ from ..federation.envelope import read_key
 from ..federation.gate import Gate
 from ..federation.policy import SitePolicy
 from ..secure.dealer import Dealer
+from ..secure.series import MOST
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class SiteSums:
     """Section ``[secure_sums]`` of a site's settings: with it the site sends masked sums and nothing else."""
 
     key: Path
-    most: float = 0.5
+    most: float = MOST
     answers: int = 1
 
     def __post_init__(self):

@@ -13,6 +13,7 @@ import numpy as np
 from .episodes import episodes
 from .partition import positions_of, slices_of
 
+N_LAGS = 2  # of every unit that grades look at: one or three tell less of the development networks
 LOCAL = 25  # rows of a piece with a level and slope of its own, which takes out moves slower than about ten rows
 _RIDGE = 1e-6  # of a column's own sum of squares: copies of a column share what both tell
 _LEAST = 1e-10  # sum of squares of a column that does not move

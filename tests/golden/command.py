@@ -4,6 +4,7 @@ import argparse
 import resource
 import time
 
+from ..parts import part_of
 from . import store
 from .compare import differing
 from .questions import GROUPS, plants_of
@@ -41,10 +42,7 @@ def main(arguments):
 
 def _run(options):
     began = time.perf_counter()
-    groups = _groups(options.patterns)
-    if options.part:
-        first, n_parts = map(int, options.part.split("/"))
-        groups = groups[first - 1 :: n_parts]
+    groups = part_of(_groups(options.patterns), options.part)
     stored = {} if options.write else {group: store.read(group, options.folder) for group in groups}
     tasks = [(group, k) for group in groups for k in range(len(plants_of(group)))]
     found = answered(tasks, options.patterns, options.jobs)

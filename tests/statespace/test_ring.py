@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from skfedcausal.statespace.held_out import N_LAGS
 from skfedcausal.statespace.ring import (
     N_STRETCHES,
-    STRETCH_LAGS,
     Sums,
     fraction_bits,
     from_ring,
@@ -89,7 +89,7 @@ def test_sums_in_stretches_are_those_of_the_rows_of_each_behind_those_of_the_rec
     assert [(r.start, r.stop) for r in (rows[0], rows[N_STRETCHES - 1])] == [(n, n + 42), (2 * n - 43, 2 * n)]
     assert sum(r.stop - r.start for r in rows) == 2 * n
     for k, each in enumerate(rows):
-        expected = lagged_products(late[each], early[each], STRETCH_LAGS)
+        expected = lagged_products(late[each], early[each], N_LAGS)
         assert (sums.in_stretches(found)[divmod(k, N_STRETCHES)] == expected).all()
 
 

@@ -14,6 +14,7 @@ from scipy.special import stdtrit
 from ...statespace.episodes import episodes
 from ...statespace.held_out import (
     LOCAL,
+    N_LAGS,
     BlockMoments,
     LaggedRows,
     huber_weights,
@@ -23,7 +24,6 @@ from ...statespace.held_out import (
 from ...statespace.lines import without_lines
 from ...statespace.partition import positions_of
 
-N_LAGS = 2  # lags of every unit: one or three tell less of the development networks
 N_BLOCKS = 20  # stretches that are left out in turn
 _LEVEL = 0.9  # one-sided, of the bounds: Student's t over the stretches
 _STRICT = 0.975  # the same of what is called an influence
