@@ -372,7 +372,7 @@ class FederatedRCADetector(FederatedEstimator):
         rng = check_random_state(0 if self.random_state is None else self.random_state)
         kind = RootCauseServer
         has_inputs = any(message.inputs is not None for message in messages.values())
-        if getattr(server, "_large", None) is not None and not has_inputs:
+        if getattr(server.plant_, "matrices", None) is not None and not has_inputs:
             from ..server.watching.large import LargeRootCauseServer as kind  # of plants learned in blocks
         self._root_cause = kind(self.statistic, self._run_length, prior_weights(self.prior, server.names_), rng)
         self._root_cause.fit(server, messages)

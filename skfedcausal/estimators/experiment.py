@@ -109,7 +109,7 @@ def _design(estimator, cause, effect, kind, at, half, n_rows):
     server, active, owners = estimator.server_, estimator._sent_inputs.active, estimator._input_map.owners
     sent = np.searchsorted(owners[active], at)  # one column each, since they are linear
     early = estimator._input_map.early[owners][active]
-    scale = server._parameters.state_scale
+    scale = server.plant_.scale
     back = np.linalg.inv(scale)
     responses = np.einsum("ij,jtk->itk", back, state_responses(server, n_rows, early)[:, :, sent] * half)
     of_cause, of_effect = (

@@ -11,7 +11,7 @@ def lasting_covariances(server, n_steps):
     Of a disturbance that is drawn once, as those of a row are, and lasts: ``G Q G'``, G the sum of the first powers
     of A.
     """
-    A, Q = _with_lags(server)
+    A, Q = server.plant_.transition, server.plant_.process_cov
     slices = list(server.state_slices_.values())
     found = [np.empty((n_steps, rows.stop - rows.start, rows.stop - rows.start)) for rows in slices]
     step, G = np.eye(len(A)), np.zeros_like(A)
@@ -26,12 +26,4 @@ def lasting_covariances(server, n_steps):
 def settled_covariance(server):
     """Covariance (n, n) of the states under disturbances alone."""
     n = len(server.transition_)
-    return stationary_covariance(*_with_lags(server))[:n, :n]
-
-
-def _with_lags(server):
-    """Transition matrix and noise of the states, with their lags where the plant has several."""
-    lagged = getattr(server, "_lagged", None)
-    if lagged is None:
-        return server.transition_, server.process_cov_
-    return lagged.dynamics.transition, lagged.dynamics.process_cov
+    return stationary_covariance(server.plant_.transition, server.plant_.process_cov)[:n, :n]

@@ -2,8 +2,6 @@
 
 import numpy as np
 
-from .planning import drawn_plants, plant_matrices
-
 _RUNS_AWAY = 1e9  # times the largest push that targets ask for in a row, which no plant reaches that settles or drifts
 
 
@@ -17,9 +15,8 @@ def held_effects(server, C, targets, n_draws=60):
     Q = np.zeros_like(server.process_cov_)
     for rows in server.state_slices_.values():
         Q[rows, rows] = server.process_cov_[rows, rows]
-    A, _ = plant_matrices(server)
-    effect = _run(A, Q, C, targets)
-    drawn = [_run(other, Q, C, targets) for other, _ in drawn_plants(server, n_draws)]
+    effect = _run(server.plant_.A, Q, C, targets)
+    drawn = [_run(other, Q, C, targets) for other, _ in server.errors_.drawn(server, n_draws)]
     draws = [one for one in drawn if one is not None]
     if effect is None or 2 * len(draws) < len(drawn):
         raise ValueError(

@@ -12,7 +12,8 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..statespace.matrices import few_threads, keep_freed_memory
 from ..statespace.partition import positions_of
-from .effects import effects, gains_of
+from .dynamics import Plant
+from .effects import DrawnErrors, ErrorsOfOneLag, gains_of, with_curvature
 from .estimation.covariance import COVARIANCES
 from .estimation.estimate import FEW, LARGE, Settings, estimate_plant, may_stand_in
 from .estimation.input_checks import (
@@ -35,9 +36,9 @@ from .lagged.misfit import (
 )
 from .lagged.timing import SAMPLED, refuse_at_once, refuse_delays, words_by_input
 from .links.grades import grades_of
-from .links.questions import LinkQuestions
+from .links.questions import SETTLED, LinkQuestions
 from .links.tables import correlation_table
-from .prediction import OperatingPoint, smooth_plant
+from .prediction import OperatingPoint
 from .warned import drifting_units, warn_of_border, warn_of_budget, warn_of_climb, warn_of_drift, warn_of_filled_gaps
 
 _ONE_LAG, _FILTER = 0.4, 0.2  # shares of what is left of a budget: of the plant of one lag, of its filter
@@ -300,8 +301,6 @@ class LikelihoodServer(LinkQuestions):
     tol: float = 1e-10
     n_jobs: int | None = None
 
-    _large = None  # matrices of a plant that was learned in blocks
-
     _parameter_constraints = {
         "fix_local": ["boolean"],
         "sparsity": [StrOptions({"fdr"}), None],
@@ -340,11 +339,6 @@ class LikelihoodServer(LinkQuestions):
     def outdone_(self):
         """Whether the search ended after its first stage since responses answer."""
         return self._is_outdone
-
-    @property
-    def acts_at_once(self):
-        """Whether some input acts in the row it is recorded in."""
-        return self._lagged is not None and bool(self._lagged.dynamics.B[0].any())
 
     @property
     def relays_inputs(self):
@@ -454,7 +448,7 @@ class LikelihoodServer(LinkQuestions):
 
     def _learn(self, record, messages=None):
         """Learn the plant of a joint record, of which there may be no messages but sums."""
-        self._large, self.n_absent_, self._is_outdone = None, 0, False
+        self.n_absent_, self._is_outdone = 0, False
         self.correction_ = self._correction_of(record.names)
         if self._is_learned_in_blocks(record):
             return
@@ -464,7 +458,7 @@ class LikelihoodServer(LinkQuestions):
         record = self._with_knowledge(record)
         if record.known_links is not None:
             record.known_links.check_length(record)
-        self.noise_share_ = self.filter_noise_share_ = self._gapless = None
+        self.noise_share_ = self.filter_noise_share_ = None
         self.filled_ = False
         with few_threads(record.partition.n_states):
             estimate = self._outdone(record, messages, settings, budget)
@@ -484,10 +478,10 @@ class LikelihoodServer(LinkQuestions):
             self._say_how_it_ended(settings.budget)
             self._keep_links(estimate)
             self._raw = record
-            self._free_lags(filtered, estimate, settings._replace(budget=budget.part(_ONE_LAG)), budget)
+            lagged = self._free_lags(filtered, estimate, settings._replace(budget=budget.part(_ONE_LAG)), budget)
+            self.curvature_ = self._curvature_of(estimate.plant) if lagged is None else lagged.curvature
             self._qualify_links(estimate.doubtful)
-            self._curvature = self._learn_curvature(estimate.plant)
-            self._raw, self._gapless, self.work_left = None, None, budget.left
+            self._raw, self.work_left = None, budget.left
             filtered.forget_scores()
 
     def _is_learned_in_blocks(self, record):
@@ -497,7 +491,7 @@ class LikelihoodServer(LinkQuestions):
         from .sparse.server import asks_for_the_whole, learn_large, warn_of_work  # for plants of many units
 
         record = self._with_knowledge(record)
-        self.noise_share_ = self.filter_noise_share_ = self._gapless = self._raw = None
+        self.noise_share_ = self.filter_noise_share_ = self._raw = None
         self.filled_, self._drifting, self.work_left = False, (), self.max_time
         with few_threads(record.partition.n_states):
             reason = asks_for_the_whole(record, self) or learn_large(self, record)
@@ -581,23 +575,25 @@ class LikelihoodServer(LinkQuestions):
         if self.noise_share_ is not None:
             self.filter_noise_share_, estimate = choose_filter(record, estimate, settings)
             record = record.with_noise_share(self.filter_noise_share_)
-        partition, self._lagged = record.partition, None
-        self.partition_ = partition
+        self.partition_ = partition = record.partition
         self.names_, self.n_samples_ = record.names, record.n_samples
         self.state_slices_ = dict(zip(record.names, partition.slices, strict=True))
-        self.transition_, self.unshrunk_transition_ = estimate.shrunk_A, estimate.A
-        self.process_cov_ = estimate.Q
+        self.unshrunk_transition_, self.unshrunk_input_ = estimate.A, estimate.B
         self.input_slices_ = dict(zip(record.names, partition.input_slices, strict=True))
-        self.input_, self.unshrunk_input_ = estimate.shrunk_B, estimate.B
         self.input_level_ = record.input_level
-        self.coefficients_, self._parameters = estimate.coefficients, estimate.parameters
+        self.coefficients_ = estimate.coefficients
         is_exact = self.likelihood == "time-domain" or not estimate.plant.scores_suffice
         self.likelihood_ = "time-domain" if is_exact else "whittle"
         self.level_shifts_ = estimate.shifts.table
         scale = estimate.parameters.state_scale
         point = OperatingPoint.of(record, estimate.A, estimate.steps, estimate.levels, scale)
-        self._operating_point = point
+        self.plant_ = Plant.of_one_lag(
+            estimate.shrunk_A, estimate.shrunk_B, estimate.Q, point=point, scale=scale
+        )
+        self.errors_ = ErrorsOfOneLag(estimate.coefficients)
         self.n_iter_, self.converged_, self.gradient_norm_, self.has_prior_ = estimate.climb
+        # the gradient is a distance to the maximum, in standard errors of one row
+        self.is_settled_ = self.converged_ or self.gradient_norm_ * np.sqrt(record.n_samples) < SETTLED
         self.information_ = record.mean_information()
         self.correlations_ = correlation_table(record.names, estimate)
         return record
@@ -616,7 +612,7 @@ class LikelihoodServer(LinkQuestions):
         if record.partition.n_inputs:
             from .estimation.hidden_causes import held_variances, hidden_cause_table  # for plants with inputs
 
-            run = self._run = self._filter(self._operating_point.placed(record))
+            run = self._run = self._filter(self.plant_.point.placed(record))
             sums = input_sums(record, run.updates)
             self.feedback_ = feedback_table(record, run.updates, sums)
             self.hidden_causes_ = hidden_cause_table(record, run.updates, sums)
@@ -638,23 +634,21 @@ class LikelihoodServer(LinkQuestions):
 
     def _free_lags(self, record, estimate, settings, budget):
         """Test whether one lag is enough, and learn a plant of several lags if it is not."""
-        self.lag_transitions_, self.lag_inputs_ = self.transition_[None], self.input_[None]
-        self.input_at_once_ = np.zeros_like(self.input_)
         self.misfit_ = misfit_table(self.names_, None)
         at_once = bool(self.partition_.n_inputs and self.sampled != "auto" and "before" in self._words())
         later = settings.known_links is not None and settings.known_links.needs_lags
         if self._is_outdone:
-            return
+            return None
         if self.covariance != "information" or self.likelihood != "whittle" or self.fix_local:
             if at_once:
                 refuse_at_once(self.names_, self.sampled, "with this `covariance`, `likelihood` or `fix_local`")
             if later:
                 refuse_delays("with this `covariance`, `likelihood` or `fix_local`")
-            return
+            return None
         if not record.tells_lags:
             if later:
                 refuse_delays("from sums of products")
-            return
+            return None
         if not (record.is_constant or estimate.plant.scores_suffice):
             estimate = self._filled(record, settings)
         elif self.noise_share_ and not estimate.plant.has_clear_scores:  # too little is left of them to test anything
@@ -671,15 +665,15 @@ class LikelihoodServer(LinkQuestions):
         if later and (estimate is None or not self.frees_lags):
             refuse_delays("from a record in which units are mostly silent, or by this server")
         if not self.frees_lags or (is_enough and not (at_once or later or self._acts_at_once(estimate))):
-            return
-        if not (self._is_settled or at_once or later):  # what one lag does not tell in time several do not either
-            return
+            return None
+        if not (self.is_settled_ or at_once or later):  # what one lag does not tell in time several do not either
+            return None
         from .lagged.learning import Search  # for records that ask for it
 
         words = tuple(self._words())
         if not self.partition_.n_inputs:
             budget = self._part_for_lags(budget)
-        about = self._operating_point, settings, budget, words, self.noise_share_
+        about = self.plant_.point, settings, budget, words, self.noise_share_
         search = Search(self._raw, record, estimate, *about, latest=(0, 0) if found is None else found.latest)
         lagged = search.learned()
         if search.share is not None:
@@ -689,8 +683,10 @@ class LikelihoodServer(LinkQuestions):
             warn_of_budget(budget, self.max_time, "The search for a plant of several lags")
         is_certain = lagged is not None and (lagged.converged or (later and settings.known_links.requires_lags))
         is_open = lagged is not None and not (is_certain or budget.stopped_by_clock)
-        if is_certain or (is_open and search.is_likelier(lagged, super()._filter)):
+        if is_certain or (is_open and search.is_likelier(lagged, self.plant_.run)):
             self._keep_lags(record, lagged)
+            return lagged
+        return None
 
     @staticmethod
     def _part_for_lags(budget):
@@ -716,17 +712,13 @@ class LikelihoodServer(LinkQuestions):
         """Estimate from a record whose gaps are filled as the plant expects; None without a full picture."""
         if not is_mostly_there(record):
             return None
-        drive = self._drive(self.unshrunk_transition_, self.unshrunk_input_)
-        placed = self._operating_point.placed(record)
-        states, _ = smooth_plant(self.unshrunk_transition_, self.process_cov_, placed, drive)
+        states, _ = self._unshrunk_plant.smooth(self.plant_.point.placed(record))
         return estimate_plant(filled_record(record, states), settings)
 
-    def _learn_curvature(self, plant):
+    def _curvature_of(self, plant):
         """What inputs do beyond what is linear; None for plants without inputs or whose states are not all seen."""
         if not self.partition_.n_inputs or self._is_outdone:
             return None
-        if self._lagged is not None:
-            return self._lagged.curvature
         if not plant.scores_suffice:
             return None
         from .lagged.stage import curvature_of_one_lag
@@ -735,20 +727,18 @@ class LikelihoodServer(LinkQuestions):
 
     def _keep_lags(self, record, lagged):
         """Keep a plant of several lags: its first ones where those of one lag were."""
-        from .lagged.tables import lagged_links_table
+        from .lagged.tables import SeveralLags, lagged_links_table  # of records that ask for them
 
-        self._lagged, dynamics = lagged, lagged.dynamics
-        self.coefficients_ = None
-        self.transition_ = self.unshrunk_transition_ = dynamics.A[0]
-        self.process_cov_, self._run = dynamics.Q, None
-        self.input_ = self.unshrunk_input_ = dynamics.B[1]
-        self.lag_transitions_, self.lag_inputs_, self.input_at_once_ = dynamics.A, dynamics.B[1:], dynamics.B[0]
-        self._operating_point = self._operating_point.moved(record, lagged.steps, lagged.new_levels)
+        point = self.plant_.point.moved(record, lagged.steps, lagged.new_levels)
+        self.plant_, self._run = replace(lagged.dynamics, point=point, scale=self.plant_.scale), None
+        self.coefficients_, self.errors_ = None, DrawnErrors(lagged.draws)
+        self.is_settled_, self.engine_ = lagged.converged, SeveralLags.of(self.partition_, lagged)
+        self.unshrunk_transition_, self.unshrunk_input_ = self.transition_, self.input_
         if lagged.shrunk_by < 1:
             warn_of_border(lagged.shrunk_by)
         self._look_for_feedback(record.at_hand)
         levels = {"alpha": self.alpha, "margin": self.margin}
-        geweke = dynamics.geweke(self.information_, self.partition_) if dynamics.is_small else None
+        geweke = self.plant_.geweke(self.information_, self.partition_) if self.plant_.is_small else None
         self.links_ = self._told(lagged_links_table(self.names_, self.partition_, lagged, geweke, **levels))
 
     # -- rounds ----------------------------------------------------------------------------------
@@ -812,64 +802,23 @@ class LikelihoodServer(LinkQuestions):
         record = self._with_knowledge(super()._record(messages))
         if self.filter_noise_share_:
             record = record.with_noise_share(self.filter_noise_share_)
-        return self._operating_point.placed(record)
+        return self.plant_.point.placed(record)
 
-    def _drive(self, A, B):
-        return self._operating_point.drive(A, B)
+    @property
+    def _unshrunk_plant(self):
+        return self.plant_.with_first_lag(self.unshrunk_transition_, self.unshrunk_input_)
 
     def _filter(self, record):
         """Filter over a record, for the record of `fit` the one that it has been through, once."""
         run, self._run = self._run, None
-        if run is not None and run.is_about(record):
-            return run
-        if self._lagged is not None:
-            return self._lagged.dynamics.filter(record, self._operating_point)
-        if self._large is not None and record.is_constant and record.determined.all():
-            from .sparse.filter import LargeFilter
-
-            return LargeFilter(self._large, record, self._drive(self.transition_, self.input_))
-        if self._is_large_with_gaps(record):
-            from .sparse.gaps import LargeFilterWithGaps
-
-            return LargeFilterWithGaps(self._large, record, self._drive(self.transition_, self.input_))
-        return super()._filter(record)
-
-    def _is_large_with_gaps(self, record):
-        """Whether a record has gaps that the filter of a plant learned in blocks goes through."""
-        if self._large is None or record.is_constant:
-            return False
-        from .sparse.gaps import are_stable_alone
-
-        return are_stable_alone(self._large.A, self.partition_)
-
-    def smoothed(self, messages):
-        """Each unit's own states given all units' messages, under the plant before shrinkage."""
-        return self._smoothed(messages, self.unshrunk_transition_, self.unshrunk_input_)
-
-    def _smooth(self, messages, A, B, **settings):
-        if self._large is not None and self._is_large_with_gaps(record := self._record(messages)):
-            from .sparse.gaps import LargeFilterWithGaps
-
-            return LargeFilterWithGaps(self._large._replace(A=A), record, self._drive(A, B)).smoothed(**settings)
-        if self._lagged is None:
-            return super()._smooth(messages, A, B, **settings)
-        return self._lagged.dynamics.smooth(self._record(messages), self._operating_point, **settings)
-
-    def _cross_terms(self, record, foreign, run):
-        self._tails = run.told(positions_of(self.alone_, self.state_slices_), None).heavy_tails
-        if self._lagged is None:
-            return super()._cross_terms(record, foreign, run)
-        from .lagged.answers import cross_terms
-
-        return cross_terms(self._lagged.dynamics, record.partition, run, self._operating_point)
+        return run if run is not None and run.is_about(record) else super()._filter(record)
 
     def replies(self, messages):
         """Reply to each unit: its own part of the plant and the other units' influence on its states."""
-        replies = super().replies(messages)
-        if self._lagged is not None:
-            from .lagged.answers import with_all_lags
-
-            replies = with_all_lags(self._lagged.dynamics, self.partition_, replies, self.input_level_)
+        record = self._record(messages)
+        run = self._filter(record)
+        self._tails = run.told(positions_of(self.alone_, self.state_slices_), None).heavy_tails
+        replies = dict(zip(self.names_, self.plant_.replies(record, run), strict=True))
         for name in self.alone_:
             replies[name] = replace(replies[name], alone=True)
         if self.filter_noise_share_ is None:
@@ -915,18 +864,10 @@ class LikelihoodServer(LinkQuestions):
             error that they leave is part of the covariance.
         """
         gains = None if held is None else gains_of(self.laws_, self.state_slices_, self.input_slices_, held)
-        if self._lagged is not None:
-            from .lagged.answers import effects as effects_over_lags
-
-            return effects_over_lags(self._lagged, self.state_slices_, change, gains, before)
-        plant = self.transition_, self.input_
-        unshrunk = self.unshrunk_transition_, self.unshrunk_input_
-        replies = effects(plant, unshrunk, self.coefficients_, self.state_slices_, change, gains)
-        if self._curvature is None:
-            return replies
-        from .lagged.answers import with_curvature
-
-        return with_curvature(replies, self._curvature, self.state_slices_, change, before)
+        replies = self.errors_.effects(self, change, gains)
+        return replies if self.curvature_ is None else with_curvature(
+            replies, self.curvature_, self.state_slices_, change, before
+        )
 
 
 def _work_beside(record):

@@ -87,9 +87,8 @@ class MomentServer(ServerLearner):
         What inputs do to the states is taken off these before.
         """
         self._validate_params()
-        self._large = None
         record = JointRecord.from_messages(messages)
-        self._response = None
+        self._response = self._sparse_plant = None
         if record.u is not None:
             from .watching.inputs import learned_without  # for plants with inputs
 
@@ -117,8 +116,13 @@ class MomentServer(ServerLearner):
         self.names_, self.partition_ = record.names, record.partition
         self.state_slices_, self.information_ = learner.state_slices_, learner.information_
         self.transition_, self.process_cov_ = learner.transition_, learner.process_cov_
-        self.support_, self._large = learner.transition_ != 0, learner._large
+        self.support_, self._sparse_plant = learner.transition_ != 0, learner.plant_
         return True
+
+    @property
+    def plant_(self):
+        """What was learned as a `Plant`."""
+        return super().plant_ if self._sparse_plant is None else self._sparse_plant
 
     def _record(self, messages):
         """Record of the units of `fit`, without what inputs do to the states."""

@@ -4,11 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..statespace.inputs import BlockCovariance
-from ..statespace.matrices import companion, symmetric_root
+from ..statespace.matrices import companion
 from .straight import straight_run
-
-_MANY = 1500  # free coefficients above which errors of a plant of one lag are taken to be independent
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,31 +18,17 @@ class Impulses:
 
 def impulses(server, loadings, n_steps, early, n_draws):
     """:class:`Impulses` of sensors ``loadings`` (n_sensors, n); inputs `early` (k,) were sent a row ahead."""
-    A, B = plant_matrices(server)
+    A, B = server.plant_.A, server.plant_.B
     mean = _responses(A, B, loadings, n_steps, early)
-    drawn = [_responses(own, driven, loadings, n_steps, early) for own, driven in drawn_plants(server, n_draws)]
+    drawn = [_responses(own, driven, loadings, n_steps, early) for own, driven in server.errors_.drawn(server, n_draws)]
     usable = [one - mean for one in drawn if np.isfinite(one).all()]
     return Impulses(mean, np.array(usable).reshape(len(usable), *mean.shape))
 
 
 def state_responses(server, n_steps, early):
     """Answers of all states to one unit of every input for one row, (n, n_steps, k)."""
-    A, B = plant_matrices(server)
+    A, B = server.plant_.A, server.plant_.B
     return _responses(A, B, np.eye(len(A[0])), n_steps, early)
-
-
-def drawn_plants(server, n_draws):
-    """Pairs of matrices (p, n, n), (q + 1, n, k) from the sampling distribution: the same ones at every call."""
-    lagged = getattr(server, "_lagged", None)
-    return _draws_of_one_lag(server, n_draws) if lagged is None else lagged.draws[:n_draws]
-
-
-def plant_matrices(server):
-    """Of all lags of the states from the first on, and of the inputs from the row itself on."""
-    lagged = getattr(server, "_lagged", None)
-    if lagged is None:
-        return server.transition_[None], np.stack([np.zeros_like(server.input_), server.input_])
-    return lagged.dynamics.A, lagged.dynamics.B
 
 
 def _responses(A, B, loadings, n_steps, early):
@@ -61,31 +44,6 @@ def _responses(A, B, loadings, n_steps, early):
         for lag in range(min(len(B), n_steps - k)):
             found[:, k + lag] += adjoint[:, :n] @ B[lag]
         adjoint = adjoint @ step
-    return found
-
-
-def _draws_of_one_lag(server, n_draws):
-    """Plants of one lag drawn from the sampling distribution of the estimate: the same ones at every call."""
-    c = getattr(server, "coefficients_", None)
-    if c is None or not len(c.rows):
-        return []
-    rng = np.random.default_rng(0)
-    if isinstance(c.covariance, BlockCovariance):
-        noise = c.covariance.root() @ rng.standard_normal((len(c.rows), n_draws))
-    elif len(c.rows) > _MANY:
-        noise = np.sqrt(c.covariance.diagonal())[:, None] * rng.standard_normal((len(c.rows), n_draws))
-    else:
-        noise = symmetric_root(c.covariance) @ rng.standard_normal((len(c.rows), n_draws))
-    n, back = len(c.matrix), np.linalg.inv(c.state_scale)
-    A, B, found = server.transition_, server.input_, []
-    # small posterior means of links that were not selected may as well be nothing, or twice what they are
-    faint = [np.where(x == 0, now, 0.0) for x, now in ((server.unshrunk_transition_, A), (server.unshrunk_input_, B))]
-    for values, share in zip(noise.T, rng.standard_normal(n_draws), strict=True):
-        change = np.zeros_like(c.matrix)
-        change[c.rows, c.cols] = values
-        driven = B + c.state_scale @ change[:, n:] / c.input_scale + share * faint[1]
-        moved = A + c.state_scale @ change[:, :n] @ back + share * faint[0]
-        found.append((moved[None], np.stack([np.zeros_like(B), driven])))
     return found
 
 
@@ -116,5 +74,5 @@ def held_forecast(run, n_steps):
 
 def spread_of(server):
     """Standard deviations and correlations of states in the record of `fit`, as a covariance (n, n)."""
-    scale = server._parameters.state_scale
+    scale = server.plant_.scale
     return scale @ scale.T

@@ -9,9 +9,10 @@ from sklearn.base import BaseEstimator
 
 from ..message.requests import Acknowledgement, Ask, FitRequest, LawRequest
 from ..message.schema import Message
-from ..message.states import FeedbackLaw, SmoothedReply, StateMessage, StateReply
+from ..message.states import FeedbackLaw, SmoothedReply, StateMessage
+from .dynamics import Plant
 from .joint import JointRecord
-from .prediction import InputDrive, PlantFilter, smooth_plant
+from .prediction import OperatingPoint
 
 
 class ServerLearner(BaseEstimator, ABC):
@@ -217,7 +218,7 @@ class ServerLearner(BaseEstimator, ABC):
         -------
         dict of str to SmoothedReply
         """
-        return self._smoothed(messages, self.transition_, self._input_matrix)
+        return self._smoothed(messages, self._unshrunk_plant)
 
     def abducted(self, messages):
         """Each unit's states given all messages, at the operating point of `fit`.
@@ -234,11 +235,11 @@ class ServerLearner(BaseEstimator, ABC):
         -------
         dict of str to SmoothedReply
         """
-        return self._smoothed(messages, self.transition_, self._input_matrix, intercept=False)
+        return self._smoothed(messages, self.plant_, intercept=False)
 
     def _abducted_states(self, messages):
         """States of all units, (n_samples, n), as of :meth:`abducted`, without the covariances that take half of it."""
-        return self._smooth(messages, self.transition_, self._input_matrix, intercept=False, spread=False)[0]
+        return self.plant_.smooth(self._record(messages), intercept=False, spread=False)[0]
 
     def replies(self, messages):
         """Reply to each unit: its own part of the plant and the other units' influence on its states.
@@ -253,30 +254,8 @@ class ServerLearner(BaseEstimator, ABC):
         dict of str to StateReply
         """
         record = self._record(messages)
-        partition, B = record.partition, self._input_matrix
-        foreign = B
-        if partition.n_inputs:
-            own = partition.mask(partition.pairs[:0], True, of_inputs=True)
-            foreign = np.where(own, 0.0, B)
-        cross_terms = self._cross_terms(record, foreign, self._filter(record))
-        level = foreign @ self.input_level_ if partition.n_inputs else None
-        replies = {}
-        for k, (name, rows) in enumerate(self.state_slices_.items()):
-            inputs = partition.input_slices[k]
-            replies[name] = StateReply(
-                cross_terms[k],
-                self.transition_[rows, rows],
-                self.process_cov_[rows, rows],
-                input_matrix=B[rows, inputs] if inputs.stop > inputs.start else None,
-                input_level=None if level is None else level[rows],
-            )
-        return replies
-
-    def _cross_terms(self, record, foreign, run):
-        """What others do to every unit's states, with inputs through a matrix (n, k)."""
-        off_diagonal = np.where(record.partition.block_diagonal, 0.0, self.transition_)
-        drive = self._drive(self.transition_, foreign)
-        return run.carried_to_units(off_diagonal, drive)
+        found = self.plant_.replies(record, self._filter(record))
+        return dict(zip(self.state_slices_, found, strict=True))
 
     def _check_learned(self, messages):
         """Refuse what `fit` of a subclass should not leave behind."""
@@ -310,20 +289,24 @@ class ServerLearner(BaseEstimator, ABC):
             raise ValueError(f"The units have {came} inputs, in `fit` they had {learned}.")
         return record
 
-    def _drive(self, A, B):
-        """How inputs act on a plant ``[A | B]``, an `InputDrive`; None for a plant without any."""
-        return InputDrive(B, self.input_level_, np.zeros_like(A)) if B.shape[1] else None
+    @property
+    def plant_(self):
+        """What was learned as a `Plant`, around the mean of its inputs."""
+        B = self._input_matrix
+        level = self.input_level_ if B.shape[1] else np.zeros(0)
+        point = OperatingPoint.at(level, len(self.transition_))
+        return Plant.of_one_lag(self.transition_, B, self.process_cov_, point=point)
+
+    @property
+    def _unshrunk_plant(self):
+        """The plant that tests and smoothed states are about."""
+        return self.plant_
 
     def _filter(self, record):
-        drive = self._drive(self.transition_, self._input_matrix)
-        return PlantFilter(self.transition_, self.process_cov_, record, drive)
+        return self.plant_.run(record)
 
-    def _smoothed(self, messages, A, B, **settings):
-        return smoothed_replies(self.state_slices_, *self._smooth(messages, A, B, **settings))
-
-    def _smooth(self, messages, A, B, **settings):
-        """States given all messages, and covariances of each unit's."""
-        return smooth_plant(A, self.process_cov_, self._record(messages), self._drive(A, B), **settings)
+    def _smoothed(self, messages, plant, **settings):
+        return smoothed_replies(self.state_slices_, *plant.smooth(self._record(messages), **settings))
 
 
 def learned_from(fit, messages, came, earlier=None):

@@ -341,13 +341,10 @@ class OperatingPoint(NamedTuple):
             record.fingerprint() if steps else None,
         )
 
-    def drive(self, A, B):
-        """How inputs and shifts act on a plant ``[A | B]``; None for a plant without either."""
-        if not (B.shape[1] or self.steps):
-            return None
-        steps = self.new_levels - A @ self.new_levels
-        held = np.hstack([np.zeros_like(B), self.new_levels])
-        return InputDrive(np.hstack([B, steps]), self.known_level, self.spread, held)
+    @classmethod
+    def at(cls, known_level, n):
+        """Of a plant of n states whose inputs have this level (k,) and whose units never shift."""
+        return cls(known_level, (), np.zeros((n, 0)), np.zeros((n, n)), (), None)
 
     def moved(self, record, steps, new_levels):
         """The operating point with other shifts of the record that was fitted."""

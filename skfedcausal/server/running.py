@@ -17,7 +17,6 @@ from ..statespace.observation import Information
 from ..statespace.partition import Partition
 from .estimation.input_checks import check_independent
 from .joint import JointRecord, Scores, Standardised, usual_information
-from .prediction import smooth_plant
 
 _LAGS, _LEAST_LAGS, _NUMBERS = 442, 12, 2**22  # lags of products: most, fewest, numbers in them about
 _SAME = 1e-9  # relative difference of information matrices that is rounding
@@ -315,7 +314,4 @@ def filled_batch(server, record, messages):
 
         settings = server._settings(record.names, messages)._replace(budget=server._next_budget())
         return replace(estimate_filled(record, settings)[1], known_links=record.known_links)
-    if server._lagged is not None:
-        return filled_record(record, server._filter(record).hindsight())
-    drive = server._drive(server.transition_, server.input_)
-    return filled_record(record, smooth_plant(server.transition_, server.process_cov_, record, drive)[0])
+    return filled_record(record, server.plant_.hindsight(record))

@@ -31,7 +31,7 @@ def expected_states(server, messages):
 
 def _bent(server, messages, n_steps, share):
     """What inputs add to the states, None for nothing."""
-    curvature = getattr(server, "_curvature", None)
+    curvature = getattr(server, "curvature_", None)
     if curvature is None or not curvature.foretells(share):
         return None
     u = np.hstack([message.inputs for message in messages.values() if message.inputs is not None])

@@ -83,7 +83,7 @@ def test_linear_inputs_of_a_plant_with_others_are_moved_as_they_act():
     assert len(fitted.lag_transitions_) == 1
     B = fitted.input_[:, [fitted.input_names_.index(name) for name in names]]
     expected = np.stack([np.linalg.matrix_power(fitted.transition_, k) @ B for k in range(11)], axis=1)
-    scale = fitted.server_._parameters.state_scale
+    scale = fitted.server_.plant_.scale
     found = np.einsum("ij,jtk->itk", scale, design.responses)[:, 1:]
     np.testing.assert_allclose(found, expected, atol=1e-9 * np.abs(expected).max())
     plan = fitted.experiment("unit1", "unit0", inputs=names, bounds=dict.fromkeys(names, (-1.0, 1.0)), rows=40)

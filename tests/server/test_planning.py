@@ -28,7 +28,7 @@ def bent():
 
 def test_a_bent_plant_stays_where_its_input_holds_it(bent):
     record, estimator, x = bent
-    assert any(form.moves for form in estimator.server_._curvature.forms)
+    assert any(form.moves for form in estimator.server_.curvature_.forms)
     with estimator._asking(record) as units:
         messages = units.messages()
         run, states = held_run(estimator.server_, messages, 60)
@@ -43,17 +43,17 @@ def test_a_bent_plant_stays_where_its_input_holds_it(bent):
 
 def test_a_bend_that_moves_effects_goes_on_where_no_forecast_may_count_on_it(bent, monkeypatch):
     record, estimator, _ = bent
-    server, curvature = estimator.server_, estimator.server_._curvature
+    server, curvature = estimator.server_, estimator.server_.curvature_
     assert curvature.foretells()
     sure, doubtful = (
         replace(curvature, forms=tuple(replace(form, foretold=share) for form in curvature.forms))
         for share in (1.0, 0.0)
     )
-    monkeypatch.setattr(server, "_curvature", sure)
+    monkeypatch.setattr(server, "curvature_", sure)
     with estimator._asking(record) as units:
         messages = units.messages()
         whole = held_run(server, messages, 60)[1]
-        monkeypatch.setattr(server, "_curvature", doubtful)
+        monkeypatch.setattr(server, "curvature_", doubtful)
         assert doubtful.foretells(1.0)
         assert not doubtful.foretells()
         run, found = held_run(server, messages, 60)

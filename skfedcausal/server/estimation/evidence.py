@@ -121,6 +121,23 @@ class BlockEstimates:
         """Chi-squared tail probability of the statistics."""
         return chdtrc(self.dof, self.statistic)
 
+    @property
+    def moments(self):
+        """Squared norms, traces of the covariances, twice those of their squares, variances along, (n_pairs,) each."""
+        real = np.arange(self.estimate.shape[1]) < self.dof[:, None]
+        values, axes, _ = self.spectra
+        values = np.where(real, values, 0.0)  # padded elements have the largest variances, the last ones
+        along = np.einsum("xij,xi->xj", axes, self.estimate)
+        along = np.where(real, along, 0.0) ** 2
+        squared = along.sum(axis=1)
+        variance = (along * values).sum(axis=1) / np.maximum(squared, 1e-300)
+        return squared, values.sum(axis=1), 2 * (values**2).sum(axis=1), variance
+
+    @property
+    def worst(self):
+        """Largest variance of every block, shape (n_pairs,)."""
+        return np.take_along_axis(self.spectra[0], self.dof[:, None] - 1, axis=1)[:, 0]
+
     def __getstate__(self):
         return {name: value for name, value in self.__dict__.items() if name != "spectra"}
 

@@ -13,7 +13,7 @@ from scipy.linalg import solve_toeplitz
 from scipy.signal import lfilter, oaconvolve
 
 from ...statespace.episodes import episodes
-from .dynamics import LaggedDynamics
+from ..dynamics import Plant
 
 _MOST_STATES = 400  # with their lags
 _COMPONENTS, _MANY, _FEW_COMPONENTS = 10, 16, 4  # of the signals whose products drive, of plants of many states
@@ -113,7 +113,7 @@ class Form:
 class Curvature:
     """Second-order terms of the answer of a plant to its inputs, and bends of these."""
 
-    dynamics: LaggedDynamics
+    dynamics: Plant
     level: np.ndarray  # of the signals, run and inputs side by side
     axes: np.ndarray  # onto components of unit variance
     low: np.ndarray  # range of the components in the record; they are held at its ends beyond

@@ -32,7 +32,7 @@ class Search:
             lagged = self._without_shifts(lagged)
         has_gaps = not (self.record.is_constant or self.estimate.plant.stands_in)
         if lagged is not None and has_gaps:  # what is missing as these lags expect it
-            filtered = lagged.dynamics.filter(self.record.at_steps(lagged.steps), self._moved(lagged))
+            filtered = self._at_its_point(lagged).run(self.record.at_steps(lagged.steps))
             return self._of(estimate_plant(filled_record(self.record, filtered.hindsight()), self.settings))
         return lagged
 
@@ -42,7 +42,7 @@ class Search:
         record = self.record.at_hand
         nothing = np.zeros(record.n_samples)
         bare = replace(record, parts=tuple(replace(part, const=nothing) for part in record.parts))
-        several = lagged.dynamics.filter(bare.at_steps(lagged.steps), self._moved(lagged))
+        several = self._at_its_point(lagged).run(bare.at_steps(lagged.steps))
         one = filter_of_one_lag(self.point.placed(bare))
         value = several.log_likelihood().sum() - lagged.n_effective
         return value > one.log_likelihood().sum() - n_free + LIKELIER
@@ -50,8 +50,9 @@ class Search:
     def _of(self, estimate):
         return learn_lags(estimate, self.settings, self.budget, self.words, self.latest)
 
-    def _moved(self, lagged):
-        return self.point.moved(self.record, lagged.steps, lagged.new_levels)
+    def _at_its_point(self, lagged):
+        """The plant around its own operating point."""
+        return replace(lagged.dynamics, point=self.point.moved(self.record, lagged.steps, lagged.new_levels))
 
     def _with_share(self):
         """Where the share of sensor noise is open: the plant with the share of the largest evidence."""

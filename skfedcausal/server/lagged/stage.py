@@ -12,7 +12,7 @@ from ...statespace.matrices import companion, spectral_radius
 from ..estimation.evidence import corrected
 from .curvature import learned_curvature
 from .delays import channel_posterior, first_lag_probabilities, likely_lags
-from .dynamics import LaggedDynamics
+from ..dynamics import Plant
 from .misfit import ROWS_PER_INPUT_LAG, ROWS_PER_LAG
 from .noise import with_shared_noise
 from .problem import Fitted, LaggedProblem
@@ -38,7 +38,7 @@ SHARES = (-0.9999, -0.9, -0.5, 0.0, 0.2, 0.6)  # of sensor noise where it is ope
 class LaggedEstimate:
     """A plant of several lags with all that is to be said of it."""
 
-    dynamics: LaggedDynamics
+    dynamics: Plant
     steps: tuple[int, ...]  # rows at which levels shift
     new_levels: np.ndarray  # of the states behind these shifts, (n, n_steps)
     links: dict  # by kind "state" and "input", and column of the table of links
@@ -90,7 +90,7 @@ def curvature_of(plant, dynamics):
 
 def curvature_of_one_lag(plant, A, B, Q):
     """The same for the plant of one lag."""
-    return curvature_of(plant, LaggedDynamics(A[None], np.stack([np.zeros_like(B), B]), Q))
+    return curvature_of(plant, Plant.of_one_lag(A, B, Q))
 
 
 def timing_of(plant, words):
@@ -231,7 +231,7 @@ def _assessed(plant, best, active, levels, links):
 
     A, B = in_own_units(fitted.coefficients)
     return LaggedEstimate(
-        LaggedDynamics(A, B, back @ fitted.Q @ back.T),
+        Plant(A, B, back @ fitted.Q @ back.T),
         plant.steps,
         S @ levels,
         links[0],
@@ -300,6 +300,16 @@ class ChannelBlocks:
     spread: np.ndarray  # twice the sum of squares of the covariance
     along: np.ndarray  # variance along the mean
     worst: np.ndarray  # largest variance
+
+    @property
+    def moments(self):
+        """Squared norms, traces of the covariances, twice those of their squares, variances along."""
+        return self.squares, self.mean, self.spread, self.along
+
+    @property
+    def dof(self):
+        """Of the test that decides: that of the worst direction alone."""
+        return np.ones(len(self.worst), dtype=int)
 
 
 def _links(problem, fitted, sources, active, tests, settings):

@@ -1,11 +1,13 @@
-"""Tables of plants of several lags: links with their delays, and intervals of how strong they are."""
+"""Tables of plants of several lags: links with their delays, and tests of them."""
+
+from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
 from ..estimation.evidence import holm
-from ..links.intervals import intervals_from_moments, rows_to_decide
+from ..links.engines import Engine
 from ..links.tables import COLUMNS, named_pairs
 
 
@@ -38,41 +40,36 @@ def _verdicts(blocks, p_adjusted, alpha, margin):
     return verdict
 
 
-def lagged_tests_table(names, partition, lagged, method):
-    """One row per ordered pair: ``cause, effect, in_model, statistic, dof, p_value, p_holm, p_fdr``.
+@dataclass(frozen=True)
+class SeveralLags(Engine):
+    """Of a plant of several lags: `pairs` and `blocks` of states, and tests over all lags at once."""
 
-    The statistic is twice the log evidence of the link; kernels of several decays have no degrees of freedom.
-    """
-    if method != "score":
-        raise ValueError(
-            f"Got method={method!r}; the plant has {lagged.dynamics.n_lags} lags (see `misfit_`), over all of which "
-            "links are tested by their score at once. Ask with method='score'."
-        )
-    from statsmodels.stats.multitest import multipletests  # slow to import, and no unit needs it
+    statistic: np.ndarray  # (n_pairs,), twice the log evidence
+    p_value: np.ndarray
+    in_model: np.ndarray
 
-    found, (effect, cause) = lagged.links["state"], partition.pairs.T
-    columns = named_pairs(names, partition.pairs) | {
-        "in_model": lagged.active[effect, cause],
-        "statistic": found["statistic"],
-        "dof": np.nan,
-        "p_value": found["p_value"],
-        "p_holm": holm(found["p_value"]),
-        "p_fdr": multipletests(found["p_value"], method="fdr_bh")[1],
-    }
-    return pd.DataFrame(columns)
+    @classmethod
+    def of(cls, partition, lagged):
+        """From a `LaggedEstimate`."""
+        found, (effect, cause) = lagged.links["state"], partition.pairs.T
+        tests = found["statistic"], found["p_value"], lagged.active[effect, cause]
+        return cls(partition.pairs, lagged.blocks["state"], *tests)
 
+    def tests(self, server, record, settings, method):
+        """The table of tests of all pairs by their scores; kernels of several decays have no degrees of freedom."""
+        if method != "score":
+            raise ValueError(
+                f"Got method={method!r}; the plant has {server.plant_.n_lags} lags (see `misfit_`), over all of which "
+                "links are tested by their score at once. Ask with method='score'."
+            )
+        from statsmodels.stats.multitest import multipletests  # slow to import, and no unit needs it
 
-def lagged_intervals_table(names, partition, lagged, n_rows, geweke=None, *, level, alpha, margin):
-    """One row per ordered pair: ``cause, effect, norm, low, high, deciding_rows``.
-
-    With Geweke's measure of every pair also ``geweke, geweke_low, geweke_high``: it goes with the strength's square.
-    """
-    blocks = lagged.blocks["state"]
-    low, high = intervals_from_moments(blocks.squares, blocks.mean, blocks.spread, blocks.along, level)
-    rows = rows_to_decide(blocks.worst, np.ones(len(low), dtype=int), n_rows, alpha, margin).astype(int)
-    columns = {"norm": blocks.strength, "low": low, "high": high, "deciding_rows": rows}
-    if geweke is not None:
-        size = np.maximum(blocks.strength, np.finfo(float).tiny)
-        columns["geweke"] = geweke
-        columns |= {f"geweke_{end}": geweke * (columns[end] / size) ** 2 for end in ("low", "high")}
-    return pd.DataFrame(named_pairs(names, partition.pairs) | columns)
+        columns = named_pairs(server.names_, self.pairs) | {
+            "in_model": self.in_model,
+            "statistic": self.statistic,
+            "dof": np.nan,
+            "p_value": self.p_value,
+            "p_holm": holm(self.p_value),
+            "p_fdr": multipletests(self.p_value, method="fdr_bh")[1],
+        }
+        return pd.DataFrame(columns)

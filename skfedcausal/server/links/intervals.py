@@ -43,11 +43,17 @@ def pair_of(names, cause, effect):
 
 def intervals_table(names, pairs, blocks, n_rows, *, level, alpha, margin):
     """One row per ordered pair: ``cause, effect, norm, low, high, deciding_rows``."""
-    check_level(level)
     low, high = strength_intervals(blocks, level)
     rows = deciding_rows(blocks, n_rows, alpha, margin).astype(int)
     columns = {"norm": blocks.strength, "low": low, "high": high, "deciding_rows": rows}
     return pd.DataFrame(named_pairs(names, pairs) | columns)
+
+
+def with_measures(table, measure):
+    """The table with Geweke's measure of every pair, whose interval goes with the square of the strength."""
+    size = np.maximum(table["norm"], np.finfo(float).tiny)
+    ends = {f"geweke_{end}": measure * (table[end] / size) ** 2 for end in ("low", "high")}
+    return table.assign(geweke=measure, **ends)
 
 
 def strength_intervals(blocks, level=0.95):
@@ -66,18 +72,7 @@ def strength_intervals(blocks, level=0.95):
     .. [1] Patnaik (1949), The non-central chi-square and F-distributions and their applications,
            Biometrika 36.
     """
-    real = np.arange(blocks.estimate.shape[1]) < blocks.dof[:, None]
-    values, axes, _ = blocks.spectra
-    values = np.where(real, values, 0.0)  # padded elements have the largest variances, the last ones
-    along = np.einsum("xij,xi->xj", axes, blocks.estimate)
-    along = np.where(real, along, 0.0) ** 2
-    squared = along.sum(axis=1)
-    variance = (along * values).sum(axis=1) / np.maximum(squared, 1e-300)
-    return intervals_from_moments(squared, values.sum(axis=1), 2 * (values**2).sum(axis=1), variance, level)
-
-
-def intervals_from_moments(squared, mean, spread, variance, level):
-    """The same from the squared norms, the traces, twice those of the squares, and the variances along."""
+    squared, mean, spread, variance = blocks.moments
     alpha = 1 - level
 
     def tails(s):
@@ -109,18 +104,11 @@ def deciding_rows(blocks, n_rows, alpha, margin):
     So many that a test at level `alpha` finds an influence of strength `margin`, in the direction that is
     known worst, with probability 0.8; then nearly as often an absent one is told from it.
     """
-    values = blocks.spectra[0]
-    worst = values[np.arange(len(values)), blocks.dof - 1]
-    return rows_to_decide(worst, blocks.dof, n_rows, alpha, margin)
-
-
-def rows_to_decide(worst, dofs, n_rows, alpha, margin):
-    """The same from the largest variance and the degrees of freedom of every pair."""
     needed = {
         int(dof): brentq(lambda d, k=dof: ncx2.sf(chi2.isf(alpha, k), k, d) - _POWER, 1e-6, 1e4)
-        for dof in np.unique(dofs)
+        for dof in np.unique(blocks.dof)
     }
-    return np.ceil(n_rows * worst * np.array([needed[int(k)] for k in dofs]) / margin**2)
+    return np.ceil(n_rows * blocks.worst * np.array([needed[int(k)] for k in blocks.dof]) / margin**2)
 
 
 def _of_states(parameters, information, partition):
@@ -153,22 +141,14 @@ def measure_intervals(parameters, information, partition, level):
     return measures, *root_intervals(measures, stderr, level)
 
 
-def spectrum_table(plant, parameters, partition, pair, *, conditional=True, n_frequencies=None, level=None):
-    """Geweke's measure of a pair (effect, cause): ``frequency, measure``, with a level ``low, high``.
-
-    `plant` is (A, Q, information) in the units' own states.
-    """
-    if level is not None:
-        check_level(level)
+def spectrum_table(plant, information, partition, pair, *, conditional=True, n_frequencies=None):
+    """Geweke's measure of a pair (effect, cause) by ``frequency``, as a table and as it was found."""
+    matrices = plant.transition, plant.process_cov, plant.padded_matrix(information)
     settings = {"conditional": conditional, "n_frequencies": n_frequencies}
-    (A, Q, J), (effect, cause) = plant, pair
-    found = geweke_spectrum(A, Q, J, partition, effect, cause, **settings)
+    found = geweke_spectrum(*matrices, partition, *pair, **settings)
     table = pd.DataFrame({"frequency": found.frequency, "measure": found.measure})
-    if level is not None:
-        ends = spectrum_intervals(parameters, J, partition, pair, found, conditional, level)
-        table["low"], table["high"] = ends
     table.attrs = {"total": found.total, "averages_to_total": found.has_roots_inside}
-    return table
+    return table, found
 
 
 def spectrum_intervals(parameters, information, partition, pair, found, conditional, level):

@@ -55,7 +55,7 @@ def verdicts(blocks, p_adjusted, alpha, margin):
     variance``), and the record is precise enough for it (the confidence region of an estimate of zero lies
     within the margin), so that an imprecise estimate that happens to be small decides nothing.
     """
-    top = np.take_along_axis(blocks.spectra[0], blocks.dof[:, None] - 1, axis=1)[:, 0]
+    top = blocks.worst
     precise = margin**2 / top >= chdtri(blocks.dof, alpha)
     below = chndtr(blocks.statistic, blocks.dof, margin**2 / top) <= alpha
     verdict = np.where(below & precise, "no influence", "cannot tell").astype(object)

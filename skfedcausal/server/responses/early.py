@@ -2,8 +2,9 @@
 
 import numpy as np
 
+from ..dynamics import Plant
 from ..estimation.estimate import estimate_plant
-from ..prediction import OperatingPoint, PlantFilter
+from ..prediction import OperatingPoint
 from .choice import BEYOND_DOUBT, losses_of
 from .learning import Record, learned_responses
 
@@ -42,7 +43,6 @@ def outdone_plant(record, messages, settings, budget):
         return None
     A, scale = estimate.shrunk_A, estimate.parameters.state_scale
     point = OperatingPoint.of(record, A, estimate.steps, estimate.levels, scale)
-    losses = losses_of(
-        PlantFilter(A, estimate.Q, point.placed(record), point.drive(A, estimate.shrunk_B)), found, known
-    )
+    run = Plant.of_one_lag(A, estimate.shrunk_B, estimate.Q, point=point).run(point.placed(record))
+    losses = losses_of(run, found, known)
     return estimate if losses["plant"] > BEYOND_DOUBT * losses["responses"] else None

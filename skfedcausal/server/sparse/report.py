@@ -1,5 +1,8 @@
 """The assumption report of a large plant: checks of its units, and of the pairs that are linked."""
 
+from dataclasses import dataclass, replace
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -7,6 +10,7 @@ from ...processes.parallel import chunks, started, workers
 from ...statespace.episodes import lag_covariances, side_by_side
 from ...statespace.matrices import few_threads
 from ...statespace.partition import positions_of, slices_of
+from ..links.engines import Engine, refuse_large
 from ..validity import checks
 from ..validity.report import (
     _LAGS,
@@ -22,9 +26,42 @@ from ..validity.report import (
     _row,
     evidence,
 )
+from .filter import LargeFilter
 from .plant import UNITS, columns
 
 _FEWEST_ROWS = 200
+
+
+@dataclass(frozen=True)
+class InBlocks(Engine):
+    """Of a plant of many units; `gapless` is its record with the gaps filled, None for one without."""
+
+    gapless: Any
+
+    def without_rows(self):
+        """The same without anything that is as long as the record."""
+        return replace(self, gapless=None)
+
+    def report(self, server, run, record):
+        """The table of checks of the units and of linked pairs; tails are looked at meanwhile, for the replies."""
+        reported = run.told(positions_of(server.alone_, server.state_slices_), None)
+        if self.gapless is not None:  # the record whose gaps were filled says more than one with gaps
+            record = self.gapless
+            run = LargeFilter(server.plant_.matrices, record)  # stretches between shifts are episodes, without levels
+        return large_report(server, run, record, lambda: reported.heavy_tails)
+
+    def with_directions(self, correlations, run, record, Q):
+        """Of many units nothing is said."""
+        return correlations
+
+    def check_tests(self, record):
+        """Refuse classical tests of a record with gaps, which take the exact likelihood of the whole."""
+        if not record.is_constant:
+            refuse_large(record.names, "classical tests of links in a record with gaps")
+
+    def check_pieces(self, names):
+        """Refuse links by pieces of time."""
+        refuse_large(names, "links over time")
 
 
 def large_report(server, run, record, meanwhile):

@@ -11,11 +11,13 @@ from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 
 from ...processes.parallel import chunks, run, workers
+from ..effects import ErrorsOfOneLag
 from ..estimation.estimate import LARGE
 from ..estimation.level_shifts import joined_shifts
 from ..estimation.scoring import Budget
 from ..lagged.misfit import misfit_table, one_lag_is_enough
 from ..lagged.timing import words_by_input
+from ..links.questions import SETTLED
 from ..prediction import OperatingPoint
 from . import tables
 from .alone import screened
@@ -26,7 +28,9 @@ from .input_effects import coefficients, input_links_table, shrunk_inputs, witho
 from .inputs import are_told_apart, find_drivers
 from .learning import ALL_PAIRS, AsAWhole, estimate_large
 from .memory import check_inputs, check_memory, whole_elements
+from .learned import SparsePlant
 from .plant import UNITS, LargePlant, filled_by_units, shifts_of_units
+from .report import InBlocks
 from .screening import PairRows, tested
 from .stability import stable
 
@@ -35,12 +39,6 @@ _LAGS_LEVEL = 1e-3  # family-wise, below which later lags are taken to act
 _FEEDBACK_LEVEL = 1e-3  # below which inputs are taken to depend on what is measured
 _STEP_LEVEL = 0.01  # of the tests whether a unit's level shifts with others'
 _PER_LARGE = 32  # units that `max_time` is for; larger plants have in proportion
-
-
-class StateScale(NamedTuple):
-    """What a large plant keeps of its parameters: a root of the covariance of every unit's states."""
-
-    state_scale: np.ndarray
 
 
 def asks_for_the_whole(record, server):
@@ -95,7 +93,7 @@ def learn_large(server, record):
     try:
         _learn_in_blocks(server, record)
     except AsAWhole as reason:
-        server._large, server._run, server.n_absent_ = None, None, 0  # all else is kept anew of the whole
+        server._run, server.n_absent_ = None, 0  # all else is kept anew of the whole
         return str(reason)
     return ""
 
@@ -107,7 +105,7 @@ def _learn_in_blocks(server, record):
         estimate, steps, changes = _estimate(server, record, parallel)
         _keep(server, record, estimate, _plants(server, estimate), steps, changes)  # while workers measure
         if parallel is not None and record.is_constant:  # what the report asks for, too
-            server._run = _gone_through(server._filter(server._operating_point.placed(record)))
+            server._run = _gone_through(server._filter(server.plant_.point.placed(record)))
         later = tables.later_lags(estimate)
     server.misfit_ = misfit_table(record.names, later)
     lags_act = server.frees_lags and not one_lag_is_enough(server.misfit_, _LAGS_LEVEL)
@@ -214,22 +212,17 @@ def _keep(server, record, estimate, plants, steps, changes):
     plant, partition = estimate.plant, record.partition
     server.partition_, server.names_, server.n_samples_ = partition, record.names, record.n_samples
     server.state_slices_ = dict(zip(record.names, partition.slices, strict=True))
-    server.transition_, server.unshrunk_transition_ = plants.A.toarray(), plants.unshrunk.toarray()
-    server.process_cov_ = plants.Q.toarray()
+    server.unshrunk_transition_ = plants.unshrunk.toarray()
     server.input_slices_ = dict(zip(record.names, partition.input_slices, strict=True))
     B = estimate.B
-    server.unshrunk_input_ = server.input_ = plant.unscaled_inputs(B)
+    server.unshrunk_input_ = shrunk = plant.unscaled_inputs(B)
     if server.shrink:
-        server.input_ = plant.unscaled_inputs(shrunk_inputs(estimate))
-    server.input_at_once_ = np.zeros_like(server.input_)
+        shrunk = plant.unscaled_inputs(shrunk_inputs(estimate))
     server.input_level_, server.coefficients_ = record.input_level, None
     if partition.n_inputs:
         server.coefficients_ = coefficients(estimate, plants.standard)
         changes = without_inputs(changes, estimate, record, steps)
-    server.lag_transitions_, server.lag_inputs_ = server.transition_[None], server.input_[None]
-    server._parameters = StateScale(plant.dense(plant.scale))
-    server.likelihood_, server._lagged, server._curvature = "whittle", None, None
-    server._gapless = None if plant.gapped is None else plant.record
+    server.likelihood_, server.curvature_ = "whittle", None
     server.excitation_ = server.feedback_ = server._run = None
     server.has_feedback_, server.laws_, server.controlled_units_ = False, {}, ()
     fits = estimate.fits
@@ -241,8 +234,11 @@ def _keep(server, record, estimate, plants, steps, changes):
     table = tables.level_shift_table(record.names, plant, steps, changes)
     table = table[table["p_value"] <= _STEP_LEVEL].reset_index(drop=True)
     server.level_shifts_ = table
-    server._operating_point = _operating_point(record, plant, plants.unshrunk, steps, changes, table)
-    server._large = plants.filter
+    server.is_settled_ = server.converged_ or server.gradient_norm_ * np.sqrt(record.n_samples) < SETTLED
+    point, scale = _operating_point(record, plant, steps, changes, table), plant.dense(plant.scale)
+    about = {"point": point, "scale": scale, "matrices": plants.filter}
+    server.plant_ = SparsePlant.of_one_lag(plants.A.toarray(), shrunk, plants.Q.toarray(), **about)
+    server.errors_ = ErrorsOfOneLag(server.coefficients_)
     server._diagnose_inputs(record)
 
 
@@ -263,7 +259,7 @@ def _strengths(A, partition):
     return np.bincount(place, np.square(coo.data), m * m).reshape(m, m)
 
 
-def _operating_point(record, plant, A, steps, changes, table):
+def _operating_point(record, plant, steps, changes, table):
     """Where the filter runs, with the levels that units shift to."""
     n = record.partition.n_states
     moved = np.zeros((n, len(steps)))
@@ -285,7 +281,8 @@ def _keep_links(server, record, estimate):
     blocks = tables.chosen_blocks(pairs, known, record.partition)
     adjusted = tables.adjusted_p_values(estimate.p_value, server._correction_of(record.names))[tuple(pairs.T)]
     geweke = tables.measures(estimate)[tuple(pairs.T)]
-    server._blocks, server._pairs = blocks, pairs
+    plant = estimate.plant
+    server.engine_ = InBlocks(pairs, blocks, None if plant.gapped is None else plant.record)
     levels = server.alpha, server.margin
     server.links_ = tables.large_links_table(record.names, pairs, blocks, adjusted, geweke, *levels)
     server.n_absent_ = n_units * (n_units - 1) - len(pairs)

@@ -93,7 +93,7 @@ def evidence(server, run, record):
     scores = path = None
     if record.steps:
         steps = step_series(record.steps, record.starts, record.n_samples)
-        new_levels = server._operating_point.new_levels
+        new_levels = server.plant_.point.new_levels
         path = checks.settled_path(server.lag_transitions_, new_levels, steps, record.starts)
     if not record.partition.n_inputs and record.determined.all():
         whole = record.scores.series if record.is_constant else _filled(record, filtered)

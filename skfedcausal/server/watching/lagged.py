@@ -18,7 +18,7 @@ from ...statespace.detection.shift import InnovationModel
 from ...statespace.episodes import episodes
 from ...statespace.kalman import Recurrence
 from ...statespace.riccati import predicted_covariance, stationary_covariance
-from ..lagged.dynamics import LaggedDynamics
+from ..dynamics import Plant
 from ..lagged.gaps import RowFilter, RowStep
 from .evidence import FLOOR, Innovations, MonitorState, PlantMonitor
 
@@ -29,7 +29,7 @@ _LEAST_WORK = 0.04  # share of the work of a fit that a plant without a part of 
 def dynamics_of(plant):
     """Dynamics of a plant without inputs."""
     A = plant.lag_transitions_
-    return LaggedDynamics(A, np.zeros((2, A.shape[1], 0)), plant.process_cov_)
+    return Plant(A, np.zeros((2, A.shape[1], 0)), plant.process_cov_)
 
 
 class FilteredRows(NamedTuple):
@@ -52,7 +52,7 @@ class LaggedModel(InnovationModel):
     A is the transition matrix of the first lag, `dynamics` has all.
     """
 
-    dynamics: LaggedDynamics
+    dynamics: Plant
 
     def __getstate__(self):
         """Without what is computed again when it is asked for, which is large."""

@@ -342,7 +342,7 @@ class LargeRootCauseServer(RootCauseServer):
             yield from super()._taken(part, state)
 
     def _learn_models(self, plant, rows):
-        self.model = LargeModel(plant._large, rows.J, self.slices)
+        self.model = LargeModel(plant.plant_.matrices, rows.J, self.slices)
         self.monitor, own, scaled, errors = LargeMonitor.learned(self.model, rows, self.slices)
         self.level = LargeLevel.of(self.monitor.energy, errors, self.slices)
         self._errors = errors

@@ -6,10 +6,10 @@ import pytest
 
 from skfedcausal import FederatedCounterfactualEstimator
 from skfedcausal.server.lagged.curvature import Bends, _heard, _posterior, learned_curvature
-from skfedcausal.server.lagged.dynamics import LaggedDynamics
+from skfedcausal.server.dynamics import Plant
 from skfedcausal.statespace.input_basis import quartile_spline
 
-DYNAMICS = LaggedDynamics(np.array([[[0.8]]]), np.array([[[0.0]], [[1.0]]]), np.array([[0.01]]))
+DYNAMICS = Plant(np.array([[[0.8]]]), np.array([[[0.0]], [[1.0]]]), np.array([[0.01]]))
 
 
 def run(u, bend, noise):
@@ -92,7 +92,7 @@ def test_beyond_what_was_visited_a_curve_goes_no_further():
 
 def test_nothing_is_learned_without_inputs_or_from_few_rows():
     one = slice(0, 1)
-    no_inputs = LaggedDynamics(DYNAMICS.A, np.zeros((2, 1, 0)), DYNAMICS.Q)
+    no_inputs = Plant(DYNAMICS.A, np.zeros((2, 1, 0)), DYNAMICS.Q)
     assert learned_curvature(no_inputs, [one], np.zeros((500, 1)), np.zeros((500, 0)), (0,)) is None
     assert learned_curvature(DYNAMICS, [one], np.zeros((50, 1)), np.zeros((50, 1)), (0,)) is None
 
@@ -106,7 +106,7 @@ def test_effects_of_inputs_add_up_whatever_the_curve():
     data = pd.DataFrame(h @ [[1.0, 0.5, -1.0]] + noise, columns=["a__s0", "a__s1", "a__s2"])
     data["a__u"], data["a__v"] = u[:, 0], v[:, 0]
     estimator = FederatedCounterfactualEstimator(input_columns=["a__u", "a__v"], sampled="after").fit(data)
-    assert estimator.server_._curvature.forms[0].moves
+    assert estimator.server_.curvature_.forms[0].moves
     rows = data.iloc[-200:].reset_index(drop=True)
     other = {"a__u": (rows["a__u"] + np.r_[np.zeros(100), np.full(100, 0.4)]).clip(-2, 2), "a__v": 0.5}
     whole = estimator.whatif(rows, other)
@@ -135,7 +135,7 @@ def test_a_valve_that_saturates_bends_where_it_does():
     scores = states(u, 0.1 * rng.normal(size=u.shape)) + 0.1 * rng.normal(size=u.shape)
     clipped = np.clip(u, -end, end)
     linear = (u.T @ clipped) / (u.T @ u)  # what a linear plant says of the valve
-    dynamics = LaggedDynamics(DYNAMICS.A, np.stack([0 * linear, linear]), DYNAMICS.Q)
+    dynamics = Plant(DYNAMICS.A, np.stack([0 * linear, linear]), DYNAMICS.Q)
     curvature = learned_curvature(dynamics, [slice(0, 1)], scores, u, (0,))
     n_steps = 40
     for low, high in ((0.7, 1.4), (-0.4, 0.4), (-1.2, -0.2)):
@@ -189,7 +189,7 @@ def test_what_bends_in_one_unit_reaches_the_next_through_its_states():
     scores = states(u, 0.05 * rng.normal(size=(n_samples, 2))) + 0.05 * rng.normal(size=(n_samples, 2))
     clipped = np.clip(u, -end, end)
     B = np.vstack([(u.T @ clipped) / (u.T @ u), [[0.0]]])  # what a linear plant says of the valve
-    dynamics = LaggedDynamics(A[None], np.stack([0 * B, B]), 0.05**2 * np.eye(2))
+    dynamics = Plant(A[None], np.stack([0 * B, B]), 0.05**2 * np.eye(2))
     curvature = learned_curvature(dynamics, [slice(0, 1), slice(1, 2)], scores, u, (0,))
     assert [form.responses.shape[1] for form in curvature.forms] == [1, 2]  # the first unit hears nothing of the second
     before, change = np.full((160, 1), 0.7), np.full((60, 1), 0.7)

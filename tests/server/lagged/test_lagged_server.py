@@ -20,7 +20,7 @@ from skfedcausal.estimators._undecidable import _state_covariance
 from skfedcausal.server import likelihood as likelihood_module
 from skfedcausal.server.estimation.scoring import Budget
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.lagged.dynamics import LaggedDynamics, PaddedRecord
+from skfedcausal.server.dynamics import Plant, PaddedRecord
 from skfedcausal.server.lagged.misfit import level_of, one_lag_is_enough
 from skfedcausal.server.lagged.timing import first_lags, words_by_input
 from skfedcausal.server.prediction import PlantFilter
@@ -129,10 +129,10 @@ def test_the_filter_of_several_lags_is_the_conditional_mean(fitted):
     rng = np.random.default_rng(5)
     A = np.array([[[0.5, 0.2], [0.0, 0.4]], [[0.1, 0.0], [0.3, -0.2]], [[0.0, 0.1], [0.0, 0.1]]])
     Q = np.array([[1.0, 0.3], [0.3, 0.8]])
-    dynamics = LaggedDynamics(A, np.zeros((2, 2, 0)), Q)
+    dynamics = Plant(A, np.zeros((2, 2, 0)), Q, NoPoint)
     J, n_samples = np.diag([2.0, 1.0]), 12
     z = rng.normal(size=(n_samples, 2))
-    run = dynamics.filter(record_of(z, J), NoPoint)
+    run = dynamics.run(record_of(z, J))
     covariance = joint_covariance(dynamics, n_samples)
     for t in (0, 1, 5, 11):
         seen = slice(0, 2 * (t + 1))
@@ -184,13 +184,13 @@ def expected_before(covariance, z, J, t):
 def test_gaps_are_filtered_as_by_the_filter_of_one_lag():
     rng = np.random.default_rng(6)
     A = np.array([[[0.5, 0.2], [0.0, 0.4]], [[0.1, 0.0], [0.3, -0.2]]])
-    dynamics = LaggedDynamics(A, np.zeros((2, 2, 0)), np.diag([1.0, 0.5]))
+    dynamics = Plant(A, np.zeros((2, 2, 0)), np.diag([1.0, 0.5]), NoPoint)
     patterns = np.array([np.diag([2.0, 1.0]), np.zeros((2, 2)), np.diag([0.5, 1.0])])
     index = rng.integers(3, size=PIECE)
     index[100:200] = 1
     z = rng.normal(size=(PIECE, 2)) * (index != 1)[:, None]
     record = record_of(z, None, patterns, index)
-    run = dynamics.filter(record, NoPoint)
+    run = dynamics.run(record)
     plain = PlantFilter(dynamics.transition, dynamics.process_cov, PaddedRecord(dynamics, record))
     np.testing.assert_allclose(run.filtered, plain.filtered[:, :2], atol=1e-9)
     np.testing.assert_allclose(run.predicted, plain.predicted[:, :2], atol=1e-9)
@@ -260,8 +260,10 @@ def test_every_answer_uses_the_lags(fitted):
     spectrum = estimator.spectrum("unit0", "unit1")
     row = estimator.links_.set_index(["cause", "effect"]).loc[("unit0", "unit1")]
     np.testing.assert_allclose(spectrum.attrs["total"], row["geweke"], rtol=1e-6)
-    with pytest.raises(ValueError, match="plants of one lag"):
-        estimator.spectrum("unit0", "unit1", level=0.9)
+    banded = estimator.spectrum("unit0", "unit1", level=0.9)
+    assert (banded["low"] <= banded["measure"]).all()
+    assert (banded["measure"] <= banded["high"]).all()
+    assert (banded["low"] > 0).all()  # as the link's own interval
     messages = {name: estimator.clients_[name].message(Y) for name, Y in X.items()}
     reply = server.replies(messages)["unit1"]
     states = server.filter(messages).filtered
@@ -313,7 +315,7 @@ def test_a_detector_watches_with_all_lags():
 
 def test_the_variance_of_states_counts_all_lags(fitted):
     server = fitted[0].server_
-    dynamics = server._lagged.dynamics
+    dynamics = server.plant_
     expected = solve_discrete_lyapunov(dynamics.transition, dynamics.process_cov)[:5, :5]
     np.testing.assert_allclose(_state_covariance(server), expected, rtol=1e-8, atol=1e-10)
 
@@ -489,7 +491,7 @@ def test_a_plant_at_the_border_of_stability_stays_inside():
         warnings.simplefilter("ignore")
         estimator = FederatedGrangerEstimator().fit(X)
     A = estimator.server_.lag_transitions_
-    dynamics = LaggedDynamics(A, np.zeros((2, A.shape[1], 0)), np.eye(A.shape[1]))
+    dynamics = Plant(A, np.zeros((2, A.shape[1], 0)), np.eye(A.shape[1]))
     assert np.abs(np.linalg.eigvals(dynamics.transition)).max() < 1
     assert np.isfinite(estimator.forecast(X, 1000)).all()
 

@@ -98,7 +98,7 @@ def test_what_an_input_does_late_is_no_shift_of_a_level():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         estimator = FederatedCounterfactualEstimator(sampled="after").fit(X, inputs=inputs)
-    assert not estimator.server_._operating_point.steps
+    assert not estimator.server_.plant_.point.steps
     change = np.ones((100, 1))
     C = np.asarray(estimator.clients_["a"].observation_)
     gain = (estimator.server_.effects(change)["a"].states @ C.T)[-1, 0]

@@ -21,6 +21,7 @@ from skfedcausal.server.sparse.gaps import (
     n_fillings,
     share_there,
 )
+from skfedcausal.server.sparse.learned import SparsePlant
 from skfedcausal.server.sparse.learning import AsAWhole, _Search, estimate_large
 from skfedcausal.server.sparse.plant import LargePlant, filled_by_units
 from skfedcausal.server.sparse.server import asks_for_the_whole
@@ -205,8 +206,8 @@ def test_many_units_with_gaps_are_learned_in_blocks(many):
     X, gapped, truth = many
     whole, blocks = fitted(X, truth), fitted(gapped, truth)
     server = blocks.server_
-    assert isinstance(server._large, LargePlantMatrices)
-    assert server._gapless is None
+    assert isinstance(server.plant_, SparsePlant)
+    assert server.engine_.gapless is None
     assert not server.filled_
     found, expected = (set(e.links_.query("p_adjusted < 1e-3").index) for e in (blocks, whole))
     assert len(found & expected) > 0.9 * len(expected)
@@ -225,7 +226,7 @@ def test_the_report_knows_of_levels_that_shift(many):
     shifted = {**gapped, "unit3": gapped["unit3"].copy()}
     shifted["unit3"][750:] += 6 * truth.observation[3][:, 0]
     server = fitted(shifted, truth).server_
-    assert isinstance(server._large, LargePlantMatrices)
+    assert isinstance(server.plant_, SparsePlant)
     assert "unit3" in set(server.level_shifts_["unit"])
     own = server.validity_.query("cause == effect == 'unit3'")
     assert own["passed"].all(), own
@@ -279,7 +280,7 @@ def test_units_that_others_keep_stable_are_left_to_the_exact_filter(many):
     A[:2, :2] = [[1.02, -0.3], [0.3, 0.7]]
     A[:2, 2:] = 0.0
     assert np.abs(np.linalg.eigvals(A)).max() < 1
-    server.transition_, server._large = A, server._large._replace(A=csr_array(A))
+    server.plant_ = server.plant_.with_first_lag(A, server.input_)
     run = server._filter(record)
     assert type(run) is PlantFilter
     assert np.isfinite(run.predicted).all()
@@ -302,10 +303,10 @@ def test_smoothing_is_by_the_plant_that_is_asked_for(many):
     messages = messages_of(gapped, truth)
     server = LikelihoodServer().fit(messages)
     told = np.hstack([reply.states for reply in server.smoothed(messages).values()])
-    unshrunk = LargeFilterWithGaps(server._large._replace(A=csr_array(server.unshrunk_transition_)),
+    unshrunk = LargeFilterWithGaps(server.plant_.matrices._replace(A=csr_array(server.unshrunk_transition_)),
                                    server._record(messages)).smoothed()[0]  # fmt: skip
     np.testing.assert_array_equal(told, unshrunk)
-    assert miss(told, server._smooth(messages, server.transition_, server.input_)[0]) > 1e-6
+    assert miss(told, server.plant_.smooth(server._record(messages))[0]) > 1e-6
 
 
 @pytest.mark.medium

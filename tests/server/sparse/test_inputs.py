@@ -21,6 +21,7 @@ from skfedcausal.server.sparse import inputs as inputs_module
 from skfedcausal.server.sparse.alone import units_on_their_own
 from skfedcausal.server.sparse.input_effects import input_links_table, shrunk_inputs, without_inputs
 from skfedcausal.server.sparse.inputs import find_drivers, pairs_of, regressors
+from skfedcausal.server.sparse.learned import SparsePlant
 from skfedcausal.server.sparse.plant import LargePlant, filled_by_units
 from skfedcausal.server.sparse.screening import products
 from skfedcausal.server.sparse.server import asks_for_the_whole
@@ -55,7 +56,7 @@ def learned(messages, *, as_a_whole=False, **settings):
             patch.setattr(likelihood, "LARGE", 10**6)
             patch.setattr(LikelihoodServer, "frees_lags", False)
         server = LikelihoodServer(correction="fdr", **settings).fit(messages)
-    assert (server._large is None) == as_a_whole
+    assert (not isinstance(server.plant_, SparsePlant)) == as_a_whole
     return server
 
 
@@ -93,7 +94,7 @@ def test_a_block_of_all_units_has_the_maximum_of_the_whole_plant(both, monkeypat
     assert same.all()
     assert ((one.input_ != 0) == (whole.input_ != 0)).all()
     error = np.sqrt(whole.coefficients_.covariance.diagonal().max() * ROWS)  # of one row, in standardised units
-    scale = np.abs(whole._parameters.state_scale).max() / np.abs(whole._parameters.state_scale.diagonal()).min()
+    scale = np.abs(whole.plant_.scale).max() / np.abs(whole.plant_.scale.diagonal()).min()
     most = 10 * LikelihoodServer().tol * error * scale
     assert_allclose(one.transition_, whole.transition_, rtol=0, atol=max(most, 1e-8))
     assert_allclose(one.input_, whole.input_, rtol=0, atol=max(most, 1e-8))
@@ -131,7 +132,7 @@ def test_the_input_matrix_is_that_of_the_whole_plant_and_near_the_truth(both):
 
 
 def test_effects_and_their_errors_are_those_of_the_whole_plant(both, monkeypatch):
-    monkeypatch.setattr(both.whole, "_curvature", None)
+    monkeypatch.setattr(both.whole, "curvature_", None)
     change = np.zeros((20, both.blocks.input_.shape[1]))
     change[:, 0] = 1.0
     found, expected = both.blocks.effects(change), both.whole.effects(change)
@@ -351,7 +352,7 @@ def test_the_estimator_answers(both):
     inputs = {name: u for name, u in zip(X, truth.inputs, strict=True) if u is not None}
     clients = [KalmanClient(C=C) for C in truth.observation]
     estimator = FederatedCounterfactualEstimator(clients, server=LikelihoodServer()).fit(X, inputs=inputs)
-    assert estimator.server_._large is not None
+    assert isinstance(estimator.server_.plant_, SparsePlant)
     assert estimator.predict(X, inputs=inputs).shape == (ROWS, 4 * UNITS)
     assert np.isfinite(estimator.forecast(X, ROWS - 5, inputs=inputs)).all()
     effect, error = estimator.counterfactual("unit3", [0.0], [1.0], horizon=5, return_std=True)
@@ -410,7 +411,7 @@ def test_inputs_that_answer_measurements_are_learned_as_a_whole():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         server = LikelihoodServer(max_time=0.2).fit(messages_of(X, truth))
-    assert server._large is None
+    assert not isinstance(server.plant_, SparsePlant)
     assert server.has_feedback_ or server.feedback_["same_row_p_value"].min() < 1e-3
 
 

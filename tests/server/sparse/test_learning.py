@@ -15,6 +15,7 @@ from skfedcausal.server import likelihood
 from skfedcausal.server.links import questions
 from skfedcausal.server.prediction import PlantFilter
 from skfedcausal.server.sparse import learning, tables
+from skfedcausal.server.sparse.learned import SparsePlant
 from skfedcausal.server.sparse.report import _is_coloured
 from skfedcausal.server.validity import report
 
@@ -42,8 +43,8 @@ def both():
         blocks = LikelihoodServer().fit(messages)
         patch.setattr(likelihood, "LARGE", 10**6)
         whole = LikelihoodServer().fit(messages)
-    assert blocks._large is not None
-    assert whole._large is None
+    assert isinstance(blocks.plant_, SparsePlant)
+    assert not isinstance(whole.plant_, SparsePlant)
     return blocks, whole, messages
 
 
@@ -92,13 +93,18 @@ def test_the_sparse_filter_is_the_stationary_one(both):
         np.testing.assert_allclose(own[-1], other[-1], rtol=0.02)
 
 
-def test_questions_that_need_all_of_the_plant_are_refused(both):
-    blocks, _, _ = both
-    assert len(blocks.link_intervals()) == UNITS * (UNITS - 1)
-    with pytest.raises(ValueError, match="learned in blocks"):
-        blocks.link_intervals(geweke=True)
-    with pytest.raises(ValueError, match="learned in blocks"):
-        blocks.spectrum("unit0", "unit1", level=0.9)
+def test_intervals_of_measures_are_those_of_the_whole_plant_nearly(both):
+    """Those of blocks go with the square of the strength, those of the whole by the delta method."""
+    blocks, whole, _ = both
+    table, known = (server.link_intervals(geweke=True) for server in (blocks, whole))
+    linked = ((table["geweke_low"] > 0) & (known["geweke_low"] > 0)).to_numpy()
+    assert linked.sum() > 20
+    for end in ("geweke_low", "geweke_high"):
+        ratio = np.sqrt(table[end][linked] / known[end][linked])
+        assert np.abs(np.log(ratio)).mean() < 0.2
+    spectrum = blocks.spectrum("unit0", "unit1", level=0.9)
+    assert (spectrum["low"] <= spectrum["measure"]).all()
+    assert (spectrum["measure"] <= spectrum["high"]).all()
 
 
 def test_screening_says_of_every_pair_what_the_whole_plant_does(both, monkeypatch):
@@ -259,5 +265,5 @@ def test_a_plant_of_which_nearly_all_is_linked_is_learned_as_a_whole():
     X = {f"unit{k}": (0.8 * driver + rng.standard_normal(150))[:, None] for k in range(UNITS)}
     with pytest.warns(UserWarning, match="max_time"):
         estimator = FederatedGrangerEstimator(server=LikelihoodServer(max_time=0.2)).fit(X)
-    assert estimator.server_._large is None
+    assert not isinstance(estimator.server_.plant_, SparsePlant)
     assert np.isfinite(estimator.transition_).all()

@@ -11,7 +11,7 @@ from skfedcausal import FederatedRCADetector, KalmanClient, LikelihoodServer
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation.transport import InProcessTransport
-from skfedcausal.server.lagged.dynamics import LaggedDynamics
+from skfedcausal.server.dynamics import Plant
 from skfedcausal.server.watching.evidence import MonitorState
 from skfedcausal.server.watching.lagged import LaggedModel, LaggedMonitor
 from skfedcausal.server.watching.nominal import direct_causes
@@ -41,7 +41,7 @@ def dynamics(coupled):
     """Three lags, the later ones weaker, a link of the second lag."""
     A = np.stack([coupled.plant.A, 0.25 * np.eye(4), -0.15 * np.eye(4)])
     A[1, 3, 0] = 0.4
-    return LaggedDynamics(A, np.zeros((2, 4, 0)), coupled.plant.Q)
+    return Plant(A, np.zeros((2, 4, 0)), coupled.plant.Q)
 
 
 @pytest.fixture(scope="module")
@@ -96,7 +96,7 @@ def dense_kalman(dynamics, record):
 
 def test_with_one_lag_it_is_the_model_of_one_lag(coupled):
     A, Q, J = coupled.plant.A, coupled.plant.Q, coupled.plant.J
-    one, lagged = InnovationModel(A, Q, J), LaggedModel.of(LaggedDynamics(A[None], np.zeros((2, 4, 0)), Q), J)
+    one, lagged = InnovationModel(A, Q, J), LaggedModel.of(Plant(A[None], np.zeros((2, 4, 0)), Q), J)
     for name in ("scaling", "weight", "carry", "gain", "held"):
         assert_allclose(getattr(lagged, name), getattr(one, name), rtol=1e-9, atol=1e-11, err_msg=name)
     assert_allclose(lagged.step_information(9), one.step_information(9), rtol=1e-9, atol=1e-11)

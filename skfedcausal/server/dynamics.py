@@ -1,32 +1,45 @@
-"""A plant of several lags as a plant of one: lags beside the states, past inputs beside the inputs.
+"""The plant that was learned, whatever learned it: it runs over a record, smooths it and responds to inputs.
 
-Everything that runs a plant over a record, filter, smoother and responses, is written for one lag. The
-state ``[h[t]; ...; h[t-p+1]]`` and the inputs ``[u[t+1]; u[t]; ...]`` make a plant of several lags one of
-those; this is the only place that knows how.
+Filter, smoother and responses are written for one lag. The state ``[h[t]; ...; h[t-p+1]]`` and the inputs
+``[u[t+1]; u[t]; ...]`` make a plant of several lags one of those; this is the only place that knows how.
 """
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from ...statespace.episodes import episodes
-from ...statespace.geweke import geweke_measures
-from ...statespace.inputs import input_response
-from ...statespace.matrices import companion
-from ..prediction import InputDrive, PlantFilter, smooth_plant
-from .gaps import filtered_with_gaps
+from ..message.states import StateReply
+from ..statespace.episodes import episodes
+from ..statespace.geweke import geweke_measures
+from ..statespace.inputs import input_response
+from ..statespace.matrices import companion
+from .prediction import InputDrive, PlantFilter, smooth_plant
+from .lagged.gaps import filtered_with_gaps
 
 _SMALL = 260  # states with their lags, of which a Riccati equation takes a hundredth of a second
 
 
 @dataclass(frozen=True, eq=False)
-class LaggedDynamics:
+class Plant:
     """``h[t] = sum_k A_k h[t-k] + sum_k B_k u[t-k] + w[t]`` in the units' own states and inputs."""
 
     A: np.ndarray  # (p, n, n), lags 1 to p
     B: np.ndarray  # (q + 1, n, k), lags 0 to q
     Q: np.ndarray  # (n, n)
+    point: Any = None  # the `OperatingPoint` that it moves around
+    scale: np.ndarray | None = None  # (n, n), a root of the covariance of every unit's states
+
+    @classmethod
+    def of_one_lag(cls, A, B, Q, **about):
+        """``h[t] = A h[t-1] + B u[t-1] + w[t]``."""
+        return cls(A[None], np.stack([np.zeros_like(B), B]), Q, **about)
+
+    def with_first_lag(self, A, B):
+        """The same plant with other coefficients (n, n) and (n, k) of the first lag."""
+        lags = A[None] if self.n_lags == 1 else np.stack([A, *self.A[1:]])
+        return replace(self, A=lags, B=np.stack([self.B[0], B, *self.B[2:]]))
 
     @property
     def n_states(self):
@@ -38,15 +51,20 @@ class LaggedDynamics:
         """Lags of the states."""
         return len(self.A)
 
+    @property
+    def acts_at_once(self):
+        """Whether some input acts in the row it is recorded in."""
+        return bool(self.B[0].any())
+
     @cached_property
     def top(self):
         """``[A_1 | A_2 | ...]``, shape (n, n p)."""
-        return np.hstack(list(self.A))
+        return _side_by_side(self.A)
 
     @cached_property
     def transition(self):
         """Of the states with their lags, shape (n p, n p)."""
-        return companion(self.top, self.n_lags)
+        return self.A[0] if self.n_lags == 1 else companion(self.top, self.n_lags)
 
     @cached_property
     def process_cov(self):
@@ -55,6 +73,8 @@ class LaggedDynamics:
 
     def padded_matrix(self, x):
         """Matrices (..., n, n) as those of the states with their lags."""
+        if self.n_lags == 1:
+            return x
         size = self.n_states * self.n_lags
         padded = np.zeros((*x.shape[:-2], size, size))
         padded[..., : self.n_states, : self.n_states] = x
@@ -64,20 +84,32 @@ class LaggedDynamics:
         """Matrices (n, ...) with rows of zeros for the lags."""
         return np.concatenate([x, np.zeros((self.n_states * (self.n_lags - 1), *x.shape[1:]))])
 
-    @cached_property
-    def input_matrix(self):
-        """``[B_0 | B_1 | ...]`` on the inputs of :meth:`stacked`, shape (n, k (q + 1))."""
-        return np.hstack(list(self.B))
+    @property
+    def driven_by(self):
+        """Coefficients (m, n, k) of inputs from the row itself on, or from the row before where none acts at once."""
+        return self.B if self.acts_at_once else self.B[1:]
+
+    def foreign_inputs(self, partition):
+        """Those of other units' inputs, side by side as the inputs of :meth:`stacked`, (n, k m)."""
+        own = partition.mask(partition.pairs[:0], True, of_inputs=True)
+        return _side_by_side([np.where(own, 0.0, B) for B in self.driven_by])
 
     def stacked(self, u, starts=(0,)):
-        """Inputs ``[u[t+1]; u[t]; ...; u[t-q+1]]`` of each row, zero (their level) beyond an episode."""
-        n_lags, k = len(self.B) - 1, u.shape[1]
-        out = np.zeros((len(u), (n_lags + 1) * k))
+        """Inputs ``[u[t+1]; u[t]; ...; u[t-q+1]]`` of each row, zero (their level) beyond an episode.
+
+        Without the first ones where no input acts at once.
+        """
+        lags, k = range(-1 if self.acts_at_once else 0, len(self.B) - 1), u.shape[1]
+        if lags == range(1):
+            return u
+        out = np.zeros((len(u), len(lags) * k))
         for start, stop in episodes(starts, len(u)):
             rows = u[start:stop]
-            for lag in range(-1, min(n_lags, len(rows))):
+            for number, lag in enumerate(lags):
+                if lag >= len(rows):
+                    break
                 early, late = max(lag, 0), len(rows) + min(lag, 0)
-                cols = slice((lag + 1) * k, (lag + 2) * k)
+                cols = slice(number * k, (number + 1) * k)
                 out[start + early : start + (late if lag < 0 else len(rows)), cols] = rows[
                     max(-lag, 0) : len(rows) - early
                 ]
@@ -85,27 +117,60 @@ class LaggedDynamics:
 
     # -- over a record ---------------------------------------------------------------------------
 
-    def filter(self, record, point):
-        """Filter over a record around an operating point, a `LaggedFilter`."""
-        return LaggedFilter(self, record, self.drive(point))
+    def run(self, record):
+        """Filter over a record, a `PlantFilter` or what answers as one."""
+        if self.n_lags == 1:
+            return PlantFilter(self.A[0], self.Q, record, self.drive())
+        return LaggedFilter(self, record, self.drive())
 
-    def drive(self, point, *, foreign=None):
-        """How inputs and shifts act, a `LaggedDrive`, or None; through a matrix (n, k (q + 1)) if given."""
+    def drive(self, foreign=None):
+        """How inputs and shifts act, a `LaggedDrive`, or None; through a matrix as of `foreign_inputs` if given."""
+        point = self.point
         if not (self.B.shape[2] or point.steps):
             return None
-        B = self.input_matrix if foreign is None else foreign
+        B = _side_by_side(self.driven_by) if foreign is None else foreign
         held = self.top.reshape(self.n_states, self.n_lags, self.n_states).sum(axis=1)
         steps = point.new_levels - held @ point.new_levels
         first = np.hstack([np.zeros_like(B), point.new_levels])
         spread = np.kron(np.ones((self.n_lags, self.n_lags)), point.spread)
         matrix, first = self.padded_rows(np.hstack([B, steps])), np.tile(first, (self.n_lags, 1))
-        return LaggedDrive(matrix, point.known_level, spread, first, dynamics=self)
+        return LaggedDrive(matrix, point.known_level, spread, first, plant=self)
 
-    def smooth(self, record, point, **settings):
+    def smooth(self, record, **settings):
         """States given a whole record (n_samples, n), and covariances of each unit's states."""
-        plant = self.transition, self.process_cov, PaddedRecord(self, record), self.drive(point)
-        states, covariances = smooth_plant(*plant, **settings)
+        padded = record if self.n_lags == 1 else PaddedRecord(self, record)
+        states, covariances = smooth_plant(self.transition, self.process_cov, padded, self.drive(), **settings)
         return states[:, : self.n_states], covariances
+
+    def hindsight(self, record):
+        """States (n_samples, n) of a record with gaps as they are filled in for sums over its rows."""
+        return self.smooth(record)[0] if self.n_lags == 1 else self.run(record).hindsight()
+
+    def cross_terms(self, record, run):
+        """What other units do to each unit's states over all lags, by unit, (n_samples, p) each, from a filter."""
+        others = np.where(record.partition.block_diagonal, 0.0, self.A)
+        drive = self.drive(self.foreign_inputs(record.partition))
+        return run.carried_to_units(_side_by_side(others), drive)
+
+    def replies(self, record, run):
+        """The `StateReply` to each unit of a record, in their order: its own part of the plant, what others do."""
+        partition, is_plain = record.partition, self.n_lags == 1 and len(self.driven_by) == 1
+        B = self.B[1:] if is_plain else self.B
+        level = self.foreign_inputs(partition) @ np.tile(self.point.known_level[: B.shape[2]], len(self.driven_by))
+        found = []
+        for terms, rows, inputs in zip(
+            self.cross_terms(record, run), partition.slices, partition.input_slices, strict=True
+        ):
+            found.append(
+                StateReply(
+                    terms,
+                    _side_by_side(self.A[:, rows, rows]),
+                    self.Q[rows, rows],
+                    input_matrix=_side_by_side(B[:, rows, inputs]) if inputs.stop > inputs.start else None,
+                    input_level=level[rows] if partition.n_inputs else None,
+                )
+            )
+        return found
 
     @property
     def is_small(self):
@@ -126,7 +191,8 @@ class LaggedDynamics:
         """
         change = np.vstack([change, np.zeros((1, change.shape[1]))])  # what follows the last row is not known
         if gains is None:
-            effect = input_response(self.transition, self.padded_rows(self.input_matrix), self.stacked(change))
+            B = self.padded_rows(_side_by_side(self.driven_by))
+            effect = input_response(self.transition, B, self.stacked(change))
             return effect.effect[:-1, : self.n_states]
         return self._with_loops(change, gains)[:-1]
 
@@ -151,17 +217,22 @@ class LaggedDynamics:
         return h[1:]
 
 
+def _side_by_side(matrices):
+    """Matrices of all lags as one; that of a single lag is not copied."""
+    return matrices[0] if len(matrices) == 1 else np.hstack(list(matrices))
+
+
 @dataclass(frozen=True)
 class LaggedDrive(InputDrive):
     """How the inputs of several lags and the steps of a record act on the states with their lags."""
 
-    dynamics: LaggedDynamics = field(kw_only=True)
+    plant: Plant = field(kw_only=True)
 
     def inputs(self, record):
         """Inputs of all lags and steps less their level."""
         known = record.known - self.level
-        k = self.dynamics.B.shape[2]
-        return np.hstack([self.dynamics.stacked(known[:, :k], record.starts), known[:, k:]])
+        k = self.plant.B.shape[2]
+        return np.hstack([self.plant.stacked(known[:, :k], record.starts), known[:, k:]])
 
 
 class PaddedRecord:

@@ -1,0 +1,104 @@
+"""What a learned plant answers about its links, by the engine that learned it.
+
+An engine leaves estimates of the blocks of every pair behind, from which every table is made; how sure a spectrum is,
+and which tests there are, is a matter of what else it knows. What is said here goes for any plant.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..estimation.estimate import LARGE
+from ..validity.report import report
+from .intervals import intervals_table, measure_intervals, spectrum_intervals, with_measures
+from .tests import tests_table
+
+
+@dataclass(frozen=True)
+class Engine:
+    """What is left of an engine after a fit: pairs (n_pairs, 2) of effect and cause, and estimates of their blocks.
+
+    `blocks` have `strength`, `stderr`, `moments`, `worst` and `dof` of every pair, as `BlockEstimates` have.
+    """
+
+    pairs: np.ndarray
+    blocks: Any
+
+    def report(self, server, run, record):
+        """The table of checks of what the plant assumes."""
+        return report(server, run, record)
+
+    def without_rows(self):
+        """The same without anything that is as long as the record."""
+        return self
+
+    def with_directions(self, correlations, run, record, Q):
+        """The table of correlated pairs with which of them acts on the other within a row."""
+        if not len(correlations):
+            return correlations
+        from .same_row import with_directions  # for units whose noise goes together
+
+        return with_directions(correlations, run, record, Q)
+
+    def intervals(self, server, level, geweke):
+        """The table of intervals of all pairs."""
+        levels = {"level": level, "alpha": server.alpha, "margin": server.margin}
+        table = intervals_table(server.names_, self.pairs, self.blocks, server.n_samples_, **levels)
+        return self.with_measures(server, table, level) if geweke else table
+
+    def with_measures(self, server, table, level):
+        """The table of intervals with Geweke's measures and theirs."""
+        measure = server.links_.loc[server.links_["kind"] == "state", "geweke"].to_numpy()
+        if not np.isfinite(measure).all():
+            effect, cause = self.pairs.T
+            measure = server.plant_.geweke(server.information_, server.partition_)[effect, cause]
+        return with_measures(table, measure)
+
+    def spectrum_ends(self, server, pair, found, conditional, level):
+        """Ends of the interval of a pair's spectrum at every frequency: it goes with the square of the strength."""
+        table = self.intervals(server, level, False)
+        row = np.flatnonzero((self.pairs == pair).all(axis=1))
+        if not len(row):  # of a plant of many units, in which nothing came near to a link
+            return np.full((2, len(found.measure)), np.nan)
+        table = table.iloc[row[[0] * len(found.measure)]]
+        measures = with_measures(table, found.measure)
+        return measures["geweke_low"].to_numpy(), measures["geweke_high"].to_numpy()
+
+    def check_tests(self, record):
+        """Refuse classical tests of a record that they cannot be had of, before any work."""
+
+    def tests(self, server, record, settings, method):
+        """The table of classical tests of all pairs."""
+        return tests_table(record, settings, method)
+
+    def check_pieces(self, names):
+        """Refuse links by pieces of time that cannot be had, before any work."""
+
+
+def refuse_large(names, what):
+    """Refuse what takes the information of all elements of a plant at once."""
+    raise ValueError(
+        f"Got a plant of {len(names)} units for {what}, which take the information of all its elements at once; plants "
+        f"of more than {LARGE} units are learned in blocks. Fit the units that you ask about, with what acts on them, "
+        "as a plant of their own."
+    )
+
+
+@dataclass(frozen=True)
+class OneLag(Engine):
+    """Of a plant of one lag that was learned as a whole: the covariance of everything is known."""
+
+    parameters: Any  # `FittedParameters`
+
+    def with_measures(self, server, table, level):
+        """The table of intervals with Geweke's measures and theirs, by the delta method."""
+        found = measure_intervals(self.parameters, server.information_, server.partition_, level)
+        effect, cause = self.pairs.T
+        names = "geweke", "geweke_low", "geweke_high"
+        return table.assign(**{name: values[effect, cause] for name, values in zip(names, found, strict=True)})
+
+    def spectrum_ends(self, server, pair, found, conditional, level):
+        """Ends of the interval of a pair's spectrum at every frequency, by the delta method."""
+        about = server.information_, server.partition_, pair, found, conditional, level
+        return spectrum_intervals(self.parameters, *about)
