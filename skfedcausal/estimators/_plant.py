@@ -39,13 +39,20 @@ class PlantEstimator(FederatedEstimator):
     def _store_fit(self, server, exchange):
         if self._channel is not None:  # sites tell their clocks
             self._row_time = next((_row_time(message) for message in exchange.messages.values()), None)
-        self.links_, self._undecidable = _in_plant_time(server.links_, self._row_time), ()
+        self._links, self._undecidable = None, ()
         if self.noise_covariance_:
-            by_likelihood = getattr(server, "without_grades", lambda: server.links_)  # noise would hide gains
-            self.links_ = _in_plant_time(by_likelihood(), self._row_time)
             self._undecidable = undecidable_units(server, self.noise_covariance_, self.clients_)
             warn_undecidable(self._undecidable)
-            self.links_ = undecided(self.links_, self._undecidable)
+
+    @property
+    def links_(self):
+        """The table of links, made when it is first asked for; see the attributes of the class."""
+        check_is_fitted(self)
+        if self._links is None:
+            server, noisy = self.server_, self.noise_covariance_
+            links = server.without_grades() if noisy and hasattr(server, "without_grades") else server.links_
+            self._links = undecided(_in_plant_time(links, self._row_time), self._undecidable)
+        return self._links
 
     # -- batch by batch --------------------------------------------------------------------------
 

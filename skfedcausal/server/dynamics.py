@@ -15,8 +15,8 @@ from ..statespace.episodes import episodes
 from ..statespace.geweke import geweke_measures
 from ..statespace.inputs import input_response
 from ..statespace.matrices import companion
-from .prediction import InputDrive, PlantFilter, smooth_plant
 from .lagged.gaps import filtered_with_gaps
+from .prediction import InputDrive, PlantFilter, smooth_plant
 
 _SMALL = 260  # states with their lags, of which a Riccati equation takes a hundredth of a second
 

@@ -42,7 +42,8 @@ class ErrorsOfOneLag:
         n, back = len(c.matrix), np.linalg.inv(c.state_scale)
         A, B, found = server.transition_, server.input_, []
         # small posterior means of links that were not selected may as well be nothing, or twice what they are
-        faint = [np.where(x == 0, now, 0.0) for x, now in ((server.unshrunk_transition_, A), (server.unshrunk_input_, B))]
+        unshrunk = server.unshrunk_transition_, server.unshrunk_input_
+        faint = [np.where(before == 0, now, 0.0) for before, now in zip(unshrunk, (A, B), strict=True)]
         for values, share in zip(noise.T, rng.standard_normal(n_draws), strict=True):
             change = np.zeros_like(c.matrix)
             change[c.rows, c.cols] = values

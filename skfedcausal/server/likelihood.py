@@ -4,47 +4,26 @@ import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ..message.requests import Ask
+from ..message.states import StateMessage
 from ..statespace.matrices import few_threads, keep_freed_memory
 from ..statespace.partition import positions_of
-from .dynamics import Plant
-from .effects import DrawnErrors, ErrorsOfOneLag, gains_of, with_curvature
+from .effects import gains_of, with_curvature
 from .estimation.covariance import COVARIANCES
-from .estimation.estimate import FEW, LARGE, Settings, estimate_plant, may_stand_in
-from .estimation.input_checks import (
-    check_independent,
-    controlled_units,
-    excitation_table,
-    feedback_table,
-    input_sums,
-)
-from .estimation.noise_share import choose_filter, choose_noise_share
+from .estimation.estimate import LARGE
+from .estimation.input_checks import check_independent
 from .estimation.scoring import Budget
+from .fitting import ONE_LAG, Fit, settings_of, with_knowledge
 from .joint import JointRecord
-from .lagged.misfit import (
-    filled_record,
-    is_mostly_there,
-    lag_tests,
-    level_of,
-    misfit_table,
-    one_lag_is_enough,
-)
-from .lagged.timing import SAMPLED, refuse_at_once, refuse_delays, words_by_input
-from .links.grades import grades_of
-from .links.questions import SETTLED, LinkQuestions
-from .links.tables import correlation_table
-from .prediction import OperatingPoint
-from .warned import drifting_units, warn_of_border, warn_of_budget, warn_of_climb, warn_of_drift, warn_of_filled_gaps
-
-_ONE_LAG, _FILTER = 0.4, 0.2  # shares of what is left of a budget: of the plant of one lag, of its filter
-# times the work of one lag, share of the budget, and seconds up to another one, that several lags may take without
-# inputs: searches that end take up to 3 times as much, those that do not 17 to 55 times
-_LAGS, _LAGS_ANYWAY, _LAGS_SECONDS, _LAGS_SHARE = 6.0, 0.12, 3.0, 0.3
+from .lagged.timing import SAMPLED
+from .links.questions import LinkQuestions
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -329,16 +308,9 @@ class LikelihoodServer(LinkQuestions):
     frees_lags = True  # whether plants of several lags are learned where the record asks for them
     yields_to_responses = False  # whether a search for links ends where responses will answer what inputs do
     looks_for_all_drivers = False  # also where other checks leave no verdict, for those who ask what would help
-    _is_outdone = False  # the plant, by responses
+    outdone_ = False
     work_left = 0.0  # seconds of `max_time` that the fit left
-    _batches = None  # what was learned from, batch by batch
-    clock = None  # the whole `Budget` of a fit while it goes on
-    _are_shared = False  # whether sensors that several units read are states of theirs: their noise goes together
-
-    @property
-    def outdone_(self):
-        """Whether the search ended after its first stage since responses answer."""
-        return self._is_outdone
+    shares_sensors = False  # whether sensors that several units read are states of theirs: their noise goes together
 
     @property
     def relays_inputs(self):
@@ -354,9 +326,6 @@ class LikelihoodServer(LinkQuestions):
     def needs_replies(self):
         """Whether a fit needs more than the first message of each unit; not where it may do without."""
         return self.n_rounds != "auto" and self.n_rounds > 1
-
-    def __getstate__(self):
-        return {**super().__getstate__(), "_run": None, "clock": None}  # no series of the record it was fitted to
 
     # -- fitting ---------------------------------------------------------------------------------
 
@@ -387,6 +356,10 @@ class LikelihoodServer(LinkQuestions):
         UserWarning
             If units drift like random walks.
         """
+        return self._fit(messages)
+
+    def _fit(self, messages, budget=None, first=None):
+        """Learn the plant in a round with a `budget`; `first` are messages with an estimate that is known already."""
         self._validate_params()
         keep_freed_memory()
         record = JointRecord.from_messages(messages)
@@ -399,18 +372,19 @@ class LikelihoodServer(LinkQuestions):
         if record.u is not None:
             u = record.standard_known.series
             check_independent(u.T @ u / len(u))
-        with few_threads(record.partition.n_states):
-            self._grades = grades_of(record) if len(record.names) <= LARGE else None
+        known = None if first is None or first[0] is not messages else first[1]
         with self._processes(len(messages)):
-            self._learn(record, messages)
+            self._learn(record, messages, budget, known)
             self.benefit_ = self._batches = None
             with few_threads(record.partition.n_states):
                 self._leave_alone(messages)
-                self._check_assumptions(messages)
-                self.clock = None
                 if self.held_out is not None:
-                    self._measure_benefit(messages)
+                    self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
+        self.judge_later(messages)
         return self
+
+    def _is_small(self, names):
+        return len(names) <= LARGE
 
     def _processes(self, n_units):
         """Processes for the whole of a fit of many units, the same ones where they began with the units."""
@@ -446,64 +420,24 @@ class LikelihoodServer(LinkQuestions):
         learn_batch(self, messages, continues=continues, forget=forget)
         return self
 
-    def _learn(self, record, messages=None):
-        """Learn the plant of a joint record, of which there may be no messages but sums."""
-        self.n_absent_, self._is_outdone = 0, False
-        self.correction_ = self._correction_of(record.names)
+    def _learn(self, record, messages=None, budget=None, first=None):
+        """Learn the plant of a joint record, of which there may be no messages but sums.
+
+        A `budget` is that of a round, and `first` an estimate of a plant of one lag that is known already.
+        """
         if self._is_learned_in_blocks(record):
             return
-        budget = self._next_budget()
-        budget.leave(_work_beside(record))
-        settings = record.adapted(self._settings(record.names, messages)._replace(budget=budget.part(_ONE_LAG)))
-        record = self._with_knowledge(record)
-        if record.known_links is not None:
-            record.known_links.check_length(record)
-        self.noise_share_ = self.filter_noise_share_ = None
-        self.filled_ = False
-        with few_threads(record.partition.n_states):
-            estimate = self._outdone(record, messages, settings, budget)
-            self._is_outdone = estimate is not None
-            if estimate is None and self.horizon > 1 and record.has_choice and record.u is not None:
-                self.noise_share_, estimate = choose_noise_share(record, settings, self.horizon)
-            elif estimate is None:
-                estimate = self._estimate(record, messages, settings, budget)
-            filtered = self._keep(record, estimate, settings._replace(budget=budget.part(_FILTER)))
-            self._diagnose_inputs(filtered.at_hand)
-            if self.has_feedback_ and not self._is_outdone:
-                noisy = record.with_noise_share(self.noise_share_ or 0.0)
-                again = settings._replace(feedback=True, budget=budget.part(_ONE_LAG))
-                estimate = estimate_plant(noisy, again)
-                self._keep(record, estimate, settings._replace(budget=budget.part(_FILTER)))
-                self._run = None
-            self._say_how_it_ended(settings.budget)
-            self._keep_links(estimate)
-            self._raw = record
-            lagged = self._free_lags(filtered, estimate, settings._replace(budget=budget.part(_ONE_LAG)), budget)
-            self.curvature_ = self._curvature_of(estimate.plant) if lagged is None else lagged.curvature
-            self._qualify_links(estimate.doubtful)
-            self._raw, self.work_left = None, budget.left
-            filtered.forget_scores()
+        fit = Fit(self, record, messages, Budget(self.max_time) if budget is None else budget, first)
+        fit.learn()
+        self._run = fit.run
 
     def _is_learned_in_blocks(self, record):
         """Learn a plant of many units in blocks; False for others, with all they ask for."""
         if len(record.names) <= LARGE:
             return False
-        from .sparse.server import asks_for_the_whole, learn_large, warn_of_work  # for plants of many units
+        from .sparse.server import learned_in_blocks  # for plants of many units
 
-        record = self._with_knowledge(record)
-        self.noise_share_ = self.filter_noise_share_ = self._raw = None
-        self.filled_, self._drifting, self.work_left = False, (), self.max_time
-        with few_threads(record.partition.n_states):
-            reason = asks_for_the_whole(record, self) or learn_large(self, record)
-            if reason:
-                warn_of_work(record, reason)
-                return False
-            A, slices = self.unshrunk_transition_, self.state_slices_
-            self._drifting = drifting_units(A, slices, self.n_samples_, in_blocks=True)
-            warn_of_drift(self._drifting)
-            self._qualify_links(None)
-            record.forget_scores()
-        return True
+        return learned_in_blocks(self, record)
 
     def _check_room(self, clients, n_samples, n_inputs=0):
         """Refuse a plant of many units that cannot fit into memory, before its units begin."""
@@ -516,230 +450,6 @@ class LikelihoodServer(LinkQuestions):
                 check_inputs(*size, n_inputs)
                 n_inputs = 0
             check_memory(*size, n_samples, n_inputs=n_inputs)
-
-    def _next_budget(self):
-        """The work of this round: an equal part of what is left for all of them."""
-        whole, n_left = self.__dict__.pop("_whole", None) or (Budget(self.max_time), 1)
-        self.clock = whole
-        if n_left < 2:
-            return whole
-        self._whole = whole, n_left - 1
-        return whole.part(1 / n_left)
-
-    def _first_estimate(self, record, messages, settings):
-        """Estimate of a plant of one lag; that of the rounds, if they ended with the same messages."""
-        (known, estimate), self._of_rounds = getattr(self, "_of_rounds", (None, None)), (None, None)
-        if estimate is not None and known is messages:
-            return estimate
-        return estimate_plant(record, settings)
-
-    def _estimate(self, record, messages, settings, budget):
-        """Estimate of a plant of one lag: without time for the exact likelihood of gaps, by that of scores alone."""
-        estimate = self._first_estimate(record, messages, settings)
-        is_late = settings.budget.is_spent and may_stand_in(record, settings) and not estimate.plant.scores_suffice
-        if is_late:
-            again = settings._replace(budget=budget.part(_ONE_LAG), scores_alone=True)
-            estimate = estimate_plant(record, again)
-        self.filled_ = estimate.plant.stands_in and not estimate.plant.loses_little
-        return estimate
-
-    def _outdone(self, record, messages, settings, budget):
-        """The plant after the first stage of a search that responses make needless, or None."""
-        is_plain = not self.fix_local and self.sampled != "before" and settings.known_links is None
-        if not (self.yields_to_responses and is_plain and record.u is not None and messages is not None):
-            return None
-        from .responses.early import outdone_plant  # for plants that are asked what inputs do
-
-        return outdone_plant(record, messages, settings, budget)
-
-    def _settings(self, names, messages=None):
-        """How a plant of these messages is estimated, or of a record that none were kept of."""
-        local: list[tuple | None] = []
-        for name in names:
-            if messages is None:
-                local.append(None)
-                continue
-            A, Q, B = (getattr(messages[name], x) for x in ("transition", "process_cov", "input_matrix"))
-            is_known = A is not None and Q is not None
-            if self.fix_local and not is_known:
-                raise ValueError(f"fix_local=True needs the own model of unit {name!r}, which it did not send.")
-            local.append((A, Q, B) if is_known else None)
-        own = {name: value for name, value in self.get_params(deep=False).items() if name in Settings._fields}
-        own["known_links"], own["correction"] = self._knowledge(names), self._correction_of(names)
-        if self._are_shared and sum(message.z.shape[1] for message in (messages or {}).values()) <= FEW:
-            own["sparsity"] = None  # a search would be among links of what is one and the same
-        return Settings(tuple(local), time_domain=self.likelihood == "time-domain", **own)
-
-    def _keep(self, record, estimate, settings):
-        """Keep the estimate of a plant; the record with the noise that its filter supposes."""
-        if self.noise_share_ is not None:
-            self.filter_noise_share_, estimate = choose_filter(record, estimate, settings)
-            record = record.with_noise_share(self.filter_noise_share_)
-        self.partition_ = partition = record.partition
-        self.names_, self.n_samples_ = record.names, record.n_samples
-        self.state_slices_ = dict(zip(record.names, partition.slices, strict=True))
-        self.unshrunk_transition_, self.unshrunk_input_ = estimate.A, estimate.B
-        self.input_slices_ = dict(zip(record.names, partition.input_slices, strict=True))
-        self.input_level_ = record.input_level
-        self.coefficients_ = estimate.coefficients
-        is_exact = self.likelihood == "time-domain" or not estimate.plant.scores_suffice
-        self.likelihood_ = "time-domain" if is_exact else "whittle"
-        self.level_shifts_ = estimate.shifts.table
-        scale = estimate.parameters.state_scale
-        point = OperatingPoint.of(record, estimate.A, estimate.steps, estimate.levels, scale)
-        self.plant_ = Plant.of_one_lag(
-            estimate.shrunk_A, estimate.shrunk_B, estimate.Q, point=point, scale=scale
-        )
-        self.errors_ = ErrorsOfOneLag(estimate.coefficients)
-        self.n_iter_, self.converged_, self.gradient_norm_, self.has_prior_ = estimate.climb
-        # the gradient is a distance to the maximum, in standard errors of one row
-        self.is_settled_ = self.converged_ or self.gradient_norm_ * np.sqrt(record.n_samples) < SETTLED
-        self.information_ = record.mean_information()
-        self.correlations_ = correlation_table(record.names, estimate)
-        return record
-
-    def _diagnose_inputs(self, record):
-        """Find out whether inputs are excited and whether they depend on measurements."""
-        self.feedback_, self.excitation_, self.has_feedback_, self.laws_ = None, None, False, {}
-        self.hidden_causes_ = None
-        self.controlled_units_, self._run = (), None
-        if record.partition.n_inputs:
-            self.excitation_ = excitation_table(record, self.coefficients_.regressors)
-            self._look_for_feedback(record)
-
-    def _look_for_feedback(self, record):
-        """Test whether inputs depend on what the plant does not expect of the measurements."""
-        if record.partition.n_inputs:
-            from .estimation.hidden_causes import held_variances, hidden_cause_table  # for plants with inputs
-
-            run = self._run = self._filter(self.plant_.point.placed(record))
-            sums = input_sums(record, run.updates)
-            self.feedback_ = feedback_table(record, run.updates, sums)
-            self.hidden_causes_ = hidden_cause_table(record, run.updates, sums)
-            self.held_variances_ = held_variances(record.u, record.starts)
-            self.controlled_units_ = controlled_units(self.feedback_, self.names_)
-            self.has_feedback_ = bool(self.controlled_units_)
-
-    def _say_how_it_ended(self, budget):
-        """Warn of a climb that ended early and of units that cannot be told from random walks."""
-        if self.filled_:
-            warn_of_filled_gaps(self.n_samples_, self.max_time)
-        elif not self._is_outdone:  # else nobody will miss what the search would have found
-            if budget.is_spent or budget.short_of:
-                warn_of_budget(budget, self.max_time, f"The search for {' and '.join(budget.short_of) or 'links'}")
-            elif not self.converged_:
-                warn_of_climb(self.n_iter_, self.gradient_norm_, self.tol)
-        self._drifting = drifting_units(self.unshrunk_transition_, self.state_slices_, self.n_samples_)
-        warn_of_drift(self._drifting)
-
-    def _free_lags(self, record, estimate, settings, budget):
-        """Test whether one lag is enough, and learn a plant of several lags if it is not."""
-        self.misfit_ = misfit_table(self.names_, None)
-        at_once = bool(self.partition_.n_inputs and self.sampled != "auto" and "before" in self._words())
-        later = settings.known_links is not None and settings.known_links.needs_lags
-        if self._is_outdone:
-            return None
-        if self.covariance != "information" or self.likelihood != "whittle" or self.fix_local:
-            if at_once:
-                refuse_at_once(self.names_, self.sampled, "with this `covariance`, `likelihood` or `fix_local`")
-            if later:
-                refuse_delays("with this `covariance`, `likelihood` or `fix_local`")
-            return None
-        if not record.tells_lags:
-            if later:
-                refuse_delays("from sums of products")
-            return None
-        if not (record.is_constant or estimate.plant.scores_suffice):
-            estimate = self._filled(record, settings)
-        elif self.noise_share_ and not estimate.plant.has_clear_scores:  # too little is left of them to test anything
-            estimate = estimate_plant(self._raw, settings)
-        is_told = estimate is not None and not budget.stopped_by_clock
-        found = lag_tests(estimate.plant, estimate.scoring) if is_told else None
-        self.misfit_ = misfit_table(self.names_, None if found is None else found.p_values)
-        is_backed = self.has_prior_ and self.level_shifts_.empty
-        level = level_of(has_gaps=not record.is_constant, is_backed=is_backed)
-        is_enough = one_lag_is_enough(self.misfit_, level)
-        if at_once and (estimate is None or not estimate.plant.determined.all()):
-            where = "where the sensors of a unit do not determine its states in most rows"
-            refuse_at_once(self.names_, self.sampled, where)
-        if later and (estimate is None or not self.frees_lags):
-            refuse_delays("from a record in which units are mostly silent, or by this server")
-        if not self.frees_lags or (is_enough and not (at_once or later or self._acts_at_once(estimate))):
-            return None
-        if not (self.is_settled_ or at_once or later):  # what one lag does not tell in time several do not either
-            return None
-        from .lagged.learning import Search  # for records that ask for it
-
-        words = tuple(self._words())
-        if not self.partition_.n_inputs:
-            budget = self._part_for_lags(budget)
-        about = self.plant_.point, settings, budget, words, self.noise_share_
-        search = Search(self._raw, record, estimate, *about, latest=(0, 0) if found is None else found.latest)
-        lagged = search.learned()
-        if search.share is not None:
-            self.noise_share_ = self.filter_noise_share_ = search.share
-            self.information_ = self._raw.with_noise_share(search.share).mean_information()
-        if budget.is_spent:
-            warn_of_budget(budget, self.max_time, "The search for a plant of several lags")
-        is_certain = lagged is not None and (lagged.converged or (later and settings.known_links.requires_lags))
-        is_open = lagged is not None and not (is_certain or budget.stopped_by_clock)
-        if is_certain or (is_open and search.is_likelier(lagged, self.plant_.run)):
-            self._keep_lags(record, lagged)
-            return lagged
-        return None
-
-    @staticmethod
-    def _part_for_lags(budget):
-        """The part of a budget in which several lags are learned, or will hardly ever be."""
-        anyway = max(_LAGS_ANYWAY * budget.max_time, min(_LAGS_SECONDS, _LAGS_SHARE * budget.max_time))
-        wanted = max(_LAGS * (budget.max_time - budget.left), anyway)
-        return budget.part(min(wanted / budget.left, 1.0)) if budget.left else budget
-
-    def _words(self):
-        """What is said of the timing of every input."""
-        sizes = [rows.stop - rows.start for rows in self.partition_.input_slices]
-        return words_by_input(self.sampled, self.names_, sizes)
-
-    def _acts_at_once(self, estimate):
-        """Whether some input acts in the row it is recorded in."""
-        if estimate is None or not self.partition_.n_inputs or not estimate.plant.determined.all():
-            return False
-        from .lagged.stage import timing_of
-
-        return bool((timing_of(estimate.plant, self._words())[0] == 0).any())
-
-    def _filled(self, record, settings):
-        """Estimate from a record whose gaps are filled as the plant expects; None without a full picture."""
-        if not is_mostly_there(record):
-            return None
-        states, _ = self._unshrunk_plant.smooth(self.plant_.point.placed(record))
-        return estimate_plant(filled_record(record, states), settings)
-
-    def _curvature_of(self, plant):
-        """What inputs do beyond what is linear; None for plants without inputs or whose states are not all seen."""
-        if not self.partition_.n_inputs or self._is_outdone:
-            return None
-        if not plant.scores_suffice:
-            return None
-        from .lagged.stage import curvature_of_one_lag
-
-        return curvature_of_one_lag(plant, self.transition_, self.input_, self.process_cov_)
-
-    def _keep_lags(self, record, lagged):
-        """Keep a plant of several lags: its first ones where those of one lag were."""
-        from .lagged.tables import SeveralLags, lagged_links_table  # of records that ask for them
-
-        point = self.plant_.point.moved(record, lagged.steps, lagged.new_levels)
-        self.plant_, self._run = replace(lagged.dynamics, point=point, scale=self.plant_.scale), None
-        self.coefficients_, self.errors_ = None, DrawnErrors(lagged.draws)
-        self.is_settled_, self.engine_ = lagged.converged, SeveralLags.of(self.partition_, lagged)
-        self.unshrunk_transition_, self.unshrunk_input_ = self.transition_, self.input_
-        if lagged.shrunk_by < 1:
-            warn_of_border(lagged.shrunk_by)
-        self._look_for_feedback(record.at_hand)
-        levels = {"alpha": self.alpha, "margin": self.margin}
-        geweke = self.plant_.geweke(self.information_, self.partition_) if self.plant_.is_small else None
-        self.links_ = self._told(lagged_links_table(self.names_, self.partition_, lagged, geweke, **levels))
 
     # -- rounds ----------------------------------------------------------------------------------
 
@@ -760,21 +470,24 @@ class LikelihoodServer(LinkQuestions):
 
             grown = yield from with_shared_sensors(came)
             n_more, came = int(grown is not came), grown
-        self._are_shared = bool(n_more)
+        self.shares_sensors, whole = bool(n_more), Budget(self.max_time)
+        messages, n_rounds, first = dict(came), 1, None
         if self.n_rounds != "auto":
-            self._whole = Budget(self.max_time), self.n_rounds
-            messages = yield from super()._rounds(came)
-            self.n_rounds_ = self.n_rounds + n_more
+            earlier, self.n_rounds_ = None, self.n_rounds + n_more
+            for n_left in range(self.n_rounds, 0, -1):
+                part = whole.part(1 / n_left) if n_left > 1 else whole
+                messages = self._learned_from(messages, came, earlier, learn=partial(self._fit, budget=part))
+                if n_left > 1:
+                    came = yield Ask(self.smoothed(messages), StateMessage)
+                    messages, earlier = {**messages, **came}, messages
             return messages
-        messages, n_rounds = dict(came), 1
         if len(messages) <= LARGE and any(message.rest is not None for message in messages.values()):
             from .rounds import further_rounds  # for units whose own models leave something
 
-            settings, whole = self._settings(tuple(messages), messages), Budget(self.max_time)
-            settings, self._whole = settings._replace(budget=whole.part(_ONE_LAG)), (whole, 1)
+            settings = settings_of(self, tuple(messages), messages)._replace(budget=whole.part(ONE_LAG))
             messages, came, n_rounds, estimate = yield from further_rounds(came, settings, whole)
-            self._of_rounds = messages if n_rounds == 1 else None, estimate
-        messages = self._learned_from(messages, came)
+            first = messages, estimate if n_rounds == 1 else None
+        messages = self._learned_from(messages, came, learn=partial(self._fit, budget=whole, first=first))
         self.n_rounds_ = n_rounds + n_more
         return messages
 
@@ -799,13 +512,13 @@ class LikelihoodServer(LinkQuestions):
 
     def _record(self, messages):
         """Record of the units of `fit`, with their inputs and shifts."""
-        record = self._with_knowledge(super()._record(messages))
+        record = with_knowledge(self, super()._record(messages))
         if self.filter_noise_share_:
             record = record.with_noise_share(self.filter_noise_share_)
         return self.plant_.point.placed(record)
 
     @property
-    def _unshrunk_plant(self):
+    def unshrunk_plant_(self):
         return self.plant_.with_first_lag(self.unshrunk_transition_, self.unshrunk_input_)
 
     def _filter(self, record):
@@ -865,15 +578,8 @@ class LikelihoodServer(LinkQuestions):
         """
         gains = None if held is None else gains_of(self.laws_, self.state_slices_, self.input_slices_, held)
         replies = self.errors_.effects(self, change, gains)
-        return replies if self.curvature_ is None else with_curvature(
-            replies, self.curvature_, self.state_slices_, change, before
+        return (
+            replies
+            if self.curvature_ is None
+            else with_curvature(replies, self.curvature_, self.state_slices_, change, before)
         )
-
-
-def _work_beside(record):
-    """Operations of what a fit does besides searching, about: units' own models, held-out gains, covariances, checks.
-
-    Measured on plants of 28 to 61 states.
-    """
-    T, n = record.n_samples, record.partition.n_states
-    return 3e7 * len(record.names) + (4e3 + 60 * n) * n * T + 1e6 * n**2

@@ -182,13 +182,15 @@ class ServerLearner(BaseEstimator, ABC):
             messages = self._learned_from({**messages, **came}, came, messages)
         return messages
 
-    def _learned_from(self, messages, came, earlier=None):
+    def _learned_from(self, messages, came, earlier=None, learn=None):
         """Fit to messages as :func:`learned_from` does; what else rests on them has to be learned, too."""
+        learn = self.fit if learn is None else learn
         if getattr(came, "rule", None) is None:
-            return learned_from(self.fit, messages, came)
+            return learned_from(learn, messages, came)
         from .leave_out import checked
 
-        return learned_from(checked(self, came), messages, came, came.earlier if earlier is None else earlier)
+        learn = checked(self, learn, came)
+        return learned_from(learn, messages, came, came.earlier if earlier is None else earlier)
 
     # -- the plant over a record ---------------------------------------------------------------------
 
@@ -218,7 +220,7 @@ class ServerLearner(BaseEstimator, ABC):
         -------
         dict of str to SmoothedReply
         """
-        return self._smoothed(messages, self._unshrunk_plant)
+        return self._smoothed(messages, self.unshrunk_plant_)
 
     def abducted(self, messages):
         """Each unit's states given all messages, at the operating point of `fit`.
@@ -298,7 +300,7 @@ class ServerLearner(BaseEstimator, ABC):
         return Plant.of_one_lag(self.transition_, B, self.process_cov_, point=point)
 
     @property
-    def _unshrunk_plant(self):
+    def unshrunk_plant_(self):
         """The plant that tests and smoothed states are about."""
         return self.plant_
 

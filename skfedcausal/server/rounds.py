@@ -13,6 +13,7 @@ import numpy as np
 from ..message.requests import Ask
 from ..message.states import StateMessage
 from ..statespace.matrices import are_covariances, cap_radius
+from .dynamics import Plant
 from .estimation.estimate import estimate_plant
 from .estimation.prior import Prior, WithPrior
 from .estimation.scoring import MAX_RADIUS, Point, Scoring, ascend
@@ -123,8 +124,8 @@ class _Plant:
         n = len(self._Q)
         A, levels = np.hsplit(self._A, [n])
         operating = OperatingPoint.of(record, A, record.steps, levels, self._scale)
-        drive = operating.drive(A, np.zeros((n, 0)))
-        return smooth_record(A, self._Q, operating.placed(record), drive)
+        plant = Plant.of_one_lag(A, np.zeros((n, 0)), self._Q, point=operating)
+        return smooth_record(A, self._Q, operating.placed(record), plant.drive())
 
 
 def _without_last_bits(A, Q):

@@ -12,10 +12,12 @@ import numpy as np
 from ..message.requests import Ask, FitRequest, LawRequest, RecordRequest
 from ..message.states import Acknowledgement, FeedbackLaw, StateMessage
 from ..statespace.lag_products import LagProducts, RunningProducts
-from ..statespace.matrices import few_threads, without_last_bits
+from ..statespace.matrices import without_last_bits
 from ..statespace.observation import Information
 from ..statespace.partition import Partition
 from .estimation.input_checks import check_independent
+from .estimation.scoring import Budget
+from .fitting import settings_of, with_knowledge
 from .joint import JointRecord, Scores, Standardised, usual_information
 
 _LAGS, _LEAST_LAGS, _NUMBERS = 442, 12, 2**22  # lags of products: most, fewest, numbers in them about
@@ -244,20 +246,19 @@ def learn_batch(server, messages, *, continues=False, forget=None):
     forget, known = check_forget(forget), server._batches
     names = tuple(messages) if known is None else known.names
     messages, absent = with_stand_ins(messages, names, known)
-    record = server._with_knowledge(JointRecord.from_messages(messages, names))
+    record = with_knowledge(server, JointRecord.from_messages(messages, names))
     if known is not None:
         check_models(known, record, absent)
     full = record if record.is_constant else filled_batch(server, record, messages)
     batches = Batches(full) if known is None else known.copy()  # what cannot be learned from is not kept
     batches.add(full, continues=continues, forget=forget, absent=absent)
-    running = server._with_knowledge(batches.record(full))
+    running = with_knowledge(server, batches.record(full))
     if running.u is not None:
         check_independent(running.input_correlation())
     server._learn(running)
-    server._batches, server.benefit_, server.n_rounds_, server._grades = batches, None, 1, None
-    with few_threads(record.partition.n_states):
-        server._leave_alone({})
-        server._check_assumptions(messages)
+    server._batches, server.benefit_, server.n_rounds_ = batches, None, 1
+    server._leave_alone({})
+    server.judge_later(messages)
     return messages
 
 
@@ -312,6 +313,6 @@ def filled_batch(server, record, messages):
     if server._batches is None:
         from .estimation.filled import estimate_filled
 
-        settings = server._settings(record.names, messages)._replace(budget=server._next_budget())
+        settings = settings_of(server, record.names, messages)._replace(budget=Budget(server.max_time))
         return replace(estimate_filled(record, settings)[1], known_links=record.known_links)
     return filled_record(record, server.plant_.hindsight(record))

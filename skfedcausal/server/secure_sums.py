@@ -113,6 +113,7 @@ class SecureSumsServer(ServerLearner):
 
     tests_links = True
     needs_replies = True
+    plant_ = None  # that of the learner
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -199,17 +200,17 @@ class SecureSumsServer(ServerLearner):
         _ = plant.uncoupled
         learner._learn(record)
         record = self._record_of_sums()  # the learner has let go of its sums
-        learner.links_ = withheld(learner.links_, news_that_follows(record, learner.unshrunk_transition_))
+        news = news_that_follows(record, learner.unshrunk_transition_)
         grades, slices = None, record.partition.slices
         if graded is not None and n_samples >= fewest_rows(slices):
             scale = np.sqrt(np.diagonal(sums[0]) / n_samples)
             whole, rest = graded
             grades = grades_of_sums(whole, rest, rows_of_stretches(n_samples, starts), slices, scale)
-        learner._grade_links(grades)
+        learner.judge_later(None, grades, lambda links: withheld(links, news))
         self.learner_ = learner
-        for name, value in vars(learner).items():
-            if name.endswith("_"):
-                setattr(self, name, value)
+        for name in dir(learner):
+            if name.endswith("_") and not name.startswith("_") and hasattr(learner, name):
+                setattr(self, name, getattr(learner, name))
         if plant.n_remembered > max(self.n_lags, _ENOUGH):
             warnings.warn(
                 f"Filters of these units remember {plant.n_remembered} rows, and sums reach {self.n_lags}: estimates "

@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 # measurement noise are, by the distribution of Dickey and Fuller's coefficient), in long and short records
 _DRIFT = 8.0
 _SLOW = 0.98
-_USER = 7  # frames from a warning to whoever called `fit` of an estimator
+_USER = 9  # frames from a warning to whoever called `fit` of an estimator
 
 
 def drifting_units(transition, slices, n_samples, *, in_blocks=False):

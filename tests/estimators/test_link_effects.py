@@ -56,7 +56,7 @@ def test_a_link_that_rests_on_a_held_out_gain_has_the_gain_of_its_regression(pla
     estimator, _ = plant
     by_likelihood = estimator.link_effects().iloc[0]
     graded = copy.copy(estimator)
-    graded.links_ = estimator.links_.assign(basis="held-out gain")
+    graded._links = estimator.links_.assign(basis="held-out gain")
     row = graded.link_effects().iloc[0]
     assert list(row[["cause", "effect", "cause_tag", "effect_tag", "delay_time"]]) == list(
         by_likelihood[["cause", "effect", "cause_tag", "effect_tag", "delay_time"]]

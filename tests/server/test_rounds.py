@@ -12,7 +12,7 @@ from skfedcausal import (
 )
 from skfedcausal.client.remainder import OwnPast, bic_penalty
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.estimation.scoring import Budget
+from skfedcausal.server.fitting import Fit
 from skfedcausal.statespace.episodes import lag_covariances
 
 ONE = LikelihoodServer(n_rounds=1)
@@ -111,16 +111,16 @@ def test_evidence_is_the_likelihood_of_least_squares_less_its_penalty():
     assert own.evidence() == pytest.approx(max(expected), rel=1e-6)
 
 
-def test_all_rounds_share_the_work_that_a_fit_may_take():
-    server = LikelihoodServer(n_rounds=3, max_time=9.0)
-    server._whole = Budget(server.max_time), server.n_rounds
-    parts = []
-    for _ in range(server.n_rounds):
-        parts.append(server._next_budget())
-        parts[-1].spend(2e9 * parts[-1].max_time)  # all of it, at two billion operations a second
-    assert [part.max_time for part in parts[:2]] == [3.0, 3.0]
-    assert all(part.is_spent for part in parts)
-    assert server._next_budget().max_time == 9.0  # of the next fit
+def test_all_rounds_share_the_work_that_a_fit_may_take(monkeypatch):
+    budgets = []
+    monkeypatch.setattr(Fit, "learn", lambda fit: (budgets.append(fit.budget), fit.budget.spend(6e9), learn(fit))[-1])
+    X, _ = make_granger_plant(2, n_samples=300, random_state=0)
+    FederatedGrangerEstimator(server=LikelihoodServer(n_rounds=3, max_time=9.0)).fit(X)
+    assert [budget.max_time for budget in budgets] == [3.0, 3.0, 9.0]
+    assert all(budget.is_spent for budget in budgets)  # six billion operations are three seconds
+
+
+learn = Fit.learn
 
 
 def upset(n_rows, size, seed, units="AB"):

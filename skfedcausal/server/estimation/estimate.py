@@ -19,6 +19,7 @@ import numpy as np
 from ...statespace.fisher import FreeElements
 from ...statespace.riccati import NotStationaryError
 from ...statespace.timedomain import row_by_row
+from ..dynamics import Plant
 from ..prediction import OperatingPoint, smooth_record
 from .block_tests import correlation_estimates, link_estimates, uncoupled_estimates
 from .covariance import assessed_blocks
@@ -186,7 +187,8 @@ def _criterion(record, estimate):
     A, plant = estimate.A, estimate.parameters
     point = OperatingPoint.of(record, A, estimate.steps, estimate.levels, plant.state_scale)
     try:
-        value = smooth_record(A, estimate.Q, point.placed(record), point.drive(A, estimate.B))[2]
+        drive = Plant.of_one_lag(A, estimate.B, estimate.Q, point=point).drive()
+        value = smooth_record(A, estimate.Q, point.placed(record), drive)[2]
     except NotStationaryError:
         return -np.inf
     cost = estimate.structure.free.n_elements / 2 + len(estimate.steps)

@@ -9,10 +9,10 @@ from ...statespace.lagged.information import averaged_periodogram
 from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, kernel_root
 from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
 from ...statespace.matrices import companion, spectral_radius
+from ..dynamics import Plant
 from ..estimation.evidence import corrected
 from .curvature import learned_curvature
 from .delays import channel_posterior, first_lag_probabilities, likely_lags
-from ..dynamics import Plant
 from .misfit import ROWS_PER_INPUT_LAG, ROWS_PER_LAG
 from .noise import with_shared_noise
 from .problem import Fitted, LaggedProblem

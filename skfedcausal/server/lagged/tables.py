@@ -6,20 +6,20 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from ..estimation.evidence import holm
 from ..links.engines import Engine
 from ..links.tables import COLUMNS, named_pairs
+from ..links.tests import tests_table
 
 
-def lagged_links_table(names, partition, lagged, geweke, *, alpha, margin):
+def lagged_links_table(names, partition, engine, geweke, *, alpha, margin):
     """Table of links of a plant of several lags: all ordered pairs of units, then inputs.
 
     Without Geweke's measures where `geweke` is None.
     """
     tables = []
-    for kind, found in lagged.links.items():
+    for kind, found in engine.columns.items():
         pairs = (partition if kind == "state" else partition.input_pairs).pairs
-        blocks = lagged.blocks[kind]
+        blocks = engine.by_kind[kind]
         columns = named_pairs(names, pairs) | found
         columns |= {"kind": kind, "norm": blocks.strength, "stderr": blocks.stderr}
         has_measure = geweke is not None and kind == "state"
@@ -44,32 +44,33 @@ def _verdicts(blocks, p_adjusted, alpha, margin):
 class SeveralLags(Engine):
     """Of a plant of several lags: `pairs` and `blocks` of states, and tests over all lags at once."""
 
-    statistic: np.ndarray  # (n_pairs,), twice the log evidence
-    p_value: np.ndarray
-    in_model: np.ndarray
+    columns: dict  # of the table of links, by kind of cause: "statistic" is twice the log evidence
+    by_kind: dict  # blocks of each kind
+    in_model: np.ndarray  # (n_pairs,)
 
     @classmethod
     def of(cls, partition, lagged):
         """From a `LaggedEstimate`."""
-        found, (effect, cause) = lagged.links["state"], partition.pairs.T
-        tests = found["statistic"], found["p_value"], lagged.active[effect, cause]
-        return cls(partition.pairs, lagged.blocks["state"], *tests)
+        effect, cause = partition.pairs.T
+        blocks = lagged.blocks
+        return cls(partition.pairs, blocks["state"], lagged.links, blocks, lagged.active[effect, cause])
 
-    def tests(self, server, record, settings, method):
-        """The table of tests of all pairs by their scores; kernels of several decays have no degrees of freedom."""
+    def table(self, server):
+        """The table of links by the posterior: all pairs of units, then inputs; measures of small plants alone."""
+        plant, levels = server.plant_, {"alpha": server.alpha, "margin": server.margin}
+        geweke = plant.geweke(server.information_, server.partition_) if plant.is_small else None
+        return lagged_links_table(server.names_, server.partition_, self, geweke, **levels)
+
+    def check_tests(self, record, method):
+        """Refuse tests that take the likelihood without a link: kernels of several decays have no degrees of freedom."""
         if method != "score":
             raise ValueError(
-                f"Got method={method!r}; the plant has {server.plant_.n_lags} lags (see `misfit_`), over all of which "
-                "links are tested by their score at once. Ask with method='score'."
+                f"Got method={method!r}; the plant has several lags (see `misfit_`), over all of which links are "
+                "tested by their score at once. Ask with method='score'."
             )
-        from statsmodels.stats.multitest import multipletests  # slow to import, and no unit needs it
 
-        columns = named_pairs(server.names_, self.pairs) | {
-            "in_model": self.in_model,
-            "statistic": self.statistic,
-            "dof": np.nan,
-            "p_value": self.p_value,
-            "p_holm": holm(self.p_value),
-            "p_fdr": multipletests(self.p_value, method="fdr_bh")[1],
-        }
-        return pd.DataFrame(columns)
+    def tests(self, server, record, settings, method):
+        """The table of tests of all pairs by their scores."""
+        found = self.columns["state"]
+        tested = found["statistic"], np.nan, found["p_value"]
+        return tests_table(server.names_, self.pairs, self.in_model, *tested)

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from ..estimation.estimate import LARGE
 from ..validity.report import report
 from .intervals import intervals_table, measure_intervals, spectrum_intervals, with_measures
-from .tests import tests_table
+from .tables import links_table
+from .tests import classical_tests, tests_table
 
 
 @dataclass(frozen=True)
@@ -25,9 +27,16 @@ class Engine:
     pairs: np.ndarray
     blocks: Any
 
-    def report(self, server, run, record):
+    def table(self, server):
+        """The table of links by the likelihood: all pairs of units, then inputs."""
+        levels = {"alpha": server.alpha, "margin": server.margin, "correction": server.correction_}
+        plant, partition = server.unshrunk_plant_, server.partition_
+        geweke = plant.geweke(server.information_, partition) if plant.is_small else None
+        return links_table(server.names_, partition, self.blocks, geweke, **levels)
+
+    def report(self, server, run, record, links):
         """The table of checks of what the plant assumes."""
-        return report(server, run, record)
+        return report(server, run, record, links)
 
     def without_rows(self):
         """The same without anything that is as long as the record."""
@@ -65,12 +74,18 @@ class Engine:
         measures = with_measures(table, found.measure)
         return measures["geweke_low"].to_numpy(), measures["geweke_high"].to_numpy()
 
-    def check_tests(self, record):
+    def check_tests(self, record, method):
         """Refuse classical tests of a record that they cannot be had of, before any work."""
+        if method != "wald":
+            raise ValueError(
+                f"Got method={method!r}; this engine leaves estimates of links and their covariances, of which Wald's "
+                "test is made alone. Ask with method='wald'."
+            )
 
     def tests(self, server, record, settings, method):
         """The table of classical tests of all pairs."""
-        return tests_table(record, settings, method)
+        tested = self.blocks.statistic, self.blocks.dof, self.blocks.p_value
+        return tests_table(server.names_, self.pairs, np.ones(len(self.pairs), dtype=bool), *tested)
 
     def check_pieces(self, names):
         """Refuse links by pieces of time that cannot be had, before any work."""
@@ -90,6 +105,32 @@ class OneLag(Engine):
     """Of a plant of one lag that was learned as a whole: the covariance of everything is known."""
 
     parameters: Any  # `FittedParameters`
+    of_inputs: Any = None  # `BlockEstimates` of what inputs of units do to others, None without any
+
+    @classmethod
+    def of(cls, known, partition, estimate):
+        """From a `PlantEstimate` and what is known of links beforehand, a `LinkKnowledge` or None."""
+        blocks = estimate.blocks["state"]
+        if known is not None:
+            blocks = known.without_forbidden(blocks, partition)
+        has_inputs = partition.n_inputs and len(partition.input_pairs.pairs)
+        return cls(partition.pairs, blocks, estimate.parameters, estimate.blocks["input"] if has_inputs else None)
+
+    def table(self, server):
+        """The table of links by the likelihood: all pairs of units, then inputs."""
+        links = super().table(server)
+        if self.of_inputs is None:
+            return links
+        levels = {"alpha": server.alpha, "margin": server.margin, "correction": server.correction_}
+        inputs = links_table(server.names_, server.partition_.input_pairs, self.of_inputs, **levels, kind="input")
+        return pd.concat([links, inputs], ignore_index=True)
+
+    def check_tests(self, record, method):
+        """There are all of them."""
+
+    def tests(self, server, record, settings, method):
+        """The table of classical tests of all pairs."""
+        return classical_tests(record, settings, method)
 
     def with_measures(self, server, table, level):
         """The table of intervals with Geweke's measures and theirs, by the delta method."""

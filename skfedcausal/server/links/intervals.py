@@ -104,11 +104,16 @@ def deciding_rows(blocks, n_rows, alpha, margin):
     So many that a test at level `alpha` finds an influence of strength `margin`, in the direction that is
     known worst, with probability 0.8; then nearly as often an absent one is told from it.
     """
+    return rows_to_decide(blocks.worst, blocks.dof, n_rows, alpha, margin)
+
+
+def rows_to_decide(worst, dofs, n_rows, alpha, margin):
+    """The same from the largest variance and the degrees of freedom of every pair."""
     needed = {
         int(dof): brentq(lambda d, k=dof: ncx2.sf(chi2.isf(alpha, k), k, d) - _POWER, 1e-6, 1e4)
-        for dof in np.unique(blocks.dof)
+        for dof in np.unique(dofs)
     }
-    return np.ceil(n_rows * blocks.worst * np.array([needed[int(k)] for k in blocks.dof]) / margin**2)
+    return np.ceil(n_rows * worst * np.array([needed[int(k)] for k in dofs]) / margin**2)
 
 
 def _of_states(parameters, information, partition):

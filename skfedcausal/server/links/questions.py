@@ -1,38 +1,60 @@
 """What a learned plant answers about its links; functions in this folder take the settings."""
 
-from dataclasses import replace
-from typing import Any
+from contextlib import nullcontext
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
 
-from ...statespace.geweke import geweke_measures
 from ...statespace.matrices import few_threads
+from ..dynamics import Plant
 from ..estimation.estimate import LARGE, screen_plant
+from ..estimation.scoring import Budget
+from ..fitting import correction_of, knowledge_of, settings_of, with_knowledge
 from ..joint import JointRecord
 from ..plant import ServerLearner
-from ..dynamics import Plant
 from ..validity.report import COLOURED, UNSETTLED, gated, with_joining, with_wandering
-from .engines import Engine, OneLag, refuse_large
 from .benefit import Benefit, split_messages
+from .engines import refuse_large
 from .grades import grades_of, holds, with_grades
 from .intervals import check_level, pair_of, spectrum_table
 from .resampling import bootstrap_table, stability_table
 from .tables import links_table
 from .tests import check_method
 
-SETTLED = 0.5  # standard errors to the maximum, from which on nothing is said of links
+
+class Verdicts(NamedTuple):
+    """What is said of the links of a plant."""
+
+    links: pd.DataFrame
+    by_likelihood: pd.DataFrame  # without held-out gains
+    validity: pd.DataFrame | None  # None where there were no rows to check
+    correlations: pd.DataFrame
+    grades: Any
 
 
 class LinkQuestions(ServerLearner):
     """A server whose learned plant is asked about its links; estimators' methods say what the questions are."""
 
-    correlations_: pd.DataFrame
-    _grades: Any = None  # of the pairs of units, of a record whose rows came at once
-    _ungraded: Any = None  # the table of links without them
+    correlated_pairs_: pd.DataFrame  # without what a record says of their directions
+    held_out: float | None = None
+    benefit_: pd.DataFrame | None = None
+    max_time: float = 25.0  # seconds of a processor that checks may take
+    clock: Any = None  # the `Budget` of the checks while they go on
+    _verdicts: Any = None  # `Verdicts`, once they were asked for
+    _evidence: Any = None  # what they are made from until then
+    _batches: Any = None  # what was learned from, batch by batch
+    drifting_units_: tuple = ()  # that cannot be told from random walks
+    doubtful_pairs_: Any = None  # that a shift of levels explains as well
+
+    def __getstate__(self):
+        if self._evidence is not None:
+            _ = self._concluded  # from series of the record it was fitted to, which stay here
+        return {**super().__getstate__(), "_run": None, "clock": None}
+
     plant_: Any = None  # the `Plant` that was learned
-    engine_: Any = Engine(np.zeros((0, 2), dtype=int), None)  # before a fit
+    engine_: Any = None  # what is left of the engine that learned it, an `Engine`
 
     @property
     def transition_(self):
@@ -69,97 +91,42 @@ class LinkQuestions(ServerLearner):
         """Whether some input acts in the row it is recorded in."""
         return self.plant_.acts_at_once
 
-    # -- verdicts of `fit` --------------------------------------------------------------------------
+    def _processes(self, n_units):
+        """Processes in which tables of so many units are made."""
+        return nullcontext()
 
-    def _correction_of(self, names):
-        """What p-values of a plant of these units are adjusted for."""
-        if self.correction != "auto":
-            return self.correction
-        return "fdr" if len(names) > LARGE else "family-wise"
-
-    def _knowledge(self, names):
-        """What is known of links beforehand, a `LinkKnowledge` or None."""
-        if self.forbidden is None and self.required is None and self.delays is None:
-            return None
-        from ..knowledge import read_knowledge  # for those who know something
-
-        return read_knowledge(names, self.forbidden, self.required, self.delays)
-
-    def _with_knowledge(self, record):
-        """The record with what is known of its plant."""
-        known = self._knowledge(record.names)
-        return record if known is None else replace(record, known_links=known)
+    def _is_small(self, names):
+        """Whether all pairs of these units are graded, whatever the likelihood says of them."""
+        return len(names) <= LARGE
 
     def _told(self, links):
         """The table of links with the verdicts that are known."""
-        known = self._knowledge(self.names_)
+        known = knowledge_of(self, self.names_)
         return links if known is None else known.told(links, self.names_)
 
-    def _keep_links(self, estimate):
-        partition, blocks, known = self.partition_, estimate.blocks["state"], self._knowledge(self.names_)
-        if known is not None:
-            blocks = known.without_forbidden(blocks, partition)
-        self.engine_ = OneLag(partition.pairs, blocks, estimate.parameters)
-        geweke = geweke_measures(self.unshrunk_transition_, self.process_cov_, self.information_, partition)
-        levels = {"alpha": self.alpha, "margin": self.margin, "correction": self.correction_}
-        self.links_ = links_table(self.names_, partition, blocks, geweke, **levels)
-        if partition.n_inputs and len(partition.input_pairs.pairs):
-            family, blocks = partition.input_pairs, estimate.blocks["input"]
-            inputs = links_table(self.names_, family, blocks, **levels, kind="input")
-            self.links_ = pd.concat([self.links_, inputs], ignore_index=True)
-        self.links_ = self._told(self.links_)
+    # -- tables, which are made when they are asked for ---------------------------------------------
 
-    def _qualify_links(self, doubtful):
-        """Leave open what rests on a plant that was not reached, and links of units that drift or may shift."""
-        links = self.links_["kind"] == "state"
-        if self._drifting:
-            both = self.links_["cause"].isin(self._drifting) & self.links_["effect"].isin(self._drifting) & links
-            self.links_.loc[both, ["verdict", "because"]] = "cannot tell", "both units drift like random walks"
-        if doubtful is not None:
-            effect, cause = self.partition_.pairs[doubtful].T
-            pairs = pd.MultiIndex.from_arrays([np.array(self.names_)[cause], np.array(self.names_)[effect]])
-            unsure = pd.MultiIndex.from_frame(self.links_[["cause", "effect"]]).isin(pairs) & links
-            self.links_.loc[unsure, ["verdict", "because"]] = "cannot tell", "a shift of levels explains it as well"
-        if not self.is_settled_:
-            self.links_.loc[links, ["verdict", "because"]] = "cannot tell", UNSETTLED
+    @property
+    def links_(self):
+        """Every ordered pair of units with what is said of it."""
+        return self._concluded.links
 
-    def _leave_alone(self, messages):
-        """Leave units to themselves whose own past predicts their measurements better than the plant does."""
-        self.alone_: tuple[str, ...] = ()
-        self._tails = None
-        gains = {name: message.gain_alone for name, message in messages.items() if message.gain_alone is not None}
-        if not gains:
-            return
-        run = self._run = self._filter(self._record(messages))
-        found = dict(zip(self.names_, run.unit_log_densities().mean(axis=0), strict=True))
-        self.alone_ = tuple(name for name in self.names_ if name in gains and gains[name] > found[name])
+    @property
+    def validity_(self):
+        """Checks of what the plant assumes."""
+        if self._concluded.validity is None:
+            raise AttributeError("Nothing was checked: there were sums alone, and no rows.")
+        return self._concluded.validity
 
-    def _check_assumptions(self, messages):
-        """Check what the plant assumes, and withhold verdicts that rest on what does not hold."""
-        record = self._record(messages)
-        run = self._filter(record)
-        self.validity_ = with_wandering(self.engine_.report(self, run, record), messages)
-        self.engine_ = self.engine_.without_rows()
-        # where innovations are white the past that helps is that of shapes of the sensors, which no test rests on
-        own = self.links_["effect"].isin(self.validity_.attrs.get(COLOURED, self.alone_))
-        self.links_.loc[own, ["verdict", "because"]] = "cannot tell", "its own past predicts the effect better"
-        self.links_ = gated(self.links_, self.validity_)
-        if self._grades is None and self._batches is None and not holds(self.links_):  # of many units
-            self._grades = grades_of(record)
-        self._grade_links()
-        self.correlations_ = self.engine_.with_directions(self.correlations_, run, record, self.process_cov_)
-        self._run = run  # the replies need it again
-
-    def _grade_links(self, grades=None):
-        """Say of held-out gains what the likelihood leaves open, and what is known of both."""
-        self._grades = self._grades if grades is None else grades
-        self._ungraded = with_grades(self.links_, None, self.names_)
-        self.links_ = self._told(with_grades(self.links_, self._grades, self.names_))
+    @property
+    def correlations_(self):
+        """Pairs of units whose process noise is correlated."""
+        return self._concluded.correlations
 
     @property
     def carried_(self):
         """Coefficients (lags, n, n) that held-out gains rest on: what states add to those of other units."""
-        return self._grades.carried
+        return self._concluded.grades.carried
 
     def without_grades(self):
         """Verdicts of the likelihood alone, which is all there is where noise was added that would hide gains.
@@ -173,17 +140,75 @@ class LinkQuestions(ServerLearner):
         --------
         >>> from skfedcausal import FederatedGrangerEstimator
         >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
+        >>> X, truth = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
         >>> table = FederatedGrangerEstimator().fit(X).server_.without_grades()
         >>> table["basis"].unique().tolist()
         ['likelihood']
         """
-        return self._told(self._ungraded)
+        return self._concluded.by_likelihood
 
-    def _measure_benefit(self, messages):
-        """Measure what joining gains, of which the report speaks too."""
-        self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
-        self.validity_ = with_joining(self.validity_, self.benefit_)
+    def judge_later(self, messages, grades=None, withhold=None):
+        """What verdicts will be made from: messages, or what sums say of grades and of verdicts to withhold."""
+        self._verdicts, self._evidence = None, (messages, grades, withhold)
+
+    @property
+    def _concluded(self):
+        """The `Verdicts`, once."""
+        if self._verdicts is None:
+            messages, grades, withhold = self._evidence
+            with self._processes(len(self.names_)), few_threads(self.partition_.n_states):
+                self._verdicts = self._judged(messages, grades, withhold)
+            self._evidence, self.engine_ = None, self.engine_.without_rows()
+        return self._verdicts
+
+    def _judged(self, messages, grades, withhold):
+        """The verdicts of the likelihood, without those that rest on what does not hold, and held-out gains."""
+        links, correlations, validity = self._qualified(self.engine_.table(self)), self.correlated_pairs_, None
+        if withhold is not None:
+            links = withhold(links)
+        if messages is not None:
+            record = self._record(messages)
+            run = self._run = self._filter(record)  # the replies may need it again
+            self.clock = Budget(self.max_time)
+            validity = with_wandering(self.engine_.report(self, run, record, links), messages)
+            if self.benefit_ is not None:
+                validity = with_joining(validity, self.benefit_)
+            # where innovations are white the past that helps is that of shapes of the sensors, which no test rests on
+            own = links["effect"].isin(validity.attrs.get(COLOURED, self.alone_))
+            links.loc[own, ["verdict", "because"]] = "cannot tell", "its own past predicts the effect better"
+            links = gated(links, validity)
+            if self._batches is None and (self._is_small(self.names_) or not holds(links)):
+                grades = grades_of(JointRecord.from_messages(messages))
+            correlations = self.engine_.with_directions(correlations, run, record, self.process_cov_)
+        by_likelihood = self._told(with_grades(links, None, self.names_))
+        links = self._told(with_grades(links, grades, self.names_))
+        return Verdicts(links, by_likelihood, validity, correlations, grades)
+
+    def _qualified(self, links):
+        """Leave open what rests on a plant that was not reached, and links of units that drift or may shift."""
+        links, of_states = self._told(links), links["kind"] == "state"
+        if self.drifting_units_:
+            both = links["cause"].isin(self.drifting_units_) & links["effect"].isin(self.drifting_units_) & of_states
+            links.loc[both, ["verdict", "because"]] = "cannot tell", "both units drift like random walks"
+        if self.doubtful_pairs_ is not None:
+            effect, cause = self.partition_.pairs[self.doubtful_pairs_].T
+            pairs = pd.MultiIndex.from_arrays([np.array(self.names_)[cause], np.array(self.names_)[effect]])
+            unsure = pd.MultiIndex.from_frame(links[["cause", "effect"]]).isin(pairs) & of_states
+            links.loc[unsure, ["verdict", "because"]] = "cannot tell", "a shift of levels explains it as well"
+        if not self.is_settled_:
+            links.loc[of_states, ["verdict", "because"]] = "cannot tell", UNSETTLED
+        return links
+
+    def _leave_alone(self, messages):
+        """Leave units to themselves whose own past predicts their measurements better than the plant does."""
+        self.alone_: tuple[str, ...] = ()
+        self._tails = None
+        gains = {name: message.gain_alone for name, message in messages.items() if message.gain_alone is not None}
+        if not gains:
+            return
+        run = self._run = self._filter(self._record(messages))
+        found = dict(zip(self.names_, run.unit_log_densities().mean(axis=0), strict=True))
+        self.alone_ = tuple(name for name in self.names_ if name in gains and gains[name] > found[name])
 
     # -- questions ----------------------------------------------------------------------------------
 
@@ -197,7 +222,7 @@ class LinkQuestions(ServerLearner):
         pair = pair_of(self.names_, cause, effect)
         if level is not None:
             check_level(level)
-        table, found = spectrum_table(self._unshrunk_plant, self.information_, self.partition_, pair, **settings)
+        table, found = spectrum_table(self.unshrunk_plant_, self.information_, self.partition_, pair, **settings)
         if level is not None:
             conditional = settings.get("conditional", True)
             table["low"], table["high"] = self.engine_.spectrum_ends(self, pair, found, conditional, level)
@@ -209,10 +234,7 @@ class LinkQuestions(ServerLearner):
             raise ValueError("The benefit of joining is computed for plants without inputs.")
         head, tail = split_messages(messages, held_out)
 
-        def learn(known):
-            return clone(self).set_params(held_out=None).fit(known)
-
-        return Benefit(learn(head), lambda name: learn({name: head[name]}), tail)
+        return Benefit(self._anew(head), lambda name: self._anew({name: head[name]}), tail)
 
     def _refuse_lags(self, question, instead):
         """Refuse what is known of plants of one lag only."""
@@ -225,14 +247,22 @@ class LinkQuestions(ServerLearner):
     def test_links(self, messages, method="lr"):
         """Test each link between states given the others, by one of the three classical tests."""
         check_method(method, self.covariance)
-        self.engine_.check_tests(JointRecord.from_messages(messages))  # before the work, if that is known already
-        return clone(self).set_params(held_out=None).fit(messages)._tested(messages, method)
+        if self.engine_ is not None:  # before the work
+            self.engine_.check_tests(JointRecord.from_messages(messages), method)
+        return self._anew(messages)._tested(messages, method)
+
+    def _anew(self, messages):
+        """Another server like this one that learned from other messages, and measured no benefit."""
+        other = clone(self)
+        other.held_out = None
+        return other.fit(messages)
 
     def _tested(self, messages, method):
         """The table of classical tests of the record that was learned from."""
         record = self._record(messages)
-        self.engine_.check_tests(record)
-        return self.engine_.tests(self, record, self._settings(self.names_, messages), method)
+        self.engine_.check_tests(record, method)
+        settings = settings_of(self, self.names_, messages)
+        return self.engine_.tests(self, record, settings, method)
 
     def changed_links(self, messages, alpha):
         """Which links and units of the plant have changed in a record; dates are its rows."""
@@ -241,7 +271,7 @@ class LinkQuestions(ServerLearner):
 
         if self.n_absent_:
             refuse_large(self.names_, "changes of all links")
-        record, learned = self._record(messages), self._unshrunk_plant
+        record, learned = self._record(messages), self.unshrunk_plant_
         estimates = self.engine_.blocks if learned.n_lags == 1 else None
         settings = learned.scale, self.n_samples_, estimates, record.known_links
         plant = LearnedPlant(learned.A, self.partition_, *settings)
@@ -256,7 +286,7 @@ class LinkQuestions(ServerLearner):
         """Scatter of the estimates of links over resampled records, to check their standard errors."""
         self._refuse_lags("bootstrap_links", "link_intervals() has the intervals of all lags")
         record = self._record(messages)
-        return bootstrap_table(record, self._settings(self.names_, messages), **settings)
+        return bootstrap_table(record, settings_of(self, self.names_, messages), **settings)
 
     def stable_links(self, messages, **settings):
         """Links that the search finds in most halves of a record: stability selection."""
@@ -269,7 +299,7 @@ class LinkQuestions(ServerLearner):
 
         self.engine_.check_pieces(self.names_)
         record = self._record(messages)
-        settings = self._settings(self.names_, messages)
+        settings = settings_of(self, self.names_, messages)
         return links_over_time(record, settings, piece, alpha=self.alpha, margin=self.margin)
 
     def screen(self, messages):
@@ -298,7 +328,7 @@ class LinkQuestions(ServerLearner):
         ['unit0', 'unit2']
         """
         self._validate_params()
-        record = self._with_knowledge(JointRecord.from_messages(messages))
+        record = with_knowledge(self, JointRecord.from_messages(messages))
         if len(record.names) > LARGE:
             from ..sparse.server import asks_for_the_whole, screened_table  # for plants of many units
 
@@ -310,7 +340,7 @@ class LinkQuestions(ServerLearner):
     def _screened(self, record):
         """Table of the tests of a joint record at the uncoupled plant."""
         blocks = screen_plant(record)
-        how = {"alpha": self.alpha, "margin": self.margin, "correction": self._correction_of(record.names)}
+        how = {"alpha": self.alpha, "margin": self.margin, "correction": correction_of(self, record.names)}
         table = links_table(record.names, record.partition, blocks, **how)
         known = record.known_links
         return table if known is None else known.told(table, record.names)

@@ -6,12 +6,12 @@ from scipy import stats
 
 from ..estimation.covariance import estimated_links
 from ..estimation.estimate import fitted_likelihood
+from ..estimation.evidence import false_discovery_rates, holm
 from ..estimation.scoring import Scoring, ascend
 from ..estimation.search import dropped
 from .tables import named_pairs
 
 METHODS = ("lr", "wald", "score")
-_ADJUSTED = {"p_holm": "holm", "p_fdr": "fdr_bh"}  # column and name in statsmodels
 _GAIN = 1e-8  # log-likelihood that an ascent may leave; statistics are of the order of one
 
 
@@ -26,23 +26,20 @@ def check_method(method, covariance):
         )
 
 
-def tests_table(record, settings, method):
-    """One row per ordered pair: ``cause, effect, in_model, statistic, dof, p_value, p_holm, p_fdr``."""
-    from statsmodels.stats.multitest import multipletests  # slow to import, and no unit needs it
-
+def classical_tests(record, settings, method):
+    """The table of tests of all links of a record by one of the three methods."""
     plant, maximum = fitted_likelihood(record, settings)
     partition = maximum.scoring.structure.partition
     statistic = pair_statistics(plant, maximum, method, settings.covariance)
-    p = stats.chi2.sf(statistic, partition.pair_dof)
-    columns = {
-        **named_pairs(record.names, partition.pairs),
-        "in_model": maximum.scoring.structure.linked,
-        "statistic": statistic,
-        "dof": partition.pair_dof,
-        "p_value": p,
-    }
-    adjusted = {name: multipletests(p, method=method)[1] for name, method in _ADJUSTED.items()}
-    return pd.DataFrame(columns | adjusted)
+    tested = statistic, partition.pair_dof, stats.chi2.sf(statistic, partition.pair_dof)
+    return tests_table(record.names, partition.pairs, maximum.scoring.structure.linked, *tested)
+
+
+def tests_table(names, pairs, in_model, statistic, dof, p_value):
+    """One row per ordered pair: ``cause, effect, in_model, statistic, dof, p_value, p_holm, p_fdr``."""
+    columns = {"in_model": in_model, "statistic": statistic, "dof": dof, "p_value": p_value}
+    adjusted = {"p_holm": holm(p_value), "p_fdr": false_discovery_rates(p_value)}
+    return pd.DataFrame(named_pairs(names, pairs) | columns | adjusted)
 
 
 def pair_statistics(plant, maximum, method, covariance):

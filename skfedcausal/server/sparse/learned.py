@@ -24,7 +24,9 @@ class SparsePlant(Plant):
         """Filter over a record, a `LargeFilter` where each unit can be followed on its own."""
         if record.is_constant and record.determined.all():
             return LargeFilter(self.matrices, record, self.drive())
-        return LargeFilterWithGaps(self.matrices, record, self.drive()) if self._follows(record) else super().run(record)
+        if self._follows(record):
+            return LargeFilterWithGaps(self.matrices, record, self.drive())
+        return super().run(record)
 
     def smooth(self, record, **settings):
         """States given a whole record (n_samples, n), and covariances of each unit's states."""

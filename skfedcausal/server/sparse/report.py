@@ -11,6 +11,7 @@ from ...statespace.episodes import lag_covariances, side_by_side
 from ...statespace.matrices import few_threads
 from ...statespace.partition import positions_of, slices_of
 from ..links.engines import Engine, refuse_large
+from ..links.tests import classical_tests
 from ..validity import checks
 from ..validity.report import (
     _LAGS,
@@ -37,24 +38,33 @@ class InBlocks(Engine):
     """Of a plant of many units; `gapless` is its record with the gaps filled, None for one without."""
 
     gapless: Any
+    links: pd.DataFrame
+
+    def table(self, server):
+        """The table of links, which waited for workers."""
+        return self.links.copy()
 
     def without_rows(self):
         """The same without anything that is as long as the record."""
         return replace(self, gapless=None)
 
-    def report(self, server, run, record):
+    def report(self, server, run, record, links):
         """The table of checks of the units and of linked pairs; tails are looked at meanwhile, for the replies."""
         reported = run.told(positions_of(server.alone_, server.state_slices_), None)
         if self.gapless is not None:  # the record whose gaps were filled says more than one with gaps
             record = self.gapless
             run = LargeFilter(server.plant_.matrices, record)  # stretches between shifts are episodes, without levels
-        return large_report(server, run, record, lambda: reported.heavy_tails)
+        return large_report(server, run, record, links, lambda: reported.heavy_tails)
 
     def with_directions(self, correlations, run, record, Q):
         """Of many units nothing is said."""
         return correlations
 
-    def check_tests(self, record):
+    def tests(self, server, record, settings, method):
+        """The table of classical tests of all pairs, by the plant as a whole."""
+        return classical_tests(record, settings, method)
+
+    def check_tests(self, record, method):
         """Refuse classical tests of a record with gaps, which take the exact likelihood of the whole."""
         if not record.is_constant:
             refuse_large(record.names, "classical tests of links in a record with gaps")
@@ -64,11 +74,11 @@ class InBlocks(Engine):
         refuse_large(names, "links over time")
 
 
-def large_report(server, run, record, meanwhile):
+def large_report(server, run, record, links, meanwhile):
     """The table of checks, cause == effect for those of a unit; something else is done while workers check."""
     if record.n_samples < _FEWEST_ROWS:
         return pd.DataFrame(columns=list(COLUMNS))
-    found = evidence(server, run, record)
+    found = evidence(server, run, record, links)
     series = (np.zeros((0, 0)) if each is None else side_by_side(each) for each in (found.scores, found.path))
     shared = side_by_side(found.units), run.filtered, run.predicted, *series
     m, pairs = len(found.units), sorted(found.linked)

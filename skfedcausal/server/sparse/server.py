@@ -11,13 +11,21 @@ from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 
 from ...processes.parallel import chunks, run, workers
-from ..effects import ErrorsOfOneLag
-from ..estimation.estimate import LARGE
+from ...statespace.matrices import few_threads
+from ..estimation.estimate import LARGE, Climb
 from ..estimation.level_shifts import joined_shifts
 from ..estimation.scoring import Budget
+from ..fitting import (
+    Learned,
+    correction_of,
+    keep,
+    look_at_inputs,
+    look_for_drift,
+    settings_of,
+    timing_words,
+    with_knowledge,
+)
 from ..lagged.misfit import misfit_table, one_lag_is_enough
-from ..lagged.timing import words_by_input
-from ..links.questions import SETTLED
 from ..prediction import OperatingPoint
 from . import tables
 from .alone import screened
@@ -26,9 +34,9 @@ from .filter import stationary_gain
 from .gaps import WORTH_WAITING, are_mostly_there, least_there
 from .input_effects import coefficients, input_links_table, shrunk_inputs, without_inputs
 from .inputs import are_told_apart, find_drivers
+from .learned import SparsePlant
 from .learning import ALL_PAIRS, AsAWhole, estimate_large
 from .memory import check_inputs, check_memory, whole_elements
-from .learned import SparsePlant
 from .plant import UNITS, LargePlant, filled_by_units, shifts_of_units
 from .report import InBlocks
 from .screening import PairRows, tested
@@ -44,7 +52,7 @@ _PER_LARGE = 32  # units that `max_time` is for; larger plants have in proportio
 def asks_for_the_whole(record, server):
     """Why a plant of many units is not learned in blocks, in words; nothing where it is."""
     facts = {
-        "inputs that act in the row they stand in": record.u is not None and "before" in _timing(server, record),
+        "inputs that act in the row they stand in": record.u is not None and "before" in timing_words(server, record),
         f"units of whose usual measurements less than {least_there(len(record.names)):.0%} are there": not (
             record.is_constant or are_mostly_there(record)
         ),
@@ -68,11 +76,6 @@ def _chooses_noise(record, server):
     return record.u is not None and record.has_choice and server.horizon > 1 and len(record.names) <= WORTH_WAITING
 
 
-def _timing(server, record):
-    """What is said of the timing of every input."""
-    return words_by_input(server.sampled, record.names, record.partition.input_sizes)
-
-
 def warn_of_work(record, reason):
     """Say before it starts what a plant of many units costs that has to be learned as a whole."""
     n_units, p = len(record.names), record.partition
@@ -88,24 +91,36 @@ def warn_of_work(record, reason):
         )
 
 
-def learn_large(server, record):
-    """Learn a large plant; what it has that asks for the whole, in words, where it turns out not to go in blocks."""
-    try:
-        _learn_in_blocks(server, record)
-    except AsAWhole as reason:
-        server._run, server.n_absent_ = None, 0  # all else is kept anew of the whole
-        return str(reason)
-    return ""
+def learned_in_blocks(server, record):
+    """Learn a plant of many units in blocks; False for one that has to be learned as a whole, which is said."""
+    record = with_knowledge(server, record)
+    server.noise_share_ = server.filter_noise_share_ = None
+    server.filled_, server.outdone_, server.work_left = False, False, server.max_time
+    with few_threads(record.partition.n_states):
+        reason = asks_for_the_whole(record, server)
+        if not reason:
+            try:
+                server._run = _in_blocks(server, record)
+            except AsAWhole as found:
+                reason = str(found)
+        if reason:
+            warn_of_work(record, reason)
+            return False
+        look_for_drift(server, in_blocks=True)
+        record.forget_scores()
+    return True
 
 
-def _learn_in_blocks(server, record):
-    p, is_few = record.partition, len(record.names) <= ALL_PAIRS
+def _in_blocks(server, record):
+    """Learn a plant in blocks; its filter over the record where it went through, else None."""
+    p, is_few, run = record.partition, len(record.names) <= ALL_PAIRS, None
     check_memory(len(record.names), p.n_states, record.n_samples, not record.is_constant, p.n_inputs)
     with workers(len(record.names), server.n_jobs) as parallel:
         estimate, steps, changes = _estimate(server, record, parallel)
-        _keep(server, record, estimate, _plants(server, estimate), steps, changes)  # while workers measure
+        keep(server, record, _learned(server, record, estimate, steps, changes))  # while workers measure
+        run = look_at_inputs(server, record)
         if parallel is not None and record.is_constant:  # what the report asks for, too
-            server._run = _gone_through(server._filter(server.plant_.point.placed(record)))
+            run = _gone_through(server.plant_.run(server.plant_.point.placed(record)))
         later = tables.later_lags(estimate)
     server.misfit_ = misfit_table(record.names, later)
     lags_act = server.frees_lags and not one_lag_is_enough(server.misfit_, _LAGS_LEVEL)
@@ -116,6 +131,7 @@ def _learn_in_blocks(server, record):
     if answer and is_few:
         raise AsAWhole("inputs that depend on what is measured")
     _warn(server, estimate, lags_act, answer)
+    return run
 
 
 def _gone_through(run):
@@ -145,7 +161,7 @@ def _estimate(server, record, parallel):
             raise AsAWhole("shifts of levels that go with its inputs")
         plant, changes = LargePlant(cut, parallel, gapped, plant.driven), _changes(record, steps, plant)
     budget = Budget(server.max_time * len(record.names) / _PER_LARGE)
-    found = estimate_large(plant, server._settings(record.names), parallel, budget, input_p_value)
+    found = estimate_large(plant, settings_of(server, record.names), parallel, budget, input_p_value)
     return found, steps, changes
 
 
@@ -166,7 +182,7 @@ def screened_table(server, record):
     rows = PairRows.of(pairs, found.products, plant.partition)
     *known, _ = tested(pairs, found.spectra, rows, plant.partition.sizes, plant.n_samples)
     blocks = tables.chosen_blocks(pairs, known, plant.partition)
-    adjusted = tables.adjusted_p_values(found.p_value, server._correction_of(record.names))[tuple(pairs.T)]
+    adjusted = tables.adjusted_p_values(found.p_value, correction_of(server, record.names))[tuple(pairs.T)]
     settings = np.full(len(pairs), np.nan), server.alpha, server.margin
     return tables.large_links_table(record.names, pairs, blocks, adjusted, *settings)
 
@@ -207,39 +223,28 @@ def _plants(server, estimate):
     return _Plants(shrunk, unshrunk, unshrunk_standard, Q, _matrices(estimate, standard, shrunk, Q))
 
 
-def _keep(server, record, estimate, plants, steps, changes):
-    """Set what a fit leaves behind."""
-    plant, partition = estimate.plant, record.partition
-    server.partition_, server.names_, server.n_samples_ = partition, record.names, record.n_samples
-    server.state_slices_ = dict(zip(record.names, partition.slices, strict=True))
-    server.unshrunk_transition_ = plants.unshrunk.toarray()
-    server.input_slices_ = dict(zip(record.names, partition.input_slices, strict=True))
-    B = estimate.B
-    server.unshrunk_input_ = shrunk = plant.unscaled_inputs(B)
-    if server.shrink:
-        shrunk = plant.unscaled_inputs(shrunk_inputs(estimate))
-    server.input_level_, server.coefficients_ = record.input_level, None
+def _learned(server, record, estimate, steps, changes):
+    """The plant of an estimate, `Learned`."""
+    plants, plant, partition = _plants(server, estimate), estimate.plant, record.partition
+    B, found = plant.unscaled_inputs(estimate.B), None
+    shrunk = plant.unscaled_inputs(shrunk_inputs(estimate)) if server.shrink else B
     if partition.n_inputs:
-        server.coefficients_ = coefficients(estimate, plants.standard)
+        found = coefficients(estimate, plants.standard)
         changes = without_inputs(changes, estimate, record, steps)
-    server.likelihood_, server.curvature_ = "whittle", None
-    server.excitation_ = server.feedback_ = server._run = None
-    server.has_feedback_, server.laws_, server.controlled_units_ = False, {}, ()
     fits = estimate.fits
-    server.n_iter_, server.has_prior_ = max(fit.n_iter for fit in fits), estimate.has_prior
-    server.converged_ = bool(estimate.settled and all(fit.converged for fit in fits))
-    server.gradient_norm_ = float(np.sqrt(max(max(fit.gain, 0.0) for fit in fits) / record.n_samples))
-    server.information_ = record.mean_information()
-    server.correlations_ = tables.correlations(record.names, estimate)
+    climb = Climb(
+        max(fit.n_iter for fit in fits),
+        bool(estimate.settled and all(fit.converged for fit in fits)),
+        float(np.sqrt(max(max(fit.gain, 0.0) for fit in fits) / record.n_samples)),
+        estimate.has_prior,
+    )
     table = tables.level_shift_table(record.names, plant, steps, changes)
     table = table[table["p_value"] <= _STEP_LEVEL].reset_index(drop=True)
-    server.level_shifts_ = table
-    server.is_settled_ = server.converged_ or server.gradient_norm_ * np.sqrt(record.n_samples) < SETTLED
     point, scale = _operating_point(record, plant, steps, changes, table), plant.dense(plant.scale)
     about = {"point": point, "scale": scale, "matrices": plants.filter}
-    server.plant_ = SparsePlant.of_one_lag(plants.A.toarray(), shrunk, plants.Q.toarray(), **about)
-    server.errors_ = ErrorsOfOneLag(server.coefficients_)
-    server._diagnose_inputs(record)
+    learned = SparsePlant.of_one_lag(plants.A.toarray(), shrunk, plants.Q.toarray(), **about)
+    correlations = tables.correlations(record.names, estimate)
+    return Learned(learned, (plants.unshrunk.toarray(), B), climb, correlations, table, found)
 
 
 def _matrices(estimate, standard, A, Q):
@@ -279,16 +284,16 @@ def _keep_links(server, record, estimate):
     pairs = tables.reported_pairs(estimate.linked, estimate.p_value)
     known = tables.in_order(pairs, estimate.tests, n_units)
     blocks = tables.chosen_blocks(pairs, known, record.partition)
-    adjusted = tables.adjusted_p_values(estimate.p_value, server._correction_of(record.names))[tuple(pairs.T)]
+    adjusted = tables.adjusted_p_values(estimate.p_value, correction_of(server, record.names))[tuple(pairs.T)]
     geweke = tables.measures(estimate)[tuple(pairs.T)]
-    plant = estimate.plant
-    server.engine_ = InBlocks(pairs, blocks, None if plant.gapped is None else plant.record)
     levels = server.alpha, server.margin
-    server.links_ = tables.large_links_table(record.names, pairs, blocks, adjusted, geweke, *levels)
+    links = tables.large_links_table(record.names, pairs, blocks, adjusted, geweke, *levels)
     server.n_absent_ = n_units * (n_units - 1) - len(pairs)
     if estimate.input_tests is not None:
-        inputs = input_links_table(record.names, estimate, server._correction_of(record.names), *levels)
-        server.links_ = pd.concat([server.links_, inputs], ignore_index=True)
+        inputs = input_links_table(record.names, estimate, correction_of(server, record.names), *levels)
+        links = pd.concat([links, inputs], ignore_index=True)
+    plant = estimate.plant
+    server.engine_ = InBlocks(pairs, blocks, None if plant.gapped is None else plant.record, links)
 
 
 def _shrunk(estimate):

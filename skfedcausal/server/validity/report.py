@@ -80,7 +80,7 @@ class Evidence(NamedTuple):
         return _unordered(self.correlated | left)
 
 
-def evidence(server, run, record):
+def evidence(server, run, record, links):
     """`Evidence` of the filter of a fitted server over its record."""
     slices, names = record.partition.slices, server.names_
     predicted, filtered, units, z = run.predicted, run.filtered, [], record.z
@@ -101,11 +101,11 @@ def evidence(server, run, record):
             whole = whole[:, : record.partition.n_states] - path
         scores = [whole[:, rows] for rows in slices]
     place = {name: k for k, name in enumerate(names)}
-    links = _rows_of(server.links_, "cause", "effect", "kind", "verdict", "p_adjusted", "delay")
+    links = _rows_of(links, "cause", "effect", "kind", "verdict", "p_adjusted", "delay")
     told = {(place[c], place[e]): (delay, p) for c, e, kind, verdict, p, delay in links
             if kind == "state" and verdict == "influence"}  # fmt: skip
     sure = {pair for pair, (_, p) in told.items() if p < _SURE}
-    together = _rows_of(server.correlations_, "first", "second", "p_value")
+    together = _rows_of(server.correlated_pairs_, "first", "second", "p_value")
     correlated = {(place[a], place[b]) for a, b, p in together if p < LEVEL}
     # single bursts that units share, or far tails, make sizes of products, not their mean
     correlated = {pair for pair in correlated if checks.together(*(units[k] for k in pair))[1] < LEVEL}
@@ -141,12 +141,12 @@ def _filled(record, filtered):
     return series
 
 
-def report(server, run, record):
+def report(server, run, record, links):
     """The table of checks, cause == effect for those of a unit."""
     seen = np.all([part.patterns.any(axis=(1, 2))[part.pattern_of] for part in record.parts], axis=0)
     if seen.sum() < max(_FEWEST_ROWS, _LEAST_SEEN * record.n_samples):
         return pd.DataFrame(columns=list(COLUMNS))
-    found = evidence(server, run, record)
+    found = evidence(server, run, record, links)
     together = found if seen.all() else found._replace(units=[checks.unit_series(e[seen]) for e in found.units])
     variance = list(_of_squares(together))
     swings = not all(row[COLUMNS.index("passed")] for row in variance)
@@ -161,7 +161,7 @@ def report(server, run, record):
     if len(found.names) > 1:
         rows += [*_of_variance(together), *_of_rows(together), *_of_rows_held_out(found)]
         if found.scores is not None:
-            closed = () if server.looks_for_all_drivers else _closed_pairs(server.links_, found, rows)
+            closed = () if server.looks_for_all_drivers else _closed_pairs(links, found, rows)
             is_late = (lambda: False) if server.clock is None else (lambda: server.clock.stopped_by_clock)
             rows += _of_spectra(found, record, set(closed), is_late)
         rows += _of_echoes(found, record, _driven(rows))

@@ -26,7 +26,7 @@ def innovations_of(est, Y):
         server = est.server_
         record = server._record(units.messages())
         return unit_innovations(
-            server._filter_of_lags(record, server.unshrunk_transition_[None]), record, server.unshrunk_transition_[None]
+            server.unshrunk_plant_.run(record), record, server.unshrunk_transition_[None]
         )
 
 

@@ -16,6 +16,7 @@ from skfedcausal.server.estimation.estimate import (
 )
 from skfedcausal.server.estimation.scoring import Budget, Point, Scoring, ascend, is_valid, observed_information
 from skfedcausal.server.estimation.standardised import StandardisedPlant
+from skfedcausal.server.fitting import correction_of
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.statespace.observation import Information, information
 
@@ -38,7 +39,7 @@ def example(missing=0.0, n_samples=600, **options):
 
 def test_settings_are_those_of_a_server_unless_told():
     server = LikelihoodServer()
-    parameters = {**server.get_params(deep=False), "correction": server._correction_of(())}
+    parameters = {**server.get_params(deep=False), "correction": correction_of(server, ())}
     assert Settings() == Settings(**{name: value for name, value in parameters.items() if name in Settings._fields})
 
 

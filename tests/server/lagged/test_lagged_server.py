@@ -17,7 +17,7 @@ from skfedcausal import (
 )
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.estimators._undecidable import _state_covariance
-from skfedcausal.server import likelihood as likelihood_module
+from skfedcausal.server import fitting
 from skfedcausal.server.estimation.scoring import Budget
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.dynamics import Plant, PaddedRecord
@@ -205,7 +205,7 @@ def test_a_record_of_one_lag_gives_the_same_numbers_with_and_without_the_test(mo
     assert kept.server_.misfit_["p_adjusted"].min() > 0.05
     influence = kept.links_["verdict"] == "influence"
     assert (kept.links_.loc[influence, ["delay", "delay_low", "delay_high"]] == 1.0).all(axis=None)
-    monkeypatch.setattr(likelihood_module, "lag_tests", lambda plant, scoring: None)
+    monkeypatch.setattr(fitting, "lag_tests", lambda plant, scoring: None)
     without = FederatedGrangerEstimator().fit(X)
     for name in ("transition_", "process_cov_"):
         np.testing.assert_array_equal(getattr(kept, name), getattr(without, name))

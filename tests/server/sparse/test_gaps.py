@@ -13,6 +13,7 @@ from skfedcausal.server.joint import JointRecord, usual_information
 from skfedcausal.server.prediction import PlantFilter, smooth_record
 from skfedcausal.server.sparse import memory
 from skfedcausal.server.sparse.filter import LargeFilter, LargePlantMatrices, stationary_gain
+from skfedcausal.server.fitting import settings_of
 from skfedcausal.server.sparse.gaps import (
     GapRun,
     LargeFilterWithGaps,
@@ -181,7 +182,7 @@ def test_time_that_is_spent_ends_the_fillings(many, monkeypatch):
     plant = LargePlant(filled_by_units(record), None, record)
     fillings = []
     monkeypatch.setattr(plant, "fill", fillings.append)
-    assert estimate_large(plant, LikelihoodServer()._settings(record.names), None, Budget(1e-6)).was_stopped
+    assert estimate_large(plant, settings_of(LikelihoodServer(), record.names), None, Budget(1e-6)).was_stopped
     assert not fillings
 
 
@@ -258,7 +259,7 @@ def test_gaps_are_filled_by_stable_plants(many, monkeypatch):
     _, gapped, truth = many
     record = JointRecord.from_messages(messages_of(gapped, truth))
     plant = LargePlant(filled_by_units(record), None, record)
-    search = _Search(plant, LikelihoodServer()._settings(record.names), None, None)
+    search = _Search(plant, settings_of(LikelihoodServer(), record.names), None, None)
     search.linked[[0, 1], [1, 0]] = True
     search.A[0, 1] = search.A[1, 0] = 1.0
     search._group()
@@ -294,7 +295,7 @@ def test_gaps_of_units_that_others_keep_stable_ask_for_the_whole(many, monkeypat
     monkeypatch.setattr(LargePlant, "fill", lambda *_: pytest.fail("filled by a plant that its filter cannot follow"))
     monkeypatch.setattr("skfedcausal.server.sparse.gaps.MAX_RADIUS", 0.0)
     with pytest.raises(AsAWhole, match="stable by others alone"):
-        estimate_large(plant, LikelihoodServer()._settings(record.names))
+        estimate_large(plant, settings_of(LikelihoodServer(), record.names))
 
 
 @pytest.mark.medium

@@ -16,6 +16,7 @@ from skfedcausal.processes import parallel
 from skfedcausal.server import likelihood
 from skfedcausal.server.estimation.scoring import RATE, Budget
 from skfedcausal.server.joint import JointRecord
+from skfedcausal.server.fitting import settings_of
 from skfedcausal.server.sparse import input_effects, learning
 from skfedcausal.server.sparse import inputs as inputs_module
 from skfedcausal.server.sparse.alone import units_on_their_own
@@ -251,7 +252,7 @@ def test_of_many_units_inputs_are_tested_again_where_they_may_act(both, monkeypa
     record = JointRecord.from_messages(both.messages)
     plant = LargePlant(record)
     first = find_drivers(plant, 0.05)
-    settings = LikelihoodServer(correction="fdr")._settings(record.names)
+    settings = settings_of(LikelihoodServer(correction="fdr"), record.names)
     estimate = learning.estimate_large(plant, settings, input_p_value=first)
     every = pairs_of(plant.partition)
     assert len(estimate.input_tests.pairs) < 0.7 * len(every)
@@ -273,7 +274,7 @@ def test_of_many_units_inputs_are_tested_again_where_they_may_act(both, monkeypa
 def test_the_work_of_tests_of_inputs_is_counted(both):
     plant = LargePlant(JointRecord.from_messages(both.messages))
     budget = Budget(1000.0)
-    search = learning._Search(plant, LikelihoodServer()._settings(plant.names), None, budget)
+    search = learning._Search(plant, settings_of(LikelihoodServer(), plant.names), None, budget)
     search.fits, search._known_products = [], None
     search.spectra, search.pushes = units_on_their_own(plant)
     before = budget.left
