@@ -1,5 +1,6 @@
 """A fit of the plant of a joint record: how it is set, what it goes through, and what it leaves at the server."""
 
+import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -10,8 +11,9 @@ from ..statespace.matrices import few_threads
 from .dynamics import Plant
 from .effects import DrawnErrors, ErrorsOfOneLag
 from .estimation.estimate import FEW, LARGE, Climb, Settings, estimate_plant, may_stand_in
-from .estimation.input_checks import controlled_units, excitation_table, feedback_table, input_sums
+from .estimation.input_checks import check_independent, controlled_units, excitation_table, feedback_table, input_sums
 from .estimation.noise_share import choose_filter, choose_noise_share
+from .joint import JointRecord
 from .lagged.misfit import filled_record, is_mostly_there, lag_tests, level_of, misfit_table, one_lag_is_enough
 from .lagged.timing import refuse_at_once, refuse_delays, words_by_input
 from .links.engines import OneLag
@@ -69,6 +71,21 @@ def settings_of(server, names, messages=None):
     if server.shares_sensors and sum(message.z.shape[1] for message in (messages or {}).values()) <= FEW:
         own["sparsity"] = None  # a search would be among links of what is one and the same
     return Settings(tuple(local), time_domain=server.likelihood == "time-domain", **own)
+
+
+def checked_record(messages):
+    """The joint record of messages; says which units send the same, and refuses inputs that do."""
+    record = JointRecord.from_messages(messages)
+    for first, second in record.copies():
+        warnings.warn(
+            f"Units {first!r} and {second!r} send the same states: one unit under two names? Links of both are "
+            "shared out between them at will. Leave one out.",
+            stacklevel=3,
+        )
+    if record.u is not None:
+        u = record.standard_known.series
+        check_independent(u.T @ u / len(u))
+    return record
 
 
 def work_beside(record):

@@ -1,33 +1,25 @@
 """The default server: maximum likelihood of the coupled plant from one message per unit."""
 
-import warnings
 from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from numbers import Integral, Real
 from typing import Any
 
-import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..message.requests import Ask
-from ..message.states import StateMessage
 from ..statespace.matrices import few_threads, keep_freed_memory
-from ..statespace.partition import positions_of
-from .effects import gains_of, with_curvature
+from .engines import EngineServer
 from .estimation.covariance import COVARIANCES
 from .estimation.estimate import LARGE
-from .estimation.input_checks import check_independent
 from .estimation.scoring import Budget
-from .fitting import ONE_LAG, Fit, settings_of, with_knowledge
-from .joint import JointRecord
+from .fitting import Fit, checked_record
 from .lagged.timing import SAMPLED
-from .links.questions import LinkQuestions
+from .rounds import rounds_of
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
-class LikelihoodServer(LinkQuestions):
+class LikelihoodServer(EngineServer):
     """Maximum-likelihood estimate of the plant from the units' sufficient statistics.
 
     The messages ``z = C' R^-1 y`` and ``J = C' R^-1 C`` carry everything that the units' measurements say
@@ -115,98 +107,8 @@ class LikelihoodServer(LinkQuestions):
 
     Attributes
     ----------
-    names_ : tuple of str
-        Units in the order of the matrices.
-    n_samples_ : int
-        Time steps of the record.
-    state_slices_ : dict of str to slice
-        States of each unit.
-    alone_ : tuple of str
-        Units whose measurements an autoregression of their own predicts better, by BIC, than the plant does.
-        They are predicted by it, and no verdict is given about links to them.
-    transition_ : ndarray of shape (n, n)
-        Transition matrix, off-diagonal blocks shrunk if asked.
-    unshrunk_transition_ : ndarray of shape (n, n)
-        Maximum-likelihood estimate on the selected links.
-    process_cov_ : ndarray of shape (n, n)
-        Process covariance, block-diagonal but for the pairs in `correlations_`, which are all without a search.
-    input_, unshrunk_input_ : ndarray of shape (n, k)
-        Input matrix, like the transition matrices; no columns for a plant without inputs.
-    lag_transitions_ : ndarray of shape (p, n, n)
-        Transition matrices of lags 1 to p, the first of which is `transition_`; of one lag where that is
-        enough.
-    lag_inputs_ : ndarray of shape (q, n, k)
-        Input matrices of lags 1 to q, the first of which is `input_`.
-    input_at_once_ : ndarray of shape (n, k)
-        What inputs do in the row they are recorded in, zero for a plant of one lag.
-    misfit_ : DataFrame
-        Score tests of later lags of every channel given its first: ``cause, effect, kind, p_value,
-        p_adjusted`` (Bonferroni over all of them). Empty where one lag is kept without a test: records of
-        less than 250 rows in a row, units seen in too few rows, `covariance` or `likelihood` other than the
-        default ones, `fix_local`.
-    input_slices_ : dict of str to slice
-        Inputs of each unit among the columns of `input_`.
-    input_level_ : ndarray of shape (k,)
-        Mean of each input.
-    controlled_units_ : tuple of str
-        Units whose inputs depend on measurements.
-    coefficients_ : Coefficients or None
-        ``[A | B]`` in standardised states with the covariance of its free elements; None for a plant without
-        inputs or of several lags.
-    excitation_ : DataFrame or None
-        One row per input: its standard deviation, order of persistent excitation and the share of its
-        variance that is its own; None for a plant without inputs.
-    feedback_ : DataFrame or None
-        Tests of feedback from measurements to inputs; None for a plant without inputs.
-    hidden_causes_ : DataFrame or None
-        Tests whether inputs move with measurements of other units that they cannot have caused.
-    has_feedback_ : bool
-        Whether one of these tests rejects at level 0.001.
-    laws_ : dict of str to FeedbackLaw
-        Laws of the controllers of units whose inputs depend on measurements.
-    likelihood_ : {"whittle", "time-domain"}
-        The likelihood that was maximised.
-    noise_share_ : float or None
-        Share of noise with which the plant was learned: of the way from what those units suppose to all that
-        their past leaves unpredicted. More than one where forecasts under the inputs ask for it, because
-        disturbances last longer than the states can tell. None without a choice.
-    filter_noise_share_ : float or None
-        Share with which the learned plant follows measurements, the one that predicts a single step best;
-        `process_cov_` is the most likely one for it and the coefficients as they are.
-    links_ : DataFrame
-        One row per ordered pair of units, of kind "state" and, where the cause has inputs, "input". ``basis`` is what
-        the verdict rests on: the "likelihood" of the plant, where its assumptions hold, else a "held-out gain", for
-        which noise need not be white: on twenty stretches, each predicted from the others, ``strength``, with ``low``
-        and ``high``, is the share of the effect's news that the past of the cause tells beyond its own and that of
-        other units, ``total`` beyond its own alone (summed over directions of its states), ``same_row`` what the two
-        share in the same row, ``driver_needed`` the share of both that a driver nobody measures must explain to
-        make ``low`` zero, ``lag`` the row after which most of it acts, and ``evidence`` ranks pairs. ``verdict`` is
-        "influence", "coupled" (linked, but a driver of both or a link both ways cannot be told apart), "no influence",
-        "negligible" (nothing to add to the row itself) or "cannot tell"; ``because`` is what speaks most against it.
-        These columns are NaN for batches, secure sums, inputs, records too short for the stretches, more than 64
-        units, and more than 32 whose pairs nearly all meet its assumptions. ``norm`` is the Frobenius norm of the
-        block in standardised states. ``delay`` is the first lag in rows that acts, the most probable one,
-        ``delay_low`` and ``delay_high`` are the ends of a set of 90 % of the
-        probability; NaN where there is no link. With several lags
-        ``norm`` is that of the blocks of all lags, ``statistic`` twice the log evidence,
-        ``p_adjusted`` Holm's where it is family-wise. Of more than 200 units
-        there are rows for links and pairs with p-values of up to 0.001 only.
-    correction_ : {"family-wise", "fdr"}
-        What ``p_adjusted`` is about, see `correction`.
-    n_absent_ : int
-        Pairs of units that were tested and have no row in `links_`.
-    correlations_ : DataFrame
-        Pairs of units whose process noise is correlated: a cause they share, or influence within one
-        sampling period. ``p_first_acts`` and ``p_second_acts`` are p-values of the hypothesis that one acts on the
-        other there and nothing else does, ``direction`` is the one that alone is left ("first -> second"), or
-        "cannot tell", as for all noise that is Gaussian. With ``sparsity=None`` all pairs.
-    level_shifts_ : DataFrame
-        One row per shift that was found: ``unit``, row ``start`` at which it began, ``size`` of what it adds
-        to the state equation in standard deviations of the process noise, ``statistic`` and ``p_value`` of
-        its Wald test given the plant. Empty without shifts.
-    benefit_ : DataFrame or None
-        One row per unit: ``gain, stderr, rows, neighbour, neighbour_gain, neighbour_stderr`` on held-out
-        rows, see :meth:`FederatedGrangerEstimator.benefit`. None unless `held_out` is given.
+    plant_, links_, validity_, ...
+        See :class:`~skfedcausal.server.engines.EngineServer`, and:
     filled_ : bool
         Whether Whittle's likelihood of what each row says by itself stands for the exact one where gaps take more than
         a twentieth of what the record tells, because that would have taken longer than `max_time`. Standard errors
@@ -216,13 +118,13 @@ class LikelihoodServer(LinkQuestions):
         better what inputs do (only for estimators that have them, :doc:`/counterfactual`).
     n_rounds_ : int
         Rounds of messages that the plant was learned from.
-    n_iter_ : int
-    converged_ : bool
-    gradient_norm_ : float
-        Length of the gradient at the end, as in `tol`.
-    has_prior_ : bool
-        Whether the plant was nearly degenerate (units that move almost together, unit roots) and its
-        likelihood was backed by a few pseudo-observations.
+    noise_share_ : float or None
+        Share of noise with which the plant was learned: of the way from what those units suppose to all that
+        their past leaves unpredicted. More than one where forecasts under the inputs ask for it, because
+        disturbances last longer than the states can tell. None without a choice.
+    filter_noise_share_ : float or None
+        Share with which the learned plant follows measurements, the one that predicts a single step best;
+        `process_cov_` is the most likely one for it and the coefficients as they are.
 
     Notes
     -----
@@ -329,49 +231,11 @@ class LikelihoodServer(LinkQuestions):
 
     # -- fitting ---------------------------------------------------------------------------------
 
-    def fit(self, messages):
-        """Learn the plant.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-            One message per unit, all over the same time steps.
-
-        Returns
-        -------
-        self : LikelihoodServer
-
-        Raises
-        ------
-        ValueError
-            If the messages cover different episodes, or the sensors of a unit do not determine its states and
-            it sent no model of its own.
-        MemoryError
-            If the information of the free elements, or a plant of many units, does not fit into memory.
-
-        Warns
-        -----
-        ConvergenceWarning
-            If the climb ended before the gradient was as short as `tol`.
-        UserWarning
-            If units drift like random walks.
-        """
-        return self._fit(messages)
-
     def _fit(self, messages, budget=None, first=None):
         """Learn the plant in a round with a `budget`; `first` are messages with an estimate that is known already."""
         self._validate_params()
         keep_freed_memory()
-        record = JointRecord.from_messages(messages)
-        for first, second in record.copies():
-            warnings.warn(
-                f"Units {first!r} and {second!r} send the same states: one unit under two names? Links of both are "
-                "shared out between them at will. Leave one out.",
-                stacklevel=2,
-            )
-        if record.u is not None:
-            u = record.standard_known.series
-            check_independent(u.T @ u / len(u))
+        record = checked_record(messages)
         known = None if first is None or first[0] is not messages else first[1]
         with self._processes(len(messages)):
             self._learn(record, messages, budget, known)
@@ -464,122 +328,4 @@ class LikelihoodServer(LinkQuestions):
     def _rounds(self, came):
         """Learn from the first answers that came and from those of further rounds; the messages that were used."""
         self._validate_params()
-        n_more = 0
-        if any(message.sketch is not None for message in came.values()):
-            from .orders import with_shared_sensors  # for units whose states leave more than noise
-
-            grown = yield from with_shared_sensors(came)
-            n_more, came = int(grown is not came), grown
-        self.shares_sensors, whole = bool(n_more), Budget(self.max_time)
-        messages, n_rounds, first = dict(came), 1, None
-        if self.n_rounds != "auto":
-            earlier, self.n_rounds_ = None, self.n_rounds + n_more
-            for n_left in range(self.n_rounds, 0, -1):
-                part = whole.part(1 / n_left) if n_left > 1 else whole
-                messages = self._learned_from(messages, came, earlier, learn=partial(self._fit, budget=part))
-                if n_left > 1:
-                    came = yield Ask(self.smoothed(messages), StateMessage)
-                    messages, earlier = {**messages, **came}, messages
-            return messages
-        if len(messages) <= LARGE and any(message.rest is not None for message in messages.values()):
-            from .rounds import further_rounds  # for units whose own models leave something
-
-            settings = settings_of(self, tuple(messages), messages)._replace(budget=whole.part(ONE_LAG))
-            messages, came, n_rounds, estimate = yield from further_rounds(came, settings, whole)
-            first = messages, estimate if n_rounds == 1 else None
-        messages = self._learned_from(messages, came, learn=partial(self._fit, budget=whole, first=first))
-        self.n_rounds_ = n_rounds + n_more
-        return messages
-
-    # -- the plant over a record -----------------------------------------------------------------
-
-    def filter(self, messages):
-        """Filter of the whole plant over a record; units that say so are predicted on their own.
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-            By unit.
-
-        Returns
-        -------
-        PlantFilter
-        """
-        run = super().filter(messages)
-        alone = tuple(name for name in self.names_ if messages[name].alone)
-        tails = self._tails if alone == self.alone_ else None  # those given the units on their own
-        return run.told(positions_of(alone, self.state_slices_), tails)
-
-    def _record(self, messages):
-        """Record of the units of `fit`, with their inputs and shifts."""
-        record = with_knowledge(self, super()._record(messages))
-        if self.filter_noise_share_:
-            record = record.with_noise_share(self.filter_noise_share_)
-        return self.plant_.point.placed(record)
-
-    @property
-    def unshrunk_plant_(self):
-        return self.plant_.with_first_lag(self.unshrunk_transition_, self.unshrunk_input_)
-
-    def _filter(self, record):
-        """Filter over a record, for the record of `fit` the one that it has been through, once."""
-        run, self._run = self._run, None
-        return run if run is not None and run.is_about(record) else super()._filter(record)
-
-    def replies(self, messages):
-        """Reply to each unit: its own part of the plant and the other units' influence on its states."""
-        record = self._record(messages)
-        run = self._filter(record)
-        self._tails = run.told(positions_of(self.alone_, self.state_slices_), None).heavy_tails
-        replies = dict(zip(self.names_, self.plant_.replies(record, run), strict=True))
-        for name in self.alone_:
-            replies[name] = replace(replies[name], alone=True)
-        if self.filter_noise_share_ is None:
-            return replies
-        share = np.array([self.filter_noise_share_])
-        return {
-            name: reply if messages[name].unpredicted is None else replace(reply, noise_share=share)
-            for name, reply in replies.items()
-        }
-
-    # -- inputs, on states; every unit maps the answers through its own sensors ------------------
-
-    def take_laws(self, laws):
-        """Store how controllers compute inputs from measurements.
-
-        Parameters
-        ----------
-        laws : dict of str to FeedbackLaw
-            Of the units whose inputs depend on measurements.
-        """
-        self.laws_ = dict(laws)
-
-    def effects(self, change, *, held=None, before=None):
-        """Effect of a change of inputs on the states of every unit.
-
-        Parameters
-        ----------
-        change : ndarray of shape (n_steps, k)
-            Change of all inputs at each step.
-        held : ndarray of bool, shape (k,), default=None
-            Inputs that no controller moves; the known controllers of the others respond. None holds all.
-        before : ndarray of shape (n_before + n_steps, k), default=None
-            Inputs less `input_level_` to which the change is made, rows before it first. None: their level.
-
-        Returns
-        -------
-        dict of str to EffectReply
-            Row j is the effect one step after row j of `change`. The effect uses `transition_` and `input_`;
-            its covariance is that of the estimate before shrinkage, given the selected links and laws. What
-            links that were not selected add to the effect is added as a standard error too: the data speak
-            for their absence, and a band must not contradict that. Where a run of the record under its
-            inputs misses what quadratic forms of states and inputs explain, these move the effect, and the
-            error that they leave is part of the covariance.
-        """
-        gains = None if held is None else gains_of(self.laws_, self.state_slices_, self.input_slices_, held)
-        replies = self.errors_.effects(self, change, gains)
-        return (
-            replies
-            if self.curvature_ is None
-            else with_curvature(replies, self.curvature_, self.state_slices_, change, before)
-        )
+        return (yield from rounds_of(self, came))

@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -182,9 +183,9 @@ class ServerLearner(BaseEstimator, ABC):
             messages = self._learned_from({**messages, **came}, came, messages)
         return messages
 
-    def _learned_from(self, messages, came, earlier=None, learn=None):
+    def _learned_from(self, messages, came, earlier=None, **how):
         """Fit to messages as :func:`learned_from` does; what else rests on them has to be learned, too."""
-        learn = self.fit if learn is None else learn
+        learn = partial(self._fit, **how) if how else self.fit
         if getattr(came, "rule", None) is None:
             return learned_from(learn, messages, came)
         from .leave_out import checked

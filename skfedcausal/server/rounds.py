@@ -14,10 +14,11 @@ from ..message.requests import Ask
 from ..message.states import StateMessage
 from ..statespace.matrices import are_covariances, cap_radius
 from .dynamics import Plant
-from .estimation.estimate import estimate_plant
+from .estimation.estimate import LARGE, estimate_plant
 from .estimation.prior import Prior, WithPrior
-from .estimation.scoring import MAX_RADIUS, Point, Scoring, ascend
+from .estimation.scoring import MAX_RADIUS, Budget, Point, Scoring, ascend
 from .estimation.standardised import StandardisedPlant
+from .fitting import ONE_LAG, settings_of
 from .joint import JointRecord
 from .plant import learned_from, smoothed_replies
 from .prediction import OperatingPoint, smooth_record
@@ -28,6 +29,34 @@ _MOST_ROUNDS = 30  # with the first one
 _LEAST_GAIN = 0.3  # log-likelihood of the record that a round brings; a few times as much is then left
 _CLOSE = 0.1  # log-likelihood that a climb may leave before the last one
 _LAST_BIT = 2.0**-16  # of standardised plants between rounds, which would make more of rounding errors each time
+
+
+def rounds_of(server, came):
+    """All rounds of a `LikelihoodServer` from its first answers on, a generator; it returns the messages used."""
+    n_more = 0
+    if any(message.sketch is not None for message in came.values()):
+        from .orders import with_shared_sensors  # for units whose states leave more than noise
+
+        grown = yield from with_shared_sensors(came)
+        n_more, came = int(grown is not came), grown
+    server.shares_sensors, whole = bool(n_more), Budget(server.max_time)
+    messages, n_rounds, first = dict(came), 1, None
+    if server.n_rounds != "auto":
+        earlier, server.n_rounds_ = None, server.n_rounds + n_more
+        for n_left in range(server.n_rounds, 0, -1):
+            budget = whole.part(1 / n_left) if n_left > 1 else whole
+            messages = server._learned_from(messages, came, earlier, budget=budget)
+            if n_left > 1:
+                came = yield Ask(server.smoothed(messages), StateMessage)
+                messages, earlier = {**messages, **came}, messages
+        return messages
+    if len(messages) <= LARGE and any(message.rest is not None for message in messages.values()):
+        settings = settings_of(server, tuple(messages), messages)._replace(budget=whole.part(ONE_LAG))
+        messages, came, n_rounds, estimate = yield from further_rounds(came, settings, whole)
+        first = messages, estimate if n_rounds == 1 else None
+    messages = server._learned_from(messages, came, budget=whole, first=first)
+    server.n_rounds_ = n_rounds + n_more
+    return messages
 
 
 def further_rounds(came, settings, budget):

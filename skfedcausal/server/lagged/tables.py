@@ -62,7 +62,7 @@ class SeveralLags(Engine):
         return lagged_links_table(server.names_, server.partition_, self, geweke, **levels)
 
     def check_tests(self, record, method):
-        """Refuse tests that take the likelihood without a link: kernels of several decays have no degrees of freedom."""
+        """Refuse tests by degrees of freedom, of which kernels of several decays have none."""
         if method != "score":
             raise ValueError(
                 f"Got method={method!r}; the plant has several lags (see `misfit_`), over all of which links are "
