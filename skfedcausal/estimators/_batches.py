@@ -95,7 +95,7 @@ def learn_batch(estimator, X, inputs, lengths, forget):
         check_batches(server)
     renewed = () if is_first else estimator._renewed
     if renewed:  # their states are others: sums begin anew
-        server._batches = None
+        server.batches_ = None
     place = Place() if is_first else place
     place.warn_if_back(plant.index)
     continues = not renewed and place.goes_on(plant.index)
@@ -194,7 +194,7 @@ def learn_site_batches(estimator, transport, wait, forget):
         raise ValueError("There are no sites to be asked yet: give `partial_fit_sites` a transport at the first call.")
     server, exchange = estimator.server_, estimator._channel
     while True:
-        question = WatchRequest(server._batches.n_batches, fits=True)
+        question = WatchRequest(server.batches_.n_batches, fits=True)
         messages = exchange.ask_when_there(question, StateMessage, wait)
         if messages is None:
             return estimator
@@ -224,7 +224,7 @@ def _begin_at_sites(estimator, transport):
 
 def _keep_number(estimator, outdated):
     """How many batches there were, and which units say that their models no longer fit."""
-    estimator.n_batches_, estimator.outdated_units_ = estimator.server_._batches.n_batches, outdated
+    estimator.n_batches_, estimator.outdated_units_ = estimator.server_.batches_.n_batches, outdated
     if outdated:
         warnings.warn(
             f"Units {listed(outdated)} say that their models no longer fit: they explain the rows of this batch "

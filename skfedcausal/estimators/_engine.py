@@ -16,7 +16,7 @@ def learned_engine(estimator, server, messages):
     """The engine that answers for a server which has just learned from messages, and who sets inputs by themselves."""
     known, inputs = estimator._sent_inputs, estimator._input_map
     messages = {name: messages[name] for name in server.names_ if name in messages}
-    if len(messages) < len(server.names_) or not known.active.any() or getattr(server, "_batches", None) is not None:
+    if len(messages) < len(server.names_) or not known.active.any() or getattr(server, "batches_", None) is not None:
         return Engine(None, {})
     words = [inputs.words[k] for k in inputs.owners]
     if isinstance(sampled := getattr(server, "sampled", "auto"), str) and sampled != "auto":

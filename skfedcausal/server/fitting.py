@@ -1,7 +1,7 @@
 """A fit of the plant of a joint record: how it is set, what it goes through, and what it leaves at the server."""
 
 import warnings
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -66,7 +66,9 @@ def settings_of(server, names, messages=None):
         if server.fix_local and not is_known:
             raise ValueError(f"fix_local=True needs the own model of unit {name!r}, which it did not send.")
         local.append((A, Q, B) if is_known else None)
-    own = {name: value for name, value in server.get_params(deep=False).items() if name in Settings._fields}
+    own = {
+        name: value for name, value in server.get_params(deep=False).items() if name in Settings.__dataclass_fields__
+    }
     own["known_links"], own["correction"] = knowledge_of(server, names), correction_of(server, names)
     if server.shares_sensors and sum(message.z.shape[1] for message in (messages or {}).values()) <= FEW:
         own["sparsity"] = None  # a search would be among links of what is one and the same
@@ -205,7 +207,7 @@ class Fit:
             self.run = look_at_inputs(server, filtered.at_hand)
             if server.has_feedback_ and not server.outdone_:
                 noisy = record.with_noise_share(server.noise_share_ or 0.0)
-                estimate = estimate_plant(noisy, self._with_part()._replace(feedback=True))
+                estimate = estimate_plant(noisy, replace(self._with_part(), feedback=True))
                 about_inputs = {name: getattr(server, name) for name in _OF_INPUTS}
                 self._kept(estimate)
                 vars(server).update(about_inputs)
@@ -220,7 +222,7 @@ class Fit:
 
     def _with_part(self):
         """The settings with the part of what is left of the budget that a plant of one lag may take."""
-        return self.settings._replace(budget=self.budget.part(ONE_LAG))
+        return replace(self.settings, budget=self.budget.part(ONE_LAG))
 
     def _outdone(self, settings):
         """The plant after the first stage of a search that responses make needless, or None."""
@@ -237,7 +239,7 @@ class Fit:
         estimate = estimate_plant(self.record, settings) if self.first is None else self.first
         is_spent = settings.budget.is_spent
         if is_spent and may_stand_in(self.record, settings) and not estimate.plant.scores_suffice:
-            estimate = estimate_plant(self.record, self._with_part()._replace(scores_alone=True))
+            estimate = estimate_plant(self.record, replace(self._with_part(), scores_alone=True))
         self.server.filled_ = estimate.plant.stands_in and not estimate.plant.loses_little
         return estimate
 
@@ -245,7 +247,7 @@ class Fit:
         """Keep the estimate of a plant; the record with the noise that its filter supposes."""
         server, record = self.server, self.record
         if server.noise_share_ is not None:
-            settings = self.settings._replace(budget=self.budget.part(_FILTER))
+            settings = replace(self.settings, budget=self.budget.part(_FILTER))
             server.filter_noise_share_, estimate = choose_filter(record, estimate, settings)
             record = record.with_noise_share(server.filter_noise_share_)
         scale = estimate.parameters.state_scale

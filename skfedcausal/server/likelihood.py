@@ -239,7 +239,7 @@ class LikelihoodServer(EngineServer):
         known = None if first is None or first[0] is not messages else first[1]
         with self._processes(len(messages)):
             self._learn(record, messages, budget, known)
-            self.benefit_ = self._batches = None
+            self.benefit_ = self.batches_ = None
             with few_threads(record.partition.n_states):
                 self._leave_alone(messages)
                 if self.held_out is not None:
@@ -279,9 +279,14 @@ class LikelihoodServer(EngineServer):
         -------
         LikelihoodServer
         """
-        from .running import learn_batch  # of records that go on
+        from .running import next_batch  # of records that go on
 
-        learn_batch(self, messages, continues=continues, forget=forget)
+        self._validate_params()
+        record, batches, messages = next_batch(self, messages, continues=continues, forget=forget)
+        self._learn(record)
+        self.batches_, self.benefit_, self.n_rounds_ = batches, None, 1
+        self._leave_alone({})
+        self.judge_later(messages)
         return self
 
     def _learn(self, record, messages=None, budget=None, first=None):
@@ -301,7 +306,8 @@ class LikelihoodServer(EngineServer):
             return False
         from .sparse.server import learned_in_blocks  # for plants of many units
 
-        return learned_in_blocks(self, record)
+        is_learned, self._run = learned_in_blocks(self, record)
+        return is_learned
 
     def _check_room(self, clients, n_samples, n_inputs=0):
         """Refuse a plant of many units that cannot fit into memory, before its units begin."""
@@ -328,4 +334,4 @@ class LikelihoodServer(EngineServer):
     def _rounds(self, came):
         """Learn from the first answers that came and from those of further rounds; the messages that were used."""
         self._validate_params()
-        return (yield from rounds_of(self, came))
+        return (yield from rounds_of(self, came, self._learned_from))

@@ -107,11 +107,12 @@ class MomentServer(ServerLearner):
 
     def _learned_in_blocks(self, record):
         """Learn a plant of many units in blocks, as the likelihood server does; False where that is not possible."""
-        from .likelihood import LikelihoodServer  # for such plants only
+        from .likelihood import LARGE, LikelihoodServer  # for such plants only
+        from .sparse.server import learned_in_blocks
 
         learner = LikelihoodServer(level_shifts=None, shrink=False, max_iter=_BLOCK_STEPS)
         learner.frees_lags = self._response is None  # what is left of inputs asks for lags that links have not
-        if record.u is not None or not learner._is_learned_in_blocks(record):
+        if record.u is not None or len(record.names) <= LARGE or not learned_in_blocks(learner, record)[0]:
             return False
         self.names_, self.partition_ = record.names, record.partition
         self.state_slices_, self.information_ = learner.state_slices_, learner.information_

@@ -1,9 +1,8 @@
 """Running the learned plant over a record, around its operating point: filter, smoother, inputs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import SimpleNamespace
-from typing import NamedTuple
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -317,7 +316,8 @@ class InputDrive:
         return term
 
 
-class OperatingPoint(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class OperatingPoint:
     """Levels that a fitted plant moves around: of its inputs, and of its units before and after shifts."""
 
     known_level: np.ndarray  # (n_inputs + n_steps,)
@@ -350,7 +350,7 @@ class OperatingPoint(NamedTuple):
         """The operating point with other shifts of the record that was fitted."""
         placed = record.at_steps(steps)
         sums = record.fingerprint() if steps else None
-        return self._replace(known_level=placed.known_level, steps=steps, new_levels=new_levels, sums=sums)
+        return replace(self, known_level=placed.known_level, steps=steps, new_levels=new_levels, sums=sums)
 
     def placed(self, record):
         """The record with the shifts where they were found, if it is the one of the fit.

@@ -8,6 +8,8 @@ What the units maximise takes all that states leave of the measurements for sens
 so rounds end when the density that they report no longer rises.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from ..message.requests import Ask
@@ -31,8 +33,11 @@ _CLOSE = 0.1  # log-likelihood that a climb may leave before the last one
 _LAST_BIT = 2.0**-16  # of standardised plants between rounds, which would make more of rounding errors each time
 
 
-def rounds_of(server, came):
-    """All rounds of a `LikelihoodServer` from its first answers on, a generator; it returns the messages used."""
+def rounds_of(server, came, learn):
+    """All rounds of a `LikelihoodServer` from its first answers on, a generator; it returns the messages used.
+
+    `learn` takes messages, answers that came and earlier messages, and says which of them were used.
+    """
     n_more = 0
     if any(message.sketch is not None for message in came.values()):
         from .orders import with_shared_sensors  # for units whose states leave more than noise
@@ -45,16 +50,16 @@ def rounds_of(server, came):
         earlier, server.n_rounds_ = None, server.n_rounds + n_more
         for n_left in range(server.n_rounds, 0, -1):
             budget = whole.part(1 / n_left) if n_left > 1 else whole
-            messages = server._learned_from(messages, came, earlier, budget=budget)
+            messages = learn(messages, came, earlier, budget=budget)
             if n_left > 1:
                 came = yield Ask(server.smoothed(messages), StateMessage)
                 messages, earlier = {**messages, **came}, messages
         return messages
     if len(messages) <= LARGE and any(message.rest is not None for message in messages.values()):
-        settings = settings_of(server, tuple(messages), messages)._replace(budget=whole.part(ONE_LAG))
+        settings = replace(settings_of(server, tuple(messages), messages), budget=whole.part(ONE_LAG))
         messages, came, n_rounds, estimate = yield from further_rounds(came, settings, whole)
         first = messages, estimate if n_rounds == 1 else None
-    messages = server._learned_from(messages, came, budget=whole, first=first)
+    messages = learn(messages, came, budget=whole, first=first)
     server.n_rounds_ = n_rounds + n_more
     return messages
 

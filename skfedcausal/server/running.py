@@ -130,7 +130,7 @@ class RunningRecord(JointRecord):
 
     def adapted(self, settings):
         """Settings of an estimate that there are no rows for."""
-        return settings._replace(level_shifts=None, edges=False)
+        return replace(settings, level_shifts=None, edges=False)
 
     @cached_property
     def scores(self):
@@ -170,7 +170,9 @@ class BatchDialogue:
         ask = {name: FitRequest(fits=True) if name in first else RecordRequest(fits=True) for name in names}
         came = yield Ask(ask, StateMessage)
         self.outdated = tuple(name for name, message in came.items() if message.outdated)
-        messages = learn_batch(server, dict(came), **self._how)
+        known = server.batches_
+        server.partial_fit(dict(came), **self._how)
+        messages = came if known is None else with_stand_ins(dict(came), known.names, known)[0]
         if server.controlled_units_:
             asked = {name: LawRequest() for name in server.controlled_units_ if name in came}
             laws = yield Ask(asked, FeedbackLaw)
@@ -188,12 +190,12 @@ class Batches:
         self.input_sizes = [0 if u is None else u.shape[1] for u in record.inputs]
         c = record.partition.n_regressors
         n_lags = int(np.clip(_NUMBERS // c**2, _LEAST_LAGS, _LAGS))
-        self._products = RunningProducts(n_lags, np.nan_to_num(self._rows(record).mean(axis=0)))
+        self.products = RunningProducts(n_lags, np.nan_to_num(self._rows(record).mean(axis=0)))
 
     def copy(self):
         """Another one that can go on on its own."""
         other = copy(self)
-        other._products = self._products.copy()
+        other.products = self.products.copy()
         return other
 
     def add(self, record, *, continues, forget, absent=()):
@@ -202,13 +204,13 @@ class Batches:
         of_inputs = np.repeat([name not in absent for name in self.names], self.input_sizes)
         present = np.concatenate([present, of_inputs])
         settings = {"continues": continues, "forget": forget, "present": present}
-        self._products.add(self._rows(record), record.starts, **settings)
+        self.products.add(self._rows(record), record.starts, **settings)
         self.n_batches += 1
 
     def record(self, recent):
         """The :class:`RunningRecord` of all of them."""
         about = self.names, self.informations, self.input_sizes
-        return RunningRecord.of(*about, self._products.products(), recent)
+        return RunningRecord.of(*about, self.products.products(), recent)
 
     def _rows(self, record):
         """Scores and inputs of a batch as they are."""
@@ -239,11 +241,13 @@ def check_forget(forget):
     return float(forget) or None
 
 
-def learn_batch(server, messages, *, continues=False, forget=None):
-    """Let a `LikelihoodServer` learn from one more batch; units of which no message came are absent from it."""
-    server._validate_params()
+def next_batch(server, messages, *, continues=False, forget=None):
+    """The record of all batches with one more, the `Batches`, and the messages of all units.
+
+    Units of which no message came are absent from the batch, and get one that says so.
+    """
     check_batches(server)
-    forget, known = check_forget(forget), server._batches
+    forget, known = check_forget(forget), server.batches_
     names = tuple(messages) if known is None else known.names
     messages, absent = with_stand_ins(messages, names, known)
     record = with_knowledge(server, JointRecord.from_messages(messages, names))
@@ -255,11 +259,7 @@ def learn_batch(server, messages, *, continues=False, forget=None):
     running = with_knowledge(server, batches.record(full))
     if running.u is not None:
         check_independent(running.input_correlation())
-    server._learn(running)
-    server._batches, server.benefit_, server.n_rounds_ = batches, None, 1
-    server._leave_alone({})
-    server.judge_later(messages)
-    return messages
+    return running, batches, messages
 
 
 def with_stand_ins(messages, names, known):
@@ -310,9 +310,9 @@ def filled_batch(server, record, messages):
                 f"The sensors of unit {name!r} show its states in less than {_LEAST_SEEN:.0%} of the rows of this "
                 "batch, and the rest cannot be filled in. Leave the batch out, or give the unit fewer states."
             )
-    if server._batches is None:
+    if server.batches_ is None:
         from .estimation.filled import estimate_filled
 
-        settings = settings_of(server, record.names, messages)._replace(budget=Budget(server.max_time))
+        settings = replace(settings_of(server, record.names, messages), budget=Budget(server.max_time))
         return replace(estimate_filled(record, settings)[1], known_links=record.known_links)
     return filled_record(record, server.plant_.hindsight(record))

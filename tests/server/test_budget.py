@@ -57,7 +57,7 @@ def test_a_search_for_level_shifts_ends_with_its_share_and_a_warning():
     short, little = fitted(taken / 4)
     assert little.is_spent
     # a fit of a unit at most is begun when nothing is left
-    assert -little._left < RATE * taken / 4
+    assert -little.operations_left < RATE * taken / 4
     assert set(short[0]) <= set(found[0])
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")

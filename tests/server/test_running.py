@@ -70,10 +70,10 @@ def test_a_fit_begins_anew():
 
 def test_nothing_of_the_rows_stays_but_the_ends_of_episodes():
     server = learned(2)
-    record = server._batches.record(None)
+    record = server.batches_.record(None)
     assert isinstance(record, RunningRecord)
     assert np.isnan(record.z).all()
-    kept = [part for part in vars(server._batches._products._closed).values() if len(part)]
+    kept = [part for part in vars(server.batches_.products._closed).values() if len(part)]
     assert max(part.shape[1] for part in kept if part.ndim == 3 and len(part) == 1) <= 444
 
 

@@ -44,7 +44,8 @@ UNITS_WORK = 5e7  # operations of a unit's own model and its tests, about
 _DEGENERATE_GOALS = {"near": 0.1, "tol": 0.1}  # first-order corrections do not reach far there
 
 
-class Settings(NamedTuple):
+@dataclass(frozen=True)
+class Settings:
     """How a plant is estimated; see the parameters of `LikelihoodServer`.
 
     `local` are the units' own models (A, Q, B or None) or None, in the order of the record; with `feedback`
@@ -143,7 +144,7 @@ def estimate_plant(record, settings):
         if budget is not None and _keeps_one_lag(plant, record):
             budget.widen(_ALL)
         estimate = _assessed(plant, maximise(plant, settings), settings)
-        settings = settings._replace(scores_alone=plant.stands_in)
+        settings = replace(settings, scores_alone=plant.stands_in)
         steps = estimate.shifts.kept
         if steps == plant.steps or (budget is not None and budget.is_spent):
             break
@@ -163,7 +164,7 @@ def _standardised(record, settings):
     if plant.may_stand_in and not (plant.stands_in or plant.has_clear_scores) and settings.budget is not None:
         work = _EVALUATIONS * row_by_row(plant.n_samples, plant.partition.n_states)
         if work > RATE * settings.budget.left:  # the exact one would not come to its end
-            return _standardised(record, settings._replace(scores_alone=True))
+            return _standardised(record, replace(settings, scores_alone=True))
     return plant
 
 

@@ -5,6 +5,8 @@ time for that, every row is taken as if it were seen as the best one, with what 
 far would have shown. States that were rarely missing are hardly changed by it.
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from ...statespace.smoother import smooth
@@ -26,12 +28,12 @@ def estimate_filled(record, settings):
     A, Q = plant.uncoupled
     A, Q, centred = plant.unscaled(A), plant.unscaled_covariance(Q), record.centred()
     states = np.zeros((record.n_samples, len(Q)))
-    estimate, filled, settings = None, centred, settings._replace(edges=False)
+    estimate, filled, settings = None, centred, replace(settings, edges=False)
     seconds = settings.budget.max_time
     for n_passes in _PASSES:
         states = _expected(A, Q, centred, states, n_passes)
         filled = filled_record(centred, states)
-        estimate = estimate_plant(filled, settings._replace(budget=Budget(seconds)))  # of the clock, too
+        estimate = estimate_plant(filled, replace(settings, budget=Budget(seconds)))  # of the clock, too
         A, Q = estimate.A, estimate.Q
     return estimate, filled
 

@@ -364,7 +364,7 @@ class Budget:
 
     def __init__(self, max_time, whole=None):
         self.max_time, self._whole = max_time, whole
-        self._left, self._longest = max_time * RATE, _CLOCK * max_time
+        self.operations_left, self._longest = max_time * RATE, _CLOCK * max_time
         self._began, self._is_late = (perf_counter(), process_time()), False
         self.short_of: list[str] = []  # what searches that had a part of it looked for, and ended with that part
 
@@ -379,18 +379,18 @@ class Budget:
     def widen(self, share):
         """Take a larger share of what the whole has left."""
         if self._whole is not None:
-            self._left = max(self._left, share * self._whole._left)
-            self.max_time = max(self.max_time, self._left / RATE)
+            self.operations_left = max(self.operations_left, share * self._whole.operations_left)
+            self.max_time = max(self.max_time, self.operations_left / RATE)
 
     def leave(self, n_operations):
         """Leave time for what is done whatever was found: a fifth of it stays for finding."""
-        taken = min(n_operations, _CLOCK * self._left)
+        taken = min(n_operations, _CLOCK * self.operations_left)
         self.spend(taken)
         self.max_time -= taken / RATE
 
     def spend(self, n_operations):
         """Take some operations off."""
-        self._left -= n_operations
+        self.operations_left -= n_operations
         if self._whole is not None:
             self._whole.spend(n_operations)
 
@@ -401,8 +401,8 @@ class Budget:
 
     def affords(self, n_operations):
         """Whether so much work is left; what cannot be begun ends the rest."""
-        if n_operations > self._left:
-            self.spend(max(self._left, 0.0))
+        if n_operations > self.operations_left:
+            self.spend(max(self.operations_left, 0.0))
             return False
         return True
 
@@ -412,17 +412,17 @@ class Budget:
         It is taken off the whole budget, and off this part only where the whole does not suffice.
         """
         whole = self if self._whole is None else self._whole
-        number = int(np.clip(whole._left // n_operations, 1, wanted))
+        number = int(np.clip(whole.operations_left // n_operations, 1, wanted))
         if number == wanted:
             whole.spend(n_operations * number)
         else:
-            self.spend(max(whole._left, 0.0))
+            self.spend(max(whole.operations_left, 0.0))
         return number
 
     @property
     def left(self):
         """Seconds of work that are left."""
-        return max(self._left, 0.0) / RATE
+        return max(self.operations_left, 0.0) / RATE
 
     @property
     def stopped_by_clock(self):
@@ -435,7 +435,7 @@ class Budget:
     @property
     def is_spent(self):
         """Whether there is nothing left."""
-        return self._left <= 0 or self.stopped_by_clock
+        return self.operations_left <= 0 or self.stopped_by_clock
 
 
 def spend(objective, n_operations=None):

@@ -51,10 +51,10 @@ class StandardisedPlant:
         self.names = record.names
         self.has_constant_information, self.determined = record.is_constant, record.determined
         self.is_complete = bool(record.is_constant and record.determined.all())
-        self.starts, self._record, self._scores, self._fix_local = record.starts, record, record.scores, fix_local
+        self.starts, self.record, self.scores, self._fix_local = record.starts, record, record.scores, fix_local
         self.known_scale = record.standard_known.scale if self.partition.n_known else np.ones(0)
         local = [None] * len(record.names) if local is None else local
-        self._scale = _state_scales(record, self._scores, self._scores.unit_covariances(), local)
+        self._scale = _state_scales(record, self.scores, self.scores.unit_covariances(), local)
         self._local = []
         for model, S, own in zip(local, self._scale, self.partition.input_slices, strict=True):
             if model is not None:
@@ -64,12 +64,12 @@ class StandardisedPlant:
             self._local.append(model)
         n = self.partition.n_states
         self.state_scale = record.block_diagonal(self._scale)
-        self._Sinv = record.block_diagonal([np.linalg.inv(S) for S in self._scale])
-        self._left = np.eye(self.partition.n_regressors)  # standardises scores; inputs are of unit variance
-        self._left[:n, :n] = self._Sinv
-        self.score_noise = self._Sinv @ record.block_diagonal(self._scores.noise) @ self._Sinv.T
+        self.unscale = record.block_diagonal([np.linalg.inv(S) for S in self._scale])
+        self.standardise = np.eye(self.partition.n_regressors)  # standardises scores; inputs are of unit variance
+        self.standardise[:n, :n] = self.unscale
+        self.score_noise = self.unscale @ record.block_diagonal(self.scores.noise) @ self.unscale.T
         # of products of two units' scores that are there, (n_lags + 1, n_units, n_units)
-        self._shares, present = np.ones((_MIN_LAGS + 1, *[self.partition.n_units] * 2)), self._scores.present
+        self._shares, present = np.ones((_MIN_LAGS + 1, *[self.partition.n_units] * 2)), self.scores.present
         if present is not None:
             first = [rows.start for rows in self.partition.slices]
             self._shares = lag_shares(present[:, first], _MIN_LAGS)
@@ -91,7 +91,7 @@ class StandardisedPlant:
         F of innovations and D what the noise of a row is more than the mean. Rows without a score are lost.
         """
         A, Q = self.uncoupled
-        present, losses = self._scores.present, [0.0]
+        present, losses = self.scores.present, [0.0]
         for k, (part, rows) in enumerate(zip(self.standard_record.parts, self.partition.slices, strict=True)):
             if part.is_constant or not self.determined[k]:
                 continue
@@ -125,12 +125,12 @@ class StandardisedPlant:
     def unscaled(self, A):
         """Coefficients in the units' own states and inputs."""
         n = self.partition.n_states
-        return self.state_scale @ np.hstack([A[:, :n] @ self._Sinv, A[:, n:] / self.known_scale])
+        return self.state_scale @ np.hstack([A[:, :n] @ self.unscale, A[:, n:] / self.known_scale])
 
     def scaled(self, A):
         """Coefficients in standardised states and inputs."""
         n = self.partition.n_states
-        return self._Sinv @ np.hstack([A[:, :n] @ self.state_scale, A[:, n:] * self.known_scale])
+        return self.unscale @ np.hstack([A[:, :n] @ self.state_scale, A[:, n:] * self.known_scale])
 
     def unscaled_covariance(self, Q):
         """Process covariance in the units' own states."""
@@ -139,7 +139,7 @@ class StandardisedPlant:
 
     def regressor_covariance(self):
         """Covariance of states, inputs and steps, shape (c, c)."""
-        covariance = self._left @ self._scores.covariance() @ self._left.T
+        covariance = self.standardise @ self.scores.covariance() @ self.standardise.T
         n = self.partition.n_states
         covariance[:n, :n] -= self.score_noise
         return covariance
@@ -150,7 +150,7 @@ class StandardisedPlant:
         if self._fix_local:  # what a unit does not know of its own inputs is learned, not fixed
             own_inputs = np.array([B is None for _, _, B in self._local])
         free = self.determined & (not self._fix_local)
-        known = self._record.known_links
+        known = self.record.known_links
         masks = {} if known is None else known.masks(self.partition)
         free = {"free_dynamics": free, "free_noise": self.determined, "own_inputs": own_inputs}
         return Structure(self.partition, **free, **masks)
@@ -225,12 +225,12 @@ class StandardisedPlant:
 
     def _slow_start(self, unit, n_lags):
         """Where a unit starts that reports at some lags only."""
-        rows, (scores, present) = self.partition.slices[unit], self._scores.of_unit(unit)
+        rows, (scores, present) = self.partition.slices[unit], self.scores.of_unit(unit)
         counts = np.bincount(np.diff(np.flatnonzero(present[:, 0])), minlength=2)  # of distances between reports
         counts = counts[1 : max(self.n_samples // _MIN_LAGS, 2)]  # with a dozen reports at least
         period = 1 + int(np.argmax(counts >= _LEAST_SHARE * counts.sum()))
-        scores, N = scores @ self._Sinv[rows, rows].T, self.score_noise[rows, rows]
-        return slow_start(scores, present[:, 0], N, self._record.starts, period, n_lags)
+        scores, N = scores @ self.unscale[rows, rows].T, self.score_noise[rows, rows]
+        return slow_start(scores, present[:, 0], N, self.record.starts, period, n_lags)
 
     def unit_records(self):
         """Every unit on its own, one after the other, a `UnitRecord` each.
@@ -240,10 +240,10 @@ class StandardisedPlant:
         n_lags = max(self._lags_for(self._fit_units(_MIN_LAGS)[2]), _MIN_LAGS)
         for m in np.flatnonzero(self.determined & ~self._is_slow):
             rows = self.partition.slices[m]
-            inverse, N = self._Sinv[rows, rows], self.score_noise[rows, rows]
-            scores, present = self._scores.of_unit(m)
-            sums = None if present is not None else inverse @ self._scores.sums[:, rows, rows] @ inverse.T
-            known, starts = self._scores.known, self._record.starts
+            inverse, N = self.unscale[rows, rows], self.score_noise[rows, rows]
+            scores, present = self.scores.of_unit(m)
+            sums = None if present is not None else inverse @ self.scores.sums[:, rows, rows] @ inverse.T
+            known, starts = self.scores.known, self.record.starts
             yield UnitRecord(scores @ inverse.T, present, N, known, starts, n_lags, sums, self.budget)
 
     # -- likelihoods -----------------------------------------------------------------------------
@@ -251,7 +251,7 @@ class StandardisedPlant:
     def moments(self, n_lags):
         """Lag covariances of the standardised scores' transitions."""
         if self._moments is None or self._moments[0] != n_lags:
-            self._moments = n_lags, self._scores.moments(n_lags).transformed(self._left)
+            self._moments = n_lags, self.scores.moments(n_lags).transformed(self.standardise)
         return self._moments[1]
 
     def first_likelihood(self):
@@ -269,24 +269,24 @@ class StandardisedPlant:
 
     def lag_sums(self, n_lags):
         """``sum_t x[t+l] x[t]'`` of :meth:`standard_series` for l from 0 to n_lags."""
-        return self._left @ self._scores.lag_sums(n_lags + 1) @ self._left.T
+        return self.standardise @ self.scores.lag_sums(n_lags + 1) @ self.standardise.T
 
     def standard_series(self):
         """Scores, inputs and steps of unit variance, first rows of episodes, lags of their likelihood."""
-        return self._scores.series @ self._left.T, self._record.at_hand.starts, self._n_lags
+        return self.scores.series @ self.standardise.T, self.record.at_hand.starts, self._n_lags
 
     def products_of_lags(self, n_lags, memory):
         """`LagSums` of :meth:`standard_series`, or of all rows that it was the last part of; None if too short."""
-        if self._record.has_rows:
+        if self.record.has_rows:
             series, starts, _ = self.standard_series()
             return LagSums.of(series, starts, n_lags, memory, self.lag_sums(n_lags + memory))
-        found = self._scores.products_of_lags(n_lags, memory)
-        return None if found is None else found.transformed(self._left)
+        found = self.scores.products_of_lags(n_lags, memory)
+        return None if found is None else found.transformed(self.standardise)
 
     @cached_property
     def standard_record(self):
         """The record in standardised states, which nobody changes in place."""
-        return self._record.rescaled(self._scale)
+        return self.record.rescaled(self._scale)
 
     def time_domain(self, record=None, *, rows=None, levels=True):
         """Exact likelihood of the information series given the inputs.
@@ -344,14 +344,14 @@ class StandardisedPlant:
         if not self.partition.n_known:
             return KnownInputs()
         # a driven state of unknown past has at most the variance of the record, which is one
-        return KnownInputs(self._scores.known, spread=np.eye(self.partition.n_states))
+        return KnownInputs(self.scores.known, spread=np.eye(self.partition.n_states))
 
     def state_covariances(self, point):
         """Covariance of each unit's states around their levels, as a fitted plant sees them in the record."""
         partition = self.partition
         states, covariances = self.time_domain().smoothed(point.A, point.Q, partition.slices)
         if partition.n_steps:
-            steps = self._scores.known[:, partition.n_inputs :]
+            steps = self.scores.known[:, partition.n_inputs :]
             states = states - steps @ np.linalg.lstsq(steps, states, rcond=None)[0]
         return [
             states[:, own].T @ states[:, own] / len(states) + covariance.mean(axis=0)

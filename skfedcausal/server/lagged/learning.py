@@ -73,5 +73,5 @@ class Search:
         if not self.record.is_constant:
             return lagged
         noisy = self.raw.with_noise_share((self.noise_share if self.share is None else self.share) or 0.0)
-        other = self._of(estimate_plant(noisy, self.settings._replace(level_shifts=None)))
+        other = self._of(estimate_plant(noisy, replace(self.settings, level_shifts=None)))
         return lagged if other is None or other.rank <= lagged.rank else other

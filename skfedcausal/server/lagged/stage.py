@@ -82,7 +82,7 @@ def curvature_of(plant, dynamics):
     """What inputs do beyond what is linear, a :class:`~.curvature.Curvature` or None."""
     if not plant.partition.n_inputs:
         return None
-    series, starts, _ = settled_scores(plant, plant._record)
+    series, starts, _ = settled_scores(plant, plant.record)
     n, k = plant.partition.n_states, plant.partition.n_inputs
     scores, u = series[:, :n] @ plant.state_scale.T, series[:, n:] * plant.known_scale[:k]
     return learned_curvature(dynamics, plant.partition.slices, scores, u, starts)
@@ -95,7 +95,7 @@ def curvature_of_one_lag(plant, A, B, Q):
 
 def timing_of(plant, words):
     """First lag of every input, and the shares that say why."""
-    series, starts, _ = settled_scores(plant, plant._record)
+    series, starts, _ = settled_scores(plant, plant.record)
     return first_lags(words, series, starts, plant.partition.n_states)
 
 
@@ -105,14 +105,14 @@ def most_lags(plant, first_lags, latest=(0, 0)):
     There are more where a state or an input surely acts as late as `latest`, of plants of some states: of many they
     take too long.
     """
-    longest = int(max(np.diff([*plant._record.starts, plant.n_samples])))
+    longest = int(max(np.diff([*plant.record.starts, plant.n_samples])))
     few = plant.partition.n_states <= _FEW_STATES and plant.partition.n_inputs <= _FEW_INPUTS
     most = [lags[0 if few else 1] for lags in (_STATE_LAGS, _INPUT_LAGS)]
     if plant.partition.n_states <= _SOME_STATES:
         most = [max(lags, late + _AFTER_LATEST if late else 0) for lags, late in zip(most, latest, strict=True)]
     cap = max(longest // (ROWS_PER_INPUT_LAG if len(first_lags) else ROWS_PER_LAG), 1)
     p, q = (min(lags, cap) for lags in most)
-    known = plant._record.known_links
+    known = plant.record.known_links
     p = p if known is None else max(p, known.longest)
     return p, [np.arange(first, first + q) for first in first_lags]
 
@@ -124,7 +124,7 @@ def learn_lags(estimate, settings, budget, words=(), latest=(0, 0)):
     said to act at once is not given up for that.
     """
     plant, scoring = estimate.plant, estimate.scoring
-    series, starts, levels = settled_scores(plant, plant._record)
+    series, starts, levels = settled_scores(plant, plant.record)
     first, timing = np.ones(0, dtype=int), {}
     if words:
         first, timing = first_lags(words, series, starts, plant.partition.n_states)
@@ -135,7 +135,7 @@ def learn_lags(estimate, settings, budget, words=(), latest=(0, 0)):
     if sums is None:
         return None
     likelihood = LaggedLikelihood(sums, plant.score_noise)
-    known = plant._record.known_links
+    known = plant.record.known_links
     about = plant.partition, np.arange(1, n_lags + 1), input_lags, budget, known, scoring.point.Q
     problem = LaggedProblem(likelihood, spectrum, *about)
     if plant.is_whole and not budget.affords(_dense_work(problem)):
@@ -172,9 +172,9 @@ def learn_lags(estimate, settings, budget, words=(), latest=(0, 0)):
 
 def _of_lags(plant, series, starts, longest, memory):
     """`LagSums` and averaged periodogram of settled scores, of all batches where these are the last one."""
-    if plant._record.has_rows:
+    if plant.record.has_rows:
         return LagSums.of(series, starts, longest, memory), averaged_periodogram(series, starts)
-    return plant.products_of_lags(longest, memory), plant._left @ plant._scores.periodogram() @ plant._left.T
+    return plant.products_of_lags(longest, memory), plant.standardise @ plant.scores.periodogram() @ plant.standardise.T
 
 
 def _dense_work(problem):
@@ -218,7 +218,7 @@ def started(problem, A, Q):
 def _assessed(plant, best, active, levels, links):
     """The :class:`LaggedEstimate` in the units' own states; `links` are their table's columns and blocks."""
     problem, fitted = best.problem, best.fitted
-    n, S, Sinv = plant.partition.n_states, plant.state_scale, plant._Sinv
+    n, S, Sinv = plant.partition.n_states, plant.state_scale, plant.unscale
     kept, share = _stable(_without_idle_lags(problem, fitted), n)
     back, there = S @ np.linalg.inv(best.W), best.W @ Sinv
     input_scale = plant.known_scale[: plant.partition.n_inputs]

@@ -55,13 +55,14 @@ class Benefit:
 
     def __init__(self, plant, alone, tail):
         self.names = plant.names_
-        record = plant._record(tail)
+        run = plant.filter(tail)
+        record = run.record
         self._present = [part.patterns.any(axis=(1, 2))[part.pattern_of] for part in record.parts]
         acts = np.abs(plant.lag_transitions_).sum(axis=0)
         if len(plant.lag_transitions_) == 1:
             acts = plant.unshrunk_transition_
         self._together = connected(acts, plant.process_cov_, plant.partition_)
-        everything = plant._filter(record).unit_log_densities()
+        everything = run.unit_log_densities()
         n_samples, n_units = everything.shape
         self._from_all = np.zeros((n_samples, n_units))
         self._from_unit = np.zeros((n_units, n_samples, n_units))
@@ -71,7 +72,7 @@ class Benefit:
                 continue  # its part of the plant is its own model
             own = alone(name).filter({name: tail[name]}).unit_log_densities()[:, 0]
             self._from_all[:, n] = everything[:, n] - own
-            withheld = plant._filter(without_unit(record, n)).unit_log_densities()
+            withheld = plant.plant_.run(without_unit(record, n)).unit_log_densities()
             self._from_unit[n][:, others] = (everything - withheld)[:, others]
 
     def by_unit(self):

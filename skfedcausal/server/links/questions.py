@@ -44,7 +44,7 @@ class LinkQuestions(ServerLearner):
     clock: Any = None  # the `Budget` of the checks while they go on
     _verdicts: Any = None  # `Verdicts`, once they were asked for
     _evidence: Any = None  # what they are made from until then
-    _batches: Any = None  # what was learned from, batch by batch
+    batches_: Any = None  # what was learned from, batch by batch
     drifting_units_: tuple = ()  # that cannot be told from random walks
     doubtful_pairs_: Any = None  # that a shift of levels explains as well
 
@@ -177,7 +177,7 @@ class LinkQuestions(ServerLearner):
             own = links["effect"].isin(validity.attrs.get(COLOURED, self.alone_))
             links.loc[own, ["verdict", "because"]] = "cannot tell", "its own past predicts the effect better"
             links = gated(links, validity)
-            if self._batches is None and (self._is_small(self.names_) or not holds(links)):
+            if self.batches_ is None and (self._is_small(self.names_) or not holds(links)):
                 grades = grades_of(JointRecord.from_messages(messages))
             correlations = self.engine_.with_directions(correlations, run, record, self.process_cov_)
         by_likelihood = self._told(with_grades(links, None, self.names_))

@@ -1,5 +1,7 @@
 """Plants whose search for links may end early, since responses will answer what their inputs do."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from ..dynamics import Plant
@@ -34,7 +36,7 @@ def outdone_plant(record, messages, settings, budget):
     if budget.left < 2 * _FIRST:  # the stage would be the search
         return None
     first = budget.part(_FIRST / budget.left)
-    estimate = estimate_plant(record, settings._replace(budget=first, level_shifts=None))
+    estimate = estimate_plant(record, replace(settings, budget=first, level_shifts=None))
     if not first.is_spent:
         return None
     known = Record.of(messages)

@@ -1,5 +1,6 @@
 """The plant without links: what the units make of it alone, and score tests of all pairs there."""
 
+from dataclasses import replace
 from itertools import chain
 from typing import NamedTuple
 
@@ -49,7 +50,7 @@ def units_alone(regressors, tasks):
     found = []
     with few_threads(0):
         for own, without in tasks:
-            task = without._replace(series=regressors.take(own, axis=1))
+            task = replace(without, series=regressors.take(own, axis=1))
             point, n = Point(task.A, task.Q, None), len(task.A)
             found.append((pushes(task, point, n), core_spectra(point, task, _OneUnit(n), 1)))
     return found

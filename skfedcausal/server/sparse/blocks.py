@@ -3,6 +3,7 @@
 A block is self-contained, so that blocks may be fitted in other processes, on any backend of joblib, to the same bits.
 """
 
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,8 @@ from ..lagged.misfit import lag_tests
 _FINER = 2  # frequencies of a filter's lags over the number of these
 
 
-class BlockTask(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class BlockTask:
     """What it takes to fit a block, its core units first; matrices in states of unit variance."""
 
     series: Any  # (n_samples, n + k) centred scores, and inputs behind them; None until they are taken from the plant's
@@ -62,7 +64,8 @@ class Elements(NamedTuple):
     covariance: np.ndarray
 
 
-class BlockFit(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class BlockFit:
     """A fitted block, and what it says of links to its core units from units in the block."""
 
     A: np.ndarray  # (n, n + k), the rows of the core first
@@ -90,7 +93,7 @@ def fitted_block(regressors, columns, task):
 
 
 def _with_series(task, regressors, columns):
-    return task._replace(series=regressors.take(columns, axis=1))
+    return replace(task, series=regressors.take(columns, axis=1))
 
 
 def _fitted(task):
@@ -111,8 +114,8 @@ def _fitted(task):
         max_iter=task.max_iter,
     )
     scoring = Scoring(objective, structure, ascent.point)
-    task = task._replace(sums=sums)
-    return _described(task, partition, scoring, ascent)._replace(sums=sums if is_new else None)
+    task = replace(task, sums=sums)
+    return replace(_described(task, partition, scoring, ascent), sums=sums if is_new else None)
 
 
 def _structure(task, partition):

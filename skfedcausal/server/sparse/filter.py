@@ -1,7 +1,8 @@
 """The filter of a large plant: a stationary gain that is as sparse as the links."""
 
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -21,7 +22,8 @@ _PIECE = 128  # rows
 _MOST = 24  # units that the gain of a core is computed with, unless more act on it
 
 
-class LargePlantMatrices(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class LargePlantMatrices:
     """Sparse matrices of a large plant in the units' own states."""
 
     A: Any  # (n, n)

@@ -97,7 +97,7 @@ class GapRun:
     """
 
     def __init__(self, matrices, record, exogenous=None):
-        self._matrices = matrices._replace(A=csr_array(matrices.A), gain=csr_array(matrices.gain))
+        self._matrices = replace(matrices, A=csr_array(matrices.A), gain=csr_array(matrices.gain))
         self._record, self._exogenous = record, exogenous
         self.units = units_of(self._matrices, record)
         self._run(record.z)

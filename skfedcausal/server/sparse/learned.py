@@ -18,7 +18,7 @@ class SparsePlant(Plant):
 
     def with_first_lag(self, A, B):
         """The same plant with other coefficients (n, n) and (n, k)."""
-        return replace(super().with_first_lag(A, B), matrices=self.matrices._replace(A=csr_array(A)))
+        return replace(super().with_first_lag(A, B), matrices=replace(self.matrices, A=csr_array(A)))
 
     def run(self, record):
         """Filter over a record, a `LargeFilter` where each unit can be followed on its own."""

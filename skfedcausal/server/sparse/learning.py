@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -208,7 +209,7 @@ class _Search:
     def _started_measures(self):
         """A function that waits for what is measured of the blocks."""
         tasks = [
-            (self._columns(members), self._task(k, 0.0)._replace(A=fit.A, Q=fit.Q))
+            (self._columns(members), replace(self._task(k, 0.0), A=fit.A, Q=fit.Q))
             for k, (members, fit) in enumerate(zip(self.members, self.fits, strict=True))
         ]
         return started(measured_block, tasks, self.parallel, (self.plant.regressors,))
@@ -229,7 +230,7 @@ class _Search:
         self.sums = {units: self.sums[units] for units in map(tuple, self.members)}
         for k, fit in zip(new, fits, strict=True):
             self.pushes[:, self._states(self.cores[k])] = fit.pushes
-            self.known[keys[k]] = fit._replace(sums=None, pushes=None)
+            self.known[keys[k]] = replace(fit, sums=None, pushes=None)
         self.known = {key: self.known[key] for key in keys}
         self.fits = [self.known[key] for key in keys]
         self._take_over()

@@ -45,8 +45,8 @@ class LargePlant:
         self.n_samples, self.starts = record.n_samples, record.starts
         scores = record.scores
         self.scale = _state_scales(record, scores, scores.unit_covariances(UNITS), [None] * len(record.names))
-        self._back = [np.linalg.inv(S) for S in self.scale]
-        self.noise = [B @ N @ B.T for B, N in zip(self._back, scores.noise, strict=True)]
+        self.back = [np.linalg.inv(S) for S in self.scale]
+        self.noise = [B @ N @ B.T for B, N in zip(self.back, scores.noise, strict=True)]
         self._present = scores.present
         has_inputs = np.asarray(self.partition.input_sizes) > 0
         self.known = scores.known[:, : self.partition.n_inputs]
@@ -72,7 +72,7 @@ class LargePlant:
 
     def _take(self, scores):
         self.series = np.empty((self.n_samples, self.partition.n_states))  # workers may have the one before
-        for B, own in zip(self._back, self.partition.slices, strict=True):
+        for B, own in zip(self.back, self.partition.slices, strict=True):
             np.matmul(scores[:, own], B.T, out=self.series[:, own])
         self.regressors = np.hstack([self.series, self.known]) if self.partition.n_inputs else self.series
 
@@ -91,7 +91,7 @@ class LargePlant:
         """Matrices of the filter of a plant in the units' own states."""
         A, gain, back = (self.unscaled(x) for x in (matrices.A, matrices.gain, matrices.back))
         Q, P = (self.unscaled_covariance(x) for x in (matrices.Q, matrices.predicted))
-        B = self.sparse(self._back)
+        B = self.sparse(self.back)
         return type(matrices)(A, Q, gain, P, back, (B.T @ matrices.information @ B).tocsr())
 
     def _lags_for(self, memory):
@@ -152,7 +152,7 @@ class LargePlant:
 
     def unscaled(self, A):
         """A sparse transition matrix in the units' own states."""
-        return (self.sparse(self.scale) @ A @ self.sparse(self._back)).tocsr()
+        return (self.sparse(self.scale) @ A @ self.sparse(self.back)).tocsr()
 
     def unscaled_inputs(self, B):
         """How inputs act, a dense matrix, in the units' own states and inputs."""
@@ -175,7 +175,7 @@ def filled_by_units(record, parallel=None):
     plant = LargePlant(record, parallel)
     m = len(plant.names)
     plant.noise = [
-        B @ np.linalg.inv(usual_information(part)) @ B.T for B, part in zip(plant._back, record.parts, strict=True)
+        B @ np.linalg.inv(usual_information(part)) @ B.T for B, part in zip(plant.back, record.parts, strict=True)
     ]
     none: tuple = ([{}] * m, [[]] * m)
     matrices = stationary_gain(plant, plant.sparse(plant.A), plant.sparse(plant.Q), [[k] for k in range(m)], *none)

@@ -122,7 +122,7 @@ def _part(found, units, pairs, sides):
     states = positions_of(members, found.slices)
     slices = slices_of(found.slices[unit].stop - found.slices[unit].start for unit in members)
     columns_of, own = slices_of(e.shape[1] for e in found.units), [found.slices[unit] for unit in units]
-    part = found._replace(
+    part = replace(found,
         names=tuple(found.names[unit] for unit in members),
         units=[columns_of[unit] for unit in members],
         states=[found.slices[unit] for unit in members],
@@ -138,7 +138,8 @@ def _part(found, units, pairs, sides):
 def _with_series(part, units, filtered, predicted, scores, path):
     """The evidence with the series that it has the columns of."""
     news = zip(columns(filtered, part.news), columns(predicted, part.news), strict=True)
-    return part._replace(
+    return replace(
+        part,
         units=columns(units, part.units),
         states=columns(filtered, part.states),
         news=[after - before for after, before in news],
@@ -150,7 +151,7 @@ def _with_series(part, units, filtered, predicted, scores, path):
 def _checked(units, filtered, predicted, scores, path, part, n_own, pairs, sides, numbers):
     """Rows of the report on the first units, on pairs (cause, effect) and on unordered ones; those on rows held out."""
     found, (m, n_pairs, n_sides) = _with_series(part, units, filtered, predicted, scores, path), numbers
-    own = found._replace(units=found.units[:n_own])
+    own = replace(found, units=found.units[:n_own])
     with few_threads(0):
         levels = {(unit, unit): LEVEL / (2 * m) for unit in range(n_own)}
         levels |= {(effect, cause): LEVEL / (2 * n_pairs) for cause, effect in pairs}

@@ -92,23 +92,27 @@ def warn_of_work(record, reason):
 
 
 def learned_in_blocks(server, record):
-    """Learn a plant of many units in blocks; False for one that has to be learned as a whole, which is said."""
+    """Learn a plant of many units in blocks; False for one that has to be learned as a whole, which is said.
+
+    And the filter over the record where it went through, else None.
+    """
     record = with_knowledge(server, record)
     server.noise_share_ = server.filter_noise_share_ = None
     server.filled_, server.outdone_, server.work_left = False, False, server.max_time
+    run = None
     with few_threads(record.partition.n_states):
         reason = asks_for_the_whole(record, server)
         if not reason:
             try:
-                server._run = _in_blocks(server, record)
+                run = _in_blocks(server, record)
             except AsAWhole as found:
                 reason = str(found)
         if reason:
             warn_of_work(record, reason)
-            return False
+            return False, None
         look_for_drift(server, in_blocks=True)
         record.forget_scores()
-    return True
+    return True, run
 
 
 def _in_blocks(server, record):
@@ -254,7 +258,7 @@ def _matrices(estimate, standard, A, Q):
     near = neighbours(len(linked), pairs, _strengths(standard, p)[linked], np.argwhere(np.tril(estimate.correlated)))
     causes = [np.flatnonzero(row).tolist() for row in linked | estimate.correlated]
     found = stationary_gain(plant, standard, estimate.Q, estimate.cores, near, causes)
-    return plant.in_own_states(found)._replace(A=A, Q=Q)
+    return replace(plant.in_own_states(found), A=A, Q=Q)
 
 
 def _strengths(A, partition):
@@ -275,7 +279,7 @@ def _operating_point(record, plant, steps, changes, table):
                 moved[own, k] = plant.scale[m] @ changes[k][m]
     scale = plant.dense(plant.scale)
     point = OperatingPoint.of(record, csr_array((n, n)).toarray(), steps, moved, scale)
-    return point._replace(new_levels=moved)
+    return replace(point, new_levels=moved)
 
 
 def _keep_links(server, record, estimate):

@@ -1,6 +1,6 @@
 """The assumption report of a fitted plant: what was checked, and which verdicts that leaves standing."""
 
-from typing import NamedTuple
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -33,7 +33,8 @@ _NEAR = 0.1  # relative difference of variances that matters to no verdict
 _ONE = 0.99  # correlation of innovations from which on two units are one, and share out the links of both
 
 
-class Evidence(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Evidence:
     """What checks look at: names, innovations and filtered states by unit, scores (None: not looked at), plant."""
 
     names: tuple
@@ -147,7 +148,7 @@ def report(server, run, record, links):
     if seen.sum() < max(_FEWEST_ROWS, _LEAST_SEEN * record.n_samples):
         return pd.DataFrame(columns=list(COLUMNS))
     found = evidence(server, run, record, links)
-    together = found if seen.all() else found._replace(units=[checks.unit_series(e[seen]) for e in found.units])
+    together = found if seen.all() else replace(found, units=[checks.unit_series(e[seen]) for e in found.units])
     variance = list(_of_squares(together))
     swings = not all(row[COLUMNS.index("passed")] for row in variance)
     most = min(_LATE_LAGS, len(found.units[0]) // 20)

@@ -25,9 +25,7 @@ def innovations_of(est, Y):
     with est._asking(Y, None, None) as units:
         server = est.server_
         record = server._record(units.messages())
-        return unit_innovations(
-            server.unshrunk_plant_.run(record), record, server.unshrunk_transition_[None]
-        )
+        return unit_innovations(server.unshrunk_plant_.run(record), record, server.unshrunk_transition_[None])
 
 
 @pytest.fixture(scope="module")

@@ -25,7 +25,7 @@ def plant_of(X, truth):
 
 def posterior(plant, A, Q):
     """Mean and covariance of all states of a record given its measurements and their likeliest level."""
-    record = plant._record.rescaled(plant._scale)
+    record = plant.record.rescaled(plant._scale)
     T, n = record.n_samples, len(Q)
     covariance = np.empty((T, n, T, n))
     lagged = solve_discrete_lyapunov(A, Q)

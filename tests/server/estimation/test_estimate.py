@@ -40,7 +40,9 @@ def example(missing=0.0, n_samples=600, **options):
 def test_settings_are_those_of_a_server_unless_told():
     server = LikelihoodServer()
     parameters = {**server.get_params(deep=False), "correction": correction_of(server, ())}
-    assert Settings() == Settings(**{name: value for name, value in parameters.items() if name in Settings._fields})
+    assert Settings() == Settings(
+        **{name: value for name, value in parameters.items() if name in Settings.__dataclass_fields__}
+    )
 
 
 @pytest.mark.medium

@@ -1,5 +1,7 @@
 """Long records with gaps: filled by passes that end where the exact smoother does, and links in time."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose
@@ -48,7 +50,7 @@ def test_passes_end_at_what_the_smoother_of_a_record_with_gaps_expects(monkeypat
 def test_only_plain_records_with_few_rows_missing_do_without_the_exact_likelihood():
     record, plain = record_of(holed()), Settings(budget=Budget(1e-3))
     assert may_stand_in(record, plain)
-    assert not may_stand_in(record, plain._replace(time_domain=True))
+    assert not may_stand_in(record, replace(plain, time_domain=True))
     assert not may_stand_in(record_of(holed(share=0.2)), plain)
     complete, _ = make_granger_plant(2, random_state=0)
     assert not may_stand_in(record_of(complete), plain)

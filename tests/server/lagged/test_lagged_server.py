@@ -18,9 +18,9 @@ from skfedcausal import (
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.estimators._undecidable import _state_covariance
 from skfedcausal.server import fitting
+from skfedcausal.server.dynamics import PaddedRecord, Plant
 from skfedcausal.server.estimation.scoring import Budget
 from skfedcausal.server.joint import JointRecord
-from skfedcausal.server.dynamics import Plant, PaddedRecord
 from skfedcausal.server.lagged.misfit import level_of, one_lag_is_enough
 from skfedcausal.server.lagged.timing import first_lags, words_by_input
 from skfedcausal.server.prediction import PlantFilter

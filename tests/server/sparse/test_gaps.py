@@ -9,11 +9,11 @@ from scipy.sparse import csr_array
 from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.scoring import Budget
+from skfedcausal.server.fitting import settings_of
 from skfedcausal.server.joint import JointRecord, usual_information
 from skfedcausal.server.prediction import PlantFilter, smooth_record
 from skfedcausal.server.sparse import memory
-from skfedcausal.server.sparse.filter import LargeFilter, LargePlantMatrices, stationary_gain
-from skfedcausal.server.fitting import settings_of
+from skfedcausal.server.sparse.filter import LargeFilter, stationary_gain
 from skfedcausal.server.sparse.gaps import (
     GapRun,
     LargeFilterWithGaps,
@@ -304,7 +304,7 @@ def test_smoothing_is_by_the_plant_that_is_asked_for(many):
     messages = messages_of(gapped, truth)
     server = LikelihoodServer().fit(messages)
     told = np.hstack([reply.states for reply in server.smoothed(messages).values()])
-    unshrunk = LargeFilterWithGaps(server.plant_.matrices._replace(A=csr_array(server.unshrunk_transition_)),
+    unshrunk = LargeFilterWithGaps(replace(server.plant_.matrices, A=csr_array(server.unshrunk_transition_)),
                                    server._record(messages)).smoothed()[0]  # fmt: skip
     np.testing.assert_array_equal(told, unshrunk)
     assert miss(told, server.plant_.smooth(server._record(messages))[0]) > 1e-6

@@ -15,8 +15,8 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.processes import parallel
 from skfedcausal.server import likelihood
 from skfedcausal.server.estimation.scoring import RATE, Budget
-from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.fitting import settings_of
+from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.sparse import input_effects, learning
 from skfedcausal.server.sparse import inputs as inputs_module
 from skfedcausal.server.sparse.alone import units_on_their_own

@@ -1,5 +1,6 @@
 """What the cross-spectrum of two units says, against exact spectra of pairs of known make."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -144,13 +145,13 @@ def test_an_echo_is_fainter_than_what_it_echoes_and_of_a_unit_of_few_sensors(cha
     assert not echoes(found, driven={("a", "b")})
     noisy = SimpleNamespace(mean_information=np.array([[10.0]]))
     others = {
-        "surer": (found._replace(p_adjusted={(0, 1): 1e-9, (1, 0): 1e-6}),),
+        "surer": (replace(found, p_adjusted={(0, 1): 1e-9, (1, 0): 1e-6}),),
         "sensors": (found, (noisy, part)),
-        "one lag": (found._replace(lags=found.lags[:1]),),
-        "alone": (found._replace(linked={(1, 0)}, p_adjusted={(1, 0): 1e-3}),),
+        "one lag": (replace(found, lags=found.lags[:1]),),
+        "alone": (replace(found, linked={(1, 0)}, p_adjusted={(1, 0): 1e-3}),),
     }
     assert not echoes(*others[change])
     long = {"scores": [np.tile(own, (8, 1)) for own in found.scores]}  # where the same echo is surer
-    assert bool(echoes(others[change][0]._replace(**long), *others[change][1:])) == (change == "surer")
-    in_one_row = others[change][0]._replace(correlated={(0, 1)})
+    assert bool(echoes(replace(others[change][0], **long), *others[change][1:])) == (change == "surer")
+    in_one_row = replace(others[change][0], correlated={(0, 1)})
     assert bool(echoes(in_one_row, *others[change][1:])) == (change in ("sensors", "one lag"))
