@@ -1,7 +1,7 @@
 """A fit of the plant of a joint record: how it is set, what it goes through, and what it leaves at the server."""
 
 import warnings
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np

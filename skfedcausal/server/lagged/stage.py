@@ -60,7 +60,7 @@ class LaggedEstimate:
         return self.converged, self.criterion
 
 
-def settled_scores(plant, record):
+def settled_scores(plant):
     """Standardised scores and inputs of a record, the scores less their level before and after each shift."""
     series, starts, _ = plant.standard_series()
     n, k = plant.partition.n_states, plant.partition.n_inputs
@@ -82,7 +82,7 @@ def curvature_of(plant, dynamics):
     """What inputs do beyond what is linear, a :class:`~.curvature.Curvature` or None."""
     if not plant.partition.n_inputs:
         return None
-    series, starts, _ = settled_scores(plant, plant.record)
+    series, starts, _ = settled_scores(plant)
     n, k = plant.partition.n_states, plant.partition.n_inputs
     scores, u = series[:, :n] @ plant.state_scale.T, series[:, n:] * plant.known_scale[:k]
     return learned_curvature(dynamics, plant.partition.slices, scores, u, starts)
@@ -95,7 +95,7 @@ def curvature_of_one_lag(plant, A, B, Q):
 
 def timing_of(plant, words):
     """First lag of every input, and the shares that say why."""
-    series, starts, _ = settled_scores(plant, plant.record)
+    series, starts, _ = settled_scores(plant)
     return first_lags(words, series, starts, plant.partition.n_states)
 
 
@@ -124,7 +124,7 @@ def learn_lags(estimate, settings, budget, words=(), latest=(0, 0)):
     said to act at once is not given up for that.
     """
     plant, scoring = estimate.plant, estimate.scoring
-    series, starts, levels = settled_scores(plant, plant.record)
+    series, starts, levels = settled_scores(plant)
     first, timing = np.ones(0, dtype=int), {}
     if words:
         first, timing = first_lags(words, series, starts, plant.partition.n_states)

@@ -1,6 +1,7 @@
 """Tables of plants of several lags: links with their delays, and tests of them."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -46,14 +47,12 @@ class SeveralLags(Engine):
 
     columns: dict  # of the table of links, by kind of cause: "statistic" is twice the log evidence
     by_kind: dict  # blocks of each kind
-    in_model: np.ndarray  # (n_pairs,)
+    active: np.ndarray  # (n_units, n_sources), what acts on each unit
 
     @classmethod
     def of(cls, partition, lagged):
         """From a `LaggedEstimate`."""
-        effect, cause = partition.pairs.T
-        blocks = lagged.blocks
-        return cls(partition.pairs, blocks["state"], lagged.links, blocks, lagged.active[effect, cause])
+        return cls(partition.pairs, lagged.blocks["state"], lagged.links, lagged.blocks, lagged.active)
 
     def table(self, server):
         """The table of links by the posterior: all pairs of units, then inputs; measures of small plants alone."""
@@ -73,4 +72,18 @@ class SeveralLags(Engine):
         """The table of tests of all pairs by their scores."""
         found = self.columns["state"]
         tested = found["statistic"], np.nan, found["p_value"]
-        return tests_table(server.names_, self.pairs, self.in_model, *tested)
+        return tests_table(server.names_, self.pairs, self.active[tuple(self.pairs.T)], *tested)
+
+    def bootstrap(self, server, record, settings, *, block_length, **how):
+        """The table of links with the scatter of their estimates over resampled records."""
+        from .resampling import Redrawn, bootstrap_table  # for those who ask
+
+        return bootstrap_table(server, Redrawn.of(server, record, self.active, block_length), self.columns, **how)
+
+    def halves(self, server, record, block_length):
+        """A task that finds the links of two random halves of a record."""
+        from .resampling import Redrawn, check_blocks, links_of_halves  # for those who ask
+
+        redrawn = Redrawn.of(server, record, self.active, block_length)
+        check_blocks(len(redrawn.blocks_of_rows))
+        return partial(links_of_halves, redrawn, server.alpha)

@@ -13,6 +13,7 @@ import pandas as pd
 from ..estimation.estimate import LARGE
 from ..validity.report import report
 from .intervals import intervals_table, measure_intervals, spectrum_intervals, with_measures
+from .resampling import bootstrap_table, halves_of
 from .tables import links_table
 from .tests import classical_tests, tests_table
 
@@ -86,6 +87,14 @@ class Engine:
         """The table of classical tests of all pairs."""
         tested = self.blocks.statistic, self.blocks.dof, self.blocks.p_value
         return tests_table(server.names_, self.pairs, np.ones(len(self.pairs), dtype=bool), *tested)
+
+    def bootstrap(self, server, record, settings, **how):
+        """The table of links with the scatter of their estimates over resampled records."""
+        return bootstrap_table(record, settings, **how)
+
+    def halves(self, server, record, block_length):
+        """A task that finds the links of two random halves of a record."""
+        return halves_of(record, server.alpha, block_length)
 
     def check_pieces(self, names):
         """Refuse links by pieces of time that cannot be had, before any work."""

@@ -19,7 +19,7 @@ from .benefit import Benefit, split_messages
 from .engines import refuse_large
 from .grades import grades_of, holds, with_grades
 from .intervals import check_level, pair_of, spectrum_table
-from .resampling import bootstrap_table, stability_table
+from .resampling import check_bootstrap, check_stability, stability_table
 from .tables import links_table
 from .tests import check_method
 
@@ -236,14 +236,6 @@ class LinkQuestions(ServerLearner):
 
         return Benefit(self._anew(head), lambda name: self._anew({name: head[name]}), tail)
 
-    def _refuse_lags(self, question, instead):
-        """Refuse what is known of plants of one lag only."""
-        if self.plant_.n_lags > 1:
-            raise ValueError(
-                f"{question} draws transitions of one row to the next, and this plant has {len(self.lag_transitions_)} "
-                f"lags (see `misfit_`): the answer would be that of another plant. Instead, {instead}."
-            )
-
     def test_links(self, messages, method="lr"):
         """Test each link between states given the others, by one of the three classical tests."""
         check_method(method, self.covariance)
@@ -282,16 +274,32 @@ class LinkQuestions(ServerLearner):
         with few_threads(record.partition.n_states):
             return changed_table(self.names_, plant, record, filter_of, alpha)
 
-    def bootstrap_links(self, messages, **settings):
+    def bootstrap_links(
+        self,
+        messages,
+        *,
+        n_resamples=200,
+        method="blocks",
+        block_length=None,
+        level=0.95,
+        random_state=None,
+        n_jobs=None,
+    ):
         """Scatter of the estimates of links over resampled records, to check their standard errors."""
-        self._refuse_lags("bootstrap_links", "link_intervals() has the intervals of all lags")
-        record = self._record(messages)
-        return bootstrap_table(record, settings_of(self, self.names_, messages), **settings)
+        check_bootstrap(n_resamples, method, level)
+        how = {"n_resamples": n_resamples, "method": method, "block_length": block_length, "level": level}
+        how |= {"random_state": random_state, "n_jobs": n_jobs}
+        settings = settings_of(self, self.names_, messages)
+        return self.engine_.bootstrap(self, self._record(messages), settings, **how)
 
-    def stable_links(self, messages, **settings):
+    def stable_links(
+        self, messages, *, n_resamples=50, threshold=0.75, block_length=None, random_state=None, n_jobs=None
+    ):
         """Links that the search finds in most halves of a record: stability selection."""
-        self._refuse_lags("stable_links", "fit parts of the record and compare their links")
-        return stability_table(self._record(messages), self.alpha, **settings)
+        check_stability(n_resamples, threshold)
+        record = self._record(messages)
+        how = {"threshold": threshold, "random_state": random_state, "n_jobs": n_jobs}
+        return stability_table(record, self.engine_.halves(self, record, block_length), n_resamples=n_resamples, **how)
 
     def links_over_time(self, messages, piece):
         """Links by the rows between which they stay the same."""

@@ -40,21 +40,15 @@ class Resampling:
         self._plant, self._point, self._noise = plant, point, plant.score_noise
         self._series, self._starts, self._n_lags = plant.standard_series()
         if block_length is None:
-            radius = float(spectral_radius(point.A[:, : len(point.Q)]))
-            forgotten = -1 / np.log(max(radius, 1e-6))
-            block_length = int(np.ceil(max(_MEMORIES * forgotten, np.cbrt(len(self._series)))))
-        self.blocks_of_rows = _blocks(self._starts, len(self._series), block_length)
+            block_length = length_of_blocks(spectral_radius(point.A[:, : len(point.Q)]), len(self._series))
+        self.blocks_of_rows = cut_into_blocks(self._starts, len(self._series), block_length)
         self.n_blocks = len(self.blocks_of_rows)
         self._centred = None if plant.is_complete else plant.standard_record.centred()
         self.information = plant.standard_record.mean_information()
 
     def require_blocks(self):
         """Raise an error if there are too few blocks to draw from."""
-        if self.n_blocks < _LEAST_BLOCKS:
-            raise ValueError(
-                f"The record has {self.n_blocks} blocks to draw from, at least {_LEAST_BLOCKS} are needed. "
-                "Give a smaller block_length, a longer record or more episodes, or take method='parametric'."
-            )
+        check_blocks(self.n_blocks)
 
     def blocks(self, rng):
         """Of as many blocks as there are, drawn with replacement."""
@@ -101,7 +95,22 @@ class Resampling:
         return WhittleLikelihood(moments, self._noise)
 
 
-def _blocks(starts, n_samples, length):
+def length_of_blocks(radius, n_samples):
+    """Rows of a block that holds what a plant remembers, from its spectral radius."""
+    forgotten = -1 / np.log(max(float(radius), 1e-6))
+    return int(np.ceil(max(_MEMORIES * forgotten, np.cbrt(n_samples))))
+
+
+def check_blocks(n_blocks):
+    """Raise an error if there are too few blocks to draw from."""
+    if n_blocks < _LEAST_BLOCKS:
+        raise ValueError(
+            f"The record has {n_blocks} blocks to draw from, at least {_LEAST_BLOCKS} are needed. "
+            "Give a smaller block_length, a longer record or more episodes, or take method='parametric'."
+        )
+
+
+def cut_into_blocks(starts, n_samples, length):
     """Rows in blocks that lie within episodes; a rest shorter than half a block joins the one before."""
     blocks = []
     for start, stop in episodes(starts, n_samples):
@@ -114,7 +123,7 @@ def _blocks(starts, n_samples, length):
     return blocks
 
 
-def _run(task, n_resamples, random_state, n_jobs):
+def repeated(task, n_resamples, random_state, n_jobs):
     """Results of a task for as many random generators, the same for any number of jobs."""
     seeds = np.random.SeedSequence(random_state).spawn(n_resamples)
     return Parallel(n_jobs=n_jobs)(delayed(task)(np.random.default_rng(seed)) for seed in seeds)
@@ -138,14 +147,16 @@ def _refitted(draw, structure, point, J, rng):
     return estimates, geweke, ascent.converged
 
 
-def bootstrap_table(
-    record, settings, *, n_resamples=200, method="blocks", block_length=None, level=0.95, random_state=None, n_jobs=None
-):
-    """Links with the scatter of their estimates over resampled records, one row per pair of both kinds."""
+def check_bootstrap(n_resamples, method, level):
+    """Refuse what cannot be resampled, or not be told from it."""
     if method not in METHODS:
         raise ValueError(f"method={method!r}; choose {', '.join(map(repr, METHODS))}.")
     check_level(level)
     check_number(n_resamples, "n_resamples", 2)
+
+
+def bootstrap_table(record, settings, *, n_resamples, method, block_length, level, random_state, n_jobs):
+    """Links with the scatter of their estimates over resampled records, one row per pair of both kinds."""
     plant, maximum = fitted_likelihood(record, settings)
     scoring = maximum.scoring
     resampling = Resampling(plant, scoring.point, block_length)
@@ -161,7 +172,7 @@ def bootstrap_table(
     point, n = scoring.point, partition.n_states
     draw = getattr(resampling, method)
     refit = partial(_refitted, draw, scoring.structure, point, J)
-    drawn = _run(refit, n_resamples, random_state, n_jobs)
+    drawn = repeated(refit, n_resamples, random_state, n_jobs)
     measure = geweke_measures(point.A[:, :n], point.Q, J, partition.without_inputs)
     low, high = root_intervals(measure, np.sqrt([result[1] for result in drawn]).std(axis=0), level)
     tables = []
@@ -206,21 +217,11 @@ def _links_of_halves(draw, structure, start, alpha, rng):
     return found
 
 
-def stability_table(
-    record, alpha, *, n_resamples=50, threshold=0.75, block_length=None, random_state=None, n_jobs=None
-):
-    """Share of half-records in which each link is found."""
-    if not 0.5 < threshold <= 1:
-        raise ValueError(f"Got threshold={threshold}; give a share above 0.5, at most 1.")
-    check_number(n_resamples, "n_resamples", 1)
-    plant = StandardisedPlant(record)
-    A, Q = plant.uncoupled
-    resampling = Resampling(plant, Point(A, Q, None), block_length)
-    resampling.require_blocks()
-    halves = partial(_links_of_halves, resampling.halves, plant.structure(), (A, Q), alpha)
-    found = _run(halves, n_resamples, random_state, n_jobs)
-    linked = np.array([half for two in found for half in two])
-    families = {"state": plant.partition.pairs, "input": plant.partition.input_pairs.pairs}
+def stability_table(record, task, *, n_resamples, threshold, random_state, n_jobs):
+    """Share of half-records in which each link is found: `task` finds those of two halves with a random generator."""
+    found = repeated(task, n_resamples, random_state, n_jobs)
+    linked, partition = np.array([half for two in found for half in two]), record.partition
+    families = {"state": partition.pairs, "input": partition.input_pairs.pairs}
     kind = np.repeat(list(families), [len(pairs) for pairs in families.values()])
     share, selected = linked.mean(axis=0), float(linked.sum(axis=1).mean())
     columns = named_pairs(record.names, np.concatenate(list(families.values())))
@@ -228,3 +229,19 @@ def stability_table(
     bound = selected**2 / ((2 * threshold - 1) * max(len(share), 1))
     table.attrs = {"mean_selected": selected, "expected_false": bound}
     return table
+
+
+def check_stability(n_resamples, threshold):
+    """Refuse shares of halves that bound nothing."""
+    if not 0.5 < threshold <= 1:
+        raise ValueError(f"Got threshold={threshold}; give a share above 0.5, at most 1.")
+    check_number(n_resamples, "n_resamples", 1)
+
+
+def halves_of(record, alpha, block_length):
+    """The task that finds links of two random halves of a record by the search of plants of one lag."""
+    plant = StandardisedPlant(record)
+    A, Q = plant.uncoupled
+    resampling = Resampling(plant, Point(A, Q, None), block_length)
+    resampling.require_blocks()
+    return partial(_links_of_halves, resampling.halves, plant.structure(), (A, Q), alpha)

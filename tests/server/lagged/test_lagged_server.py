@@ -3,6 +3,7 @@
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.linalg import block_diag, solve_discrete_lyapunov
 from sklearn.exceptions import ConvergenceWarning
@@ -291,12 +292,31 @@ def test_links_are_tested_over_all_lags_or_not_at_all(fitted):
             estimator.test_links(X, method)
 
 
-@pytest.mark.parametrize("question", ["bootstrap_links", "stable_links"])
-def test_what_resamples_transitions_is_refused(fitted, question):
+@pytest.mark.medium
+@pytest.mark.parametrize("method", ["blocks", "parametric"])
+def test_resampled_records_scatter_as_standard_errors_say(fitted, method):
     estimator, X = fitted
-    n_lags = len(estimator.lag_transitions_)
-    with pytest.raises(ValueError, match=rf"{question} draws transitions .* has {n_lags} lags \(see `misfit_`\)"):
-        getattr(estimator, question)(X)
+    table = estimator.bootstrap_links(X, n_resamples=40, method=method, random_state=0)
+    linked = np.array([(row.cause, row.effect) in LINKS for row in table.itertuples()])
+    ratio = (table["bootstrap_stderr"] / table["stderr"])[linked]
+    assert np.all((ratio > 0.5) & (ratio < 2.5))  # of 40 resamples: within a ninth of what it is
+    assert (table["bootstrap_p_value"][linked] < 0.05).all()
+    expected = estimator.links_.set_index(["cause", "effect"])["norm"]
+    found = table.set_index(["cause", "effect"])["norm"]
+    clear = expected[expected > 0.3].index
+    np.testing.assert_allclose(found[clear], expected[clear], rtol=0.05)
+    again = estimator.bootstrap_links(X, n_resamples=40, method=method, random_state=0, n_jobs=2)
+    pd.testing.assert_frame_equal(table, again)
+
+
+@pytest.mark.medium
+def test_links_over_several_lags_are_found_in_most_halves(fitted):
+    estimator, X = fitted
+    table = estimator.stable_links(X, n_resamples=6, random_state=0)
+    stable = {(row.cause, row.effect) for row in table.itertuples() if row.stable}
+    assert stable == set(LINKS)
+    with pytest.raises(ValueError, match="has 4 blocks to draw from"):
+        estimator.stable_links(X, block_length=len(next(iter(X.values()))) // 4)
 
 
 def test_a_report_says_how_far_back_units_act(fitted, tmp_path):

@@ -17,7 +17,7 @@ from skfedcausal import (
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.block_tests import link_estimates
 from skfedcausal.server.estimation.scoring import Point, Scoring
-from skfedcausal.server.links.resampling import Resampling, _blocks, _refitted, root_intervals
+from skfedcausal.server.links.resampling import Resampling, _refitted, cut_into_blocks, root_intervals
 from skfedcausal.statespace.episodes import TransitionMoments, lag_covariances
 
 from .._reference import coupled_plant, endless, structure_of
@@ -38,12 +38,12 @@ def test_weights_of_one_give_the_moments_of_the_record_and_those_of_parts_add_up
 
 
 def test_blocks_divide_episodes():
-    blocks = _blocks((0, 100), 130, 24)
+    blocks = cut_into_blocks((0, 100), 130, 24)
     assert [b.start for b in blocks] == [0, *[b.stop for b in blocks][:-1]]
     assert blocks[-1].stop == 130
     assert 100 in [b.start for b in blocks]
     assert all(18 <= b.stop - b.start <= 30 for b in blocks)
-    assert _blocks((0, 100), 130, "episodes") == [slice(0, 100), slice(100, 130)]
+    assert cut_into_blocks((0, 100), 130, "episodes") == [slice(0, 100), slice(100, 130)]
 
 
 @pytest.fixture(scope="module")
