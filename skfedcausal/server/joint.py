@@ -235,13 +235,16 @@ class JointRecord:
             parts.append(replace(part, z=z))
         return replace(self, parts=tuple(parts))
 
-    def until(self, row):
-        """The rows before one of a record without inputs."""
+    def part(self, rows):
+        """The rows of a slice, without constants of their densities."""
         parts = tuple(
-            replace(part, z=part.z[:row], index=None if part.index is None else part.index[:row], const=None)
+            replace(part, z=part.z[rows], index=None if part.index is None else part.index[rows], const=None)
             for part in self.parts
         )
-        return replace(self, parts=parts, starts=tuple(start for start in self.starts if start < row))
+        first, stop, _ = rows.indices(self.n_samples)
+        starts = (0, *(start - first for start in self.starts if first < start < stop))
+        inputs = tuple(None if u is None else u[rows] for u in self.inputs)
+        return replace(self, parts=parts, starts=starts, inputs=inputs)
 
     def with_noise_share(self, share):
         """The same record with more sensor noise in units that leave its share open, with less below zero.

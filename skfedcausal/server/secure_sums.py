@@ -209,7 +209,8 @@ class SecureSumsServer(ServerLearner):
         learner.judge_later(None, grades, lambda links: withheld(links, news))
         self.learner_ = learner
         for name in dir(learner):
-            if name.endswith("_") and not name.startswith("_") and hasattr(learner, name):
+            is_own = isinstance(getattr(type(self), name, None), property)
+            if name.endswith("_") and not (name.startswith("_") or is_own) and hasattr(learner, name):
                 setattr(self, name, getattr(learner, name))
         if plant.n_remembered > max(self.n_lags, _ENOUGH):
             warnings.warn(

@@ -21,6 +21,19 @@ _OF_A_RUN = {  # names of what differs from run to run: times, keys, the account
     "accountant",
     "clock",
 }
+_HELD = {  # what holds numbers that other attributes show
+    "plant_",
+    "unshrunk_plant_",
+    "engine_",
+    "errors_",
+    "curvature_",
+    "is_settled_",
+    "correlated_pairs_",
+    "drifting_units_",
+    "doubtful_pairs_",
+    "batches_",
+    "outdone_",
+}
 
 
 def leaves(answer):
@@ -70,7 +83,7 @@ def _members(value, path):
     if hasattr(value, "_fields"):
         return list(zip(value._fields, value, strict=True))
     if isinstance(value, BaseEstimator):
-        return [(k, v) for k, v in vars(value).items() if k.endswith("_") and k[0] != "_" and k not in _OF_A_RUN]
+        return list(public_attributes(value).items())
     if is_dataclass(value):
         names = [field.name for field in fields(value) if field.name[0] != "_" and field.name not in _OF_A_RUN]
         return [(name, getattr(value, name)) for name in names]
@@ -82,6 +95,17 @@ def _members(value, path):
     if type(value).__module__.startswith("skfedcausal") and hasattr(value, "__dict__"):
         return [(k, v) for k, v in vars(value).items() if k[0] != "_" and k not in _OF_A_RUN and not callable(v)]
     raise TypeError(f"{path or 'The answer'} is a {type(value).__name__}, which the golden run cannot read.")
+
+
+def public_attributes(fitted):
+    """What a fit left behind by name, in their order, what is made when it is asked for among it."""
+    lazy = {
+        name: getattr(fitted, name, None)
+        for name in dir(type(fitted))
+        if isinstance(getattr(type(fitted), name), property)
+    }
+    found = {name: value for name, value in {**vars(fitted), **lazy}.items() if name[-1] == "_" and name[0] != "_"}
+    return {name: found[name] for name in sorted(found) if name not in _OF_A_RUN | _HELD}
 
 
 def _text(value, path):

@@ -13,6 +13,7 @@ from skfedcausal.server.estimation import scoring, search
 from skfedcausal.server.estimation.estimate import uncoupled_plant
 from skfedcausal.server.estimation.level_shifts import find_level_shifts
 from skfedcausal.server.estimation.scoring import RATE, Budget
+from skfedcausal.server.fitting import part_for_lags
 from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord
 
@@ -165,10 +166,10 @@ def test_a_line_is_not_searched_on_after_the_end(monkeypatch):
 def test_several_lags_get_a_few_times_what_one_lag_took(taken, given):
     budget = Budget(25.0)
     budget.spend(taken * RATE)
-    assert LikelihoodServer._part_for_lags(budget).max_time == pytest.approx(given)
+    assert part_for_lags(budget).max_time == pytest.approx(given)
 
 
 def test_nothing_is_left_for_several_lags_of_a_budget_that_is_spent():
     budget = Budget(1.0)
     budget.spend(2 * RATE)
-    assert LikelihoodServer._part_for_lags(budget) is budget
+    assert part_for_lags(budget) is budget

@@ -111,16 +111,14 @@ def test_evidence_is_the_likelihood_of_least_squares_less_its_penalty():
     assert own.evidence() == pytest.approx(max(expected), rel=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_all_rounds_share_the_work_that_a_fit_may_take(monkeypatch):
-    budgets = []
+    budgets, learn = [], Fit.learn
     monkeypatch.setattr(Fit, "learn", lambda fit: (budgets.append(fit.budget), fit.budget.spend(6e9), learn(fit))[-1])
     X, _ = make_granger_plant(2, n_samples=300, random_state=0)
     FederatedGrangerEstimator(server=LikelihoodServer(n_rounds=3, max_time=9.0)).fit(X)
     assert [budget.max_time for budget in budgets] == [3.0, 3.0, 9.0]
     assert all(budget.is_spent for budget in budgets)  # six billion operations are three seconds
-
-
-learn = Fit.learn
 
 
 def upset(n_rows, size, seed, units="AB"):

@@ -96,8 +96,11 @@ class Engine:
         """A task that finds the links of two random halves of a record."""
         return halves_of(record, server.alpha, block_length)
 
-    def check_pieces(self, names):
-        """Refuse links by pieces of time that cannot be had, before any work."""
+    def pieces(self, server, record, settings, piece):
+        """Estimates of blocks in pieces of so many rows, of which pairs, and the pieces' rows."""
+        from .over_time import estimates_of_pieces  # for those who ask
+
+        return estimates_of_pieces(record, settings, piece)
 
 
 def refuse_large(names, what):

@@ -17,14 +17,30 @@ _PIECES, _FEWEST_ROWS = 8, 200
 _LEAST_ROWS, _ROWS_PER_STATE = 50, 8  # of pieces that somebody asks for: in 5 rows nearly all links "change"
 
 
-def links_over_time(record, settings, piece, *, alpha, margin):
+def estimates_of_pieces(record, settings, piece):
+    """Estimates of blocks, one `BlockEstimates` a piece of so many rows, of which pairs, and the pieces' rows.
+
+    In states of unit variance over the whole record, given the links that it has.
+    """
+    plant, maximum = fitted_likelihood(record, settings)
+    point, structure = maximum.scoring.point, maximum.scoring.structure
+    resampling, family = Resampling(plant, point, piece), structure.family("state")[0]
+    roots, pieces, known = unit_state_roots(plant, point), [], settings.known_links
+    for k in range(resampling.n_blocks if resampling.n_blocks > 1 else 0):
+        scoring, _ = climbed_to_maximum(resampling.of_block(k), structure, point)
+        blocks = in_unit_states(link_estimates(scoring, "state"), family, roots)
+        pieces.append(blocks if known is None else known.without_forbidden(blocks, plant.partition))
+    return pieces, family.pairs, resampling.blocks_of_rows
+
+
+def links_over_time(record, estimates, piece, *, alpha, margin):
     """Every link by the pieces of time in which it is one and the same.
 
     Parameters
     ----------
     record : JointRecord
-    settings : Settings
-        As of the fit.
+    estimates : callable
+        What :func:`estimates_of_pieces` returns, for pieces of so many rows.
     piece : int or None
         Rows of the pieces that are compared, within which a link does not change.
     alpha, margin : float
@@ -45,34 +61,28 @@ def links_over_time(record, settings, piece, *, alpha, margin):
             raise ValueError(
                 f"Got piece={piece}; links of {n_states} states vary by chance in so few rows. Give at least {least}."
             )
-    plant, maximum = fitted_likelihood(record, settings)
-    point, structure = maximum.scoring.point, maximum.scoring.structure
-    resampling, family = Resampling(plant, point, piece), structure.family("state")[0]
-    if resampling.n_blocks < 2:
+    pieces, pairs, rows_of = estimates(piece)
+    if len(pieces) < 2:
         raise ValueError(
             f"A record of {record.n_samples} rows in pieces of {piece} is one piece; give a piece of less than half of "
             "it, or a longer record."
         )
-    roots, pieces, known = unit_state_roots(plant, point), [], settings.known_links
-    for k in range(resampling.n_blocks):
-        scoring, _ = climbed_to_maximum(resampling.of_block(k), structure, point)
-        blocks = in_unit_states(link_estimates(scoring, "state"), family, roots)
-        pieces.append(blocks if known is None else known.without_forbidden(blocks, plant.partition))
+    known = record.known_links
     estimate = np.stack([blocks.estimate for blocks in pieces], axis=1)  # (n_pairs, n_pieces, e)
     precision = np.linalg.inv(np.stack([blocks.covariance for blocks in pieces], axis=1))
     dof = pieces[0].dof
     p_value = chdtrc(dof * (len(pieces) - 1), _misfit(estimate, precision))
     p_adjusted = corrected(p_value, "family-wise")
-    edges = [*(rows.start for rows in resampling.blocks_of_rows), record.n_samples]
+    edges = [*(rows.start for rows in rows_of), record.n_samples]
     rows = []
-    for k, (effect, cause) in enumerate(family.pairs):
+    for k, (effect, cause) in enumerate(pairs):
         cuts = [0, len(pieces)]
         if p_adjusted[k] <= alpha:
             cuts = _cuts(estimate[k], precision[k], dof[k] * np.log(record.n_samples))
         for a, b in zip(cuts[:-1], cuts[1:], strict=True):
             block = _pooled(estimate[k, a:b], precision[k, a:b], dof[k])
             told = block.strength[0], block.stderr[0], block.p_value[0]
-            verdict = verdicts(block, _of_all(block.p_value, len(family.pairs), len(cuts) - 1), alpha, margin)[0]
+            verdict = verdicts(block, _of_all(block.p_value, len(pairs), len(cuts) - 1), alpha, margin)[0]
             if known is not None and known.required[effect, cause]:
                 verdict = "influence"
             names = record.names[cause], record.names[effect]

@@ -1,6 +1,7 @@
 """What a learned plant answers about its links; functions in this folder take the settings."""
 
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -305,10 +306,9 @@ class LinkQuestions(ServerLearner):
         """Links by the rows between which they stay the same."""
         from .over_time import links_over_time  # for those who ask
 
-        self.engine_.check_pieces(self.names_)
-        record = self._record(messages)
-        settings = settings_of(self, self.names_, messages)
-        return links_over_time(record, settings, piece, alpha=self.alpha, margin=self.margin)
+        record, settings = self._record(messages), settings_of(self, self.names_, messages)
+        estimates = partial(self.engine_.pieces, self, record, settings)
+        return links_over_time(record, estimates, piece, alpha=self.alpha, margin=self.margin)
 
     def screen(self, messages):
         """Test every pair once at the uncoupled plant of one lag, the fast first step of :meth:`fit`.

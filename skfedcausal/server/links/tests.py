@@ -26,11 +26,16 @@ def check_method(method, covariance):
         )
 
 
-def classical_tests(record, settings, method):
-    """The table of tests of all links of a record by one of the three methods."""
+def classical_tests(record, settings, method, counted=None):
+    """The table of tests of all links of a record by one of the three methods.
+
+    `counted` says what statistics are worth, from these and from which pairs are linked.
+    """
     plant, maximum = fitted_likelihood(record, settings)
     partition = maximum.scoring.structure.partition
     statistic = pair_statistics(plant, maximum, method, settings.covariance)
+    if counted is not None:
+        statistic = counted(statistic, maximum.scoring.structure.linked)
     tested = statistic, partition.pair_dof, stats.chi2.sf(statistic, partition.pair_dof)
     return tests_table(record.names, partition.pairs, maximum.scoring.structure.linked, *tested)
 

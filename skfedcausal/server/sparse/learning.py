@@ -83,6 +83,17 @@ def estimate_large(plant, settings, parallel=None, budget=None, input_p_value=No
     return _Search(plant, settings, parallel, budget, input_p_value).run()
 
 
+def tests_given(plant, settings, linked, correlated):
+    """Tests of all pairs at the plant with these links (n_units, n_units) and correlations: no search."""
+    search = _Search(plant, settings, None, None)
+    search.screen = screened(plant)
+    search.linked, search.correlated = linked, correlated
+    search.has_prior = bool(correlated.any()) or _is_degenerate(plant)
+    search.group()
+    search.fit(plant.n_samples * settings.tol**2)
+    return search.tests()
+
+
 class _Search:
     """The search for links of a large plant and what it has found so far."""
 
@@ -121,7 +132,7 @@ class _Search:
         found[half] = benjamini_hochberg(screen.noise_p_value[half], self.alpha)
         self.correlated = found | found.T
         self.has_prior = bool(self.correlated.any()) or _is_degenerate(self.plant)
-        self._group()
+        self.group()
         if self._is_one_block():
             raise AsAWhole("links between nearly all of them")
         for _ in range(n_fillings(self.plant.gapped)):
@@ -143,20 +154,20 @@ class _Search:
         ended = self._search_links()
         self.has_prior |= self._is_singular()
         self.known, self.members = {}, []
-        self._group()
-        self._fit(self.plant.n_samples * self.settings.tol**2, with_elements=self.plant.partition.n_inputs > 0)
+        self.group()
+        self.fit(self.plant.n_samples * self.settings.tol**2, with_elements=self.plant.partition.n_inputs > 0)
         measured = self._started_measures()
-        return self._estimate(self._tested(), measured, *ended)
+        return self._estimate(self.tests(), measured, *ended)
 
     def _search_links(self):
         """Add and drop links until next to nothing changes; whether that was reached, and whether time ended it."""
         settled, was_stopped, with_far = False, False, True
         for _ in range(_MAX_ROUNDS):
-            self._fit(_NEAR_GAIN)
-            proposed = self._proposal(self._tested(with_far))
+            self.fit(_NEAR_GAIN)
+            proposed = self._proposal(self.tests(with_far))
             if not with_far and self._is_near(*proposed):  # neighbours have settled: what of the others?
                 with_far = True
-                proposed = self._proposal(self._tested(with_far))
+                proposed = self._proposal(self.tests(with_far))
             if self._is_near(*proposed):
                 settled = True
                 break
@@ -166,7 +177,7 @@ class _Search:
             self.left |= self.linked & ~proposed[0]
             self.not_driven |= self.driven & ~proposed[2]
             (self.linked, self.correlated, self.driven), with_far = proposed, False
-            self._group()
+            self.group()
         return settled, was_stopped
 
     def _fill(self):
@@ -191,7 +202,7 @@ class _Search:
 
     # -- blocks ----------------------------------------------------------------------------------
 
-    def _group(self):
+    def group(self):
         """Cores of units, found once, and around each the units that what is linked now asks for."""
         links, pairs = np.argwhere(self.linked), np.argwhere(np.tril(self.correlated))
         near = neighbours(len(self.linked), links, self.strength[tuple(links.T)], pairs)
@@ -214,7 +225,7 @@ class _Search:
         ]
         return started(measured_block, tasks, self.parallel, (self.plant.regressors,))
 
-    def _fit(self, gain_tol, with_elements=False):
+    def fit(self, gain_tol, with_elements=False):
         """Fit the blocks that changed, and take over their rows."""
         self._dense = np.hstack([self.A.toarray(), self.B]), self.Q.toarray()
         keys = [self._block_key(core, members) for core, members in zip(self.cores, self.members, strict=True)]
@@ -299,7 +310,7 @@ class _Search:
 
     # -- tests -----------------------------------------------------------------------------------
 
-    def _tested(self, with_far=True):
+    def tests(self, with_far=True):
         """Tests of all pairs that may be links, given the plant so far; of those within blocks or of all."""
         plant = self.plant
         inside, parts = np.zeros_like(self.linked), []

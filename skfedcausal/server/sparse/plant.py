@@ -35,16 +35,18 @@ class LargePlant:
     the slowest of their filters needs, `n_frequencies` what their spectra do. Of a record that was filled, `gapped`
     is the one with the gaps; `there`, (n_units,), is the share of every unit's measurements that it has. `known` are
     inputs of unit variance, `driven` (n_units, n_units) says on whom those of whom act, `B` (n, n_inputs) how;
-    `regressors` are the states, `series`, with the inputs behind them.
+    `regressors` are the states, `series`, with the inputs behind them. A `scale` is that of another record.
     """
 
-    def __init__(self, record, parallel=None, gapped=None, driven=None):
+    def __init__(self, record, parallel=None, gapped=None, driven=None, scale=None):
         self.gapped = None if gapped is None else replace(gapped, starts=record.starts).centred()
         self.there = None if gapped is None else share_there(gapped)
         self.record, self.partition, self.names = record, record.partition, record.names
         self.n_samples, self.starts = record.n_samples, record.starts
         scores = record.scores
-        self.scale = _state_scales(record, scores, scores.unit_covariances(UNITS), [None] * len(record.names))
+        if scale is None:
+            scale = _state_scales(record, scores, scores.unit_covariances(UNITS), [None] * len(record.names))
+        self.scale = scale
         self.back = [np.linalg.inv(S) for S in self.scale]
         self.noise = [B @ N @ B.T for B, N in zip(self.back, scores.noise, strict=True)]
         self._present = scores.present

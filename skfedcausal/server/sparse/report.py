@@ -10,8 +10,7 @@ from ...processes.parallel import chunks, started, workers
 from ...statespace.episodes import lag_covariances, side_by_side
 from ...statespace.matrices import few_threads
 from ...statespace.partition import positions_of, slices_of
-from ..links.engines import Engine, refuse_large
-from ..links.tests import classical_tests
+from ..links.engines import Engine
 from ..validity import checks
 from ..validity.report import (
     _LAGS,
@@ -60,18 +59,20 @@ class InBlocks(Engine):
         """Of many units nothing is said."""
         return correlations
 
+    def check_tests(self, record, method):
+        """There are all of them."""
+
     def tests(self, server, record, settings, method):
         """The table of classical tests of all pairs, by the plant as a whole."""
-        return classical_tests(record, settings, method)
+        from .pieces import tests_of_gaps  # for those who ask
 
-    def check_tests(self, record, method):
-        """Refuse classical tests of a record with gaps, which take the exact likelihood of the whole."""
-        if not record.is_constant:
-            refuse_large(record.names, "classical tests of links in a record with gaps")
+        return tests_of_gaps(server, record, settings, method)
 
-    def check_pieces(self, names):
-        """Refuse links by pieces of time."""
-        refuse_large(names, "links over time")
+    def pieces(self, server, record, settings, piece):
+        """Estimates of blocks in pieces of so many rows, of which pairs, and the pieces' rows."""
+        from .pieces import estimates_of_pieces  # for those who ask
+
+        return estimates_of_pieces(server, record, settings, piece)
 
 
 def large_report(server, run, record, links, meanwhile):

@@ -18,6 +18,7 @@ from skfedcausal import (
 )
 from skfedcausal.datasets import make_granger_plant
 
+from ..leaves import public_attributes
 from ..plants import Record
 
 _RUN_UP = 100  # rows of a simulation before its record
@@ -143,8 +144,8 @@ def faulty(found, unit="unit2", at=200, size=3.0):
 
 def plant_of(fitted):
     """What a fit says of the plant: its public attributes but those about the units and the exchange."""
-    known = vars(fitted.estimator)
-    return {name: known[name] for name in known if name[-1] == "_" and name[0] != "_" and name not in _ABOUT_THE_FIT}
+    known = public_attributes(fitted.estimator)
+    return {name: known[name] for name in known if name not in _ABOUT_THE_FIT}
 
 
 def server_of(fitted):

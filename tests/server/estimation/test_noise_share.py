@@ -36,7 +36,7 @@ def one_lag():
     """How the noise that is left open is chosen for plants of one lag; those of several choose anew."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("skfedcausal.server.fitting.lag_tests", lambda plant, scoring: None)
-        patch.setattr(LikelihoodServer, "_acts_at_once", lambda server, estimate: False)
+        patch.setattr("skfedcausal.server.fitting._acts_at_once", lambda estimate, words: False)
         yield
 
 

@@ -286,9 +286,8 @@ def test_links_are_tested_over_all_lags_or_not_at_all(fitted):
     assert (table["p_fdr"] <= table["p_holm"] + 1e-15).all()
     found = table.loc[table["in_model"], ["cause", "effect"]]
     assert set(zip(found["cause"], found["effect"], strict=True)) >= set(LINKS)
-    n_lags = len(estimator.lag_transitions_)
     for method in ("lr", "wald"):
-        with pytest.raises(ValueError, match=f"method='{method}'; the plant has {n_lags} lags"):
+        with pytest.raises(ValueError, match=f"method='{method}'; the plant has several lags"):
             estimator.test_links(X, method)
 
 

@@ -97,7 +97,7 @@ def test_intervals_of_measures_are_those_of_the_whole_plant_nearly(both):
     """Those of blocks go with the square of the strength, those of the whole by the delta method."""
     blocks, whole, _ = both
     table, known = (server.link_intervals(geweke=True) for server in (blocks, whole))
-    linked = ((table["geweke_low"] > 0) & (known["geweke_low"] > 0)).to_numpy()
+    linked = ((table["geweke_low"] > 1e-3) & (known["geweke_low"] > 1e-3)).to_numpy()
     assert linked.sum() > 20
     for end in ("geweke_low", "geweke_high"):
         ratio = np.sqrt(table[end][linked] / known[end][linked])
@@ -136,7 +136,7 @@ def test_the_report_has_every_check_of_units_and_links(both):
     assert own.to_dict() == dict.fromkeys(["steady variance", "same in both halves", "no trend", "no season"], UNITS)
     n_links = (blocks.links_["verdict"] == "influence").sum()  # others lost their verdict by the report
     assert (found["check"] == "gains held-out").sum() >= n_links > UNITS / 2
-    seen = report.evidence(blocks, blocks._filter(record), record)
+    seen = report.evidence(blocks, blocks._filter(record), record, blocks.links_)
     levels = dict.fromkeys(np.ndindex(UNITS, UNITS), report.LEVEL)
     rows = [*report._of_squares(seen), *report._of_halves(seen, levels), *report._of_scores(seen)]
     whole = pd.DataFrame(rows, columns=list(report.COLUMNS)).set_index(key)["statistic"]
@@ -267,3 +267,16 @@ def test_a_plant_of_which_nearly_all_is_linked_is_learned_as_a_whole():
         estimator = FederatedGrangerEstimator(server=LikelihoodServer(max_time=0.2)).fit(X)
     assert not isinstance(estimator.server_.plant_, SparsePlant)
     assert np.isfinite(estimator.transition_).all()
+
+
+@pytest.mark.medium
+def test_links_over_time_are_those_of_the_whole_plant(both):
+    """Pieces are learned in blocks, given the links, and judged as those of a plant that is learned as a whole."""
+    blocks, whole, messages = both
+    table, known = (server.links_over_time(messages, None) for server in (blocks, whole))
+    assert not table["changes"].any()
+    key = ["cause", "effect"]
+    joined = table.merge(known[~known["changes"]], on=key, suffixes=("", "_whole"))
+    gap = (joined["norm"] - joined["norm_whole"]) / joined["stderr_whole"]
+    assert np.sqrt(np.square(gap).mean()) < 0.6
+    assert np.abs(np.log(joined["stderr"] / joined["stderr_whole"])).mean() < 0.2
