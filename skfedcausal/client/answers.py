@@ -8,7 +8,6 @@ from ..message.packet import PacketError
 from ..message.states import StateMessage
 from ..statespace.episodes import episode_lengths, lagged_rows
 from .monitor import ResidualFlag
-from .network_training import StateCorrection, corrected_prediction
 from .unit_model import UnitClient, expected_measurements
 
 
@@ -105,8 +104,8 @@ def local_prediction(site, Y, U, starts, *, augmented):
     client = site["client"]
     if not augmented:
         return _predicted(client, Y, U, starts)
-    if isinstance(site["augmenter"], StateCorrection):
-        return corrected_prediction(site, Y, starts)
+    if hasattr(site["augmenter"], "corrected_measurements"):  # trained to correct the filtered states
+        return site["augmenter"].corrected_measurements(client, Y, starts)
     filtered = _filtered(client, Y, U, starts, len(site["transition"]))
     states = _carried(filtered, site["transition"], starts)
     if "input_matrix" in site:

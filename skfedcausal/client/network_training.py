@@ -50,6 +50,18 @@ class StateCorrection:
         """Outputs of the regressor in units of the states' standard deviation."""
         return self.estimator.predict(features).reshape(len(features), -1)
 
+    def corrected_measurements(self, client, Y, starts):
+        """Measurements predicted from corrected states (eq. 3 and 8), all columns, (n_samples, n_sensors)."""
+        filtered = unit_states(client, Y, starts)
+        f, h, active = unit_maps(client, Y)
+        added = self.predict(completed(h, active, filtered), starts)
+        if isinstance(client, NonlinearClient):
+            return client.predict_corrected(Y, added, starts)
+        states = np.zeros_like(filtered)
+        rows = inner_rows(len(Y), starts)
+        states[rows] = f.value((filtered + added)[rows - 1])
+        return client.measurements(states)
+
 
 @dataclass(frozen=True)
 class UnitRecord:
@@ -216,17 +228,3 @@ def answer(told, state, round, augmenter, Y, starts):
         before = state["before"] if round == state["round"] else state["networks"]
         training = before.moved(None if isinstance(told, NoGradient) else told.predicted)
     return training.message(), {**state, "before": before, "networks": training, "round": round}
-
-
-def corrected_prediction(site, Y, starts):
-    """Measurements a trained unit predicts from its corrected states (eq. 3 and 8), all columns."""
-    client, correction = site["client"], site["augmenter"]
-    filtered = unit_states(client, Y, starts)
-    f, h, active = unit_maps(client, Y)
-    added = correction.predict(completed(h, active, filtered), starts)
-    if isinstance(client, NonlinearClient):
-        return client.predict_corrected(Y, added, starts)
-    states = np.zeros_like(filtered)
-    rows = inner_rows(len(Y), starts)
-    states[rows] = f.value((filtered + added)[rows - 1])
-    return client.measurements(states)

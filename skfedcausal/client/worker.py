@@ -14,14 +14,14 @@ from ..message import requests, states
 from ..message.clock import Clock
 from ..message.packet import PacketError
 from ..message.schema import KINDS
-from ..message.training import BlockRow, GradientReply, NetworkPlan, NoGradient, TrainingEnd, TrainingPlan
 from ..message.watching import FlagMessage, VerdictReply
-from . import answers, network_training, training, unit_model
+from . import answers, unit_model
 from .augmenter import LinearAugmenter, as_augmenter
 from .batches import next_message
 from .black_box import BlackBoxClient, NonlinearClient
 from .extended_kalman import ExtendedKalmanClient
 from .feedback_law import identify_law, warn_of_determined_inputs
+from .handlers import handler_of, handles
 from .kalman import KalmanClient
 from .monitor import monitored
 from .records import Silence, column_means, release_pages, warn_few_rows
@@ -100,7 +100,8 @@ class UnitWorker:
     def handle(self, packet, state):
         """The answer to a packet and the state after it; PacketError if it is unknown or out of turn."""
         op = packet.op
-        if op not in _ANSWERS:
+        handler = handler_of(op)
+        if handler is None:
             raise PacketError(f"Unit {self.name!r} does not know the operation {op!r}.")
         kind = KINDS[op]
         if not kind.OPENS and "client" not in state:
@@ -110,12 +111,12 @@ class UnitWorker:
                 f"Unit {self.name!r} got {op!r} of round {packet.round}, but is in round {state['round']} already."
             )
         dtype = packet.scalars.get("dtype", "float64" if kind.OPENS else state.get("dtype", "float64"))
-        if kind in _BEGINNINGS:
+        if handler.sets_precision:
             state = {**state, "dtype": dtype}
         whole = kind.OPENS or kind is requests.CommonRows  # rows that are left out are named by those of the record
         unit = self if whole or "rows" not in state else self._at(*state["rows"])
         try:
-            message, state = _ANSWERS[op](unit.off_baseline(state), kind.from_packet(packet), state, packet.round)
+            message, state = handler.answer(unit.off_baseline(state), kind.from_packet(packet), state, packet.round)
         except PacketError as error:
             if repr(self.name) in str(error):
                 raise
@@ -138,15 +139,15 @@ class UnitWorker:
         """Identify the unit's model and send what the measurements say about the states."""
         if state.get("round") == round and state["previous"] is None:
             message, state = self._message(state["client"], None, state, round)
-            return self._with_clock(message), state
+            return self.with_clock(message), state
         self._check_memory(wishes)
-        first = {**self._first_state(), "wishes": wishes, "dtype": state["dtype"]}
+        first = {**self.first_state(), "wishes": wishes, "dtype": state["dtype"]}
         if wishes.sharp is False and self.noise is None:  # of a plant with inputs
             stops = stops_of(self.outputs)
             first["stops"] = stops if stops.size else None
         unit = replace(self, client=watched_client(self.client)) if wishes.monitor else self
         client = unit._status_client() if wishes.monitor else None
-        client = fitted_client(unit.client, *unit._about) if client is None else client
+        client = unit.fitted() if client is None else client
         return unit.off_baseline({"client": client})._first_message(client, wishes, first, round)
 
     def _check_memory(self, wishes):
@@ -184,7 +185,7 @@ class UnitWorker:
         message, state = self._message(client, None, first, round)
         if wishes.orders and self._may_grow(client):
             message = replace(message, open_order=True)
-        return self._with_clock(self._with_sketch(message, wishes, client, first)), state
+        return self.with_clock(self._with_sketch(message, wishes, client, first)), state
 
     def _is_sharp(self, wishes, state):
         """Whether the unit is asked for states without noise, its own past knows better and nothing is watched."""
@@ -238,7 +239,7 @@ class UnitWorker:
 
         return replace(message, outdated=is_outdated(state.get("fit"), self._fit_of(state["client"])))
 
-    def _with_clock(self, message):
+    def with_clock(self, message):
         """A first message with the times of its rows, where they are known."""
         return message if self.clock is None else replace(message, clock=self.clock.numbers, grid=self.clock.digest)
 
@@ -317,11 +318,15 @@ class UnitWorker:
         """What a unit's model is fitted with."""
         return self._as_measured, self.inputs, self.starts, self.name, self.columns, self.noise, self.index
 
+    def fitted(self, client=None):
+        """The unit's model learned from its record, by another template than its own if one is given."""
+        return fitted_client(self.client if client is None else client, *self._about)
+
     def _resized(self, n_states):
         """The unit's model with another number of states."""
-        return fitted_client(clone(self.client).set_params(n_states=n_states), *self._about)
+        return self.fitted(clone(self.client).set_params(n_states=n_states))
 
-    def _first_state(self):
+    def first_state(self):
         """What a unit notices of its own record; under privacy nothing, for it would tell of values."""
         return {} if self.noise is not None else {"silence": Silence.learn(self.outputs, self.starts)}
 
@@ -389,66 +394,6 @@ class UnitWorker:
         Y = self.outputs[:, varying]
         warn_of_determined_inputs(self.name, Y, self.inputs)
         return identify_law(Y, self.inputs, loads[varying], self.starts), state
-
-    # -- training --------------------------------------------------------------------------------
-
-    def _begin_training(self, request, state, round):
-        """Identify the unit's model and tell of it before gradient training."""
-        augmenter = self._trained_features()
-        client = fitted_client(self.client, *self._about)
-        if not isinstance(client, UnitClient):
-            raise TypeError(
-                f"The client of unit {self.name!r} is a {type(self.client).__name__}. GradientServer needs "
-                "the unit's A and C: give a KalmanClient, or use LikelihoodServer."
-            )
-        if client.baseline_ is not None and self.training_noise is not None:
-            raise TypeError(
-                f"Noise on the messages of training does not hide what `harmonics`, `trend`, `mode`, `levels` and "
-                f"`noise_memory` of unit {self.name!r} learn from all rows at once. Leave them out, or add the noise "
-                "to measurements."
-            )
-        unit = self.off_baseline({"client": client})
-        if augmenter is not None:
-            augmenter.learn_features(answers.local_features(client, unit.outputs, unit.inputs, unit.starts))
-        begun, message = training.begun(request, client.model, unit._series(client, augmenter), self.name, augmenter)
-        state = {"client": client, "dtype": state["dtype"], "round": round, "training": begun, "previous": begun}
-        return self._noised(self._with_clock(message), state), {**self._first_state(), **state}
-
-    def _trained_features(self):
-        """The augmenter whose features gradient training is to use, None if there are none."""
-        if self.augmenter is None:
-            return None
-        augmenter = as_augmenter(self.augmenter)
-        if getattr(augmenter, "features", None) is None:
-            raise TypeError(
-                f"GradientServer trains the correction theta y + phi of unit {self.name!r} itself and has no "
-                f"use for augmenter={self.augmenter!r}. Leave it out, give LinearAugmenter(features=...) for another "
-                "function of the measurements, or use RegressorServer(labels='augmented') to train a network."
-            )
-        return augmenter
-
-    def _series(self, client, augmenter=None):
-        """The unit's series as gradient training needs them."""
-        local = answers.local_features(client, self.outputs, self.inputs, self.starts)
-        return training.unit_series(client, self.outputs, self.inputs, self.starts, local, augmenter)
-
-    def _noised(self, message, state):
-        """A message of gradient training with noise, where the protocol adds it here."""
-        noise = self.training_noise
-        return message if noise is None else noise.noised(message, state["training"], state["round"])
-
-    def _train(self, told, state, round):
-        """Take part in gradient training."""
-        message, state = training.answer(told, state, round)
-        return self._noised(message, state), state
-
-    def _train_network(self, told, state, round):
-        """Take part in the training of a nonlinear correction."""
-        return network_training.answer(told, state, round, self.augmenter, self.outputs, self.starts)
-
-    def _move(self, reply, state, round):
-        """Take the server's gradient in the training that goes on."""
-        return (self._train_network if "networks" in state else self._train)(reply, state, round)
 
     def _learn_from(self, reply, state, round):
         """Fit the augmenter to the influence the server reports."""
@@ -554,13 +499,6 @@ class UnitWorker:
             )
         return states.Measurements(values, variance, tuple(columns))
 
-    def _tell_losses(self, reply, state, round):
-        """Losses of gradient training on the record."""
-        series = self._series(state["client"], state["augmenter"])
-        predicted, loss = training.augmented_losses(state, series, series.rows)
-        distance = reply.states[series.rows] - predicted
-        return requests.LossAnswer(float(loss), float(np.mean((distance**2).sum(axis=1)))), state
-
     # -- monitoring ------------------------------------------------------------------------------
 
     def _flag(self, request, state, round):
@@ -659,31 +597,22 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None, index=None)
     return client
 
 
-_BEGINNINGS = (requests.FitRequest, requests.TrainRequest, NetworkPlan)  # later answers have their precision
-_ANSWERS = {
-    requests.FitRequest.OP: UnitWorker._fit,
-    states.SmoothedReply.OP: UnitWorker._refine,
-    requests.RecordRequest.OP: UnitWorker._tell_of_record,
-    requests.CommonRows.OP: UnitWorker._keep_common,
-    requests.LawRequest.OP: UnitWorker._tell_law,
-    requests.InputsOfOthers.OP: UnitWorker._hear_inputs,
-    requests.SensorsAsStates.OP: UnitWorker._take_sensors,
-    requests.TrainRequest.OP: UnitWorker._begin_training,
-    TrainingPlan.OP: UnitWorker._train,
-    BlockRow.OP: UnitWorker._train,
-    TrainingEnd.OP: UnitWorker._train,
-    GradientReply.OP: UnitWorker._move,
-    NetworkPlan.OP: UnitWorker._train_network,
-    NoGradient.OP: UnitWorker._train_network,
-    requests.NetworksTrained.OP: UnitWorker._train_network,
-    states.StateReply.OP: UnitWorker._learn_from,
-    requests.PredictRequest.OP: UnitWorker._predict,
-    states.PredictionReply.OP: UnitWorker._map_prediction,
-    states.EffectReply.OP: UnitWorker._map_effect,
-    requests.FactualRequest.OP: UnitWorker._replay,
-    requests.AggregateRequest.OP: UnitWorker._aggregate,
-    requests.LossRequest.OP: UnitWorker._tell_losses,
-    requests.FlagsRequest.OP: UnitWorker._flag,
-    requests.WatchRequest.OP: UnitWorker._monitor,
-    VerdictReply.OP: UnitWorker._hear_verdict,
-}
+handles(requests.FitRequest, sets_precision=True)(UnitWorker._fit)
+for _kind, _answer in {
+    states.SmoothedReply: UnitWorker._refine,
+    requests.RecordRequest: UnitWorker._tell_of_record,
+    requests.CommonRows: UnitWorker._keep_common,
+    requests.LawRequest: UnitWorker._tell_law,
+    requests.InputsOfOthers: UnitWorker._hear_inputs,
+    requests.SensorsAsStates: UnitWorker._take_sensors,
+    states.StateReply: UnitWorker._learn_from,
+    requests.PredictRequest: UnitWorker._predict,
+    states.PredictionReply: UnitWorker._map_prediction,
+    states.EffectReply: UnitWorker._map_effect,
+    requests.FactualRequest: UnitWorker._replay,
+    requests.AggregateRequest: UnitWorker._aggregate,
+    requests.FlagsRequest: UnitWorker._flag,
+    requests.WatchRequest: UnitWorker._monitor,
+    VerdictReply: UnitWorker._hear_verdict,
+}.items():
+    handles(_kind)(_answer)
