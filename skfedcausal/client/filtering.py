@@ -160,8 +160,6 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """
         model, Y, U, starts, off = self._read(X, inputs, lengths)
         predicted = self.measurements(model.predict(Y, U, starts))
-        if getattr(self, "noise_memory_", 0.0):
-            return self.baseline_.put_back(predicted, np.asarray(X, dtype=float), getattr(X, "index", None), starts)
         return predicted if off is None else predicted + off
 
     def measurements(self, states):

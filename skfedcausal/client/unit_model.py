@@ -439,12 +439,7 @@ def may_refine(client):
 
 
 def refined(client, Y, states, covariances):
-    """Copy with loadings, noise and level re-estimated from smoothed states (diagonal R only).
-
-    The client itself where noise has a memory: its loadings are tied to each other.
-    """
-    if getattr(client, "noise_memory_", 0.0):
-        return client
+    """Copy with loadings, noise and level re-estimated from smoothed states (diagonal R only)."""
     model, kept = client.model, client.active_columns(Y)
     if model.R.ndim == 2:
         raise ValueError("Only a diagonal R can be re-estimated; give the variances of the sensors.")

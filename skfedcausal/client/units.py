@@ -1,14 +1,12 @@
 """The units of a plant whose records are in this process: released, and each with a worker of its own."""
 
 from collections.abc import Mapping
-from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ..containers.layout import listed
 from ..federation.transport import Site
 from ..privacy.noise import into_ball
 from ..seeding import seeded
@@ -40,37 +38,6 @@ def client_templates(client, names, random_state=None):
         if isinstance(part, ExtendedKalmanClient) and not part.is_fitted:
             given[name] = seeded(part, random_state)
     return given
-
-
-def refuse_memory(clients, what):
-    """Refuse noise that remembers where more is asked than one fit of links to a whole record."""
-    named = with_memory(clients)
-    if named:
-        raise ValueError(
-            f"`noise_memory` of the client of {listed(named)}: {what} has no use for it, as it only helps to learn "
-            "links from a whole record. Give such clients to FederatedGrangerEstimator.fit, and leave it out here."
-        )
-
-
-def with_memory(clients):
-    """Names of units whose noise remembers, or may do so as long as they are not fitted."""
-    asked = {name: getattr(part, "noise_memory", None) for name, part in clients.items()}
-    return [name for name, memory in asked.items() if memory and getattr(clients[name], "noise_memory_", memory)]
-
-
-@contextmanager
-def naming_memory(names):
-    """Say of a plant that cannot be learned which units have noise with a memory."""
-    try:
-        yield
-    except np.linalg.LinAlgError as error:
-        if not names:
-            raise
-        raise ValueError(
-            f"No plant could be learned ({error}), which may be as sensors have noise with a memory: "
-            f"{', '.join(names)}. Give another `noise_memory`, fewer states (n_states) or a longer record, "
-            "or leave `noise_memory` out."
-        ) from error
 
 
 def check_noise_can_be_told(templates):

@@ -140,7 +140,6 @@ class UnitWorker:
         if state.get("round") == round and state["previous"] is None:
             message, state = self._message(state["client"], None, state, round)
             return self.with_clock(message), state
-        self._check_memory(wishes)
         first = {**self.first_state(), "wishes": wishes, "dtype": state["dtype"]}
         if wishes.sharp is False and self.noise is None:  # of a plant with inputs
             stops = stops_of(self.outputs)
@@ -149,17 +148,6 @@ class UnitWorker:
         client = unit._status_client() if wishes.monitor else None
         client = unit.fitted() if client is None else client
         return unit.off_baseline({"client": client})._first_message(client, wishes, first, round)
-
-    def _check_memory(self, wishes):
-        """Refuse at a site what noise with a memory is of no use for."""
-        has_inputs = wishes.orders or wishes.sharp is False
-        asked = {"to be monitored": wishes.monitor, "for batches": wishes.fits, "beside inputs": has_inputs}
-        named = [what for what, is_asked in asked.items() if is_asked]
-        if named and getattr(self.client, "noise_memory", None):
-            raise PacketError(
-                f"Unit {self.name!r} was asked {' and '.join(named)}, and its client has `noise_memory`, which only "
-                "helps a FederatedGrangerEstimator to learn links from whole records. Leave noise_memory out there."
-            )
 
     def _status_client(self):
         """Model of a watched unit of nothing but status bits, None of any other."""
@@ -196,7 +184,7 @@ class UnitWorker:
         own, (d, p) = self.client, client.model.C.shape
         is_learned = isinstance(own, KalmanClient) and own.R is None and own.C is None and p <= d
         is_moved = client.model.variance is not None  # its own past follows levels that shift; the server finds them
-        if not is_learned or is_moved or client.noise_memory_:
+        if not is_learned or is_moved:
             return client
         if p < d and client.model.remainder is None:
             return client
@@ -288,7 +276,7 @@ class UnitWorker:
 
     def _wanders(self, client):
         """Period from which on the unit's sensors wander, None where they stay or it is taken off or not known."""
-        if not isinstance(client, KalmanClient) or self.noise is not None or client.noise_memory_:
+        if not isinstance(client, KalmanClient) or self.noise is not None:
             return None
         if getattr(client.baseline_, "moves", False):
             return None
@@ -445,7 +433,6 @@ class UnitWorker:
     def _map_effect(self, reply, state, round):
         """Map the effect of a change of inputs through the unit's own sensors."""
         n_states = state["n_states"] if "n_states" in state else state["client"].model.n_states
-        self._check_effects(state["client"])
         if reply.states.shape[1] != n_states:
             raise PacketError(
                 f"Unit {self.name!r} got an effect on {reply.states.shape[1]} states, but has {n_states}."
@@ -458,18 +445,9 @@ class UnitWorker:
 
     def _replay(self, reply, state, round):
         """The record itself, with what is missing as expected given all messages."""
-        self._check_effects(state["client"])
         values, variance = answers.factual(state["client"], self.outputs, reply)
         answer = self._measured(self._put_back(values, state["client"]), variance)
         return replace(answer, stops=state.get("stops")), state
-
-    def _check_effects(self, client):
-        """Refuse questions about measurements that quasi-differences do not answer."""
-        if getattr(client, "noise_memory_", 0.0):
-            raise PacketError(
-                f"Forecasts, effects and replays need measurements, and the client of unit {self.name!r} has "
-                "`noise_memory`: its states tell of differences of rows. Leave noise_memory out for these questions."
-            )
 
     def _aggregate(self, request, state, round):
         """Effect of scaling the inputs of all other units together."""
@@ -480,10 +458,6 @@ class UnitWorker:
 
     def _put_back(self, values, client):
         """Measurements of the last rows of the record, of all mostly, with seasons, trend, modes and levels."""
-        if getattr(client, "noise_memory_", 0.0):
-            if len(values) != len(self.outputs):  # the rows before those that are forecast are not to be looked at
-                self._check_effects(client)
-            return client.baseline_.put_back(values, self.measured, self.index, self.starts)
         return values if self.taken_off is None else values + self.taken_off[len(self.taken_off) - len(values) :]
 
     def _measured(self, values, variance=None):

@@ -24,12 +24,9 @@ from ..client.units import (
     client_templates,
     kept_states,
     known_units,
-    naming_memory,
     new_units,
-    refuse_memory,
     released,
     units_alone,
-    with_memory,
     without_silent,
 )
 from ..containers import PlantLayout, episode_starts, read_plant
@@ -239,8 +236,6 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         if mechanism is None and self._leaves_out_still_units:
             plant = plant.moving()
         raw_bytes = plant.unit_bytes
-        if self._needs_rows:
-            refuse_memory(templates, type(self).__name__)
         if mechanism is not None:
             check_noise_can_be_told(templates)
         if hasattr(server, "_check_room"):
@@ -252,7 +247,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             training = training_noise(mechanism, server, plant, templates, self.wire_dtype, self.augmenter)
         augmenter = None if self.augmenter is None else seeded(self.augmenter, self.random_state)
         units = new_units(plant, templates, augmenter, self._noise, training=training.units, home=home)
-        with self._reaching(units, server, training.guard) as exchange, naming_memory(with_memory(templates)):
+        with self._reaching(units, server, training.guard) as exchange:
             exchange.expect(n_inputs=plant.input_sizes)
             self._learn(exchange, server, any(U is not None for U in plant.inputs))
         self._store_units(kept_states(units, quiet=mechanism is not None), server.names_)

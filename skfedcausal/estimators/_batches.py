@@ -12,7 +12,6 @@ from ..client.units import (
     further_units,
     kept_states,
     new_units,
-    refuse_memory,
     without_silent,
 )
 from ..containers.layout import listed
@@ -89,7 +88,6 @@ def learn_batch(estimator, X, inputs, lengths, forget):
         place = _after_fit(estimator)
     is_first = place is None
     plant = estimator._read_first(X, inputs, lengths) if is_first else _read_next(estimator, X, inputs, lengths, place)
-    refuse_memory(client_templates(estimator.client, plant.names) if is_first else estimator.clients_, "partial_fit")
     server = estimator._new_server() if is_first else estimator.server_
     if is_first:
         check_batches(server)
