@@ -173,10 +173,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         -------
         ndarray of shape (n_samples, n_features)
         """
-        return self._over_all_columns(self.model.measurements(states))
-
-    def _over_all_columns(self, expected):
-        """Expected measurements with the constants of columns that the model leaves out."""
+        expected = self.model.measurements(states)
         if not hasattr(self, "_model") or self._active.all():
             return expected
         full = np.tile(self.mean_, (len(expected), 1))

@@ -224,7 +224,6 @@ class KalmanClient(UnitClient):
         ConvergenceWarning
             If sensor noise and states can hardly be told apart.
         """
-        self._validate_params()
         Y = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", ensure_min_samples=2)
         U = as_inputs(inputs, len(Y))
         about = {"columns": getattr(self, "feature_names_in_", None), "index": getattr(X, "index", None)}
@@ -259,6 +258,7 @@ class KalmanClient(UnitClient):
         ValueError
             If nothing can be learned from such measurements.
         """
+        self._validate_params()
         if self.noise_memory is not None:
             raise ValueError(
                 f"noise_memory={self.noise_memory!r}: models of noise with a memory are gone, as no table showed what "
@@ -296,7 +296,9 @@ class KalmanClient(UnitClient):
             model = replace(model, input_mean=input_level)
         model = self._from_initial(model)
         self.baseline_, self._added_noise = baseline, added
-        self._keep(model, active, Y)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # columns that were never seen
+            self._keep(model, active, np.nanmean(Y[:, ~active], axis=0))
         return self
 
     def _completed(self, kept, given, levels, about):

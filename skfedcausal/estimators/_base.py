@@ -18,10 +18,9 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 from ..client.kalman import KalmanClient
+from ..client.templates import check_takes_noise, client_templates
 from ..client.training_noise import TrainingNoise, training_noise
 from ..client.units import (
-    check_noise_can_be_told,
-    client_templates,
     kept_states,
     known_units,
     new_units,
@@ -237,7 +236,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             plant = plant.moving()
         raw_bytes = plant.unit_bytes
         if mechanism is not None:
-            check_noise_can_be_told(templates)
+            for name, template in templates.items():
+                check_takes_noise(template, name)
         if hasattr(server, "_check_room"):
             server._check_room(templates, plant.n_samples, sum(plant.input_sizes.values()))
         plant, self._noise = released(mechanism, plant, learning=True)

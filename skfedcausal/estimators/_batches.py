@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ..client.templates import client_templates
 from ..client.units import (
-    client_templates,
     further_units,
     kept_states,
     new_units,
