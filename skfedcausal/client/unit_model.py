@@ -337,29 +337,16 @@ class UnitClient(UnitFilter):
         """Take over a model of some columns; the others have the levels `constants`, (n_features - n_used,)."""
         self._model, self._active, self._noise_share, self._model_before = model, active, None, None
         self._all_are_used = bool(active.all())
-        self.mean_ = np.zeros(len(active))
-        self.mean_[~active] = constants
-        self._show_model()
-
-    def _show_model(self):
-        """Set the public attributes that are matrices of the model, over all columns."""
-        model, active = self._model, self.used_columns
-        self.n_features_in_ = len(active)
-        self.n_states_ = self._n_features_out = model.n_states
-        self.transition_, self.input_, self.process_cov_ = model.A, model.B, model.Q
-        self.input_mean_ = model.input_mean
-        self.observation_ = np.zeros((len(active), model.n_states))
-        self.observation_[active] = model.C
-        self.measurement_cov_ = _expanded(model.R, active)
-        self.mean_ = getattr(self, "mean_", np.zeros(len(active))).copy()
-        self.mean_[active] = model.mean
+        levels = np.zeros(len(active))
+        levels[~active] = constants
+        self.__dict__.update(_public_attributes(model, active, levels))
 
     def __replace__(self, **changes):
         """Copy of which some of `model`, `model_before`, `noise_share` and `added_noise` are others."""
         other = copy(self)
-        for name, value in changes.items():
-            setattr(other, f"_{name}", value)
-        other._show_model()
+        other.__dict__.update({f"_{name}": value for name, value in changes.items()})
+        used = self.used_columns
+        other.__dict__.update(_public_attributes(other.model, used, getattr(self, "mean_", np.zeros(len(used)))))
         return other
 
     @property
@@ -423,6 +410,26 @@ class UnitClient(UnitFilter):
         )
         function = _ONCE_METHODS[name]
         return function(self) if name == "may_refine" else partial(function, self)
+
+
+def _public_attributes(model, used, levels):
+    """A client's attributes that are matrices of its model, over all columns; `levels` (n_features,) of unused ones."""
+    observation = np.zeros((len(used), model.n_states))
+    observation[used] = model.C
+    mean = levels.copy()
+    mean[used] = model.mean
+    return {
+        "n_features_in_": len(used),
+        "n_states_": model.n_states,
+        "_n_features_out": model.n_states,
+        "transition_": model.A,
+        "input_": model.B,
+        "process_cov_": model.Q,
+        "input_mean_": model.input_mean,
+        "observation_": observation,
+        "measurement_cov_": _expanded(model.R, used),
+        "mean_": mean,
+    }
 
 
 # -- what a unit does with its client once that is learned --------------------------------------------------
