@@ -524,13 +524,20 @@ ONLY = {
     "statespace": ("statespace",),
     "message": ("message", "statespace"),
     "datasets": ("datasets", "statespace"),
-    "theory": ("theory", "statespace"),
+    "papers.numerics": ("papers.numerics", "statespace"),
+    "theory": ("theory", "papers.numerics", "statespace"),
     "message.packet": ("message.codes",),
     "message.codes": (),
 }
 NEVER = {
     "server": ("client", "containers", "datasets", "estimators", "secure.masks"),  # no keys of secure sums
-    "secure": ("client", "server", "containers", "estimators"),
+    "papers.numerics": ("client", "server", "federation", "containers", "estimators"),
+    "papers.server": ("client", "papers.client", "containers", "datasets", "estimators", "secure"),
+    "papers.client": ("server", "papers.server", "estimators"),
+    "secure.dealer": ("client", "server", "containers", "estimators"),
+    "secure.series": ("client", "server", "federation", "message", "containers", "estimators", "secure.masks"),
+    "secure.server": ("client", "containers", "datasets", "estimators", "secure.masks", "secure.client", "secure.dealer"),
+    "secure.client": ("server", "secure.server", "estimators"),
     "privacy": ("client", "server", "estimators"),
     "processes": ("client", "server", "federation", "message", "containers", "estimators"),  # they carry what they get
     "client": ("server", "estimators"),

@@ -7,10 +7,10 @@ from scipy.linalg import block_diag
 
 from ..federation.transport import InProcessTransport
 from ..message.states import StateMessage
+from ..papers.client.training import UnitTraining, unit_series
 from ..statespace.episodes import episode_lengths
 from ..statespace.observation import information
 from .answers import local_features
-from .training import UnitTraining, unit_series
 from .unit_model import UnitClient
 
 

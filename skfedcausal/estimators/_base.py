@@ -18,7 +18,6 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 from ..client.kalman import KalmanClient
-from ..client.training_noise import TrainingNoise, training_noise
 from ..client.units import (
     check_noise_can_be_told,
     client_templates,
@@ -42,6 +41,7 @@ from ..federation.lost import LostUnits, LostUnitWarning
 from ..federation.transport import InProcessTransport
 from ..message.requests import RecordRequest, SensorsAsStates
 from ..message.states import WIRE_DTYPES, StateMessage
+from ..papers.client.noise import TrainingNoise, training_noise
 from ..privacy.mechanism import PrivacyMechanism
 from ..seeding import seeded
 from ..server.likelihood import LikelihoodServer
@@ -270,7 +270,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         """An exchange with units in this process that are to learn; its progress is told whoever asked for it."""
         dealer, how = getattr(server, "dealer", None), {"lost_units": self.lost_units, "guard": guard}
         if dealer is not None:
-            from ..client.secure_unit import with_dealer
+            from ..secure.client import with_dealer
 
             units = with_dealer(units, dealer)
         with ExitStack() as stack:

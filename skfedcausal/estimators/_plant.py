@@ -13,7 +13,7 @@ from ..client.pooled import PooledTransport, unit_trainings
 from ..message.clock import Clock
 from ..message.requests import LossAnswer, LossRequest, Measurements, PredictRequest
 from ..message.states import PredictionReply
-from ..server.gradient.state import relayed_plans
+from ..papers.server.state import relayed_plans
 from . import _link_questions as links
 from ._base import FederatedEstimator
 from ._link_effects import link_effects
@@ -561,7 +561,7 @@ class PlantEstimator(FederatedEstimator):
         --------
         >>> from skfedcausal import FederatedGrangerEstimator, GradientServer
         >>> from skfedcausal.datasets import make_granger_plant
-        >>> from skfedcausal.statespace.training.fixed_point import recurrence
+        >>> from skfedcausal.papers.numerics.fixed_point import recurrence
         >>> from skfedcausal.theory.unified import spectral_radius
         >>> X, _ = make_granger_plant(2, random_state=0)
         >>> est = FederatedGrangerEstimator(server=GradientServer(solve="stationary")).fit(X)

@@ -18,8 +18,8 @@ from ..client.units import randomised_flags, units_alone
 from ..containers.rows import check_sampling, position, sampling_period, warn_of_gaps
 from ..message.requests import Acknowledgement, FlagsRequest
 from ..message.watching import FlagMessage
+from ..papers.server.gradient import GradientServer
 from ..privacy.mechanism import PrivacyMechanism
-from ..server.gradient.server import GradientServer
 from ..server.moments import MomentServer
 from ..server.watching.detector import RootCauseServer
 from ..server.watching.flags import FlagWatch, needed_answers, roots_of_flags

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..statespace.training.augmented import AugmentedProblem, Losses, Products, gradients, losses
-from ..statespace.training.descent import correction_step, divergence_limit, is_still, parameter_update
-from ..statespace.training.lagrangian import block_divisor, correction_divisor, risen
+from ..papers.numerics.augmented import AugmentedProblem, Losses, Products, gradients, losses
+from ..papers.numerics.descent import correction_step, divergence_limit, is_still, parameter_update
+from ..papers.numerics.lagrangian import block_divisor, correction_divisor, risen
 
 
 @dataclass(frozen=True)

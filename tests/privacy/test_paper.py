@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skfedcausal import GaussianMechanism
-from skfedcausal.client.training_noise import PaperNoise
+from skfedcausal.papers.client.noise import PaperNoise
 from skfedcausal.privacy import epsilon_from_mu, event_sensitivity
 from skfedcausal.privacy.noise import normal_noise, on_grid
 from skfedcausal.privacy.paper import (
