@@ -531,16 +531,16 @@ ONLY = {
 }
 FORMER_PATHS = ("statespace.training",)  # under which a room beside the core is found too
 NEVER = {
-    "server": ("client", "containers", "datasets", "estimators", "secure.masks"),  # no keys of secure sums
+    "server": ("client", "containers", "datasets", "estimators", "secure", "papers", "beside"),  # no keys of secure sums
     "papers.numerics": ("client", "server", "federation", "containers", "estimators"),
-    "papers.server": ("client", "papers.client", "containers", "datasets", "estimators", "secure"),
+    "papers.server": ("client", "papers.client", "containers", "datasets", "estimators", "secure", "beside"),
     "papers.client": ("server", "papers.server", "estimators"),
     "secure.dealer": ("client", "server", "containers", "estimators"),
     "secure.series": ("client", "server", "federation", "message", "containers", "estimators", "secure.masks"),
-    "secure.server": ("client", "containers", "datasets", "estimators", "secure.masks", "secure.client", "secure.dealer"),
+    "secure.server": ("client", "containers", "datasets", "estimators", "secure.client", "secure.masks", "beside"),
     "secure.client": ("server", "secure.server", "estimators"),
     "privacy": ("client", "server", "estimators"),
-    "processes": ("client", "server", "federation", "message", "containers", "estimators"),  # they carry what they get
+    "parallel": ("client", "server", "federation", "message", "containers", "estimators"),  # it carries what it gets
     "client": ("server", "estimators"),
     "federation": ("client", "server", "containers", "estimators"),
     "containers": ("client", "server", "federation", "message", "estimators"),

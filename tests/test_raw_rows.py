@@ -8,7 +8,7 @@ import pytest
 import skfedcausal
 
 ROOT = Path(skfedcausal.__file__).parent
-ROOMS = ("client", "containers", "papers/client")
+ROOMS = ("client", "containers", "papers/client", "papers/problems.py")
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 
 

@@ -18,7 +18,6 @@ from ..client.units import randomised_flags, units_alone
 from ..containers.rows import check_sampling, position, sampling_period, warn_of_gaps
 from ..message.requests import Acknowledgement, FlagsRequest
 from ..message.watching import FlagMessage
-from ..papers.server.gradient import GradientServer
 from ..privacy.mechanism import PrivacyMechanism
 from ..server.moments import MomentServer
 from ..server.watching.detector import RootCauseServer
@@ -345,7 +344,7 @@ class FederatedRCADetector(FederatedEstimator):
 
     def _new_server(self):
         server = super()._new_server()
-        if isinstance(server, GradientServer):
+        if getattr(server, "trains_units", False):
             raise TypeError(
                 "FederatedRCADetector compares units by a density of the whole plant, which GradientServer "
                 "does not learn. Give MomentServer, LikelihoodServer or RegressorServer."

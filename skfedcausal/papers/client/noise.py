@@ -5,7 +5,7 @@ none of this: training is then post-processing like everything else.
 """
 
 import secrets
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -32,23 +32,12 @@ from ..numerics.descent import correction_curvature
 _SETTINGS = (FitRequest, FlagsRequest, NetworkPlan, NetworksTrained, NoGradient, TrainRequest)  # that users choose
 
 
-@dataclass(frozen=True)
-class TrainingNoise:
-    """What happens to messages of training on their way."""
-
-    units: dict = field(default_factory=dict)
-    guard: object = None
-
-
 def training_noise(mechanism, server, data, templates, dtype, augmenter=None):
-    """Noise of a training, charged before anything is sent."""
-    place = "record" if mechanism is None else mechanism.place
-    if place == "record":
-        return TrainingNoise()
+    """Noise inside training, charged before anything is sent: of units by name, and the guard of what they are sent."""
     mechanism.check_training()
     _check_server(mechanism, server, data)
-    if place == "gradients":
-        return TrainingNoise(guard=_gradient_guard(mechanism, server, data, templates))
+    if mechanism.place == "gradients":
+        return {}, _gradient_guard(mechanism, server, data, templates)
     if dtype != "float64":
         raise ValueError(f"protocol='paper' adds noise to numbers in double precision; got {dtype!r}.")
     if augmenter is not None:
@@ -65,7 +54,7 @@ def training_noise(mechanism, server, data, templates, dtype, augmenter=None):
         [as_paid(mechanism, noise.charge(name, times), data.n_samples) for name, noise in units.items()],
         mechanism.scope,
     )
-    return TrainingNoise(units)
+    return units, None
 
 
 def _check_server(mechanism, server, data):

@@ -179,8 +179,3 @@ class Series(NamedTuple):
         """The server's residual and the constraint D, shape (n_rows, n)."""
         n = self.own.shape[1]
         return self.V @ blocks.T - self.corrections, self.turned - self.V[:, :n] @ blocks[:, :n].T
-
-
-def relayed_plans(models, sizes):
-    """TrainingPlan of every unit, by name, once the states of all have been relayed."""
-    return Plant.of(models).plans(sizes, "moments")

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from joblib.parallel import LokyBackend
 
-from skfedcausal.processes import parallel, senders
-from skfedcausal.processes.parallel import Line, laid_out
+from skfedcausal import parallel
+from skfedcausal.parallel import Line, laid_out
 
 pytestmark = pytest.mark.medium
 
@@ -113,7 +113,7 @@ def test_tasks_see_what_is_shared_in_their_order(monkeypatch, backend):
 @pytest.mark.parametrize("n", [0, 1, 3, 20])
 def test_results_come_in_the_order_of_their_calls_whichever_is_done_first(n):
     with joblib.parallel_config("threading", n_jobs=2):
-        sender = senders.Sender(2)
+        sender = parallel.Sender(2)
     sender.start()
     assert sender.results((_later, k, n) for k in range(n)) == list(range(n))
     sender.stop()
@@ -126,7 +126,7 @@ def _later(k, n):
 
 def test_what_is_over_sends_nothing_more():
     with joblib.parallel_config("threading", n_jobs=2):
-        sender = senders.Sender(2)
+        sender = parallel.Sender(2)
     sender.start()
 
     def calls():
@@ -177,7 +177,7 @@ def _killed_elsewhere(k, here):
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="kills a process as systems do that run out of memory")
 def test_what_a_killed_process_was_to_do_is_done_here():
     with joblib.parallel_config("loky", n_jobs=2):
-        sender = senders.Sender(2)
+        sender = parallel.Sender(2)
         sender.start()
         try:
             with pytest.warns(UserWarning, match="was killed"):

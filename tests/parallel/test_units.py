@@ -8,10 +8,9 @@ import joblib
 import numpy as np
 import pytest
 
-from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
+from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer, parallel
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import Packet, transport
-from skfedcausal.processes import parallel
 
 
 @pytest.fixture

@@ -1,22 +1,24 @@
-"""Work for a large plant in other processes, on any backend of joblib, to the same bits."""
+"""Work in other processes, on any backend of joblib, to the same bits: units of a plant, and blocks of a large one."""
 
 import gc
 import importlib
 import os
 import sys
-from concurrent.futures import Future, ThreadPoolExecutor
+import warnings
+from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
+from copy import copy
 from functools import cache
 from multiprocessing import current_process
 from threading import Lock
 from typing import NamedTuple
 
 import numpy as np
-from joblib import cpu_count, effective_n_jobs
+from joblib import Parallel, cpu_count, delayed, effective_n_jobs
+from joblib.parallel import LokyBackend, get_active_backend
 
-from ..statespace.matrices import keep_freed_memory
-from .senders import Sender
+from .statespace.matrices import keep_freed_memory
 
 _WORTH = 128  # units, from which on processes are started
 _ROUNDS = 3  # times that everybody is given half of what is left, or less
@@ -25,6 +27,55 @@ _IMPORTED = (  # what tasks need, a second of work
     *(f"server.sparse.{name}" for name in ("plant", "blocks", "alone", "report")),
 )
 _TRIM, _MAP = (-1, 2**26), (-3, 2**25)  # `mallopt`: bytes given back late, and mapped apart
+
+
+class Sender:
+    """Calls to so many processes or workers of the backend that joblib is told to use, which are kept between them."""
+
+    def __init__(self, n_jobs):
+        backend = copy(get_active_backend()[0])  # which nobody else starts and ends
+        self._parallel = Parallel(n_jobs=n_jobs, backend=backend, batch_size=1)
+        self.is_over = False
+
+    @property
+    def is_here(self):
+        """Whether calls go to processes of loky: within one of them joblib has none to give."""
+        return isinstance(self._parallel._backend, LokyBackend)
+
+    def start(self):
+        """Be ready for calls."""
+        self._parallel.__enter__()
+
+    def end(self):
+        """Send nothing more."""
+        self.is_over = True
+
+    def stop(self):
+        """Let go of the processes."""
+        self._parallel.__exit__(None, None, None)
+
+    def results(self, calls):
+        """Results of calls (function, *arguments), which are asked for as processes become free.
+
+        Of those before the end where nothing is to be sent any more. Where a process was killed, as for want of
+        memory, all that was asked for is done here.
+        """
+        asked, calls = [], iter(calls)
+
+        def sent():
+            while not self.is_over and (call := next(calls, None)) is not None:
+                asked.append(call)
+                yield delayed(call[0])(*call[1:])
+
+        try:
+            return self._parallel(sent())
+        except BrokenExecutor:
+            warnings.warn(
+                "A process that learned a part of the plant was killed, by the system for want of memory perhaps; its "
+                "part is learned in this process. The result is the same. Give fewer processes (n_jobs).",
+                stacklevel=2,
+            )
+            return [function(*arguments) for function, *arguments in [*asked, *calls]]
 
 
 class Workers(NamedTuple):
@@ -73,7 +124,7 @@ def _import(sender, number):
 def import_what_tasks_need():
     """Import the modules whose functions are sent."""
     for name in _IMPORTED:
-        importlib.import_module(f"..{name}", __package__)
+        importlib.import_module(f".{name}", __package__)
 
 
 def open_workers():

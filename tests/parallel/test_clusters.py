@@ -7,9 +7,8 @@ from contextlib import contextmanager
 import joblib
 import pytest
 
-from skfedcausal import KalmanClient, LikelihoodServer
+from skfedcausal import KalmanClient, LikelihoodServer, parallel
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.processes import parallel
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore")]  # theirs
 

@@ -2,7 +2,7 @@
 
 import pandas as pd
 
-from ..reports.page import Page
+from .page import Page
 
 _HEADER = ["packet", "purpose, or field", "meaning", "bytes", "rounding", "noise"]
 
