@@ -531,7 +531,8 @@ ONLY = {
 }
 FORMER_PATHS = ("statespace.training",)  # under which a room beside the core is found too
 NEVER = {
-    "server": ("client", "containers", "datasets", "estimators", "secure", "papers", "beside"),  # no keys of secure sums
+    # no keys of secure sums, and nothing of rooms beside the core
+    "server": ("client", "containers", "datasets", "estimators", "secure", "papers", "beside"),
     "papers.numerics": ("client", "server", "federation", "containers", "estimators"),
     "papers.server": ("client", "papers.client", "containers", "datasets", "estimators", "secure", "beside"),
     "papers.client": ("server", "papers.server", "estimators"),

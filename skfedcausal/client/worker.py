@@ -14,7 +14,7 @@ from ..message import requests, states
 from ..message.clock import Clock
 from ..message.packet import PacketError
 from ..message.schema import KINDS
-from ..message.watching import FlagMessage, VerdictReply
+from ..message.watching import FlagMessage, FlagsRequest, VerdictReply, WatchRequest
 from . import answers, unit_model
 from .augmenter import LinearAugmenter, as_augmenter
 from .batches import next_message
@@ -611,8 +611,8 @@ for _kind, _answer in {
     states.EffectReply: UnitWorker._map_effect,
     requests.FactualRequest: UnitWorker._replay,
     requests.AggregateRequest: UnitWorker._aggregate,
-    requests.FlagsRequest: UnitWorker._flag,
-    requests.WatchRequest: UnitWorker._monitor,
+    FlagsRequest: UnitWorker._flag,
+    WatchRequest: UnitWorker._monitor,
     VerdictReply: UnitWorker._hear_verdict,
 }.items():
     handles(_kind)(_answer)

@@ -11,8 +11,8 @@ from ..client.units import client_templates, further_units, kept_states, new_uni
 from ..containers.layout import listed
 from ..containers.rows import check_sampling, sampling_period, warn_of_gaps
 from ..federation.ledger import Ledger
-from ..message.requests import WatchRequest
 from ..message.states import StateMessage
+from ..message.watching import WatchRequest
 from ..seeding import seeded
 from ..server.running import BatchDialogue, check_batches, check_forget
 

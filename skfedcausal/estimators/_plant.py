@@ -12,8 +12,9 @@ from sklearn.utils.validation import check_is_fitted
 from ..beside import beside
 from ..client.pooled import PooledTransport
 from ..message.clock import Clock
-from ..message.requests import LossAnswer, LossRequest, Measurements, PredictRequest
+from ..message.requests import Measurements, PredictRequest
 from ..message.states import PredictionReply
+from ..message.training import LossAnswer, LossRequest
 from . import _link_questions as links
 from ._base import FederatedEstimator
 from ._link_effects import link_effects

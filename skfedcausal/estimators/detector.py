@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..client.units import randomised_flags, units_alone
 from ..containers.rows import check_sampling, position, sampling_period, warn_of_gaps
-from ..message.requests import Acknowledgement, FlagsRequest
-from ..message.watching import FlagMessage
+from ..message.requests import Acknowledgement
+from ..message.watching import FlagMessage, FlagsRequest
 from ..privacy.mechanism import PrivacyMechanism
 from ..server.moments import MomentServer
 from ..server.watching.detector import RootCauseServer

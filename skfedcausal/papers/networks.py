@@ -24,18 +24,19 @@ _DECAY = (0.9, 0.999)  # of Adam's two averages
 _TINY = 1e-8
 _RAISE = "Raise max_iter, or set tol=0 for a fixed number of epochs."
 _AT_LEAST_ONE = [Interval(Integral, 1, None, closed="left")]
+_CONSTRAINTS = {
+    **dict.fromkeys(("hidden", "batch_size", "max_iter", "n_iter_no_change"), _AT_LEAST_ONE),
+    "learning_rate_init": [Interval(Real, 0, None, closed="neither")],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "random_state": ["random_state"],
+}
 
 
 @dataclass(repr=False, eq=False)
 class _TorchRegressor(RegressorMixin, BaseEstimator):
     """Base of the regressors: Adam on mini-batches of half the squared error."""
 
-    _parameter_constraints = {
-        **dict.fromkeys(("hidden", "batch_size", "max_iter", "n_iter_no_change"), _AT_LEAST_ONE),
-        "learning_rate_init": [Interval(Real, 0, None, closed="neither")],
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "random_state": ["random_state"],
-    }
+    _parameter_constraints = _CONSTRAINTS
 
     hidden: Any = 32
     _: KW_ONLY
@@ -218,7 +219,7 @@ class LSTMRegressor(_TorchRegressor):
     """
 
     _parameter_constraints = {
-        **_TorchRegressor._parameter_constraints,
+        **_CONSTRAINTS,
         **dict.fromkeys(("n_layers", "n_steps"), _AT_LEAST_ONE),
         "zero_output": ["boolean"],
     }

@@ -24,7 +24,7 @@ from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.federation.transport import InProcessTransport
 from skfedcausal.message import GradientReply, NetworkPlan, NoGradient, PredictedStates
 from skfedcausal.message.packet import Packet, PacketError
-from skfedcausal.message.requests import NetworksTrained
+from skfedcausal.message.training import NetworksTrained
 from skfedcausal.papers.client import network_training
 from skfedcausal.papers.client.network_training import batch_loss, output_gradient
 

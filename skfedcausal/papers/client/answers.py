@@ -6,12 +6,22 @@ from ...client import answers
 from ...client.augmenter import as_augmenter
 from ...client.handlers import handles
 from ...client.unit_model import UnitClient
-from ...message import requests
-from ...message.training import BlockRow, GradientReply, NetworkPlan, NoGradient, TrainingEnd, TrainingPlan
+from ...message.training import (
+    BlockRow,
+    GradientReply,
+    LossAnswer,
+    LossRequest,
+    NetworkPlan,
+    NetworksTrained,
+    NoGradient,
+    TrainingEnd,
+    TrainingPlan,
+    TrainRequest,
+)
 from . import network_training, training
 
 
-@handles(requests.TrainRequest, sets_precision=True)
+@handles(TrainRequest, sets_precision=True)
 def begin_training(unit, request, state, round):
     """Identify the unit's model and tell of it before gradient training."""
     augmenter = _trained_features(unit)
@@ -68,7 +78,7 @@ def train(unit, received, state, round):
     return _noised(unit, message, state), state
 
 
-@handles(NoGradient, requests.NetworksTrained)
+@handles(NoGradient, NetworksTrained)
 @handles(NetworkPlan, sets_precision=True)
 def train_network(unit, received, state, round):
     """Take part in the training of a nonlinear correction."""
@@ -81,10 +91,10 @@ def move(unit, reply, state, round):
     return (train_network if "networks" in state else train)(unit, reply, state, round)
 
 
-@handles(requests.LossRequest)
+@handles(LossRequest)
 def losses(unit, reply, state, round):
     """Losses of gradient training on the record."""
     series = _series(unit, state["client"], state["augmenter"])
     predicted, loss = training.augmented_losses(state, series, series.rows)
     distance = reply.states[series.rows] - predicted
-    return requests.LossAnswer(float(loss), float(np.mean((distance**2).sum(axis=1)))), state
+    return LossAnswer(float(loss), float(np.mean((distance**2).sum(axis=1)))), state

@@ -20,9 +20,8 @@ from ...client.black_box import NonlinearClient
 from ...client.maps import LinearMap
 from ...client.unit_model import UnitClient
 from ...message.packet import PacketError
-from ...message.requests import NetworksTrained
 from ...message.states import Acknowledgement
-from ...message.training import NetworkPlan, NoGradient, PredictedStates
+from ...message.training import NetworkPlan, NetworksTrained, NoGradient, PredictedStates
 from ...statespace.episodes import episode_lengths, inner_rows, lagged_rows
 from .training import check_shape
 

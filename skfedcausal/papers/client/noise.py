@@ -12,17 +12,20 @@ import numpy as np
 from ...client.given import COMPLETE, given_matrices
 from ...client.kalman import KalmanClient
 from ...client.unit_model import UnitModel
-from ...message.requests import FitRequest, FlagsRequest, NetworksTrained, TrainRequest
+from ...message.requests import FitRequest
 from ...message.training import (
     AugmentedMessage,
     GradientReply,
     LocalModel,
     NetworkPlan,
+    NetworksTrained,
     NoGradient,
     PredictedMessage,
     TrainingEnd,
     TrainingPlan,
+    TrainRequest,
 )
+from ...message.watching import FlagsRequest
 from ...privacy.accountant import Charge
 from ...privacy.noise import generator
 from ...privacy.paper import GradientGuard, classical_noise_multiplier, message_noise, run_mu

@@ -185,13 +185,14 @@ class UnitTraining:
         told = self._loss(), self.change, self.constant
         return CorrectionMoments(cross, turned, energy, energy_turned, *told)
 
-    def _products(self, blocks=None):
+    def products(self, blocks=None):
+        """Products of the present parameters with the record; blocks are zero where none are given."""
         if blocks is None:
             blocks = np.zeros((len(self.parameters), self.problem.n_drivers))
         return Products.at(self.problem, self.parameters, blocks)
 
     def _loss(self):
-        return float(losses(self.problem, self._products()).client)
+        return float(losses(self.problem, self.products()).client)
 
     def _loss_of_step(self):
         t = self.series.rows[self.step]
@@ -216,7 +217,7 @@ class UnitTraining:
             slope[:, :d] += reply.augmented.T @ past
         if self.problem.n_local > d:
             slope[:, d] = reply.predicted.sum(axis=0)
-        return self._moved(gradients(self.problem, self._products()).client, slope)
+        return self._moved(gradients(self.problem, self.products()).client, slope)
 
     def _stepped(self, reply):
         t = self.series.rows[self.step]
@@ -236,7 +237,7 @@ class UnitTraining:
     def moved_by_blocks(self, row):
         """Training after one round, from the server's blocks and the moments at home."""
         check_shape("blocks", row.blocks, (len(self.parameters), self.problem.n_drivers))
-        at, dual = self._products(row.blocks), None
+        at, dual = self.products(row.blocks), None
         if self.is_warm:
             dual = np.zeros_like(at.E) if self.dual is None else self.dual + risen(self.problem, at.E)
         slope = gradients(self.problem, at, dual)
@@ -259,7 +260,7 @@ class UnitTraining:
         delta = fixed_point(recurrence(self.problem, self.rates))
         parameters, blocks = from_delta(self.problem, delta)
         done = replace(self, parameters=parameters)
-        at = losses(self.problem, done._products(blocks))
+        at = losses(self.problem, done.products(blocks))
         told = np.array([at.client, at.server, at.penalty], dtype=float)
         return done, BlockRow(blocks, told, done.constant)
 

@@ -16,9 +16,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ...message.requests import Acknowledgement, Ask, TrainRequest
+from ...message.requests import Acknowledgement, Ask
 from ...message.states import EffectReply
-from ...message.training import ANSWERS, LocalModel, TrainingEnd, later_answer
+from ...message.training import ANSWERS, LocalModel, TrainingEnd, TrainRequest, later_answer
 from ...server.joint import JointRecord
 from ...server.plant import smoothed_replies
 from ...server.prediction import InputDrive, smooth_plant

@@ -12,9 +12,8 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.utils import get_tags
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
-from ...message.requests import NetworksTrained
 from ...message.states import StateMessage
-from ...message.training import GradientReply, NetworkPlan, NoGradient, PredictedStates
+from ...message.training import GradientReply, NetworkPlan, NetworksTrained, NoGradient, PredictedStates
 from ...seeding import seeded
 from ...server.moments import MomentServer
 from ...server.plant import Acknowledgement, Ask, FitRequest
