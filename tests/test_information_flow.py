@@ -523,7 +523,7 @@ def inside(name, *packages):
 ONLY = {
     "statespace": ("statespace",),
     "message": ("message", "statespace"),
-    "datasets": ("datasets", "statespace"),
+    "datasets": ("datasets", "papers.numerics", "statespace"),
     "papers.numerics": ("papers.numerics", "statespace"),
     "theory": ("theory", "papers.numerics", "statespace"),
     "message.packet": ("message.codes",),

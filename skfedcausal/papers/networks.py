@@ -18,7 +18,8 @@ from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..optional import import_optional
-from ..statespace.networks import LSTM, FeedForward, uniform_lstm
+from ..statespace.networks import FeedForward
+from .numerics.lstm import LSTM, uniform_lstm
 
 _DECAY = (0.9, 0.999)  # of Adam's two averages
 _TINY = 1e-8
@@ -121,7 +122,7 @@ class _TorchRegressor(RegressorMixin, BaseEstimator):
 
     @property
     def network_(self):
-        """The fitted map with ``value`` and ``jacobian``, see ``skfedcausal.statespace.networks``."""
+        """The fitted map with ``value`` and ``jacobian``, a map of arrays."""
         check_is_fitted(self, "weights_")
         return self._network()
 

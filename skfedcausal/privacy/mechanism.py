@@ -9,11 +9,10 @@ import numpy as np
 from sklearn.base import BaseEstimator
 
 from .accountant import Charge, PrivacyAccountant, Scope
-from .elsewhere import note, together
 from .errors import warn_release
 from .noise import UnitNoise, clipped, generator, grid_of, normal_noise, on_grid, pieces
 from .promise import record_statement, sampled
-from .voids import chosen_sampler, identity, voids
+from .voids import chosen_sampler, identity, note, together, voids
 
 
 @dataclass(frozen=True)

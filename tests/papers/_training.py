@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skfedcausal.papers.numerics.augmented import augmented_problem
+from skfedcausal.papers.numerics.augmented import AugmentedProblem, augmented_problem
 from skfedcausal.papers.numerics.descent import Rates
 
 
@@ -79,3 +79,24 @@ def safe_rates(problem, client_weight=1.0, share=0.9):
     size = max(np.linalg.norm(problem.transition, 2) ** 2, 1.0 if problem.n_local > problem.n_outputs else 0.0)
     step, turn = share / (2 * top * own * size), share / (2 * top)
     return Rates.constant(problem, client_weight * step, step, turn)
+
+
+def stack_problems(problems):
+    """Problems of several units as one stack, padded with zeros, where parameters that start at zero stay."""
+    p = max(len(one.transition) for one in problems)
+    d = max(one.n_outputs for one in problems)
+    k_states = max(one.n_states for one in problems)
+    k_inputs = max(one.n_drivers - one.n_states for one in problems)
+    q = d + problems[0].n_local - problems[0].n_outputs
+    n, size = len(problems), q + k_states + k_inputs
+    transition, gram, target = np.zeros((n, p, p)), np.zeros((n, p, p)), np.zeros((n, p, q))
+    moments = np.zeros((n, size, size))
+    for m, one in enumerate(problems):
+        rows, n_inputs = slice(len(one.transition)), one.n_drivers - one.n_states
+        parts = (0, one.n_outputs), (d, q - d), (q, one.n_states), (q + k_states, n_inputs)
+        cols = np.concatenate([start + np.arange(length) for start, length in parts])
+        transition[m, rows, rows], gram[m, rows, rows] = one.transition, one.gram
+        moments[m][np.ix_(cols, cols)] = one.moments
+        target[m][rows, cols[: one.n_local]] = one.target
+    energy, xi = (np.array([getattr(one, name) for one in problems], float) for name in ("energy", "xi"))
+    return AugmentedProblem(transition, gram, moments, target, energy, d, q, k_states, xi)

@@ -5,9 +5,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skfedcausal.papers.numerics.augmented import Products, gradients, losses
-from skfedcausal.theory.descent import stack_problems
 
-from ._training import make_record, random_point
+from ._training import make_record, random_point, stack_problems
 
 KINDS = {
     "first paper": {},

@@ -6,12 +6,11 @@ from numpy.testing import assert_allclose
 from scipy.linalg import null_space
 
 from skfedcausal.papers.numerics.augmented import Products, gradients, losses
-from skfedcausal.papers.numerics.descent import Rates
+from skfedcausal.papers.numerics.descent import ImplicitStep, Rates, WarmUp
 from skfedcausal.papers.numerics.fixed_point import fixed_point, from_delta, recurrence
-from skfedcausal.papers.numerics.lagrangian import ImplicitStep, WarmUp
-from skfedcausal.theory.descent import LagrangianSteps, descend, stack_problems
+from skfedcausal.theory.descent import LagrangianSteps, descend
 
-from ._training import make_record, random_point, safe_rates
+from ._training import make_record, random_point, safe_rates, stack_problems
 
 
 def make_problem(seed=0, xi=10.0, **how):

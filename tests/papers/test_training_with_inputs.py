@@ -16,9 +16,8 @@ from skfedcausal.federation.ledger import Ledger
 from skfedcausal.federation.transport import InProcessTransport
 from skfedcausal.message import GradientReply
 from skfedcausal.papers.numerics.augmented import augmented_problem
-from skfedcausal.papers.numerics.descent import Rates
+from skfedcausal.papers.numerics.descent import Rates, WarmUp
 from skfedcausal.papers.numerics.fixed_point import fixed_point, from_delta, recurrence
-from skfedcausal.papers.numerics.lagrangian import WarmUp
 from skfedcausal.theory.descent import descend, descend_step
 from skfedcausal.theory.disentanglement import disentanglement
 from skfedcausal.theory.training_costs import numbers_sent

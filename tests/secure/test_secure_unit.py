@@ -16,7 +16,7 @@ from skfedcausal.message.secure import MaskedSeries, SecureSumsRequest
 from skfedcausal.secure import SumsAccount, SumsWorker
 from skfedcausal.secure.client import SumsRefusedError
 from skfedcausal.secure.series import graded_series
-from skfedcausal.secure.server.rounds import others_of
+from skfedcausal.secure.server.sums import others_of
 from skfedcausal.statespace.ring import Sums
 
 from ._plant import LAGS, SUMS, first_round, records, units

@@ -23,9 +23,16 @@ from ...message.training import (
 )
 from ...statespace.episodes import episode_lengths, inner_rows
 from ..numerics.augmented import AugmentedProblem, Products, augmented_problem, correction, gradients, losses
-from ..numerics.descent import Rates, correction_curvature, correction_step, parameter_update
+from ..numerics.descent import (
+    Rates,
+    WarmUp,
+    correction_curvature,
+    correction_divisor,
+    correction_step,
+    parameter_update,
+    risen,
+)
 from ..numerics.fixed_point import fixed_point, from_delta, recurrence
-from ..numerics.lagrangian import WarmUp, correction_divisor, risen
 
 
 @dataclass(frozen=True)

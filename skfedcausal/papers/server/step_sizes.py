@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ...message.training import TrainingPlan
-from ..numerics.descent import safe_step
-from ..numerics.lagrangian import block_divisor
+from ..numerics.descent import block_divisor, safe_step
 
 ONLINE_SHARE = 0.05  # of the largest safe step, so that single rows do not shake the per-step iterates
 VARIANTS = {  # which of the client's step, the server's pull and the server's step are taken

@@ -2,7 +2,12 @@
 
 import sys
 
-from ...papers.numerics import augmented, descent, fixed_point, lagrangian
+from ...papers.numerics import augmented, descent, fixed_point
 
-for _module in (augmented, descent, fixed_point, lagrangian):
-    sys.modules[f"{__name__}.{_module.__name__.rpartition('.')[2]}"] = _module
+for _name, _module in {
+    "augmented": augmented,
+    "descent": descent,
+    "fixed_point": fixed_point,
+    "lagrangian": descent,
+}.items():
+    sys.modules[f"{__name__}.{_name}"] = _module

@@ -5,26 +5,34 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skfedcausal import GaussianMechanism
-from skfedcausal.papers.client.noise import PaperNoise
-from skfedcausal.privacy import epsilon_from_mu, event_sensitivity
-from skfedcausal.privacy.noise import normal_noise, on_grid
-from skfedcausal.privacy.paper import (
+from skfedcausal.papers.client.noise import (
     GradientGuard,
+    PaperNoise,
     classical_epsilon,
     classical_noise_multiplier,
     message_noise,
     messages_mu,
-    noised_gradients,
     run_mu,
-    stated_and_true_epsilon,
 )
+from skfedcausal.privacy import epsilon_from_mu, event_sensitivity
+from skfedcausal.privacy.noise import normal_noise, on_grid
 from skfedcausal.privacy.sensitivity import gradient_sensitivity
 
-from ._audit import gaussian_mu
+from ..privacy._audit import gaussian_mu
 
 F = np.array([[0.9, 0.1], [0.0, 0.8]])
 K = np.array([[0.3, 0.1, 0.0], [0.0, 0.2, 0.2]])
 THETA = np.array([[0.05, 0.0, 0.02], [0.01, 0.03, 0.0]])
+
+
+def stated_and_true_epsilon(F, K, theta, radius, epsilon, delta, n_rounds):
+    """Total the papers state for a run, and the exact one over rounds and later steps, at `delta` in total.
+
+    `epsilon` is that of each message of each round; `delta` is shared evenly among the ``2 n_rounds``
+    messages.
+    """
+    stds = message_noise(K, theta, radius, epsilon, delta / (2 * n_rounds))
+    return 2 * n_rounds * epsilon, epsilon_from_mu(messages_mu(F, K, theta, stds, radius, n_rounds), delta)
 
 
 def test_the_classical_formula_and_its_inverse():
@@ -72,7 +80,7 @@ def test_no_attack_on_noised_gradients_learns_more_than_promised(halved):
     rng, mu, clip, n = np.random.default_rng(0), 1.0, 0.2, 10_000
     std = gradient_sensitivity(clip, 1, 1, 1) / mu / (1 + halved)
     direction = np.array([3.0, 4.0])  # longer than the clip
-    scores = [noised_gradients(np.tile(s * direction, (n, 1)), clip, std, rng) @ direction for s in (-1, 1)]
+    scores = [GradientGuard(clip, std, 0.0).noised(np.tile(s * direction, (n, 1)), rng) @ direction for s in (-1, 1)]
     assert (gaussian_mu(*scores) > mu) == halved
 
 
@@ -165,10 +173,10 @@ def test_noise_of_gradients_pays_for_the_grid(std):
 def test_gradients_are_clipped_one_by_one_and_small_ones_stay():
     rng = np.random.default_rng(0)
     gradients = np.array([[3.0, 4.0], [0.03, 0.04], [0.0, 0.0]])
-    noised = noised_gradients(gradients, 0.5, 1e-9, rng)
+    noised = GradientGuard(0.5, 1e-9, 0.0).noised(gradients, rng)
     assert_allclose(noised, [[0.3, 0.4], [0.03, 0.04], [0.0, 0.0]], atol=1e-8)
-    assert_allclose(noised_gradients(np.zeros((40_000, 2)), 0.5, 3.0, rng).std(), 3.0, rtol=0.02)
-    noised = noised_gradients(gradients, 9.0, 3.0, np.random.default_rng(1))
+    assert_allclose(GradientGuard(0.5, 3.0, 0.0).noised(np.zeros((40_000, 2)), rng).std(), 3.0, rtol=0.02)
+    noised = GradientGuard(9.0, 3.0, 0.0).noised(gradients, np.random.default_rng(1))
     assert_allclose(noised, gradients + normal_noise((3, 2), 3.0, np.random.default_rng(1)), atol=1e-5)
 
 
