@@ -12,7 +12,7 @@ class Handler(NamedTuple):
     sets_precision: bool  # whether later answers have the precision that this message asks for
 
 
-MODULES = ("client.fitting", "client.questions", "client.watching", "client.training_answers")
+MODULES = ("client.fitting", "client.questions", "client.watching", "papers.client.answers")
 
 _HANDLERS: dict[str, Handler] = {}
 

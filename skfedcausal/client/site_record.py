@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..beside import beside
 from ..containers import check_lengths, constant_columns, episode_starts
 from ..containers.layout import SEPARATOR, listed
 from ..message.clock import Clock
@@ -231,10 +232,7 @@ def _codes(column, values, modes, path):
 
 def _coded_table(settings, modes):
     """The file of a site with codes in place of its modes, which may be words, and the modes."""
-    from ..historian.forms import bad_marks
-    from ..historian.written import written
-
-    table = written(settings.data, str(settings.data), bad_marks(settings.bad)).table
+    table = beside("written")(settings.data, str(settings.data), beside("bad_marks")(settings.bad)).table
     if settings.mode not in table:
         raise SettingsError(f"{settings.data} has no column {settings.mode!r}; it has {listed(map(str, table))}.")
     modes, codes = _codes(settings.mode, table[settings.mode], modes, settings.data)
@@ -243,14 +241,12 @@ def _coded_table(settings, modes):
 
 def _read_table(settings, modes):
     """Names of the columns of an export, its rows, the rows of each episode and their times; its modes as codes."""
-    from ..historian.table import PlantTable  # the check of records is no part of a fit in process
-
     how = {name: getattr(settings, name) for name in ("time", "tz", "every", "fix", "drop", "dayfirst")}
     source = settings.data
     try:
         if settings.mode is not None:
             source, modes = _coded_table(settings, modes)
-        plant = PlantTable.read({settings.name: source}, bad_values=settings.bad, **how)
+        plant = beside("PlantTable").read({settings.name: source}, bad_values=settings.bad, **how)
     except ValueError as error:
         raise SettingsError(f"{settings.data}: {error}") from None
     if plant.fix_first and not (settings.anyway or settings.fix):

@@ -7,7 +7,7 @@ from sklearn.base import clone
 from ..message import requests
 from ..message.packet import PacketError
 from ..message.states import Acknowledgement
-from ..message.watching import FlagMessage, VerdictReply
+from ..message.watching import FlagMessage, FlagsRequest, VerdictReply, WatchRequest
 from . import answers
 from .batches import next_message
 from .blame import TagModel
@@ -39,7 +39,7 @@ def learn_watched(unit, first):
     return unit, client, first
 
 
-@handles(requests.FlagsRequest)
+@handles(FlagsRequest)
 def flag(unit, request, state, round):
     """Learn what is nominal for the flags, or raise them."""
     if request.percentile is not None:
@@ -52,7 +52,7 @@ def flag(unit, request, state, round):
     return FlagMessage(flags), state
 
 
-@handles(requests.WatchRequest)
+@handles(WatchRequest)
 def describe_batch(unit, wishes, state, round):
     """Message of the fitted model about the next batch of the record that is to be monitored."""
     if unit.monitored is None:

@@ -8,17 +8,12 @@ import numpy as np
 import pandas as pd
 
 from ..client.templates import client_templates
-from ..client.units import (
-    further_units,
-    kept_states,
-    new_units,
-    without_silent,
-)
+from ..client.units import further_units, kept_states, new_units, without_silent
 from ..containers.layout import listed
 from ..containers.rows import check_sampling, sampling_period, warn_of_gaps
 from ..federation.ledger import Ledger
-from ..message.requests import WatchRequest
 from ..message.states import StateMessage
+from ..message.watching import WatchRequest
 from ..seeding import seeded
 from ..server.running import BatchDialogue, check_batches, check_forget
 

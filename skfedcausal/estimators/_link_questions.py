@@ -5,6 +5,7 @@ from types import MethodType
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
+from ..beside import beside
 from ..optional import import_optional
 from ._changes import dated, labelled, level_of, settled
 
@@ -62,9 +63,7 @@ def validity_display(self):
     >>> FederatedGrangerEstimator().fit(X).validity_display().failed.sum()
     np.int64(0)
     """
-    from ..displays import ValidityDisplay  # matplotlib is optional
-
-    return ValidityDisplay.from_estimator(self)
+    return beside("ValidityDisplay").from_estimator(self)
 
 
 @where_server("spectrum")

@@ -8,7 +8,7 @@ from skfedcausal.message.schema import KINDS
 
 
 def test_every_kind_that_is_asked_of_a_unit_has_a_handler():
-    asked = {requests.FitRequest, requests.TrainRequest, training.NetworkPlan, training.GradientReply}
+    asked = {requests.FitRequest, training.TrainRequest, training.NetworkPlan, training.GradientReply}
     assert all(handler_of(kind.OP) is not None for kind in asked)
     assert handler_of("states") is None  # an answer, no question
 
