@@ -28,7 +28,7 @@ from ..statespace.riccati import NotStationaryError, predicted_covariance, stati
 from .chosen_gain import filtered_with
 from .filtering import UnitFilter
 from .given import check_matrices, with_diagonal
-from .remainder import OwnPast, Remainder, bic_penalty
+from .own_past import OwnPast, Remainder, bic_penalty
 
 NOISE_FLOOR = 1e-3  # share of a column's variance that counts as sensor noise at least
 _FLOOR = 0.05  # share of the variance of the states that their past explains at least
