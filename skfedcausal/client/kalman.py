@@ -13,8 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from ..containers import check_lengths, episode_starts
 from ..statespace.matrices import are_covariances
-from .chosen_gain import checked_gain
-from .given import COMPLETE, GIVEN, check_matrices, given_matrices, restricted
+from .given import COMPLETE, GIVEN, check_matrices, checked_gain, given_matrices, restricted
 from .identification import METHODS, dynamics, identify, split_variance
 from .moments import Moments
 from .records import (

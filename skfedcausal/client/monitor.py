@@ -10,9 +10,9 @@ import numpy as np
 from scipy.linalg import null_space
 
 from ..message.states import StateMessage
+from ..statespace.em import expected_cells, partial_covariance
 from ..statespace.episodes import episode_lengths
 from ..statespace.observation import information, is_regular
-from ..statespace.partial_covariance import expected_cells, partial_covariance
 from .black_box import NonlinearClient
 from .kalman import KalmanClient
 from .moments import Moments

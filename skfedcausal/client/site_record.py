@@ -2,6 +2,7 @@
 
 import hashlib
 import tempfile
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +12,9 @@ import pandas as pd
 from ..beside import beside
 from ..containers import check_lengths, constant_columns, episode_starts
 from ..containers.layout import SEPARATOR, listed
+from ..containers.modes import mode_codes, mode_indicators, modes_in, warn_of_mode
 from ..message.clock import Clock
+from ..statespace.episodes import episodes
 from .batches import Batch
 from .worker import UnitWorker
 
@@ -221,8 +224,6 @@ def _read_npy(path):
 
 def _codes(column, values, modes, path):
     """Modes, learned unless they are known, and their codes in place of the values of a column."""
-    from .site_modes import SiteModes  # of sites whose modes a column tells
-
     try:
         modes = modes or SiteModes.learn(column, values)
     except ValueError as error:
@@ -308,3 +309,53 @@ def _fingerprint(*arrays):
             for start in range(0, len(array), _CHUNK):
                 digest.update(np.ascontiguousarray(array[start : start + _CHUNK]).data)
     return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class SiteModes:
+    """The column that tells modes, those that were in the record that the plant was learned from, and which file."""
+
+    column: str
+    labels: tuple
+
+    @classmethod
+    def learn(cls, column, values):
+        """Modes of a nominal record."""
+        return cls(column, modes_in(values, column))
+
+    def codes(self, values):
+        """Places of modes in a column, the number of modes for one that is not known, NaN where missing."""
+        codes, unknown = mode_codes(values, self.labels)
+        for value in unknown:
+            warn_of_mode(value, self.column, self.labels, "rows in it are taken as missing measurements", stacklevel=3)
+        return codes
+
+    def taken(self, outputs, inputs, codes, starts=(0,), before=None):
+        """Measurements, inputs with indicators beside them, and the last row's code, None where it is not known.
+
+        `starts` are first rows of episodes, and `before` gives the code before the first row of all, None if there is
+        none. Measurements of modes that are not known are missing. Their mode counts as the one before, or the first of
+        all at the start of an episode. A mode that is missing is the one before; where an episode begins with such
+        rows, nothing tells their mode, and they are missing measurements too.
+        """
+        unknown = codes == len(self.labels)
+        told = np.where(~unknown & (codes == np.rint(codes)), codes, np.nan)
+        if before is not None and np.isnan(told[0]) and (last := before()) is not None:
+            told[0] = last
+        begins = np.array(starts)
+        told[begins[np.isnan(told[begins]) & ~np.isnan(codes[begins])]] = 0.0
+        held = np.concatenate([pd.Series(told[i:j]).ffill().to_numpy() for i, j in episodes(starts, len(told))])
+        untold = np.isnan(held)
+        if untold.any():
+            warnings.warn(
+                f"{int(untold.sum())} rows at the start of an episode lack {self.column!r}, and no row before tells "
+                "their mode: they are taken as missing measurements. The watch goes on.",
+                UserWarning,
+                stacklevel=2,
+            )
+        if (unknown | untold).any():
+            outputs = np.array(outputs)
+            outputs[unknown | untold] = np.nan
+        parts = [] if inputs is None else [inputs]
+        joined = np.hstack([*parts, mode_indicators(np.where(untold, 0.0, held)[:, None], len(self.labels))])
+        return outputs, joined if joined.shape[1] else None, None if untold[-1] else float(held[-1])

@@ -25,7 +25,6 @@ from ..statespace.kalman import (
 from ..statespace.matrices import are_heavy, floor_eigenvalues, remembered
 from ..statespace.observation import information, weights
 from ..statespace.riccati import NotStationaryError, predicted_covariance, stationary_covariance
-from .chosen_gain import filtered_with
 from .filtering import UnitFilter
 from .given import check_matrices, with_diagonal
 from .own_past import OwnPast, Remainder, bic_penalty
@@ -220,6 +219,20 @@ class UnitModel:
         H = filtered_states(schedule, (info.z, None), exogenous=exogenous, starts=starts)
         predicted = predicted_states(self.A, H, exogenous=exogenous, starts=starts)
         return log_likelihood_terms(schedule, info.z, info.const, predicted, starts)
+
+
+def filtered_with(gain, A, C, Y, exogenous, starts):
+    """Filtered states with a constant gain, from zero, shape (n_samples, n_states): Algorithm 1 of the first paper.
+
+    What is missing in a row of `Y` leaves its column out of the correction.
+    """
+    H, first = np.empty((len(Y), len(A))), set(starts)
+    for t, y in enumerate(Y):
+        h = np.zeros(len(A)) if t in first else A @ H[t - 1]
+        if exogenous is not None:
+            h = h + exogenous[t]
+        H[t] = h + gain @ np.nan_to_num(y - C @ h)
+    return H
 
 
 class UnitClient(UnitFilter):
@@ -488,7 +501,7 @@ def is_likelier_alone(client, Y, U=None, starts=(0,)):
 
 def gain_alone(client, Y, U, starts):
     """Mean log-density by which an autoregression of the unit's own exceeds what states leave, less its BIC."""
-    from .own_density import OwnDensity  # for units that a plant may be no model of
+    from .own_past import OwnDensity  # for units that a plant may be no model of
 
     own = OwnDensity.learned(client.model.own_past, client.model.mean)
     const = client.message_about(Y, starts, inputs=U, const=True).const
@@ -500,7 +513,7 @@ def with_tails(client, Y, U=None, starts=(0,), *, alone=False):
     """Copy that knows the tails of what its messages leave of a record, of all of it if left `alone`."""
     model, kept, found = client.model, client.active_columns(Y), {}
     if alone:
-        from .own_density import OwnDensity  # for units that a plant is no model of
+        from .own_past import OwnDensity  # for units that a plant is no model of
 
         found["own_density"] = OwnDensity.learned(model.own_past, model.mean).with_tails(kept, U, starts)
     elif (remainder := model.learned_remainder()) is not None:
