@@ -12,7 +12,7 @@ better, the autoregression of all measurements is the unit's density.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import null_space, solve, solve_triangular
@@ -116,6 +116,15 @@ class OwnPast:
         return B, floor_eigenvalues(S, FLOOR)
 
 
+class _Errors(NamedTuple):
+    """Errors e of a :class:`Remainder` and what they were computed with."""
+
+    white: np.ndarray  # (n_sensors - n_states, n_rows), standardised
+    states: np.ndarray  # (n_rows, n_states)
+    factor: np.ndarray  # Cholesky factor of the covariance of e
+    rows: np.ndarray  # (n_rows,), positions in the record
+
+
 @dataclass(frozen=True)
 class Remainder:
     """``r[t] = B [s[t], past rows] + e[t]`` in scaled columns, where ``[s; r] = [G; K] y``."""
@@ -163,10 +172,11 @@ class Remainder:
 
         `const` is what the factor model gives: it stays where a measurement or one before it is missing.
         """
-        white, s, L, known = self._white(Y, U, starts)
+        errors = self._errors(Y, U, starts)
+        white, s, L = errors.white, errors.states, errors.factor
         volume = np.linalg.slogdet(self._transform)[1] - np.log(self.own_past.scale).sum()
         found = const.copy()
-        found[known] = (
+        found[errors.rows] = (
             volume
             - 0.5 * ((white**2).sum(axis=0) + len(L) * _LOG_2PI)
             - np.log(np.diag(L)).sum()
@@ -174,12 +184,12 @@ class Remainder:
             + 0.5 * np.linalg.slogdet(self.information)[1]
         )
         if self.tails is not None:
-            found[known] += self.tails.gain(white.T)
+            found[errors.rows] += self.tails.gain(white.T)
         return found
 
     def errors(self, Y, U, starts):
         """Standardised e of the rows with all of their past."""
-        return self._white(Y, U, starts)[0].T
+        return self._errors(Y, U, starts).white.T
 
     def left(self, Y, starts):
         """What states and past leave of each scaled sensor, and the rows that have all of their past."""
@@ -187,14 +197,14 @@ class Remainder:
         s, r = np.hsplit(((Y[known] - self.mean) / self.own_past.scale) @ self._transform.T, [len(self.to_states)])
         return (r - rest(s)) @ np.linalg.inv(self._transform)[:, len(self.to_states) :].T, known
 
-    def _white(self, Y, U, starts):
-        """Standardised e, the states, the factor of the covariance of e, the rows with all of their past."""
+    def _errors(self, Y, U, starts):
+        """Standardised e of the rows with all of their past, a `_Errors`."""
         rest, known = self._rest(Y, U, starts)
         scaled = (Y[known] - self.mean) / self.own_past.scale
         s = scaled @ self.to_states.T
         errors = scaled @ self.complement.T - rest(s)
         L = np.linalg.cholesky(self.noise)
-        return np.linalg.solve(L, errors.T), s, L, known
+        return _Errors(np.linalg.solve(L, errors.T), s, L, known)
 
     def expected(self, states, Y, U, starts, expected):
         """Measurements of predicted states, given the rows before each.

@@ -56,9 +56,20 @@ def new_units(plant, templates, augmenter, noise, *, training=(), home=None):
     parts = zip(plant.names, plant.outputs, plant.inputs, plant.layout.outputs, raw, strict=True)
     sites = {}
     for name, Y, U, columns, at_home in parts:
-        variance = noise[name].variance if name in noise else None
-        about = name, Y, U, plant.starts, columns, templates[name], augmenter, variance
-        sites[name] = Site(UnitWorker(*about, dict(training).get(name), home=at_home, index=plant.index))
+        worker = UnitWorker(
+            name,
+            Y,
+            U,
+            plant.starts,
+            columns,
+            templates[name],
+            augmenter,
+            noise[name].variance if name in noise else None,
+            dict(training).get(name),
+            home=at_home,
+            index=plant.index,
+        )
+        sites[name] = Site(worker)
     return sites
 
 

@@ -61,9 +61,8 @@ def learn_watched(unit, first):
 def flag(unit, request, state, round):
     """Learn what is nominal for the flags, or raise them."""
     if request.percentile is not None:
-        about = (state, unit.outputs) if unit.home is None else (answers.own_record(state), unit.home)
-        flags = answers.learned_flags(*about, unit.starts, request.percentile)
-        return Acknowledgement(), {**state, "flags": flags}
+        own, Y = (state, unit.outputs) if unit.home is None else (answers.own_record(state), unit.home)
+        return Acknowledgement(), {**state, "flags": answers.learned_flags(own, Y, unit.starts, request.percentile)}
     if "flags" not in state:
         raise PacketError(f"Unit {unit.name!r} was asked for flags before it learned what is nominal.")
     flags = answers.flags_of(state, unit.outputs, unit.starts) if unit.flags is None else unit.flags
