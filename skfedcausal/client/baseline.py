@@ -121,7 +121,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Clock:
-    """How the number of a row is told: from the index, or counted on from the record of `fit`."""
+    """How the number of a row is known: from the index, or counted on from the record of `fit`."""
 
     n_rows: int
     first: str  # digest of its first row

@@ -19,8 +19,8 @@ CHANGED, HELD, ALL_HELD = range(3)  # what the three bits of a row say
 N_BITS = 3
 _WIDTH = 0.1  # standard deviations from the extreme value that are at the stop
 _VISITS, _ROWS, _APART = 3, 3, 10  # visits, rows of each at least, and rows from one to the next
-_PILE, _SHARE = 2.5, 0.005  # times the rows in the next such stretch of values (2.4 of a sine), and of all rows
-_NEAR, _VALUES = 5, 8  # such stretches that have to hold as many values, or rounding is too coarse to tell
+_PILE, _SHARE = 2.5, 0.005  # times the rows in the next such interval (2.4 of a sine), and of all rows
+_NEAR, _VALUES = 5, 8  # such intervals that have to hold as many values, or rounding is too coarse to tell
 _LOW, _HIGH = -1, 1
 
 
@@ -42,10 +42,10 @@ class Habits:
     coarse: np.ndarray
 
     @classmethod
-    def learn(cls, Y, starts, told=()):
-        """Habits of nominal measurements, shape (n_samples, n_columns), columns that are `told` left out."""
+    def learn(cls, Y, starts, known=()):
+        """Habits of nominal measurements, shape (n_samples, n_columns), columns that are `known` left out."""
         looked_at = ~np.isnan(Y).all(axis=0)
-        looked_at[list(told)] = False
+        looked_at[list(known)] = False
         same = constant_columns(Y)
         constant, moving = np.flatnonzero(same & looked_at), np.flatnonzero(~same & looked_at)
         values = np.nanmax(Y[:, constant], axis=0) if len(constant) else np.zeros(0)

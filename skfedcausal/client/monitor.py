@@ -1,4 +1,4 @@
-"""What a unit tells the server while it is watched: its states and how far it is from what they can show."""
+"""What a unit reports to the server while it is watched: its states and how far it is from what they can show."""
 
 import warnings
 from contextlib import suppress

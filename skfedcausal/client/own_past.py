@@ -117,7 +117,7 @@ class OwnPast:
 
 
 class _Errors(NamedTuple):
-    """Errors e of a :class:`Remainder` and what they were computed with."""
+    """Errors e of a :class:`ResidualModel` and what they were computed with."""
 
     white: np.ndarray  # (n_sensors - n_states, n_rows), standardised
     states: np.ndarray  # (n_rows, n_states)
@@ -126,7 +126,7 @@ class _Errors(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Remainder:
+class ResidualModel:
     """``r[t] = B [s[t], past rows] + e[t]`` in scaled columns, where ``[s; r] = [G; K] y``."""
 
     to_states: np.ndarray  # G, (n_states, n_sensors)

@@ -345,23 +345,23 @@ class SiteModes:
         rows, nothing tells their mode, and they are missing measurements too.
         """
         unknown = codes == len(self.labels)
-        told = np.where(~unknown & (codes == np.rint(codes)), codes, np.nan)
-        if before is not None and np.isnan(told[0]) and (last := before()) is not None:
-            told[0] = last
+        known = np.where(~unknown & (codes == np.rint(codes)), codes, np.nan)
+        if before is not None and np.isnan(known[0]) and (last := before()) is not None:
+            known[0] = last
         begins = np.array(starts)
-        told[begins[np.isnan(told[begins]) & ~np.isnan(codes[begins])]] = 0.0
-        held = np.concatenate([pd.Series(told[i:j]).ffill().to_numpy() for i, j in episodes(starts, len(told))])
-        untold = np.isnan(held)
-        if untold.any():
+        known[begins[np.isnan(known[begins]) & ~np.isnan(codes[begins])]] = 0.0
+        held = np.concatenate([pd.Series(known[i:j]).ffill().to_numpy() for i, j in episodes(starts, len(known))])
+        lacking = np.isnan(held)
+        if lacking.any():
             warnings.warn(
-                f"{int(untold.sum())} rows at the start of an episode lack {self.column!r}, and no row before tells "
+                f"{int(lacking.sum())} rows at the start of an episode lack {self.column!r}, and no row before tells "
                 "their mode: they are taken as missing measurements. The watch goes on.",
                 UserWarning,
                 stacklevel=2,
             )
-        if (unknown | untold).any():
+        if (unknown | lacking).any():
             outputs = np.array(outputs)
-            outputs[unknown | untold] = np.nan
+            outputs[unknown | lacking] = np.nan
         parts = [] if inputs is None else [inputs]
-        joined = np.hstack([*parts, mode_indicators(np.where(untold, 0.0, held)[:, None], len(self.labels))])
-        return outputs, joined if joined.shape[1] else None, None if untold[-1] else float(held[-1])
+        joined = np.hstack([*parts, mode_indicators(np.where(lacking, 0.0, held)[:, None], len(self.labels))])
+        return outputs, joined if joined.shape[1] else None, None if lacking[-1] else float(held[-1])

@@ -152,8 +152,8 @@ def units_alone(kept, layout, flags=None):
     """Units without a record, for questions about what they learned, or about flags that they may send."""
     sites = {}
     for name, columns in zip(layout.names, layout.outputs, strict=True):
-        told = None if flags is None else flags[name]
-        sites[name] = Site(_without_record(name, columns, flags=told), kept[name])
+        own = None if flags is None else flags[name]
+        sites[name] = Site(_without_record(name, columns, flags=own), kept[name])
     return sites
 
 

@@ -13,9 +13,9 @@ from scipy.special import chdtrc, stdtrit
 from .episodes import lagged_rows
 
 _OVERTONES = 4
-_LAGS = 2  # rows of a sensor's own past whose news the clock has to tell more of
+_LAGS = 2  # rows of a sensor's own past whose innovations the clock has to predict more of
 _FOLDS = 10
-_LEVEL = 0.995  # of the gain on stretches left out, one-sided
+_LEVEL = 0.995  # of the gain on segments left out, one-sided
 _MOST_LINES = 3
 _SHARP = 20.0  # power of a line over the median of its neighbourhood, and
 _ALONE = 10.0  # over the largest power beside it
@@ -71,10 +71,10 @@ class Line:
         """What it adds to each sensor in each row, (n_rows, n_sensors)."""
         return (self.columns(rows) - self.centre) @ self.effects
 
-    def told(self, news, rows, kept):
-        """What it tells of news in all rows, learned from those that are kept."""
+    def predicted(self, innovations, rows, kept):
+        """What it predicts of innovations (n_rows, n_sensors) in all rows, learned from those that are kept."""
         X = self.columns(rows)
-        return X @ _regression(X[kept], news[kept])
+        return X @ _regression(X[kept], innovations[kept])
 
 
 def without_lines(series, slices, starts):
@@ -102,31 +102,31 @@ def sharp_lines(Y, rows, starts, active):
 
 
 def pays(term, Y, rows, starts):
-    """Whether a term tells more of the news of the unit's own past than it costs, on stretches left out in turn."""
-    news = _news(Y, starts)
-    if len(news) < 4 * _FOLDS:
+    """Whether a term predicts more of the innovations of the unit's own past than it costs, on segments left out."""
+    innovations = _innovations(Y, starts)
+    if len(innovations) < 4 * _FOLDS:
         return False
     gains = []
-    for fold in np.array_split(np.arange(len(news)), _FOLDS):
-        kept = np.ones(len(news), dtype=bool)
+    for fold in np.array_split(np.arange(len(innovations)), _FOLDS):
+        kept = np.ones(len(innovations), dtype=bool)
         kept[fold] = False
-        told = term.told(news, rows, kept)[fold]
-        gains.append(np.nanmean(np.square(news[fold]) - np.square(news[fold] - told)))
+        predicted = term.predicted(innovations, rows, kept)[fold]
+        gains.append(np.nanmean(np.square(innovations[fold]) - np.square(innovations[fold] - predicted)))
     mean, error = np.mean(gains), np.std(gains, ddof=1) / np.sqrt(_FOLDS)
     return bool(mean > stdtrit(_FOLDS - 1, _LEVEL) * error)
 
 
-def _news(Y, starts):
+def _innovations(Y, starts):
     """What a few rows of its own past leave of each sensor that moves, standardised, NaN where it is missing."""
     series, seen = _standard(Y)
-    news = np.empty_like(series)
+    innovations = np.empty_like(series)
     for k, column in enumerate(series.T):
         X = lagged_rows(column[:, None], _LAGS, starts)
-        news[:, k] = column - X @ np.linalg.lstsq(X, column, rcond=1e-10)[0]
-    news[~seen] = np.nan
-    size = np.sqrt(np.nanmean(np.square(news), axis=0)) if len(news) else np.zeros(0)
+        innovations[:, k] = column - X @ np.linalg.lstsq(X, column, rcond=1e-10)[0]
+    innovations[~seen] = np.nan
+    size = np.sqrt(np.nanmean(np.square(innovations), axis=0)) if len(innovations) else np.zeros(0)
     there = size > 0
-    return news[:, there] / size[there]
+    return innovations[:, there] / size[there]
 
 
 def _standard(Y):
