@@ -9,8 +9,8 @@ import numpy as np
 from ..federation.transport import Site
 from ..privacy.noise import into_ball
 from .answers import flags_of, off_baseline, own_record
-from .batches import Batch, Feed
 from .unit_model import UnitClient
+from .watching import Batch, Feed
 from .worker import UnitWorker
 
 _KEPT = (  # what a unit keeps of a fit for other records
