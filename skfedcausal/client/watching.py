@@ -31,7 +31,6 @@ from .handlers import handles
 from .kalman import KalmanClient
 from .monitor import monitored
 from .records import Passed, release_pages
-from .templates import watched_client
 
 _SHARE = 0.1  # of a step
 _WATCHED = 0.5  # of that, in rows that are watched
@@ -142,6 +141,12 @@ class Dither:
         uniform = ((raw >> np.uint64(11)).astype(float) + 0.5) * 2.0**-53
         spread = _WATCHED * self.spread if self.is_watched else self.spread
         return spread * ndtri(uniform).reshape(len(Y), d), first + len(Y) - 1
+
+
+def watched_client(template):
+    """The client without a profile by the clock: what a fault does hour by hour, or slowly, would go with it."""
+    is_profiled = isinstance(template, KalmanClient) and template.profile is not None
+    return clone(template).set_params(profile=None) if is_profiled else template
 
 
 def dithered_client(unit):
