@@ -1,7 +1,10 @@
-"""What a unit can say once it has a linear model: states, predictions, likelihoods and its message."""
+"""What a unit can say once it has a linear model: states, predictions, likelihoods and its message.
+
+Filter and smoother from a start of the user's choice go through statsmodels.
+"""
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -9,6 +12,8 @@ from sklearn.utils.validation import check_array, validate_data
 
 from ..containers import check_lengths, episode_starts
 from ..containers.arrays import is_fine
+from ..statespace.episodes import episodes
+from ..statespace.matrices import are_covariances
 from .records import as_inputs, check_inputs_fit, warn_inputs_ignored
 
 
@@ -22,6 +27,16 @@ def quick_names(cls):
     return list(_parameters_of(cls))
 
 
+class CheckedRecord(NamedTuple):
+    """A record that was checked, and the model that is to look at it."""
+
+    model: Any
+    Y: np.ndarray  # (n_samples, n_used), less what is taken off at home
+    U: np.ndarray | None  # (n_samples, n_inputs)
+    starts: tuple[int, ...]  # first rows of episodes
+    off: np.ndarray | None  # (n_samples, n_features), what is taken off at home
+
+
 class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Methods of an estimator that has a `UnitModel` as `model`; base of :class:`~skfedcausal.UnitClient`."""
 
@@ -29,7 +44,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     baseline_: Any = None  # of a client that takes one off
 
     def _read(self, X, inputs, lengths):
-        """The model and checked arrays: measurements, inputs, first rows of episodes, what is taken off at home."""
+        """The model, and a record as it looks at it."""
         model, index = self.model, getattr(X, "index", None)
         checks = {"dtype": float, "ensure_all_finite": "allow-nan"}
         if type(X) is np.ndarray and not hasattr(self, "feature_names_in_") and X.shape[1:] == (len(model.C),):
@@ -51,7 +66,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if self.baseline_ is not None:
             off = self.baseline_.of(Y, index, starts)[0]
             Y = Y - off
-        return model, self.active_columns(Y), U, starts, off
+        return CheckedRecord(model, self.active_columns(Y), U, starts, off)
 
     def transform(self, X, *, inputs=None, lengths=None):
         """Filtered states ``E[h_t | y_1, ..., y_t]``.
@@ -101,8 +116,8 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         states = self._filtered_at_once(X, lengths) if inputs is None else None
         if states is not None:
             return states
-        model, Y, U, starts, _ = self._read(X, inputs, lengths)
-        return model.filter(Y, U, starts)
+        read = self._read(X, inputs, lengths)
+        return read.model.filter(read.Y, read.U, read.starts)
 
     def _filtered_at_once(self, X, lengths):
         """Filtered states of a plain array in one pass over it, None where checks would have something to say."""
@@ -140,8 +155,8 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         >>> level.smooth(np.array([[1.0], [np.nan], [4.0]])).round(3).ravel().tolist()
         [2.0, 2.5, 3.0]
         """
-        model, Y, U, starts, _ = self._read(X, inputs, lengths)
-        run = model.own_run(Y, model.exogenous(U, starts), starts, smooth=True)
+        read = self._read(X, inputs, lengths)
+        run = read.model.own_run(read.Y, read.model.exogenous(read.U, read.starts), read.starts, smooth=True)
         return (run.smoothed, run.covariances) if return_cov else run.smoothed
 
     def predict(self, X, *, inputs=None, lengths=None):
@@ -158,11 +173,9 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Y : ndarray of shape (n_samples, n_features)
             Constant columns are predicted at their constant.
         """
-        model, Y, U, starts, off = self._read(X, inputs, lengths)
-        predicted = self.measurements(model.predict(Y, U, starts))
-        if getattr(self, "noise_memory_", 0.0):
-            return self.baseline_.put_back(predicted, np.asarray(X, dtype=float), getattr(X, "index", None), starts)
-        return predicted if off is None else predicted + off
+        read = self._read(X, inputs, lengths)
+        predicted = self.measurements(read.model.predict(read.Y, read.U, read.starts))
+        return predicted if read.off is None else predicted + read.off
 
     def measurements(self, states):
         """Expected measurements of given states around the level; constant columns keep their constant.
@@ -175,10 +188,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         -------
         ndarray of shape (n_samples, n_features)
         """
-        return self._over_all_columns(self.model.measurements(states))
-
-    def _over_all_columns(self, expected):
-        """Expected measurements with the constants of columns that the model leaves out."""
+        expected = self.model.measurements(states)
         if not hasattr(self, "_model") or self._active.all():
             return expected
         full = np.tile(self.mean_, (len(expected), 1))
@@ -216,8 +226,8 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         ndarray of shape (n_samples,)
             In nats.
         """
-        model, Y, U, starts, _ = self._read(X, inputs, lengths)
-        return model.log_likelihood(Y, U, starts)
+        read = self._read(X, inputs, lengths)
+        return read.model.log_likelihood(read.Y, read.U, read.starts)
 
     def score(self, X, y=None, *, inputs=None, lengths=None):
         """Mean of :meth:`score_samples`.
@@ -254,6 +264,78 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         StateMessage
             With ``z`` of shape (n_samples, n_states), the information matrix ``J`` and the inputs.
         """
-        model, Y, U, starts, _ = self._read(X, inputs, lengths)
-        model = getattr(self, "message_model", model)
-        return model.message(Y, starts, inputs=U, const=const, local_model=local_model)
+        read = self._read(X, inputs, lengths)
+        model = getattr(self, "message_model", read.model)
+        return model.message(read.Y, read.starts, inputs=read.U, const=const, local_model=local_model)
+
+
+class OwnRun(NamedTuple):
+    """States of all rows: filtered, predicted and smoothed, covariances of the last, and log-densities."""
+
+    filtered: np.ndarray
+    predicted: np.ndarray
+    smoothed: np.ndarray
+    covariances: np.ndarray
+    log_density: np.ndarray
+
+
+def own_run(model, Y, exogenous=None, starts=(0,), *, smooth=False):
+    """Filter, and smoother where it is wanted, of every episode from the model's initial state.
+
+    Measurements may be missing. A diffuse start is exact: rows that only tell where the unit starts have the
+    log-density that is left in the limit of an infinite prior variance.
+    """
+    from statsmodels.tsa.statespace.kalman_smoother import KalmanSmoother  # slow to import, and most units need none
+
+    n, p = len(Y), model.n_states
+    run = OwnRun(
+        np.zeros((n, p)), np.zeros((n, p)), np.zeros((n, p)), np.zeros((n if smooth else 0, p, p)), np.zeros(n)
+    )
+    R = np.diag(model.R) if model.R.ndim == 1 else model.R
+    for start, stop in episodes(starts, n):
+        rows = slice(start, stop)
+        machine = KalmanSmoother(len(model.C), p, p, design=model.C, obs_cov=R, transition=model.A, state_cov=model.Q)
+        machine["selection"] = np.eye(p)
+        machine.bind(np.ascontiguousarray(Y[rows] - model.mean))
+        if exogenous is not None:
+            following = np.zeros((p, stop - start))
+            following[:, :-1] = exogenous[start + 1 : stop].T
+            machine["state_intercept"] = following
+        _start(machine, model)
+        found = machine.smooth() if smooth else machine.filter()
+        run.filtered[rows] = found.filtered_state.T
+        run.predicted[rows] = found.predicted_state[:, :-1].T
+        run.log_density[rows] = found.llf_obs
+        if smooth:
+            run.smoothed[rows] = found.smoothed_state.T
+            run.covariances[rows] = np.moveaxis(found.smoothed_state_cov, -1, 0)
+    return run
+
+
+def _start(machine, model):
+    """Say where an episode starts."""
+    initial, p = model.initial, model.n_states
+    if initial is None:
+        machine.initialize_known(np.zeros(p), model.initial_covariance())
+    elif isinstance(initial, str):
+        machine.initialize_diffuse()
+    else:
+        machine.initialize_known(*check_initial(initial, p))
+
+
+def check_initial(initial, n_states):
+    """Mean and covariance of the state in the first row."""
+    try:
+        mean, cov = (np.asarray(part, dtype=float) for part in initial)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"initial={initial!r}; give 'stationary', 'diffuse', or a mean and a covariance of the {n_states} states."
+        ) from None
+    if mean.shape != (n_states,) or cov.shape != (n_states, n_states):
+        raise ValueError(
+            f"initial: got a mean of shape {mean.shape} and a covariance of shape {cov.shape} for {n_states} states; "
+            f"give ({n_states},) and ({n_states}, {n_states})."
+        )
+    if not (np.isfinite(mean).all() and np.allclose(cov, cov.T) and are_covariances(cov[None])):
+        raise ValueError("initial: the mean is not finite, or the covariance is none (symmetric, not negative).")
+    return mean, cov

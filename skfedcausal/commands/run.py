@@ -2,8 +2,8 @@
 
 import time
 
+from ..federation.atomic import only_one
 from ..federation.files import FileSite
-from ..federation.locks import only_one
 from ..sites.settings import SettingsError
 from ..sites.site import read_site_settings
 from . import plan

@@ -1,7 +1,6 @@
 """``python -m skfedcausal serve``: the server's side of a run over files."""
 
-from ..federation.atomic import file_name
-from ..federation.locks import only_one
+from ..federation.atomic import file_name, only_one
 from ..sites.server import read_server_settings
 from ._shared import answer, parser, report
 

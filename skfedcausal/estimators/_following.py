@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
+from ..beside import beside
 from ..client.units import UnitStreams
 from ..containers.layout import listed
 from ..containers.rows import check_following, has_stopped
@@ -409,9 +410,7 @@ def report(self, incident, path, *, X=None, title=None, check=None, lengths=None
     True
     """
     check_is_fitted(self)
-    from ..reports import incident_page  # matplotlib is optional
-
-    return incident_page(self, incident, X, title, check, lengths=lengths).write(path)
+    return beside("incident_page")(self, incident, X, title, check, lengths=lengths).write(path)
 
 
 def incidents_and_levels(self, X, lengths=None):

@@ -16,10 +16,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..client.units import randomised_flags, units_alone
 from ..containers.rows import check_sampling, position, sampling_period, warn_of_gaps
-from ..message.requests import Acknowledgement, FlagsRequest
-from ..message.watching import FlagMessage
+from ..message.requests import Acknowledgement
+from ..message.watching import FlagMessage, FlagsRequest
 from ..privacy.mechanism import PrivacyMechanism
-from ..server.gradient.server import GradientServer
 from ..server.moments import MomentServer
 from ..server.watching.detector import RootCauseServer
 from ..server.watching.flags import FlagWatch, needed_answers, roots_of_flags
@@ -345,7 +344,7 @@ class FederatedRCADetector(FederatedEstimator):
 
     def _new_server(self):
         server = super()._new_server()
-        if isinstance(server, GradientServer):
+        if getattr(server, "trains_units", False):
             raise TypeError(
                 "FederatedRCADetector compares units by a density of the whole plant, which GradientServer "
                 "does not learn. Give MomentServer, LikelihoodServer or RegressorServer."

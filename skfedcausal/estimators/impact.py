@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from ..beside import beside
 from ..containers.layout import listed
 from ._engine import rows_to_show, timing_in_doubt
 from ._interventions import CANNOT_TELL, EFFECT, NO_MOVE, NOT_YET, NOTHING, SAY_WHEN, check_choice, window_rows
@@ -103,9 +104,7 @@ class Impact:
         -------
         ImpactDisplay
         """
-        from ..displays import ImpactDisplay  # matplotlib is optional
-
-        return ImpactDisplay.from_impact(self, column=column, **settings)
+        return beside("ImpactDisplay").from_impact(self, column=column, **settings)
 
     def report(self, path, *, title="What the move did"):
         """Write a page for people who were not there: the sentence, the totals, pictures.
@@ -120,9 +119,7 @@ class Impact:
         -------
         Path
         """
-        from ..reports.impact import impact_page
-
-        return impact_page(self, title).write(path)
+        return beside("impact_page")(self, title).write(path)
 
 
 def asked_impact(estimator, X, do, window, *, confidence, margin, question="did", **settings):

@@ -254,7 +254,7 @@ class LikelihoodServer(EngineServer):
         """Processes for the whole of a fit of many units, the same ones where they began with the units."""
         if n_units <= LARGE:
             return nullcontext()
-        from ..processes.parallel import workers  # for plants of many units
+        from ..parallel import workers  # for plants of many units
 
         return workers(n_units, self.n_jobs)
 

@@ -346,7 +346,7 @@ class _SeenMechanism(check.Seen):
         own, settings = self.given.get_params(deep=False), {"random_state": seed, "accountant": account}
         one = type(self.given)(**own | {key: settings[key] for key in settings.keys() & own.keys()})
         if "accountant" not in own:
-            one._own_accountant = account
+            one.account = account
         return one
 
     def records(self, n_rows, place=0.0):
