@@ -122,8 +122,8 @@ class Exchange:
 
     def _may_differ(self, answers):
         """Whether units tell the times of their rows, or other numbers of them."""
-        told = any(each.clock is not None for each in answers.values())
-        return told or len({tuple(each.lengths) for each in answers.values()}) > 1
+        has_times = any(each.clock is not None for each in answers.values())
+        return has_times or len({tuple(each.lengths) for each in answers.values()}) > 1
 
     def _on_common_rows(self, requests, answers, question):
         """First messages about the rows that all units have; who cannot be put beside the others is lost."""
@@ -151,13 +151,13 @@ class Exchange:
                 f"Units have other rows, and training by gradients cannot leave any out ({clocks}; rows that all have: "
                 f"{grid.in_words()}). Cut the records to the rows that all have, or use LikelihoodServer."
             )
-        told = {name: CommonRows(grid.numbers, grid.lengths) for name in moved}
+        requests = {name: CommonRows(grid.numbers, grid.lengths) for name in moved}
         if not self.one_way:
-            there = self.ask(told, Acknowledgement, needed=question.needed)
+            there = self.ask(requests, Acknowledgement, needed=question.needed)
             moved = {name: clock for name, clock in moved.items() if name in there}
         cut = {name: answers[name].at(clock.rows(grid), grid.lengths) for name, clock in moved.items()}
         told_clock = {"clock": grid.numbers, "grid": grid.digest}
-        rest = {name: message for name, message in answers.items() if name not in told}
+        rest = {name: message for name, message in answers.items() if name not in requests}
         return Answers(rest | {name: replace(message, **told_clock) for name, message in cut.items()})
 
     def _accept(self, answers):

@@ -209,8 +209,8 @@ class FileSite:
         for path, found in self._questions():
             try:
                 frame, found = read_signed(path, *self.gate.key)
-                asked = outside(frame)
-                name = _numbered(asked.run, asked.sequence)
+                address = outside(frame)
+                name = _numbered(address.run, address.sequence)
                 answer = self.gate.answer(frame, path.name)
             except (FileNotFoundError, PartialFrameError):
                 continue  # the server has taken it back; or the rest may still come
@@ -218,7 +218,7 @@ class FileSite:
                 answer = None
                 self.gate.refuse(str(error), path.name)
             self._seen[path.name] = found
-            if answer is not None and self.gate.waiting == (asked.run, asked.sequence):
+            if answer is not None and self.gate.waiting == (address.run, address.sequence):
                 # it will be asked again under this name; a share may not tell by the time of the file
                 with suppress(OSError):
                     path.unlink()

@@ -99,8 +99,8 @@ class Dealer:
     def _dealt(self, request, state):
         """The state with what is dealt now; PacketError where masks of a unit were dealt for another question."""
         known = dict(state.get("dealt", {}))
-        for name, tag, asked in zip(request.names, request.tags, request.asked, strict=True):
-            of, question = f"{name} {tag.tobytes().hex()}", asked.tobytes().hex()
+        for name, tag, digest in zip(request.names, request.tags, request.asked, strict=True):
+            of, question = f"{name} {tag.tobytes().hex()}", digest.tobytes().hex()
             same = known.setdefault(of, question) == question
             if not (same if self._account is None else self._account.allows(of, question)):
                 raise PacketError(

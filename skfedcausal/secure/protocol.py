@@ -26,10 +26,10 @@ def mask_corrections(series_masks, slices, masks, products):
     return corrections
 
 
-def opened_products(masked, slices, told, corrections, products):
-    """The server's sums of products of all series; `told` are (behind, ahead) by (unit, other)."""
+def opened_products(masked, slices, replies, corrections, products):
+    """The server's sums of products of all series; `replies` are (behind, ahead) by (unit, other)."""
     total = products(masked, masked) + corrections
-    for (unit, other), (behind, ahead) in told.items():
+    for (unit, other), (behind, ahead) in replies.items():
         total[:, slices[other], slices[unit]] += behind
         total[:, slices[unit], slices[other]] += ahead
     return total

@@ -63,7 +63,7 @@ def are_answered(sums, sizes):
     return most <= MOST * sum(sums.lengths)
 
 
-def _stretch_weights(n_rows, starts):
+def _segment_weights(n_rows, starts):
     """Weights of the rows: faded in every stretch, and nothing where a lag would reach over the start of an episode."""
     weights = fade([rows.stop - rows.start for rows in stretches(n_rows)[:N_STRETCHES]])
     for start in starts:
@@ -71,9 +71,9 @@ def _stretch_weights(n_rows, starts):
     return weights
 
 
-def rows_of_stretches(n_rows, starts):
+def rows_of_segments(n_rows, starts):
     """Rows that the sums of each stretch stand for, shape (N_STRETCHES,)."""
-    squares = np.square(_stretch_weights(n_rows, starts))
+    squares = np.square(_segment_weights(n_rows, starts))
     return np.array(
         [squares[rows.start - n_rows : rows.stop - n_rows].sum() for rows in stretches(n_rows)[:N_STRETCHES]]
     )
@@ -86,7 +86,7 @@ def graded_series(z, J, starts):
     recorded = without_lines(scores / scores.std(axis=0), own, starts)
     rows = LaggedRows.of(recorded, own, starts, 0)
     local = np.mean([rows.around_lines(LOCAL, first).values for first in (0, LOCAL // 2)], axis=0)
-    weights = _stretch_weights(len(z), starts)[:, None]
+    weights = _segment_weights(len(z), starts)[:, None]
     parts = np.stack([recorded * weights, local * weights])
     scale = np.sqrt(np.square(parts).mean(axis=1, keepdims=True))
     if not (scale > _TINY).all():

@@ -209,21 +209,21 @@ def _begin_at_zero(estimator, features, n_states):
             layer[:] = 0.0
 
 
-def answer(told, state, round, augmenter, Y, starts):
+def answer(received, state, round, augmenter, Y, starts):
     """Answer of a unit to a message of training, and its state afterwards.
 
     What comes again in a round goes on from where training was before, so that it counts once.
     """
-    if isinstance(told, NetworkPlan):
-        before = training = start(state["client"], augmenter, Y, starts, told)
-    elif isinstance(told, NetworksTrained) and isinstance(state.get("augmenter"), StateCorrection):
+    if isinstance(received, NetworkPlan):
+        before = training = start(state["client"], augmenter, Y, starts, received)
+    elif isinstance(received, NetworksTrained) and isinstance(state.get("augmenter"), StateCorrection):
         return Acknowledgement(), state
     elif "networks" not in state:
-        raise PacketError(f"A unit that is not in training got {told.OP!r}.")
-    elif isinstance(told, NetworksTrained):
+        raise PacketError(f"A unit that is not in training got {received.OP!r}.")
+    elif isinstance(received, NetworksTrained):
         kept = {key: value for key, value in state.items() if key not in ("networks", "before")}
         return Acknowledgement(), {**kept, "augmenter": state["networks"].correction, "round": round}
     else:
         before = state["before"] if round == state["round"] else state["networks"]
-        training = before.moved(None if isinstance(told, NoGradient) else told.predicted)
+        training = before.moved(None if isinstance(received, NoGradient) else received.predicted)
     return training.message(), {**state, "before": before, "networks": training, "round": round}

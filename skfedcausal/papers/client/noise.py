@@ -345,10 +345,10 @@ class PaperNoise:
         stds = {"filtered": of_filtered, "augmented": of_augmented}
         stds |= dict.fromkeys(("predicted", "constant"), self.growth * of_augmented)
         rng = np.random.default_rng([self.key, round])
-        told = {name: getattr(message, name, None) for name in stds}
+        series = {name: getattr(message, name, None) for name in stds}
         noised = {
             name: states + stds[name] * rng.standard_normal(states.shape)
-            for name, states in told.items()
+            for name, states in series.items()
             if states is not None
         }
         return replace(message, **noised, loss=self.reach**2, change=1.0)

@@ -189,8 +189,8 @@ class UnitTraining:
         if q > d:
             states = G[:, :d] @ problem.moments[:d]
             turned, energy_turned = states[:, q:], float((states[:, :d] * G[:, :d]).sum())
-        told = self._loss(), self.change, self.constant
-        return CorrectionMoments(cross, turned, energy, energy_turned, *told)
+        loss_and_rest = self._loss(), self.change, self.constant
+        return CorrectionMoments(cross, turned, energy, energy_turned, *loss_and_rest)
 
     def products(self, blocks=None):
         """Products of the present parameters with the record; blocks are zero where none are given."""
@@ -268,8 +268,8 @@ class UnitTraining:
         parameters, blocks = from_delta(self.problem, delta)
         done = replace(self, parameters=parameters)
         at = losses(self.problem, done.products(blocks))
-        told = np.array([at.client, at.server, at.penalty], dtype=float)
-        return done, BlockRow(blocks, told, done.constant)
+        final_losses = np.array([at.client, at.server, at.penalty], dtype=float)
+        return done, BlockRow(blocks, final_losses, done.constant)
 
     # -- after training ----------------------------------------------------------------------------------
 
@@ -305,9 +305,9 @@ def _input_level(model, inputs):
     return np.zeros(inputs.shape[1]) if model.input_mean is None else model.input_mean
 
 
-def _rates(problem, told, ridge):
+def _rates(problem, sizes, ridge):
     """Step sizes by column from the five of a plan."""
-    eta1, eta2, gamma1, gamma2, block_rate = told
+    eta1, eta2, gamma1, gamma2, block_rate = sizes
     d, q = problem.n_outputs, problem.n_local
     own, pulled = np.full((1, q), eta1), np.full((1, q), eta2)
     own[:, d:], pulled[:, d:] = gamma1, gamma2
@@ -328,32 +328,32 @@ def begun(request, model, series, name, augmenter=None):
     return training, training.local_model(request.relay, request.stepwise)
 
 
-def answer(told, state, round):
+def answer(received, state, round):
     """Answer of a unit to a message of training, and its state afterwards.
 
     What comes again in a round moves the parameters from where they were before, so that it counts once.
     """
     if "training" not in state:
-        raise PacketError(f"A unit that is not in training got {told.OP!r}.")
-    if isinstance(told, TrainingEnd):
-        return Acknowledgement(), {**state, **state["training"].learned(told)}
+        raise PacketError(f"A unit that is not in training got {received.OP!r}.")
+    if isinstance(received, TrainingEnd):
+        return Acknowledgement(), {**state, **state["training"].learned(received)}
     previous = state["previous"] if round == state["round"] else state["training"]
-    training, message = advanced(previous, told)
+    training, message = advanced(previous, received)
     return message, {**state, "training": training, "previous": previous, "round": round}
 
 
-def advanced(training, told):
+def advanced(training, received):
     """Training after a message of the server, and what the unit answers."""
-    if isinstance(told, TrainingPlan):
-        training = training.planned(told)
-        if told.mode == "stationary":
+    if isinstance(received, TrainingPlan):
+        training = training.planned(received)
+        if received.mode == "stationary":
             return training.solved()
-    elif training.rates is None or (training.mode == "moments") != isinstance(told, BlockRow):
-        raise PacketError(f"A unit that trains by {training.mode} cannot take a {type(told).__name__} now.")
-    elif isinstance(told, GradientReply):
-        training = training.moved_by_gradients(told)
+    elif training.rates is None or (training.mode == "moments") != isinstance(received, BlockRow):
+        raise PacketError(f"A unit that trains by {training.mode} cannot take a {type(received).__name__} now.")
+    elif isinstance(received, GradientReply):
+        training = training.moved_by_gradients(received)
     else:
-        training = training.moved_by_blocks(told)
+        training = training.moved_by_blocks(received)
     return training, training.message()
 
 

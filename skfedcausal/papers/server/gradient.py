@@ -254,8 +254,8 @@ class GradientServer(BaseEstimator):
         while going is not None:
             request = self._request(inputs)
             models = yield Ask(dict.fromkeys(going, request), LocalModel)
-            going = yield from self._train(models, request)
-        yield Ask(self._ends, Acknowledgement, needed=0)  # what was learned is learned
+            going, ends = yield from self._train(models, request)
+        yield Ask(ends, Acknowledgement, needed=0)  # what was learned is learned
 
     def _request(self, constant):
         """Request for local models; draws the seed of their start."""
@@ -265,7 +265,7 @@ class GradientServer(BaseEstimator):
         return TrainRequest(self.sends_series_once, self._stepwise, scale, seed, constant)
 
     def _train(self, models, request):
-        """Rounds with the units that sent local models; gives those to start again with, if some are lost."""
+        """Rounds with the units that sent local models: whom to start again with if some are lost, what ends it."""
         plant = Plant.of(models)
         training = Training.start(plant, request.start_scale, request.seed)
         limits = rounds.Limits(self.n_rounds_at_most, self.tol, self._watch)
@@ -279,7 +279,7 @@ class GradientServer(BaseEstimator):
             held = {name: message for name, message in held.items() if isinstance(message, expected)} | came
             if len(held) < len(replies):
                 going.close()
-                return tuple(name for name in replies if name in held)
+                return tuple(name for name in replies if name in held), {}
             messages = {name: held[name] for name in replies}
             expected = later_answer(mode, request.constant)
             needed = len(replies) if self._stepwise else None  # who misses a step is at another one
@@ -288,7 +288,7 @@ class GradientServer(BaseEstimator):
             except StopIteration:
                 replies = None
         self._store(plant, training)
-        return None
+        return None, self._ends(plant, training)
 
     @property
     def _algorithm(self):
@@ -369,11 +369,14 @@ class GradientServer(BaseEstimator):
         self.n_iter_ = len(training.client)
         self.converged_, self.diverged_ = training.converged, training.diverged
         self.links_ = untested_links(plant, self.transition_, self.input_, self.process_cov_, self.information_)
-        self._ends = {name: TrainingEnd() for name in plant.names}
-        if plant.n_inputs:
-            levels = training.blocks[:, n:] @ self.input_level_
-            self._ends = {name: TrainingEnd(levels[rows]) for name, rows in self.state_slices_.items()}
         self._warn_of(training)
+
+    def _ends(self, plant, training):
+        """Last message to every unit, with the mean influence of the others' inputs."""
+        if not plant.n_inputs:
+            return {name: TrainingEnd() for name in plant.names}
+        levels = training.blocks[:, plant.states.n_states :] @ self.input_level_
+        return {name: TrainingEnd(levels[rows]) for name, rows in self.state_slices_.items()}
 
     def _warn_of(self, training):
         if training.diverged:

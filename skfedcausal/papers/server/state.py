@@ -12,6 +12,15 @@ from ...statespace.partition import Partition, slices_of
 from ..numerics.descent import divergence_limit
 
 
+def arrays_of(messages, array, shapes):
+    """One array of each unit's message; ValueError if it has not the shape that `shapes` gives by unit."""
+    for name, shape in shapes.items():
+        came = getattr(getattr(messages[name], array), "shape", None)
+        if came != shape:
+            raise ValueError(f"Unit {name!r} sent {array!r} of shape {came}, expected {shape}.")
+    return [getattr(messages[name], array) for name in shapes]
+
+
 class Plant:
     """Sizes and own blocks of the units of a plant, by columns of all units side by side.
 
@@ -83,10 +92,7 @@ class Plant:
         Raises ValueError if a message does not fit the unit's local model.
         """
         shapes = [(n_rows, model.n_states) for model in self.models] if shapes is None else shapes
-        for name, shape in zip(self.names, shapes, strict=True):
-            came = getattr(messages[name], array).shape
-            if came != shape:
-                raise ValueError(f"Unit {name!r} sent {array!r} of shape {came}, expected {shape}.")
+        arrays_of(messages, array, dict(zip(self.names, shapes, strict=True)))
         return [messages[name] for name in self.names]
 
     def by_unit(self, squares):

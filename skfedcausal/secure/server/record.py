@@ -73,14 +73,14 @@ def open_sums(messages, lags):
     series = [faded_scores(part.z, part.patterns[0], record.starts) for part in record.parts]
     sums = lag_covariances(np.concatenate(series, axis=1), range(lags + 1), record.starts)
     informations = {name: part.patterns[0] for name, part in zip(record.names, record.parts, strict=True)}
-    return informations, record.starts, record.n_samples, sums, _open_stretches(record, lags)
+    return informations, record.starts, record.n_samples, sums, _open_segments(record, lags)
 
 
-def _open_stretches(record, lags):
+def _open_segments(record, lags):
     """Sums that grades rest on, None where units would not tell them."""
     n, starts, n_states = record.n_samples, record.starts, record.partition.n_states
-    asked = Sums(lags, tuple(episode_lengths(starts, n)), graded=True)
-    if not (can_be_graded(n) and are_answered(asked, [part.z.shape[1] for part in record.parts])):
+    requested = Sums(lags, tuple(episode_lengths(starts, n)), graded=True)
+    if not (can_be_graded(n) and are_answered(requested, [part.z.shape[1] for part in record.parts])):
         return None
     series = np.hstack([graded_series(part.z, part.patterns[0], starts) for part in record.parts])
     found = [lag_covariances(series[rows.start - n : rows.stop - n], range(N_LAGS + 1)) for rows in stretches(n)]
@@ -112,5 +112,5 @@ def withheld(links, units):
     """Links with no verdict of the likelihood on units of which the plant does not hold."""
     at = links["effect"].isin(units)
     because = links["effect"].map("what {} does beyond the plant still follows what came before".format)
-    told = links.assign(verdict=links["verdict"].mask(at, "cannot tell"))
-    return told.assign(because=told["because"].mask(at & told["because"].eq(""), because))
+    judged = links.assign(verdict=links["verdict"].mask(at, "cannot tell"))
+    return judged.assign(because=judged["because"].mask(at & judged["because"].eq(""), because))

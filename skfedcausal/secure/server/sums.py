@@ -25,13 +25,13 @@ from ...server.plant import ServerLearner
 from ...statespace.partition import Partition
 from ...statespace.ring import Sums, fraction_bits, from_ring
 from ..protocol import opened_products
-from ..series import are_answered, rows_of_stretches
+from ..series import are_answered, rows_of_segments
 from .record import SummedRecord, news_that_follows, open_sums, withheld
 
 _ROUNDING = 1e-9  # of sums in double precision; the numbers that they are of are whole
 
 
-def sums_asked(series, lags):
+def requested_sums(series, lags):
     """What is to be summed: grades too where all units sent what they rest on and none would refuse.
 
     Masked series that do not belong together are refused.
@@ -42,19 +42,19 @@ def sums_asked(series, lags):
     for name, message in series.items():
         if message.sums.lags != lags:
             raise ValueError(f"Unit {name!r} sent its own sums at {message.sums.lags + 1} lags, expected {lags + 1}.")
-    asked = Sums(lags, next(iter(lengths.values())), all(message.sums.graded for message in series.values()))
+    requested = Sums(lags, next(iter(lengths.values())), all(message.sums.graded for message in series.values()))
     sizes = [message.masked.shape[1] for message in series.values()]
-    return replace(asked, graded=asked.graded and are_answered(asked, sizes))
+    return replace(requested, graded=requested.graded and are_answered(requested, sizes))
 
 
 def check_products(series, products, sums):
     """Refuse masked products of other units or lags than were asked about."""
     n_states = sum(message.masked.shape[1] for message in series.values())
-    for name, told in products.items():
+    for name, reply in products.items():
         own = series[name].masked.shape[1]
         expected = (sums.n_sums, n_states - own, own)
-        if told.behind.shape != expected:
-            raise ValueError(f"Unit {name!r} sent masked products of shape {told.behind.shape}, expected {expected}.")
+        if reply.behind.shape != expected:
+            raise ValueError(f"Unit {name!r} sent masked products of shape {reply.behind.shape}, expected {expected}.")
 
 
 def others_of(series, sums):
@@ -87,30 +87,30 @@ def corrections_request(series, sums, digests):
     )
 
 
-def opened_sums(series, products, corrections, asked):
+def opened_sums(series, products, corrections, requested):
     """Sums of products of the series of all units that are left, those of lags in the scale of the scores."""
     left = [name for name in series if name in products]
     messages = [series[name] for name in left]
     slices = Partition([message.masked.shape[1] for message in messages]).slices
-    masked = np.concatenate([message.masked[: asked.n_rows] for message in messages], axis=1)
-    expected = (asked.n_sums, masked.shape[1], masked.shape[1])
+    masked = np.concatenate([message.masked[: requested.n_rows] for message in messages], axis=1)
+    expected = (requested.n_sums, masked.shape[1], masked.shape[1])
     if corrections.shape != expected:
         raise ValueError(f"The dealer's corrections have shape {corrections.shape}, expected {expected}.")
     found = {}
     for k, name in enumerate(left):
-        told, others = products[name], [other for other in series if other != name]
+        reply, others = products[name], [other for other in series if other != name]
         places = Partition([series[other].masked.shape[1] for other in others]).slices
         for other, place in zip(others, places, strict=True):
             if other in products:
-                found[k, left.index(other)] = told.behind[:, place], told.ahead[:, :, place]
-    total = opened_products(masked, slices, found, corrections, asked.products)
+                found[k, left.index(other)] = reply.behind[:, place], reply.ahead[:, :, place]
+    total = opened_products(masked, slices, found, corrections, requested.products)
     _check_opened(total[0], left, slices)
     for message, own in zip(messages, slices, strict=True):
-        total[:, own, own] = message.own[: asked.n_sums]
+        total[:, own, own] = message.own[: requested.n_sums]
     sums = from_ring(total, fraction_bits(len(messages[0].masked)))
-    of_lags, graded = sums[: asked.lags + 1], asked.in_stretches(sums) if asked.graded else None
+    of_lags, graded = sums[: requested.lags + 1], requested.in_stretches(sums) if requested.graded else None
     for part in (of_lags, *([] if graded is None else graded.reshape(-1, *graded.shape[2:]))):
-        _check_sums(part / sum(asked.lengths), left, slices)
+        _check_sums(part / sum(requested.lengths), left, slices)
     scale = np.concatenate([message.scale for message in messages])
     return of_lags * np.outer(scale, scale), graded
 
@@ -277,20 +277,20 @@ class SecureSumsServer(ServerLearner):
             raise ValueError(f"{type(self).__name__} learns plants without inputs; use a LikelihoodServer.")
         lags = self.n_lags + 1
         series = dict((yield Ask(dict.fromkeys(names, SecureSumsRequest(lags, graded=True)), MaskedSeries)))
-        asked = sums_asked(series, lags)
-        requests = others_of(series, asked)
+        requested = requested_sums(series, lags)
+        requests = others_of(series, requested)
         digests = {name: request.digest for name, request in requests.items()}
         products = dict((yield Ask(requests, MaskedProducts)))
-        check_products(series, products, asked)
+        check_products(series, products, requested)
         left = {name: series[name] for name in series if name in products}
         if len(left) < 2:
             raise ValueError(f"Sums of products need two units; there is {list(left) or 'none'} left.")
-        masks = {self.dealer: corrections_request(left, asked, digests)}
+        masks = {self.dealer: corrections_request(left, requested, digests)}
         (corrections,) = (yield Ask(masks, MaskCorrections, needed=len(names))).values()
-        sums = opened_sums(series, products, corrections.corrections, asked)
+        sums = opened_sums(series, products, corrections.corrections, requested)
         informations = {name: message.information for name, message in left.items()}
-        starts = (0, *accumulate(asked.lengths[:-1]))
-        self._learn(learner, informations, starts, sum(asked.lengths), *sums)
+        starts = (0, *accumulate(requested.lengths[:-1]))
+        self._learn(learner, informations, starts, sum(requested.lengths), *sums)
 
     def fit(self, messages):
         """Learn the plant from open messages, from the same sums but for rounding.
@@ -340,7 +340,7 @@ class SecureSumsServer(ServerLearner):
         if graded is not None and n_samples >= fewest_rows(slices):
             scale = np.sqrt(np.diagonal(sums[0]) / n_samples)
             whole, rest = graded
-            grades = grades_of_sums(whole, rest, rows_of_stretches(n_samples, starts), slices, scale)
+            grades = grades_of_sums(whole, rest, rows_of_segments(n_samples, starts), slices, scale)
         learner._grade_links(grades)
         self.learner_ = learner
         for name, value in vars(learner).items():
