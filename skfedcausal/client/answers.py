@@ -231,6 +231,6 @@ def flags_of(state, Y, starts):
 
 def _residuals(state, Y, starts):
     """Measurements less what the unit's own and its augmented model predict, zero where they do not vary."""
-    active = getattr(state["client"], "_active", np.ones(Y.shape[1], dtype=bool))
+    active = getattr(state["client"], "used_columns", np.ones(Y.shape[1], dtype=bool))
     predictions = (local_prediction(state, Y, None, starts, augmented=a) for a in (False, True))
     return [Y - np.where(active, predicted, Y) for predicted in predictions]

@@ -49,6 +49,11 @@ class BlackBoxClient:
         self.transition_, self.process_cov_ = _linear_step(prior, prior_cov, posterior, posterior_cov, U, starts)
         return self
 
+    @property
+    def used_columns(self):
+        """Which columns the model is about, (n_features,); the others never moved."""
+        return self._active
+
     def _moments(self, Y, U, starts):
         """What the box says about every row, one episode at a time."""
         parts = [
@@ -173,13 +178,13 @@ class NonlinearClient(BlackBoxClient):
         change = noise - self._added_noise
         if not change.any():
             return self
-        other = copy(self)
-        other.box = copy(self.box)
+        box = copy(self.box)
         R = self.box.measurement_cov_ + np.diag(change)
         lowest = NOISE_FLOOR * np.diag(self.box.measurement_cov_)  # of columns that had little but noise
         short = np.maximum(lowest - np.diag(R), 0.0)
-        other.box.measurement_cov_ = R + np.diag(short)
-        other._added_noise = noise
+        box.measurement_cov_ = R + np.diag(short)
+        other = copy(self)
+        vars(other).update(box=box, _added_noise=noise)
         return other
 
     def measurements(self, states):

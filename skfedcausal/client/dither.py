@@ -69,18 +69,15 @@ class Dither:
         return spread * ndtri(uniform).reshape(len(Y), d), first + len(Y) - 1
 
 
-def dithered_client(template, about, fitted):
-    """Model of a unit of status bits, by ``fitted(template, *about)``; None where the unit is none.
-
-    `about` begins with the record and has the unit's name in the fourth place.
-    """
-    Y, noise = about[0], about[5]
-    if not isinstance(template, KalmanClient) or noise is not None or template.C is not None or not is_status(Y):
+def dithered_client(unit):
+    """Model of a unit of status bits, None where the unit is none."""
+    template, Y = unit.client, unit.with_baseline
+    if not isinstance(template, KalmanClient) or unit.noise is not None or template.C is not None or not is_status(Y):
         return None
     if any(getattr(template, option) is not None for option in ("harmonics", "trend", "mode", "levels")):
         return None
-    dither = Dither.learn(about[3], Y)
+    dither = Dither.learn(unit.name, Y)
     states = min(Y.shape[1], _MOST_STATES) if template.n_states == "auto" else template.n_states
-    client = fitted(clone(template).set_params(n_states=states), Y - dither.of(Y)[0], *about[1:])
+    client = unit.fitted(clone(template).set_params(n_states=states), outputs=Y - dither.of(Y)[0])
     client.baseline_ = dither
     return client

@@ -160,8 +160,6 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         """
         model, Y, U, starts, off = self._read(X, inputs, lengths)
         predicted = self.measurements(model.predict(Y, U, starts))
-        if getattr(self, "noise_memory_", 0.0):
-            return self.baseline_.put_back(predicted, np.asarray(X, dtype=float), getattr(X, "index", None), starts)
         return predicted if off is None else predicted + off
 
     def measurements(self, states):
@@ -175,10 +173,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         -------
         ndarray of shape (n_samples, n_features)
         """
-        return self._over_all_columns(self.model.measurements(states))
-
-    def _over_all_columns(self, expected):
-        """Expected measurements with the constants of columns that the model leaves out."""
+        expected = self.model.measurements(states)
         if not hasattr(self, "_model") or self._active.all():
             return expected
         full = np.tile(self.mean_, (len(expected), 1))

@@ -12,7 +12,7 @@ class Handler(NamedTuple):
     sets_precision: bool  # whether later answers have the precision that this message asks for
 
 
-MODULES = ("client.worker", "papers.client.answers")  # of the package, which register when the first packet comes
+MODULES = ("client.fitting", "client.questions", "client.watching", "papers.client.answers")
 
 _HANDLERS: dict[str, Handler] = {}
 

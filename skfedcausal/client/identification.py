@@ -289,7 +289,8 @@ def _split(moments, C):
     if d > p:
         unexplained = floor_eigenvalues(moments.unexplained, floor.min())
         fit = sensor_noise(unexplained, C, floor)
-        fit = fit._replace(R=np.maximum(fit.R / max(_noise_share(unexplained, C, fit.R), 1.0), floor))
+        R = np.maximum(fit.R / max(_noise_share(unexplained, C, fit.R), 1.0), floor)
+        fit = NoiseFit(R, fit.converged, fit.n_steps)
     return _state_covariances(moments.G[0], C, fit.R)[1], fit
 
 

@@ -225,7 +225,7 @@ class NonlinearMonitor:
     def learn(cls, client, Y, starts):
         """Monitor of a fitted client; None where measurements do not determine the states."""
         exact = client.message(Y, lengths=episode_lengths(starts, len(Y)))
-        active = client._active
+        active = client.used_columns
         complete = ~np.isnan(Y[:, active]).any(axis=1)
         J = exact.patterns[np.zeros(len(Y), dtype=int) if exact.index is None else exact.index]
         if not complete.any() or not all(is_regular(j) for j in J[complete]):
@@ -239,7 +239,7 @@ class NonlinearMonitor:
     def message(self, Y, starts, known=None):
         """Message about measurements, and where the filter stands after it."""
         exact, known = self.client.message_after(Y, starts, known)
-        active = self.client._active
+        active = self.client.used_columns
         own = np.isnan(Y[:, active]).any(axis=1)
         regular, J = exact.information.determined_rows, exact.information.matrices()
         own |= ~regular

@@ -8,7 +8,7 @@ from scipy.linalg import solve_triangular
 
 from ..statespace.matrices import floor_eigenvalues
 from ..statespace.tails import heavy_tails
-from .remainder import FLOOR, OwnPast, bic_penalty, rows_before
+from .own_past import FLOOR, OwnPast, bic_penalty, rows_before
 
 _LOG_2PI = np.log(2 * np.pi)
 

@@ -28,7 +28,7 @@ from ..statespace.riccati import NotStationaryError, predicted_covariance, stati
 from .chosen_gain import filtered_with
 from .filtering import UnitFilter
 from .given import check_matrices, with_diagonal
-from .remainder import OwnPast, Remainder, bic_penalty
+from .own_past import OwnPast, Remainder, bic_penalty
 
 NOISE_FLOOR = 1e-3  # share of a column's variance that counts as sensor noise at least
 _FLOOR = 0.05  # share of the variance of the states that their past explains at least
@@ -269,8 +269,10 @@ class UnitClient(UnitFilter):
     (2, 2)
     """
 
-    _own_model = None  # of a monitored unit
-    _all_are_active = True  # columns; before a fit
+    _all_are_used = True  # columns; before a fit
+    _added_noise: Any = 0.0  # variance of what was added on purpose to the columns that are used, (n_used,)
+    _noise_share: float | None = None  # of sensor noise in messages, where a server chose one
+    _model_before: UnitModel | None = None  # that of a monitor took its place
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -305,7 +307,7 @@ class UnitClient(UnitFilter):
         mean = np.zeros(d) if mean is None else np.asarray(mean, dtype=float)
         if mean.shape != (d,) or not np.isfinite(mean).all():
             raise ValueError(f"mean has shape {mean.shape} or is not finite; give {d} numbers, one per column.")
-        self._keep(UnitModel(mean=mean, **given), np.ones(d, dtype=bool), None)
+        self._keep(UnitModel(mean=mean, **given), np.ones(d, dtype=bool))
         return self
 
     def active_columns(self, Y):
@@ -319,37 +321,44 @@ class UnitClient(UnitFilter):
         -------
         ndarray of shape (n_samples, n_active)
         """
-        return Y if self._all_are_active else Y[:, self._active]
+        return Y if self._all_are_used else Y[:, self._active]
 
-    def _keep(self, model, active, Y):
-        d = len(active)
-        self._model, self._active, self._noise_share = model, active, None
-        self._all_are_active = bool(active.all())
-        self.n_features_in_ = d
-        self.n_states_ = self._n_features_out = model.n_states
-        self.transition_, self.input_, self.process_cov_ = model.A, model.B, model.Q
-        self.input_mean_ = model.input_mean
-        self.observation_ = np.zeros((d, model.n_states))
-        self.observation_[active] = model.C
-        self.measurement_cov_ = _expanded(model.R, active)
-        self.mean_ = np.zeros(d)
-        self.mean_[active] = model.mean
-        if not active.all():
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # columns that were never seen
-                self.mean_[~active] = np.nanmean(Y[:, ~active], axis=0)
+    @property
+    def used_columns(self):
+        """Which columns the model is about, (n_features,); the others never moved."""
+        return getattr(self, "_active", np.ones(len(self.model.C), dtype=bool))
+
+    @property
+    def added_noise(self):
+        """Variance of noise that was added on purpose to the columns that are used, (n_used,) or zero."""
+        return self._added_noise
+
+    def _keep(self, model, active, constants=()):
+        """Take over a model of some columns; the others have the levels `constants`, (n_features - n_used,)."""
+        self._model, self._active, self._noise_share, self._model_before = model, active, None, None
+        self._all_are_used = bool(active.all())
+        levels = np.zeros(len(active))
+        levels[~active] = constants
+        self.__dict__.update(_public_attributes(model, active, levels))
+
+    def __replace__(self, **changes):
+        """Copy of which some of `model`, `model_before`, `noise_share` and `added_noise` are others."""
+        other = copy(self)
+        other.__dict__.update({f"_{name}": value for name, value in changes.items()})
+        used = self.used_columns
+        other.__dict__.update(_public_attributes(other.model, used, getattr(self, "mean_", np.zeros(len(used)))))
+        return other
 
     @property
     def model(self):
-        """The unit's model over its active columns, a `UnitModel`."""
+        """The unit's model over the columns that it uses, a `UnitModel`."""
         check_is_fitted(self, "_model")
         return self._model
 
     @property
     def message_model(self):
         """The model used for messages, with the fraction of sensor noise that a server chose, if any."""
-        model, share = self.model, getattr(self, "_noise_share", None)
-        return model if share is None else model.with_noise_share(share)
+        return self.model if self._noise_share is None else self.model.with_noise_share(self._noise_share)
 
     def with_noise(self, noise):
         """Copy for a record with noise of other known variances added to its columns.
@@ -364,18 +373,14 @@ class UnitClient(UnitFilter):
         UnitClient
         """
         added = noise[self._active]
-        if np.array_equal(added, self._added_noise):
+        change = added - self._added_noise
+        if not change.any():
             return self
-        other, model = copy(self), self._own_model or self._model
-        R = with_diagonal(model.R, added - self._added_noise)
-        unpredicted = model.unpredicted
-        if unpredicted is not None:
-            unpredicted = unpredicted + added - self._added_noise
+        model = self._model_before or self._model
+        unpredicted = None if model.unpredicted is None else model.unpredicted + added - self._added_noise
         unknown = {"own_past": None, "tails": None, "own_density": None}
-        other._model, other._own_model = replace(model, R=R, unpredicted=unpredicted, **unknown), None
-        other._added_noise = added
-        other.measurement_cov_ = _expanded(R, self._active)
-        return other
+        model = replace(model, R=with_diagonal(model.R, change), unpredicted=unpredicted, **unknown)
+        return self.__replace__(model=model, model_before=None, added_noise=added)
 
     def message_about(self, Y, starts, *, inputs=None, const=False, local_model=False):
         """Message about checked measurements.
@@ -407,6 +412,26 @@ class UnitClient(UnitFilter):
         return function(self) if name == "may_refine" else partial(function, self)
 
 
+def _public_attributes(model, used, levels):
+    """A client's attributes that are matrices of its model, over all columns; `levels` (n_features,) of unused ones."""
+    observation = np.zeros((len(used), model.n_states))
+    observation[used] = model.C
+    mean = levels.copy()
+    mean[used] = model.mean
+    return {
+        "n_features_in_": len(used),
+        "n_states_": model.n_states,
+        "_n_features_out": model.n_states,
+        "transition_": model.A,
+        "input_": model.B,
+        "process_cov_": model.Q,
+        "input_mean_": model.input_mean,
+        "observation_": observation,
+        "measurement_cov_": _expanded(model.R, used),
+        "mean_": mean,
+    }
+
+
 # -- what a unit does with its client once that is learned --------------------------------------------------
 
 
@@ -415,22 +440,22 @@ def with_noise_share(client, share):
 
     `share` is that of what the past leaves unpredicted, beyond R; below zero, of R itself that is no noise.
     """
-    other = copy(client)
-    other._noise_share = share
-    return other
+    return client.__replace__(noise_share=share)
 
 
 def monitored_by(client, model):
     """Copy whose messages and filter use the model of a monitor; under other noise it keeps its own."""
-    other = copy(client)
-    other._own_model, other._model = client._model, model
-    other.measurement_cov_ = _expanded(model.R, client._active)
-    return other
+    return client.__replace__(model=model, model_before=client.model)
 
 
 def expected_measurements(client, states, Y, U=None, starts=(0,)):
     """Measurements of predicted states, what those leave predicted from the unit's own rows before."""
-    return client._over_all_columns(client.model.expected(states, client.active_columns(Y), U, starts))
+    expected = client.model.expected(states, client.active_columns(Y), U, starts)
+    if client.used_columns.all():
+        return expected
+    full = client.measurements(states)
+    full[:, client.used_columns] = expected
+    return full
 
 
 def may_refine(client):
@@ -439,24 +464,15 @@ def may_refine(client):
 
 
 def refined(client, Y, states, covariances):
-    """Copy with loadings, noise and level re-estimated from smoothed states (diagonal R only).
-
-    The client itself where noise has a memory: its loadings are tied to each other.
-    """
-    if getattr(client, "noise_memory_", 0.0):
-        return client
+    """Copy with loadings, noise and level re-estimated from smoothed states (diagonal R only)."""
     model, kept = client.model, client.active_columns(Y)
     if model.R.ndim == 2:
         raise ValueError("Only a diagonal R can be re-estimated; give the variances of the sensors.")
-    added = getattr(client, "_added_noise", np.zeros(kept.shape[1]))
     variance = np.nanvar(kept, axis=0) if model.variance is None else model.variance
-    floor = NOISE_FLOOR * variance + added
     cov = covariances[0] if len(covariances) == 1 else covariances
-    C, R, mean = observation_step(kept, states, cov, floor)
-    active = getattr(client, "_active", np.ones(Y.shape[1], dtype=bool))
-    other = copy(client)
-    other._keep(replace(model, C=C, R=R, mean=mean, unpredicted=None, products=None), active, Y)
-    return other
+    C, R, mean = observation_step(kept, states, cov, NOISE_FLOOR * variance + client.added_noise)
+    model = replace(model, C=C, R=R, mean=mean, unpredicted=None, products=None)
+    return client.__replace__(model=model, model_before=None, noise_share=None)
 
 
 def is_likelier_alone(client, Y, U=None, starts=(0,)):
@@ -493,11 +509,7 @@ def with_tails(client, Y, U=None, starts=(0,), *, alone=False):
             from ..statespace.tails import Tails  # for noise that is not Gaussian
 
             found["tails"] = Tails.learned(errors)
-    if not found:
-        return client
-    other = copy(client)
-    other._model = replace(model, **found)
-    return other
+    return client.__replace__(model=replace(model, **found)) if found else client
 
 
 _ONCE_METHODS: dict[str, Callable] = {

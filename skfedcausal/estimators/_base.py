@@ -19,17 +19,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..beside import beside
 from ..client.kalman import KalmanClient
+from ..client.templates import check_takes_noise, client_templates
 from ..client.units import (
-    check_noise_can_be_told,
-    client_templates,
     kept_states,
     known_units,
-    naming_memory,
     new_units,
-    refuse_memory,
     released,
     units_alone,
-    with_memory,
     without_silent,
 )
 from ..containers import PlantLayout, episode_starts, read_plant
@@ -239,10 +235,9 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         if mechanism is None and self._leaves_out_still_units:
             plant = plant.moving()
         raw_bytes = plant.unit_bytes
-        if self._needs_rows:
-            refuse_memory(templates, type(self).__name__)
         if mechanism is not None:
-            check_noise_can_be_told(templates)
+            for name, template in templates.items():
+                check_takes_noise(template, name)
         if hasattr(server, "_check_room"):
             server._check_room(templates, plant.n_samples, sum(plant.input_sizes.values()))
         plant, self._noise = released(mechanism, plant, learning=True)
@@ -254,7 +249,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             )
         augmenter = None if self.augmenter is None else seeded(self.augmenter, self.random_state)
         units = new_units(plant, templates, augmenter, self._noise, training=noise_of_units, home=home)
-        with self._reaching(units, server, guard) as exchange, naming_memory(with_memory(templates)):
+        with self._reaching(units, server, guard) as exchange:
             exchange.expect(n_inputs=plant.input_sizes)
             self._learn(exchange, server, any(U is not None for U in plant.inputs))
         self._store_units(kept_states(units, quiet=mechanism is not None), server.names_)

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..client.units import client_templates, further_units, kept_states, new_units, refuse_memory, without_silent
+from ..client.templates import client_templates
+from ..client.units import further_units, kept_states, new_units, without_silent
 from ..containers.layout import listed
 from ..containers.rows import check_sampling, sampling_period, warn_of_gaps
 from ..federation.ledger import Ledger
@@ -82,7 +83,6 @@ def learn_batch(estimator, X, inputs, lengths, forget):
         place = _after_fit(estimator)
     is_first = place is None
     plant = estimator._read_first(X, inputs, lengths) if is_first else _read_next(estimator, X, inputs, lengths, place)
-    refuse_memory(client_templates(estimator.client, plant.names) if is_first else estimator.clients_, "partial_fit")
     server = estimator._new_server() if is_first else estimator.server_
     if is_first:
         check_batches(server)

@@ -6,7 +6,6 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..beside import beside
-from ..client.units import refuse_memory
 from ..optional import import_optional
 from ._changes import dated, labelled, level_of, settled
 
@@ -345,7 +344,6 @@ def links_over_time(self, X=None, *, inputs=None, lengths=None, piece=None):
     0  unit0  unit1      0  1000     influence
     1  unit0  unit1   1000  2000  no influence
     """
-    refuse_memory(getattr(self, "clients_", {}), "links_over_time")
     with self._asking(X, inputs, lengths) as units:
         return labelled(self.server_.links_over_time(units.messages(), piece), units.index)
 
@@ -530,7 +528,6 @@ def stable_links(
 
 def _resampled(self, question, record, random_state, **settings):
     """Ask the server with a seed, from the estimator's own random state where none is given."""
-    refuse_memory(getattr(self, "clients_", {}), question)
     chosen = self.random_state if random_state is None else random_state
     seed = int(check_random_state(chosen).randint(2**31 - 1))
     with self._asking(*record) as units:

@@ -33,9 +33,8 @@ def begin_training(unit, request, state, round):
         )
     if client.baseline_ is not None and unit.training_noise is not None:
         raise TypeError(
-            f"Noise on the messages of training does not hide what `harmonics`, `trend`, `mode`, `levels` and "
-            f"`noise_memory` of unit {unit.name!r} learn from all rows at once. Leave them out, or add the noise "
-            "to measurements."
+            f"Noise on the messages of training does not hide what `harmonics`, `trend`, `mode` and `levels` of unit "
+            f"{unit.name!r} learn from all rows at once. Leave them out, or add the noise to measurements."
         )
     unit = unit.off_baseline({"client": client})
     if augmenter is not None:

@@ -197,17 +197,6 @@ def _heavy():
     return found
 
 
-def _coloured():
-    """Noise of the sensors with a memory, and gaps."""
-    found, rng = record(2, 400, links=((0, 1),)), np.random.default_rng(1)
-    for Y in found.X.values():
-        e = 2.0 * rng.standard_normal(Y.shape)
-        for t in range(1, len(e)):
-            e[t] += 0.8 * e[t - 1]
-        Y += e
-    return gappy(found, 0.03)
-
-
 def _with_counter():
     """A unit whose single column hardly moves from one row to the next, then jumps."""
     found, rng = record(2, 900, links=((0, 1),)), np.random.default_rng(0)
@@ -598,12 +587,6 @@ PLANTS = [
         granger,
         _heavy,
         {**_PLANT, "score_samples": ask("score_samples"), "predict": ask("predict")},
-    ),
-    Plant(
-        "coloured sensors with gaps",
-        made(granger, KalmanClient(noise_memory=0.8)),
-        _coloured,
-        {"predict": ask("predict"), "predict by own filters": ask("predict", model="client")},
     ),
     Plant(
         "boxes",

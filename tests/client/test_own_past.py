@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import multivariate_normal
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient
-from skfedcausal.client.remainder import _RIDGE, OwnPast
+from skfedcausal.client.own_past import _RIDGE, OwnPast
 from skfedcausal.client.unit_model import expected_measurements
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.statespace.episodes import episodes, lag_covariances
