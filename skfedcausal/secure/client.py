@@ -186,7 +186,7 @@ class SumsWorker:
         return message.to_packet(packet.round), state
 
     def _series(self, request, state, round):
-        """The unit's states under a mask, with what they are worth."""
+        """The unit's states (n_rows, n_states) under a mask, with what they are worth."""
         # as a fit of states asks: a unit whose sensors say all of its states sends them without noise
         own, inner = self._worker.handle(FitRequest(own_past=True, sharp=True).to_packet(round), {})
         series, message = self._scores(StateMessage.from_packet(own))
@@ -224,7 +224,7 @@ class SumsWorker:
         return sums
 
     def _scores(self, message):
-        """Faded scores of the unit's message and the message, which has to be of one information throughout."""
+        """Faded scores (n_rows, n_states) of the unit's message and the message, of one information throughout."""
         if message.inputs is not None:
             raise self._error("has inputs, with which there are no secure sums; leave them out or fit openly.")
         if message.index is not None:
@@ -239,7 +239,7 @@ class SumsWorker:
             raise self._error(f"cannot take part. {error}") from None
 
     def _products(self, request, state):
-        """Sums of products of the mask with what the others sent, under masks of their own."""
+        """Sums of products of the mask with what the others sent (n_rows, n_others), under masks of their own."""
         known = state.get("sums")
         if known is None:
             raise self._error(f"got {request.OP!r} before it was asked for its states.")

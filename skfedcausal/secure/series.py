@@ -31,6 +31,7 @@ def fade(lengths):
 
 
 def _bell(length):
+    """Weights of the rows of one episode, (length,), a cosine bell at either end."""
     ramp = max(length // _SHARE, _LEAST)
     if length < 4 * ramp:
         raise ValueError(f"Secure sums need episodes of at least {4 * _LEAST} rows; one has {length}.")
@@ -64,7 +65,7 @@ def are_answered(sums, sizes):
 
 
 def _segment_weights(n_rows, starts):
-    """Weights of the rows: faded in every stretch, and nothing where a lag would reach over the start of an episode."""
+    """Weights (n_rows,): faded in every segment, and nothing where a lag would reach over the start of an episode."""
     weights = fade([rows.stop - rows.start for rows in stretches(n_rows)[:N_STRETCHES]])
     for start in starts:
         weights[start : start + N_LAGS] = 0.0

@@ -37,7 +37,7 @@ class StateCorrection:
     unit: np.ndarray
 
     def features(self, Y, starts):
-        """What the regressor sees at every row: this row and those before, standardised."""
+        """What the regressor sees at every row: it and those before, standardised, (n_samples, n_lags n_sensors)."""
         inside = (Y - self.mean) / self.scale
         return np.hstack([inside, lagged_rows(inside, self.n_lags - 1, starts)])
 
@@ -46,7 +46,7 @@ class StateCorrection:
         return self.unit * self.outputs(self.features(Y, starts))
 
     def outputs(self, features):
-        """Outputs of the regressor in units of the states' standard deviation."""
+        """Outputs of the regressor in units of the states' standard deviation, (n_rows, n_states)."""
         return self.estimator.predict(features).reshape(len(features), -1)
 
     def corrected_measurements(self, client, Y, starts):
@@ -74,7 +74,11 @@ class UnitRecord:
 
 
 def batch_loss(record, rows, correction, outputs):
-    """States predicted with given outputs of the correction, and the unit's loss per row."""
+    """States predicted with given outputs of the correction, and the unit's residuals.
+
+    `outputs` has the shape (n_rows, n_states). Gives corrected and predicted states, (n_rows, n_states), and residuals
+    in standard deviations of the sensors, (n_rows, n_sensors), zero where a measurement is missing.
+    """
     corrected = record.filtered[rows] + correction.unit * outputs
     predicted = record.f.value(corrected)
     rest = np.nan_to_num((record.measurements[rows] - record.h.value(predicted)) / correction.scale)
@@ -82,7 +86,10 @@ def batch_loss(record, rows, correction, outputs):
 
 
 def output_gradient(record, correction, corrected, predicted, rest, weight, pull):
-    """Gradient of ``weight * |rest|^2 + L_s`` in the correction's outputs, row by row (eq. 4)."""
+    """Gradient of ``weight * |rest|^2 + L_s`` in the correction's outputs, row by row (eq. 4), (n_rows, n_states).
+
+    `pull` is the server's derivative in the predicted states, (n_rows, n_states); the others come from `batch_loss`.
+    """
     slope = record.h.jacobian(predicted) / correction.scale[:, None]
     in_states = pull - 2 * weight * np.einsum("td,tdp->tp", rest, slope)
     return np.einsum("tq,tqp->tp", in_states, record.f.jacobian(corrected)) * correction.unit
@@ -140,6 +147,7 @@ class NetworkTraining:
 
 
 def _one_column(targets):
+    """Targets (n_rows, n_states) as scikit-learn wants them: of one state, (n_rows,)."""
     return targets[:, 0] if targets.shape[1] == 1 else targets
 
 
@@ -158,13 +166,13 @@ def unit_maps(client, Y):
 
 
 def completed(h, Y, filtered):
-    """Measurements with the missing ones as the filtered states show them."""
+    """Measurements (n_samples, n_sensors) with the missing ones as the filtered states show them."""
     missing = np.isnan(Y)
     return np.where(missing, h.value(filtered), Y) if missing.any() else Y
 
 
 def unit_states(client, Y, starts):
-    """Filtered states of checked measurements."""
+    """Filtered states of checked measurements, (n_samples, n_states)."""
     return client.filter(Y, lengths=episode_lengths(starts, len(Y)))
 
 

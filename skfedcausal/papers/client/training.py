@@ -153,7 +153,7 @@ class UnitTraining:
         return self._states(slice(self.step, self.step + 1) if self.mode == "steps" else slice(None))
 
     def _states(self, pairs):
-        """Own and augmented states of some pairs of time steps, at the first step of each pair."""
+        """Own and augmented states (n_pairs, n_states) of some pairs of time steps, at the first step of each pair."""
         before = self.series.rows[pairs] - 1
         past, filtered = self.series.seen[before], self.series.filtered[before]
         augmented = filtered + past @ self.theta.T
@@ -193,7 +193,7 @@ class UnitTraining:
         return CorrectionMoments(cross, turned, energy, energy_turned, *loss_and_rest)
 
     def products(self, blocks=None):
-        """Products of the present parameters with the record; blocks are zero where none are given."""
+        """Products of the present parameters with the record; blocks, (n_states, n_drivers), are zero if not given."""
         if blocks is None:
             blocks = np.zeros((len(self.parameters), self.problem.n_drivers))
         return Products.at(self.problem, self.parameters, blocks)
@@ -210,7 +210,7 @@ class UnitTraining:
         return float(own @ own)
 
     def moved_by_gradients(self, reply):
-        """Training after one round or step, from the server's derivatives in the states."""
+        """Training after one round or step, from the server's derivatives in the states, (n_rows, n_states)."""
         n_rows = 1 if self.mode == "steps" else len(self.series.rows)
         check_shape("predicted", reply.predicted, (n_rows, len(self.parameters)))
         if self.mode == "steps":
@@ -227,6 +227,7 @@ class UnitTraining:
         return self._moved(gradients(self.problem, self.products()).client, slope)
 
     def _stepped(self, reply):
+        """Training after one step of the per-step algorithm."""
         t = self.series.rows[self.step]
         parameters = correction_step(
             self.model.A,
@@ -242,7 +243,7 @@ class UnitTraining:
         return replace(self, parameters=parameters, n_moves=self.n_moves + 1)
 
     def moved_by_blocks(self, row):
-        """Training after one round, from the server's blocks and the moments at home."""
+        """Training after one round, from the server's blocks (n_states, n_drivers) and the moments at home."""
         check_shape("blocks", row.blocks, (len(self.parameters), self.problem.n_drivers))
         at, dual = self.products(row.blocks), None
         if self.is_warm:
@@ -251,6 +252,7 @@ class UnitTraining:
         return replace(self._moved(slope.client, slope.server), dual=dual)
 
     def _moved(self, client, server):
+        """Training after a round, from the derivatives of both losses in the parameters, (n_states, n_local)."""
         warm = self.warm_up if self.is_warm else None
         rates = self.rates if warm is None else warm.rates
         step = parameter_update(rates, client, server, self.parameters)
@@ -295,7 +297,7 @@ class UnitTraining:
 
 
 def _problem(model, series, residuals, drivers, **settings):
-    """What a unit minimises over the pairs of time steps of its record, driven by given series."""
+    """What a unit minimises over the pairs of time steps of its record, driven by series (n_samples, n_drivers)."""
     before = series.rows - 1
     return augmented_problem(model.A, model.C, series.seen[before], drivers[before], residuals, **settings)
 
@@ -306,7 +308,7 @@ def _input_level(model, inputs):
 
 
 def _rates(problem, sizes, ridge):
-    """Step sizes by column from the five of a plan."""
+    """Step sizes by column from the five of a plan, eta1, eta2, gamma1, gamma2 and that of the blocks."""
     eta1, eta2, gamma1, gamma2, block_rate = sizes
     d, q = problem.n_outputs, problem.n_local
     own, pulled = np.full((1, q), eta1), np.full((1, q), eta2)

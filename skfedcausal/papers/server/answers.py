@@ -60,7 +60,10 @@ class ServerPrediction(_AnyPlantFilter):
 
 
 def untested_links(plant, A, B, Q, information):
-    """Table of all ordered pairs without evidence; Geweke's measure is NaN for inputs and unstable plants."""
+    """Table of all ordered pairs without evidence, of a plant A (n, n), B (n, k), Q (n, n).
+
+    Geweke's measure is NaN for inputs and unstable plants.
+    """
     partition, n_units = plant.states, len(plant.names)
     geweke = np.full((n_units, n_units), np.nan)
     if np.abs(np.linalg.eigvals(A)).max() < 1:
@@ -85,11 +88,11 @@ def untested_links(plant, A, B, Q, information):
 
 
 def _state_scales(partition, A, Q):
-    """Roots of each unit's state covariance in the learned plant or, where that is not stable, of Q."""
+    """Roots (n_m, n_m) of each unit's state covariance in the learned plant or, where that is not stable, of Q."""
     cov = _stationary(A, Q, lambda: Q)
     return [np.linalg.cholesky(cov[rows, rows]) for rows in partition.slices]
 
 
 def _size(root, block):
-    """Frobenius norm in standardised states."""
+    """Frobenius norm of a block (n_m, k) in states standardised by their root (n_m, n_m)."""
     return float(np.linalg.norm(np.linalg.solve(root, block)))

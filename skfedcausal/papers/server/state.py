@@ -96,7 +96,7 @@ class Plant:
         return [messages[name] for name in self.names]
 
     def by_unit(self, squares):
-        """Sums over each unit's states."""
+        """Sums over each unit's states, (n_units,), of squares (n,)."""
         return np.add.reduceat(squares, [rows.start for rows in self.states.slices])
 
 

@@ -77,7 +77,7 @@ def open_sums(messages, lags):
 
 
 def _open_segments(record, lags):
-    """Sums that grades rest on, None where units would not tell them."""
+    """Sums that grades rest on, (2, n_segments, n_lags + 1, n, n), None where units would not tell them."""
     n, starts, n_states = record.n_samples, record.starts, record.partition.n_states
     requested = Sums(lags, tuple(episode_lengths(starts, n)), graded=True)
     if not (can_be_graded(n) and are_answered(requested, [part.z.shape[1] for part in record.parts])):

@@ -116,7 +116,7 @@ def opened_sums(series, products, corrections, requested):
 
 
 def _check_opened(products, names, slices):
-    """The products of two units in one row are opened twice under different masks, and have to be the same."""
+    """The products (n, n) of two units in one row are opened twice under different masks, and have to be the same."""
     wrong = np.array([[(products[a, b] != products[b, a].T).any() for b in slices] for a in slices])
     np.fill_diagonal(wrong, False)
     if wrong.any():
@@ -127,7 +127,7 @@ def _check_opened(products, names, slices):
 
 
 def _check_sums(means, names, slices):
-    """Sums of products of real series obey Cauchy and Schwarz, and those in one row are a covariance."""
+    """Sums (k, n, n) of products of real series obey Cauchy and Schwarz, and those in one row are a covariance."""
     squares = np.sqrt(np.diagonal(means[0]))
     beyond = (np.abs(means) > np.outer(squares, squares) * (1 + _ROUNDING)).any(axis=0)
     wrong = np.array([[beyond[a, b].any() or beyond[b, a].any() for b in slices] for a in slices])
@@ -150,7 +150,7 @@ def _is_covariance(matrix):
 
 
 def _most_often(wrong, names):
-    """Names of the units with most pairs that are wrong."""
+    """Names of the units with most pairs that are wrong, (n_units, n_units)."""
     counts = wrong.sum(axis=0)
     return [name for name, count in zip(names, counts, strict=True) if count == counts.max()]
 
