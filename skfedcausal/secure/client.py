@@ -253,8 +253,8 @@ class SumsWorker:
         mask = series_mask(self._key, tag, sums.lengths, n_states, sums.n_rows)
         slices, masks = Partition(request.sizes.tolist()).slices, []
         for other, other_tag, n_other in zip(request.names, request.tags, request.sizes.tolist(), strict=True):
-            about = (tag, other_tag.tobytes()), digest, other
-            masks.append(product_masks(self._key, *about, sums.lengths, sums.n_sums, n_states, n_other))
+            tags, sizes = (tag, other_tag.tobytes()), (sums.n_sums, n_states, n_other)
+            masks.append(product_masks(self._key, tags, digest, other, sums.lengths, sizes))
         products = masked_products(mask, request.masked, slices, masks, sums.products)
         return MaskedProducts(*products), {**state, "sums": {**known, "asked": asked}}
 

@@ -121,6 +121,6 @@ class Dealer:
         for k, (name, tag, size) in enumerate(units):
             for j, (other, other_tag, n_other) in enumerate(units):
                 if j != k:
-                    about = (tag, other_tag), request.asked[k], other
-                    masks[k, j] = product_masks(self.keys[name], *about, lengths, sums.n_sums, size, n_other)
+                    pair, shape = (tag, other_tag), (sums.n_sums, size, n_other)
+                    masks[k, j] = product_masks(self.keys[name], pair, request.asked[k], other, lengths, shape)
         return mask_corrections(np.concatenate(series, axis=1), Partition(sizes).slices, masks, sums.products)

@@ -26,7 +26,7 @@ class LSTM:
         return sequence[-1] @ self.weight.T + self.bias
 
     def jacobian(self, X):
-        """Derivatives of the outputs in the inputs of every row, (n_samples, n_outputs, n_inputs), for ``n_steps=1``."""
+        """Derivatives of the outputs in the inputs of every row, (n_samples, n_outputs, n_inputs), of one step only."""
         if self.n_steps != 1:
             raise ValueError(f"The Jacobian of an LSTM over {self.n_steps} steps is not that of a map.")
         J = np.broadcast_to(np.eye(X.shape[1]), (len(X), X.shape[1], X.shape[1]))

@@ -269,7 +269,7 @@ class GradientServer(BaseEstimator):
         plant = Plant.of(models)
         training = Training.start(plant, request.start_scale, request.seed)
         limits = rounds.Limits(self.n_rounds_at_most, self.tol, self._watch)
-        going = self._algorithm(plant, partial(self._choose, plant), training, limits)
+        going = self._algorithm(plant, partial(self._choose, plant, training), training, limits)
         replies = next(going)
         held: dict[str, object] = {}
         mode = next(iter(replies.values())).mode
@@ -331,28 +331,24 @@ class GradientServer(BaseEstimator):
                 "or constraint='penalty' (the limit of 'hybrid')."
             )
 
-    def _choose(self, plant, blocks):
+    def _choose(self, plant, training, blocks):
         """Step sizes for a known curvature of the blocks; keeps them and warns where they are too large."""
         sizes = choose_sizes(self, plant, blocks)
         if blocks is not None:
             self.rates_, self.step_sizes_ = _rate_table(plant, sizes), sizes
             free = copy(self).set_params(variant="joint", **dict.fromkeys(_STEP_SIZES))
-            self._largest = _rate_table(plant, choose_sizes(free, plant, blocks))
+            training.largest_rates = _rate_table(plant, choose_sizes(free, plant, blocks))
             if self.solve == "iterate":
                 loads = load(plant, sizes, blocks)
                 worst = int(np.argmax(loads))
                 if loads[worst] >= 2:
                     warnings.warn(
                         "With these step sizes training is not sure to converge: step times curvature of "
-                        f"unit {plant.names[worst]!r} is {loads[worst]:.3g}, at least 2. {self._advice()}",
+                        f"unit {plant.names[worst]!r} is {loads[worst]:.3g}, at least 2. {_advice(training)}",
                         ConvergenceWarning,
                         stacklevel=2,
                     )
         return sizes
-
-    def _advice(self):
-        safe = ", ".join(f"{name} <= {rates.min():.3g}" for name, rates in self._largest.items())
-        return f"Step sizes that hold for all units: {safe}."
 
     def _store(self, plant, training):
         n = plant.states.n_states
@@ -382,7 +378,7 @@ class GradientServer(BaseEstimator):
         if training.diverged:
             problem = (
                 f"Training diverged in round {self.n_iter_}: the losses grew beyond all bounds. "
-                f"{self._advice()} `transition_` holds the last finite values."
+                f"{_advice(training)} `transition_` holds the last finite values."
             )
         elif not (training.converged or self._is_small(training)) and self.tol > 0 and self.callback is None:
             problem = (
@@ -471,6 +467,12 @@ class GradientServer(BaseEstimator):
     def _drive(self, B):
         """How the inputs act, an episode's first state being as in the units' own filters."""
         return InputDrive(B, self.input_level_, np.zeros_like(self.transition_)) if B.shape[1] else None
+
+
+def _advice(training):
+    """Largest step sizes that are sure to converge, in words."""
+    safe = ", ".join(f"{name} <= {rates.min():.3g}" for name, rates in training.largest_rates.items())
+    return f"Step sizes that hold for all units: {safe}."
 
 
 def _rate_table(plant, sizes):

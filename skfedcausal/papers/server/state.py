@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -110,6 +110,7 @@ class Training:
     server: list = field(default_factory=list)
     penalty: list = field(default_factory=list)
     gap: list = field(default_factory=list)  # delta_d
+    largest_rates: Any = None  # table of step sizes that are sure to converge, by unit
     converged: bool = False
     diverged: bool = False
 

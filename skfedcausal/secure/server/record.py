@@ -1,6 +1,7 @@
 """What the server knows of a record of which it only has sums: lag covariances, and no rows."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import norm
@@ -62,18 +63,29 @@ class SummedRecord(JointRecord):
         return len(self.scores.sums) - 2
 
 
-def open_sums(messages, lags):
-    """What units would have sent sums about, computed from messages that hold rows.
+class RecordSums(NamedTuple):
+    """All that the server learns of a record: what units say of their sensors, and sums of products."""
 
-    Information matrices by unit, first rows of episodes, number of rows, sums, and those in stretches or None.
-    """
+    informations: dict[str, np.ndarray]  # (p, p) by unit
+    starts: tuple[int, ...]  # first rows of episodes
+    n_samples: int
+    products: np.ndarray  # (n_lags + 2, n, n)
+    graded: np.ndarray | None = None  # those in segments, (2, n_segments, n_lags + 1, n, n)
+
+    def record(self):
+        """A new record that knows the sums."""
+        return SummedRecord.of(self.informations, self.starts, self.n_samples, self.products)
+
+
+def open_sums(messages, lags):
+    """:class:`RecordSums` that units would have answered with masks, computed from messages that hold rows."""
     record = JointRecord.from_messages(messages)
     if not record.is_constant or record.u is not None:
         raise ValueError("Sums of products suffice for complete records without inputs only; use a LikelihoodServer.")
     series = [faded_scores(part.z, part.patterns[0], record.starts) for part in record.parts]
     sums = lag_covariances(np.concatenate(series, axis=1), range(lags + 1), record.starts)
     informations = {name: part.patterns[0] for name, part in zip(record.names, record.parts, strict=True)}
-    return informations, record.starts, record.n_samples, sums, _open_segments(record, lags)
+    return RecordSums(informations, record.starts, record.n_samples, sums, _open_segments(record, lags))
 
 
 def _open_segments(record, lags):

@@ -26,7 +26,7 @@ from ...statespace.partition import Partition
 from ...statespace.ring import Sums, fraction_bits, from_ring
 from ..protocol import opened_products
 from ..series import are_answered, rows_of_segments
-from .record import SummedRecord, news_that_follows, open_sums, withheld
+from .record import RecordSums, news_that_follows, open_sums, withheld
 
 _ROUNDING = 1e-9  # of sums in double precision; the numbers that they are of are whole
 
@@ -287,10 +287,10 @@ class SecureSumsServer(ServerLearner):
             raise ValueError(f"Sums of products need two units; there is {list(left) or 'none'} left.")
         masks = {self.dealer: corrections_request(left, requested, digests)}
         (corrections,) = (yield Ask(masks, MaskCorrections, needed=len(names))).values()
-        sums = opened_sums(series, products, corrections.corrections, requested)
+        sums, graded = opened_sums(series, products, corrections.corrections, requested)
         informations = {name: message.information for name, message in left.items()}
         starts = (0, *accumulate(requested.lengths[:-1]))
-        self._learn(learner, informations, starts, sum(requested.lengths), *sums)
+        self._learn(learner, RecordSums(informations, starts, sum(requested.lengths), sums, graded))
 
     def fit(self, messages):
         """Learn the plant from open messages, from the same sums but for rounding.
@@ -304,7 +304,7 @@ class SecureSumsServer(ServerLearner):
         self : SecureSumsServer
         """
         self._validate_params()
-        self._learn(self._new_learner(), *open_sums(messages, self.n_lags + 1))
+        self._learn(self._new_learner(), open_sums(messages, self.n_lags + 1))
         return self
 
     def _new_learner(self):
@@ -322,10 +322,10 @@ class SecureSumsServer(ServerLearner):
                 )
         return clone(self.learner)
 
-    def _learn(self, learner, informations, starts, n_samples, sums, graded):
-        """Let the learner learn from the sums, and keep what it found; `graded` are None or those in stretches."""
-        self.sums_, self._about = sums, (informations, starts, n_samples)
-        record = self._record_of_sums()
+    def _learn(self, learner, sums):
+        """Let the learner learn from :class:`RecordSums`, and keep what it found."""
+        self.sums_, self._sums = sums.products, RecordSums(*sums[:-1])
+        record = sums.record()
         plant = StandardisedPlant(record)
         if not plant.has_clear_scores:
             raise ValueError(
@@ -334,13 +334,13 @@ class SecureSumsServer(ServerLearner):
             )
         _ = plant.uncoupled
         learner._learn(record)
-        record = self._record_of_sums()  # the learner has let go of its sums
+        record = sums.record()  # the learner has let go of its sums
         learner.links_ = withheld(learner.links_, news_that_follows(record, learner.unshrunk_transition_))
         grades, slices = None, record.partition.slices
-        if graded is not None and n_samples >= fewest_rows(slices):
-            scale = np.sqrt(np.diagonal(sums[0]) / n_samples)
-            whole, rest = graded
-            grades = grades_of_sums(whole, rest, rows_of_segments(n_samples, starts), slices, scale)
+        if sums.graded is not None and sums.n_samples >= fewest_rows(slices):
+            scale = np.sqrt(np.diagonal(sums.products[0]) / sums.n_samples)
+            rows, (whole, rest) = rows_of_segments(sums.n_samples, sums.starts), sums.graded
+            grades = grades_of_sums(whole, rest, rows, slices, scale)
         learner._grade_links(grades)
         self.learner_ = learner
         for name, value in vars(learner).items():
@@ -353,9 +353,6 @@ class SecureSumsServer(ServerLearner):
                 UserWarning,
                 stacklevel=_USER,
             )
-
-    def _record_of_sums(self):
-        return SummedRecord.of(*self._about, self.sums_)
 
     # -- what stays ------------------------------------------------------------------------------
 
@@ -400,4 +397,4 @@ class SecureSumsServer(ServerLearner):
         DataFrame
             With the columns of `links_`; see :meth:`~skfedcausal.LikelihoodServer.screen`.
         """
-        return self.learner_._screened(self._record_of_sums())
+        return self.learner_._screened(self._sums.record())
