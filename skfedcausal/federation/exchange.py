@@ -301,7 +301,7 @@ class Exchange:
             answers = dict(came)
             for name, answer in answers.items():
                 if isinstance(answer, Packet):
-                    answers[name] = self._heard(name, answer)
+                    answers[name] = self._received(name, answer)
             _LOG.info("%s: %d units asked, %d answered", op, len(packets), len(answers))
         return answers
 
@@ -316,7 +316,7 @@ class Exchange:
                 return dict.fromkeys(packets, Failure("refused", str(error)))
         return {k: v for name in packets for k, v in self._brought({name: packets[name]}, timeout).items()}
 
-    def _heard(self, name, packet):
+    def _received(self, name, packet):
         """An answer without the promise that may ride on it."""
         try:
             self.ledger.record(name, "up", packet)

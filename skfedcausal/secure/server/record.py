@@ -11,7 +11,7 @@ from ...statespace.episodes import TransitionMoments, episode_lengths, episodes,
 from ...statespace.held_out import N_LAGS
 from ...statespace.matrices import without_last_bits
 from ...statespace.observation import Information
-from ...statespace.ring import N_STRETCHES, Sums, stretches
+from ...statespace.ring import N_SEGMENTS, Sums, segments
 from ..series import are_answered, can_be_graded, effective_rows, faded_scores, graded_series
 
 _LEVEL = 0.01  # family-wise, of news that follow what came before
@@ -95,8 +95,8 @@ def _open_segments(record, lags):
     if not (can_be_graded(n) and are_answered(requested, [part.z.shape[1] for part in record.parts])):
         return None
     series = np.hstack([graded_series(part.z, part.patterns[0], starts) for part in record.parts])
-    found = [lag_covariances(series[rows.start - n : rows.stop - n], range(N_LAGS + 1)) for rows in stretches(n)]
-    return np.reshape(found, (2, N_STRETCHES, N_LAGS + 1, n_states, n_states))
+    found = [lag_covariances(series[rows.start - n : rows.stop - n], range(N_LAGS + 1)) for rows in segments(n)]
+    return np.reshape(found, (2, N_SEGMENTS, N_LAGS + 1, n_states, n_states))
 
 
 def news_that_follows(record, A):

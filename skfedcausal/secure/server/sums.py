@@ -108,7 +108,7 @@ def opened_sums(series, products, corrections, requested):
     for message, own in zip(messages, slices, strict=True):
         total[:, own, own] = message.own[: requested.n_sums]
     sums = from_ring(total, fraction_bits(len(messages[0].masked)))
-    of_lags, graded = sums[: requested.lags + 1], requested.in_stretches(sums) if requested.graded else None
+    of_lags, graded = sums[: requested.lags + 1], requested.in_segments(sums) if requested.graded else None
     for part in (of_lags, *([] if graded is None else graded.reshape(-1, *graded.shape[2:]))):
         _check_sums(part / sum(requested.lengths), left, slices)
     scale = np.concatenate([message.scale for message in messages])
