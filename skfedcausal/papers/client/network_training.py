@@ -20,8 +20,7 @@ from ...client.black_box import NonlinearClient
 from ...client.maps import LinearMap
 from ...client.unit_model import UnitClient
 from ...message.packet import PacketError
-from ...message.states import Acknowledgement
-from ...message.training import NetworkPlan, NetworksTrained, NoGradient, PredictedStates
+from ...message.training import GradientReply, NetworkPlan, NoGradient, PredictedStates
 from ...statespace.episodes import episode_lengths, inner_rows, lagged_rows
 from .training import check_shape
 
@@ -131,6 +130,13 @@ class NetworkTraining:
             self.spread if self.batch == 0 else None,
         )
 
+    def advanced(self, received):
+        """Training after a message of the server, and what the unit answers."""
+        if not isinstance(received, GradientReply | NoGradient):
+            raise PacketError(f"A unit that trains a network cannot take a {type(received).__name__} now.")
+        training = self.moved(None if isinstance(received, NoGradient) else received.predicted)
+        return training, training.message()
+
     def moved(self, pull):
         """Training after one step on the present batch; `pull` is None where the server tells nothing."""
         rows, record = self._rows, self.record
@@ -215,23 +221,3 @@ def _begin_at_zero(estimator, features, n_states):
     if isinstance(estimator, MLPRegressor):
         for layer in (estimator.coefs_[-1], estimator.intercepts_[-1]):
             layer[:] = 0.0
-
-
-def answer(received, state, round, augmenter, Y, starts):
-    """Answer of a unit to a message of training, and its state afterwards.
-
-    What comes again in a round goes on from where training was before, so that it counts once.
-    """
-    if isinstance(received, NetworkPlan):
-        before = training = start(state["client"], augmenter, Y, starts, received)
-    elif isinstance(received, NetworksTrained) and isinstance(state.get("augmenter"), StateCorrection):
-        return Acknowledgement(), state
-    elif "networks" not in state:
-        raise PacketError(f"A unit that is not in training got {received.OP!r}.")
-    elif isinstance(received, NetworksTrained):
-        kept = {key: value for key, value in state.items() if key not in ("networks", "before")}
-        return Acknowledgement(), {**kept, "augmenter": state["networks"].correction, "round": round}
-    else:
-        before = state["before"] if round == state["round"] else state["networks"]
-        training = before.moved(None if isinstance(received, NoGradient) else received.predicted)
-    return training.message(), {**state, "before": before, "networks": training, "round": round}

@@ -10,7 +10,6 @@ import numpy as np
 from ...client.augmenter import LinearAugmenter
 from ...client.unit_model import UnitModel
 from ...message.packet import PacketError
-from ...message.states import Acknowledgement
 from ...message.training import (
     AugmentedMessage,
     BlockRow,
@@ -18,7 +17,6 @@ from ...message.training import (
     GradientReply,
     LocalModel,
     PredictedMessage,
-    TrainingEnd,
     TrainingPlan,
 )
 from ...statespace.episodes import episode_lengths, inner_rows
@@ -145,6 +143,17 @@ class UnitTraining:
         return replace(self, problem=problem, rates=rates, mode=plan.mode, warm_up=warm_up, divide=divide)
 
     # -- rounds ------------------------------------------------------------------------------------------
+
+    def advanced(self, received):
+        """Training after a message of the server, and what the unit answers."""
+        if isinstance(received, TrainingPlan):
+            training = self.planned(received)
+            return training.solved() if received.mode == "stationary" else (training, training.message())
+        expected = BlockRow if self.mode == "moments" else GradientReply
+        if self.rates is None or not isinstance(received, expected):
+            raise PacketError(f"A unit that trains by {self.mode} cannot take a {type(received).__name__} now.")
+        training = self.moved_by_blocks(received) if expected is BlockRow else self.moved_by_gradients(received)
+        return training, training.message()
 
     def message(self):
         """What the unit sends with its present parameters."""
@@ -328,35 +337,6 @@ def begun(request, model, series, name, augmenter=None):
     training = UnitTraining.start(model, series, request.constant, request.start_scale, rng)
     training = replace(training, fitted=augmenter)
     return training, training.local_model(request.relay, request.stepwise)
-
-
-def answer(received, state, round):
-    """Answer of a unit to a message of training, and its state afterwards.
-
-    What comes again in a round moves the parameters from where they were before, so that it counts once.
-    """
-    if "training" not in state:
-        raise PacketError(f"A unit that is not in training got {received.OP!r}.")
-    if isinstance(received, TrainingEnd):
-        return Acknowledgement(), {**state, **state["training"].learned(received)}
-    previous = state["previous"] if round == state["round"] else state["training"]
-    training, message = advanced(previous, received)
-    return message, {**state, "training": training, "previous": previous, "round": round}
-
-
-def advanced(training, received):
-    """Training after a message of the server, and what the unit answers."""
-    if isinstance(received, TrainingPlan):
-        training = training.planned(received)
-        if received.mode == "stationary":
-            return training.solved()
-    elif training.rates is None or (training.mode == "moments") != isinstance(received, BlockRow):
-        raise PacketError(f"A unit that trains by {training.mode} cannot take a {type(received).__name__} now.")
-    elif isinstance(received, GradientReply):
-        training = training.moved_by_gradients(received)
-    else:
-        training = training.moved_by_blocks(received)
-    return training, training.message()
 
 
 def unit_series(client, Y, U, starts, local_features, augmenter=None):
