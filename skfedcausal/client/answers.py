@@ -1,4 +1,4 @@
-"""What a unit computes at home, from its own record and from what it was told, whatever its client is."""
+"""What a unit computes at home, from its own record and from what it received, whatever its client is."""
 
 from dataclasses import replace
 

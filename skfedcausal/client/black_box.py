@@ -1,4 +1,4 @@
-"""A unit whose own filter is a black box: what it tells before and after each measurement is enough."""
+"""A unit whose own filter is a black box: what it reports before and after each measurement is enough."""
 
 import warnings
 from copy import copy

@@ -1,7 +1,7 @@
 """Which of its own tags a unit blames for something unusual, judged at home from its own rows.
 
-A vector autoregression of all tags of the unit says what is unusual about a stretch of rows. For each tag in turn
-the stretch is judged once more as if that tag had told nothing: the tag without which least is unusual is to
+A vector autoregression of all tags of the unit says what is unusual about a segment of rows. For each tag in turn
+the segment is judged once more as if that tag had told nothing: the tag without which least is unusual is to
 blame. There are three ways in which a tag may mislead, and the best of them counts [1]_:
 
 - it shows a wrong value that nothing reads, so that it is wrong in the rows after it, too;

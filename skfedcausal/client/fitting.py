@@ -14,10 +14,10 @@ from ..statespace.episodes import episodes
 from . import answers, unit_model
 from .augmenter import LinearAugmenter, as_augmenter
 from .baseline import wander_period
+from .habits import stops_of
 from .handlers import handles
 from .kalman import KalmanClient
 from .records import column_means
-from .stops import stops_of
 from .unit_model import UnitClient
 
 _BLOCKS, _LEAST_ROWS = 40, 25  # segments that a batch is cut into, rows of one
@@ -103,7 +103,7 @@ def _noiseless(unit, client):
     own, (d, p) = unit.client, client.model.C.shape
     is_learned = isinstance(own, KalmanClient) and own.R is None and own.C is None and p <= d
     is_moved = client.model.variance is not None  # its own past follows levels that shift; the server finds them
-    if not is_learned or is_moved or (p < d and client.model.remainder is None):
+    if not is_learned or is_moved or (p < d and client.model.residual_model is None):
         return client
     from .orders import noiseless  # of units that a model with noise of sensors is none of
 

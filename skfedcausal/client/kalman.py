@@ -13,8 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from ..containers import check_lengths, episode_starts
 from ..statespace.matrices import are_covariances
-from .chosen_gain import checked_gain
-from .given import COMPLETE, GIVEN, check_matrices, given_matrices, restricted
+from .given import COMPLETE, GIVEN, check_matrices, checked_gain, given_matrices, restricted
 from .identification import METHODS, dynamics, identify, split_variance
 from .moments import Moments
 from .records import (
@@ -269,7 +268,7 @@ class KalmanClient(UnitClient):
             given = check_matrices(given, Y.shape[1])
         check_inputs_fit(U, given.get("B"), name)
         active = active_columns(Y, name, columns)
-        Y, active, baseline = self._off_baseline(Y, active, index, starts, (name, columns, noise))
+        Y, active, baseline = self._off_baseline(Y, active, index, starts, name, columns, is_noised=noise is not None)
         given = restricted(given, active) if given else given
         kept = Y if active.all() else Y[:, active]
         warn_held_rows(kept, starts, name)
@@ -277,7 +276,6 @@ class KalmanClient(UnitClient):
             labels = range(len(active)) if columns is None or not len(columns) else columns
             warn_of_damage(kept, starts, name, np.array(labels)[active])
         added = np.zeros(kept.shape[1]) if noise is None else noise[active]
-        about = U, starts, name, added
         # nothing is stored before all has been checked, for a fit that fails leaves the client as it was
         level, input_level = None, None  # those of the record
         if not self.center:
@@ -287,7 +285,7 @@ class KalmanClient(UnitClient):
             model = UnitModel(mean=level, **given | {"R": with_diagonal(given["R"], added)})
         else:
             check_identifiable(kept, self.n_states, starts, name)
-            model, input_level = self._completed(kept, given, (level, input_level), about)
+            model, input_level = self._completed(kept, given, U, starts, name, added, level, input_level)
         if self.gain is not None:
             model = replace(model, gain=checked_gain(self.gain, model, active))
         if model.B is not None:
@@ -301,9 +299,12 @@ class KalmanClient(UnitClient):
             self._keep(model, active, np.nanmean(Y[:, ~active], axis=0))
         return self
 
-    def _completed(self, kept, given, levels, about):
-        """The model with what is not given identified, and the level of the inputs; `levels` None for the record's."""
-        (level, input_level), (U, starts, name, added) = levels, about
+    def _completed(self, kept, given, U, starts, name, added, level, input_level):
+        """The model with what is not given identified, and the level of the inputs.
+
+        `kept` (n_samples, n_used) and `U` (n_samples, n_inputs) or None have the levels `level` and `input_level`, None
+        for those of the record; `added` (n_used,) is the variance of noise that was added on purpose.
+        """
         unknown = "A" not in given  # with A and Q given, inputs are of no use here
         try:
             steady = kept if level is not None or U is not None else without_shifts(kept, starts)
@@ -318,19 +319,19 @@ class KalmanClient(UnitClient):
             model = replace(model, own_past=moments.own_past())
         return model, moments.input_mean
 
-    def _off_baseline(self, Y, active, index, starts, about):
-        """Measurements less seasons, trend, modes and levels, where there are any, and which columns they leave."""
-        name, columns, noise = about
+    def _off_baseline(self, Y, active, index, starts, name, columns, *, is_noised):
+        """Measurements (n_samples, n_features) less their baseline, which columns that leaves, and the baseline."""
         names = ("harmonics", "trend", "mode", "levels", "profile")
         options = {option: getattr(self, option) for option in names}
-        if noise is not None or not isinstance(index, pd.DatetimeIndex):
+        if is_noised or not isinstance(index, pd.DatetimeIndex):
             options["profile"] = None  # noise would hide whether it pays; rows of other records have no place in it
         if all(wanted is None for wanted in options.values()):
             return Y, active, None
         from .baseline import learned_baseline  # of clients that were asked for one
 
-        settings = {"name": name, "columns": columns, "noised": noise is not None}
-        baseline = learned_baseline(Y, options, index=index, starts=starts, **settings)
+        baseline = learned_baseline(
+            Y, options, index=index, starts=starts, name=name, columns=columns, noised=is_noised
+        )
         if baseline is None:
             return Y, active, None
         active, rest = active.copy(), Y - baseline.of(Y, index, starts)[0]

@@ -1,4 +1,4 @@
-"""What a unit tells the server while it is watched: its states and how far it is from what they can show."""
+"""What a unit reports to the server while it is watched: its states and how far it is from what they can show."""
 
 import warnings
 from contextlib import suppress
@@ -10,9 +10,9 @@ import numpy as np
 from scipy.linalg import null_space
 
 from ..message.states import StateMessage
+from ..statespace.em import expected_cells, partial_covariance
 from ..statespace.episodes import episode_lengths
 from ..statespace.observation import information, is_regular
-from ..statespace.partial_covariance import expected_cells, partial_covariance
 from .black_box import NonlinearClient
 from .kalman import KalmanClient
 from .moments import Moments

@@ -36,11 +36,11 @@ def client_with_inputs(unit, client, others):
         known = unit.fitted(inputs=others if unit.inputs is None else np.hstack([unit.inputs, others]))
     model, before = known.model, client.model
     if model.n_states == before.n_states:
-        tells = model.own_past.evidence() > before.own_past.evidence()
+        is_worth = model.own_past.evidence() > before.own_past.evidence()
     else:
         faint = np.sqrt(len(unit.outputs)) / EDGE_SHARE
-        tells = model.n_states > before.n_states and _noise_of_states(model) < faint
-    if not tells:
+        is_worth = model.n_states > before.n_states and _noise_of_states(model) < faint
+    if not is_worth:
         return None
     B, level = (model.B[:, :n_own], model.input_mean[:n_own]) if n_own else (None, None)
     return known.__replace__(model=replace(model, B=B, input_mean=level, own_past=before.own_past))
@@ -59,7 +59,7 @@ def sketch(client, Y, starts):
     most.
     """
     model = client.model
-    left, at = model.remainder.left(client.active_columns(Y), starts)
+    left, at = model.residual_model.left(client.active_columns(Y), starts)
     scale = np.sqrt(np.maximum((left**2).mean(axis=0), np.finfo(float).tiny))
     found = np.zeros((len(Y), left.shape[1]))
     found[at] = left / scale
@@ -89,7 +89,7 @@ def noiseless(client, Y, starts, U):
     """The unit's model with hardly any noise left in its states.
 
     For units whose own past predicts more than a model with independent noise of the sensors: what states leave of
-    these is told by that past, and as noise of the states it would hide what foretells them.
+    these is predicted by that past, and as noise of the states it would hide what foretells them.
     """
     return _with_loadings(client, Y, starts, U, client.model.C)
 
@@ -110,9 +110,9 @@ def client_with_sensors(client, Y, starts, U, sensors):
 def sensor_states(message, before, after, Y, sensors):
     """What a unit sends of a model with sensors as states, beyond its message by the model before."""
     kept, sensors = after.active_columns(Y) - after.model.mean, np.unique(sensors)
-    told = np.hstack([before.model.weights, np.eye(len(after.model.C))[:, sensors]])
-    size = np.sqrt((told**2).sum(axis=0))
-    mixed = np.linalg.lstsq(told / size, after.model.weights, rcond=None)[0].T / size
+    known = np.hstack([before.model.weights, np.eye(len(after.model.C))[:, sensors]])
+    size = np.sqrt((known**2).sum(axis=0))
+    mixed = np.linalg.lstsq(known / size, after.model.weights, rcond=None)[0].T / size
     return SensorStates.of(message, kept[:, sensors], mixed)
 
 

@@ -1,4 +1,4 @@
-"""What a unit's message leaves of its measurements, predicted at home from the unit's own past.
+"""A unit's own autoregression: of what its message leaves of its measurements, or of all of them.
 
 The message about a row is as good as the least-squares states s of that row; a factor model takes the other
 D - P combinations r of the measurements for independent sensor noise. Valves that follow their controller,
@@ -7,18 +7,20 @@ columns that nearly determine each other and sensors with a memory of their own 
     p(y | past of all units) = p(s | past of all units) p(r | s, past of all units),
 
 a unit may replace the second factor by what it knows better, ``r[t] = B [s[t], y[t-1], ..., y[t-p], u[t-1],
-..., u[t-p]] + e[t]`` with a full covariance of e: still a density of y, and no other message.
+..., u[t-p]] + e[t]`` with a full covariance of e: still a density of y, and no other message. Where no plant knows
+better, the autoregression of all measurements is the unit's density.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.linalg import null_space, solve
+from scipy.linalg import null_space, solve, solve_triangular
 
 from ..statespace.episodes import episodes
 from ..statespace.matrices import floor_eigenvalues
 from ..statespace.observation import weights
+from ..statespace.tails import heavy_tails
 
 _MOST_LAGS = 2
 FLOOR = 1e-8  # share of a column's variance that is left unpredicted at least
@@ -114,8 +116,17 @@ class OwnPast:
         return B, floor_eigenvalues(S, FLOOR)
 
 
+class _Errors(NamedTuple):
+    """Errors e of a :class:`ResidualModel` and what they were computed with."""
+
+    white: np.ndarray  # (n_sensors - n_states, n_rows), standardised
+    states: np.ndarray  # (n_rows, n_states)
+    factor: np.ndarray  # Cholesky factor of the covariance of e
+    rows: np.ndarray  # (n_rows,), positions in the record
+
+
 @dataclass(frozen=True)
-class Remainder:
+class ResidualModel:
     """``r[t] = B [s[t], past rows] + e[t]`` in scaled columns, where ``[s; r] = [G; K] y``."""
 
     to_states: np.ndarray  # G, (n_states, n_sensors)
@@ -161,10 +172,11 @@ class Remainder:
 
         `const` is what the factor model gives: it stays where a measurement or one before it is missing.
         """
-        white, s, L, known = self._white(Y, U, starts)
+        errors = self._errors(Y, U, starts)
+        white, s, L = errors.white, errors.states, errors.factor
         volume = np.linalg.slogdet(self._transform)[1] - np.log(self.own_past.scale).sum()
         found = const.copy()
-        found[known] = (
+        found[errors.rows] = (
             volume
             - 0.5 * ((white**2).sum(axis=0) + len(L) * _LOG_2PI)
             - np.log(np.diag(L)).sum()
@@ -172,12 +184,12 @@ class Remainder:
             + 0.5 * np.linalg.slogdet(self.information)[1]
         )
         if self.tails is not None:
-            found[known] += self.tails.gain(white.T)
+            found[errors.rows] += self.tails.gain(white.T)
         return found
 
     def errors(self, Y, U, starts):
         """Standardised e of the rows with all of their past."""
-        return self._white(Y, U, starts)[0].T
+        return self._errors(Y, U, starts).white.T
 
     def left(self, Y, starts):
         """What states and past leave of each scaled sensor, and the rows that have all of their past."""
@@ -185,14 +197,14 @@ class Remainder:
         s, r = np.hsplit(((Y[known] - self.mean) / self.own_past.scale) @ self._transform.T, [len(self.to_states)])
         return (r - rest(s)) @ np.linalg.inv(self._transform)[:, len(self.to_states) :].T, known
 
-    def _white(self, Y, U, starts):
-        """Standardised e, the states, the factor of the covariance of e, the rows with all of their past."""
+    def _errors(self, Y, U, starts):
+        """Standardised e of the rows with all of their past, a `_Errors`."""
         rest, known = self._rest(Y, U, starts)
         scaled = (Y[known] - self.mean) / self.own_past.scale
         s = scaled @ self.to_states.T
         errors = scaled @ self.complement.T - rest(s)
         L = np.linalg.cholesky(self.noise)
-        return np.linalg.solve(L, errors.T), s, L, known
+        return _Errors(np.linalg.solve(L, errors.T), s, L, known)
 
     def expected(self, states, Y, U, starts, expected):
         """Measurements of predicted states, given the rows before each.
@@ -228,3 +240,80 @@ def bic_penalty(n_free, n_rows):
 def rows_before(x, at, n_lags):
     """The rows before some rows side by side, the last one first."""
     return np.hstack([x[at - lag] for lag in range(1, n_lags + 1)] or [np.zeros((len(at), 0))])
+
+
+@dataclass(frozen=True)
+class OwnDensity:
+    """``y[t] = B [y[t-1], u[t-1], ..., y[t-k], u[t-k]] + e[t]`` in scaled columns, of as many rows as there are."""
+
+    orders: tuple  # (B, Cholesky factor of the covariance of e) of 0, 1, ..., p rows before
+    own_past: OwnPast
+    mean: np.ndarray
+    tails: Any = None  # of e given p rows
+
+    @classmethod
+    def learned(cls, own_past, mean):
+        """The number of lags that BIC prefers."""
+        best = int(np.argmax(own_past.evidences())) + 1
+        return cls(tuple(_order(own_past, k) for k in range(best + 1)), own_past, mean)
+
+    @property
+    def penalty(self):
+        """Log-likelihood per row that its coefficients have to gain by BIC."""
+        B, L = self.orders[-1]
+        return bic_penalty(B.size + len(L) * (len(L) + 1) / 2, self.own_past.n_rows)
+
+    def with_tails(self, Y, U, starts):
+        """The same with the tails of a record."""
+        errors = self._errors(Y, U, starts)[-1][1]
+        complete = errors[np.isfinite(errors).all(axis=1)]
+        return replace(self, tails=heavy_tails(solve_triangular(self.orders[-1][1], complete.T, lower=True).T))
+
+    def log_density(self, Y, U, starts):
+        """Log-density of each row given the unit's own rows before, shape (n_samples,)."""
+        found = np.zeros(len(Y))
+        for at, errors, L in self._errors(Y, U, starts):
+            seen = np.isfinite(errors)
+            for pattern in np.unique(seen, axis=0):
+                rows = (seen == pattern).all(axis=1)
+                tails = self.tails if pattern.all() and L is self.orders[-1][1] else None
+                found[at[rows]] = self._density(errors[np.ix_(rows, pattern)], pattern, L, tails)
+        return found
+
+    def _density(self, errors, pattern, L, tails):
+        """Log-density of the errors of some columns."""
+        if not pattern.all():
+            L = np.linalg.cholesky((L @ L.T)[np.ix_(pattern, pattern)])
+        white = solve_triangular(L, errors.T, lower=True).T
+        size = np.log(np.diag(L)).sum() + np.log(self.own_past.scale[pattern]).sum()
+        value = -0.5 * ((white**2).sum(axis=1) + len(L) * _LOG_2PI) - size
+        return value if tails is None else value + tails.gain(white)
+
+    def _errors(self, Y, U, starts):
+        """Rows, their errors and the factor of those, by the number of complete rows before them."""
+        x = self.own_past.scaled(Y, U, self.mean)
+        before, most = _complete_before(x, starts), len(self.orders) - 1
+        found = []
+        for k, (B, L) in enumerate(self.orders):
+            at = np.flatnonzero(np.minimum(before, most) == k)
+            found.append((at, x[at, : len(B)] - rows_before(x, at, k) @ B.T, L))
+        return found
+
+
+def _complete_before(x, starts):
+    """How many rows of its episode right before each row are complete."""
+    complete = np.isfinite(x).all(axis=1)
+    begins = np.zeros(len(x), dtype=int)
+    begins[1:] = np.where(complete[:-1], 0, np.arange(1, len(x)))
+    begins[list(starts)] = starts
+    return np.arange(len(x)) - np.maximum.accumulate(begins)
+
+
+def _order(own_past, k):
+    """Coefficients of k rows before, and the Cholesky factor of what they leave."""
+    if k == 0:
+        d = len(own_past.scale)
+        S = floor_eigenvalues(own_past.products[:d, :d] / own_past.n_rows, FLOOR)
+        return np.zeros((d, 0)), np.linalg.cholesky(S)
+    B, S = own_past.autoregression(k)
+    return B, np.linalg.cholesky(S)

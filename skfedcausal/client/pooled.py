@@ -24,8 +24,8 @@ class PooledTransport(InProcessTransport):
         pooled = pooled_messages(sites)
         for name, answer in answers.items():
             came = StateMessage.from_packet(answer)
-            told = {field: getattr(came, field) for field in ("rest", "open_order", "sketch", "wanders")}
-            pooled[name] = replace(pooled[name], **told)
+            kept = {field: getattr(came, field) for field in ("rest", "open_order", "sketch", "wanders")}
+            pooled[name] = replace(pooled[name], **kept)
         return {name: message.to_packet(out[name].round) for name, message in pooled.items()}
 
 

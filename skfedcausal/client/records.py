@@ -11,7 +11,7 @@ import pandas as pd
 
 from ..beside import beside
 from ..containers import constant_columns
-from ..containers.copies import column_texts
+from ..containers.arrays import column_texts
 from ..statespace.episodes import column_mean
 
 MAX_LAGS = 5  # of the past that identification looks at

@@ -25,10 +25,9 @@ from ..statespace.kalman import (
 from ..statespace.matrices import are_heavy, floor_eigenvalues, remembered
 from ..statespace.observation import information, weights
 from ..statespace.riccati import NotStationaryError, predicted_covariance, stationary_covariance
-from .chosen_gain import filtered_with
 from .filtering import UnitFilter
 from .given import check_matrices, with_diagonal
-from .own_past import OwnPast, Remainder, bic_penalty
+from .own_past import OwnPast, ResidualModel, bic_penalty
 
 NOISE_FLOOR = 1e-3  # share of a column's variance that counts as sensor noise at least
 _FLOOR = 0.05  # share of the variance of the states that their past explains at least
@@ -59,21 +58,21 @@ class UnitModel:
     is_sharp: bool = False  # whether the states were left without noise, which R as a whole says
 
     @cached_property
-    def remainder(self):
+    def residual_model(self):
         """How the unit's own past predicts what a message leaves; None where it is sensor noise."""
-        found = self.learned_remainder()
+        found = self.learned_residual_model()
         return found if found is None or self.tails is None else replace(found, tails=self.tails)
 
-    def learned_remainder(self):
+    def learned_residual_model(self):
         """The same of the sums of the record, whatever the tails; another full R is a model of that itself."""
         if self.own_past is None or self.n_states >= len(self.C) or (self.R.ndim == 2 and not self.is_sharp):
             return None
-        return Remainder.learned(self.own_past, self.C, self.R, self.mean)
+        return ResidualModel.learned(self.own_past, self.C, self.R, self.mean)
 
     @property
     def has_room(self):
         """Whether a sensor may become a state and another one is left as noise, of which the own past tells more."""
-        return self.n_states < len(self.C) - 1 and self.remainder is not None
+        return self.n_states < len(self.C) - 1 and self.residual_model is not None
 
     @property
     def n_states(self):
@@ -120,8 +119,8 @@ class UnitModel:
         info = self.information(Y, with_const=const and not alone)
         if alone:
             info = replace(info, const=self.own_density.log_density(Y, inputs, starts))
-        elif const and self.remainder is not None:
-            info = replace(info, const=self.remainder.const(Y, inputs, starts, info.const))
+        elif const and self.residual_model is not None:
+            info = replace(info, const=self.residual_model.const(Y, inputs, starts, info.const))
         local_model = local_model or not info.determines_states  # the server needs a start
         message = StateMessage(
             info.z,
@@ -150,7 +149,7 @@ class UnitModel:
     def expected(self, states, Y, U=None, starts=(0,)):
         """Expected measurements of predicted states and, for what those leave, of the rows before."""
         expected = self.measurements(states)
-        return expected if self.remainder is None else self.remainder.expected(states, Y, U, starts, expected)
+        return expected if self.residual_model is None else self.residual_model.expected(states, Y, U, starts, expected)
 
     def filter(self, Y, U=None, starts=(0,)):
         """Filtered states, shape (n_samples, n_states); exact for missing measurements."""
@@ -220,6 +219,20 @@ class UnitModel:
         H = filtered_states(schedule, (info.z, None), exogenous=exogenous, starts=starts)
         predicted = predicted_states(self.A, H, exogenous=exogenous, starts=starts)
         return log_likelihood_terms(schedule, info.z, info.const, predicted, starts)
+
+
+def filtered_with(gain, A, C, Y, exogenous, starts):
+    """Filtered states with a constant gain, from zero, shape (n_samples, n_states): Algorithm 1 of the first paper.
+
+    What is missing in a row of `Y` leaves its column out of the correction.
+    """
+    H, first = np.empty((len(Y), len(A))), set(starts)
+    for t, y in enumerate(Y):
+        h = np.zeros(len(A)) if t in first else A @ H[t - 1]
+        if exogenous is not None:
+            h = h + exogenous[t]
+        H[t] = h + gain @ np.nan_to_num(y - C @ h)
+    return H
 
 
 class UnitClient(UnitFilter):
@@ -488,7 +501,7 @@ def is_likelier_alone(client, Y, U=None, starts=(0,)):
 
 def gain_alone(client, Y, U, starts):
     """Mean log-density by which an autoregression of the unit's own exceeds what states leave, less its BIC."""
-    from .own_density import OwnDensity  # for units that a plant may be no model of
+    from .own_past import OwnDensity  # for units that a plant may be no model of
 
     own = OwnDensity.learned(client.model.own_past, client.model.mean)
     const = client.message_about(Y, starts, inputs=U, const=True).const
@@ -500,11 +513,11 @@ def with_tails(client, Y, U=None, starts=(0,), *, alone=False):
     """Copy that knows the tails of what its messages leave of a record, of all of it if left `alone`."""
     model, kept, found = client.model, client.active_columns(Y), {}
     if alone:
-        from .own_density import OwnDensity  # for units that a plant is no model of
+        from .own_past import OwnDensity  # for units that a plant is no model of
 
         found["own_density"] = OwnDensity.learned(model.own_past, model.mean).with_tails(kept, U, starts)
-    elif (remainder := model.learned_remainder()) is not None:
-        errors = remainder.errors(kept, U, starts)
+    elif (residual_model := model.learned_residual_model()) is not None:
+        errors = residual_model.errors(kept, U, starts)
         if are_heavy(errors):
             from ..statespace.tails import Tails  # for noise that is not Gaussian
 

@@ -56,9 +56,20 @@ def new_units(plant, templates, augmenter, noise, *, training=(), home=None):
     parts = zip(plant.names, plant.outputs, plant.inputs, plant.layout.outputs, raw, strict=True)
     sites = {}
     for name, Y, U, columns, at_home in parts:
-        variance = noise[name].variance if name in noise else None
-        about = name, Y, U, plant.starts, columns, templates[name], augmenter, variance
-        sites[name] = Site(UnitWorker(*about, dict(training).get(name), home=at_home, index=plant.index))
+        worker = UnitWorker(
+            name,
+            Y,
+            U,
+            plant.starts,
+            columns,
+            templates[name],
+            augmenter,
+            noise[name].variance if name in noise else None,
+            dict(training).get(name),
+            home=at_home,
+            index=plant.index,
+        )
+        sites[name] = Site(worker)
     return sites
 
 
@@ -141,8 +152,8 @@ def units_alone(kept, layout, flags=None):
     """Units without a record, for questions about what they learned, or about flags that they may send."""
     sites = {}
     for name, columns in zip(layout.names, layout.outputs, strict=True):
-        told = None if flags is None else flags[name]
-        sites[name] = Site(_without_record(name, columns, flags=told), kept[name])
+        own = None if flags is None else flags[name]
+        sites[name] = Site(_without_record(name, columns, flags=own), kept[name])
     return sites
 
 

@@ -29,7 +29,7 @@ from ..client.units import (
     without_silent,
 )
 from ..containers import PlantLayout, episode_starts, read_plant
-from ..containers.copies import warn_of_copies
+from ..containers.arrays import warn_of_copies
 from ..containers.layout import listed
 from ..containers.rows import warn_of_gaps
 from ..federation.exchange import Exchange

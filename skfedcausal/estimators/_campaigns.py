@@ -3,7 +3,7 @@
 import warnings
 
 from ..containers.layout import listed
-from ..containers.levels import at_one_level
+from ..containers.rows import at_one_level
 from ..server.watching.operating import SETTLING
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from ..client.stops import ends_of
+from ..client.habits import ends_of
 from ..containers.layout import listed
 from ..message.requests import FactualRequest, Measurements
 from ..statespace.episodes import episodes

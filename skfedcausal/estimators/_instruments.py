@@ -8,7 +8,7 @@ from types import MappingProxyType
 import pandas as pd
 
 from ..containers.layout import SEPARATOR, listed
-from ..statespace.instruments import WEAK, explained, explained_change, followed_law, strength
+from ..statespace.input_basis import WEAK, explained, explained_change, followed_law, strength
 
 
 @dataclass(frozen=True, eq=False)

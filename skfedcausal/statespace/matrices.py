@@ -1,8 +1,10 @@
-"""Small linear algebra: covariances kept positive definite, transitions stable, threads few, memory kept."""
+"""Small linear algebra: covariances kept positive, transitions stable, threads few, memory kept, time bounded."""
 
 import os
+import time
 from collections import OrderedDict
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import cache, wraps
 
 import numpy as np
@@ -15,6 +17,7 @@ _MANY = 256  # columns of matrices from which more than one thread pays
 _WIDE = 16  # columns from which on Cholesky factors one by one are faster than a general inverse of a stack
 _LARGEST_KEPT = 2**25 - 2**13  # bytes of the largest array that glibc may keep when it is freed
 _SAID = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")  # the first one to all
+_END: ContextVar[float | None] = ContextVar("end", default=None)  # of what may take a limited time
 _controller = cache(ThreadpoolController)  # looking for libraries takes as long as a small fit
 
 
@@ -43,6 +46,27 @@ def keep_freed_memory():
     it learns from, which is never written to, costs nothing.
     """
     np.empty(_LARGEST_KEPT, dtype=np.uint8)
+
+
+class TimeUpError(RuntimeError):
+    """A computation took longer than it was given."""
+
+
+@contextmanager
+def time_limit(seconds):
+    """Let what is computed meanwhile end with a :class:`TimeUpError` after so many seconds; None for no limit."""
+    token = _END.set(None if seconds is None else time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _END.reset(token)
+
+
+def check_time():
+    """End the computation if its time is up; called where a long one comes by again and again."""
+    end = _END.get()
+    if end is not None and time.monotonic() > end:
+        raise TimeUpError("the time that it was given is up")
 
 
 def remembered(function, n_kept=32, most=16):

@@ -4,10 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .deadline import check_time
 from .fisher import Evaluation, SpectralInformation
 from .inputs import DrivenSpectrum
-from .matrices import hermitian
+from .matrices import check_time, hermitian
 from .partition import diagonal_blocks
 from .riccati import adjoint_lyapunov
 from .smoother import smooth

@@ -22,10 +22,9 @@ References
 
 import numpy as np
 
-from .deadline import check_time
 from .fisher import Evaluation, SpectralInformation
 from .inputs import DrivenSpectrum
-from .matrices import definite_inverses, hermitian
+from .matrices import check_time, definite_inverses, hermitian
 from .partition import diagonal_blocks
 
 _PIECE = 2**18  # complex numbers in the matrices of the frequencies that are taken together

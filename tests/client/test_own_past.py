@@ -36,7 +36,7 @@ def test_sums_over_rows_with_a_past_are_exact(lengths):
 def test_it_is_the_least_squares_regression_on_states_and_past():
     Y, _ = _with_valve()
     model = KalmanClient().fit(Y).model
-    found = model.remainder
+    found = model.residual_model
     x = (Y - Y.mean(axis=0)) / Y.std(axis=0)
     p = found.n_lags
     assert p >= 1
@@ -56,7 +56,7 @@ def test_the_constant_makes_a_density_of_all_measurements():
     Y, _ = _with_valve(300)
     client = KalmanClient().fit(Y)
     model = client.model
-    found, h = model.remainder, np.full(model.n_states, 0.3)
+    found, h = model.residual_model, np.full(model.n_states, 0.3)
     message = client.message(Y, const=True)
     J = message.patterns[0]
     density = message.const + message.z @ h - 0.5 * h @ J @ h
@@ -74,7 +74,7 @@ def test_the_constant_makes_a_density_of_all_measurements():
 def test_rows_without_all_of_their_past_keep_the_factor_model():
     Y, _ = _with_valve(300)
     client = KalmanClient().fit(Y)
-    lags = client.model.remainder.n_lags
+    lags = client.model.residual_model.n_lags
     gaps = Y.copy()
     gaps[100, 3] = np.nan
     factor = client.model.information(gaps, with_const=True).const
@@ -105,14 +105,14 @@ def test_sensors_with_a_memory_of_their_own_are_predicted_by_it():
 def test_independent_sensor_noise_is_left_as_it_is(seed):
     X, _ = make_granger_plant(3, n_samples=2000, random_state=seed)
     for Y in X.values():
-        assert KalmanClient().fit(Y).model.remainder is None
+        assert KalmanClient().fit(Y).model.residual_model is None
 
 
 def test_given_matrices_are_used_as_they_are():
     Y, _ = _with_valve(400)
     fitted = KalmanClient(n_states=1).fit(Y)
     given = KalmanClient(C=fitted.observation_, R=fitted.measurement_cov_).fit(Y)
-    assert given.model.remainder is None
+    assert given.model.residual_model is None
 
 
 def test_inputs_of_the_unit_are_part_of_its_past():

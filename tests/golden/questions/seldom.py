@@ -178,13 +178,14 @@ def _remainder(fitted):
     """What a unit's own past says of what its states leave, at the first unit."""
     Y = fitted.record.X["unit0"]
     model = KalmanClient().fit(Y).model
-    remainder, states = model.remainder, np.random.default_rng(0).standard_normal((len(Y), model.n_states)).round(6)
+    residual = model.residual_model
+    states = np.random.default_rng(0).standard_normal((len(Y), model.n_states)).round(6)
     const = np.linspace(-1.0, 1.0, len(Y))
     return {
-        "const": remainder.const(Y, None, (0, 300), const),
-        "errors": remainder.errors(Y, None, (0,)),
-        "left": remainder.left(Y, (0,)),
-        "expected": remainder.expected(states, Y, None, (0,), np.zeros_like(Y)),
+        "const": residual.const(Y, None, (0, 300), const),
+        "errors": residual.errors(Y, None, (0,)),
+        "left": residual.left(Y, (0,)),
+        "expected": residual.expected(states, Y, None, (0,), np.zeros_like(Y)),
         "message": replace(model, own_density=None).message(Y, (0,), const=True).const,
     }
 
