@@ -306,15 +306,15 @@ class PaperNoise:
             key = secrets.randbits(128)
         else:
             key = int(generator(mechanism.random_state, name).integers(2**62))
-        largest, more = reach * _peak_gain(transitions[-1], gains), {}
+        largest, of_inputs = reach * _peak_gain(transitions[-1], gains), {}
         if U is not None:
             drive = float(np.linalg.norm(U, axis=1).max())
             entries = [model.B - K @ model.C @ model.B for K in gains]
             largest += drive * _peak_gain(transitions[-1], entries)
-            more = {"drive": drive, "growth": float(np.linalg.norm(model.A, 2))}
-        mu = run_mu(transitions, scaled, mechanism.epsilon, mechanism.delta, 1 if U is None else 2)
-        promise = mechanism.epsilon, mechanism.delta
-        return cls(scaled[-1], bounds.scale, bounds.clip, reach, largest, mu, *promise, key, **more)
+            of_inputs = {"drive": drive, "growth": float(np.linalg.norm(model.A, 2))}
+        epsilon, delta = mechanism.epsilon, mechanism.delta
+        mu = run_mu(transitions, scaled, epsilon, delta, 1 if U is None else 2)
+        return cls(scaled[-1], bounds.scale, bounds.clip, reach, largest, mu, epsilon, delta, key, **of_inputs)
 
     def stds(self, theta):
         """Standard deviations of the noise on filtered and augmented states; theta is (n_states, n_sensors)."""

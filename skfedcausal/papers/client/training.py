@@ -198,8 +198,7 @@ class UnitTraining:
         if q > d:
             states = G[:, :d] @ problem.moments[:d]
             turned, energy_turned = states[:, q:], float((states[:, :d] * G[:, :d]).sum())
-        loss_and_rest = self._loss(), self.change, self.constant
-        return CorrectionMoments(cross, turned, energy, energy_turned, *loss_and_rest)
+        return CorrectionMoments(cross, turned, energy, energy_turned, self._loss(), self.change, self.constant)
 
     def products(self, blocks=None):
         """Products of the present parameters with the record; blocks, (n_states, n_drivers), are zero if not given."""
@@ -279,8 +278,7 @@ class UnitTraining:
         parameters, blocks = from_delta(self.problem, delta)
         done = replace(self, parameters=parameters)
         at = losses(self.problem, done.products(blocks))
-        final_losses = np.array([at.client, at.server, at.penalty], dtype=float)
-        return done, BlockRow(blocks, final_losses, done.constant)
+        return done, BlockRow(blocks, np.array([at.client, at.server, at.penalty], dtype=float), done.constant)
 
     # -- after training ----------------------------------------------------------------------------------
 
