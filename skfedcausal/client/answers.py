@@ -28,7 +28,10 @@ def mapped_effect(site, reply):
 
 
 def effect_variances(reply, C):
-    """Variances of ``C`` times the states of an effect, NaN where it came without covariances."""
+    """Variances of ``C`` times the states of an effect, NaN where it came without covariances.
+
+    C is (n_sensors, n_states), the variances (n_steps, n_sensors).
+    """
     if reply.covariances is None:
         return np.full((len(reply.states), len(C)), np.nan)
     return np.einsum("di,tij,dj->td", C, reply.covariances, C).clip(0)
@@ -52,7 +55,7 @@ def forecast_variance(client, reply):
 
 
 def local_features(client, Y, U, starts, n_states=None):
-    """Centred measurements with the missing ones replaced by their filtered expectation."""
+    """Centred measurements with the missing ones replaced by their filtered expectation. Shape (n_samples, n_used)."""
     if not isinstance(client, UnitClient):
         states = _filtered(client, Y, U, starts, n_states)
         level = client.measurements(np.zeros((1, states.shape[1])))
@@ -129,7 +132,10 @@ def _carried(filtered, transition, starts):
 
 
 def _driven(inputs, matrix, starts):
-    """What its own inputs add, those of the row before or, through blocks side by side, of rows 0, 1, ... before."""
+    """What its own inputs add, those of the row before or, through blocks side by side, of rows 0, 1, ... before.
+
+    `inputs` is (n_samples, k), `matrix` (p, k n_lags).
+    """
     n_lags = matrix.shape[1] // inputs.shape[1]
     if n_lags > 1:
         return np.hstack([inputs, lagged_rows(inputs, n_lags - 1, starts)]) @ matrix.T

@@ -125,7 +125,10 @@ class BlackBoxClient:
 
 
 def _joined(covariances, states):
-    """One covariance if it is the same at all time steps of all episodes, else one per step."""
+    """One covariance if it is the same at all time steps of all episodes, else one per step.
+
+    A list of (p, p) or (n_rows, p, p) by episode, and of states (n_rows, p).
+    """
     first = covariances[0]
     if first.ndim == 2 and all(part.shape == first.shape and (part == first).all() for part in covariances):
         return first
@@ -134,7 +137,10 @@ def _joined(covariances, states):
 
 
 def _linear_step(prior, prior_cov, posterior, posterior_cov, U, starts):
-    """Transition and process covariance by regression of predicted states on the filtered ones before."""
+    """Transition and process covariance by regression of predicted states on the filtered ones before.
+
+    States are (n_samples, p), covariances (p, p) or (n_samples, p, p).
+    """
     rows = inner_rows(len(prior), starts)
     known = [posterior[rows - 1], np.ones((len(rows), 1))]
     if U is not None:

@@ -9,7 +9,10 @@ _NEGATIVE = 1e-10  # eigenvalue below zero, relative to the largest, that is rou
 
 
 def with_diagonal(R, added):
-    """Noise covariance (or the diagonal of one) with independent noise of variances `added` on top."""
+    """Noise covariance (or the diagonal of one) with independent noise of variances `added` on top.
+
+    R is (d,) or (d, d), `added` (d,).
+    """
     return R + (added if R.ndim == 1 else np.diag(added))
 
 
@@ -104,7 +107,10 @@ def restricted(given, active):
 
 
 def checked_gain(gain, model, active):
-    """A gain over the model's columns, which has to keep its filter stable."""
+    """A gain over the model's columns, which has to keep its filter stable.
+
+    `gain` is (n_states, n_features), `active` (n_features,).
+    """
     gain = np.asarray(gain, dtype=float)
     if gain.shape != (model.n_states, len(active)) or not np.isfinite(gain).all():
         raise ValueError(

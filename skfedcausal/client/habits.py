@@ -103,7 +103,7 @@ class Habits:
 
 
 def _longest(Y, starts):
-    """Longest repetition in each column of a record."""
+    """Longest repetition in each column of a record. `Y` is (n_samples, n_columns), the result (n_columns,)."""
     longest = np.zeros(Y.shape[1], dtype=int)
     for start, stop in episodes(starts, len(Y)):
         longest = np.maximum(longest, _repetitions(Y[start:stop], None, None).max(axis=0))
@@ -154,7 +154,7 @@ def stops_of(Y):
 
 
 def _highest(y):
-    """Where the highest values of a series pile up, or None."""
+    """Where the highest values of a series pile up, or None. `y` is (n_samples,)."""
     top, width = np.nanmax(y), _WIDTH * np.nanstd(y)
     at = np.flatnonzero(y >= top - width)
     visits = np.split(at, np.flatnonzero(np.diff(at) > _APART) + 1)

@@ -43,7 +43,7 @@ _QUIET = 0.03  # noise of the further states, as a share of that of the measured
 
 
 def pca_basis(moments):
-    """Directions of largest variance."""
+    """Directions of largest variance. The columns of (d, d), the best first."""
     return np.linalg.eigh(moments.G[0])[1][:, ::-1]
 
 
@@ -57,7 +57,10 @@ def lag_basis(moments):
 
 
 def canonical_basis(moments):
-    """Loadings of the variates best predicted by the past (canonical variate analysis) [1]_."""
+    """Loadings of the variates best predicted by the past (canonical variate analysis) [1]_.
+
+    The columns of (d, d), the best first.
+    """
     return moments.V[0] @ moments.canonical[1]
 
 
@@ -220,7 +223,10 @@ def noise_floor(moments):
 
 
 def _loadings(moments, predicted, order):
-    """Column space of C: states that the past predicts, the others by factor analysis."""
+    """Column space of C: states that the past predicts, the others by factor analysis.
+
+    `predicted` is (d, k), C (d, order).
+    """
     n_predicted = predicted.shape[1]
     if n_predicted == order:
         return predicted
@@ -303,12 +309,18 @@ def _split(moments, C):
 
 
 def unit_states(moments, C, R):
-    """Loadings of states of unit covariance in the space of C, given the noise of the sensors."""
+    """Loadings of states of unit covariance in the space of C, given the noise of the sensors.
+
+    C is (d, p), R (d,) or (d, d).
+    """
     return C @ np.linalg.cholesky(_state_covariances(moments.G[0], C, R)[1])
 
 
 def _noise_share(G, C, R):
-    """Largest share, over all combinations of states, that noise has in their variance."""
+    """Largest share, over all combinations of states, that noise has in their variance.
+
+    G is (d, d), C (d, p), R (d,).
+    """
     scaled = C / R[:, None]
     N = np.linalg.inv(C.T @ scaled)
     weights = scaled @ N
@@ -317,7 +329,10 @@ def _noise_share(G, C, R):
 
 
 def _state_covariances(G, C, R):
-    """Covariance of the least-squares states at each lag, the true states' covariance, the weights."""
+    """Covariance of the least-squares states at each lag, the true states' covariance, the weights.
+
+    G is (d, d) or (n_lags, d, d), C (d, p), R (d,) or (d, d).
+    """
     W = information_weights(C, R)
     N = np.linalg.inv(C.T @ W)
     weights = W @ N
@@ -328,7 +343,10 @@ def _state_covariances(G, C, R):
 
 
 def dynamics(moments, C, R, *, B=None, by_statsmodels=False):
-    """Transition, process covariance and input matrix of scaled states with known loadings and noise."""
+    """Transition, process covariance and input matrix of scaled states with known loadings and noise.
+
+    C is (d, p), R (d,) or (d, d), B (p, k) or None.
+    """
     raw, state, weights = _state_covariances(moments.G[:2], C, R)
     floor = _STATE_FLOOR * np.trace(state) / len(state)
     if moments.inputs is not None:
@@ -368,7 +386,10 @@ def identify_hidden(moments, n_states):
 
 
 def _observer_form(moments, n_states, R):
-    """Model of scaled columns with given noise: the autoregression corrected for it, last lag of low rank."""
+    """Model of scaled columns with given noise: the autoregression corrected for it, last lag of low rank.
+
+    R is (d,).
+    """
     d, c = moments.n_sensors, moments.n_past // moments.n_lags
     p = -(-n_states // d)
     cross, past = (part[..., : p * c] for part in moments.past)

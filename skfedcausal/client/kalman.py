@@ -13,6 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from ..containers import check_lengths, episode_starts
 from ..statespace.matrices import are_covariances
+from .filtering import check_initial
 from .given import COMPLETE, GIVEN, check_matrices, checked_gain, given_matrices, restricted
 from .identification import METHODS, dynamics, identify, split_variance
 from .moments import Moments
@@ -358,8 +359,6 @@ class KalmanClient(UnitClient):
         """The model with the initial state that was asked for."""
         if isinstance(self.initial, str) and self.initial == "stationary":
             return model
-        from .smoothing import check_initial  # of clients that were told where they start
-
         if not (isinstance(self.initial, str) and self.initial == "diffuse"):
             check_initial(self.initial, model.n_states)
         return replace(model, initial=self.initial)

@@ -186,7 +186,7 @@ class UnitMonitor:
 
 
 def _squares(rest):
-    """Sum of squares of every column."""
+    """Sum of squares of every column. `rest` is (n, n_samples)."""
     return np.einsum("it,it->t", rest, rest)
 
 
@@ -195,6 +195,8 @@ def _regression_noise(model, G, scale):
 
     With W the regression weights scaled to ``W' C = I``, noise ``C N C' + (I - C W') G (I - C W')'`` has
     ``R^-1 C = W N^-1``; N is the noise the unit's own model leaves in ``W' y``.
+
+    G is (d, d), `scale` (d,).
     """
     C = model.C / scale[:, None]
     R = model.R / scale**2 if model.R.ndim == 1 else model.R / np.outer(scale, scale)

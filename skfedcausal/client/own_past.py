@@ -73,7 +73,10 @@ class OwnPast:
         return len(self.products) // (self.n_lags + 1)
 
     def scaled(self, Y, U, mean):
-        """Rows ``[y, u]`` as they enter the products."""
+        """Rows ``[y, u]`` as they enter the products.
+
+        `Y` is (n_samples, d), `U` (n_samples, k), the rows (n_samples, d + k).
+        """
         rows = [(Y - mean) / self.scale]
         if len(self.input_scale):
             rows.append((U - self.input_mean) / self.input_scale)
@@ -93,12 +96,18 @@ class OwnPast:
         return found
 
     def autoregression(self, n_lags):
-        """Coefficients of the measurements on the rows before them, and the covariance of what is left."""
+        """Coefficients of the measurements on the rows before them, and the covariance of what is left.
+
+        The coefficients are (d, n_lags (d + k)), the covariance (d, d).
+        """
         d = len(self.scale)
         return self.regression(np.zeros((0, d)), np.eye(d), n_lags)
 
     def regression(self, G, K, n_lags):
-        """Coefficients of ``K y`` on ``G y`` and the rows before, and the covariance of what is left."""
+        """Coefficients of ``K y`` on ``G y`` and the rows before, and the covariance of what is left.
+
+        G is (p, d), K (r, d); the coefficients are (r, p + n_lags (d + k)), the covariance (r, r).
+        """
         (p, d), c, products = G.shape, self.n_columns, self.products
         n_past = n_lags * c
         past = slice(c, c + n_past)
@@ -188,7 +197,7 @@ class ResidualModel:
         return found
 
     def errors(self, Y, U, starts):
-        """Standardised e of the rows with all of their past."""
+        """Standardised e of the rows with all of their past. Shape (n_rows, n_sensors - n_states)."""
         return self._errors(Y, U, starts).white.T
 
     def left(self, Y, starts):
@@ -238,7 +247,10 @@ def bic_penalty(n_free, n_rows):
 
 
 def rows_before(x, at, n_lags):
-    """The rows before some rows side by side, the last one first."""
+    """The rows before some rows side by side, the last one first.
+
+    `x` is (n_samples, c), `at` (n_rows,), the result (n_rows, n_lags c).
+    """
     return np.hstack([x[at - lag] for lag in range(1, n_lags + 1)] or [np.zeros((len(at), 0))])
 
 
@@ -301,7 +313,10 @@ class OwnDensity:
 
 
 def _complete_before(x, starts):
-    """How many rows of its episode right before each row are complete."""
+    """How many rows of its episode right before each row are complete.
+
+    `x` is (n_samples, c), the result (n_samples,).
+    """
     complete = np.isfinite(x).all(axis=1)
     begins = np.zeros(len(x), dtype=int)
     begins[1:] = np.where(complete[:-1], 0, np.arange(1, len(x)))

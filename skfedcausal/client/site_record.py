@@ -15,7 +15,7 @@ from ..containers.layout import SEPARATOR, listed
 from ..containers.modes import mode_codes, mode_indicators, modes_in, warn_of_mode
 from ..message.clock import Clock
 from ..statespace.episodes import episodes
-from .batches import Batch
+from .watching import Batch
 from .worker import UnitWorker
 
 _CHUNK = 2**14  # rows that are in memory at a time while a record is read

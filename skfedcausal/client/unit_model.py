@@ -25,7 +25,7 @@ from ..statespace.kalman import (
 from ..statespace.matrices import are_heavy, floor_eigenvalues, remembered
 from ..statespace.observation import information, weights
 from ..statespace.riccati import NotStationaryError, predicted_covariance, stationary_covariance
-from .filtering import UnitFilter
+from .filtering import UnitFilter, own_run
 from .given import check_matrices, with_diagonal
 from .own_past import OwnPast, ResidualModel, bic_penalty
 
@@ -198,8 +198,6 @@ class UnitModel:
 
     def own_run(self, Y, exogenous=None, starts=(0,), *, smooth=False):
         """The unit's own filter from its initial state, and smoother."""
-        from .smoothing import own_run  # slow to import, and most units start at rest
-
         return own_run(self, Y, exogenous, starts, smooth=smooth)
 
     def measurements(self, states):

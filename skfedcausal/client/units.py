@@ -1,5 +1,6 @@
 """The units of a plant whose records are in this process: released, and each with a worker of its own."""
 
+from collections.abc import Mapping
 from copy import copy
 from dataclasses import replace
 from typing import Any
@@ -8,9 +9,12 @@ import numpy as np
 
 from ..federation.transport import Site
 from ..privacy.noise import into_ball
+from ..seeding import seeded
 from .answers import flags_of, off_baseline, own_record
-from .batches import Batch, Feed
+from .extended_kalman import ExtendedKalmanClient
+from .kalman import KalmanClient
 from .unit_model import UnitClient
+from .watching import Batch, Feed
 from .worker import UnitWorker
 
 _KEPT = (  # what a unit keeps of a fit for other records
@@ -31,6 +35,29 @@ _KEPT = (  # what a unit keeps of a fit for other records
     "stops",
     "dtype",
 )
+
+
+def client_templates(client, names, random_state=None):
+    """Template of each unit's model; one that is still to be learned and draws gets the seed."""
+    client = KalmanClient() if client is None else client
+    if isinstance(client, Mapping):
+        if set(client) != set(names):
+            raise ValueError(
+                f"`client` names {sorted(client)}, the data have the units {sorted(names)}; give one client per unit."
+            )
+        given = dict(client)
+    elif isinstance(client, list | tuple):
+        if len(client) != len(names):
+            raise ValueError(
+                f"Got {len(client)} clients for {len(names)} units ({', '.join(names)}); give one per unit."
+            )
+        given = dict(zip(names, client, strict=True))
+    else:
+        given = dict.fromkeys(names, client)
+    for name, part in given.items():
+        if isinstance(part, ExtendedKalmanClient) and not part.is_fitted:
+            given[name] = seeded(part, random_state)
+    return given
 
 
 def released(mechanism, plant, noise=None, learning=False):

@@ -1,5 +1,7 @@
 """What a watched unit learns of nominal rows, and what it answers about batches, flags and incidents.
 
+Its record comes batch by batch, and a `Place` says where the unit stands between two of them.
+
 Units of nothing but status bits are watched with a little noise on their values, so that models of normal noise bear
 them. A column that is constant in nominal operation, or has two values, has no noise that says how unusual a change is,
 and copies of it determine each other. Dither, noise of known size that is added before a signal of few values is
@@ -10,8 +12,10 @@ added by us has no news, and its large values would be false alarms, the same on
 
 import hashlib
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from scipy.special import ndtri
 from sklearn.base import clone
 
@@ -20,21 +24,22 @@ from ..message.packet import PacketError
 from ..message.states import Acknowledgement
 from ..message.watching import FlagMessage, FlagsRequest, VerdictReply, WatchRequest
 from . import answers
-from .batches import next_message
 from .blame import TagModel
 from .fitting import with_fit
 from .habits import Habits
 from .handlers import handles
 from .kalman import KalmanClient
 from .monitor import monitored
-from .templates import watched_client
+from .records import Passed, release_pages
 
 _SHARE = 0.1  # of a step
 _WATCHED = 0.5  # of that, in rows that are watched
-_FEW = 2  # values that a column of a status has at most
+_FEW_VALUES = 2  # values that a column of a status has at most
 _MOST_STATES = 4
 _FEWEST = 20  # rows in which a unit of status bits was there
 _LOOKED_AT = 1000  # rows that mostly show that a unit is none
+_FEW_ROWS = 10  # rows that are looked at in less time than threads need to start
+_REMEMBERED = 300  # rows that a unit's filter goes on from where it sends flags only
 
 
 def learn_watched(unit, first):
@@ -96,7 +101,7 @@ def note_verdict(unit, verdict, state, round):
 def is_status(Y):
     """Whether no column of a record, (n_samples, n_columns), has more than two values."""
     for rows in (Y[:_LOOKED_AT], Y):
-        if any(len(np.unique(y[~np.isnan(y)])) > _FEW for y in rows.T):
+        if any(len(np.unique(y[~np.isnan(y)])) > _FEW_VALUES for y in rows.T):
             return False
     return np.count_nonzero(~np.isnan(Y).all(axis=1)) > _FEWEST
 
@@ -138,6 +143,12 @@ class Dither:
         return spread * ndtri(uniform).reshape(len(Y), d), first + len(Y) - 1
 
 
+def watched_client(template):
+    """The client without a profile by the clock: what a fault does hour by hour, or slowly, would go with it."""
+    is_profiled = isinstance(template, KalmanClient) and template.profile is not None
+    return clone(template).set_params(profile=None) if is_profiled else template
+
+
 def dithered_client(unit):
     """Model of a unit of status bits, None where the unit is none."""
     template, Y = unit.client, unit.with_baseline
@@ -150,3 +161,86 @@ def dithered_client(unit):
     client = unit.fitted(clone(template).set_params(n_states=states), outputs=Y - dither.of(Y)[0])
     client.baseline_ = dither
     return client
+
+
+@dataclass(slots=True)
+class Batch:
+    """Rows of a monitored record."""
+
+    outputs: np.ndarray
+    starts: tuple = (0,)
+    fingerprint: str = ""
+    index: pd.Index | None = None
+    inputs: np.ndarray | None = None
+
+
+class Feed:
+    """Batches that come one after the other; only the last one is kept."""
+
+    def __init__(self):
+        self.number, self._last = 0, None
+
+    def put(self, batch):
+        """Take the next batch."""
+        self.number, self._last = self.number + 1, batch
+
+    @property
+    def is_short(self):
+        """Whether the last batch has few rows."""
+        return self._last is not None and len(self._last.outputs) < _FEW_ROWS
+
+    def batch(self, number):
+        """Batch of a number from 1, None where there is none yet."""
+        return self._last if number == self.number else None
+
+
+class Place(NamedTuple):
+    """Where a unit stands in its monitored record."""
+
+    number: int = 0
+    known: object = None
+    record: str = ""
+    passed: Passed | None = None
+    before: Any = None
+    row: float | None = None  # number of the last one, where seasons need it
+
+
+def next_message(name, state, monitored, number, *, flags=False):
+    """Message about the next batch, or about the last one again, and where the unit stands after it."""
+    place = state.get("place") or Place()
+    if number == place.number and place.before is not None:
+        place = place.before
+    if type(number) is not int or number != place.number + 1:
+        raise ValueError(f"Batch {number!r} was asked for, and {place.number + 1} is the next one.")
+    batch = monitored.batch(number)
+    if batch is None:
+        return None, place
+    Y, silence, passed = batch.outputs, state.get("silence"), None
+    if silence is not None:
+        Y, passed = silence.masked(name, Y, batch.starts, batch.index, place.passed)
+    baseline: Any = getattr(state["client"], "baseline_", None)
+    measured = Y = baseline.in_known_modes(Y) if getattr(baseline, "known", ()) else Y
+    Y, row = answers.off_baseline(state["client"], measured, batch.index, batch.starts, place.row)
+    if flags:
+        message, known = _next_flags(state, Y, batch.starts, place.known)
+    else:
+        message, known = answers.stream_message(state, Y, batch.starts, place.known, measured)
+    if batch.inputs is not None and not flags:
+        message = message.with_inputs(batch.inputs)
+    if len(batch.outputs) >= _FEW_ROWS:  # a few rows hold no page worth the look
+        release_pages(batch.outputs)
+    record = place.record
+    if batch.fingerprint or record:  # rows that came as a file
+        record = hashlib.sha256(f"{record} {batch.fingerprint}".encode()).hexdigest()
+    before = place
+    if place.before is not None:
+        before = Place(place.number, place.known, place.record, place.passed, None, place.row)
+    return message, Place(number, known, record, passed, before, row)
+
+
+def _next_flags(state, Y, starts, known):
+    """Two bits of every row, and the rows that the filter goes on from."""
+    before = Y[:0] if known is None else known
+    joined = np.concatenate([before, Y])
+    flags = answers.flags_of(state, joined, (0, *(start + len(before) for start in starts if start > 0)))
+    return FlagMessage(flags[len(before) :]), joined[-_REMEMBERED:]

@@ -1,18 +1,22 @@
 """A unit's side of the federation: the only code that holds raw measurements while packets travel."""
 
+from copy import deepcopy
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any
 
 import numpy as np
+from sklearn.base import clone
 
 from ..containers.rows import episode_starts
 from ..message.packet import PacketError
 from ..message.requests import CommonRows
 from ..message.schema import KINDS
+from .answers import along
+from .black_box import BlackBoxClient, NonlinearClient
+from .extended_kalman import ExtendedKalmanClient
 from .handlers import handler_of
 from .kalman import KalmanClient
-from .records import Silence, release_pages
-from .templates import fitted_client
+from .records import Silence, release_pages, warn_few_rows
 
 _BY_ROW = ("outputs", "inputs", "home", "flags", "index", "taken_off", "measured")
 
@@ -128,3 +132,53 @@ class UnitWorker:
     def with_clock(self, message):
         """A first message with the times of its rows, where they are known."""
         return message if self.clock is None else replace(message, clock=self.clock.numbers, grid=self.clock.digest)
+
+
+def fitted_client(template, Y, U, starts, name, columns, noise=None, index=None):
+    """The unit's fitted model: a clone of a KalmanClient, or the unit's own object as it is.
+
+    `Y` (n_samples, n_features), `U` (n_samples, n_inputs) or None; `noise` (n_features,) is the variance of noise that
+    was added to `Y` on purpose, None where there is none.
+    """
+    who = f"unit {name!r}"
+    if isinstance(template, KalmanClient):
+        client = clone(template)
+        client.fit_arrays(Y, U, starts, who, columns, noise, index)
+        if client.C is None:
+            warn_few_rows(len(Y), len(client.model.C), client.n_states_, who)
+        return client
+    if noise is not None:
+        check_takes_noise(template, name)
+        return NonlinearClient(template, who).fit(Y, U, starts, columns).fitted_on(noise)
+    if hasattr(template, "filter_moments") and not hasattr(template, "message"):
+        behind = NonlinearClient if isinstance(template, ExtendedKalmanClient) else BlackBoxClient
+        return behind(template, who).fit(Y, U, starts, columns)
+    _check_methods(template, f"The client of {who} is a {type(template).__name__}")
+    if not hasattr(template, "fit"):
+        return template  # a unit's own model, never fitted by us
+    client = clone(template) if hasattr(template, "get_params") else deepcopy(template)
+    client.fit(Y, **along(Y, U, starts))
+    return client
+
+
+def _check_methods(template, kind):
+    """Refuse an object of the user's that lacks what the model of a unit is asked for."""
+    if not hasattr(template, "message"):
+        raise TypeError(f"{kind} with neither `message(Y)` nor `filter_moments(Y)`. Give it one, or a KalmanClient.")
+    lacking = [method for method in ("filter", "predict", "measurements") if not hasattr(template, method)]
+    if lacking:
+        raise TypeError(
+            f"{kind} with `message`, but without {', '.join(lacking)}. Give it these methods of a "
+            "KalmanClient too, or `filter_moments(Y)` instead of all of them."
+        )
+
+
+def check_takes_noise(template, name):
+    """Refuse a client that could not take noise of a privacy mechanism into account."""
+    extended = isinstance(template, ExtendedKalmanClient) and not template.is_fitted
+    if not (extended or isinstance(template, KalmanClient)):
+        raise TypeError(
+            f"The client of unit {name!r} is a {type(template).__name__}. Only a KalmanClient, or an "
+            "ExtendedKalmanClient that is not fitted yet, can be told how much noise a privacy mechanism "
+            "added to its measurements; give it the model there."
+        )

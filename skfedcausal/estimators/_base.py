@@ -19,8 +19,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..beside import beside
 from ..client.kalman import KalmanClient
-from ..client.templates import check_takes_noise, client_templates
 from ..client.units import (
+    client_templates,
     kept_states,
     known_units,
     new_units,
@@ -28,6 +28,7 @@ from ..client.units import (
     units_alone,
     without_silent,
 )
+from ..client.worker import check_takes_noise
 from ..containers import PlantLayout, episode_starts, read_plant
 from ..containers.arrays import warn_of_copies
 from ..containers.layout import listed

@@ -29,7 +29,10 @@ _FLOOR = 1e-3  # of the largest eigenvalue: start of the expectation maximisatio
 
 
 def expectation_maximisation(s, N, A, Q, starts=(0,), n_steps=20, support=None):
-    """Climb from a plant towards the likeliest one."""
+    """Climb from a plant towards the likeliest one.
+
+    `s` (n_samples, n) are scores around the states with covariance N (n, n); `support` (n, n) is True where A may be.
+    """
     J = np.linalg.inv(N)
     for _ in range(n_steps):
         now, before, cross = _expected_moments(s @ J, J, A, Q, starts)
@@ -63,7 +66,10 @@ def block_statistics(s, N, A, Q, blocks, starts=(0,)):
 
 
 def _regression(before, cross, support):
-    """A from the expected moments; rows of the same support are solved together."""
+    """A from the expected moments; rows of the same support are solved together.
+
+    `before` and `cross` are (n, n), expected moments of the states before and of those after with them.
+    """
     if support is None:
         return np.linalg.solve(before, cross.T).T
     A = np.zeros_like(before)
@@ -76,7 +82,10 @@ def _regression(before, cross, support):
 
 
 def _expected_moments(z, J, A, Q, starts):
-    """Moments of the states given the record, rows taken as if the filter had always run."""
+    """Moments of the states given the record, rows taken as if the filter had always run.
+
+    `z` is (n_samples, n); J, A and Q are (n, n).
+    """
     P = predicted_covariance(A, J, Q)
     Pf = filtered_covariance(P, J)
     G = np.linalg.solve(P, A @ Pf).T  # smoother gain
@@ -143,7 +152,10 @@ def partial_covariance(Y, start, *, max_iter=50, tol=1e-3):
 
 
 def expected_cells(Y, covariance):
-    """Centred rows with missing cells at their expectation given the cells that are there."""
+    """Centred rows with missing cells at their expectation given the cells that are there.
+
+    `Y` is (n_samples, n), NaN where missing, `covariance` (n, n).
+    """
     filled = Y.copy()
     for seen, rows in _rows_by_pattern(~np.isnan(Y)):
         if not seen.all():
@@ -178,7 +190,10 @@ def _expectation_weights(covariance, seen):
 
 
 def _expected_products(covariance, seen, n_rows, products):
-    """Expected sum of products of all cells in the rows of one pattern, given the cells that are there."""
+    """Expected sum of products of all cells in the rows of one pattern, given the cells that are there.
+
+    `covariance` and the result are (n, n), `products` (n_seen, n_seen).
+    """
     weights, gone = _expectation_weights(covariance, seen), ~seen
     expected = weights @ products @ weights.T
     left = covariance[np.ix_(gone, gone)] - weights[gone] @ covariance[np.ix_(seen, gone)]

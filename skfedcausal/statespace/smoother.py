@@ -96,7 +96,10 @@ def smooth(
 
 
 def smooth_constant(A, Q, P0, z, J, *, starts=(0,), exogenous=None, inputs=None, intercept=False, keep=None):
-    """A :class:`Smoothed` of one or several episodes with the same information matrix in every row."""
+    """A :class:`Smoothed` of one or several episodes with the same information matrix in every row.
+
+    `z`, `exogenous` (n_samples, n) and `inputs` (n_samples, k); A, Q, P0 and J are (n, n).
+    """
     longest = max(stop - start for start, stop in episodes(starts, len(z)))
     schedule = covariance_schedule(A, Q, J, P0, max_steps=longest)
     found = Smoothed(len(z), len(A), inputs, keep)
@@ -177,7 +180,10 @@ class _Levels:
 
 
 def _level(schedule, residual, response):
-    """Maximum-likelihood level from the information innovations of the record without one."""
+    """Maximum-likelihood level from the information innovations of the record without one.
+
+    `residual` is (n_samples, n), `response` (k, n, n), the level (n,).
+    """
     J, (n_samples, n) = schedule.J, residual.shape
     settled = len(response)  # from where all rows are alike
     rests = [(1, rest) for rest in residual[:settled]]
@@ -193,7 +199,10 @@ def _level(schedule, residual, response):
 
 
 def _solved(normal, right):
-    """Least-squares solution of normal equations; NaN, as the likelihood is then, where they overflowed."""
+    """Least-squares solution of normal equations; NaN, as the likelihood is then, where they overflowed.
+
+    `normal` is (n, n), `right` (n,).
+    """
     if not np.isfinite(normal).all():
         return np.full(len(right), np.nan)
     return np.linalg.lstsq(normal, right, rcond=1e-12)[0]
@@ -220,7 +229,10 @@ def _transient_steps(schedule, longest):
 
 
 def _backward(schedule, residual, steps):
-    """Scores by a recurrence from the end of an episode to where covariances had settled, then row by row."""
+    """Scores by a recurrence from the end of an episode to where covariances had settled, then row by row.
+
+    `residual` is (n_samples, n).
+    """
     A, J = schedule.A, schedule.J
     n_samples, n = residual.shape
     first = min(schedule.n_transient, n_samples)
@@ -379,7 +391,10 @@ class _Episode:
 
 
 def _smoothed_spread(P, N):
-    """Smoothed covariances of rows, from the predicted ones and those of the scores before them."""
+    """Smoothed covariances of rows, from the predicted ones and those of the scores before them.
+
+    Both are (n_rows, n, n).
+    """
     return P - P @ N @ P
 
 

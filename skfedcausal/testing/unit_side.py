@@ -8,8 +8,8 @@ from sklearn.base import clone
 
 from ..client.answers import unit_message
 from ..client.augmenter import as_augmenter
-from ..client.templates import fitted_client
 from ..client.unit_model import UnitClient
+from ..client.worker import fitted_client
 from ..message.states import StateMessage
 from ..privacy.accountant import PrivacyAccountant, Scope
 from ..privacy.errors import PrivacyBudgetError

@@ -10,8 +10,8 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal import FederatedRCADetector, KalmanClient
-from skfedcausal.client.batches import Batch
 from skfedcausal.client.site_record import SiteModes
+from skfedcausal.client.watching import Batch
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, FileSite, FileTransport, InProcessTransport, Packet

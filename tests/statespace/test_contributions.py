@@ -3,11 +3,10 @@
 import numpy as np
 import pytest
 
-from skfedcausal.statespace.contributions import score_contributions
 from skfedcausal.statespace.inputs import input_term
 from skfedcausal.statespace.kalman import filter_rows
 from skfedcausal.statespace.riccati import stationary_covariance
-from skfedcausal.statespace.timedomain import TimeDomainLikelihood
+from skfedcausal.statespace.timedomain import TimeDomainLikelihood, score_contributions
 
 STARTS = (0, 13)
 N_SAMPLES = 25
@@ -70,7 +69,7 @@ def test_rows_taken_in_pieces_contribute_the_same(monkeypatch):
     A, Q = plant(rng)
     z, matrices, J, known = series(rng, gaps=True)
     whole = joined(A, Q, z, matrices, J=J, known=known, memory=6)
-    monkeypatch.setattr("skfedcausal.statespace.contributions._PIECE", 4 * 9)
+    monkeypatch.setattr("skfedcausal.statespace.timedomain._PIECE", 4 * 9)
     monkeypatch.setattr(
         "skfedcausal.statespace.kalman.chunks",
         lambda start, stop, n, n_bytes: [slice(a, min(a + 7, stop)) for a in range(start, stop, 7)],

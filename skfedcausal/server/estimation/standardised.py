@@ -5,13 +5,12 @@ from functools import cached_property
 
 import numpy as np
 
-from ...statespace.contributions import score_contributions, steps_remembered
 from ...statespace.inputs import input_term
 from ...statespace.lagged.likelihood import LagSums
 from ...statespace.matrices import floor_eigenvalues, spectral_radius, symmetric_root
 from ...statespace.riccati import predicted_covariance, stationary_covariance
 from ...statespace.simulation import simulated_information, simulated_states
-from ...statespace.timedomain import KnownInputs, TimeDomainLikelihood
+from ...statespace.timedomain import KnownInputs, TimeDomainLikelihood, score_contributions, steps_remembered
 from ...statespace.units import fit_units, lag_shares, slow_start
 from ...statespace.whittle import WhittleLikelihood
 from .level_shifts import UnitRecord

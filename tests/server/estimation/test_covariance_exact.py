@@ -12,8 +12,8 @@ from skfedcausal.server.estimation.block_tests import link_estimates
 from skfedcausal.server.estimation.covariance import ExactInformation, ScoreProducts, simulated_records
 from skfedcausal.server.estimation.estimate import Settings, fitted_likelihood
 from skfedcausal.server.estimation.scoring import Budget
-from skfedcausal.statespace.contributions import Contributions
 from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.timedomain import Contributions
 
 from .._reference import structure_of
 

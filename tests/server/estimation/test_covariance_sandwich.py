@@ -18,8 +18,8 @@ from skfedcausal.server.estimation.covariance import (
     effective_rows,
     lags_of,
 )
-from skfedcausal.statespace.contributions import Contributions
 from skfedcausal.statespace.partition import Partition
+from skfedcausal.statespace.timedomain import Contributions
 
 from .._reference import structure_of
 
