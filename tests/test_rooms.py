@@ -1,6 +1,7 @@
 """What a team must hold in its head is the core; the rooms beside it can be left out of sight one at a time."""
 
 import ast
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -79,6 +80,12 @@ def test_what_the_core_uses_of_rooms_beside_it_is_there_and_used():
         assert home.split(".")[0] in BESIDE
         assert callable(beside.beside(name))
         assert f'beside("{name}")' in text.replace(f'>>> beside("{name}")', "")
+
+
+@pytest.mark.parametrize("name", ["augmented", "descent", "fixed_point", "lagrangian"])
+def test_former_paths_lead_to_the_same_modules(name):
+    former = import_module(f"skfedcausal.statespace.training.{name}")
+    assert former is import_module(f"skfedcausal.papers.numerics.{'descent' if name == 'lagrangian' else name}")
 
 
 def test_units_answer_in_the_core_and_in_the_papers_room():
