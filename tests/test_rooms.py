@@ -1,6 +1,7 @@
 """What a team must hold in its head is the core; the rooms beside it can be left out of sight one at a time."""
 
 import ast
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -81,8 +82,14 @@ def test_what_the_core_uses_of_rooms_beside_it_is_there_and_used():
         assert f'beside("{name}")' in text.replace(f'>>> beside("{name}")', "")
 
 
+@pytest.mark.parametrize("name", ["augmented", "descent", "fixed_point", "lagrangian"])
+def test_former_paths_lead_to_the_same_modules(name):
+    former = import_module(f"skfedcausal.statespace.training.{name}")
+    assert former is import_module(f"skfedcausal.papers.numerics.{'descent' if name == 'lagrangian' else name}")
+
+
 def test_units_answer_in_the_core_and_in_the_papers_room():
-    assert [module.split(".")[0] for module in handlers.MODULES] == ["client", "papers"]
+    assert {module.split(".")[0] for module in handlers.MODULES} == {"client", "papers"}
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda folder: folder.relative_to(ROOT).as_posix())

@@ -22,9 +22,9 @@ from skfedcausal.client.black_box import NonlinearClient
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.federation.transport import InProcessTransport
-from skfedcausal.message import GradientReply, NetworkPlan, NoGradient, PredictedStates
+from skfedcausal.message import BlockRow, FitRequest, GradientReply, NetworkPlan, NoGradient, PredictedStates
 from skfedcausal.message.packet import Packet, PacketError
-from skfedcausal.message.training import NetworksTrained
+from skfedcausal.message.training import NetworksTrained, TrainingEnd, TrainRequest
 from skfedcausal.papers.client import network_training
 from skfedcausal.papers.client.network_training import batch_loss, output_gradient
 
@@ -253,6 +253,20 @@ def test_packets_of_training_come_in_their_order(nominal):
     for packet in (NetworksTrained().to_packet(2), NoGradient().to_packet(2)):
         with pytest.raises(PacketError):
             worker.handle(packet, state)
+
+
+def test_a_unit_takes_only_what_moves_the_training_that_it_is_in(nominal):
+    worker = UnitWorker("unit0", nominal["unit0"], None, (0,), tuple("abcd"), KalmanClient(n_states=2))
+    _, blocks = worker.handle(TrainRequest(False, False, 0.0, 0, False).to_packet(1), {})
+    _, fitted = worker.handle(FitRequest().to_packet(1), {})
+    _, networks = worker.handle(NetworkPlan(64, 1.0).to_packet(2), fitted)
+    for state, wrong in (
+        (blocks, (NoGradient(), NetworksTrained(), GradientReply(np.ones((64, 2))))),  # which comes before the plan
+        (networks, (TrainingEnd(), BlockRow(np.ones((2, 2))))),
+    ):
+        for message in wrong:
+            with pytest.raises(PacketError, match=r"not in training|cannot take a"):
+                worker.handle(message.to_packet(3), state)
 
 
 @pytest.mark.parametrize("augmenter", [LinearAugmenter(), RegressorAugmenter(Ridge())])
