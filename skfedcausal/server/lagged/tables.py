@@ -74,11 +74,12 @@ class SeveralLags(Engine):
         tested = found["statistic"], np.nan, found["p_value"]
         return tests_table(server.names_, self.pairs, self.active[tuple(self.pairs.T)], *tested)
 
-    def bootstrap(self, server, record, settings, *, block_length, **how):
+    def bootstrap(self, server, record, settings, **how):
         """The table of links with the scatter of their estimates over resampled records."""
         from .resampling import Redrawn, bootstrap_table  # for those who ask
 
-        return bootstrap_table(server, Redrawn.of(server, record, self.active, block_length), self.columns, **how)
+        redrawn = Redrawn.of(server, record, self.active, how.pop("block_length"))
+        return bootstrap_table(server, redrawn, self.columns, **how)
 
     def halves(self, server, record, block_length):
         """A task that finds the links of two random halves of a record."""
