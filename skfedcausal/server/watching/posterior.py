@@ -7,7 +7,7 @@ selection, Journal of the American Statistical Association 103).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import NamedTuple
 
@@ -19,9 +19,9 @@ from ...statespace.detection.shift import (
     bias_information,
     ramp_ratios,
     step_and_bias_scores,
+    steps_in_turn,
     sums_to_end,
 )
-from .pairs import steps_in_turn
 
 SURE = 0.8  # probability from which a kind of fault is stated, and a change that lasts is a fault for long
 _SHARPNESS = 8.0  # of how often units surprise in the energy posterior, by log loss on simulated faults
@@ -139,7 +139,8 @@ def softmax(logs, prior):
 # -- answers ---------------------------------------------------------------------------------------------
 
 
-class Answer(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Answer:
     """Answer of one statistic to an incident.
 
     evidence : log evidence of all candidates together against no fault
@@ -188,7 +189,7 @@ def together(answers):
     evidence = log_sum(logs)
     probability = np.exp(logs - evidence) @ np.array([answer.probability for answer in answers])
     most = max(answers, key=lambda answer: answer.evidence)
-    return most._replace(evidence=evidence, probability=probability, explains=False)
+    return replace(most, evidence=evidence, probability=probability, explains=False)
 
 
 def doubted(probability, first_rows, disturbed):
@@ -263,7 +264,7 @@ class Nominal:
     """Nominal values that the two statistics are compared with.
 
     dims, outside_dims : degrees of freedom of the units' surprises, and of the off-subspace numbers in them
-    leverage : root of the inverse covariance of the predicted states, (n, n)
+    leverage : root of the inverse covariance of the predicted states, (n, n); None of a plant that is judged by parts
     n_rows : rows that the plant was learned from
     rest : mean square of the whitened innovations that nominal windows hardly pass
     shift, energy, off_subspace : by how much the likelihood ratios of nominal windows exceed those of
@@ -272,7 +273,7 @@ class Nominal:
 
     dims: np.ndarray
     outside_dims: np.ndarray
-    leverage: np.ndarray
+    leverage: np.ndarray | None
     n_rows: int
     rest: float
     shift: float = 1.0
@@ -466,7 +467,7 @@ class RootPosterior:
             probability[[first, second]] = probability[[second, first]]
         begin = min(onsets)
         explains = self._explains(rows, begin, ratio, [first, second])
-        return answer._replace(probability=probability, explains=answer.explains or explains)
+        return replace(answer, probability=probability, explains=answer.explains or explains)
 
     def _explains(self, window, onset, ratio, roots):
         """Whether the rest of a window is nominal once a fault of this likelihood ratio is taken off.

@@ -5,9 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .evidence import Evidence, MonitorState
+from .evidence import Evidence
 from .incidents import HORIZON, LOOKBACK, SWITCH, Incident, Verdict, follow
 from .inputs import FORESEEN, LEARNED
+from .monitor import MonitorState
 from .operating import CLIPPED, FOLLOWED, LARGE, LOOK, MOST_KNOWN, SETTLING, Followed, OperatingPoint
 from .thresholds import GAP
 
