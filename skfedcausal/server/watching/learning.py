@@ -241,19 +241,14 @@ def learned_in_blocks(matrices, rows, slices):
     model, x = BlockModel(matrices, rows.J, slices), rows.x - rows.x.mean(axis=0)
     scaled, predicted = model.filtered(x @ model.J, rows.starts)
     errors = rows.held_out(x - predicted)
-    energy = OwnEnergy(_own_covariances(np.concatenate(errors), slices))
+    e = np.concatenate(errors)
+    energy = OwnEnergy([e[:, b].T @ e[:, b] / len(e) + _FLOOR * np.diag(e[:, b].var(axis=0)) for b in slices])
     own, given = _surprises(energy, errors, rows)
     held_out = [HeldOut(model, u, e) for u, e in zip(rows.held_out(scaled), errors, strict=True)]
     scaled, predicted = model.filtered(rows.x @ model.J, rows.starts)
     causes = _strong_links(model.A, rows.x.var(axis=0), slices)
     monitor, level = PlantMonitor(model, UsualSensors(rows.J, model.noise, slices), ByFilter(energy)), LocalLevel
     return LearnedInBlocks(monitor, level.of(energy, errors, slices), own, given, held_out, scaled, predicted, causes)
-
-
-def _own_covariances(errors, slices):
-    """Covariance of each unit's errors, with a floor."""
-    floor = _FLOOR * errors.var(axis=0)
-    return [errors[:, b].T @ errors[:, b] / len(errors) + np.diag(floor[b]) for b in slices]
 
 
 def _strong_links(A, variance, slices, least=0.02):

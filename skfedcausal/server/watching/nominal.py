@@ -13,9 +13,9 @@ import numpy as np
 from scipy.stats import chi2
 
 from ...statespace.detection.energy import block_diagonal, block_sums
-from ...statespace.detection.shift import likelihood_ratios, step_scores
+from ...statespace.detection.shift import InnovationModel, likelihood_ratios, step_scores
 from ...statespace.episodes import episodes
-from ...statespace.matrices import companion, eigen_root, floor_eigenvalues
+from ...statespace.matrices import eigen_root, floor_eigenvalues
 from ...statespace.simulation import simulated_information, simulated_states
 from .thresholds import alarm_runs
 
@@ -184,15 +184,15 @@ def draw_states(plant, messages, record, rng):
     A simulated plant shows by how much smoothed states miss the true ones (Durbin & Koopman 2002, A simple
     and efficient simulation smoother for state space time series analysis).
     """
-    lags, Q = getattr(plant, "lag_transitions_", plant.transition_[None]), plant.process_cov_
-    n, size = len(Q), len(Q) * len(lags)
-    A, Q = companion(np.hstack(list(lags)), len(lags)), np.pad(Q, (0, size - n))
-    simulated = simulated_states(A, Q, record.starts, record.n_samples, rng)[:, :n]
+    A, Q = getattr(plant, "lag_transitions_", plant.transition_), plant.process_cov_
+    model = InnovationModel(A, Q, record.mean_information())
+    states = simulated_states(model.transition, model.process_cov, record.starts, record.n_samples, rng)
+    simulated = states[:, : model.n_states]
     rest = {}
     for name, part, b in zip(record.names, record.parts, record.partition.slices, strict=True):
         seen = simulated_information(part.patterns, part.pattern_of, simulated[:, b], rng)
         rest[name] = replace(messages[name], z=part.z - seen)
-    return simulated + plant._abducted_states(rest)
+    return simulated + plant.abducted_states(rest)
 
 
 # -- nominal spread --------------------------------------------------------------------------------------

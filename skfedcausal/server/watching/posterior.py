@@ -312,11 +312,9 @@ class RootPosterior:
         inside = log_scale_factor(states, nominal.dims - nominal.outside_dims, n_rows)
         both = log_scale_factor(whole, nominal.dims, n_rows)
         factor = np.maximum(inside, both) / nominal.energy
-        with np.errstate(divide="ignore"):
-            evidence = log_sum(factor + np.log(self.prior)) + float(np.log(_WHATEVER))
         often = rows.given_others.sum(axis=0) / max(n_rows, self.horizon)
         logs = factor / self._misfit(rows.predicted, np.maximum(states, whole)) ** 2 + _SHARPNESS * often
-        return Answer("energy", evidence, softmax(logs, self.prior), rows.first)
+        return replace(self._of_units(factor, _WHATEVER, rows.first), probability=softmax(logs, self.prior))
 
     def from_any_energy(self, rows):
         """The same with any variance larger than nominal integrated out, for what is too small to be seen."""
@@ -325,10 +323,7 @@ class RootPosterior:
         tempering = nominal.energy * self._misfit(rows.predicted, np.maximum(states, whole)) ** 2
         moved = [(states, nominal.dims - nominal.outside_dims), (whole, nominal.dims)]
         logs = [log_scale_ratio(*of, n_rows, scale) / tempering for of in moved for scale in _SCALES]
-        factor = np.logaddexp.reduce(logs) - np.log(len(logs))
-        with np.errstate(divide="ignore"):
-            evidence = log_sum(factor + np.log(self.prior)) + float(np.log(_WHATEVER))
-        return Answer("energy", evidence, softmax(factor, self.prior), rows.first)
+        return self._of_units(np.logaddexp.reduce(logs) - np.log(len(logs)), _WHATEVER, rows.first)
 
     def from_changes(self, rows):
         """Answer that the dynamics of a unit are others in a window: its own, or the gain of a link into it.
@@ -347,9 +342,13 @@ class RootPosterior:
         scores, information = gain_changes(self.model, u, states, self.slices, seen)
         gains = log_gain_factor(scores / tempering, information / tempering)
         factor = _own_or_link(own, np.where(information > 0, gains, -np.inf))
+        return self._of_units(factor, _CHANGED, rows.first)
+
+    def _of_units(self, factors, weight, first):
+        """Answer by log Bayes factors of single units, (n_units,), which together have a prior weight beside others."""
         with np.errstate(divide="ignore"):
-            evidence = log_sum(factor + np.log(self.prior)) + float(np.log(_CHANGED))
-        return Answer("energy", evidence, softmax(factor, self.prior), rows.first)
+            evidence = log_sum(factors + np.log(self.prior)) + float(np.log(weight))
+        return Answer("energy", evidence, softmax(factors, self.prior), first)
 
     def _excess(self, rows):
         """Mean surprises of the units' states over nominal ones, and those with the off-subspace numbers."""

@@ -85,19 +85,24 @@ class InnovationModel:
         return padded
 
     @cached_property
+    def process_cov(self):
+        """Process covariance of the states with their lags, (p n, p n)."""
+        return self._with_lags(self.Q)
+
+    @cached_property
     def schedule(self):
         """Covariances of the filter, see :func:`~skfedcausal.statespace.kalman.covariance_schedule`."""
-        return covariance_schedule(self.transition, self._with_lags(self.Q), self._with_lags(self.J))
+        return covariance_schedule(self.transition, self.process_cov, self._with_lags(self.J))
 
     @cached_property
     def first(self):
         """Covariance of the states and their lags before the first row of an episode, (p n, p n)."""
-        return stationary_covariance(self.transition, self._with_lags(self.Q))
+        return stationary_covariance(self.transition, self.process_cov)
 
     @cached_property
     def settled(self):
         """Covariance of the predicted states and their lags once it is steady, (p n, p n)."""
-        return predicted_covariance(self.transition, self._with_lags(self.J), self._with_lags(self.Q))
+        return predicted_covariance(self.transition, self._with_lags(self.J), self.process_cov)
 
     @cached_property
     def update(self):
