@@ -236,7 +236,7 @@ class ServerLearner(BaseEstimator, ABC):
         """
         return self._smoothed(messages, self.transition_, self._input_matrix, intercept=False)
 
-    def abducted_states(self, messages):
+    def _abducted_states(self, messages):
         """States of all units, (n_samples, n), as of :meth:`abducted`, without the covariances that take half of it."""
         return self._smooth(messages, self.transition_, self._input_matrix, intercept=False, spread=False)[0]
 

@@ -124,9 +124,8 @@ def _energy(errors, rows, slices):
 
 def _surprises(energy, errors, rows):
     """Surprises own and given of errors by fold, with the off-subspace numbers of the same rows."""
-    both = [energy.of_both(e) for e in errors]
-    distance = rows.held_out(rows.distance)
-    return [[found[k] + g for found, g in zip(both, distance, strict=True)] for k in range(2)]
+    pairs = list(zip(errors, rows.held_out(rows.distance), strict=True))
+    return [[judged(e) + g for e, g in pairs] for judged in (energy.own, energy.given_others)]
 
 
 # -- plants of one lag -----------------------------------------------------------------------------------

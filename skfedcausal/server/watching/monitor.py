@@ -346,8 +346,7 @@ class ByRegression:
         e = x - self.regression.predict(past) - level
         if before is None:
             e[0] = 0.0  # the first row of an episode has no innovation
-        own, given = self.energy.of_both(e)
-        return Surprises(e, own, given, RowBelief(x[-1]))
+        return Surprises(e, self.energy.own(e), self.energy.given_others(e), RowBelief(x[-1]))
 
 
 @dataclass(frozen=True)
@@ -367,7 +366,7 @@ class ByFilter:
             e[0] = 0.0  # the first row of an episode has no innovation
         there = seen.present.repeat([b.stop - b.start for b in seen.sensors.slices], axis=1)
         e = np.where(there, e, 0.0)
-        own, given = self.energy.of_both(e)
+        own, given = self.energy.own(e), self.energy.given_others(e)
         judges: dict[tuple, tuple] = {}
         for t, (P, k) in enumerate(zip(found.covariances, seen.pattern_of.tolist(), strict=False)):
             if P is None and (seen.is_usual or seen.patterns[k].is_nominal):
@@ -378,7 +377,8 @@ class ByFilter:
             judge, columns = judges[id(P), k]
             own[t] = given[t] = 0.0
             if judge is not None:
-                own[t, pattern.seen], given[t, pattern.seen] = judge.of_both(e[t : t + 1, columns])
+                known = e[t : t + 1, columns]
+                own[t, pattern.seen], given[t, pattern.seen] = judge.own(known)[0], judge.given_others(known)[0]
         return Surprises(e, own, given)
 
     def _judge(self, P, pattern):

@@ -192,7 +192,7 @@ def draw_states(plant, messages, record, rng):
     for name, part, b in zip(record.names, record.parts, record.partition.slices, strict=True):
         seen = simulated_information(part.patterns, part.pattern_of, simulated[:, b], rng)
         rest[name] = replace(messages[name], z=part.z - seen)
-    return simulated + plant.abducted_states(rest)
+    return simulated + plant._abducted_states(rest)
 
 
 # -- nominal spread --------------------------------------------------------------------------------------

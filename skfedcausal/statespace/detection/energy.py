@@ -177,10 +177,6 @@ class ConditionalEnergy:
         """``(L e)_m' L_mm^-1 (L e)_m``, shape (n_samples, n_units)."""
         return (e @ self.given_root) ** 2 @ self._sums
 
-    def of_both(self, e):
-        """Surprises on their own, and given the other units."""
-        return self.own(e), self.given_others(e)
-
     def shared(self):
         """Share of each unit's innovations that the others' of the same step explain, shape (n_units,).
 
@@ -218,11 +214,6 @@ class OwnEnergy:
         return (e @ self.given_root) ** 2 @ self._sums
 
     given_others = own
-
-    def of_both(self, e):
-        """Surprises on their own, which are those given the other units."""
-        own = self.own(e)
-        return own, own
 
     def shared(self):
         """Share of each unit's innovations that those of the others explain: none is looked for."""
@@ -307,7 +298,7 @@ class _Judged:
         learned from these would be of noise.
         """
         e = self.errors[self._complete]
-        self.own[self._complete], self.given[self._complete] = self._energy.of_both(e)
+        self.own[self._complete], self.given[self._complete] = self._energy.own(e), self._energy.given_others(e)
         for seen, columns, rows, steps in self._groups.values():
             blocks, units = self._energy.without(~seen)[0].blocks, np.flatnonzero(seen)
             for k in range(0, len(rows), _TOGETHER):

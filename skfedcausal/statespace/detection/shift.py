@@ -58,41 +58,31 @@ class InnovationModel:
         return len(self.Q)
 
     @cached_property
-    def lags(self):
-        """Transition matrices of all lags, (p, n, n)."""
-        return self.A.reshape(-1, *self.Q.shape)
-
-    @cached_property
-    def top(self):
-        """``[A_1 | A_2 | ...]``, (n, p n)."""
-        return np.hstack(list(self.lags))
-
-    @cached_property
     def transition(self):
         """Transition matrix of the states with their lags, (p n, p n)."""
-        return companion(self.top, len(self.lags))
+        lags = self.A.reshape(-1, *self.Q.shape)
+        return companion(np.hstack(list(lags)), len(lags))
 
-    def _with_lags(self, matrix):
-        """A matrix (n, n) of the newest states, zero elsewhere, (p n, p n)."""
-        padded = np.zeros(self.transition.shape)
-        padded[: self.n_states, : self.n_states] = matrix
-        return padded
+    @property
+    def top(self):
+        """``[A_1 | A_2 | ...]``, (n, p n)."""
+        return self.transition[: len(self.Q)]
 
-    def _beside_lags(self, rows):
-        """Rows (..., n) of the newest states with zeros for their lags, (..., p n)."""
-        padded = np.zeros((*rows.shape[:-1], len(self.transition)))
-        padded[..., : self.n_states] = rows
+    def _padded(self, x, n_axes):
+        """Vectors (..., n) or matrices (..., n, n) of the newest states with zeros for their lags."""
+        padded = np.zeros((*x.shape[:-n_axes], *self.transition.shape[:n_axes]))
+        padded[(..., *(slice(len(self.Q)),) * n_axes)] = x
         return padded
 
     @cached_property
     def process_cov(self):
         """Process covariance of the states with their lags, (p n, p n)."""
-        return self._with_lags(self.Q)
+        return self._padded(self.Q, 2)
 
     @cached_property
     def schedule(self):
         """Covariances of the filter, see :func:`~skfedcausal.statespace.kalman.covariance_schedule`."""
-        return covariance_schedule(self.transition, self.process_cov, self._with_lags(self.J))
+        return covariance_schedule(self.transition, self.process_cov, self._padded(self.J, 2))
 
     @cached_property
     def first(self):
@@ -102,17 +92,17 @@ class InnovationModel:
     @cached_property
     def settled(self):
         """Covariance of the predicted states and their lags once it is steady, (p n, p n)."""
-        return predicted_covariance(self.transition, self._with_lags(self.J), self.process_cov)
+        return predicted_covariance(self.transition, self._padded(self.J, 2), self.process_cov)
 
     @cached_property
     def update(self):
         """Takes ``z - J predicted`` into the filtered states and lags, once steady, (p n, n)."""
-        return filtered_covariance(self.settled, self._with_lags(self.J))[:, : self.n_states]
+        return filtered_covariance(self.settled, self._padded(self.J, 2))[:, : len(self.Q)]
 
     @cached_property
     def scaling(self):
         """``(I + J P)^-1``, which turns ``z - J predicted`` into scaled innovations."""
-        n = self.n_states
+        n = len(self.Q)
         return np.linalg.inv(np.eye(n) + self.J @ self.settled[:n, :n])
 
     @cached_property
@@ -132,7 +122,7 @@ class InnovationModel:
     def carry(self):
         """``F = A (I - Pf J)``, which takes a prediction error to the next step, (p n, p n)."""
         carry = self.transition.copy()
-        carry[:, : self.n_states] -= self.gain
+        carry[:, : len(self.Q)] -= self.gain
         return carry
 
     @cached_property
@@ -146,7 +136,7 @@ class InnovationModel:
 
     def smoothing_scores(self, u):
         """``r_t = u_t + F' r_(t+1)`` with nothing after the last row, shape (..., n_samples, p n)."""
-        return self._backwards.run((self._beside_lags(u[..., ::-1, :]), None))[..., ::-1, :]
+        return self._backwards.run((self._padded(u[..., ::-1, :], 1), None))[..., ::-1, :]
 
     def step_information(self, n_steps):
         """Covariance of the step scores for windows of 1, ..., n_steps rows, shape (n_steps, n, n)."""
@@ -155,7 +145,7 @@ class InnovationModel:
     @cached_property
     def held(self):
         """Shift of the mean innovation, once settled, per unit of a fault that stays, (n, n): ``(I - F)^-1``."""
-        size, n = len(self.carry), self.n_states
+        size, n = len(self.carry), len(self.Q)
         return np.linalg.solve(np.eye(size) - self.carry, np.eye(size, n))[:n]
 
     @property
@@ -169,13 +159,13 @@ class InnovationModel:
 
     def corrected(self, predicted, u):
         """Filtered states of rows from the predicted ones and the scaled innovations."""
-        n = self.n_states
+        n = len(self.Q)
         return predicted + u @ self.settled[:n, :n]
 
     def filtered(self, z, starts=(0,)):
         """Innovations and predicted states of complete rows, (n_samples, n), all scaled as by the steady filter."""
-        filtered = filtered_states(self.schedule, (self._beside_lags(z), None), starts=starts)
-        predicted = predicted_states(self.transition, filtered, starts=starts)[:, : self.n_states]
+        filtered = filtered_states(self.schedule, (self._padded(z, 1), None), starts=starts)
+        predicted = predicted_states(self.transition, filtered, starts=starts)[:, : len(self.Q)]
         return self.scaled(z, predicted), predicted
 
 
