@@ -369,13 +369,10 @@ class FederatedRCADetector(FederatedEstimator):
     def _learn_nominal(self, server, messages):
         """What is nominal; where messages are judged they have to do for this too."""
         rng = check_random_state(0 if self.random_state is None else self.random_state)
-        kind = RootCauseServer
+        prior = prior_weights(self.prior, server.names_)
+        self._root_cause = RootCauseServer(self.statistic, self._run_length, prior, rng).fit(server, messages)
         has_inputs = any(message.inputs is not None for message in messages.values())
-        if getattr(server.plant_, "matrices", None) is not None and not has_inputs:
-            from ..server.watching.large import LargeRootCauseServer as kind  # of plants learned in blocks
-        self._root_cause = kind(self.statistic, self._run_length, prior_weights(self.prior, server.names_), rng)
-        self._root_cause.fit(server, messages)
-        if kind is RootCauseServer and isinstance(server, MomentServer) and not has_inputs:
+        if self._root_cause.is_whole and isinstance(server, MomentServer) and not has_inputs:
             self._root_cause.learner = clone(server)
         is_learned = not (server.controlled_units_ or getattr(server, "trains_corrections", False))
         self._nominal_of = dict(messages) if is_learned else None  # else the plant is not what it will be

@@ -9,16 +9,16 @@ from scipy import stats
 
 from ...statespace.episodes import lagged_rows
 from ..joint import JointRecord
-from .hypotheses import FURTHER_LAGS, LESS, LEVEL, NEW, USUAL_LAGS, UnitResponses, unit_hypotheses
+from .hypotheses import LESS, LEVEL, NEW, USUAL_LAGS, unit_hypotheses
 from .hypotheses import OWN as OWN_BLOCK
-from .innovations import unit_innovations
-from .plant import LearnedPlant
-from .runs import changed_run
+from .innovations import UnitResponses, unit_innovations
+from .plant import FURTHER_LAGS, LearnedPlant, changed_run
 from .sizes import Change, change_of_unit, dated_fit, link_change
 from .tests import VARIANCE, UnitTests, effective_tests, log_p_of_minimum, weighted_holm, window_starts
 
 _TESTED = ("cause", "effect", "changed", "verdict", "p_value", "p_adjusted")
-COLUMNS = (*_TESTED, "gain_before", "gain_after", "delay_before", "delay_after", "since")
+_NUMBERS = ("gain_before", "gain_after", "delay_before", "delay_after", "since")  # of a Change
+COLUMNS = (*_TESTED, *_NUMBERS)
 LINK, GAP, OWN = "link", "gap", "own"
 _LEVELS = {LINK: 0.6, GAP: 0.3, OWN: 0.1}  # shares of the chance of a false report
 _CLEAR = np.log(1e-5)  # likelihood ratio that a change of coefficients has over one of the variance
@@ -114,7 +114,7 @@ class Comparison:
     def of(cls, plant, record, filter_of):
         """Of a record in which nothing is known to have changed."""
         self = cls(plant, record, filter_of)
-        self.units = [UnitComparison(m, *rest) for m, rest in enumerate(self._tests())]
+        self.units = [UnitComparison(m, tests, responses) for m, (tests, responses) in enumerate(self._tests())]
         rng, n_draws = np.random.default_rng(0), int(np.clip(_DRAWS // len(self.units), *_DRAWS_OF_A_UNIT))
         drawn: dict[str, list] = {LINK: [], GAP: [], OWN: []}
         for unit in self.units:
@@ -214,7 +214,7 @@ def _family(plant, unit, cause):
 def _adjusted(plant, units):
     """Adjusted p-values by (effect, cause)."""
     keys = [(unit.unit, cause) for unit in units for cause in unit.log_p]
-    families = np.array([_family(plant, *key) for key in keys])
+    families = np.array([_family(plant, effect, cause) for effect, cause in keys])
     shares = {family: _LEVELS[family] / np.count_nonzero(families == family) for family in np.unique(families)}
     weights = np.array([shares[family] for family in families])
     log_p = np.array([units[effect].log_p[cause] for effect, cause in keys])
@@ -225,20 +225,26 @@ def _table(names, comparison, p_adjusted, alpha):
     rows, units = [], comparison.units
     for unit in units:
         for cause in comparison.plant.known_not_to_act(unit.unit):
-            rows.append((names[cause], names[unit.unit], False, "unchanged", 1.0, 1.0, *Change("", 0.0, 0.0).numbers))
+            rows.append(_row(names[cause], names[unit.unit], False, Change("unchanged", 0.0, 0.0), 1.0, 1.0))
         for cause in sorted(unit.log_p):
             adjusted = p_adjusted[unit.unit, cause]
             change = unit.changes.get(cause)
             if change is None:
                 change = _unchanged(comparison, unit, cause, alpha)
-            told = (names[cause], names[unit.unit], cause in unit.changes, change.verdict)
-            rows.append((*told, float(np.exp(unit.log_p[cause])), adjusted, *change.numbers))
+            p_value, is_changed = float(np.exp(unit.log_p[cause])), cause in unit.changes
+            rows.append(_row(names[cause], names[unit.unit], is_changed, change, p_value, adjusted))
     table = pd.DataFrame(rows, columns=COLUMNS)
     explained = {names[unit.unit] for unit in units if set(unit.changes) - {unit.unit}}
     own = table["cause"] == table["effect"]
     behind = own & table["effect"].isin(explained)
     order = pd.DataFrame({"changed": ~table["changed"], "behind": behind, "p": table["p_adjusted"], "own": own})
     return table.loc[order.sort_values(["changed", "behind", "p", "own"], kind="stable").index].reset_index(drop=True)
+
+
+def _row(cause, effect, is_changed, change, p_value, p_adjusted):
+    """One row of the table, in the order of its columns."""
+    numbers = [getattr(change, name) for name in _NUMBERS]
+    return [cause, effect, is_changed, change.verdict, p_value, p_adjusted, *numbers]
 
 
 def _unchanged(comparison, unit, cause, alpha):
@@ -248,11 +254,11 @@ def _unchanged(comparison, unit, cause, alpha):
     n_rows = sum(_family(plant, m.unit, n) == family for m in comparison.units for n in m.log_p)
     level = _LEVELS[family] * alpha / n_rows / comparison.n_tests[family]
     if family == OWN:
-        n_told = int(unit.tests.innovations.n_told.sum())
-        if not n_told:
+        n_known = int(unit.tests.innovations.ranks.sum())
+        if not n_known:
             return Change("cannot tell", 1.0, np.nan)
-        is_shown = stats.chi2.isf(level, n_told) <= _OWN_CHANGE * stats.chi2.isf(stats.norm.cdf(_SURE), n_told)
-        return Change("unchanged" if is_shown else "cannot tell", 1.0, float(np.sqrt(left / n_told)))
+        is_shown = stats.chi2.isf(level, n_known) <= _OWN_CHANGE * stats.chi2.isf(stats.norm.cdf(_SURE), n_known)
+        return Change("unchanged" if is_shown else "cannot tell", 1.0, float(np.sqrt(left / n_known)))
     if family == LINK:
         kernel = plant.kernel(effect, cause)
         z = unit.responses.kernel(kernel, plant.partition.slices[cause])

@@ -1,18 +1,16 @@
 """What may have changed in the rows of one unit: directions of its coefficients, and how they would show."""
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
-from ...statespace.episodes import episodes
+from .plant import FURTHER_LAGS
 
 SCALED, MOVED, BLOCK, NEW, OWN, LEVEL, INPUT = "scaled", "moved", "block", "new", "own", "level", "input"
 LESS, _MORE, _MOVES, _FREE = 0.6, 0.2, 0.1, 0.1  # shares of a link's chance of a false report
 USUAL_LAGS = 0.7  # share of a new link's chance that lags of the plant have
 _LESS_SURE = 3.0  # times the variance that a record like the new one leaves, beyond which an estimate is not used
-FURTHER_LAGS = 5  # beyond those of the plant that a link may move to
 
 
 class Hypothesis(NamedTuple):
@@ -31,7 +29,9 @@ class Group:
     kinds: tuple[str, ...]
     shifts: np.ndarray  # (n_hypotheses,): lags moved by, or the lag of a new link
     regressors: np.ndarray  # (n_rows, n_hypotheses, c): of the white innovations, rows of the record by directions
-    told: np.ndarray  # (n_rows, n_hypotheses): what coefficients that the plant left out added to the record it is from
+    known: (
+        np.ndarray
+    )  # (n_rows, n_hypotheses): what coefficients that the plant left out added to the record it is from
     sides: np.ndarray  # (n_hypotheses,): sign of the only coefficient, zero where either is looked for
     shares: np.ndarray  # (n_hypotheses,), of the chance of a false report of its cause
 
@@ -45,73 +45,21 @@ class Group:
         Z = self.regressors[:, own]
         Z = Z - np.tensordot(basis, np.tensordot(basis.T, Z, 1), 1)
         at = {name: getattr(self, name)[own] for name in ("sources", "shifts", "sides", "shares")}
-        return replace(self, kinds=(kind,) * len(own), regressors=Z, told=self.told[:, own], **at)
+        return replace(self, kinds=(kind,) * len(own), regressors=Z, known=self.known[:, own], **at)
 
     def one(self, number):
         """One :class:`Hypothesis`."""
         return Hypothesis(self.kinds[number], int(self.shifts[number]), self.regressors[:, number])
 
 
-class UnitResponses:
-    """How changes of one unit's coefficients would show in its white innovations."""
-
-    def __init__(self, innovations, states, n_lags):
-        self._innovations, self.n_lags = innovations, n_lags
-        self._errors = innovations.responses(_before(states, innovations.starts, 1))
-
-    def __len__(self):
-        return len(self._innovations.white)
-
-    @property
-    def n_rows(self):
-        """Rows of the record times states of the unit."""
-        return self._innovations.white.size
-
-    def block(self, lag, cols):
-        """Regressors of the elements of a block at a lag, (n_rows, p, n_cols)."""
-        late = _before(self._errors[..., cols], self._innovations.starts, lag - 1)
-        return self._seen(late)
-
-    def kernel(self, lags, cols):
-        """Regressor of coefficients ``lags[k]`` (n_lags, p, n_cols) at the lags from one on, (n_rows,)."""
-        found = np.zeros(self.n_rows)
-        for lag, values in enumerate(lags, 1):
-            if values.any():
-                found += np.einsum("rij,ij->r", self.block(lag, cols), values)
-        return found
-
-    @cached_property
-    def level(self):
-        """Regressors of another level of each state, (n_rows, p)."""
-        return self.pushed(np.ones((len(self._innovations.white), 1)))
-
-    def pushed(self, series):
-        """Regressors of pushes of each series into each state, (n_rows, p * k)."""
-        return self._seen(self._innovations.responses(series)).reshape(self.n_rows, -1)
-
-    def _seen(self, errors):
-        seen = np.einsum("tab,tbij->taij", self._innovations.maps, errors)
-        return seen.reshape(self.n_rows, *errors.shape[2:])
-
-
-def _before(series, starts, n_rows):
-    """The series of so many rows before, zero where an episode begins."""
-    if not n_rows:
-        return series
-    late = np.zeros_like(series)
-    for start, stop in episodes(starts, len(series)):
-        late[start + n_rows : stop] = series[start : max(stop - n_rows, start)]
-    return late
-
-
-class _Asked(NamedTuple):
+class _Candidate(NamedTuple):
     """One hypothesis of a unit, as the columns of a `Group` have it."""
 
     source: int
     kind: str
     shift: int
     regressors: np.ndarray
-    told: np.ndarray | None = None
+    known: np.ndarray | None = None
     side: int = 0
     share: float = 1.0
 
@@ -131,10 +79,10 @@ def unit_hypotheses(unit, responses, plant, inputs):
         if not plant.is_linked(unit, cause):
             found += _of_gap(unit, cause, responses, plant, known)
     block = responses.block(1, own)
-    found.append(_Asked(unit, OWN, 0, block.reshape(len(block), -1)))
-    found.append(_Asked(unit, LEVEL, 0, responses.level))
+    found.append(_Candidate(unit, OWN, 0, block.reshape(len(block), -1)))
+    found.append(_Candidate(unit, LEVEL, 0, responses.level))
     if inputs.shape[1]:
-        found.append(_Asked(unit, INPUT, 0, responses.pushed(inputs)))
+        found.append(_Candidate(unit, INPUT, 0, responses.pushed(inputs)))
     return _grouped(found)
 
 
@@ -142,33 +90,33 @@ def _of_link(unit, cause, responses, plant):
     """A link with less or more gain, moved, or its block free."""
     cols, kernel = plant.partition.slices[cause], plant.kernel(unit, cause)
     scaled = responses.kernel(kernel, cols)[:, None]
-    yield _Asked(cause, SCALED, 0, scaled, side=-1, share=LESS)
-    yield _Asked(cause, SCALED, 0, scaled, side=1, share=_MORE)
+    yield _Candidate(cause, SCALED, 0, scaled, side=-1, share=LESS)
+    yield _Candidate(cause, SCALED, 0, scaled, side=1, share=_MORE)
     shifts = plant.shifts(unit, cause)
     for shift in shifts:
         change = shifted(kernel, shift, responses.n_lags) - shifted(kernel, 0, responses.n_lags)
         moved = responses.kernel(change, cols)[:, None]
-        yield _Asked(cause, MOVED, shift, moved, side=1, share=_MOVES / len(shifts))
+        yield _Candidate(cause, MOVED, shift, moved, side=1, share=_MOVES / len(shifts))
     if kernel[0].size > 1:
         block = responses.block(plant.first_lag(unit, cause), cols)
-        yield _Asked(cause, BLOCK, 0, block.reshape(len(block), -1), share=_FREE)
+        yield _Candidate(cause, BLOCK, 0, block.reshape(len(block), -1), share=_FREE)
 
 
 def _of_gap(unit, cause, responses, plant, fixed):
     """A link where the plant has none, at every lag; the training record says what it is at the first."""
-    cols, known = plant.partition.slices[cause], plant.left_out(unit, cause)
+    cols, left_out = plant.partition.slices[cause], plant.left_out(unit, cause)
     for lag in plant.lags(unit, cause, responses.n_lags):
         block = responses.block(lag, cols)
-        block, told = block.reshape(len(block), -1), None
-        if lag == 1 and known is not None:
-            estimate, covariance = known
+        block, known = block.reshape(len(block), -1), None
+        if lag == 1 and left_out is not None:
+            estimate, covariance = left_out
             rest = block - fixed @ np.linalg.lstsq(fixed, block, rcond=None)[0]
             # gaps may have kept the record it is from from telling as much of every direction as this one
             expected = rest.T @ rest * plant.n_samples / len(responses)
             if np.linalg.eigvals(covariance @ expected).real.max() < _LESS_SURE:
-                told = rest @ estimate
+                known = rest @ estimate
         share = USUAL_LAGS / plant.n_lags if lag <= plant.n_lags else (1 - USUAL_LAGS) / FURTHER_LAGS
-        yield _Asked(cause, NEW, lag, block, told, share=share)
+        yield _Candidate(cause, NEW, lag, block, known, share=share)
 
 
 def shifted(kernel, shift, n_lags):
@@ -192,7 +140,7 @@ def _grouped(found):
                 kinds=tuple(x.kind for x in own),
                 shifts=np.array([x.shift for x in own]),
                 regressors=np.stack([x.regressors for x in own], axis=1),
-                told=np.column_stack([nothing if x.told is None else x.told for x in own]),
+                known=np.column_stack([nothing if x.known is None else x.known for x in own]),
                 sides=np.array([x.side for x in own]),
                 shares=np.array([x.share for x in own]),
             )

@@ -1,6 +1,7 @@
-"""What a unit's messages say beyond the learned plant, and how a push into its states would show there."""
+"""What a unit's messages say beyond the learned plant, and how changes of its coefficients would show there."""
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -21,7 +22,7 @@ class UnitInnovations:
     white: np.ndarray  # (n_samples, p)
     maps: np.ndarray  # (n_samples, p, p), zero where nothing was measured
     left: np.ndarray  # (n_samples, p, p)
-    n_told: np.ndarray  # (n_samples,), directions that have any variance
+    ranks: np.ndarray  # (n_samples,), directions that have any variance
     own: np.ndarray  # (n_lags, p, p), F
     starts: tuple[int, ...]
 
@@ -76,3 +77,58 @@ def _inverse_roots(matrices):
     kept = values > _RANK * np.maximum(values[:, -1:], 1e-300)
     scale = np.where(kept, 1 / np.sqrt(np.where(kept, values, 1.0)), 0.0)
     return (vectors * scale[:, None, :]) @ np.swapaxes(vectors, 1, 2), kept.sum(axis=1)
+
+
+# -- responses -------------------------------------------------------------------------------------------
+
+
+class UnitResponses:
+    """How changes of one unit's coefficients would show in its white innovations."""
+
+    def __init__(self, innovations, states, n_lags):
+        self._innovations, self.n_lags = innovations, n_lags
+        self._errors = innovations.responses(_before(states, innovations.starts, 1))
+
+    def __len__(self):
+        return len(self._innovations.white)
+
+    @property
+    def n_rows(self):
+        """Rows of the record times states of the unit."""
+        return self._innovations.white.size
+
+    def block(self, lag, cols):
+        """Regressors of the elements of a block at a lag, (n_rows, p, n_cols)."""
+        late = _before(self._errors[..., cols], self._innovations.starts, lag - 1)
+        return self._seen(late)
+
+    def kernel(self, lags, cols):
+        """Regressor of coefficients ``lags[k]`` (n_lags, p, n_cols) at the lags from one on, (n_rows,)."""
+        found = np.zeros(self.n_rows)
+        for lag, values in enumerate(lags, 1):
+            if values.any():
+                found += np.einsum("rij,ij->r", self.block(lag, cols), values)
+        return found
+
+    @cached_property
+    def level(self):
+        """Regressors of another level of each state, (n_rows, p)."""
+        return self.pushed(np.ones((len(self._innovations.white), 1)))
+
+    def pushed(self, series):
+        """Regressors of pushes of each series into each state, (n_rows, p * k)."""
+        return self._seen(self._innovations.responses(series)).reshape(self.n_rows, -1)
+
+    def _seen(self, errors):
+        seen = np.einsum("tab,tbij->taij", self._innovations.maps, errors)
+        return seen.reshape(self.n_rows, *errors.shape[2:])
+
+
+def _before(series, starts, n_rows):
+    """The series of so many rows before, zero where an episode begins."""
+    if not n_rows:
+        return series
+    late = np.zeros_like(series)
+    for start, stop in episodes(starts, len(series)):
+        late[start + n_rows : stop] = series[start : max(stop - n_rows, start)]
+    return late

@@ -26,11 +26,6 @@ class Change:
     kernel: np.ndarray | None = field(default=None, repr=False)  # of a link, (n_lags, p, p_cause), since then
     directions: tuple = field(default=(), repr=False)  # kernels along which it is free
 
-    @property
-    def numbers(self):
-        """Gains, delays and date."""
-        return self.gain_before, self.gain_after, self.delay_before, self.delay_after, self.since
-
     def refitted(self, plant, unit, cause):
         """The change with its size from innovations that know of it, at the same date; what its level explains."""
         late, directions = slice(int(self.since) * unit.tests.n_states, None), np.array(self.directions)
@@ -148,23 +143,23 @@ def change_of_unit(unit, Z, row):
 
     Returns the :class:`Change` and what it explains of the innovations; regressors `Z` are None of a variance.
     """
-    p, told = unit.tests.n_states, unit.tests.innovations.n_told
+    p, ranks = unit.tests.n_states, unit.tests.innovations.ranks
     white, since = unit.white, row
     squares, explained = np.square(white).reshape(-1, p).sum(axis=1), np.zeros(len(white))
     if Z is None:
-        since = _variance_since(squares, told, row)
+        since = _variance_since(squares, ranks, row)
     else:
         found = dated_fit(Z, white, row, p)
         explained, since = found.explained, found.since
-    after = float(np.sqrt(squares[since:].sum() / max(told[since:].sum(), 1)))
+    after = float(np.sqrt(squares[since:].sum() / max(ranks[since:].sum(), 1)))
     if Z is None and after > 0:  # the rest is judged by what it is now
         late = slice(since * p, None)
         explained[late] = white[late] * (1 - 1 / after)
     return Change("stronger" if after > 1 else "weaker", 1.0, after, since=float(since)), explained
 
 
-def _variance_since(squares, told, row):
+def _variance_since(squares, ranks, row):
     """The row from which another variance makes the squares likeliest."""
-    mean = max(squares[row:].sum() / max(told[row:].sum(), 1), _STILL)
-    gained = 0.5 * (squares * (1 - 1 / mean) - told * np.log(mean))
+    mean = max(squares[row:].sum() / max(ranks[row:].sum(), 1), _STILL)
+    gained = 0.5 * (squares * (1 - 1 / mean) - ranks * np.log(mean))
     return int(np.argmax(np.cumsum(gained[::-1])[::-1]))

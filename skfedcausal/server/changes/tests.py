@@ -72,12 +72,12 @@ class UnitTests:
 
     def _variances(self, white):
         """Numbers of innovations from every start, and sums of their squares."""
-        told = np.add.reduceat(self.innovations.n_told, self.starts)
-        return np.cumsum(told[::-1])[::-1].astype(float), self._suffix(white**2)
+        counts = np.add.reduceat(self.innovations.ranks, self.starts)
+        return np.cumsum(counts[::-1])[::-1].astype(float), self._suffix(white**2)
 
     def shown(self, squares_of_change, left):
         """Noncentrality of the test of a change that adds so much to the squares, all along the record."""
-        counts, learned = self.innovations.n_told.sum(), self.n_learned * self.n_states
+        counts, learned = self.innovations.ranks.sum(), self.n_learned * self.n_states
         return squares_of_change * counts / max(left, 1e-300) * learned / (learned + counts)
 
     def _of_group(self, group, white, counts, squares, learned):
@@ -85,7 +85,7 @@ class UnitTests:
         G = self._gram(Z)
         s = np.stack([self._suffix_of(Z[:, h], white) for h in range(Z.shape[1])], axis=1)
         if np.isfinite(learned):
-            s -= np.stack([self._suffix_of(Z[:, h], group.told[:, h, None]) for h in range(Z.shape[1])], axis=1)
+            s -= np.stack([self._suffix_of(Z[:, h], group.known[:, h, None]) for h in range(Z.shape[1])], axis=1)
         explained = np.maximum(np.einsum("shcb,shcb->shb", s, np.linalg.solve(G, s)), 0.0)
         free = np.maximum(counts - c, 1.0)[:, None, None]
         left = np.maximum(squares[:, None] - explained, _ROUNDED * squares[:, None] + 1e-300) / free
@@ -125,12 +125,12 @@ class UnitTests:
 
     def null_draws(self, rng, n_draws):
         """White innovations under no change: rows of the record drawn anew, of unit variance, (n_rows, n_draws)."""
-        rows = np.flatnonzero(self.innovations.n_told > 0)
+        rows = np.flatnonzero(self.innovations.ranks > 0)
         drawn = np.zeros((*self.innovations.white.shape, n_draws))
         if not len(rows):  # the record does not show the unit
             return drawn.reshape(self.innovations.white.size, n_draws)
         white = self.innovations.white - self.innovations.white[rows].mean(axis=0)
-        size = np.sqrt(np.square(white[rows]).sum() / max(self.innovations.n_told.sum(), 1))
+        size = np.sqrt(np.square(white[rows]).sum() / max(self.innovations.ranks.sum(), 1))
         picked = rng.choice(rows, size=(len(rows), n_draws))
         drawn[rows] = np.moveaxis(white[picked] / max(size, 1e-300), 1, 2)
         return drawn.reshape(white.size, n_draws)

@@ -6,32 +6,20 @@ from typing import Any
 import numpy as np
 from scipy.special import expit
 
-from ...statespace.detection.shift import InnovationModel
 from ...statespace.episodes import episodes
-from ...statespace.riccati import stationary_covariance
 from ..joint import JointRecord
 from . import stream
-from .evidence import Evidence, OnsetRule, PlantMonitor
-from .glitch import is_glitch
+from .evidence import HOLDING, LOUD, Evidence, OnsetRule, event_ages, event_codes, is_glitch, revised
 from .incidents import HORIZON, LOOKBACK, Incident, Verdict
-from .nominal import (
-    NominalRows,
-    OffSubspace,
-    direct_causes,
-    held_out_models,
-    inverse_root,
-    off_subspace,
-    scale_dispersion,
-    usual_windows,
-)
-from .noticed import HOLDING, LOUD, event_ages, event_codes, revised
-from .operating import LARGE, Level, OperatingPoint, fault_end
+from .inputs import bare_nominal, states_of, without_response
+from .learning import learned_plant
+from .nominal import NominalRows, OffSubspace, off_subspace, scale_dispersion
+from .operating import LARGE, OperatingPoint, fault_end
 from .posterior import (
     SURE,
     Answer,
     Look,
     Nominal,
-    RootPosterior,
     deciding,
     doubted,
     explained,
@@ -61,7 +49,7 @@ class RootCauseServer:
     and `rng` a RandomState.
     """
 
-    new_state, _levels_of = StreamState, AlarmLevels
+    new_state = StreamState
     campaigns: Any = ()  # nominal operating points besides the one a stream begins at
     visited: Any = ()  # stretches of the nominal record at levels of their own
     learner: Any = None  # what learns the plant, where it may be learned again from the rows of a stream
@@ -85,8 +73,6 @@ class RootCauseServer:
         self.names, self.slices = record.names, record.partition.slices
         self._response: Any = None
         if record.u is not None:
-            from .inputs import bare_nominal  # of plants with inputs
-
             self._response, self._outside_inputs, messages = bare_nominal(record, messages)
             record = JointRecord.from_messages(messages, names=plant.names_)
         self.state_dims = np.array([b.stop - b.start for b in self.slices])
@@ -98,63 +84,44 @@ class RootCauseServer:
         self._outside_dims = np.round(rows.distance.mean(axis=0))
         self.dims = self.state_dims + self._outside_dims
         self.usual_distance = np.maximum(rows.distance.mean(axis=0), 1e-12)
-        own, given, held_out, causes = self._learn_models(plant, rows)
+        learned = learned_plant(plant, rows, self.slices, in_blocks=self._response is None)
+        self.is_whole = learned.is_whole
+        self.monitor, self.model = learned.monitor, learned.monitor.model
+        self.level, self._causes = learned.level, learned.causes
         self.level.of_modes = self._response is not None and self._response.tells_modes
-        self._usual = np.concatenate(given).mean(axis=0)
-        self._onset_rule = OnsetRule.learn(given, self._usual, self.prior, self.monitor.energy.shared())
-        surprise = [np.log1p(a / self.dims) for a in own]
+        self._usual = np.concatenate(learned.given).mean(axis=0)
+        self._onset_rule = OnsetRule.learn(learned.given, self._usual, self.prior, self.monitor.energy.shared())
+        surprise = [np.log1p(a / self.dims) for a in learned.own]
         self._level = np.concatenate(surprise).mean(axis=0)
-        scaled, predicted = self.model.filtered(rows.x @ self.model.J, starts=rows.starts)
         surprise = [s - self._level for s in surprise]
-        held = [u @ self.model.held for _, u in held_out]
-        self.levels = self._levels_of(self.statistics, self.model, self.slices)
-        self.levels.learn(scaled, rows.starts, surprise, held, self.run_length, self._rng)
-        self._learn_posterior(rows, given, held_out, predicted)
-        self._causes = causes
+        held = [fold.scaled @ self.model.held for fold in learned.held_out]
+        self.levels = AlarmLevels(self.statistics, self.model, self.slices)
+        self.levels.learn(learned.scaled, rows.starts, surprise, held, self.run_length, self._rng)
+        self._learn_posterior(learned, rows)
         return self
 
-    def _learn_models(self, plant, rows):
-        """Set the models that innovations are of; held-out surprises, held-out models and direct causes."""
-        if len(getattr(plant, "lag_transitions_", ())) > 1:
-            from .lagged import LaggedModel, LaggedMonitor, dynamics_of, held_out_plants  # for such plants only
-
-            dynamics = dynamics_of(plant)
-            self.model = LaggedModel.of(dynamics, rows.J)
-            folds = list(held_out_plants(plant, rows, self.slices))
-            self.monitor, own, given = LaggedMonitor.learned(self.model, rows, self.slices, folds)
-            self.level = Level.learned(self.monitor.energy, [fold.errors for fold in folds], self.slices)
-            whole = stationary_covariance(dynamics.transition, dynamics.process_cov)
-            causes = direct_causes(dynamics.top, whole, self.slices)
-            return own, given, [(fold.model, fold.scaled) for fold in folds], causes
-        self.model = InnovationModel(plant.transition_, plant.process_cov_, rows.J)
-        regressor = getattr(plant, "regressor", None)
-        self.monitor, own, given = PlantMonitor.learn(self.model, rows, self.slices, regressor)
-        parts = [rows.x[start:stop] for start, stop in rows.folds]
-        errors = [part[1:] - self.monitor.regression.predict(part[:-1]) for part in parts]
-        self.level = Level.learned(self.monitor.energy, errors, self.slices)
-        held_out = list(held_out_models(rows, getattr(plant, "support_", None)))
-        return own, given, held_out, direct_causes(self.model.A, np.atleast_2d(np.cov(rows.x.T)), self.slices)
-
-    def _learn_posterior(self, rows, given, held_out, predicted):
+    def _learn_posterior(self, learned, rows):
         """Set the posterior by how far nominal windows stray."""
-        self._off_subspace = OffSubspace(rows.x, rows.distance, self.slices)
-        excess, *dispersions = self._nominal_spread(rows, given)
-        rest, shift = usual_windows(held_out, self.slices, HORIZON, excess)
-        place = self.dims, self._outside_dims, inverse_root(np.cov(predicted.T)), len(rows.x)
-        nominal = Nominal(*place, rest, shift, *dispersions)
-        longest = LOOKBACK + HORIZON + 1
-        self.posterior = RootPosterior(self.model, self.slices, self.prior, longest, HORIZON, nominal)
-
-    def _nominal_spread(self, rows, given):
-        """Excess of ratios of shifts in nominal windows, and dispersions of surprises and off-subspace numbers."""
         distance = rows.held_out(rows.distance)
-        inside = [q - g for q, g in zip(given, distance, strict=True)]
+        inside = [q - g for q, g in zip(learned.given, distance, strict=True)]
         self.usual_inside = np.concatenate(inside).mean(axis=0)
+        self._off_subspace = OffSubspace(rows.x, rows.distance, self.slices)
         outside = list(map(self._off_subspace.relative, rows.held_out(rows.x), distance))
         share = self._outside_dims / self.dims
         whole = [(1 - share) * q / self.usual_inside + share * g for q, g in zip(inside, outside, strict=True)]
-        energy = scale_dispersion(whole, self.dims, HORIZON)
-        return self.levels.shift_excess(self.run_length), energy, scale_dispersion(outside, self._outside_dims, HORIZON)
+        rest, shift = learned.usual_windows(self.slices, self.levels.shift_excess(self.run_length))
+        nominal = Nominal(
+            self.dims,
+            self._outside_dims,
+            leverage=None,
+            n_rows=len(rows.x),
+            rest=rest,
+            shift=shift,
+            energy=scale_dispersion(whole, self.dims, HORIZON),
+            off_subspace=scale_dispersion(outside, self._outside_dims, HORIZON),
+        )
+        limits = [self.levels.thresholds[name] for name in self.statistics]
+        self.posterior = learned.posterior(self.slices, self.prior, nominal, limits)
 
     # -- following -------------------------------------------------------------------------------
 
@@ -263,20 +230,19 @@ class RootCauseServer:
         if self.elsewhere is not None:
             messages = self.elsewhere.beyond(messages, self.names, self.slices)
         record, point = JointRecord.from_messages(messages, names=self.names), state.point
-        spread, doubt, unknown = 1.0, None, np.zeros(record.n_samples, dtype=int)
-        mode, beyond = unknown - 1, np.zeros(record.n_samples)
+        away = None
         if self._response is not None:
-            messages, spread, doubt, unknown, mode, beyond = self._without_inputs(record, messages, state)
+            away = self._input_response(record, state)
+            messages = self._without_inputs(record, messages, away.response)
             record = JointRecord.from_messages(messages, names=self.names)
+        spread = 1.0 if away is None else 1 + away.leverage[:, None]
         distance = off_subspace(messages, record) / point.whole
         found, state.monitor = self.monitor.rows(record, distance, state.monitor, point.errors)
-        surprise = np.where(found.present, np.log1p(found.own / point.own / spread / self.dims) - self._level, 0.0)
         distance = np.where(found.present, distance, 0.0)
-        given = np.log1p(found.given_others / point.given / spread / self._usual)
-        surplus = (found.given_others - distance) / point.given / spread / self.usual_inside
-        outside = self._off_subspace.relative(found.states, distance * point.whole) / point.outside
+        surprise = np.where(found.present, np.log1p(found.own / point.own / spread / self.dims) - self._level, 0.0)
         scaled = found.scaled - found.present.repeat(self.state_dims, axis=1) * point.scaled
         scaled /= np.sqrt(spread)
+        doubt = None if away is None else away.doubt
         levels, state.averages = self.levels.rows(surprise, scaled @ self.model.held, state.averages, doubt)
         levels /= point.spread
         first, state.position = state.position, state.position + record.n_samples
@@ -285,9 +251,24 @@ class RootCauseServer:
         if events.any():
             self._raise(levels, ages)
         state.noticing = ages[-1]
-        predicted = found.predicted - point.predicted
-        judged = scaled, predicted, surprise, given, surplus, outside, ~found.present, levels, events
-        return Evidence(first, *judged, found.errors / np.sqrt(spread), distance, unknown, mode, beyond)
+        nothing = np.zeros(record.n_samples, dtype=int)
+        return Evidence(
+            first,
+            scaled=scaled,
+            predicted=found.predicted - point.predicted,
+            surprise=surprise,
+            given_others=np.log1p(found.given_others / point.given / spread / self._usual),
+            surplus=(found.given_others - distance) / point.given / spread / self.usual_inside,
+            outside=self._off_subspace.relative(found.states, distance * point.whole) / point.outside,
+            absent=~found.present,
+            levels=levels,
+            events=events,
+            errors=found.errors / np.sqrt(spread),
+            distance=distance,
+            unknown=nothing if away is None else away.unknown,
+            mode=nothing - 1 if away is None else away.mode,
+            beyond=np.zeros(record.n_samples) if away is None else away.beyond,
+        )
 
     def _raise(self, levels, ages):
         """Alarm while units notice something, until it is nothing new any more."""
@@ -295,17 +276,17 @@ class RootCauseServer:
         new = (ages > 0) & (ages <= HORIZON)
         np.copyto(levels, np.maximum(levels, LOUD * limits[:, None]), where=new[:, None])
 
-    def _without_inputs(self, record, messages, state):
-        """Messages without what inputs do, by how much they widen innovations and averages, what is unknown, modes."""
-        from .inputs import states_of, without_response  # of plants with inputs
-
+    def _input_response(self, record, state):
+        """What the inputs of the next rows do, see :class:`.inputs.Followed`."""
         if state.inputs is None and state.modes is None:
             state.modes = self._response.begun()
         found, state.inputs = self._response.follow(record.u, state.inputs, state.point.inputs, state.modes)
-        ordered = {name: messages[name] for name in self.names}
-        bare = without_response(ordered, self.slices, found.response)
-        bare = self._outside_inputs.without(bare, states_of(record)[0])
-        return bare, 1 + found.leverage[:, None], found.doubt, found.unknown, found.mode, found.beyond
+        return found
+
+    def _without_inputs(self, record, messages, response):
+        """Messages without what inputs do."""
+        bare = without_response({name: messages[name] for name in self.names}, self.slices, response)
+        return self._outside_inputs.without(bare, states_of(record)[0])
 
     # -- naming the root -------------------------------------------------------------------------
 
@@ -366,7 +347,7 @@ class RootCauseServer:
         later = Look(max(incident.last + 1, after - LOOKBACK), after, (stop,))
         found: list[list[Answer]] = [[], []]
         if "shift" in self.statistics:
-            until, since = shift_answers(self.posterior, rows, [here._replace(ends=(after,)), later])
+            until, since = shift_answers(self.posterior, rows, [Look(look.begin, look.detected, (after,)), later])
             found = [until + ended, since]
         both, first, second = (
             deciding(self._with_energy(one, rows.between(at.begin, at.ends[0]), at.detected)).evidence
@@ -413,7 +394,7 @@ class RootCauseServer:
         unit = int(until.levels[-1, self.statistics.index("energy")].argmax())
         start = rows.first + onset(until.surprise[:, unit], _DRIFT)
         answer = self.posterior.from_energy(rows.between(start, rows.stop))
-        return answer._replace(evidence=answer.evidence - np.log(rows.stop - rows.first))  # of any onset
+        return replace(answer, evidence=answer.evidence - np.log(rows.stop - rows.first))  # of any onset
 
     def attribute(self, messages, start, stop):
         """Posterior over roots in a window that the user names, of an episode up to its end at least.
@@ -463,7 +444,7 @@ class RootCauseServer:
         if unforeseen and self.posterior.is_far(rows):
             reached = first_rows(self.levels.relative(rows.levels) > 1, rows.first)
             turned = in_turn_of_alarms(answer.probability, reached, self._disturbed(rows))
-            answer = answer._replace(probability=turned)
+            answer = replace(answer, probability=turned)
         answer, noticed = revised(answer, rows, rows.first, self.prior)
         probability = answer.probability * (1.0 if noticed else expit(answer.evidence + _NAMED))
         probability = probability * self._certainty(int(probability.argmax()), rows.absent)

@@ -43,9 +43,10 @@ def began_elsewhere(server, rows):
 
 def _away_at_first(server, scaled):
     """Units whose states in the first row of an episode, told by its scaled innovation, are not nominal."""
-    P, J, slices = server.model.schedule.predicted[0], server.model.J, server.slices
-    x, spread = P @ scaled + np.linalg.pinv(J, hermitian=True) @ scaled, P + np.linalg.pinv(J, hermitian=True)
-    squares = [x[b] @ np.linalg.solve(spread[b, b], x[b]) for b in slices]
+    n = server.model.n_states
+    spread = server.model.first[:n, :n] + server.model.noise
+    x = spread @ scaled
+    squares = [x[b] @ np.linalg.solve(spread[b, b], x[b]) for b in server.slices]
     return np.array(squares) > chi2.isf(_AWAY, server.state_dims)
 
 

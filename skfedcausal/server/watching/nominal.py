@@ -10,16 +10,13 @@ from itertools import permutations
 from typing import NamedTuple
 
 import numpy as np
-from scipy.sparse import csr_array
 from scipy.stats import chi2
 
-from ...statespace.detection.energy import block_sums
+from ...statespace.detection.energy import block_diagonal, block_sums
 from ...statespace.detection.shift import InnovationModel, likelihood_ratios, step_scores
-from ...statespace.em import expectation_maximisation
-from ...statespace.episodes import TransitionMoments, episodes, lag_covariances
-from ...statespace.matrices import companion, eigen_root, floor_eigenvalues
+from ...statespace.episodes import episodes
+from ...statespace.matrices import eigen_root, floor_eigenvalues
 from ...statespace.simulation import simulated_information, simulated_states
-from ...statespace.units import moment_start
 from .thresholds import alarm_runs
 
 LEAST_ATTENDED = 0.2  # share of the rows with all units for these to be learned from alone
@@ -29,9 +26,7 @@ _MOST_GAPS = 8  # segments without some unit that are cut out of the nominal rec
 _LEAST_RUN = 4  # rows after the first that a segment must have to learn from it
 _MIN_ROWS = 4
 _TAIL = 0.05  # share of nominal windows beyond the quantile that ratios are compared at
-_HELD_OUT_STEPS = 10  # of expectation maximisation, for plants that see only a part of the record
 _REWEIGHTINGS = 3
-_ALIKE = 1e-6  # ratio of units of measurement that one rank of all states bears
 
 
 class NominalRows(NamedTuple):
@@ -189,10 +184,10 @@ def draw_states(plant, messages, record, rng):
     A simulated plant shows by how much smoothed states miss the true ones (Durbin & Koopman 2002, A simple
     and efficient simulation smoother for state space time series analysis).
     """
-    lags, Q = getattr(plant, "lag_transitions_", plant.transition_[None]), plant.process_cov_
-    n, size = len(Q), len(Q) * len(lags)
-    A, Q = companion(np.hstack(list(lags)), len(lags)), np.pad(Q, (0, size - n))
-    simulated = simulated_states(A, Q, record.starts, record.n_samples, rng)[:, :n]
+    A, Q = getattr(plant, "lag_transitions_", plant.transition_), plant.process_cov_
+    model = InnovationModel(A, Q, record.mean_information())
+    states = simulated_states(model.transition, model.process_cov, record.starts, record.n_samples, rng)
+    simulated = states[:, : model.n_states]
     rest = {}
     for name, part, b in zip(record.names, record.parts, record.partition.slices, strict=True):
         seen = simulated_information(part.patterns, part.pattern_of, simulated[:, b], rng)
@@ -201,33 +196,6 @@ def draw_states(plant, messages, record, rng):
 
 
 # -- nominal spread --------------------------------------------------------------------------------------
-
-
-def held_out_models(rows, support):
-    """Plant learned without each fold, and the scaled innovations of the fold without its first row.
-
-    In-sample innovations are whiter and better centred than those of new data, and thresholds set on
-    them too low.
-    """
-    N = _noise_of(rows.J)
-    for k, (start, stop) in enumerate(rows.folds):
-        parts = [rows.x[i:j] for m, (i, j) in enumerate(rows.folds) if m != k]
-        series, starts = np.concatenate(parts), (0, *np.cumsum([len(p) for p in parts])[:-1].tolist())
-        level = series.mean(axis=0)
-        series = series - level
-        moments = TransitionMoments.from_sums(lag_covariances(series, range(3), starts), series, starts)
-        A, Q = moment_start(moments, N)
-        A, Q = expectation_maximisation(series, N, A, (Q + Q.T) / 2, starts, _HELD_OUT_STEPS, support)
-        model = InnovationModel(A, Q, rows.J)
-        yield model, model.filtered((rows.x[start:stop] - level) @ rows.J)[0][1:]
-
-
-def _noise_of(J):
-    """Noise of states that information J sees, of units of measurement however different."""
-    scale = np.sqrt(np.diag(J))
-    if scale.min() > _ALIKE * scale.max():
-        return np.linalg.pinv(J, hermitian=True)
-    return np.linalg.inv(J / np.outer(scale, scale)) / np.outer(scale, scale)
 
 
 def inverse_root(covariance, ridge=1e-9):
@@ -300,16 +268,11 @@ class OffSubspace:
 
     def __init__(self, x, distance, slices):
         self._sums = block_sums(slices)
-        self._roots = np.zeros((x.shape[1],) * 2)
-        self._least = np.ones(len(slices))
+        self._least, roots = np.ones(len(slices)), [np.zeros((b.stop - b.start,) * 2) for b in slices]
         for m, b in enumerate(slices):
             if distance[:, m].any():
-                self._least[m], self._roots[b, b] = quadratic_scale(x[:, b], distance[:, m])
-
-    def sparse(self):
-        """The same in matrices that do without what units have to do with each other."""
-        self._roots, self._sums = csr_array(self._roots), csr_array(self._sums)
-        return self
+                self._least[m], roots[m] = quadratic_scale(x[:, b], distance[:, m])
+        self._roots = block_diagonal(roots)
 
     def relative(self, x, distance):
         """Off-subspace numbers over their expectation from the states of the same rows."""

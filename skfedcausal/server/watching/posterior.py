@@ -7,7 +7,7 @@ selection, Journal of the American Statistical Association 103).
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import NamedTuple
 
@@ -19,9 +19,9 @@ from ...statespace.detection.shift import (
     bias_information,
     ramp_ratios,
     step_and_bias_scores,
+    steps_in_turn,
     sums_to_end,
 )
-from .pairs import steps_in_turn
 
 SURE = 0.8  # probability from which a kind of fault is stated, and a change that lasts is a fault for long
 _SHARPNESS = 8.0  # of how often units surprise in the energy posterior, by log loss on simulated faults
@@ -139,7 +139,8 @@ def softmax(logs, prior):
 # -- answers ---------------------------------------------------------------------------------------------
 
 
-class Answer(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Answer:
     """Answer of one statistic to an incident.
 
     evidence : log evidence of all candidates together against no fault
@@ -188,7 +189,7 @@ def together(answers):
     evidence = log_sum(logs)
     probability = np.exp(logs - evidence) @ np.array([answer.probability for answer in answers])
     most = max(answers, key=lambda answer: answer.evidence)
-    return most._replace(evidence=evidence, probability=probability, explains=False)
+    return replace(most, evidence=evidence, probability=probability, explains=False)
 
 
 def doubted(probability, first_rows, disturbed):
@@ -263,7 +264,7 @@ class Nominal:
     """Nominal values that the two statistics are compared with.
 
     dims, outside_dims : degrees of freedom of the units' surprises, and of the off-subspace numbers in them
-    leverage : root of the inverse covariance of the predicted states, (n, n)
+    leverage : root of the inverse covariance of the predicted states, (n, n); None of a plant that is judged by parts
     n_rows : rows that the plant was learned from
     rest : mean square of the whitened innovations that nominal windows hardly pass
     shift, energy, off_subspace : by how much the likelihood ratios of nominal windows exceed those of
@@ -272,7 +273,7 @@ class Nominal:
 
     dims: np.ndarray
     outside_dims: np.ndarray
-    leverage: np.ndarray
+    leverage: np.ndarray | None
     n_rows: int
     rest: float
     shift: float = 1.0
@@ -311,11 +312,9 @@ class RootPosterior:
         inside = log_scale_factor(states, nominal.dims - nominal.outside_dims, n_rows)
         both = log_scale_factor(whole, nominal.dims, n_rows)
         factor = np.maximum(inside, both) / nominal.energy
-        with np.errstate(divide="ignore"):
-            evidence = log_sum(factor + np.log(self.prior)) + float(np.log(_WHATEVER))
         often = rows.given_others.sum(axis=0) / max(n_rows, self.horizon)
         logs = factor / self._misfit(rows.predicted, np.maximum(states, whole)) ** 2 + _SHARPNESS * often
-        return Answer("energy", evidence, softmax(logs, self.prior), rows.first)
+        return replace(self._of_units(factor, _WHATEVER, rows.first), probability=softmax(logs, self.prior))
 
     def from_any_energy(self, rows):
         """The same with any variance larger than nominal integrated out, for what is too small to be seen."""
@@ -324,10 +323,7 @@ class RootPosterior:
         tempering = nominal.energy * self._misfit(rows.predicted, np.maximum(states, whole)) ** 2
         moved = [(states, nominal.dims - nominal.outside_dims), (whole, nominal.dims)]
         logs = [log_scale_ratio(*of, n_rows, scale) / tempering for of in moved for scale in _SCALES]
-        factor = np.logaddexp.reduce(logs) - np.log(len(logs))
-        with np.errstate(divide="ignore"):
-            evidence = log_sum(factor + np.log(self.prior)) + float(np.log(_WHATEVER))
-        return Answer("energy", evidence, softmax(factor, self.prior), rows.first)
+        return self._of_units(np.logaddexp.reduce(logs) - np.log(len(logs)), _WHATEVER, rows.first)
 
     def from_changes(self, rows):
         """Answer that the dynamics of a unit are others in a window: its own, or the gain of a link into it.
@@ -346,9 +342,13 @@ class RootPosterior:
         scores, information = gain_changes(self.model, u, states, self.slices, seen)
         gains = log_gain_factor(scores / tempering, information / tempering)
         factor = _own_or_link(own, np.where(information > 0, gains, -np.inf))
+        return self._of_units(factor, _CHANGED, rows.first)
+
+    def _of_units(self, factors, weight, first):
+        """Answer by log Bayes factors of single units, (n_units,), which together have a prior weight beside others."""
         with np.errstate(divide="ignore"):
-            evidence = log_sum(factor + np.log(self.prior)) + float(np.log(_CHANGED))
-        return Answer("energy", evidence, softmax(factor, self.prior), rows.first)
+            evidence = log_sum(factors + np.log(self.prior)) + float(np.log(weight))
+        return Answer("energy", evidence, softmax(factors, self.prior), first)
 
     def _excess(self, rows):
         """Mean surprises of the units' states over nominal ones, and those with the off-subspace numbers."""
@@ -466,7 +466,7 @@ class RootPosterior:
             probability[[first, second]] = probability[[second, first]]
         begin = min(onsets)
         explains = self._explains(rows, begin, ratio, [first, second])
-        return answer._replace(probability=probability, explains=answer.explains or explains)
+        return replace(answer, probability=probability, explains=answer.explains or explains)
 
     def _explains(self, window, onset, ratio, roots):
         """Whether the rest of a window is nominal once a fault of this likelihood ratio is taken off.

@@ -5,9 +5,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .evidence import Evidence, MonitorState
+from .elsewhere import began_elsewhere, gather
+from .evidence import Evidence
 from .incidents import HORIZON, LOOKBACK, SWITCH, Incident, Verdict, follow
 from .inputs import FORESEEN, LEARNED
+from .monitor import MonitorState
 from .operating import CLIPPED, FOLLOWED, LARGE, LOOK, MOST_KNOWN, SETTLING, Followed, OperatingPoint
 from .thresholds import GAP
 
@@ -104,8 +106,6 @@ def take(server, messages, state):
     elif turn.point is not None:
         touched += _turn(server, turn.point, rows, state)
     if learns:
-        from .elsewhere import gather  # of such records
-
         gather(server, new, messages, state)
     return new, touched
 
@@ -134,7 +134,7 @@ def _followed(server, new, state):
     learning = state.learning or range(0)
     above[max(learning.start - new.first, 0) : max(learning.stop - new.first, 0)] = 0.0
     quiet = above <= 1
-    row = new.first
+    row, turn = new.first, Turn(new.stop)
     while row < new.stop:
         unjudged = learning.start <= row < learning.stop
         stop = min(new.stop, row + FOLLOWED - row % FOLLOWED)
@@ -146,16 +146,16 @@ def _followed(server, new, state):
             here = slice(row - new.first, stop - new.first)
             follow(state.incidents, above[here], row, None if starts is None else starts[here])
             if stop % LOOK == 0 and state.incidents and state.incidents[-1].open:
-                point = _point_after(server, state.incidents[-1], _recent(new, state, stop), state)
-                if point is not None:
-                    _note_modes(new, here, quiet, state, unjudged)
-                    return Turn(stop, point)
-        if learning and stop % LOOK == 0 and stop >= min(learning.stop, learning.start + FORESEEN):
-            point = _learned(server, learning, _recent(new, state, stop), state.point)
-            if point is not None:
-                _note_modes(new, here, quiet, state, unjudged)
-                return Turn(stop, point, learned=True)
-        _note_modes(new, here, quiet, state, unjudged)
+                turn = Turn(stop, _point_after(server, state.incidents[-1], _recent(new, state, stop), state))
+        is_learned = learning and stop % LOOK == 0 and stop >= min(learning.stop, learning.start + FORESEEN)
+        if turn.point is None and is_learned:
+            turn = Turn(stop, _learned(server, learning, _recent(new, state, stop), state.point), learned=True)
+        if state.modes is not None and unjudged:
+            state.modes.skip(new.mode[here])
+        elif state.modes is not None:
+            state.modes.add(new.errors[here], new.mode[here], quiet[here])
+        if turn.point is not None:
+            return turn
         if unjudged:
             state.followed = Followed()
         else:
@@ -166,14 +166,6 @@ def _followed(server, new, state):
                 return Turn(stop, point, drifts=True)
         row = stop
     return Turn(new.stop)
-
-
-def _note_modes(new, here, quiet, state, unjudged):
-    """Have what is learned of modes know of rows, and learn from them unless they are not judged."""
-    if state.modes is not None and unjudged:
-        state.modes.skip(new.mode[here])
-    elif state.modes is not None:
-        state.modes.add(new.errors[here], new.mode[here], quiet[here])
 
 
 def _recent(new, state, stop):
@@ -291,12 +283,10 @@ def _began_elsewhere(server, rows, incident, state):
     """Whether an incident led to the operating point that the plant was at before the episode began."""
     if rows.first > 0 or incident.detected >= LOOK or server.learner is None:
         return False
-    from .elsewhere import began_elsewhere  # of such records
-
-    elsewhere = began_elsewhere(server, rows)
-    if elsewhere and not server.campaigns:
+    was_there = began_elsewhere(server, rows)
+    if was_there and not server.campaigns:
         state.to_learn = []
-    return elsewhere
+    return was_there
 
 
 def _of_switch(incidents):

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.signal import lfilter
 from scipy.stats import chi2, norm, t
 
-from ...statespace.detection.energy import block_sums
+from ...statespace.detection.energy import block_diagonal, block_sums
 from ...statespace.episodes import episodes
 
 GAP = 20  # steps without an alarm after which an incident is over: the memory of the slowest average
@@ -193,21 +193,14 @@ class AlarmLevels:
         self._rises = np.sqrt(6) / np.pi * maxima.std(axis=0)  # Gumbel's scale, by the moments
         return dict(zip(self.statistics, limits.tolist(), strict=True))
 
-    def _held_covariance(self):
-        """Covariance of the shift scores under the model."""
-        return self.model.held.T @ self.model.weight @ self.model.held
-
     def _whitening(self, held, rate, starts):
         """Per unit: matrix that whitens the averaged scores, from the data and the model together."""
         n_rows = len(held)
         averaged = np.concatenate([ewma(held[i:j], rate) for i, j in episodes(starts, n_rows)])
-        expected = rate / (2 - rate) * self._held_covariance()
+        expected = rate / (2 - rate) * self.model.held_covariance
         weight = n_rows * rate / 2
         covariance = (weight * (averaged.T @ averaged / n_rows) + _PRIOR_ROWS * expected) / (weight + _PRIOR_ROWS)
-        root = np.zeros_like(expected)
-        for b in self.slices:
-            root[b, b] = np.linalg.cholesky(np.linalg.inv(covariance[b, b]))
-        return root
+        return block_diagonal([np.linalg.cholesky(np.linalg.inv(covariance[b, b])) for b in self.slices])
 
     def rows(self, surprise, held, averages=None, doubt=None):
         """Alarm level of every unit by every statistic, shape (n_rows, n_statistics, n_units).

@@ -24,7 +24,7 @@ def own_change_ratios(model, u, filtered, blocks, seen=None):
     carry, before, ratios = Recurrence(model.carry), _row_before(filtered), []
     for m, b in enumerate(blocks):
         i, j = np.divmod(np.arange((b.stop - b.start) ** 2), b.stop - b.start)
-        changes = np.zeros((len(i), *model.A.shape))
+        changes = np.zeros((len(i), *model.J.shape))
         changes[np.arange(len(i)), b.start + i, b.start + j] = 1.0
         score, information = _regression(model, carry, changes, _told(before, seen, m), u)
         ratios.append(score @ np.linalg.lstsq(information, score, rcond=None)[0])
@@ -40,12 +40,12 @@ def gain_changes(model, u, filtered, blocks, seen=None):
     carry, before, scores = Recurrence(model.carry), _row_before(filtered), np.zeros((len(blocks),) * 2)
     information = np.zeros_like(scores)
     for m, effect in enumerate(blocks):
-        causes = [k for k, cause in enumerate(blocks) if k != m and model.A[effect, cause].any()]
+        causes = [k for k, cause in enumerate(blocks) if k != m and model.top[effect, cause].any()]
         if not causes:
             continue
-        changes = np.zeros((len(causes), *model.A.shape))
+        changes = np.zeros((len(causes), *model.J.shape))
         for change, k in zip(changes, causes, strict=True):
-            change[effect, blocks[k]] = model.A[effect, blocks[k]]
+            change[effect, blocks[k]] = model.top[effect, blocks[k]]
         score, products = _regression(model, carry, changes, _told(before, seen, m), u)
         scores[m, causes], information[m, causes] = score, np.diag(products)
     return scores, information

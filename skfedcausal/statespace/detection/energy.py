@@ -23,12 +23,14 @@ from functools import cached_property, partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from scipy import linalg, sparse
 
 from ..partition import slices_of
 
 PENALTIES = (1e-5, 1e-4, 0.001, 0.01, 0.03, 0.1, 0.3)
 _SETTLED = 1e-10
 _TOGETHER = 256  # rows whose covariances are inverted together
+_MANY = 200  # rows of a block-diagonal matrix beyond which it is sparse
 
 # -- prediction of a row from the last one ---------------------------------------------------------------
 
@@ -113,12 +115,30 @@ def held_out_innovations(x, folds, penalties=PENALTIES):
 # -- surprises -------------------------------------------------------------------------------------------
 
 
-def block_sums(blocks):
+def block_diagonal(blocks):
+    """Matrix of blocks (rows, columns) on its diagonal, sparse where it has many rows."""
+    if sum(map(len, blocks)) <= _MANY:
+        return linalg.block_diag(*blocks)
+    return sparse.csr_array(sparse.block_diag(blocks, format="csr"))
+
+
+def block_sums(slices):
     """Matrix that sums the columns of each block, shape (n, n_blocks)."""
-    sums = np.zeros((blocks[-1].stop, len(blocks)))
-    for m, b in enumerate(blocks):
-        sums[b, m] = 1.0
-    return sums
+    return block_diagonal([np.ones((b.stop - b.start, 1)) for b in slices])
+
+
+class Surprises(NamedTuple):
+    """What rows say beyond their prediction.
+
+    errors : of the prediction, zero for absent units, (n_samples, n)
+    own, given : surprise of each unit on its own and given the others, (n_samples, n_units)
+    row : the :class:`RowBelief` about the last row, None where none is kept
+    """
+
+    errors: np.ndarray
+    own: np.ndarray
+    given: np.ndarray
+    row: Any = None
 
 
 @dataclass(frozen=True)
@@ -141,10 +161,7 @@ class ConditionalEnergy:
 
     @cached_property
     def _own_root(self):
-        root = np.zeros_like(self.covariance)
-        for b in self.blocks:
-            root[b, b] = np.linalg.cholesky(np.linalg.inv(self.covariance[b, b]))
-        return root
+        return block_diagonal([np.linalg.cholesky(np.linalg.inv(self.covariance[b, b])) for b in self.blocks])
 
     @cached_property
     def given_root(self):
@@ -178,6 +195,29 @@ class ConditionalEnergy:
         columns = np.r_[kept]
         blocks = slices_of(b.stop - b.start for b in kept)
         return ConditionalEnergy(self.covariance[np.ix_(columns, columns)], blocks), columns
+
+
+class OwnEnergy:
+    """Surprise of every unit by its own innovations: those of the others hardly tell of them in a large plant.
+
+    From the covariance of each unit's innovations, (p, p).
+    """
+
+    def __init__(self, covariances):
+        precisions = [np.linalg.inv(C) for C in covariances]
+        self.precision = block_diagonal(precisions)
+        self.given_root = block_diagonal([np.linalg.cholesky(L) for L in precisions])
+        self._sums = block_sums(slices_of(map(len, covariances)))
+
+    def own(self, e):
+        """``e_m' C_mm^-1 e_m``, shape (n_samples, n_units)."""
+        return (e @ self.given_root) ** 2 @ self._sums
+
+    given_others = own
+
+    def shared(self):
+        """Share of each unit's innovations that those of the others explain: none is looked for."""
+        return np.zeros(self._sums.shape[1])
 
 
 # -- rows with gaps --------------------------------------------------------------------------------------
@@ -285,15 +325,14 @@ def own_and_given(e, covariances, blocks):
 
 
 def surprises_with_gaps(regression: Predictor, energy, first, x, patterns, pattern_of, belief, level=0.0):
-    """Surprises of every unit in consecutive rows of one episode.
+    """:class:`Surprises` of consecutive rows of one episode.
 
     `energy` is that of nominal rows after nominal rows, `first` the RowBelief about the first row of an
     episode, which is not judged, `belief` that about the row before (None: there is none). Row t of
     `x`, shape (n_samples, n), has ``patterns[pattern_of[t]]``; its numbers for absent units are not used. `level`,
     (n,), is the mean of errors that is taken off; absent units are believed to follow it too, while the belief about
-    the others stays theirs. Gives the errors that rows in full are expected to have, (n_samples, n), which the noise of
-    rows with gaps does not make larger, own and given_others, both of shape (n_samples, n_units), zero for absent
-    units, and the belief about the last row.
+    the others stays theirs. Errors are those that rows in full are expected to have, which the noise of rows with gaps
+    does not make larger.
     """
     judged, steps = _Judged(energy, len(x)), dict[int, _Step]()
     sizes = [b.stop - b.start for b in energy.blocks]
@@ -312,7 +351,7 @@ def surprises_with_gaps(regression: Predictor, energy, first, x, patterns, patte
         updated[step.columns] = mean[step.columns] + step.gain[step.columns] @ beyond
         belief = RowBelief(x[t] if step.after is None else updated, step.after)
     own, given, errors = judged.judge()
-    return errors, own, given, belief
+    return Surprises(errors, own, given, belief)
 
 
 def _predicted(regression, energy, belief, first):

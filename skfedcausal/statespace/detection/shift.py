@@ -26,35 +26,84 @@ from functools import cached_property
 import numpy as np
 
 from ..kalman import Recurrence, covariance_schedule, filtered_states, predicted_states
+from ..matrices import companion
+from ..riccati import filtered_covariance, predicted_covariance, stationary_covariance
 
 _SETTLED = 1e-6  # share of a step's signature that is left when it is taken to stay
+_ONSETS = 24  # of each of two units that are tried
+_RIDGE = 1e-9
 
 
 @dataclass(frozen=True)
 class InnovationModel:
-    """Steady Kalman filter of a plant seen through its innovations.
+    """Steady Kalman filter of a plant of any number of lags seen through its innovations.
 
-    A, Q, J, all of shape (n, n): transition matrix, process covariance, information of a row's measurements.
+    A : transition matrix, (n, n), or those of p lags, (p, n, n)
+    Q, J : process covariance and information of a row's measurements, (n, n)
+
+    The filter runs on the p n states with their lags; what it says is about the newest n.
     """
 
     A: np.ndarray
     Q: np.ndarray
     J: np.ndarray
 
+    def __getstate__(self):
+        """Without what is computed again when it is asked for, which is large."""
+        return {name: vars(self)[name] for name in self.__dataclass_fields__}
+
+    @property
+    def n_states(self):
+        """States without their lags."""
+        return len(self.Q)
+
+    @cached_property
+    def transition(self):
+        """Transition matrix of the states with their lags, (p n, p n)."""
+        lags = self.A.reshape(-1, *self.Q.shape)
+        return companion(np.hstack(list(lags)), len(lags))
+
+    @property
+    def top(self):
+        """``[A_1 | A_2 | ...]``, (n, p n)."""
+        return self.transition[: len(self.Q)]
+
+    def _padded(self, x, n_axes):
+        """Vectors (..., n) or matrices (..., n, n) of the newest states with zeros for their lags."""
+        padded = np.zeros((*x.shape[:-n_axes], *self.transition.shape[:n_axes]))
+        padded[(..., *(slice(len(self.Q)),) * n_axes)] = x
+        return padded
+
+    @cached_property
+    def process_cov(self):
+        """Process covariance of the states with their lags, (p n, p n)."""
+        return self._padded(self.Q, 2)
+
     @cached_property
     def schedule(self):
         """Covariances of the filter, see :func:`~skfedcausal.statespace.kalman.covariance_schedule`."""
-        return covariance_schedule(self.A, self.Q, self.J)
+        return covariance_schedule(self.transition, self.process_cov, self._padded(self.J, 2))
 
-    @property
+    @cached_property
+    def first(self):
+        """Covariance of the states and their lags before the first row of an episode, (p n, p n)."""
+        return stationary_covariance(self.transition, self.process_cov)
+
+    @cached_property
     def settled(self):
-        """Covariance of the predicted states once it is steady, (n, n)."""
-        return self.schedule.predicted[-1]
+        """Covariance of the predicted states and their lags once it is steady, (p n, p n)."""
+        return predicted_covariance(self.transition, self._padded(self.J, 2), self.process_cov)
+
+    @cached_property
+    def update(self):
+        """Takes ``z - J predicted`` into the filtered states and lags, once steady, (p n, n)."""
+        return filtered_covariance(self.settled, self._padded(self.J, 2))[:, : len(self.Q)]
 
     @cached_property
     def scaling(self):
         """``(I + J P)^-1``, which turns ``z - J predicted`` into scaled innovations."""
-        return np.linalg.inv(np.eye(len(self.A)) + self.J @ self.settled)
+        n = len(self.Q)
+        return np.linalg.inv(np.eye(n) + self.J @ self.settled[:n, :n])
 
     @cached_property
     def weight(self):
@@ -71,21 +120,23 @@ class InnovationModel:
 
     @cached_property
     def carry(self):
-        """``F = A (I - Pf J)``."""
-        return self.A - self.gain
+        """``F = A (I - Pf J)``, which takes a prediction error to the next step, (p n, p n)."""
+        carry = self.transition.copy()
+        carry[:, : len(self.Q)] -= self.gain
+        return carry
 
     @cached_property
     def gain(self):
-        """``A Pf J``, which takes a measured state into the next prediction."""
-        return self.A @ self.schedule.filtered[-1] @ self.J
+        """``A Pf J``, which takes a measured state into the next prediction, (p n, n)."""
+        return self.transition @ self.update @ self.J
 
     @cached_property
     def _backwards(self):
         return Recurrence(self.carry.T)
 
     def smoothing_scores(self, u):
-        """``r_t = u_t + F' r_(t+1)`` with nothing after the last row, shape (..., n_samples, n)."""
-        return self._backwards.run((u[..., ::-1, :], None))[..., ::-1, :]
+        """``r_t = u_t + F' r_(t+1)`` with nothing after the last row, shape (..., n_samples, p n)."""
+        return self._backwards.run((self._padded(u[..., ::-1, :], 1), None))[..., ::-1, :]
 
     def step_information(self, n_steps):
         """Covariance of the step scores for windows of 1, ..., n_steps rows, shape (n_steps, n, n)."""
@@ -93,8 +144,14 @@ class InnovationModel:
 
     @cached_property
     def held(self):
-        """Shift of the mean innovation, once settled, per unit of a fault that stays: ``(I - F)^-1``."""
-        return np.linalg.inv(np.eye(len(self.A)) - self.carry)
+        """Shift of the mean innovation, once settled, per unit of a fault that stays, (n, n): ``(I - F)^-1``."""
+        size, n = len(self.carry), len(self.Q)
+        return np.linalg.solve(np.eye(size) - self.carry, np.eye(size, n))[:n]
+
+    @property
+    def held_covariance(self):
+        """Covariance of ``u @ held``, (n, n)."""
+        return self.held.T @ self.weight @ self.held
 
     def scaled(self, z, predicted):
         """Scaled innovations of rows of information matrix J, from information vectors and predictions."""
@@ -102,12 +159,13 @@ class InnovationModel:
 
     def corrected(self, predicted, u):
         """Filtered states of rows from the predicted ones and the scaled innovations."""
-        n = len(self.J)
+        n = len(self.Q)
         return predicted + u @ self.settled[:n, :n]
 
-    def filtered(self, z, **settings):
-        """Scaled innovations and predicted states of rows, (n_samples, n); settings of the filter, such as `starts`."""
-        predicted = predicted_states(self.A, filtered_states(self.schedule, (z, None), **settings), **settings)
+    def filtered(self, z, starts=(0,)):
+        """Innovations and predicted states of complete rows, (n_samples, n), all scaled as by the steady filter."""
+        filtered = filtered_states(self.schedule, (self._padded(z, 1), None), starts=starts)
+        predicted = predicted_states(self.transition, filtered, starts=starts)[:, : len(self.Q)]
         return self.scaled(z, predicted), predicted
 
 
@@ -290,3 +348,38 @@ def responses(F, n_steps, n=None):
         G = at_once + F @ G
         responses[k] = G[:n]
     return responses
+
+
+def steps_in_turn(model, slices, scaled, units):
+    """Likelihood ratio of steps at two units in a window of scaled innovations, their likeliest onsets, and the gain.
+
+    The gain is that in the ratio over the likeliest onset of both at once.
+    """
+    n_rows = len(scaled)
+    onsets = np.unique(np.linspace(0, n_rows - 1, _ONSETS, endpoint=False).astype(int))
+    white = scaled @ model.whitening
+    steps = np.swapaxes(model.whitening.T @ model.weight @ responses(model.carry, n_rows, len(model.weight)), 0, 1)
+    first, second = (_signatures(steps[:, :, slices[m]], onsets, n_rows) for m in units)
+    b1, b2 = (np.einsum("ktnp,tn->kp", part, white) for part in (first, second))
+    flat1, flat2 = (part.transpose(0, 3, 1, 2).reshape(len(onsets), part.shape[3], -1) for part in (first, second))
+    J1, J2 = flat1 @ flat1.swapaxes(1, 2), flat2 @ flat2.swapaxes(1, 2)
+    cross = np.einsum("ipx,jqx->ijpq", flat1, flat2)
+    k, p, q = len(onsets), J1.shape[1], J2.shape[1]
+    J = np.empty((k, k, p + q, p + q))
+    J[..., :p, :p], J[..., p:, p:] = J1[:, None], J2[None]
+    J[..., :p, p:], J[..., p:, :p] = cross, cross.swapaxes(2, 3)
+    J += _RIDGE * np.trace(J[0, 0]) * np.eye(p + q)
+    b = np.concatenate([np.broadcast_to(b1[:, None], (k, k, p)), np.broadcast_to(b2[None], (k, k, q))], axis=2)
+    ratios = (b * np.linalg.solve(J, b[..., None])[..., 0]).sum(axis=2)
+    i, j = np.unravel_index(ratios.argmax(), ratios.shape)
+    gain = ratios[i, j] - np.diag(ratios).max()
+    return float(ratios[i, j]), (int(onsets[i]), int(onsets[j])), float(gain)
+
+
+def _signatures(steps, onsets, n_rows):
+    """Mean of the whitened innovations per unit of a step from each onset on, (n_onsets, n_rows, n, p)."""
+    n, _, p = steps.shape
+    found = np.zeros((len(onsets), n_rows, n, p))
+    for row, onset in zip(found, onsets.tolist(), strict=True):
+        row[onset:] = steps.transpose(1, 0, 2)[: n_rows - onset]
+    return found

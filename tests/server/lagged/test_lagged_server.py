@@ -328,7 +328,7 @@ def test_a_report_says_how_far_back_units_act(fitted, tmp_path):
 def test_a_detector_watches_with_all_lags():
     detector = FederatedRCADetector(server=LikelihoodServer(), false_alarm_rate=0.01).fit(five_nodes(2000))
     assert len(detector.lag_transitions_) > 1
-    np.testing.assert_array_equal(detector._root_cause.model.dynamics.A, detector.lag_transitions_)
+    np.testing.assert_array_equal(detector._root_cause.model.A, detector.lag_transitions_)
     np.testing.assert_array_equal(detector._root_cause.model.Q, detector.process_cov_)
 
 

@@ -11,12 +11,12 @@ from scipy.special import expit
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.moments import MomentServer
 from skfedcausal.server.watching.detector import RootCauseServer, StreamState, onset
-from skfedcausal.server.watching.evidence import MonitorState, OnsetRule, PlantMonitor
+from skfedcausal.server.watching.evidence import MonitorState, OnsetRule
 from skfedcausal.server.watching.incidents import Incident
+from skfedcausal.server.watching.learning import held_out_models, learned_by_regression
 from skfedcausal.server.watching.nominal import (
     NominalRows,
     OffSubspace,
-    held_out_models,
     off_subspace,
     scale_dispersion,
     usual_windows,
@@ -83,7 +83,8 @@ def test_rows_of_evidence_are_surprises_over_their_nominal_means(plant, detector
     record = JointRecord.from_messages(messages)
     rng = np.random.RandomState(0)
     rows = NominalRows.of(server, messages, record, rng)
-    monitor, own, given = PlantMonitor.learn(detector.model, rows, detector.slices)
+    learned = learned_by_regression(server, rows, detector.slices)
+    monitor, own, given = learned.monitor, learned.own, learned.given
     dims = np.array([4.0, 1.0, 5.0])
     nominal = [np.log1p(a / dims) for a in own]
     level, usual = np.concatenate(nominal).mean(axis=0), np.concatenate(given).mean(axis=0)
@@ -98,7 +99,7 @@ def test_rows_of_evidence_are_surprises_over_their_nominal_means(plant, detector
         detector.model.scaled(z, predicted),
         rows.starts,
         [s - level for s in nominal],
-        [scaled @ detector.model.held for _, scaled in models],
+        [scaled @ detector.model.held for _, scaled, _ in models],
         200.0,
         rng,
     )
@@ -137,7 +138,7 @@ def test_nominal_windows_of_the_horizon_are_what_the_statistics_are_compared_wit
     _, messages, server = plant
     record = JointRecord.from_messages(messages)
     rows = NominalRows.of(server, messages, record, np.random.RandomState(0))
-    _, _, given = PlantMonitor.learn(detector.model, rows, detector.slices)
+    given = learned_by_regression(server, rows, detector.slices).given
     distance = rows.held_out(rows.distance)
     inside = [q - g for q, g in zip(given, distance, strict=True)]
     usual = np.concatenate(inside).mean(axis=0)
@@ -146,7 +147,9 @@ def test_nominal_windows_of_the_horizon_are_what_the_statistics_are_compared_wit
     dims, beside = np.array([4.0, 1.0, 5.0]), np.array([2.0, 0.0, 3.0])
     both = [((dims - beside) * q / usual + beside * g) / dims for q, g in zip(inside, outside, strict=True)]
     models = list(held_out_models(rows, server.support_))
-    rest, excess = usual_windows(models, detector.slices, 80, detector.levels.shift_excess(200.0))
+    rest, excess = usual_windows(
+        [fold[:2] for fold in models], detector.slices, 80, detector.levels.shift_excess(200.0)
+    )
     nominal = detector.posterior.nominal
     assert_array_equal(nominal.dims, dims)
     assert_array_equal(nominal.outside_dims, beside)
@@ -175,7 +178,8 @@ def test_jumps_are_judged_by_the_surprises_held_out(plant, detector):
     _, messages, server = plant
     record = JointRecord.from_messages(messages)
     rows = NominalRows.of(server, messages, record, np.random.RandomState(0))
-    monitor, _, given = PlantMonitor.learn(detector.model, rows, detector.slices)
+    learned = learned_by_regression(server, rows, detector.slices)
+    monitor, given = learned.monitor, learned.given
     usual = np.concatenate(given).mean(axis=0)
     rule = OnsetRule.learn(given, usual, detector.prior, monitor.energy.shared())
     assert_allclose(detector._onset_rule.largest, rule.largest)
@@ -358,7 +362,7 @@ class Deciding:
 
     def _asked(self, rows, answer):
         self.windows.append((rows.first, rows.stop))
-        return answer._replace(start=rows.first)
+        return replace(answer, start=rows.first)
 
     def _revised(self, answer, rows, detected):
         self.revised.append((rows.first, rows.stop, detected))
@@ -437,7 +441,7 @@ def test_units_absent_throughout_take_two_fifths_of_the_certainty_in_their_effec
     ],
 )
 def test_kind_of_fault_is_said_of_sure_roots_that_act_on_others(share, effects, kind):
-    answer = EXPLAINING._replace(evidence=60.0, probability=np.array([0.0, share, 1 - share]))
+    answer = replace(EXPLAINING, evidence=60.0, probability=np.array([0.0, share, 1 - share]))
     assert Deciding(ENERGY, causes=effects).verdict(rows_around(), answer).kind == kind
 
 
@@ -447,7 +451,7 @@ def test_kind_of_fault_is_that_of_an_answer_with_the_same_root():
     mine = Answer("shift", 60.0, sure, 25, 0.95, True)
     deciding = Deciding(ENERGY, causes=[(2, 1), (2, 0)])
     assert deciding.verdict(rows_around(), other, mine).kind == "sensor"
-    assert deciding.verdict(rows_around(), mine._replace(sensor=0.5), other).kind == "undecided"
+    assert deciding.verdict(rows_around(), replace(mine, sensor=0.5), other).kind == "undecided"
 
 
 def test_path_holds_the_first_row_above_the_threshold_of_the_statistic_that_decided():
@@ -475,13 +479,13 @@ def units_in_alarm(n_rows, **first):
         (PARTIAL, {"unit1": 8, "unit0": 7}, True),
         (PARTIAL, {"unit0": 7}, True),  # the root is never in alarm
         (PARTIAL, {"unit1": 8, "unit0": 8}, False),  # nor is another unit before it
-        (PARTIAL._replace(probability=np.array([0.1, 0.85, 0.6])), {"unit1": 8}, True),  # two at once
-        (PARTIAL._replace(probability=np.array([0.1, 0.85, 0.4])), {"unit1": 8}, False),
+        (replace(PARTIAL, probability=np.array([0.1, 0.85, 0.6])), {"unit1": 8}, True),  # two at once
+        (replace(PARTIAL, probability=np.array([0.1, 0.85, 0.4])), {"unit1": 8}, False),
         (EXPLAINING, {"unit1": 8, "unit0": 7}, False),
     ],
 )
 def test_a_root_that_leaves_much_unexplained_is_doubted_after_others_or_beside_another(answer, first, doubted):
-    found = Deciding(ENERGY._replace(evidence=0.0)).verdict(rows_around(**units_in_alarm(40, **first)), answer)
+    found = Deciding(replace(ENERGY, evidence=0.0)).verdict(rows_around(**units_in_alarm(40, **first)), answer)
     usual = answer.probability * expit(2.0 + 2.0)
     assert (found.probability.argmax(), found.doubted) == (1, doubted)
     assert_allclose(found.probability[1], min(usual[1], 2 / 3) if doubted else usual[1])
@@ -492,7 +496,7 @@ def test_a_root_that_leaves_much_unexplained_is_doubted_after_others_or_beside_a
 def test_an_alarm_by_chance_of_a_unit_that_does_not_surprise_raises_no_doubt():
     series = units_in_alarm(40, unit0=7, unit1=8)
     series["surplus"][:, 0] = 1.0
-    found = Deciding(ENERGY._replace(evidence=0.0)).verdict(rows_around(**series), PARTIAL)
+    found = Deciding(replace(ENERGY, evidence=0.0)).verdict(rows_around(**series), PARTIAL)
     assert_allclose(found.probability, PARTIAL.probability * expit(2.0 + 2.0))
 
 
@@ -542,8 +546,8 @@ def episode(**series):
     [
         (EXPLAINING, ENERGY, "shift"),
         (PARTIAL, ENERGY, "energy"),
-        (PARTIAL, ENERGY._replace(evidence=1.0), "shift"),
-        (PARTIAL._replace(evidence=-5.0), ENERGY._replace(evidence=0.0), "energy"),
+        (PARTIAL, replace(ENERGY, evidence=1.0), "shift"),
+        (replace(PARTIAL, evidence=-5.0), replace(ENERGY, evidence=0.0), "energy"),
     ],
 )
 def test_a_named_window_is_answered_by_the_statistic_that_decides(shift, energy, name):
@@ -563,7 +567,7 @@ def with_none(answer):
 
 
 def test_a_window_that_shows_nothing_is_of_a_fault_of_any_size():
-    shift, energy = PARTIAL._replace(evidence=-5.0), ENERGY._replace(evidence=-0.1)
+    shift, energy = replace(PARTIAL, evidence=-5.0), replace(ENERGY, evidence=-0.1)
     statistic, probability, _ = Attributing(episode(), shift, energy).named(10, 35)
     assert statistic == "shift"
     assert_allclose(probability, with_none(UNSEEN))
@@ -575,19 +579,19 @@ def test_a_window_that_shows_nothing_is_of_a_fault_of_any_size():
         (EXPLAINING, EXPLAINING.evidence - 1, [EXPLAINING]),  # needs no other explanation
         (EXPLAINING, EXPLAINING.evidence + 1, [EXPLAINING, None]),
         (PARTIAL, 3.0, [ENERGY, None]),
-        (PARTIAL._replace(evidence=-5.0), -1.0, [UNSEEN, None]),
+        (replace(PARTIAL, evidence=-5.0), -1.0, [UNSEEN, None]),
     ],
 )
 def test_changed_dynamics_are_weighed_against_what_else_a_window_may_show(shift, evidence, among):
     changes = Answer("energy", evidence, np.array([0.1, 0.1, 0.8]), 0)
-    energy = ENERGY if shift is PARTIAL else ENERGY._replace(evidence=-0.1)
+    energy = ENERGY if shift is PARTIAL else replace(ENERGY, evidence=-0.1)
     _, probability, _ = Attributing(episode(), shift, energy, changes).named(10, 35)
     assert_allclose(probability, with_none(together([one or changes for one in among])))
 
 
 def test_a_named_window_is_judged_by_what_is_known_of_its_level():
     asked = {}
-    attributing = Attributing(episode(), PARTIAL._replace(evidence=-5.0), ENERGY._replace(evidence=-0.1))
+    attributing = Attributing(episode(), replace(PARTIAL, evidence=-5.0), replace(ENERGY, evidence=-0.1))
     shifted = attributing.detector.posterior.from_shift
     attributing.detector.posterior.from_shift = lambda *args, **of: asked.update(of) or shifted(*args)
     attributing.detector._attributed(attributing.rows, level_rows=60)
@@ -608,16 +612,16 @@ def test_certainty_in_a_named_window_counts_the_rows_of_the_window():
 def test_a_named_window_is_of_the_disturbed_unit_that_was_in_alarm_first(answer, far, turned):
     """Unless a steady fault of another one explains everything, or the states are where the model is known."""
     rows = evidence(50, 3, n_statistics=2, **units_in_alarm(50, unit2=12, unit0=14, unit1=20))
-    quiet = ENERGY._replace(evidence=0.0)
+    quiet = replace(ENERGY, evidence=0.0)
     _, probability, _ = Attributing(rows, answer, quiet, is_far=lambda rows: far).named(10, 35)
     expected = np.array([0.1, 0.25 * 0.85, 0.75 * 0.85]) if turned else answer.probability
-    assert_allclose(probability, with_none(answer._replace(probability=expected)))
+    assert_allclose(probability, with_none(replace(answer, probability=expected)))
 
 
 def test_who_was_in_alarm_first_does_not_matter_where_a_steady_fault_explains_everything():
     """Changed dynamics that explain it as well leave nothing unforeseen."""
     rows = evidence(50, 3, n_statistics=2, **units_in_alarm(50, unit2=12, unit0=14, unit1=20))
-    changes = EXPLAINING._replace(statistic="energy", evidence=EXPLAINING.evidence + 1, explains=False)
+    changes = replace(EXPLAINING, statistic="energy", evidence=EXPLAINING.evidence + 1, explains=False)
     far = Attributing(rows, EXPLAINING, ENERGY, changes, is_far=lambda rows: True)
     assert_allclose(far.named(10, 35)[1], with_none(together([EXPLAINING, changes])))
 

@@ -9,10 +9,10 @@ from scipy.stats import chi2
 
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.likelihood import LikelihoodServer
+from skfedcausal.server.watching.learning import _noise_of, held_out_models
 from skfedcausal.server.watching.nominal import (
     NominalRows,
     OffSubspace,
-    _noise_of,
     attended_rows,
     complete_distance,
     complete_states,
@@ -20,7 +20,6 @@ from skfedcausal.server.watching.nominal import (
     draw_states,
     filled_states,
     held_out_folds,
-    held_out_models,
     inverse_root,
     off_subspace,
     rows_to_learn_from,
@@ -300,7 +299,7 @@ def test_plants_learned_without_a_fold_never_saw_it():
     start, stop = rows.folds[1]
     moved[start:stop] += np.random.default_rng(1).standard_normal((stop - start, 3))
     pairs = list(zip(held_out_models(rows, None), held_out_models(rows._replace(x=moved), None), strict=True))
-    for k, ((model, scaled), (other, rescaled)) in enumerate(pairs):
+    for k, ((model, scaled, _), (other, rescaled, _)) in enumerate(pairs):
         assert np.array_equal(model.A, other.A) == (k == 1)
         assert not np.array_equal(scaled, rescaled)
         assert len(scaled) == rows.folds[k][1] - rows.folds[k][0] - 1
@@ -312,7 +311,7 @@ def test_plants_learned_without_a_fold_are_ten_steps_of_expectation_maximisation
     support = np.ones((3, 3), dtype=bool)
     support[0, 2] = support[1, 2] = False
     (start, stop), others = rows.folds[0], rows.folds[1:]
-    (model, scaled), *_ = held_out_models(rows, support)
+    (model, scaled, _), *_ = held_out_models(rows, support)
     assert not model.A[:2, 2].any()
     x = np.concatenate([rows.x[i:j] for i, j in others])
     level, starts = x.mean(axis=0), (0, *np.cumsum([j - i for i, j in others])[:-1].tolist())

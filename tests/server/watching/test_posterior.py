@@ -173,7 +173,7 @@ def test_answers_together_are_weighted_by_their_evidence():
     assert found.evidence == pytest.approx(np.log(weights.sum()))
     assert_allclose(found.probability, (weights[0] * answers[0].probability + weights[1] * ANY) / weights.sum())
     assert (found.statistic, found.start, found.explains) == ("shift", 0, False)
-    first, second = answers[0]._replace(evidence=-3.0), answers[1]._replace(start=5)
+    first, second = replace(answers[0], evidence=-3.0), replace(answers[1], start=5)
     found = together([first, second])
     assert (found.statistic, found.start) == ("energy", 5)  # whose levels are told
 

@@ -1,28 +1,37 @@
-"""Watching by a plant of several lags against the joint Gaussian of all rows, and end to end."""
+"""Models of plants that are watched, of several lags and in blocks, against the joint Gaussian of all rows."""
+
+from types import SimpleNamespace
 
 import joblib
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import block_diag, solve_discrete_lyapunov
-from scipy.stats import poisson
+from scipy.stats import chi2, poisson
 
 from skfedcausal import FederatedRCADetector, KalmanClient, LikelihoodServer
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation.transport import InProcessTransport
 from skfedcausal.server.dynamics import Plant
-from skfedcausal.server.watching.evidence import MonitorState
-from skfedcausal.server.watching.lagged import LaggedModel, LaggedMonitor
+from skfedcausal.server.watching.monitor import (
+    BlockModel,
+    ByFilter,
+    MonitorState,
+    PlantModel,
+    PlantMonitor,
+    UsualSensors,
+)
 from skfedcausal.server.watching.nominal import direct_causes
-from skfedcausal.statespace.detection.energy import ConditionalEnergy
+from skfedcausal.server.watching.thresholds import AlarmLevels
+from skfedcausal.statespace.detection import energy
+from skfedcausal.statespace.detection.energy import ConditionalEnergy, OwnEnergy
 from skfedcausal.statespace.detection.shift import (
     InnovationModel,
     bias_information,
     step_and_bias_scores,
     step_scores,
 )
-from skfedcausal.statespace.riccati import stationary_covariance
 
 from .._reference import coupled_plant
 
@@ -46,7 +55,7 @@ def dynamics(coupled):
 
 @pytest.fixture(scope="module")
 def model(coupled, dynamics):
-    return LaggedModel.of(dynamics, coupled.plant.J)
+    return PlantModel(dynamics.A, dynamics.Q, coupled.plant.J)
 
 
 def measurements(coupled, dynamics, seed=0, n_rows=N_ROWS):
@@ -94,20 +103,30 @@ def dense_kalman(dynamics, record):
 # --- the model ----------------------------------------------------------------------------------------
 
 
-def test_with_one_lag_it_is_the_model_of_one_lag(coupled):
+def test_a_lag_that_does_nothing_changes_nothing(coupled):
     A, Q, J = coupled.plant.A, coupled.plant.Q, coupled.plant.J
-    one, lagged = InnovationModel(A, Q, J), LaggedModel.of(Plant(A[None], np.zeros((2, 4, 0)), Q), J)
-    for name in ("scaling", "weight", "carry", "gain", "held"):
+    one, lagged = InnovationModel(A, Q, J), InnovationModel(np.stack([A, np.zeros((4, 4))]), Q, J)
+    for name in ("scaling", "weight", "held"):
         assert_allclose(getattr(lagged, name), getattr(one, name), rtol=1e-9, atol=1e-11, err_msg=name)
+    assert_allclose(lagged.carry[:4, :4], one.carry, rtol=1e-9, atol=1e-11)
     assert_allclose(lagged.step_information(9), one.step_information(9), rtol=1e-9, atol=1e-11)
     assert_allclose(bias_information(lagged, 9), bias_information(one, 9), rtol=1e-9, atol=1e-11)
     z = coupled.record(coupled.simulate(N_ROWS, 0)).z
-    mine, theirs = lagged.filtered(z, starts=(0, 20)), one.filtered(z, starts=(0, 20))
-    assert_allclose(mine[1], theirs[1], rtol=1e-7, atol=1e-9)
-    assert_allclose(mine[0][30:], theirs[0][30:], rtol=1e-6, atol=1e-8)  # as the covariance has settled
+    for mine, theirs in zip(lagged.filtered(z, starts=(0, 20)), one.filtered(z, starts=(0, 20)), strict=True):
+        assert_allclose(mine, theirs, rtol=1e-7, atol=1e-9)
     u = one.filtered(z)[0]
     for mine, theirs in zip(step_and_bias_scores(lagged, u), step_and_bias_scores(one, u), strict=True):
         assert_allclose(mine, theirs, rtol=1e-8, atol=1e-10)
+
+
+def test_first_rows_are_scaled_by_their_own_covariance(coupled):
+    """Beside the steady filter of all rows, which has the same states before each and agrees once it has settled."""
+    model = PlantModel(coupled.plant.A, coupled.plant.Q, coupled.plant.J)
+    z = coupled.record(coupled.simulate(N_ROWS, 0)).z
+    found, (scaled, predicted) = model.from_first(z), model.filtered(z)
+    assert_allclose(found.predicted, predicted, rtol=1e-7, atol=1e-9)
+    assert_allclose(found.scaled[30:], scaled[30:], rtol=1e-6, atol=1e-8)
+    assert np.abs(found.scaled[0] - scaled[0]).max() > 1e-3
 
 
 @pytest.mark.parametrize("kind", ["process", "sensor"])
@@ -115,8 +134,8 @@ def test_a_fault_moves_later_rows_through_all_lags(coupled, dynamics, model, kin
     """Scores and information of a fault that stays are those of generalised least squares on all rows."""
     C, R = coupled.plant.C, coupled.plant.R
     Y = measurements(coupled, dynamics)[:12]
-    z = coupled.record(Y).z
-    scaled = model.follow(z, mean=np.zeros(12)).scaled  # as if it had always run
+    seen = UsualSensors(model.J, model.noise, coupled.partition.slices).seen(coupled.record(Y))
+    scaled = model.follow(seen, np.zeros(12)).scaled  # as if it had always run
     step, bias = step_and_bias_scores(model, scaled)
     scores = step if kind == "process" else bias
     information = model.step_information(12) if kind == "process" else bias_information(model, 12)
@@ -145,8 +164,7 @@ def test_a_fault_that_stays_settles(model):
 
 
 def test_causes_act_by_any_lag(coupled, model):
-    whole = stationary_covariance(model.dynamics.transition, model.dynamics.process_cov)
-    causes = direct_causes(model.dynamics.top, whole, coupled.partition.slices)
+    causes = direct_causes(model.top, model.first, coupled.partition.slices)
     assert causes.tolist() == [[False, False, False], [True, False, False], [True, True, False]]
 
 
@@ -156,7 +174,9 @@ def test_causes_act_by_any_lag(coupled, model):
 @pytest.fixture(scope="module")
 def monitor(coupled, model):
     covariance = model.settled[:4, :4] + np.linalg.inv(model.J)
-    return LaggedMonitor(model, ConditionalEnergy(covariance, coupled.partition.slices), coupled.partition.slices)
+    slices = coupled.partition.slices
+    surprises = ByFilter(ConditionalEnergy(covariance, slices), model.settled[:4, :4])
+    return PlantMonitor(model, UsualSensors(model.J, model.noise, slices), surprises)
 
 
 def followed(coupled, monitor, Y, bounds):
@@ -209,6 +229,84 @@ def test_filters_settle_again_after_a_gap(coupled, dynamics, monitor):
     assert followed(coupled, monitor, Y, (0, 200))[1].covariance is None
 
 
+# --- blocks -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def models():
+    """A plant of five units as a dense model, and as one of blocks that hold all of it."""
+    rng = np.random.default_rng(0)
+    A = np.diag(rng.uniform(0.3, 0.8, 10)) + 0.1 * np.triu(rng.standard_normal((10, 10)), 1)
+    slices = [slice(k, k + 2) for k in range(0, 10, 2)]
+    J, Q = np.zeros((10, 10)), np.diag(rng.uniform(0.5, 2.0, 10))
+    for b in slices:
+        root = rng.standard_normal((2, 2))
+        J[b, b] = root @ root.T + np.eye(2)
+    dense = PlantModel(A, Q, J)
+    gain = dense.schedule.filtered[-1] @ J
+    return dense, BlockModel(SimpleNamespace(A=A, Q=Q, gain=gain), J, slices), slices
+
+
+def test_the_matrices_are_those_of_the_dense_filter(models):
+    dense, large, _ = models
+    assert_allclose(large.weight.toarray(), dense.weight, atol=1e-9)
+    assert_allclose(large.carry.toarray(), dense.carry, atol=1e-9)
+    assert_allclose(large.held.toarray(), dense.held, atol=1e-3 * np.abs(dense.held).max())
+
+
+def test_innovations_are_those_of_the_dense_filter_once_it_is_settled(models):
+    dense, large, _ = models
+    z = np.random.default_rng(1).standard_normal((300, 10)).cumsum(axis=0) * 0.1
+    for found, expected in zip(large.filtered(z), dense.filtered(z), strict=True):
+        assert_allclose(found[100:], expected[100:], atol=1e-8)  # the slowest mode has decayed to 0.8 ** 100
+
+
+def test_rows_without_a_unit_are_predicted_by_what_is_known_of_it(models):
+    dense, large, slices = models
+    rng = np.random.default_rng(2)
+    scores = rng.standard_normal((20, 10))
+    scores[5:9, slices[1]] = np.nan
+    absent = np.isnan(scores)
+    predicted, mean = large.predicted(np.nan_to_num(scores), np.zeros(10), absent)
+    gain, expected = dense.schedule.filtered[-1] @ dense.J, np.zeros(10)
+    for t, score in enumerate(scores):
+        assert_allclose(predicted[t], expected, atol=1e-9)
+        expected = dense.A @ (expected + gain @ np.nan_to_num(score - expected))
+    assert_allclose(mean, expected, atol=1e-9)
+
+
+def test_a_part_is_the_plant_of_these_units(models):
+    dense, large, _ = models
+    part, states = large.part((1, 3))
+    assert_array_equal(states, [2, 3, 6, 7])
+    assert_array_equal(part.A, dense.A[np.ix_(states, states)])
+    assert_array_equal(part.J, dense.J[np.ix_(states, states)])
+
+
+def test_own_surprises_of_nominal_errors_are_chi_square(models):
+    _, _, slices = models
+    e = np.random.default_rng(3).standard_normal((20_000, 10)) @ np.diag(np.arange(1.0, 11.0))
+    surprise = OwnEnergy([np.diag(1.01 * np.arange(1.0, 11.0)[b] ** 2) for b in slices]).own(e)
+    # the floor of a hundredth widens them
+    beyond = (surprise > chi2.isf(0.05, 2)).mean(axis=0)
+    assert_allclose(beyond, 0.05, atol=4 * np.sqrt(0.05 * 0.95 / 20_000) + 0.003)
+
+
+def test_levels_of_many_units_are_those_of_few(models, monkeypatch):
+    dense, large, slices = models
+    rng = np.random.default_rng(4)
+    scaled = dense.filtered(rng.standard_normal((1200, 10)))[0]
+    surprise, held, found = np.abs(rng.standard_normal((1200, 5))), scaled @ dense.held, []
+    for model, many in ((dense, 200), (large, 9)):
+        monkeypatch.setattr(energy, "_MANY", many)
+        levels = AlarmLevels(("energy", "shift"), model, slices)
+        levels.learn(scaled, (0,), [surprise], [held], 200.0, np.random.RandomState(0))
+        found.append((levels.rows(surprise, held)[0], list(levels.thresholds.values())))
+    (few, limits), (many, same) = found
+    assert_allclose(many, few, rtol=5e-3, atol=5e-3)  # small responses are left out
+    assert_allclose(same, limits, rtol=5e-3)
+
+
 # --- end to end ---------------------------------------------------------------------------------------
 
 FAULT_AT, ROWS = 2150, 2400
@@ -241,7 +339,7 @@ def faulty():
 
 def test_the_record_asks_for_lags_and_gets_them(detector):
     assert len(detector.lag_transitions_) >= 5
-    assert isinstance(detector._root_cause.model, LaggedModel)
+    assert_array_equal(detector._root_cause.model.A, detector.lag_transitions_)
 
 
 def test_the_root_is_named_behind_its_dead_time(detector, faulty):
@@ -315,5 +413,4 @@ def test_a_record_of_one_lag_is_watched_by_one():
     X, _ = make_granger_plant(n_units=2, links=[("unit0", "unit1")], n_samples=600, random_state=0)
     detector = detector_of(X, n_states=2, false_alarm_rate=0.01)
     assert len(detector.lag_transitions_) == 1
-    assert type(detector._root_cause.model) is InnovationModel
     assert_array_equal(detector._root_cause.model.A, detector.transition_)

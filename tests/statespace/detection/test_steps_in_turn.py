@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal.server.watching.pairs import steps_in_turn
-from skfedcausal.statespace.detection.shift import InnovationModel
+from skfedcausal.statespace.detection.shift import InnovationModel, steps_in_turn
 
 SLICES = (slice(0, 2), slice(2, 3), slice(3, 5))
 
