@@ -22,6 +22,7 @@ class LearnedPlant:
     n_samples: int  # rows it was learned from
     estimates: Any = None  # `BlockEstimates`, standardised; None of a plant of several lags
     known: Any = None  # a :class:`~..knowledge.LinkKnowledge`, or None
+    pairs: Any = None  # (n_pairs, 2), of which there are estimates, and links may be new; None for all
 
     @property
     def n_lags(self):
@@ -31,7 +32,10 @@ class LearnedPlant:
     def causes(self, unit):
         """The other units that may act on one."""
         kept_out = {unit, *self.known_not_to_act(unit)}
-        return [n for n in range(self.partition.n_units) if n not in kept_out]
+        units = (
+            range(self.partition.n_units) if self.pairs is None else np.flatnonzero(self._number[unit] >= 0).tolist()
+        )
+        return [n for n in units if n not in kept_out]
 
     def known_not_to_act(self, unit):
         """The other units that may not."""
@@ -101,8 +105,9 @@ class LearnedPlant:
 
     @cached_property
     def _number(self):
-        number = np.zeros((self.partition.n_units, self.partition.n_units), dtype=int)
-        number[tuple(self.partition.pairs.T)] = np.arange(len(self.partition.pairs))
+        pairs = self.partition.pairs if self.pairs is None else self.pairs
+        number = np.full((self.partition.n_units, self.partition.n_units), -1)
+        number[tuple(pairs.T)] = np.arange(len(pairs))
         return number
 
 

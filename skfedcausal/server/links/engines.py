@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..estimation.estimate import LARGE
 from ..validity.report import report
 from .intervals import intervals_table, measure_intervals, spectrum_intervals, with_measures
 from .resampling import bootstrap_table, halves_of
@@ -101,15 +100,6 @@ class Engine:
         from .over_time import estimates_of_pieces  # for those who ask
 
         return estimates_of_pieces(record, settings, piece)
-
-
-def refuse_large(names, what):
-    """Refuse what takes the information of all elements of a plant at once."""
-    raise ValueError(
-        f"Got a plant of {len(names)} units for {what}, which take the information of all its elements at once; plants "
-        f"of more than {LARGE} units are learned in blocks. Fit the units that you ask about, with what acts on them, "
-        "as a plant of their own."
-    )
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ from ..joint import JointRecord
 from ..plant import ServerLearner
 from ..validity.report import COLOURED, UNSETTLED, gated, with_joining, with_wandering
 from .benefit import Benefit, split_messages
-from .engines import refuse_large
 from .grades import grades_of, holds, with_grades
 from .intervals import check_level, pair_of, spectrum_table
 from .resampling import check_bootstrap, check_stability, stability_table
@@ -262,11 +261,10 @@ class LinkQuestions(ServerLearner):
         from ..changes.compared import changed_table  # for those who ask
         from ..changes.plant import LearnedPlant
 
-        if self.n_absent_:
-            refuse_large(self.names_, "changes of all links")
         record, learned = self._record(messages), self.unshrunk_plant_
         estimates = self.engine_.blocks if learned.n_lags == 1 else None
-        settings = learned.scale, self.n_samples_, estimates, record.known_links
+        pairs = self.engine_.pairs if self.n_absent_ else None
+        settings = learned.scale, self.n_samples_, estimates, record.known_links, pairs
         plant = LearnedPlant(learned.A, self.partition_, *settings)
 
         def filter_of(A):

@@ -13,7 +13,8 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server import likelihood
 from skfedcausal.server.links import questions
 from skfedcausal.server.prediction import PlantFilter
-from skfedcausal.server.sparse import learning, tables
+from skfedcausal.server.sparse import learning, pieces, tables
+from skfedcausal.server.sparse import server as server_module
 from skfedcausal.server.sparse.learned import SparsePlant
 from skfedcausal.server.sparse.report import _is_coloured
 from skfedcausal.server.validity import report
@@ -279,3 +280,19 @@ def test_links_over_time_are_those_of_the_whole_plant(both):
     gap = (joined["norm"] - joined["norm_whole"]) / joined["stderr_whole"]
     assert np.sqrt(np.square(gap).mean()) < 0.6
     assert np.abs(np.log(joined["stderr"] / joined["stderr_whole"])).mean() < 0.2
+
+
+@pytest.mark.medium
+def test_changes_of_many_units_are_looked_for_where_the_table_has_rows(both, monkeypatch):
+    _, _, messages = both
+    for module in (learning, tables, server_module, pieces):
+        monkeypatch.setattr(module, "ALL_PAIRS", 10)
+    few = LikelihoodServer().fit(messages)
+    assert few.n_absent_ > 0
+    key = ["cause", "effect"]
+    pairs = set(few.links_[key].itertuples(index=False, name=None))
+    table = few.changed_links(messages, 0.05)
+    others = table[table["cause"] != table["effect"]]
+    assert set(others[key].itertuples(index=False, name=None)) == pairs
+    assert not table["changed"].any()
+    assert set(few.links_over_time(messages, None)[key].itertuples(index=False, name=None)) <= pairs
