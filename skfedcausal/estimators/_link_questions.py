@@ -113,7 +113,8 @@ def link_intervals(self, level=0.95, *, geweke=False):
         Coverage of each interval, not of all together.
     geweke : bool, default=False
         Also intervals of Geweke's measure: by the delta method on the scale of its root, and like the
-        measure given the links in the model. Takes a few seconds for 30 units.
+        measure given the links in the model. Takes a few seconds for 30 units. Of plants of several lags, or of more
+        than 32 units, they go with the square of the strength of the link, which alone is taken to be uncertain.
 
     Returns
     -------
@@ -311,8 +312,7 @@ def links_over_time(self, X=None, *, inputs=None, lengths=None, piece=None):
     Raises
     ------
     ValueError
-        For a plant that was learned in blocks, units whose sensors do not determine their states, or a record of one
-        piece.
+        For units whose sensors do not determine their states, or a record of one piece.
 
     Notes
     -----
