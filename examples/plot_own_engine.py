@@ -12,7 +12,6 @@ squares on the states that the units send. What it does not know: that a unit's 
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from skfedcausal import FederatedGrangerEstimator
 from skfedcausal.datasets import make_granger_plant
@@ -55,4 +54,4 @@ print(estimator.links_[["cause", "effect", "verdict", "norm", "p_adjusted"]].rou
 print(estimator.link_intervals(geweke=True).round(3))
 print(estimator.test_links(X, method="wald").round(3))
 print(estimator.validity_[~estimator.validity_["passed"]])
-print(pd.DataFrame(estimator.forecast(X, 3)["unit1"]) if isinstance(estimator.forecast(X, 3), dict) else "")
+print(estimator.forecast(X, 3))

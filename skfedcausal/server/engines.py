@@ -1,6 +1,7 @@
 """The server of a plant that an engine learned: tables, tests, intervals, forecasts, changes and effects come of it."""
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -137,6 +138,8 @@ class EngineServer(LinkQuestions):
     fix_local = looks_for_all_drivers = shares_sensors = False
     tests_links = True
     filter_noise_share_: float | None = None
+    _run: Any = None  # the filter that went through the record of the fit, until it is asked for
+    _tails: Any = None  # of its innovations
 
     def learned(self, record):
         """Learn the plant of a record.
