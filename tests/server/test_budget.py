@@ -13,8 +13,8 @@ from skfedcausal.server.estimation import scoring, search
 from skfedcausal.server.estimation.estimate import uncoupled_plant
 from skfedcausal.server.estimation.level_shifts import find_level_shifts
 from skfedcausal.server.estimation.scoring import RATE, Budget
-from skfedcausal.server.fitting import part_for_lags
 from skfedcausal.server.estimation.standardised import StandardisedPlant
+from skfedcausal.server.fitting import part_for_lags
 from skfedcausal.server.joint import JointRecord
 
 

@@ -14,11 +14,10 @@ from ..estimation.evidence import corrected
 from .curvature import learned_curvature
 from .delays import channel_posterior, first_lag_probabilities, likely_lags
 from .misfit import ROWS_PER_INPUT_LAG, ROWS_PER_LAG
-from .noise import with_shared_noise
+from .noise import unchanged, whitened, with_shared_noise
 from .problem import Fitted, LaggedProblem
 from .search import Sources, search
 from .timing import first_lags
-from .white import unchanged, whitened
 
 _FEW_STATES, _FEW_INPUTS = 16, 5  # up to which a plant has many lags
 _SOME_STATES = 40  # up to which it has them if a late one surely acts

@@ -1,6 +1,11 @@
 """Which units are fitted together: small groups of linked units, each with the neighbours that act on them."""
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.linalg import eigs
+
+from ...statespace.matrices import sparse_diagonal
+from ..estimation.scoring import MAX_RADIUS
 
 CORE = 6  # units whose rows a block estimates
 MOST = 14  # units of a block, unless more act on its core
@@ -50,3 +55,53 @@ def with_halo(core, near, causes, most=MOST):
                 return list(members)
             members[other] = None
     return list(members)
+
+
+# -- matrices of a plant from those of its parts --------------------------------------------------------
+
+
+def block_diagonal(blocks):
+    """A matrix with these on its diagonal."""
+    sizes = np.cumsum([0, *map(len, blocks)])
+    whole = np.zeros((sizes[-1],) * 2)
+    for block, start, stop in zip(blocks, sizes[:-1], sizes[1:], strict=True):
+        whole[start:stop, start:stop] = block
+    return whole
+
+
+def assembled(parts, n):
+    """A sparse matrix from rows of blocks ``(rows, columns, values)``."""
+    rows = np.concatenate([np.repeat(r, len(c)) for r, c, _ in parts])
+    cols = np.concatenate([np.tile(c, len(r)) for r, c, _ in parts])
+    values = np.concatenate([x.ravel() for _, _, x in parts])
+    whole = csr_array((values, (rows, cols)), shape=(n, n))
+    whole.eliminate_zeros()
+    return whole
+
+
+# -- stability: blocks that are stable need not make up a whole that is ------------------------------------
+
+
+_DENSE = 400  # states, up to which eigenvalues are computed all at once
+_ARNOLDI = 120  # vectors of others: moduli lie so close that fewer take several times as many products
+
+
+def stable(A, partition):
+    """The plant with its links made weaker until it is stable, and by which factor: 1 for most."""
+    unit, coo = partition.unit_of_state, A.tocoo()
+    own = unit[coo.row] == unit[coo.col]
+    share = 1.0
+    while radius(A) >= MAX_RADIUS and share > 0:
+        share = share / 2 if share > 1e-3 else 0.0
+        A = csr_array((np.where(own, coo.data, share * coo.data), (coo.row, coo.col)), shape=A.shape)
+    return A, share
+
+
+def radius(A):
+    """Spectral radius of a sparse matrix."""
+    if A.shape[0] <= _DENSE:
+        return float(np.abs(np.linalg.eigvals(A.toarray())).max())
+    start = np.ones(A.shape[0])  # so that the same comes every time
+    settings = {"ncv": _ARNOLDI, "return_eigenvectors": False, "tol": 1e-6}
+    values = eigs(A + 1e-12 * sparse_diagonal(start), k=6, v0=start, **settings)
+    return float(np.abs(values).max())

@@ -12,8 +12,7 @@ from ...statespace.kalman import CovarianceSchedule
 from ...statespace.partition import positions_of
 from ...statespace.riccati import predicted_covariance
 from ..prediction import PlantFilter
-from .assembly import assembled, block_diagonal
-from .cover import with_halo
+from .cover import assembled, block_diagonal, with_halo
 
 _LEAST_SHARE = 1e-3  # of covariances between units
 _LEAST_GAIN = 1e-5  # of a score, both of unit variance; smaller ones move nothing

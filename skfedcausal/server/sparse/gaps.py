@@ -5,9 +5,9 @@ covariances of its own, which know what was missing when: a row costs what the l
 the units that miss something or did so a moment ago. With nothing missing the filter is that of complete rows.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -17,6 +17,7 @@ from ...statespace.kalman import Covariances, log_density_terms
 from ...statespace.matrices import covariance_root, floor_eigenvalues, spectral_radius
 from ...statespace.observation import Information, is_regular
 from ...statespace.simulation import simulated_information
+from ..dynamics import Plant
 from ..estimation.scoring import MAX_RADIUS
 from ..joint import usual_information
 from .filter import LargeFilter
@@ -364,3 +365,35 @@ def _simulated(matrices, record, rng):
     for t in range(1, len(states)):
         states[t] += A @ states[t - 1]
     return np.ascontiguousarray(states[_BURN_IN:])
+
+
+# -- the plant ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class SparsePlant(Plant):
+    """A plant of one lag whose matrices are zero but along its links."""
+
+    matrices: Any = field(kw_only=True)  # the `LargePlantMatrices` of its filter
+
+    def with_first_lag(self, A, B):
+        """The same plant with other coefficients (n, n) and (n, k)."""
+        return replace(super().with_first_lag(A, B), matrices=replace(self.matrices, A=csr_array(A)))
+
+    def run(self, record):
+        """Filter over a record, a `LargeFilter` where each unit can be followed on its own."""
+        if record.is_constant and record.determined.all():
+            return LargeFilter(self.matrices, record, self.drive())
+        if self._follows(record):
+            return LargeFilterWithGaps(self.matrices, record, self.drive())
+        return super().run(record)
+
+    def smooth(self, record, **settings):
+        """States given a whole record (n_samples, n), and covariances of each unit's states."""
+        if not self._follows(record):
+            return super().smooth(record, **settings)
+        return LargeFilterWithGaps(self.matrices, record, self.drive()).smoothed(**settings)
+
+    def _follows(self, record):
+        """Whether a record has gaps, and the units can be followed through them."""
+        return not record.is_constant and are_stable_alone(self.matrices.A, record.partition)

@@ -15,15 +15,13 @@ from ..estimation.evidence import PADDED_VARIANCE, benjamini_hochberg
 from ..estimation.scoring import Budget, Point
 from ..estimation.search import is_degenerate, is_singular
 from .alone import padded_spectra, screened
-from .assembly import assembled, block_diagonal
 from .blocks import BlockTask, fitted_block, measured_block
-from .cover import cores, neighbours, with_halo
+from .cover import assembled, block_diagonal, cores, neighbours, stable, with_halo
 from .filter import stationary_gain
 from .gaps import are_stable_alone, n_fillings
 from .inputs import capped, p_values, pairs_of, regressors, significant_of, tested_inputs, work_of_tests
 from .plant import LargePlant
 from .screening import PairRows, given_others, products, statistics, tested
-from .stability import stable
 
 _EVALUATIONS = 50  # that a block is worth, its tests included
 _FAST = 3.0  # times that operations of large products are faster than those of many small ones

@@ -29,18 +29,16 @@ from ..lagged.misfit import misfit_table, one_lag_is_enough
 from ..prediction import OperatingPoint
 from . import tables
 from .alone import screened
-from .cover import neighbours
+from .cover import neighbours, stable
 from .filter import stationary_gain
-from .gaps import WORTH_WAITING, are_mostly_there, least_there
+from .gaps import WORTH_WAITING, SparsePlant, are_mostly_there, least_there
 from .input_effects import coefficients, input_links_table, shrunk_inputs, without_inputs
 from .inputs import are_told_apart, find_drivers
-from .learned import SparsePlant
 from .learning import ALL_PAIRS, AsAWhole, estimate_large
 from .memory import check_inputs, check_memory, whole_elements
 from .plant import UNITS, LargePlant, filled_by_units, shifts_of_units
 from .report import InBlocks
 from .screening import PairRows, tested
-from .stability import stable
 
 _WHOLE = 100  # units, above which it is said that a plant is learned as a whole
 _LAGS_LEVEL = 1e-3  # family-wise, below which later lags are taken to act

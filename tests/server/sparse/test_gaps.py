@@ -13,20 +13,20 @@ from skfedcausal.server.fitting import settings_of
 from skfedcausal.server.joint import JointRecord, usual_information
 from skfedcausal.server.prediction import PlantFilter, smooth_record
 from skfedcausal.server.sparse import memory
+from skfedcausal.server.sparse.cover import radius
 from skfedcausal.server.sparse.filter import LargeFilter, stationary_gain
 from skfedcausal.server.sparse.gaps import (
     GapRun,
     LargeFilterWithGaps,
+    SparsePlant,
     are_mostly_there,
     drawn_record,
     n_fillings,
     share_there,
 )
-from skfedcausal.server.sparse.learned import SparsePlant
 from skfedcausal.server.sparse.learning import AsAWhole, _Search, estimate_large
 from skfedcausal.server.sparse.plant import LargePlant, filled_by_units
 from skfedcausal.server.sparse.server import asks_for_the_whole
-from skfedcausal.server.sparse.stability import radius
 from skfedcausal.statespace.observation import Information
 
 ROWS = 600

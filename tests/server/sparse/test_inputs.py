@@ -19,9 +19,9 @@ from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.sparse import input_effects, learning
 from skfedcausal.server.sparse import inputs as inputs_module
 from skfedcausal.server.sparse.alone import units_on_their_own
+from skfedcausal.server.sparse.gaps import SparsePlant
 from skfedcausal.server.sparse.input_effects import input_links_table, shrunk_inputs, without_inputs
 from skfedcausal.server.sparse.inputs import find_drivers, pairs_of, regressors
-from skfedcausal.server.sparse.learned import SparsePlant
 from skfedcausal.server.sparse.plant import LargePlant, filled_by_units
 from skfedcausal.server.sparse.screening import products
 from skfedcausal.server.sparse.server import asks_for_the_whole

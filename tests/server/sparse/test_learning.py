@@ -13,9 +13,10 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server import likelihood
 from skfedcausal.server.links import questions
 from skfedcausal.server.prediction import PlantFilter
-from skfedcausal.server.sparse import learning, pieces, tables
+from skfedcausal.server.sparse import learning, tables
+from skfedcausal.server.sparse import report as sparse_report
 from skfedcausal.server.sparse import server as server_module
-from skfedcausal.server.sparse.learned import SparsePlant
+from skfedcausal.server.sparse.gaps import SparsePlant
 from skfedcausal.server.sparse.report import _is_coloured
 from skfedcausal.server.validity import report
 
@@ -285,7 +286,7 @@ def test_links_over_time_are_those_of_the_whole_plant(both):
 @pytest.mark.medium
 def test_changes_of_many_units_are_looked_for_where_the_table_has_rows(both, monkeypatch):
     _, _, messages = both
-    for module in (learning, tables, server_module, pieces):
+    for module in (learning, tables, server_module, sparse_report):
         monkeypatch.setattr(module, "ALL_PAIRS", 10)
     few = LikelihoodServer().fit(messages)
     assert few.n_absent_ > 0
