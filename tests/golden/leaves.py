@@ -21,6 +21,17 @@ _OF_A_RUN = {  # names of what differs from run to run: times, keys, the account
     "accountant",
     "clock",
 }
+_MADE_WHEN_ASKED = (  # by servers
+    "links_",
+    "validity_",
+    "correlations_",
+    "transition_",
+    "process_cov_",
+    "input_",
+    "lag_transitions_",
+    "lag_inputs_",
+    "input_at_once_",
+)
 _HELD = {  # what holds numbers that other attributes show
     "plant_",
     "unshrunk_plant_",
@@ -97,13 +108,15 @@ def _members(value, path):
     raise TypeError(f"{path or 'The answer'} is a {type(value).__name__}, which the golden run cannot read.")
 
 
+def is_property(fitted, name):
+    """Whether an attribute is made when it is asked for."""
+    return isinstance(getattr(type(fitted), name, None), property)
+
+
 def public_attributes(fitted):
     """What a fit left behind by name, in their order, what is made when it is asked for among it."""
-    lazy = {
-        name: getattr(fitted, name, None)
-        for name in dir(type(fitted))
-        if isinstance(getattr(type(fitted), name), property)
-    }
+    names = ("links_",) if hasattr(fitted, "server_") else _MADE_WHEN_ASKED
+    lazy = {name: getattr(fitted, name, None) for name in names if is_property(fitted, name)}
     found = {name: value for name, value in {**vars(fitted), **lazy}.items() if name[-1] == "_" and name[0] != "_"}
     return {name: found[name] for name in sorted(found) if name not in _OF_A_RUN | _HELD}
 
