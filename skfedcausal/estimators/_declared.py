@@ -1,7 +1,11 @@
-"""Inputs that are no numbers: words, on and off, grades. One column of codes at home, indicators for the plant.
+"""Inputs as users declare them: which columns they are, on which units they act, and which of them are words.
 
-The first level is the reference: every other one has a column of its own, whose coefficients say what this
-level does that the reference does not. Questions name levels, as the record does.
+An input that acts on several units is declared once. The plant has one column for it, which the first unit sends;
+another column for the next unit would be the same numbers again, and no record could tell the two apart.
+
+Of an input of words (text, on and off, grades) units hold one column of codes, and the plant has indicators. The first
+level is the reference: every other one has a column of its own, whose coefficients say what this level does that the
+reference does not. Questions name levels, as the record does.
 """
 
 import re
@@ -11,11 +15,131 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ..containers.arrays import as_native, column_names, names_units
+from ..containers.arrays import as_native, as_table, column_names, names_units
 from ..containers.layout import SEPARATOR, flat_name, input_mask, listed, split_flat_names
 
 _MOST = 20  # levels that an input may have; more are names, notes or numbers that were not read as such
 _COMMA = re.compile(r"[-+]?\d+,\d+$")  # a decimal comma, of which the reader of numbers says what to do
+
+
+def declared_names(input_columns):
+    """Columns that are inputs, whatever units they act on."""
+    return list(input_columns) if isinstance(input_columns, Mapping) else input_columns
+
+
+def declared_labels(X, input_columns, client_labels):
+    """Unit of each column of a table, those of inputs by the first of the units that they act on."""
+    if not isinstance(input_columns, Mapping):
+        return client_labels
+    X = as_native(X)
+    if isinstance(X, (list, tuple, Mapping)) or column_names(X) is None or not isinstance(client_labels, str):
+        return client_labels
+    if not names_units(X):
+        return client_labels
+    columns = column_names(X)
+    prefixes = dict(zip(columns, split_flat_names([c for c in columns if SEPARATOR in c] or columns), strict=True))
+    sensors = {unit for column, unit in prefixes.items() if column not in input_columns}
+    return [
+        prefixes[column]
+        if column not in input_columns or prefixes[column] in sensors
+        else _sender(input_columns[column], column, sorted(sensors))
+        for column in columns
+    ]
+
+
+def declared_units(layout, input_columns, moved):
+    """Units that an input acts on beside the one that sends it, by the name of the input."""
+    inside = _declared_columns(input_columns, layout) if isinstance(input_columns, Mapping) else {}
+    return inside | _moved_inputs(moved, layout)
+
+
+def _declared_columns(input_columns, layout):
+    """Units that each input acts on beside its own, by flat name, from a dict by column."""
+    shared = {}
+    for column, units in input_columns.items():
+        units = _units(units)
+        _check_units(units, layout.names, column)
+        owner = layout.owner(column)
+        others = tuple(unit for unit in units if unit != owner)
+        if others:
+            shared[column] = others
+    return shared
+
+
+def _units(units):
+    if units is None:
+        return []
+    return [units] if isinstance(units, str) else list(units)
+
+
+def _sender(units, column, names):
+    """The unit that sends an input whose column names none of the plant."""
+    units = _units(units)
+    if not units:
+        raise ValueError(
+            f"`input_columns` does not say on which units {column!r} acts; give their names, of {listed(names)}."
+        )
+    return units[0]
+
+
+def _check_units(units, names, what):
+    unknown = [unit for unit in units if unit not in names]
+    if unknown:
+        raise ValueError(f"Input {what!r} is said to act on {listed(unknown)}; units are {listed(names)}.")
+
+
+def declared_inputs(inputs):
+    """Inputs beside the record with those of several units at the first of them, and what was moved there.
+
+    That is, for each, the units, and its positions among the inputs of the first.
+    """
+    if isinstance(inputs, (list, tuple)) and any(isinstance(part, Mapping) for part in inputs):  # episodes
+        parts = [declared_inputs(part) for part in inputs]
+        return [own for own, _ in parts], parts[0][1]
+    if not isinstance(inputs, Mapping):
+        return inputs, []
+    merged = {unit: table for unit, table in inputs.items() if not isinstance(unit, tuple)}
+    moved = []
+    for units, table in inputs.items():
+        if isinstance(units, tuple):
+            if not units or not all(isinstance(unit, str) for unit in units):
+                raise ValueError(f"Got {units!r} among the units in `inputs`; give names of units.")
+            table = as_table(table)
+            before = merged.get(units[0])
+            n_own = 0 if before is None else np.shape(as_table(before))[1]
+            moved.append((units, range(n_own, n_own + table.shape[1])))
+            merged[units[0]] = table if before is None else _beside(as_table(before), table, units)
+    return merged, moved
+
+
+def _moved_inputs(moved, layout):
+    """Units that each input acts on beside its own, by flat name, of inputs that were moved to one of them."""
+    shared: dict[str, tuple] = {}
+    for units, positions in moved:
+        _check_units(units, layout.names, units)
+        own = layout.inputs[layout.names.index(units[0])]
+        shared |= {own[k]: tuple(units[1:]) for k in positions if len(units) > 1}
+    return shared
+
+
+def _beside(before, table, units):
+    if isinstance(before, pd.DataFrame) and isinstance(table, pd.DataFrame):
+        known = [flat_name(units[0], str(column)) for column in before.columns]
+        names = [flat_name(units[0], str(column)) for column in table.columns]
+        if set(known) & set(names):
+            raise ValueError(
+                f"Inputs {listed(set(known) & set(names))} came twice; give an input of several units once."
+            )
+        return pd.concat([before, table], axis=1)
+    if isinstance(before, pd.DataFrame) or isinstance(table, pd.DataFrame):
+        raise ValueError(
+            f"The inputs of {units[0]!r} and those of {listed(units)} together are a frame and an array; give both as "
+            "the same."
+        )
+    return np.hstack([before, table])
+
+
+# --- words -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -51,11 +175,10 @@ class Levels:
         return np.array(self.levels, dtype=object)[np.asarray(codes, dtype=int)]
 
 
-def coded_record(X, inputs, input_columns=None, *, units=None, known=None):
-    """A record with codes in place of words among its inputs, and the :class:`Levels` of these by flat name.
-
-    With the `units` and levels `known` that were learned in `fit` these are looked for.
-    """
+def learned_levels(X, inputs, input_columns):
+    """The :class:`Levels` of inputs that are words, by flat name."""
+    if not (has_words(X) or has_words(inputs)):
+        return {}
     seen: dict[str, list] = {}
 
     def collected(name, column):
@@ -63,17 +186,19 @@ def coded_record(X, inputs, input_columns=None, *, units=None, known=None):
         if levels is not None:
             seen.setdefault(name, []).append((isinstance(column.dtype, pd.CategoricalDtype), levels))
 
-    if known is None:
-        each_input(X, inputs, input_columns, units, collected)
-        known = {name: Levels(_joined(parts)) for name, parts in seen.items()}
-        if not known:
-            return X, inputs, known
+    each_input(X, inputs, input_columns, None, collected)
+    return {name: Levels(_joined(parts)) for name, parts in seen.items()}
+
+
+def coded_record(X, inputs, levels, units=None):
+    """A record and its inputs with codes in place of the words that have `levels`."""
+    if not levels:
+        return X, inputs
 
     def coded(name, column):
-        return known[name].codes(column, name) if name in known else None
+        return levels[name].codes(column, name) if name in levels else None
 
-    columns = input_columns if units is None else lambda name: name in known
-    return (*each_input(X, inputs, columns, units, coded), known)
+    return each_input(X, inputs, levels.__contains__, units, coded)
 
 
 def levels_of(column):
@@ -104,9 +229,6 @@ def _joined(parts):
     """Levels of all episodes: in the order of their categories, words in that of the alphabet."""
     levels = list(dict.fromkeys(level for _, own in parts for level in own))
     return tuple(levels if all(ordered for ordered, _ in parts) else sorted(levels, key=str))
-
-
-# --- over the columns of a container ------------------------------------------------------------
 
 
 def each_input(X, inputs, input_columns, units, function):
@@ -201,9 +323,6 @@ def _replaced(table, names, function):
     return np.column_stack([np.asarray(column, dtype=object) for column in copy])
 
 
-# --- questions ----------------------------------------------------------------------------------
-
-
 def coded_values(value, levels, names):
     """Constants or a trajectory of some inputs with codes for levels; `levels` has None for one of numbers."""
     array, k = np.asarray(value, dtype=object), len(names)
@@ -218,3 +337,14 @@ def coded_values(value, levels, names):
         for column, own, name in zip(table.T, levels, names, strict=True)
     ]
     return np.column_stack(columns).reshape(array.shape)
+
+
+def has_words(container):
+    """Whether some table in a container has columns that are neither numbers nor truth values."""
+    if isinstance(container, Mapping):
+        return any(map(has_words, container.values()))
+    if isinstance(container, (list, tuple)):
+        return any(has_words(part) for part in container if np.ndim(part) > 0)
+    found = getattr(container, "dtypes", getattr(container, "dtype", None))
+    kinds = found if isinstance(found, (list, tuple, pd.Series)) else [found]
+    return container is not None and any(getattr(kind, "kind", "O") not in "fiub" for kind in kinds)

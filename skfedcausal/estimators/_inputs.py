@@ -1,7 +1,6 @@
 """Inputs of a plant as `fit` found them: which ones move, over what range, which cannot be told apart."""
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,40 +15,6 @@ from ..statespace.episodes import episodes
 _HARDLY = 1e-3  # share of its variance that an input has to itself if it hardly moves on its own
 _ROUNDING = 1e-9  # relative, that is no move of an input
 _BEYOND = 0.1  # of the range of an input in the nominal record, by which it is beyond that when it is told
-
-
-def declared_names(input_columns):
-    """Columns that are inputs, whatever units they act on."""
-    return list(input_columns) if isinstance(input_columns, Mapping) else input_columns
-
-
-def declared_labels(X, input_columns, client_labels):
-    """Which unit a column of a table belongs to, inputs of several units to the first of these."""
-    if not isinstance(input_columns, Mapping):
-        return client_labels
-    from ._shared import labels_of_shared
-
-    return labels_of_shared(X, input_columns, client_labels)
-
-
-def declared_inputs(inputs):
-    """Inputs beside the record by the unit that sends them, and those that act on more than one."""
-    parts = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-    if not any(isinstance(unit, tuple) for part in parts if isinstance(part, Mapping) for unit in part):
-        return inputs, []
-    from ._shared import merged_inputs  # most inputs have one unit
-
-    return merged_inputs(inputs)
-
-
-def declared_units(layout, input_columns, moved):
-    """Units that an input acts on beside the one that sends it, by the name of the input."""
-    if not moved and not isinstance(input_columns, Mapping):
-        return {}
-    from ._shared import declared_columns, moved_inputs
-
-    inside = declared_columns(input_columns, layout) if isinstance(input_columns, Mapping) else {}
-    return inside | moved_inputs(moved, layout)
 
 
 @dataclass(frozen=True)
@@ -226,17 +191,6 @@ def warn_beyond(data, ranges, told=frozenset(), category=UserWarning):
             if beyond[-1]:
                 last.add(name)
     return frozenset(last)
-
-
-def has_words(container):
-    """Whether some table in a container has columns that are neither numbers nor truth values."""
-    if isinstance(container, Mapping):
-        return any(map(has_words, container.values()))
-    if isinstance(container, (list, tuple)):
-        return any(has_words(part) for part in container if np.ndim(part) > 0)
-    found = getattr(container, "dtypes", getattr(container, "dtype", None))
-    kinds = found if isinstance(found, (list, tuple, pd.Series)) else [found]
-    return container is not None and any(getattr(kind, "kind", "O") not in "fiub" for kind in kinds)
 
 
 def filled_inputs(data, missing, before=None):

@@ -12,7 +12,7 @@ import pandas as pd
 from ..containers.arrays import as_native, as_table, column_names, names_units
 from ..containers.layout import SEPARATOR, listed
 from ..containers.modes import is_called, mode_codes, mode_indicators, modes_in, plain_modes, warn_of_mode
-from ._levels import each_input, levels_of
+from ._declared import each_input, levels_of
 
 
 def learned_modes(detector, X, inputs, columns):

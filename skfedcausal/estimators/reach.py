@@ -8,13 +8,12 @@ from numbers import Integral, Real
 import numpy as np
 import pandas as pd
 from scipy import stats
+from scipy.optimize import Bounds, lsq_linear, minimize
 
 from ..containers.layout import listed
 from ..server.forecasts import forecast_covariances
 from ..server.planning import held_run, impulses, spread_of
-from ._input_effects import above_level, recorded_inputs, replayed
-from ._least_moves import least_moves
-from ._questions import told_loadings
+from ._input_effects import recorded_inputs
 
 _HOLD = 5  # rows that a target is held for if nothing is said
 _CLOSE = 0.06  # standard deviations of a sensor within which a target is reached
@@ -27,6 +26,10 @@ _ROUNDING = 1e-6  # share of bounds by which an input may stand outside of them
 _PASSES = 6  # for inputs that act through curves
 _HISTORY = 1000  # rows before now that curves may remember
 _DRAWS, _FEW_DRAWS, _MANY_MOVES = 60, 15, 1000
+_RIDGE = 1e-3  # weight of moves in shares of the bounds beside a miss in standard deviations
+_EXACT = 300  # moves up to which the active set is found
+_WEIGHTLESS = 1e-8  # share of the largest weight of a combination of rows, squared
+_PENALTIES = (1e2, 1e3, 1e4)  # of rates that are broken, in shares of the bounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +70,7 @@ class Reach:
 
 
 @dataclass(frozen=True)
-class _Wish:
+class Wish:
     """What was asked for, checked: targets, positions of inputs, their bounds and rates, rows."""
 
     target: dict
@@ -89,36 +92,30 @@ class _Wish:
         return slice(self.by - 1, self.n_steps)
 
 
-def asked_plan(estimator, wish, X, inputs, lengths, confidence):
-    """The :class:`Reach` of a wish that :func:`wished` has read."""
-    with estimator._asking(X, inputs, lengths) as units:
-        return _Situation(estimator, units, wish, confidence).answer()
-
-
-def wished(estimator, target, inputs, bounds, by, rates, hold):
+def wished(spec, target, inputs, bounds, by, rates, hold):
     """The arguments of `reach`, or an error that says what is wrong with them."""
     if not isinstance(target, Mapping) or not target:
         raise ValueError(f"Got target={target!r}; give a dict from the name of a sensor, 'unit__sensor', to its value.")
-    inputs, at, low, high, limits = allowed_inputs(estimator, inputs, bounds, rates)
+    inputs, at, low, high, limits = allowed_inputs(spec, inputs, bounds, rates)
     for what, value, least in (("by", by, 1), ("hold", hold, 0)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < least):
             raise ValueError(f"Got {what}={value!r}; give a number of rows of at least {least}.")
     for name, value in target.items():
         finite(value, f"The target of {name!r}")
-    return _Wish(dict(target), inputs, at, low, high, limits, int(by), _HOLD if hold is None else int(hold))
+    return Wish(dict(target), inputs, at, low, high, limits, int(by), _HOLD if hold is None else int(hold))
 
 
-def allowed_inputs(estimator, inputs, bounds, rates):
+def allowed_inputs(spec, inputs, bounds, rates):
     """Names, positions, low and high bounds and rates (infinite for none) of inputs that may move, or an error."""
-    known = estimator._plant_inputs
+    known = spec.written
     inputs = (inputs,) if isinstance(inputs, str) else tuple(inputs)
     if not inputs or len(set(inputs)) < len(inputs):
         raise ValueError(f"Got inputs {listed(inputs)}; name one or more inputs, each once.")
-    at = [estimator._moved_position(name) for name in inputs]
+    at = [spec.position_to_move(name) for name in inputs]
     still = [name for name, k in zip(inputs, at, strict=True) if not known.active[k]]
     if still:
         raise ValueError(f"Inputs {listed(still)} never moved in `fit`: what they do is not known. Leave them out.")
-    words = [name for name in inputs if name in estimator._levels]
+    words = [name for name in inputs if name in spec.levels]
     if words:
         raise ValueError(f"Inputs {listed(words)} have levels, between which there is nothing to plan. Leave them out.")
     low, high = (np.array([_pair(bounds, name)[k] for name in inputs]) for k in (0, 1))
@@ -169,11 +166,12 @@ def _pair(bounds, name):
     return low, high
 
 
-class _Situation:
+class Situation:
     """Where the plant stands, where it goes by itself, and what the inputs can do about it."""
 
-    def __init__(self, estimator, units, wish, confidence):
-        self._estimator, self._units, self._wish, self._confidence = estimator, units, wish, confidence
+    def __init__(self, effects, units, wish, confidence):
+        self._effects, self._units, self._wish, self._confidence = effects, units, wish, confidence
+        spec = effects.spec
         messages = units.messages()
         self._recorded = recorded_inputs(units, messages)
         self._now = self._recorded[-1, wish.at]
@@ -184,13 +182,12 @@ class _Situation:
         self._sd = np.sqrt(np.maximum(np.einsum("di,ij,dj->d", loadings, spread, loadings), np.finfo(float).tiny))
         self._wanted = np.array(list(wish.target.values()), dtype=float)
         n_moves = wish.n_steps * len(wish.inputs)
-        sent = estimator._sent_inputs.active
-        early = estimator._input_map.early[estimator._input_map.owners][sent]
+        early = spec.early[spec.active]
         n_draws = _FEW_DRAWS if n_moves > _MANY_MOVES else _DRAWS
-        if (own := estimator._engine.responses) is not None:
+        if (own := effects.engine.responses) is not None:
             self._impulses = own.impulses(loadings, wish.n_steps, early)
         else:
-            self._impulses = impulses(estimator.server_, loadings, wish.n_steps, early, n_draws)
+            self._impulses = impulses(effects.server, loadings, wish.n_steps, early, n_draws)
 
     def _place(self, name):
         if name not in self._columns:
@@ -199,39 +196,38 @@ class _Situation:
 
     def _by_itself(self, messages):
         """Forecast with inputs as they are, its variance, and the level of every sensor; names of columns."""
-        n_steps, estimator = self._wish.n_steps, self._estimator
-        run, states = held_run(estimator.server_, messages, n_steps)
-        covariances = forecast_covariances(run, self._units.n_samples, n_steps, self._confidence)
+        n_steps, units = self._wish.n_steps, self._units
+        run, states = held_run(self._effects.server, messages, n_steps)
+        covariances = forecast_covariances(run, units.n_samples, n_steps, self._confidence)
         states = np.vstack([states, np.zeros_like(states[:1])])
-        answers = estimator._mapped(self._units, states, [np.concatenate([V, V[-1:]]) for V in covariances])
-        values, columns = estimator._measured(answers)
-        variance = estimator._measured(answers, "variance")[0]
+        answers = units.mapped(states, [np.concatenate([V, V[-1:]]) for V in covariances])
+        values, columns = units.measured(answers)
+        variance = units.measured(answers, "variance")[0]
         return values[:-1], variance[:-1], values[-1], columns
 
     def _loadings(self):
         """Rows of C of the sensors that have a target, (n_targets, n), and the covariance of states."""
-        C, _ = told_loadings(self._estimator, self._units.exchange)
-        return C[self._targets], spread_of(self._estimator.server_)
+        C, _ = self._units.loadings()
+        return C[self._targets], spread_of(self._effects.server)
 
     # -- solving ---------------------------------------------------------------------------------
 
     def _slopes(self, plan):
         """How far columns that are sent move for a move of each input, (n_steps, k, m), from now to a plan."""
-        estimator, wish = self._estimator, self._wish
-        if estimator._input_map.is_linear:
-            chosen = np.zeros((int(estimator._sent_inputs.active.sum()), len(wish.at)))
-            chosen[np.cumsum(estimator._sent_inputs.active)[wish.at] - 1, np.arange(len(wish.at))] = 1.0
+        spec, wish, active = self._effects.spec, self._wish, self._effects.spec.active
+        if spec.map.is_linear:
+            chosen = np.zeros((int(active.sum()), len(wish.at)))
+            chosen[np.cumsum(active)[wish.at] - 1, np.arange(len(wish.at))] = 1.0
             return np.broadcast_to(chosen, (wish.n_steps, *chosen.shape))
         held = np.repeat(self._recorded[-1:], wish.n_steps, axis=0)
-        active, owners = estimator._sent_inputs.active, estimator._input_map.owners
         slopes = np.zeros((wish.n_steps, int(active.sum()), len(wish.at)))
         for j, k in enumerate(wish.at):
             other, least = held.copy(), 1e-6 * (wish.high[j] - wish.low[j])
             move = plan[:, j] - self._now[j]
             move = np.where(np.abs(move) < least, least if self._now[j] + least <= wish.high[j] else -least, move)
             other[:, k] = self._now[j] + move
-            change = estimator._change(held, other)[:, active]
-            own = (owners == k)[active]
+            change = spec.change(held, other)[:, active]
+            own = (spec.owners == k)[active]
             slopes[:, own, j] = change[:, own] / move[:, None]
         return slopes
 
@@ -248,7 +244,7 @@ class _Situation:
 
         Within the range of inputs that was seen, and beyond it only where that is not enough.
         """
-        wish, known = self._wish, self._estimator._plant_inputs
+        wish, known = self._wish, self._effects.spec.written
         low = np.minimum(np.maximum(wish.low, known.low[wish.at]), self._now)
         high = np.maximum(np.minimum(wish.high, known.high[wish.at]), self._now)
         leaves_it = (low > wish.low).any() or (high < wish.high).any()
@@ -260,9 +256,8 @@ class _Situation:
 
     def _best(self, wish):
         """The same within the bounds of a wish."""
-        estimator = self._estimator
-        is_bent = not estimator._input_map.is_linear
-        is_bent |= bool(getattr(estimator.server_, "knows_curvature", False))  # or shrunk by what is asked
+        is_bent = not self._effects.spec.map.is_linear
+        is_bent |= bool(getattr(self._effects.server, "knows_curvature", False))  # or shrunk by what is asked
         gap = (self._wanted - self._base[wish.rows][:, self._targets]).T  # (n_targets, n_rows)
         ahead = np.where(np.arange(2)[:, None] == 0, wish.low, wish.high)
         plan = np.repeat(ahead[[1]], wish.n_steps, axis=0)
@@ -289,17 +284,17 @@ class _Situation:
 
     def _effect(self, plan):
         """Effect of a schedule on all sensors, and its variance, (n_steps, n_columns), asked of the units."""
-        estimator, wish = self._estimator, self._wish
+        effects, wish = self._effects, self._wish
         past = self._recorded[-_HISTORY:]
         held = np.vstack([past, np.repeat(past[-1:], wish.n_steps, axis=0)])
         other = held.copy()
         other[len(past) :, wish.at] = plan
         units = replace(self._units, lengths=(len(held),))
-        change = estimator._change(held, other)
-        operated = above_level(estimator, estimator._input_map.values(held))
+        change = effects.spec.change(held, other)
+        operated = effects.above_level(held)
         none_held = np.zeros(change.shape[1], dtype=bool)
         shape = len(held), self._base.shape[1]
-        effect, variance, _ = replayed(estimator, units, change, operated, none_held, "hold", shape)
+        effect, variance, _ = effects.replayed(units, change, operated, none_held, "hold", shape)
         return effect[len(past) :], np.nan_to_num(variance[len(past) :])
 
     # -- what is said ----------------------------------------------------------------------------
@@ -356,7 +351,7 @@ class _Situation:
 
     def _leaves(self, plan, share):
         """Which inputs a schedule takes out of the range seen in `fit`, by more than a share of it, (m,)."""
-        known, at = self._estimator._plant_inputs, self._wish.at
+        known, at = self._effects.spec.written, self._wish.at
         low, high = known.low[at], known.high[at]
         slack = share * (high - low)
         return (plan.min(axis=0) < low - slack) | (plan.max(axis=0) > high + slack)
@@ -378,3 +373,85 @@ class _Situation:
             notes.append(f"The schedule takes inputs {names} out of the range seen in `fit`.")
             warnings.warn(f"{notes[-1]} The promise extrapolates.", stacklevel=6)
         return notes
+
+
+# -- bounded least squares -------------------------------------------------------------------------
+
+
+def least_moves(G, gap, errors, sd, now, wish):
+    """Moves from where the inputs stand now, shape (n_steps, m).
+
+    ``G`` (n_targets, n_rows, n_steps, m) says what moves do, `gap` (n_targets, n_rows) what they should do,
+    `errors` how G may be wrong: the expected squared miss is that of G and the mean of those of its errors.
+    """
+    n_steps, m = G.shape[2:]
+    width = wish.high - wish.low
+    rows = len(gap[0])
+
+    def scaled(matrix, share):
+        return (matrix / sd[:, None, None, None] * width).reshape(-1, n_steps * m) * np.sqrt(share / rows)
+
+    blocks = [scaled(G, 1.0), *(scaled(error, 1.0 / len(errors)) for error in errors)]
+    M = np.vstack(blocks)
+    b = np.concatenate([(gap / sd[:, None]).ravel() / np.sqrt(rows), np.zeros(len(M) - len(blocks[0]))])
+    M, b = _reduced(M, b)
+    low, high = (np.tile((edge - now) / width, n_steps) for edge in (wish.low, wish.high))
+    limits = wish.rates / width
+    if np.isinf(limits).all() and n_steps * m <= _EXACT:
+        whole = np.vstack([M, *(np.sqrt(_RIDGE / n_steps) * part for part in _smooth(n_steps, m))])
+        aim = np.concatenate([b, np.zeros(len(whole) - len(b))])
+        x = lsq_linear(whole, aim, bounds=(low, high + 1e-12), method="trf", tol=1e-10).x.reshape(n_steps, m)
+    else:
+        x = _by_gradients(M, b, low, high, limits, n_steps, m)
+    return within(x, np.zeros(m), low[:m], high[:m], limits) * width
+
+
+def _reduced(M, b):
+    """As few rows as say the same but for what weighs nothing."""
+    if len(M) > M.shape[1]:
+        Q, R = np.linalg.qr(M)
+        return R, Q.T @ b
+    values, axes = np.linalg.eigh(M @ M.T)
+    kept = axes[:, values > _WEIGHTLESS * values[-1]].T
+    return kept @ M, kept @ b
+
+
+def _smooth(n_steps, m):
+    """Differences of moves from row to row, from where the inputs stand on."""
+    D = np.eye(n_steps) - np.eye(n_steps, k=-1)
+    return [np.kron(D, np.eye(m))]
+
+
+def _by_gradients(M, b, low, high, limits, n_steps, m):
+    """The same of many moves, or with rates, which a growing penalty keeps to."""
+    x = np.zeros(n_steps * m)
+    ridge, finite = _RIDGE / n_steps, np.isfinite(limits)
+
+    def value(x, penalty):
+        rest = M @ x - b
+        steps = np.diff(x.reshape(n_steps, m), axis=0, prepend=0.0)
+        pull = ridge * steps
+        loss = rest @ rest + ridge * np.square(steps).sum()
+        if finite.any():
+            over = np.where(finite, steps - np.clip(steps, -limits, limits), 0.0)
+            loss += penalty * np.square(over).sum()
+            pull = pull + penalty * over
+        back = pull.copy()
+        back[:-1] -= pull[1:]
+        return loss, 2 * (M.T @ rest + back.ravel())
+
+    for penalty in _PENALTIES if finite.any() else (0.0,):
+        settings = {"maxiter": 120, "maxfun": 150, "ftol": 1e-9, "gtol": 1e-7}
+        edges = Bounds(low, high)
+        x = minimize(value, x, (penalty,), jac=True, bounds=edges, method="L-BFGS-B", options=settings).x
+    return x.reshape(n_steps, m)
+
+
+def within(x, before, low, high, limits):
+    """Values (n_steps, m) that keep to bounds and rates exactly, from those of the row before; NaN for any."""
+    x = np.clip(x, low, high)
+    before = np.where(np.isnan(before), x[0], before)
+    for row in x:
+        row[:] = np.clip(row, before - limits, before + limits)
+        before = row
+    return x

@@ -88,7 +88,7 @@ def export_table(export, dialect, where, drop=(), time=None):
             f"{where} has {len(times)} rows of {times.nunique()} times, a row for every value: {heads}? Call these "
             "columns 'tag' and 'value'."
         )
-    return found._replace(said=said)
+    return ExportTable(found.frame, found.texts, said)
 
 
 def _are_times(column):

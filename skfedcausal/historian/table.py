@@ -154,30 +154,7 @@ class PlantTable:
         elif step is not None or tz is not None:
             raise ValueError("The record has no column of times, so a step (every) and a zone (tz) mean nothing.")
         plant = cls(table, lengths, _checked(table, lengths, whole=not fixes), _zone(table, tz), tuple(said), left_out)
-        return plant._fixed(fixes, rows_found)
-
-    def _fixed(self, fixes, rows_found):
-        """The table with findings put right: those about rows are when it is read, and need to be known."""
-        frame, check = self.frame, self.check
-        said: list[str] = []
-        known: dict = {}
-        for _ in range(_PASSES if fixes else 0):  # one defect may hide another
-            frame, more = apply_fixes(frame, check.findings, fixes)
-            if not more:
-                break
-            said, check = said + more, _checked(frame, self.lengths, whole=False, known=known)
-        if fixes:
-            check = _checked(frame, self.lengths, known=known)
-        about_rows = [(finding, FIXES[finding[2]]) for finding in rows_found]
-        said += [f"{name}: {finding[-2]}" for finding, name in about_rows if name in fixes]
-        gone = {name: "has no values left" for name in self.frame if name not in frame}
-        return replace(
-            self,
-            frame=frame,
-            check=with_findings(check, [finding for finding, name in about_rows if name not in fixes]),
-            said=(*self.said, *said),
-            left_out={**(self.left_out or {}), **gone},
-        )
+        return put_right(plant, fixes, rows_found)
 
     @property
     def units(self):
@@ -248,6 +225,30 @@ class PlantTable:
             times += zone
         head = f"{len(self.units)} units, {self.frame.shape[1]} tags, {rows}{times}"
         return "\n".join([head, *self.said, *self.fix_first])
+
+
+def put_right(plant, fixes, rows_found):
+    """The table with findings put right: those about rows are when it is read, and need to be known."""
+    frame, check = plant.frame, plant.check
+    said: list[str] = []
+    known: dict = {}
+    for _ in range(_PASSES if fixes else 0):  # one defect may hide another
+        frame, more = apply_fixes(frame, check.findings, fixes)
+        if not more:
+            break
+        said, check = said + more, _checked(frame, plant.lengths, whole=False, known=known)
+    if fixes:
+        check = _checked(frame, plant.lengths, known=known)
+    about_rows = [(finding, FIXES[finding[2]]) for finding in rows_found]
+    said += [f"{name}: {finding[-2]}" for finding, name in about_rows if name in fixes]
+    gone = {name: "has no values left" for name in plant.frame if name not in frame}
+    return replace(
+        plant,
+        frame=frame,
+        check=with_findings(check, [finding for finding, name in about_rows if name not in fixes]),
+        said=(*plant.said, *said),
+        left_out={**(plant.left_out or {}), **gone},
+    )
 
 
 def _checked(frame, lengths, whole=True, known=None):

@@ -11,8 +11,7 @@ from .home import same_columns
 from .moves import common_spikes, moves_of
 from .offsets import clock_offsets
 from .record import duration, read_units
-from .report import COLUMNS, KINDS, PlantCheck, unit_table
-from .sketch import sketch
+from .report import COLUMNS, KINDS, PlantCheck, sketch, unit_table
 from .tags import Tag, at_limit, filled, frozen, gaps, straight, update_period
 
 _MOST_LAGS = 720

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 
+import numpy as np
 import pandas as pd
 
 from ..containers.layout import listed
@@ -13,6 +14,7 @@ COLUMNS = ("unit", "column", "kind", "start", "end", "value", "detail", "advice"
 KINDS = tomllib.loads(files(__package__).joinpath("kinds.toml").read_text("utf-8"))
 _WRONG = [kind for kind, about in KINDS.items() if "wrong" in about]
 _MOVES = [kind for kind, about in KINDS.items() if "moves" in about]
+_BINS, _STEPS = 24, 60
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -168,3 +170,27 @@ def _in_words(findings):
         plural = word.replace("tag", "tags", 1) if "tag" in word.split() else word + "s"
         parts.append(f"{count} {word if count == 1 else plural}")
     return ", ".join(parts) or "none"
+
+
+# -- sketches --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Lowest and highest value, how often values fall in each of equal classes, and means of equal stretches."""
+
+    low: float
+    high: float
+    counts: tuple[int, ...]
+    course: tuple[float, ...]  # NaN where nothing was measured
+
+
+def sketch(values):
+    """The sketch of a series with NaN; None of one without values."""
+    seen = values[np.isfinite(values)]
+    if not len(seen):
+        return None
+    counts = np.histogram(seen, bins=_BINS)[0]
+    parts = np.array_split(values, min(_STEPS, len(values)))
+    course = [float(part.mean()) if len(part) else np.nan for part in (p[np.isfinite(p)] for p in parts)]
+    return Sketch(float(seen.min()), float(seen.max()), tuple(counts.tolist()), tuple(course))
