@@ -3,11 +3,10 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from ..client.stops import ends_of
 from ..containers.layout import listed
@@ -19,7 +18,7 @@ from ..server.responses import Engine, chosen_engine
 from ..server.responses.runs import STABLE, rows_until_far
 from ..statespace.episodes import episodes
 from ._input_spec import InputSpec
-from ._interventions import trajectory, unit_name
+from ._interventions import long_table, trajectory, two_sided, unit_name
 
 _SET_POINT = re.compile(r"(?<![a-z])(sp|set_?point|schedule)(?![a-z])", re.IGNORECASE)
 _LED, _SEEN = 0.01, 8  # share of an input that is its own where a controller sets it; rows that a record shows anyway
@@ -291,16 +290,12 @@ def sensitivity_table(effects, units, operation, effect, std, strength, confiden
     `operation` are n, u0, u1 and horizon of a counterfactual, `effect` and `std` its tables.
     """
     like = _looks_like(effects, units, operation, len(effect))
-    error, size = stats.norm.ppf((1 + confidence) / 2) * std.to_numpy(), effect.to_numpy()
+    error, size = two_sided(confidence) * std.to_numpy(), effect.to_numpy()
     width = error + np.sqrt(strength / (1 - strength)) * like
     left = np.maximum(np.abs(size) - error, 0.0)
     voided = np.square(left) / np.maximum(np.square(left) + np.square(like), np.finfo(float).tiny)
-    columns = {"effect": size, "low": size - width, "high": size + width, "voided_at": voided}
-    places = {
-        "step": np.repeat(effect.index, effect.shape[1]),
-        "column": np.tile(np.asarray(effect.columns, dtype=object), len(effect)),
-    }
-    return pd.DataFrame(places | {name: values.ravel() for name, values in columns.items()})
+    blocks = {"effect": size, "low": size - width, "high": size + width, "voided_at": voided}
+    return long_table("step", effect.index, effect.columns, blocks)
 
 
 def _looks_like(effects, units, operation, n_steps):
@@ -333,11 +328,20 @@ def recorded_inputs(units, messages):
     return np.hstack([np.zeros((units.n_samples, 0)), *(U for U in known if U is not None)])
 
 
-def factual_measurements(server, units, messages):
-    """Measurements of the record, expected ones where they are missing, the variance of those, names, stops.
+class Factual(NamedTuple):
+    """Measurements of a record, expected ones where they are missing, and the variance of those, (n_samples, d) each.
 
-    The last as lowest and highest values of the columns, (2, d), infinite where the record of `fit` shows no stop.
+    Names of columns, and stops: their lowest and highest values, (2, d), infinite where the record of `fit` shows none.
     """
+
+    values: np.ndarray
+    variance: np.ndarray
+    columns: list
+    stops: np.ndarray
+
+
+def factual_measurements(server, units, messages):
+    """The :class:`Factual` of the record that units were asked about."""
     request = dict.fromkeys(messages, FactualRequest())
     if not all(message.information.is_constant for message in messages.values()):
         states = server.abducted(messages)
@@ -348,4 +352,4 @@ def factual_measurements(server, units, messages):
     for where, answer in zip(units.places(answers)[0], answers.values(), strict=True):
         if answer.stops is not None:
             ends[:, where] = ends_of(answer.stops, answer.values.shape[1])
-    return *measured, ends
+    return Factual(*measured, ends)

@@ -98,7 +98,7 @@ class InputSpec:
         """A record with its inputs as units send them."""
         if self.instruments is not None:
             plant = self.instruments.explained(plant)
-        return self.written.restrict(plant) if self.map.is_plain else self.map.sent(plant, self.written)
+        return self.map.sent(plant, self.written)
 
     def decode(self, by_lag, at_once):
         """What columns that moved do by lag (q, n, .) and at once (n, .), in the rows that users write inputs in."""
@@ -234,11 +234,6 @@ class InputMap:
         return all(function is None for function in self.functions)
 
     @property
-    def is_plain(self):
-        """Whether units send their inputs as they are."""
-        return not self.early.any() and self.is_linear
-
-    @property
     def owners(self):
         """Position of the input behind each column that is sent."""
         return np.repeat(np.arange(len(self.kept)), [len(own) for own in self.kept])
@@ -262,12 +257,12 @@ class InputMap:
 
     def values(self, series):
         """Columns that stand for inputs of shape (n_samples, n_inputs), in the same rows."""
-        return np.hstack(
-            [
-                series[:, [k]] if function is None else basis_columns(function, series[:, k], k)[:, own]
-                for k, (function, own) in enumerate(zip(self.functions, self.kept, strict=True))
-            ]
+        pairs = enumerate(zip(self.functions, self.kept, strict=True))
+        columns = (
+            series[:, [k]] if function is None else basis_columns(function, series[:, k], k)[:, own]
+            for k, (function, own) in pairs
         )
+        return np.hstack([series[:, :0], *columns])
 
     def sent(self, data, inputs):
         """The record with inputs as they are sent; None for units that have none."""

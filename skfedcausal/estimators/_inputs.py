@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from ..containers.layout import SEPARATOR, listed
-from ..containers.plant import row_by_row
 from ..message.training import LocalModel
 from ..statespace.episodes import episodes
 
@@ -105,16 +104,6 @@ class PlantInputs:
         if name not in self.names:
             raise ValueError(f"Got unknown input {name!r}; known inputs are {listed(self.names)}.")
         return self.names.index(name)
-
-    def restrict(self, data):
-        """The record with the inputs that moved in `fit` only, None for units that have none left."""
-        if self.active.all():
-            return data
-        inputs = tuple(
-            None if U is None or not self.active[own].any() else U[:, self.active[own]]
-            for U, own in zip(data.inputs, map(self.of, data.names), strict=True)
-        )
-        return replace(data, inputs=row_by_row(inputs))
 
     def expand(self, columns):
         """Columns of the inputs that moved as columns of all inputs, zero for the others."""

@@ -6,7 +6,6 @@ from numbers import Integral
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,7 +17,7 @@ from ..server.gradient.state import relayed_plans
 from ..server.straight import expected_states
 from ._base import where_server
 from ._batches import BatchLearning
-from ._interventions import check_confidence
+from ._interventions import check_confidence, two_sided
 from ._link_questions import LinkQuestions, undecidable_units, undecided, warn_undecidable
 from ._promises import privacy_curve
 
@@ -456,7 +455,7 @@ def banded_forecast(server, units, start, confidence, return_std):
     std = np.sqrt(variance)
     if return_std:
         return [mean, std], columns
-    half = stats.norm.ppf((1 + confidence) / 2) * std
+    half = two_sided(confidence) * std
     return [mean, mean - half, mean + half], columns
 
 

@@ -35,6 +35,21 @@ class RecordReader(NamedTuple):
     n_levels: int
 
 
+class IncidentAtHome(NamedTuple):
+    """An incident as the unit sees it where it began: the unit, its tags and the model that judges them.
+
+    Its rows of the episode, (n_samples, n_tags), their index, and the window of the incident in them.
+    """
+
+    unit: str
+    tags: list
+    model: Any
+    values: np.ndarray
+    index: pd.Index
+    start: int
+    stop: int
+
+
 class WatchingDetector(FederatedEstimator):
     """Base of the detector: how it reads records once it is fitted, and how it follows a plant."""
 
@@ -148,13 +163,24 @@ class WatchingDetector(FederatedEstimator):
             If rows do not follow those before, or flags are randomised. The stream stays where it was.
         """
         self._check_stream()
-        plant = self._stream.usual_row(batch)
-        if plant is None:
-            X, inputs = self._with_codes(*batch_of(batch))
-            plant = self._read_coded(X, inputs, stops(X, self._period), self._stream.last_inputs)
-            self._stream.learn_columns(batch, self.layout_)
-        changed = self._advance(plant)
-        return self._stream.dated(changed)
+        return self._stream.dated(self._advance(self._read_batch(batch)))
+
+    def _read_batch(self, batch, fit=False):
+        """The next rows of a stream; those that `fit` the plant, where others are left out, None if there are none."""
+        plant, stream = self._stream.usual_row(batch), self._stream
+        if plant is not None:
+            return plant
+        X, inputs = self._with_codes(*batch_of(batch))
+        if fit:
+            n_rows = n_rows_of(X)
+            X, rows = fitting(X, self.layout_, stream.last_time)
+            if X is None:
+                return None
+            if inputs is not None and rows is not None:
+                inputs = rows_of(inputs, rows, n_rows)
+        plant = self._read_coded(X, inputs, stops(X, self._period), stream.last_inputs)
+        stream.learn_columns(batch, self.layout_)
+        return plant
 
     def _check_stream(self):
         if not hasattr(self, "_stream"):
@@ -226,27 +252,14 @@ class WatchingDetector(FederatedEstimator):
 
     def _next_batch(self, batch):
         """Incidents that a batch of a stream changes; what does not fit the plant is named and left out."""
-        plant = self._stream.usual_row(batch)
-        if plant is None:
-            try:
-                plant = self._read_fitting(batch)
-            except (TypeError, ValueError) as error:
-                if self._stream.n_rows == 0:
-                    raise  # nothing of it has been right so far
-                left_out(error)
+        try:
+            plant = self._read_batch(batch, fit=True)
+        except (TypeError, ValueError) as error:
+            if self._stream.n_rows == 0:
+                raise  # nothing of it has been right so far
+            left_out(error)
+            return []
         return [] if plant is None else self._advance(plant)
-
-    def _read_fitting(self, batch):
-        """What fits the plant of a batch, None if no row does."""
-        X, inputs = self._with_codes(*batch_of(batch))
-        kept, rows = fitting(X, self.layout_, self._stream.last_time)
-        if kept is None:
-            return None
-        if inputs is not None and rows is not None:
-            inputs = rows_of(inputs, rows, n_rows_of(X))
-        plant = self._read_coded(kept, inputs, stops(kept, self._period), self._stream.last_inputs)
-        self._stream.learn_columns(batch, self.layout_)
-        return plant
 
     def partial_fit(self, X, y=None, *, inputs=None, lengths=None, forget=None):
         """Bring what is nominal up to date by a further nominal record: level and spread of every unit.
@@ -531,11 +544,11 @@ class WatchingDetector(FederatedEstimator):
         >>> detector.tags(faulty, incidents)["tag"].iloc[0]
         'unit2__s1'
         """
-        unit, model, Y, _, start, stop = self._at_home(X, incident, lengths)
-        found = model.blame(Y, start, stop)
-        names = np.array(tag_names(self._plant_layout, unit), dtype=object)[found.order]
+        here = self._at_home(X, incident, lengths)
+        found = here.model.blame(here.values, here.start, here.stop)
+        names = np.array(here.tags, dtype=object)[found.order]
         why = np.array(found.why, dtype=object)[found.order]
-        return pd.DataFrame({"unit": unit, "tag": names, "explained": found.explained[found.order], "why": why})
+        return pd.DataFrame({"unit": here.unit, "tag": names, "explained": found.explained[found.order], "why": why})
 
     def tag_trend(self, X, incident, tag=None, *, lengths=None):
         """A tag around an incident, and what the unit's other tags would have it be.
@@ -560,18 +573,20 @@ class WatchingDetector(FederatedEstimator):
         ValueError
             If the tag is none of the unit's, and as :meth:`tags`.
         """
-        unit, model, Y, (first, index), start, stop = self._at_home(X, incident, lengths)
-        names = tag_names(self._plant_layout, unit)
-        wanted = tag if isinstance(tag, list) else [names[model.blame(Y, start, stop).order[0]] if tag is None else tag]
+        here = self._at_home(X, incident, lengths)
+        rows = here.start, here.stop
+        wanted = tag if isinstance(tag, list) else [tag]
+        if tag is None:
+            wanted = [here.tags[here.model.blame(here.values, *rows).order[0]]]
         for name in wanted:
-            if name not in names:
-                raise ValueError(f"Got tag={name!r}; {unit!r} has {listed(names)}.")
-        index = pd.RangeIndex(first, first + len(Y)) if index is None else index[first : first + len(Y)]
-        found = [trend_of(model, Y, names.index(name), start, stop, index, name) for name in wanted]
+            if name not in here.tags:
+                raise ValueError(f"Got tag={name!r}; {here.unit!r} has {listed(here.tags)}.")
+        places = [here.tags.index(name) for name in wanted]
+        found = [trend_of(here.model, here.values, k, *rows, here.index, here.tags[k]) for k in places]
         return found if isinstance(tag, list) else found[0]
 
     def _at_home(self, X, incident, lengths):
-        """Unit of an incident, its model of tags, rows of the episode, where it begins, the window of the incident."""
+        """The :class:`IncidentAtHome` of a row of `incidents`."""
         check_is_fitted(self)
         if isinstance(incident, pd.DataFrame):
             if incident.empty:
@@ -595,7 +610,9 @@ class WatchingDetector(FederatedEstimator):
         Y = rows_at_home(plant, unit, kept["client"], slice(first, last))
         start = position(_plain(incident["start"]), index) - first
         end = plant.n_samples - 1 if pd.isna(incident["end"]) else position(_plain(incident["end"]), index)
-        return unit, kept["tags"], Y, (first, index), *window_of(max(start, 0), row - first, end - first, len(Y))
+        rows = window_of(max(start, 0), row - first, end - first, len(Y))
+        index = pd.RangeIndex(first, first + len(Y)) if index is None else index[first : first + len(Y)]
+        return IncidentAtHome(unit, tag_names(self._plant_layout, unit), kept["tags"], Y, index, *rows)
 
 
 def _timed(plant, last, period):

@@ -34,7 +34,7 @@ from ._base import explained
 from ._declared import declared_inputs, declared_labels, declared_names, declared_units, has_words
 from ._input_spec import late_inputs
 from ._inputs import filled_inputs, input_ranges
-from ._modes import learned_modes
+from ._modes import PlantModes
 from ._progress import with_callbacks
 from ._promises import checked_watch, mechanisms, promise_key, watch_promise
 from ._stream_batches import is_stream
@@ -332,8 +332,12 @@ class FederatedRCADetector(WatchingDetector):
         self._modes, columns = None, declared_names(self.input_columns)
         if self.mode is None and not (has_words(X) or has_words(inputs)):
             return X, inputs, columns
-        self._modes, *read = learned_modes(self, X, inputs, columns)
-        return read
+        modes = PlantModes.learn(self.mode, X, inputs, columns)
+        if not modes.labels:
+            return X, inputs, columns
+        modes.check_settings(self.mode, self.evidence, self.levels)
+        self._modes = modes
+        return *modes.coded(X, inputs), None if inputs is not None else modes.input_columns(columns)
 
     def _learn_timing(self, layout):
         """Names of the inputs that were set after the row that they stand in was measured."""

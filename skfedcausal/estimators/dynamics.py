@@ -7,7 +7,7 @@ import pandas as pd
 
 from ..containers.layout import listed
 from ..server.planning import impulses
-from ..statespace.matrices import companion, spectral_radius
+from ..server.responses.runs import radius_of
 from ._interventions import check_confidence
 
 _DEAD, _RISEN, _SETTLED = 0.02, 1 - np.exp(-1), 0.02  # shares of the way
@@ -31,7 +31,7 @@ def gains(effects, asking, confidence, row_time):
     table = {}
     for k, name in enumerate(_NUMBERS):
         table[name] = values[k].T.ravel() * factors[k]
-        for edge, level in (("low", (1 - confidence) / 2), ("high", (1 + confidence) / 2)):
+        for edge, level in _levels(confidence).items():
             ends = _quantile(drawn[:, k], level).T.ravel() if len(drawn) else np.nan
             table[f"{name}_{edge}"] = ends * factors[k]
     return pd.DataFrame(table, index=pairs).reset_index()
@@ -101,15 +101,19 @@ def _with_ends(values, drawn, confidence):
     table = {}
     for name, value in values.items():
         table[name] = value
-        for edge, level in (("low", (1 - confidence) / 2), ("high", (1 + confidence) / 2)):
+        for edge, level in _levels(confidence).items():
             table[f"{name}_{edge}"] = np.quantile(drawn[name], level, axis=0) if len(drawn[name]) else np.nan
     return table
 
 
+def _levels(confidence):
+    """Quantiles at the ends of an interval."""
+    return {"low": (1 - confidence) / 2, "high": (1 + confidence) / 2}
+
+
 def _length(server):
     """Rows after which a step response of a learned plant has come to its end."""
-    A = getattr(server, "lag_transitions_", server.transition_[None])
-    radius = min(float(spectral_radius(companion(np.hstack(list(A)), len(A)))), 1 - 1e-6)
+    radius = min(radius_of(getattr(server, "lag_transitions_", server.transition_[None])), 1 - 1e-6)
     rows = len(getattr(server, "lag_inputs_", server.input_[None])) + 1
     if radius > 0:
         rows += int(np.log(_LEFT) / np.log(radius)) + 1

@@ -54,7 +54,8 @@ def designed_experiment(effects, links, cause, effect, inputs, bounds, rows, kin
     """The :class:`Experiment` of a link, by :class:`InputEffects`; `links` is the table of the plant."""
     server, spec = effects.server, effects.spec
     _check(server.names_, cause, effect, rows, kind)
-    inputs, at, low, high, limits = allowed_inputs(spec, inputs, bounds, rates)
+    allowed = allowed_inputs(spec, inputs, bounds, rates)
+    inputs, at, low, high = allowed.inputs, allowed.at, allowed.low, allowed.high
     bent = [name for name, k in zip(inputs, at, strict=True) if spec.map.functions[k] is not None]
     if bent:
         raise ValueError(
@@ -62,11 +63,11 @@ def designed_experiment(effects, links, cause, effect, inputs, bounds, rows, kin
         )
     half, middle = (high - low) / 2, (high + low) / 2
     start = _standing(inputs, {} if now is None else now)
-    check_now(inputs, start, low, high)
+    check_now(allowed, start)
     design = link_design(server, spec, cause, effect, kind, at, half, int(rows))
 
     def keep(u):
-        return (within(middle + half * np.clip(u, -1, 1), start, low, high, limits) - middle) / half
+        return (within(middle + half * np.clip(u, -1, 1), start, low, high, allowed.rates) - middle) / half
 
     levels = server.alpha, server.margin
     u = best_moves(design, int(rows), keep)

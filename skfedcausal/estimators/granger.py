@@ -68,7 +68,7 @@ class FederatedGrangerEstimator(PlantEstimator):
         Write what is logged during a `fit` to standard error: every exchange with the units.
     remedy : {"auto"}, default=None
         "auto" fits once more where `validity_` names a setting that would help: `covariance` of the server,
-        `harmonics`, `trend` and `levels` (of sensors that wander) of the units, or `levels` of the stretches between
+        `harmonics`, `trend` and `levels` (of sensors that wander) of the units, or `levels` of the segments between
         shifts that it finds, without the rows of these, and `remedies_` says which were set. Not for units at sites of
         their own, and not under privacy, which a second fit would spend again. None leaves it to you.
 
@@ -219,9 +219,9 @@ class FederatedGrangerEstimator(PlantEstimator):
 
     def _remedied(self, plant):
         """Fit again with what `validity_` asks for; the estimator itself, with the settings it had."""
-        settings, done, stretches = remedies(self)
-        if stretches is not None:
-            cut = self._fitted_with(settings, plant.stretches(stretches), done)
+        settings, done, segments = remedies(self)
+        if segments is not None:
+            cut = self._fitted_with(settings, plant.stretches(segments), done)
             if not is_driven(cut.validity_):
                 self.__dict__.update(cut.__dict__)
                 return self
@@ -249,7 +249,7 @@ def is_driven(table):
 
 
 def remedies(estimator, cut=True):
-    """Settings to fit with again, what they are in words, and the stretches of rows to keep (None: all).
+    """Settings to fit with again, what they are in words, and the segments of rows to keep (None: all).
 
     The record may be cut where `cut`.
     """
@@ -262,15 +262,15 @@ def remedies(estimator, cut=True):
         settings["server"] = server.set_params(covariance="sandwich")
         done.append('covariance="sandwich"')
     client = KalmanClient() if estimator.client is None else estimator.client
-    stretches = None
+    segments = None
     if isinstance(client, KalmanClient):  # others stay
         cut = cut and "steady sensors" not in failed  # levels that wander shift everywhere
-        stretches = _stretches(table, client, estimator.server_.n_samples_) if cut else None
-        wanted = {"levels": "episode"} if stretches else _asked(client, failed)
+        segments = _segments(table, client, estimator.server_.n_samples_) if cut else None
+        wanted = {"levels": "episode"} if segments else _asked(client, failed)
         if wanted:
             settings["client"] = clone(client).set_params(**wanted)
         done += [f'{option}="{value}"' for option, value in wanted.items()]
-    return settings, tuple(done), stretches
+    return settings, tuple(done), segments
 
 
 def _asked(client, failed):
@@ -283,7 +283,7 @@ def _asked(client, failed):
     return {option: value for option, value in asked.items() if option in options and options[option] is None}
 
 
-def _stretches(table, client, n_samples):
+def _segments(table, client, n_samples):
     """Rows (start, stop) between shifts of levels, None where none were found or levels are taken off already."""
     shifts = table.attrs.get(SHIFTS)
     options = client.get_params(deep=False)

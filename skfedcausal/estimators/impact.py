@@ -4,10 +4,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from ..containers.layout import listed
-from ._interventions import CANNOT_TELL, EFFECT, NO_MOVE, NOT_YET, NOTHING, SAY_WHEN, check_choice, window_rows
+from ._interventions import (
+    CANNOT_TELL,
+    EFFECT,
+    NO_MOVE,
+    NOT_YET,
+    NOTHING,
+    SAY_WHEN,
+    check_choice,
+    two_sided,
+    window_rows,
+)
 from ._replay import replayed_record
 
 _LATER = 3.0  # times what an effect and its band reach in a window, from which on it comes after it
@@ -144,7 +153,7 @@ def found_impact(effects, asking, do, window, *, loops, limits, confidence, marg
     rows = window_rows(window, len(times), pd.Index(times))
     place = np.repeat(np.arange(len(times)), len(table) // len(times))
     inside, later = table[np.isin(place, np.r_[rows])], table[place >= rows.stop]
-    half = stats.norm.ppf((1 + confidence) / 2) * error
+    half = two_sided(confidence) * error
     sd = table.groupby("column", sort=False)["factual"].std()
     total = _totals(inside, later, half, sd, margin, effects.rows_to_show(loops), question)
     told = told.reindex(total["column"])

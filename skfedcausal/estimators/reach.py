@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ from ..containers.layout import listed
 from ..server.forecasts import forecast_covariances
 from ..server.planning import held_run, impulses, spread_of
 from ._input_effects import recorded_inputs
+from ._interventions import long_table, two_sided
 
 _HOLD = 5  # rows that a target is held for if nothing is said
 _CLOSE = 0.06  # standard deviations of a sensor within which a target is reached
@@ -69,16 +71,22 @@ class Reach:
     notes: tuple
 
 
-@dataclass(frozen=True)
-class Wish:
-    """What was asked for, checked: targets, positions of inputs, their bounds and rates, rows."""
+@dataclass(frozen=True, eq=False)
+class AllowedInputs:
+    """Inputs that may move: names, positions, ends of their bounds, most that they may change from row to row."""
 
-    target: dict
     inputs: tuple
     at: list
-    low: np.ndarray
+    low: np.ndarray  # (m,), as the next two
     high: np.ndarray
     rates: np.ndarray  # infinite where there is none
+
+
+@dataclass(frozen=True, eq=False)
+class Wish(AllowedInputs):
+    """What was asked for, checked: targets, inputs that may move, rows until they are reached and that they hold."""
+
+    target: dict
     by: int
     hold: int
 
@@ -96,17 +104,17 @@ def wished(spec, target, inputs, bounds, by, rates, hold):
     """The arguments of `reach`, or an error that says what is wrong with them."""
     if not isinstance(target, Mapping) or not target:
         raise ValueError(f"Got target={target!r}; give a dict from the name of a sensor, 'unit__sensor', to its value.")
-    inputs, at, low, high, limits = allowed_inputs(spec, inputs, bounds, rates)
+    allowed = allowed_inputs(spec, inputs, bounds, rates)
     for what, value, least in (("by", by, 1), ("hold", hold, 0)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < least):
             raise ValueError(f"Got {what}={value!r}; give a number of rows of at least {least}.")
     for name, value in target.items():
         finite(value, f"The target of {name!r}")
-    return Wish(dict(target), inputs, at, low, high, limits, int(by), _HOLD if hold is None else int(hold))
+    return Wish(**vars(allowed), target=dict(target), by=int(by), hold=_HOLD if hold is None else int(hold))
 
 
 def allowed_inputs(spec, inputs, bounds, rates):
-    """Names, positions, low and high bounds and rates (infinite for none) of inputs that may move, or an error."""
+    """The :class:`AllowedInputs` that the user describes, or an error that says what is wrong with them."""
     known = spec.written
     inputs = (inputs,) if isinstance(inputs, str) else tuple(inputs)
     if not inputs or len(set(inputs)) < len(inputs):
@@ -128,18 +136,19 @@ def allowed_inputs(spec, inputs, bounds, rates):
     limits = np.array([np.inf if rates.get(name) is None else finite(rates[name], "A rate") for name in inputs])
     if not (limits > 0).all():
         raise ValueError("Got a rate that is not above zero; give the most that an input may change a row, or None.")
-    return inputs, at, low, high, limits
+    return AllowedInputs(inputs, at, low, high, limits)
 
 
-def check_now(inputs, now, low, high):
+def check_now(allowed, now):
     """Refuse bounds that leave out where an input stands; NaN for one of which that is not known."""
+    low, high = allowed.low, allowed.high
     slack = _ROUNDING * (high - low)
     outside = (now < low - slack) | (now > high + slack)
     if outside.any():
         k = int(np.flatnonzero(outside)[0])
         raise ValueError(
-            f"Input {inputs[k]!r} stands at {now[k]:.6g} now, outside its bounds {low[k]:.6g} to {high[k]:.6g}. "
-            "Give bounds that hold the present value, or leave the input out."
+            f"Input {allowed.inputs[k]!r} stands at {now[k]:.6g} now, outside its bounds {low[k]:.6g} to {high[k]:.6g}."
+            " Give bounds that hold the present value, or leave the input out."
         )
 
 
@@ -166,6 +175,27 @@ def _pair(bounds, name):
     return low, high
 
 
+class FreeRun(NamedTuple):
+    """Forecast of all sensors with inputs as they are, its variance, (n_steps, d) each, and their levels, (d,)."""
+
+    values: np.ndarray
+    variance: np.ndarray
+    level: np.ndarray
+    columns: list
+
+
+class Solution(NamedTuple):
+    """A schedule (n_steps, m), what it promises of all sensors and the variance of its effect, (n_steps, d) each.
+
+    And what of the effect on the targets is not linear in the moves, (n_rows, n_targets).
+    """
+
+    plan: np.ndarray
+    promise: np.ndarray
+    variance: np.ndarray
+    bent: np.ndarray
+
+
 class Situation:
     """Where the plant stands, where it goes by itself, and what the inputs can do about it."""
 
@@ -175,8 +205,8 @@ class Situation:
         messages = units.messages()
         self._recorded = recorded_inputs(units, messages)
         self._now = self._recorded[-1, wish.at]
-        check_now(wish.inputs, self._now, wish.low, wish.high)
-        self._base, self._variance, self._level, self._columns = self._by_itself(messages)
+        check_now(wish, self._now)
+        self._free = self._by_itself(messages)
         self._targets = [self._place(name) for name in wish.target]
         loadings, spread = self._loadings()
         self._sd = np.sqrt(np.maximum(np.einsum("di,ij,dj->d", loadings, spread, loadings), np.finfo(float).tiny))
@@ -190,20 +220,20 @@ class Situation:
             self._impulses = impulses(effects.server, loadings, wish.n_steps, early, n_draws)
 
     def _place(self, name):
-        if name not in self._columns:
-            raise ValueError(f"Got unknown sensor {name!r} in `target`; known are {listed(self._columns)}.")
-        return list(self._columns).index(name)
+        columns = list(self._free.columns)
+        if name not in columns:
+            raise ValueError(f"Got unknown sensor {name!r} in `target`; known are {listed(columns)}.")
+        return columns.index(name)
 
     def _by_itself(self, messages):
-        """Forecast with inputs as they are, its variance, and the level of every sensor; names of columns."""
+        """The :class:`FreeRun` from the last row of a record on."""
         n_steps, units = self._wish.n_steps, self._units
         run, states = held_run(self._effects.server, messages, n_steps)
         covariances = forecast_covariances(run, units.n_samples, n_steps, self._confidence)
         states = np.vstack([states, np.zeros_like(states[:1])])
         answers = units.mapped(states, [np.concatenate([V, V[-1:]]) for V in covariances])
-        values, columns = units.measured(answers)
-        variance = units.measured(answers, "variance")[0]
-        return values[:-1], variance[:-1], values[-1], columns
+        values, variance, columns = units.with_variance(answers)
+        return FreeRun(values[:-1], variance[:-1], values[-1], columns)
 
     def _loadings(self):
         """Rows of C of the sensors that have a target, (n_targets, n), and the covariance of states."""
@@ -240,7 +270,7 @@ class Situation:
         return np.einsum("irsk,skj->irsj", found, slopes, optimize=True)
 
     def _solved(self):
-        """The schedule, what it promises for every sensor, and the variance of its effect.
+        """The best :class:`Solution`.
 
         Within the range of inputs that was seen, and beyond it only where that is not enough.
         """
@@ -250,7 +280,7 @@ class Situation:
         leaves_it = (low > wish.low).any() or (high < wish.high).any()
         if leaves_it and (low < high).all():
             found = self._best(replace(wish, low=low, high=high))
-            if (self._miss(found[1]) <= _CLOSE).all():
+            if (self._miss(found.promise) <= _CLOSE).all():
                 return found
         return self._best(wish)
 
@@ -258,10 +288,10 @@ class Situation:
         """The same within the bounds of a wish."""
         is_bent = not self._effects.spec.map.is_linear
         is_bent |= bool(getattr(self._effects.server, "knows_curvature", False))  # or shrunk by what is asked
-        gap = (self._wanted - self._base[wish.rows][:, self._targets]).T  # (n_targets, n_rows)
+        gap = (self._wanted - self._free.values[wish.rows][:, self._targets]).T  # (n_targets, n_rows)
         ahead = np.where(np.arange(2)[:, None] == 0, wish.low, wish.high)
         plan = np.repeat(ahead[[1]], wish.n_steps, axis=0)
-        best: tuple = (np.inf,)
+        best, least = None, np.inf
         correction = np.zeros_like(gap)
         for _ in range(_PASSES if is_bent else 1):
             slopes = self._slopes(plan)
@@ -274,13 +304,13 @@ class Situation:
             miss = float(np.square((found - gap) / self._sd[:, None]).mean())
             slopes = self._slopes(plan)
             bent = found - np.einsum("irsj,sj->ir", self._matrix(self._impulses.mean, slopes), moves)
-            if miss < best[0]:
-                best = miss, plan, effect, variance
-                self._bent = bent.T if is_bent else np.zeros_like(bent.T)
+            if miss < least:
+                least = miss
+                best = Solution(plan, self._free.values + effect, variance, bent.T if is_bent else 0 * bent.T)
             if miss < (0.1 * _CLOSE) ** 2:
                 break
             correction = bent
-        return best[1], self._base + best[2], best[3]
+        return best
 
     def _effect(self, plan):
         """Effect of a schedule on all sensors, and its variance, (n_steps, n_columns), asked of the units."""
@@ -293,7 +323,7 @@ class Situation:
         change = effects.spec.change(held, other)
         operated = effects.above_level(held)
         none_held = np.zeros(change.shape[1], dtype=bool)
-        shape = len(held), self._base.shape[1]
+        shape = len(held), len(self._free.columns)
         effect, variance, _ = effects.replayed(units, change, operated, none_held, "hold", shape)
         return effect[len(past) :], np.nan_to_num(variance[len(past) :])
 
@@ -306,15 +336,14 @@ class Situation:
 
     def answer(self):
         """Verdict, schedule and trajectory."""
-        plan, promise, variance = self._solved()
+        plan, promise, variance, bent = self._solved()
         wish, sd, miss = self._wish, self._sd, self._miss(promise)
         rows, at = wish.rows, self._targets
         # bands take what is beyond second order to be as large as that, which is the most; here it is half of it
-        spread = np.maximum(
-            variance[rows][:, at] - (1 - _BEYOND**2) * self._bent**2, _BEYOND**2 * variance[rows][:, at]
-        )
+        spread = variance[rows][:, at]
+        spread = np.maximum(spread - (1 - _BEYOND**2) * bent**2, _BEYOND**2 * spread)
         doubt = np.sqrt(spread).mean(axis=0) / sd * stats.norm.ppf(self._confidence)  # to one side
-        moved = np.abs(self._base[rows][:, at].mean(axis=0) - self._wanted) / sd
+        moved = np.abs(self._free.values[rows][:, at].mean(axis=0) - self._wanted) / sd
         notes = self._notes(plan)
         unseen = [name for name, far in zip(wish.target, self._unseen(), strict=True) if far]
         if unseen:
@@ -326,7 +355,7 @@ class Situation:
             verdict = "cannot tell"
         else:
             verdict = "reachable"
-        half = stats.norm.ppf((1 + self._confidence) / 2) * np.sqrt(self._variance + variance)
+        half = two_sided(self._confidence) * np.sqrt(self._free.variance + variance)
         by_itself = half[rows][:, at].mean(axis=0) / sd
         for name, one, width, row in zip(wish.target, miss, doubt, by_itself, strict=True):
             notes.append(
@@ -336,9 +365,7 @@ class Situation:
         steps = pd.RangeIndex(1, wish.n_steps + 1, name="time")
         schedule = pd.DataFrame(np.clip(plan, wish.low, wish.high), index=steps, columns=list(wish.inputs))
         blocks = {"value": promise, "low": promise - half, "high": promise + half}
-        places = {"time": np.repeat(np.asarray(steps), len(self._columns))}
-        places["column"] = np.tile(np.array(self._columns, dtype=object), wish.n_steps)
-        trajectory = pd.DataFrame(places | {name: block.ravel() for name, block in blocks.items()})
+        trajectory = long_table("time", steps, self._free.columns, blocks)
         return Reach(verdict, schedule, trajectory, dict(zip(wish.target, miss.tolist(), strict=True)), tuple(notes))
 
     def _of_whole_moves(self, responses, slopes):
@@ -347,7 +374,7 @@ class Situation:
         return found * (self._wish.high - self._wish.low) / self._sd[:, None]
 
     def _unseen(self):
-        return np.abs(self._wanted - self._level[self._targets]) > _FAR * self._sd
+        return np.abs(self._wanted - self._free.level[self._targets]) > _FAR * self._sd
 
     def _leaves(self, plan, share):
         """Which inputs a schedule takes out of the range seen in `fit`, by more than a share of it, (m,)."""
@@ -361,9 +388,7 @@ class Situation:
         wish, notes = self._wish, []
         slopes = self._slopes(plan)
         size = [self._of_whole_moves(part, slopes) for part in (self._impulses.mean, *self._impulses.draws)]
-        doubt = stats.norm.ppf((1 + self._confidence) / 2) * np.sqrt(
-            np.mean(np.square(size[1:] or [0 * size[0]]), axis=0)
-        )
+        doubt = two_sided(self._confidence) * np.sqrt(np.mean(np.square(size[1:] or [0 * size[0]]), axis=0))
         idle = (np.abs(size[0]) < np.maximum(_IDLE, doubt)).all(axis=0)
         if idle.any():
             notes.append(f"Inputs {listed(np.array(wish.inputs)[idle])} do next to nothing to the targets.")

@@ -27,6 +27,8 @@ class Dialect(NamedTuple):
     bad_values: frozenset = frozenset()  # texts in lower case, and numbers
     good: Any = None
     keep_uncertain: bool = False
+    drop: tuple = ()  # patterns of columns that are left out of tables
+    time: str | None = None  # column of the times of tables, where its name is none of the usual ones
 
 
 class ExportTable(NamedTuple):
@@ -35,6 +37,15 @@ class ExportTable(NamedTuple):
     frame: pd.DataFrame
     texts: tuple[str, ...] = ()
     said: tuple[str, ...] = ()
+
+
+class Parts(NamedTuple):
+    """Times of an export, None where it has none, the table without them, roles of its columns, what was done."""
+
+    times: pd.Series | None
+    table: pd.DataFrame
+    roles: dict
+    said: tuple[str, ...]
 
 
 def bad_marks(values):
@@ -63,19 +74,19 @@ def tag_series(export, dialect, where):
     return {tag: ordered(frame[tag]) for tag in frame}
 
 
-def export_table(export, dialect, where, drop=(), time=None):
+def export_table(export, dialect, where):
     """An export as a table in the order of its rows, whatever that is; rows have numbers where it has no times.
 
-    Columns whose names match a pattern in `drop` are left out, and those without numbers, which are named.
+    Columns without numbers are left out, and named.
     """
-    times, table, roles, said = _parts(export, dialect, where, time)
+    times, table, roles, said = _parts(export, dialect, where)
     if {"tag", "value"} <= set(roles) and times is not None:
         series = _long(table, times, roles, dialect, where)
-        kept = {tag: own for tag, own in series.items() if not _matches(tag, drop)}
+        kept = {tag: own for tag, own in series.items() if not _matches(tag, dialect.drop)}
         return ExportTable(pd.DataFrame(kept), said=said)
     if times is not None:
         times = on_one_clock(times, None, dialect.tz, where, strict=False)
-    wanted = [column for column in table.columns if not _matches(column, drop)]
+    wanted = [column for column in table.columns if not _matches(column, dialect.drop)]
     found = _wide(table[wanted], times, dialect, where, skip_texts=True)
     stamps = [column for column in found.texts if times is None and _are_times(table[column])]
     if stamps:
@@ -104,9 +115,9 @@ def _matches(name, patterns):
     return any(fnmatchcase(str(name).lower(), str(pattern).lower()) for pattern in patterns)
 
 
-def _parts(export, dialect, where, time=None):
-    """Times of an export, None where it has none, the table without them, the roles of its columns, what was done."""
+def _parts(export, dialect, where):
     table, said = written(export, where, dialect.bad_values)
+    time = dialect.time
     names = {str(column).strip().lower(): column for column in table.columns}
     if time is not None and str(time).strip().lower() not in names:
         raise ValueError(f"There is no column {time!r} in {where}: its columns are {listed(table.columns)}.")
@@ -115,7 +126,7 @@ def _parts(export, dialect, where, time=None):
         table, times, more = _timed(table, times, dialect.dayfirst, where)
         said += more
     roles = {role: _pick(names, words) for role, words in WORDS["columns"].items()}
-    return times, table, {role: str(name).strip() for role, name in roles.items() if name is not None}, said
+    return Parts(times, table, {role: str(name).strip() for role, name in roles.items() if name is not None}, said)
 
 
 def _timed(table, stamps, dayfirst, where):

@@ -4,17 +4,40 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from ..containers.layout import listed
 
-COLUMNS = ("unit", "column", "kind", "start", "end", "value", "detail", "advice")
 KINDS = tomllib.loads(files(__package__).joinpath("kinds.toml").read_text("utf-8"))
 _WRONG = [kind for kind, about in KINDS.items() if "wrong" in about]
 _MOVES = [kind for kind, about in KINDS.items() if "moves" in about]
 _BINS, _STEPS = 24, 60
+
+
+class Finding(NamedTuple):
+    """A row of the table of findings, see :class:`PlantCheck`."""
+
+    unit: str
+    column: str
+    kind: str
+    start: Any
+    end: Any
+    value: Any
+    detail: str
+    advice: str
+
+    @classmethod
+    def of(cls, what, value, ends, *, unit="all units", column="", **words):
+        """A finding of a kind, ``kind`` or ``kind: case``, between two rows or times; `words` fill its texts."""
+        return cls(unit, column, what.split(":")[0], *ends, value, *texts_of(what, value=value, **words))
+
+
+def texts_of(what, **words):
+    """Detail and advice of a kind of finding."""
+    return [KINDS[what][text].format(**words) for text in ("detail", "advice")]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -114,7 +137,7 @@ def with_findings(check, rows):
     """The check with further findings about all units, which make each of them one to be put right first."""
     if not rows:
         return check
-    more = pd.DataFrame(rows, columns=list(COLUMNS))
+    more = pd.DataFrame(rows, columns=list(Finding._fields))
     words = ", ".join(more["detail"])
     units = check.units.assign(
         verdict="fix first",
@@ -177,7 +200,7 @@ def _in_words(findings):
 
 @dataclass(frozen=True)
 class Sketch:
-    """Lowest and highest value, how often values fall in each of equal classes, and means of equal stretches."""
+    """Lowest and highest value, how often values fall in each of equal classes, and means of equal segments."""
 
     low: float
     high: float
