@@ -580,7 +580,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     def _predicted(self, units, answers):
         """Measurements of all units as an array, or a frame when `set_output` asks for one."""
-        return self._framed(*units.measured(answers), units.index)
+        table, columns = units.measured(answers)
+        return self._framed(table, columns, units.index)
 
     def _framed(self, table, columns, index):
         """Numbers of all units' sensors as an array, or a frame when `set_output` asks for one."""

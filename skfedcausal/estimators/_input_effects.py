@@ -113,7 +113,8 @@ class InputEffects:
 
     def timing_in_doubt(self, columns):
         """Sentence about columns whose effects hang on when an input acts, which nobody has said."""
-        known, timing = self.spec.sent, self.engine.timing
+        known = self.spec.sent
+        timing: Any = self.engine.timing  # which there is where somebody is in doubt
         names = np.array(known.names)[known.active][timing.in_doubt].tolist()
         first = {names[0]: "before"} if names else "before"
         return (
@@ -212,7 +213,8 @@ class InputEffects:
 
     def between_timings(self, change, operated, held, loops, over):
         """What a change of inputs does to every unit's states, less that with another timing of inputs."""
-        return self.engine.timing.between_timings(change[:, self.spec.active])
+        timing: Any = self.engine.timing
+        return timing.between_timings(change[:, self.spec.active])
 
     def replayed(self, units, change, operated, held, loops, shape, window=slice(0), effects=None):
         """Effect and its variance over the rows of a record, `shape` (n_samples, d), every episode from its own start.
@@ -347,9 +349,9 @@ def factual_measurements(server, units, messages):
         states = server.abducted(messages)
         request = {name: FactualRequest(one.states, one.covariances) for name, one in states.items()}
     answers = units.exchange.ask(request, Measurements)
-    measured = units.with_variance(answers, 0.0)
-    ends = np.repeat([[-np.inf], [np.inf]], measured[0].shape[1], axis=1)
+    values, variance, columns = units.with_variance(answers, 0.0)
+    ends = np.repeat([[-np.inf], [np.inf]], len(columns), axis=1)
     for where, answer in zip(units.places(answers)[0], answers.values(), strict=True):
         if answer.stops is not None:
             ends[:, where] = ends_of(answer.stops, answer.values.shape[1])
-    return Factual(*measured, ends)
+    return Factual(values, variance, columns, ends)

@@ -159,7 +159,8 @@ class PlantEstimator(LinkQuestions, BatchLearning):
             index = None if units.index is None else units.index[start:]
             if confidence is None and not return_std:
                 _, predicted = expected_states(self.server_, units.messages(until=int(start)))
-                return self._framed(*units.measured(units.mapped(predicted[start:])), index)
+                table, columns = units.measured(units.mapped(predicted[start:]))
+                return self._framed(table, columns, index)
             blocks, columns = banded_forecast(self.server_, units, int(start), confidence, return_std)
             return tuple(self._framed(block, columns, index) for block in blocks)
 

@@ -532,9 +532,9 @@ class InputQuestions(PlantEstimator):
         for name, value in (("strength", strength), ("confidence", confidence)):
             if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < 1:
                 raise ValueError(f"Got {name}={value!r}; give a number from 0 on and below 1.")
-        tables = self.counterfactual(n, u0, u1, horizon=horizon, return_std=True)
+        effect, std = self.counterfactual(n, u0, u1, horizon=horizon, return_std=True)
         with self._asking_models() as units:
-            return sensitivity_table(effects, units, (n, u0, u1, horizon), *tables, strength, confidence)
+            return sensitivity_table(effects, units, (n, u0, u1, horizon), effect, std, strength, confidence)
 
     def gain_table(self, *, confidence=0.9, times="rows"):
         """Gain, dead time, time constant and settling time of every input and sensor, with intervals.

@@ -32,7 +32,9 @@ class Finding(NamedTuple):
     @classmethod
     def of(cls, what, value, ends, *, unit="all units", column="", **words):
         """A finding of a kind, ``kind`` or ``kind: case``, between two rows or times; `words` fill its texts."""
-        return cls(unit, column, what.split(":")[0], *ends, value, *texts_of(what, value=value, **words))
+        detail, advice = texts_of(what, value=value, **words)
+        start, end = ends
+        return cls(unit, column, what.split(":")[0], start, end, value, detail, advice)
 
 
 def texts_of(what, **words):
