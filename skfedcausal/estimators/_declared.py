@@ -324,7 +324,7 @@ def _replaced(table, names, function):
 
 
 def coded_values(value, levels, names):
-    """Constants or a trajectory of some inputs with codes for levels; `levels` has None for one of numbers."""
+    """Constants (k,) or a trajectory (horizon, k) of k inputs with codes for levels, None for one of numbers."""
     array, k = np.asarray(value, dtype=object), len(names)
     if array.ndim == 1:
         table = array[None] if len(array) == k else array[:, None]

@@ -163,7 +163,7 @@ class InputEffects:
 
     @property
     def _level(self):
-        """Level in `fit` of the columns that moved there."""
+        """Level in `fit` of the columns that moved there, (n_active,)."""
         return getattr(self.server, "input_level_", np.zeros(int(self.spec.active.sum())))
 
     def of_states(self, change, operated, held, loops, over=None):
@@ -271,7 +271,7 @@ def counterfactual_tables(effects, answer, n, u0, u1, horizon, loops, split):
 
 
 def _frames(effects, answer, change, operated, held, loops):
-    """Effect and standard error of one change, one row per step."""
+    """Effect and standard error of one change (horizon, n_sent), one row per step and one column per sensor."""
     steps, rows = pd.RangeIndex(1, len(change) + 1, name="step"), slice(None)
     if effects.acts_at_once:
         rows = slice(1, -1)
@@ -282,7 +282,7 @@ def _frames(effects, answer, change, operated, held, loops):
 
 
 def _only(change, columns):
-    """The change of some columns, the others as they were."""
+    """The change (n_steps, n_sent) of some columns, (n_sent,) of bool, zero of the others."""
     return np.where(columns, change, 0.0)
 
 

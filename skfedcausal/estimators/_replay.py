@@ -112,7 +112,10 @@ def replayed_record(effects, asking, do, *, confidence, loops, split, sensors, l
 
 
 def _with_doubt(effects, replay, found, error, rows, confidence):
-    """An effect, and the error of its mean, with the doubt that the timing of inputs leaves; columns in doubt."""
+    """An effect and its variance, (n_samples, d), and the error of its mean, (d,), with the doubt that timing leaves.
+
+    Behind them which columns are in doubt, (d,).
+    """
     (effect, variance), apart = found, replay(effects=effects.between_timings)[0]
     if effects.engine.responses is None:  # whose bands have it
         variance, error = variance + np.square(apart), np.hypot(error, apart[rows].mean(axis=0))
@@ -121,7 +124,7 @@ def _with_doubt(effects, replay, found, error, rows, confidence):
 
 
 def _told(units, part, effect, variance, spread, confidence, doubted):
-    """Trust and verdict by column, of the rows of each episode from the first move on."""
+    """Trust and verdict by column, (d,), of an effect (n_samples, d) from the first move of each episode on."""
     moved = effect.any(axis=1) if part is None else part[0].any(axis=1) | effect.any(axis=1)
     if not moved.any():
         return {"trust": np.zeros(len(spread)), "verdict": [NO_MOVE] * len(spread)}
@@ -131,7 +134,7 @@ def _told(units, part, effect, variance, spread, confidence, doubted):
 
 
 def _since(units, change):
-    """Rows of each episode from the first move on."""
+    """Rows of each episode from the first move of a change (n_samples, k) on, (n_samples,) of bool."""
     since, moved = np.zeros(len(change), dtype=bool), change.any(axis=1)
     for start, stop in episodes(units.starts, len(moved)):
         since[start:stop] = np.logical_or.accumulate(moved[start:stop])
@@ -153,7 +156,7 @@ def _sorted_out(effects, do, columns):
 
 
 def _replaced(effects, units, moves, recorded):
-    """Inputs with those that are moved replaced; those that follow an instrument which is moved, follow it."""
+    """Inputs (n_samples, n_inputs) with those that are moved replaced; what follows an instrument moves with it."""
     spec, replaced = effects.spec, recorded.copy()
     known = spec.written
     for name, value in moves.items():
@@ -171,7 +174,10 @@ def _replaced(effects, units, moves, recorded):
 
 
 def _input_parts(effects, recorded, replaced, moves, split, loops):
-    """Changes of what is sent by source, each with the inputs that no controller moves and how the others behave."""
+    """Changes of what is sent, (n_samples, n_sent), by source.
+
+    Each with the columns that no controller moves, (n_sent,) of bool, and how the others behave.
+    """
     change, owners = effects.spec.change(recorded, replaced), effects.spec.owners
     at = {name: effects.spec.written.position(effects.spec.through(name)) for name in moves}
     held = np.isin(owners, list(at.values()))

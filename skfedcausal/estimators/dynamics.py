@@ -97,7 +97,7 @@ def _learned_impulses(effects, asking, n_steps):
 
 
 def _with_ends(values, drawn, confidence):
-    """Columns of values and of the ends of their intervals; NaN where there are no draws."""
+    """Columns of values (n,) and of the ends of their intervals by draws (n_draws, n); NaN where there are none."""
     table = {}
     for name, value in values.items():
         table[name] = value
@@ -121,7 +121,7 @@ def _length(server):
 
 
 def _quantile(values, level):
-    """Quantiles along the first axis of what is there; NaN where hardly any draw has a value."""
+    """Quantiles along the first axis of what is there of (n_draws, ...); NaN where hardly any draw has a value."""
     there = np.isfinite(values).mean(axis=0) > 0.5
     filled = np.where(np.isfinite(values).any(axis=0), values, 0.0)
     return np.where(there, np.nanquantile(filled, level, axis=0), np.nan)
@@ -142,12 +142,12 @@ def step_numbers(steps):
 
 
 def _first(there):
-    """First row of each series in which something is true."""
+    """First row of each series (n_sensors, n_rows, k) in which something is true, (n_sensors, k)."""
     return np.argmax(there, axis=1)
 
 
 def _crossing(share, level):
-    """Row, between rows by interpolation, in which series first reach a level."""
+    """Row, by interpolation, in which series (n_sensors, n_rows, k) first reach a level, (n_sensors, k)."""
     at = _first(share >= level)
     now = np.take_along_axis(share, at[:, None], axis=1)[:, 0]
     before = np.where(at > 0, np.take_along_axis(share, np.maximum(at - 1, 0)[:, None], axis=1)[:, 0], 0.0)

@@ -236,7 +236,7 @@ class Situation:
         return FreeRun(values[:-1], variance[:-1], values[-1], columns)
 
     def _loadings(self):
-        """Rows of C of the sensors that have a target, (n_targets, n), and the covariance of states."""
+        """Rows of C of sensors with a target, (n_targets, n), and the covariance of states, (n, n)."""
         C, _ = self._units.loadings()
         return C[self._targets], spread_of(self._effects.server)
 
@@ -330,7 +330,7 @@ class Situation:
     # -- what is said ----------------------------------------------------------------------------
 
     def _miss(self, promise):
-        """Root mean squares of what a promise misses of the targets, in standard deviations."""
+        """Root mean squares by which a promise (n_steps, d) misses targets, (n_targets,), in standard deviations."""
         missed = (promise[self._wish.rows][:, self._targets] - self._wanted) / self._sd
         return np.sqrt(np.square(missed).mean(axis=0))
 
@@ -432,7 +432,7 @@ def least_moves(G, gap, errors, sd, now, wish):
 
 
 def _reduced(M, b):
-    """As few rows as say the same but for what weighs nothing."""
+    """As few rows of a least-squares problem, M (n, k) and b (n,), as say the same but for what weighs nothing."""
     if len(M) > M.shape[1]:
         Q, R = np.linalg.qr(M)
         return R, Q.T @ b
@@ -442,13 +442,13 @@ def _reduced(M, b):
 
 
 def _smooth(n_steps, m):
-    """Differences of moves from row to row, from where the inputs stand on."""
+    """Differences of moves from row to row, from where the inputs stand on, as matrices (n_steps m, n_steps m)."""
     D = np.eye(n_steps) - np.eye(n_steps, k=-1)
     return [np.kron(D, np.eye(m))]
 
 
 def _by_gradients(M, b, low, high, limits, n_steps, m):
-    """The same of many moves, or with rates, which a growing penalty keeps to."""
+    """The same of many moves, or with rates, which a growing penalty keeps to, (n_steps, m)."""
     x = np.zeros(n_steps * m)
     ridge, finite = _RIDGE / n_steps, np.isfinite(limits)
 
