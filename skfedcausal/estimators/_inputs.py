@@ -50,7 +50,7 @@ class PlantInputs:
                 f"Inputs {listed(constant)} never move within an episode and are left out: their effect cannot be "
                 "learned from this record. Give rows in which they move (and rows after that, on which they act), or "
                 "do not declare them as inputs.",
-                stacklevel=4,
+                stacklevel=5,
             )
         return cls(units, names, active, low, high)
 
