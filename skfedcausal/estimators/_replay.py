@@ -37,9 +37,21 @@ class Replay(NamedTuple):
     """What a record would have been under other inputs, and what speaks against it."""
 
     table: pd.DataFrame
-    error: pd.Series  # standard error by column of the mean over a window of what would have been, from all that moves
+    error: pd.Series | None  # standard error by column of the mean over a window of what would have been, if any
     notes: list  # sentences about columns at a limit
     doubted: set  # columns whose effects in the window, or from the move on, hang on the timing of inputs
+
+
+class SourceEffect(NamedTuple):
+    """What one source does to a record: the effect and its variance, (n_samples, d), the error of its mean, (d,).
+
+    The mean is that over a window. And columns whose effect hangs on the timing of inputs, (d,) of bool.
+    """
+
+    effect: np.ndarray
+    variance: np.ndarray
+    error: np.ndarray
+    doubted: np.ndarray
 
 
 def replayed_record(effects, asking, do, *, confidence, loops, split, sensors, limits=None, window=None):
@@ -50,77 +62,88 @@ def replayed_record(effects, asking, do, *, confidence, loops, split, sensors, l
     check_choice("loops", loops, LOOPS)
     check_choice("sensors", sensors, _SENSORS)
     check_confidence(confidence)
-    if not isinstance(do, Mapping):
-        raise ValueError(f"Got do={do!r}; give a dict from the name of an input, 'unit__input', to what replaces it.")
-    do = _flat_questions(do, effects.server.names_)
-    if not do:
-        raise ValueError("Got an empty `do`: name an input or a sensor, and what replaces it.")
+    do = _questions(do, effects.server.names_)
     if limits and split:
         raise ValueError("`limits` are about all inputs together, and `split` about each alone: leave one out.")
+    relays = relays_that_react(effects.relays, do, split)
     with asking as units:
         messages = units.messages()
-        recorded = recorded_inputs(units, messages)
-        relays = relays_that_react(effects.relays, do, split)
-        factual, spread, columns, stops = factual_measurements(effects.server, units, messages)
-        moves, holds = _sorted_out(effects, do, columns)
+        recorded, factual = recorded_inputs(units, messages), factual_measurements(effects.server, units, messages)
+        shape, operated = factual.values.shape, effects.above_level(recorded)
+        moves, holds = _sorted_out(effects, do, factual.columns)
         replaced = _replaced(effects, units, moves, recorded)
-        held_sensors = HeldSensors(effects, units, holds, columns, factual) if holds else None
+        held = HeldSensors(effects, units, holds, factual.columns, factual.values) if holds else None
 
         def effect_of(values):
-            (part, held, how), *_ = _input_parts(effects, recorded, values, moves | relays, False, loops).values()
-            return effects.replayed(units, part, operated, held, how, factual.shape)[0]
+            (part, still, how), *_ = _input_parts(effects, recorded, values, moves | relays, False, loops).values()
+            return effects.replayed(units, part, operated, still, how, shape)[0]
 
-        operated, known = effects.above_level(recorded), effects.spec.written
-        replaced, reactions = reacting(relays, units, known, recorded, replaced, factual, effect_of, columns)
+        known, about = effects.spec.written, (factual.values, effect_of, factual.columns)
+        replaced, reactions = reacting(relays, units, known, recorded, replaced, *about)
         parts = _input_parts(effects, recorded, replaced, moves | relays, split, loops)
-        if held_sensors is not None and sensors == "controller":
-            parts |= _controller_part(effects, held_sensors, recorded, factual, split, parts)
-        found, doubts = {}, {}
-        over = slice(0, 0) if window is None else window_rows(window, units.n_samples, units.index)
-        for source, (part, held, how) in parts.items():  # each given those before it, so that they add up
-            replay = partial(effects.replayed, units, part, operated, held, how, factual.shape)
-            *whole, error = replay(over)
-            if effects.engine.timing is not None and how == "hold" and part.any():
-                rows = _since(units, part) if window is None else over
-                whole, error, doubts[source] = _with_doubt(effects, replay, whole, error, rows, confidence)
-            found[source], operated = tuple(whole), operated + part
-        if held_sensors is not None and sensors == "force":
-            before = sum((effect for effect, _ in found.values()), np.zeros_like(factual))
-            forced = held_sensors.by_force(messages, before)
-            _add(found, ", ".join(held_sensors.names) if split else None, forced)
-        times = np.arange(units.n_samples) if units.index is None else units.index
-        scale, tables = np.nanstd(factual, axis=0), {}
-        *ends, notes = limits_of(limits, columns, factual, np.array([[-np.inf], [np.inf]]) if split else stops)
-        for source, (effect, variance) in found.items():
-            effect = np.clip(factual + effect, *ends) - factual
-            doubted = doubts.get(source, np.zeros(len(columns), dtype=bool))
-            told = _told(units, parts.get(source), effect, variance, scale, confidence, doubted)
-            tables[source] = whatif_table(
-                times, columns, factual, effect, np.sqrt(variance + spread), told.items(), confidence, ends
-            )
-        if window is not None:
-            error = pd.Series(
-                np.hypot(error, np.sqrt(np.broadcast_to(spread, factual.shape)[over]).mean(axis=0)), columns
-            )
-    if not split:
-        table = tables[None]
-    else:
-        table = pd.concat(tables, names=["source", None]).reset_index("source").reset_index(drop=True)
-    table.attrs["relays"] = reactions
-    table.attrs["engine"] = effects.engine_for("react" if holds else loops)
-    return Replay(table, error, notes, {name for doubt in doubts.values() for name in compress(columns, doubt)})
+        if held is not None and sensors == "controller":
+            parts |= _controller_part(effects, held, recorded, factual.values, split, parts)
+        rows = None if window is None else window_rows(window, units.n_samples, units.index)
+        found = _source_effects(effects, units, parts, operated, shape, rows, confidence)
+        if held is not None and sensors == "force":
+            before = sum((one.effect for one in found.values()), np.zeros(shape))
+            _add(found, ", ".join(held.names) if split else None, *held.by_force(messages, before))
+    stops = np.array([[-np.inf], [np.inf]]) if split else factual.stops
+    *ends, notes = limits_of(limits, factual.columns, factual.values, stops)
+    tables = {name: _table(units, parts.get(name), one, factual, ends, confidence) for name, one in found.items()}
+    table = tables[None] if not split else pd.concat(tables, names=["source", None]).reset_index("source")
+    table = table.reset_index(drop=True)
+    table.attrs |= {"relays": reactions, "engine": effects.engine_for("react" if holds else loops)}
+    doubted = {name for one in found.values() for name in compress(factual.columns, one.doubted)}
+    return Replay(table, None if rows is None else _error_of_mean(found[None], factual, rows), notes, doubted)
 
 
-def _with_doubt(effects, replay, found, error, rows, confidence):
-    """An effect and its variance, (n_samples, d), and the error of its mean, (d,), with the doubt that timing leaves.
+def _source_effects(effects, units, parts, operated, shape, rows, confidence):
+    """The :class:`SourceEffect` of each part of a change, their means over some rows of the record, if any."""
+    found = {}
+    for source, (part, held, how) in parts.items():  # each given those before it, so that they add up
+        replay = partial(effects.replayed, units, part, operated, held, how, shape)
+        effect, variance, error = replay(slice(0, 0) if rows is None else rows)
+        found[source] = SourceEffect(effect, variance, error, np.zeros(shape[1], dtype=bool))
+        if effects.engine.timing is not None and how == "hold" and part.any():
+            seen = _since(units, part) if rows is None else rows
+            found[source] = _with_doubt(effects, replay, found[source], seen, confidence)
+        operated = operated + part
+    return found
 
-    Behind them which columns are in doubt, (d,).
-    """
-    (effect, variance), apart = found, replay(effects=effects.between_timings)[0]
+
+def _with_doubt(effects, replay, one, rows, confidence):
+    """The :class:`SourceEffect` with the doubt that the timing of inputs leaves, as it shows in some rows."""
+    apart, variance, error = replay(effects=effects.between_timings)[0], one.variance, one.error
     if effects.engine.responses is None:  # whose bands have it
         variance, error = variance + np.square(apart), np.hypot(error, apart[rows].mean(axis=0))
     rest = np.sqrt((variance - np.square(apart)).clip(0))
-    return (effect, variance), error, in_doubt(apart[rows], rest[rows], confidence)
+    return SourceEffect(one.effect, variance, error, in_doubt(apart[rows], rest[rows], confidence))
+
+
+def _add(found, source, effect, variance):
+    """Add an effect to that of a source, or as that of another one."""
+    if source in found:
+        one = found[source]
+        found[source] = SourceEffect(one.effect + effect, one.variance + variance, one.error, one.doubted)
+    else:
+        none = np.zeros(effect.shape[1])
+        found[source] = SourceEffect(effect, variance, none, none.astype(bool))
+
+
+def _table(units, part, one, factual, ends, confidence):
+    """Long table of the effect of a source, which is a `part` of a change or sensors that are held by force."""
+    effect = np.clip(factual.values + one.effect, *ends) - factual.values
+    times = np.arange(units.n_samples) if units.index is None else units.index
+    told = _told(units, part, effect, one.variance, np.nanstd(factual.values, axis=0), confidence, one.doubted)
+    std = np.sqrt(one.variance + factual.variance)
+    return whatif_table(times, factual.columns, factual.values, effect, std, told.items(), confidence, ends)
+
+
+def _error_of_mean(one, factual, rows):
+    """Standard error by column of the mean over some rows of what would have been."""
+    recorded = np.sqrt(np.broadcast_to(factual.variance, factual.values.shape)[rows]).mean(axis=0)
+    return pd.Series(np.hypot(one.error, recorded), factual.columns)
 
 
 def _told(units, part, effect, variance, spread, confidence, doubted):
@@ -196,16 +219,13 @@ def _controller_part(effects, held_sensors, recorded, factual, split, parts):
     raise ValueError("Inputs and controllers of sensors are moved at once: ask with split=True, or sensors='force'.")
 
 
-def _add(found, source, more):
-    there = found.get(source)
-    found[source] = more if there is None else tuple(a + b for a, b in zip(there, more, strict=True))
-
-
 # -- sensors that are held -------------------------------------------------------------------------
 
 
-def _flat_questions(do, units):
-    """A dict of units to dicts of their columns as one of flat names."""
+def _questions(do, units):
+    """What is to be replaced by flat name, of a dict in which units may have dicts of their columns."""
+    if not isinstance(do, Mapping):
+        raise ValueError(f"Got do={do!r}; give a dict from the name of an input, 'unit__input', to what replaces it.")
     flat: dict = {}
     for name, value in do.items():
         if name in units and not isinstance(value, (Mapping, pd.DataFrame)):
@@ -214,6 +234,8 @@ def _flat_questions(do, units):
             )
         inner = value.items() if name in units else [(None, value)]
         flat |= {name if own is None else flat_name(name, str(own)): one for own, one in inner}
+    if not flat:
+        raise ValueError("Got an empty `do`: name an input or a sensor, and what replaces it.")
     return flat
 
 
