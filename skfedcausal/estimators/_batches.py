@@ -7,14 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..client.units import (
-    client_templates,
-    further_units,
-    kept_states,
-    new_units,
-    refuse_memory,
-    without_silent,
-)
+from ..client.units import client_templates, further_units, kept_states, new_units, refuse_memory, without_silent
 from ..containers.layout import listed
 from ..containers.rows import check_sampling, sampling_period, warn_of_gaps
 from ..federation.ledger import Ledger

@@ -203,7 +203,20 @@ def filled_inputs(data, missing, before=None):
     return replace(data, inputs=tuple(filled))
 
 
-def warn_of_excitation(table):
+def warn_of_inputs(server, excitation, known, words):
+    """Say what was found of inputs that makes answers doubtful.
+
+    `excitation` is the table of the inputs, `known` the :class:`PlantInputs` as users write them, and `words` says of
+    each when it was set.
+    """
+    _warn_of_excitation(excitation)
+    _warn_of_feedback(server)
+    _warn_of_hidden_causes(server)
+    _warn_of_timing(server, known, words)
+    _warn_of_misfit(server, {unit for unit, word in zip(known.units, words, strict=True) if word == "before"})
+
+
+def _warn_of_excitation(table):
     """Warn of inputs that other inputs and the states explain almost completely."""
     if "share" not in table:
         return
@@ -212,22 +225,22 @@ def warn_of_excitation(table):
         warnings.warn(
             f"Inputs {listed(hardly)} hardly move on their own: other inputs and the states explain all but "
             f"{_HARDLY:.1%} of their variance. Their effects are poorly known; look at the standard errors.",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
-def warn_of_feedback(server):
+def _warn_of_feedback(server):
     """Warn that inputs depend on measurements, and say what was done about it."""
     if controlled := getattr(server, "controlled_units_", ()):
         warnings.warn(
             f"Inputs of {listed(controlled)} depend on measurements (see `feedback_`). The likelihood given "
             "the inputs stays valid and standard errors of effects come from its observed curvature; choose "
             "by `loops` whether the controllers respond in counterfactuals.",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
-def warn_of_hidden_causes(server):
+def _warn_of_hidden_causes(server):
     """Warn of inputs that move with measurements of other units which they cannot have caused."""
     table = getattr(server, "hidden_causes_", None)
     if table is None or not table["suspect"].any():
@@ -238,11 +251,11 @@ def warn_of_hidden_causes(server):
         "of both looks like that, or a controller that reads the other unit. With a hidden cause the effects of these "
         "inputs are wrong by more than their bands say: ask `sensitivity` how strong it must be to void them, and give "
         "what else moves the input (its set point) in `instruments`.",
-        stacklevel=3,
+        stacklevel=4,
     )
 
 
-def warn_of_timing(server, known, words):
+def _warn_of_timing(server, known, words):
     """Warn of inputs that are said to come before their row and were found to follow measurements."""
     controlled = {*getattr(server, "controlled_units_", ()), *_following_the_row_before(server, known, words)}
     inputs = zip(known.units, known.names, words, strict=True)
@@ -252,7 +265,7 @@ def warn_of_timing(server, known, words):
             f"Inputs {listed(early)} are said to be set before their row is measured (sampled='before') and depend "
             "on measurements. That is right for a controller that reads the row before; of one that reads its own "
             "row the plant takes the answer for an effect: say sampled='after' for those.",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -266,7 +279,7 @@ def _following_the_row_before(server, known, words):
     return set(rejected) - late
 
 
-def warn_of_misfit(server, at_once=()):
+def _warn_of_misfit(server, at_once=()):
     """Warn of inputs that act otherwise than the plant says, or within the row that they stand in.
 
     Units `at_once` are known for the latter.
@@ -280,7 +293,7 @@ def warn_of_misfit(server, at_once=()):
         rejected = asked[asked[f"{kind}_p_value"] * len(table) < _MISFIT_LEVEL]
         pairs = [f"{row.controlled} on {row.measured}" for row in rejected.itertuples()]
         if pairs:
-            warnings.warn(f"{what.format(listed(pairs))} See `feedback_` for the tests.", UserWarning, stacklevel=3)
+            warnings.warn(f"{what.format(listed(pairs))} See `feedback_` for the tests.", UserWarning, stacklevel=4)
 
 
 _MISFIT_LEVEL = 1e-3  # for all pairs together

@@ -78,8 +78,8 @@ def replayed_record(effects, asking, do, *, confidence, loops, split, sensors, l
             (part, still, how), *_ = _input_parts(effects, recorded, values, moves | relays, False, loops).values()
             return effects.replayed(units, part, operated, still, how, shape)[0]
 
-        known, about = effects.spec.written, (factual.values, effect_of, factual.columns)
-        replaced, reactions = reacting(relays, units, known, recorded, replaced, *about)
+        known, values = effects.spec.written, factual.values
+        replaced, reactions = reacting(relays, units, known, recorded, replaced, values, effect_of, factual.columns)
         parts = _input_parts(effects, recorded, replaced, moves | relays, split, loops)
         if held is not None and sensors == "controller":
             parts |= _controller_part(effects, held, recorded, factual.values, split, parts)

@@ -16,24 +16,10 @@ from ..server.lagged.timing import SAMPLED
 from ..server.likelihood import LikelihoodServer
 from ..statespace.input_basis import BASES
 from ._base import explained
-from ._declared import (
-    coded_record,
-    declared_inputs,
-    declared_labels,
-    declared_names,
-    declared_units,
-    learned_levels,
-)
+from ._declared import coded_record, declared_inputs, declared_labels, declared_names, declared_units, learned_levels
 from ._input_effects import learned_engine
 from ._input_spec import InputSpec
-from ._inputs import (
-    filled_inputs,
-    warn_of_excitation,
-    warn_of_feedback,
-    warn_of_hidden_causes,
-    warn_of_misfit,
-    warn_of_timing,
-)
+from ._inputs import filled_inputs, warn_of_inputs
 from ._progress import with_callbacks
 from ._questions import InputQuestions
 from .relays import check_relays
@@ -326,13 +312,8 @@ class FederatedCounterfactualEstimator(InputQuestions):
 
     def _warn_of_inputs(self):
         """Say what was found of the inputs that makes answers doubtful."""
-        warn_of_excitation(self.excitation_)
-        warn_of_feedback(self.server_)
-        warn_of_hidden_causes(self.server_)
-        known, words = self._spec.written, self._spec.map.words  # without those of units that were lost
-        warn_of_timing(self.server_, known, words)
-        words = zip(known.units, words, strict=True)
-        warn_of_misfit(self.server_, {unit for unit, word in words if word == "before"})
+        spec = self._spec  # without inputs of units that were lost
+        warn_of_inputs(self.server_, self.excitation_, spec.written, spec.map.words)
 
     @property
     def instruments_(self):

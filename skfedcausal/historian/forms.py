@@ -117,11 +117,10 @@ def _matches(name, patterns):
 
 def _parts(export, dialect, where):
     table, said = written(export, where, dialect.bad_values)
-    time = dialect.time
     names = {str(column).strip().lower(): column for column in table.columns}
-    if time is not None and str(time).strip().lower() not in names:
-        raise ValueError(f"There is no column {time!r} in {where}: its columns are {listed(table.columns)}.")
-    times, table = _split_times(table, names, time)
+    if dialect.time is not None and str(dialect.time).strip().lower() not in names:
+        raise ValueError(f"There is no column {dialect.time!r} in {where}: its columns are {listed(table.columns)}.")
+    times, table = _split_times(table, names, dialect.time)
     if times is not None:
         table, times, more = _timed(table, times, dialect.dayfirst, where)
         said += more

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from ..containers.rows import episodes_text, repeated_text, times_back
-from ..quality.report import Finding
+from ..quality.report import Finding, finding
 
 MOST_MISSING = 100  # rows that may be missing inside an episode; they stay as rows without values
 _LEAST_ROWS = 10  # of an episode; shorter ones are left out
@@ -54,17 +54,17 @@ def _in_order(table):
     kind, back = times_back(times)
     findings = []
     if kind == "episodes":
-        findings.append(Finding.of(kind, float(len(back)), _ends(times), sentence=episodes_text(times, back)))
+        findings.append(finding(kind, float(len(back)), _ends(times), sentence=episodes_text(times, back)))
         bounds = [0, *back, len(times)]
         return table, [slice(a, b) for a, b in zip(bounds[:-1], bounds[1:], strict=True)], findings
     if kind is not None:
         name = "rows in no order" if kind == "no order" else "repeated hour"
-        findings.append(Finding.of(name, float(len(back)), _ends(times), sentence=repeated_text(times)))
+        findings.append(finding(name, float(len(back)), _ends(times), sentence=repeated_text(times)))
         table = table.sort_index(kind="stable")
     twice = table.index.duplicated(keep="last")
     if twice.any():
         if kind != "hour":
-            findings.append(Finding.of("duplicate rows", float(twice.sum()), _ends(table.index[twice])))
+            findings.append(finding("duplicate rows", float(twice.sum()), _ends(table.index[twice])))
         table = table[~twice]
     return table, [slice(0, len(table))], findings
 

@@ -1,40 +1,27 @@
 """Tables of the findings of a check."""
 
 import tomllib
+from collections import namedtuple
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
-from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
 from ..containers.layout import listed
 
+COLUMNS = ("unit", "column", "kind", "start", "end", "value", "detail", "advice")
+Finding = namedtuple("Finding", COLUMNS)  # a row of the table of findings
 KINDS = tomllib.loads(files(__package__).joinpath("kinds.toml").read_text("utf-8"))
 _WRONG = [kind for kind, about in KINDS.items() if "wrong" in about]
 _MOVES = [kind for kind, about in KINDS.items() if "moves" in about]
 _BINS, _STEPS = 24, 60
 
 
-class Finding(NamedTuple):
-    """A row of the table of findings, see :class:`PlantCheck`."""
-
-    unit: str
-    column: str
-    kind: str
-    start: Any
-    end: Any
-    value: Any
-    detail: str
-    advice: str
-
-    @classmethod
-    def of(cls, what, value, ends, *, unit="all units", column="", **words):
-        """A finding of a kind, ``kind`` or ``kind: case``, between two rows or times; `words` fill its texts."""
-        detail, advice = texts_of(what, value=value, **words)
-        start, end = ends
-        return cls(unit, column, what.split(":")[0], start, end, value, detail, advice)
+def finding(what, value, ends, *, unit="all units", column="", **words):
+    """A :class:`Finding` of a kind, ``kind`` or ``kind: case``, between two rows or times; `words` fill its texts."""
+    return Finding(unit, column, what.split(":")[0], *ends, value, *texts_of(what, value=value, **words))
 
 
 def texts_of(what, **words):
@@ -139,7 +126,7 @@ def with_findings(check, rows):
     """The check with further findings about all units, which make each of them one to be put right first."""
     if not rows:
         return check
-    more = pd.DataFrame(rows, columns=list(Finding._fields))
+    more = pd.DataFrame(rows, columns=list(COLUMNS))
     words = ", ".join(more["detail"])
     units = check.units.assign(
         verdict="fix first",
