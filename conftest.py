@@ -72,7 +72,7 @@ MEDIUM_EXAMPLES = {
     "skfedcausal/estimators/detector.py",
     "skfedcausal/estimators/experiment.py",
     "skfedcausal/estimators/reach.py",
-    "skfedcausal/server/regressor.py",
+    "skfedcausal/papers/server/regressor.py",
     "skfedcausal/testing/server_side.py",
 }  # fmt: skip
 MOST = 1.0  # seconds that a test without a mark may take in a check: clocks of busy machines are off by a few times

@@ -21,20 +21,14 @@ if TYPE_CHECKING:
     from .estimators.detector import FederatedRCADetector
     from .estimators.granger import FederatedGrangerEstimator
     from .historian import PlantTable, read_historian
-    from .networks import LSTMRegressor, SELURegressor
-    from .privacy import (
-        GaussianMechanism,
-        IndependentFlips,
-        PrivacyAccountant,
-        PrivacyMechanism,
-        RandomizedResponse,
-    )
+    from .papers.networks import LSTMRegressor, SELURegressor
+    from .papers.server.gradient import GradientServer
+    from .papers.server.regressor import RegressorServer
+    from .privacy import GaussianMechanism, IndependentFlips, PrivacyAccountant, PrivacyMechanism, RandomizedResponse
     from .quality import check_plant
-    from .server.gradient.server import GradientServer
     from .server.likelihood import LikelihoodServer
     from .server.moments import MomentServer
     from .server.plant import ServerLearner
-    from .server.regressor import RegressorServer
 
 __all__ = [
     "Augmenter",
@@ -74,10 +68,10 @@ _HOMES = {
     "FederatedGrangerEstimator": "estimators.granger",
     "FederatedRCADetector": "estimators.detector",
     "GaussianMechanism": "privacy",
-    "GradientServer": "server.gradient.server",
+    "GradientServer": "papers.server.gradient",
     "IndependentFlips": "privacy",
     "KalmanClient": "client.kalman",
-    "LSTMRegressor": "networks",
+    "LSTMRegressor": "papers.networks",
     "LikelihoodServer": "server.likelihood",
     "LinearAugmenter": "client.augmenter",
     "MomentServer": "server.moments",
@@ -86,8 +80,8 @@ _HOMES = {
     "PrivacyMechanism": "privacy",
     "RandomizedResponse": "privacy",
     "RegressorAugmenter": "client.augmenter",
-    "RegressorServer": "server.regressor",
-    "SELURegressor": "networks",
+    "RegressorServer": "papers.server.regressor",
+    "SELURegressor": "papers.networks",
     "ServerLearner": "server.plant",
     "UnitClient": "client.unit_model",
     "UnitScaler": "containers.scaler",

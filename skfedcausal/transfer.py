@@ -54,7 +54,7 @@ class TransferFunction:
         return f"TransferFunction of {len(self.A)} states from {inputs} to {outputs}"
 
     @property
-    def _direct(self):
+    def direct(self):
         """D, zero where there is none."""
         return np.zeros((len(self.C), self.B.shape[1])) if self.D is None else self.D
 
@@ -91,7 +91,7 @@ class TransferFunction:
         k, d = self.B.shape[1], self.C.shape[0]
         if min(k, d) == 0:
             return np.empty(0, dtype=complex)
-        D = self._direct
+        D = self.direct
         if k == d:
             return _square_zeros(self.A, self.B, self.C, D)
         rng = np.random.default_rng(0)
@@ -115,7 +115,7 @@ class TransferFunction:
         """
         z = np.exp(1j * np.asarray(frequencies, dtype=float))
         resolvent = z[:, None, None] * np.eye(len(self.A)) - self.A
-        return self.C @ np.linalg.solve(resolvent, np.broadcast_to(self.B, (len(z), *self.B.shape))) + self._direct
+        return self.C @ np.linalg.solve(resolvent, np.broadcast_to(self.B, (len(z), *self.B.shape))) + self.direct
 
     def singular_values(self, frequencies):
         """Singular values of the response, largest first, shape (n_frequencies, min(d, k)).
@@ -138,7 +138,7 @@ class TransferFunction:
         -------
         DataFrame of shape (d, k)
         """
-        gain = self.C @ np.linalg.solve(np.eye(len(self.A)) - self.A, self.B) + self._direct
+        gain = self.C @ np.linalg.solve(np.eye(len(self.A)) - self.A, self.B) + self.direct
         return pd.DataFrame(gain, index=list(self.output_names), columns=list(self.input_names))
 
     def norm(self):
@@ -151,7 +151,7 @@ class TransferFunction:
         if spectral_radius(self.A) >= 1:
             return np.inf
         S = stationary_covariance(self.A, self.B @ self.B.T)
-        return float(np.sqrt(max(np.trace(self.C @ S @ self.C.T), 0.0) + np.square(self._direct).sum()))
+        return float(np.sqrt(max(np.trace(self.C @ S @ self.C.T), 0.0) + np.square(self.direct).sum()))
 
     def distance(self, other):
         """H2 norm of the difference to another plant with the same inputs and outputs, over its own norm.
@@ -166,7 +166,7 @@ class TransferFunction:
         float
         """
         A, B, C = block_diag(self.A, other.A), np.vstack([self.B, other.B]), np.hstack([self.C, -other.C])
-        D = self._direct - other._direct
+        D = self.direct - other.direct
         return TransferFunction(A, B, C, self.input_names, self.output_names, D).norm() / other.norm()
 
     def to_scipy(self):
@@ -176,7 +176,7 @@ class TransferFunction:
         -------
         scipy.signal.StateSpace
         """
-        return signal.StateSpace(self.A, self.B, self.C, self._direct, dt=True)
+        return signal.StateSpace(self.A, self.B, self.C, self.direct, dt=True)
 
     def to_control(self):
         """The plant as a :class:`control.StateSpace`; needs python-control.

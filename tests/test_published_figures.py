@@ -9,7 +9,7 @@ from benchmarks import _pages, standing
 from benchmarks.field import methods, regimes
 from benchmarks.paper1 import losses
 from benchmarks.paper3 import _setting as third
-from skfedcausal.client import network_training, training
+from skfedcausal.papers.client import network_training, training
 
 GROUPS = _pages.groups()
 PLANTED = "paper1", {"losses": losses}

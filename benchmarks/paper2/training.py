@@ -3,12 +3,8 @@
 import numpy as np
 
 from skfedcausal import KalmanClient
-from skfedcausal.statespace.training.fixed_point import fixed_point, from_delta, recurrence
-from skfedcausal.theory.disentanglement import (
-    disentanglement,
-    normal_equations_of_client,
-    oracle_bias,
-)
+from skfedcausal.papers.numerics.fixed_point import fixed_point, from_delta, recurrence
+from skfedcausal.theory.disentanglement import disentanglement, normal_equations_of_client, oracle_bias
 
 from ._setting import SETTING, by_default, lagrangian, records, trained
 

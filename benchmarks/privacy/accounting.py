@@ -12,8 +12,8 @@ from skfedcausal import (
     RandomizedResponse,
 )
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.papers.client.noise import classical_epsilon, classical_noise_multiplier, messages_mu
 from skfedcausal.privacy import epsilon_from_mu, event_sensitivity, gaussian_noise_multiplier
-from skfedcausal.privacy.paper import classical_epsilon, classical_noise_multiplier, messages_mu
 from skfedcausal.secure import SecureSumsServer
 from skfedcausal.statespace.riccati import predicted_covariance
 

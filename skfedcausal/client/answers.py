@@ -1,4 +1,4 @@
-"""What a unit computes at home, from its own record and from what it was told, whatever its client is."""
+"""What a unit computes at home, from its own record and from what it received, whatever its client is."""
 
 from dataclasses import replace
 
@@ -8,7 +8,6 @@ from ..message.packet import PacketError
 from ..message.states import StateMessage
 from ..statespace.episodes import episode_lengths, lagged_rows
 from .monitor import ResidualFlag
-from .network_training import StateCorrection, corrected_prediction
 from .unit_model import UnitClient, expected_measurements
 
 
@@ -29,7 +28,10 @@ def mapped_effect(site, reply):
 
 
 def effect_variances(reply, C):
-    """Variances of ``C`` times the states of an effect, NaN where it came without covariances."""
+    """Variances of ``C`` times the states of an effect, NaN where it came without covariances.
+
+    C is (n_sensors, n_states), the variances (n_steps, n_sensors).
+    """
     if reply.covariances is None:
         return np.full((len(reply.states), len(C)), np.nan)
     return np.einsum("di,tij,dj->td", C, reply.covariances, C).clip(0)
@@ -53,7 +55,7 @@ def forecast_variance(client, reply):
 
 
 def local_features(client, Y, U, starts, n_states=None):
-    """Centred measurements with the missing ones replaced by their filtered expectation."""
+    """Centred measurements with the missing ones replaced by their filtered expectation. Shape (n_samples, n_used)."""
     if not isinstance(client, UnitClient):
         states = _filtered(client, Y, U, starts, n_states)
         level = client.measurements(np.zeros((1, states.shape[1])))
@@ -105,8 +107,8 @@ def local_prediction(site, Y, U, starts, *, augmented):
     client = site["client"]
     if not augmented:
         return _predicted(client, Y, U, starts)
-    if isinstance(site["augmenter"], StateCorrection):
-        return corrected_prediction(site, Y, starts)
+    if hasattr(site["augmenter"], "corrected_measurements"):  # trained to correct the filtered states
+        return site["augmenter"].corrected_measurements(client, Y, starts)
     filtered = _filtered(client, Y, U, starts, len(site["transition"]))
     states = _carried(filtered, site["transition"], starts)
     if "input_matrix" in site:
@@ -130,7 +132,10 @@ def _carried(filtered, transition, starts):
 
 
 def _driven(inputs, matrix, starts):
-    """What its own inputs add, those of the row before or, through blocks side by side, of rows 0, 1, ... before."""
+    """What its own inputs add, those of the row before or, through blocks side by side, of rows 0, 1, ... before.
+
+    `inputs` is (n_samples, k), `matrix` (p, k n_lags).
+    """
     n_lags = matrix.shape[1] // inputs.shape[1]
     if n_lags > 1:
         return np.hstack([inputs, lagged_rows(inputs, n_lags - 1, starts)]) @ matrix.T
@@ -232,6 +237,6 @@ def flags_of(state, Y, starts):
 
 def _residuals(state, Y, starts):
     """Measurements less what the unit's own and its augmented model predict, zero where they do not vary."""
-    active = getattr(state["client"], "_active", np.ones(Y.shape[1], dtype=bool))
+    active = getattr(state["client"], "used_columns", np.ones(Y.shape[1], dtype=bool))
     predictions = (local_prediction(state, Y, None, starts, augmented=a) for a in (False, True))
     return [Y - np.where(active, predicted, Y) for predicted in predictions]

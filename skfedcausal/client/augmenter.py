@@ -8,7 +8,7 @@ better when the server cannot be reached.
 from dataclasses import dataclass
 from inspect import signature
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin, clone
@@ -158,13 +158,13 @@ class LinearAugmenter(Augmenter):
         Y, cross_term, rows = _read_training(self, Y, cross_term, starts, is_checked=products is not None)
         if self.features is not None:
             Y, level, products = self.learn_features(Y if level is None else Y - level), None, None
-        z_mean, c_mean, gram, cross = _moments(Y, cross_term, starts, level, products)
-        gram = gram - len(rows) * np.outer(z_mean, z_mean)
-        cross = cross - len(rows) * np.outer(c_mean, z_mean)
+        sums = _Sums.of(Y, cross_term, starts, level, products)
+        gram = sums.gram - len(rows) * np.outer(sums.mean, sums.mean)
+        cross = sums.cross - len(rows) * np.outer(sums.cross_mean, sums.mean)
         scale = max(np.trace(gram) / len(gram), np.finfo(float).tiny)
         ridge = max(self.alpha, np.finfo(float).eps) * scale
         self.coef_ = np.linalg.solve(gram + ridge * np.eye(len(gram)), cross.T).T
-        self.phi_ = c_mean - self.coef_ @ z_mean
+        self.phi_ = sums.cross_mean - self.coef_ @ sums.mean
         p = len(self.coef_)
         A = np.eye(p) if transition is None else np.asarray(transition, dtype=float)
         if A.shape != (p, p):
@@ -331,32 +331,41 @@ class RegressorAugmenter(Augmenter):
         return guess
 
 
-def _moments(Y, cross_term, starts, level, products):
-    """Means and products of previous measurements and cross terms, piece by piece in cache."""
-    d, p = Y.shape[1], cross_term.shape[1]
-    z_sum, c_sum, gram, cross = np.zeros(d), np.zeros(p), np.zeros((d, d)), np.zeros((p, d))
-    length = max(_PIECE // d, 1)
-    level = np.zeros(d) if level is None else level
-    centred, ones, n_rows = np.tile(level, (length, 1)), np.ones(length), 0
-    as_is = products is not None and (np.abs(level) * _ROUNDING < np.sqrt(np.diag(products) / len(Y))).all()
-    for start, stop in episodes(starts, len(Y)):
-        for first in range(start, stop - 1, length):
-            last = min(first + length, stop - 1)
-            Z, target = Y[first:last], cross_term[first + 1 : last + 1]
-            if not as_is:
-                Z = Z - centred[: len(Z)]  # row by row it takes twice as long
-            z_sum += ones[: len(Z)] @ Z  # several times faster than a sum along columns
-            c_sum += ones[: len(Z)] @ target
-            if products is None:
-                add_product(gram, Z, Z)
-            add_product(cross, target, Z)
-            n_rows += len(Z)
-    if as_is:
-        z_sum, cross = z_sum - n_rows * level, cross - np.outer(c_sum, level)
-    if products is not None:
-        last = Y[[stop - 1 for _, stop in episodes(starts, len(Y))]] - level
-        gram = products - last.T @ last
-    return z_sum / n_rows, c_sum / n_rows, symmetric(gram), cross
+class _Sums(NamedTuple):
+    """Means of previous measurements and of cross terms, and sums of their products."""
+
+    mean: np.ndarray  # (n_features,)
+    cross_mean: np.ndarray  # (n_states,)
+    gram: np.ndarray  # (n_features, n_features)
+    cross: np.ndarray  # (n_states, n_features)
+
+    @classmethod
+    def of(cls, Y, cross_term, starts, level, products):
+        """Of measurements (n_samples, n_features) and cross terms (n_samples, n_states), piece by piece in cache."""
+        d, p = Y.shape[1], cross_term.shape[1]
+        z_sum, c_sum, gram, cross = np.zeros(d), np.zeros(p), np.zeros((d, d)), np.zeros((p, d))
+        length = max(_PIECE // d, 1)
+        level = np.zeros(d) if level is None else level
+        centred, ones, n_rows = np.tile(level, (length, 1)), np.ones(length), 0
+        as_is = products is not None and (np.abs(level) * _ROUNDING < np.sqrt(np.diag(products) / len(Y))).all()
+        for start, stop in episodes(starts, len(Y)):
+            for first in range(start, stop - 1, length):
+                last = min(first + length, stop - 1)
+                Z, target = Y[first:last], cross_term[first + 1 : last + 1]
+                if not as_is:
+                    Z = Z - centred[: len(Z)]  # row by row it takes twice as long
+                z_sum += ones[: len(Z)] @ Z  # several times faster than a sum along columns
+                c_sum += ones[: len(Z)] @ target
+                if products is None:
+                    add_product(gram, Z, Z)
+                add_product(cross, target, Z)
+                n_rows += len(Z)
+        if as_is:
+            z_sum, cross = z_sum - n_rows * level, cross - np.outer(c_sum, level)
+        if products is not None:
+            last = Y[[stop - 1 for _, stop in episodes(starts, len(Y))]] - level
+            gram = products - last.T @ last
+        return cls(z_sum / n_rows, c_sum / n_rows, symmetric(gram), cross)
 
 
 def _read_training(augmenter, Y, cross_term, starts, is_checked=False):

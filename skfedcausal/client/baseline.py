@@ -17,7 +17,7 @@ import pandas as pd
 from ..containers import constant_columns
 from ..containers.layout import SEPARATOR, listed
 from ..statespace.episodes import episodes
-from ..statespace.seasons import overtones, season_columns
+from ..statespace.lines import overtones, season_columns
 from ..statespace.wander import cut_of, moving_level, walk_step
 from .profile import learned_profile
 
@@ -121,7 +121,7 @@ class Record:
 
 @dataclass(frozen=True)
 class Clock:
-    """How the number of a row is told: from the index, or counted on from the record of `fit`."""
+    """How the number of a row is known: from the index, or counted on from the record of `fit`."""
 
     n_rows: int
     first: str  # digest of its first row
@@ -329,7 +329,7 @@ def _filled(part, there):
 
 def _found_seasons(record, others, known, levels, name):
     """Seasons of the periods that the record has."""
-    from .lines import found_periods  # for records whose periods nobody gave
+    from ..statespace.lines import found_periods  # for records whose periods nobody gave
 
     rest = np.delete(_rest(record, others, levels, name), known, axis=1)
     return [Season(period, overtones(period)) for period in found_periods(rest, record.rows)]

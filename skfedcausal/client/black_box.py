@@ -1,4 +1,4 @@
-"""A unit whose own filter is a black box: what it tells before and after each measurement is enough."""
+"""A unit whose own filter is a black box: what it reports before and after each measurement is enough."""
 
 import warnings
 from copy import copy
@@ -48,6 +48,11 @@ class BlackBoxClient:
         )
         self.transition_, self.process_cov_ = _linear_step(prior, prior_cov, posterior, posterior_cov, U, starts)
         return self
+
+    @property
+    def used_columns(self):
+        """Which columns the model is about, (n_features,); the others never moved."""
+        return self._active
 
     def _moments(self, Y, U, starts):
         """What the box says about every row, one episode at a time."""
@@ -120,7 +125,10 @@ class BlackBoxClient:
 
 
 def _joined(covariances, states):
-    """One covariance if it is the same at all time steps of all episodes, else one per step."""
+    """One covariance if it is the same at all time steps of all episodes, else one per step.
+
+    A list of (p, p) or (n_rows, p, p) by episode, and of states (n_rows, p).
+    """
     first = covariances[0]
     if first.ndim == 2 and all(part.shape == first.shape and (part == first).all() for part in covariances):
         return first
@@ -129,7 +137,10 @@ def _joined(covariances, states):
 
 
 def _linear_step(prior, prior_cov, posterior, posterior_cov, U, starts):
-    """Transition and process covariance by regression of predicted states on the filtered ones before."""
+    """Transition and process covariance by regression of predicted states on the filtered ones before.
+
+    States are (n_samples, p), covariances (p, p) or (n_samples, p, p).
+    """
     rows = inner_rows(len(prior), starts)
     known = [posterior[rows - 1], np.ones((len(rows), 1))]
     if U is not None:
@@ -173,13 +184,13 @@ class NonlinearClient(BlackBoxClient):
         change = noise - self._added_noise
         if not change.any():
             return self
-        other = copy(self)
-        other.box = copy(self.box)
+        box = copy(self.box)
         R = self.box.measurement_cov_ + np.diag(change)
         lowest = NOISE_FLOOR * np.diag(self.box.measurement_cov_)  # of columns that had little but noise
         short = np.maximum(lowest - np.diag(R), 0.0)
-        other.box.measurement_cov_ = R + np.diag(short)
-        other._added_noise = noise
+        box.measurement_cov_ = R + np.diag(short)
+        other = copy(self)
+        vars(other).update(box=box, _added_noise=noise)
         return other
 
     def measurements(self, states):

@@ -1,7 +1,7 @@
 """Which of its own tags a unit blames for something unusual, judged at home from its own rows.
 
-A vector autoregression of all tags of the unit says what is unusual about a stretch of rows. For each tag in turn
-the stretch is judged once more as if that tag had told nothing: the tag without which least is unusual is to
+A vector autoregression of all tags of the unit says what is unusual about a segment of rows. For each tag in turn
+the segment is judged once more as if that tag had told nothing: the tag without which least is unusual is to
 blame. There are three ways in which a tag may mislead, and the best of them counts [1]_:
 
 - it shows a wrong value that nothing reads, so that it is wrong in the rows after it, too;
@@ -205,6 +205,8 @@ def _unusual(E, S):
 
     Rows that move too little count as those that move too much, which sums of squares would take for usual: a tag
     that hardly moves leaves less of them than there is in nominal operation.
+
+    E is (n_rows, d), S (d, d).
     """
     n, d = E.shape
     if not d:
@@ -220,6 +222,8 @@ def _wrong_values(E, lags, S, j, keep):
 
     A wrong value is in its own row and, less what the autoregression makes of it, in those after it: least
     squares with as many unknowns as rows.
+
+    E is (n_rows, n), `lags` (p, n, n), S (n, n); a number, (n_rows,) and (n_rows,) come back.
     """
     n_rows, p = len(E), len(lags)
     inverse = np.linalg.inv(S[np.ix_(keep, keep)])
@@ -242,7 +246,7 @@ def _wrong_values(E, lags, S, j, keep):
 
 
 def _regressors(X, p):
-    """A constant and the last p rows before each."""
+    """A constant and the last p rows before each. `X` is (n_samples, d), the result (n_samples, 1 + p d)."""
     n, d = X.shape
     Z = np.ones((n, 1 + p * d))
     for k in range(1, p + 1):

@@ -1,7 +1,7 @@
 """What a unit can say once it has a linear model: states, predictions, likelihoods and its message."""
 
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -22,6 +22,16 @@ def quick_names(cls):
     return list(_parameters_of(cls))
 
 
+class CheckedRecord(NamedTuple):
+    """A record that was checked, and the model that is to look at it."""
+
+    model: Any
+    Y: np.ndarray  # (n_samples, n_used), less what is taken off at home
+    U: np.ndarray | None  # (n_samples, n_inputs)
+    starts: tuple[int, ...]  # first rows of episodes
+    off: np.ndarray | None  # (n_samples, n_features), what is taken off at home
+
+
 class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Methods of an estimator that has a `UnitModel` as `model`; base of :class:`~skfedcausal.UnitClient`."""
 
@@ -29,7 +39,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
     baseline_: Any = None  # of a client that takes one off
 
     def _read(self, X, inputs, lengths):
-        """The model and checked arrays: measurements, inputs, first rows of episodes, what is taken off at home."""
+        """The model, and a record as it looks at it."""
         model, index = self.model, getattr(X, "index", None)
         checks = {"dtype": float, "ensure_all_finite": "allow-nan"}
         if type(X) is np.ndarray and not hasattr(self, "feature_names_in_") and X.shape[1:] == (len(model.C),):
@@ -51,7 +61,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if self.baseline_ is not None:
             off = self.baseline_.of(Y, index, starts)[0]
             Y = Y - off
-        return model, self.active_columns(Y), U, starts, off
+        return CheckedRecord(model, self.active_columns(Y), U, starts, off)
 
     def transform(self, X, *, inputs=None, lengths=None):
         """Filtered states ``E[h_t | y_1, ..., y_t]``.
@@ -101,8 +111,8 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         states = self._filtered_at_once(X, lengths) if inputs is None else None
         if states is not None:
             return states
-        model, Y, U, starts, _ = self._read(X, inputs, lengths)
-        return model.filter(Y, U, starts)
+        read = self._read(X, inputs, lengths)
+        return read.model.filter(read.Y, read.U, read.starts)
 
     def _filtered_at_once(self, X, lengths):
         """Filtered states of a plain array in one pass over it, None where checks would have something to say."""
@@ -140,8 +150,8 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         >>> level.smooth(np.array([[1.0], [np.nan], [4.0]])).round(3).ravel().tolist()
         [2.0, 2.5, 3.0]
         """
-        model, Y, U, starts, _ = self._read(X, inputs, lengths)
-        run = model.own_run(Y, model.exogenous(U, starts), starts, smooth=True)
+        read = self._read(X, inputs, lengths)
+        run = read.model.own_run(read.Y, read.model.exogenous(read.U, read.starts), read.starts, smooth=True)
         return (run.smoothed, run.covariances) if return_cov else run.smoothed
 
     def predict(self, X, *, inputs=None, lengths=None):
@@ -158,11 +168,9 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         Y : ndarray of shape (n_samples, n_features)
             Constant columns are predicted at their constant.
         """
-        model, Y, U, starts, off = self._read(X, inputs, lengths)
-        predicted = self.measurements(model.predict(Y, U, starts))
-        if getattr(self, "noise_memory_", 0.0):
-            return self.baseline_.put_back(predicted, np.asarray(X, dtype=float), getattr(X, "index", None), starts)
-        return predicted if off is None else predicted + off
+        read = self._read(X, inputs, lengths)
+        predicted = self.measurements(read.model.predict(read.Y, read.U, read.starts))
+        return predicted if read.off is None else predicted + read.off
 
     def measurements(self, states):
         """Expected measurements of given states around the level; constant columns keep their constant.
@@ -175,10 +183,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         -------
         ndarray of shape (n_samples, n_features)
         """
-        return self._over_all_columns(self.model.measurements(states))
-
-    def _over_all_columns(self, expected):
-        """Expected measurements with the constants of columns that the model leaves out."""
+        expected = self.model.measurements(states)
         if not hasattr(self, "_model") or self._active.all():
             return expected
         full = np.tile(self.mean_, (len(expected), 1))
@@ -216,8 +221,8 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         ndarray of shape (n_samples,)
             In nats.
         """
-        model, Y, U, starts, _ = self._read(X, inputs, lengths)
-        return model.log_likelihood(Y, U, starts)
+        read = self._read(X, inputs, lengths)
+        return read.model.log_likelihood(read.Y, read.U, read.starts)
 
     def score(self, X, y=None, *, inputs=None, lengths=None):
         """Mean of :meth:`score_samples`.
@@ -254,6 +259,6 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         StateMessage
             With ``z`` of shape (n_samples, n_states), the information matrix ``J`` and the inputs.
         """
-        model, Y, U, starts, _ = self._read(X, inputs, lengths)
-        model = getattr(self, "message_model", model)
-        return model.message(Y, starts, inputs=U, const=const, local_model=local_model)
+        read = self._read(X, inputs, lengths)
+        model = getattr(self, "message_model", read.model)
+        return model.message(read.Y, read.starts, inputs=read.U, const=const, local_model=local_model)

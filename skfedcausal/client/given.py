@@ -1,4 +1,4 @@
-"""Checks of matrices that are given for a unit."""
+"""Checks of matrices, and of a constant gain, that are given for a unit."""
 
 import numpy as np
 
@@ -9,7 +9,10 @@ _NEGATIVE = 1e-10  # eigenvalue below zero, relative to the largest, that is rou
 
 
 def with_diagonal(R, added):
-    """Noise covariance (or the diagonal of one) with independent noise of variances `added` on top."""
+    """Noise covariance (or the diagonal of one) with independent noise of variances `added` on top.
+
+    R is (d,) or (d, d), `added` (d,).
+    """
     return R + (added if R.ndim == 1 else np.diag(added))
 
 
@@ -101,3 +104,24 @@ def restricted(given, active):
         R = given["R"]
         given["R"] = R[active] if R.ndim == 1 else R[np.ix_(active, active)]
     return given
+
+
+def checked_gain(gain, model, active):
+    """A gain over the model's columns, which has to keep its filter stable.
+
+    `gain` is (n_states, n_features), `active` (n_features,).
+    """
+    gain = np.asarray(gain, dtype=float)
+    if gain.shape != (model.n_states, len(active)) or not np.isfinite(gain).all():
+        raise ValueError(
+            f"gain has shape {gain.shape} or is not finite; give ({model.n_states}, {len(active)}) numbers, "
+            "one row per state and one column per sensor."
+        )
+    gain = gain[:, active]
+    radius = np.abs(np.linalg.eigvals(model.A - gain @ model.C @ model.A)).max()
+    if radius >= 1:
+        raise ValueError(
+            f"With this gain errors of the filter grow: (I - K C) A has spectral radius {radius:.3g}. "
+            "Give one below 1, or none for the Kalman gain."
+        )
+    return gain

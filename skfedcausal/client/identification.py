@@ -4,6 +4,13 @@ Every method finds the column space of C first and shares the rest: the split of
 and sensor noise, states by generalised least squares, and a first-order vector autoregression of the
 states (on the inputs too, where there are any) corrected for the noise that is left in them. All columns
 are scaled to unit variance first and the model is scaled back at the end.
+
+With more states than sensors the dynamics are of higher order, in observer form: the measured quantities x follow an
+autoregression of p lags with inputs and are the first states; every further lag has states of its own,
+
+    x[t] = A_1 x[t-1] + h_2[t-1] + B_1 u[t-1] + w,   h_k[t] = A_k x[t-1] + h_(k+1)[t-1] + B_k u[t-1],
+
+so that ``y = x + v`` has ``C = [I 0]``. A server re-estimates A, B and Q; C and R it takes from here.
 """
 
 import warnings
@@ -30,10 +37,13 @@ _ROWS_PER_STATE = 125  # time steps that a state chosen automatically needs at l
 EDGE_SHARE = 3.0  # a state's noise in a row, over its variance, is at most the root of the rows over this
 _NEAR_LAGS = 2  # of the past that tells of one more state
 _MEMORY_LEVEL = 0.05  # at which it has to: rare large noise that sensors share looks like a state in a row as well
+_SHARES = (0.0, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.9)  # of what the past leaves unpredicted, as noise
+_FLOOR = 1e-3  # share of a regressor's variance that is signal at least
+_QUIET = 0.03  # noise of the further states, as a share of that of the measured ones
 
 
 def pca_basis(moments):
-    """Directions of largest variance."""
+    """Directions of largest variance. The columns of (d, d), the best first."""
     return np.linalg.eigh(moments.G[0])[1][:, ::-1]
 
 
@@ -47,7 +57,10 @@ def lag_basis(moments):
 
 
 def canonical_basis(moments):
-    """Loadings of the variates best predicted by the past (canonical variate analysis) [1]_."""
+    """Loadings of the variates best predicted by the past (canonical variate analysis) [1]_.
+
+    The columns of (d, d), the best first.
+    """
     return moments.V[0] @ moments.canonical[1]
 
 
@@ -210,7 +223,10 @@ def noise_floor(moments):
 
 
 def _loadings(moments, predicted, order):
-    """Column space of C: states that the past predicts, the others by factor analysis."""
+    """Column space of C: states that the past predicts, the others by factor analysis.
+
+    `predicted` is (d, k), C (d, order).
+    """
     n_predicted = predicted.shape[1]
     if n_predicted == order:
         return predicted
@@ -228,8 +244,6 @@ def identify(moments, method, n_states):
     if n_states == "auto":
         order, n_predicted = choose_order(moments)
     elif n_states > moments.n_sensors:
-        from .hidden_states import identify_hidden  # no other unit needs it
-
         return identify_hidden(moments, n_states)
     found = _with_faint_states(moments, order, n_predicted) if n_states == "auto" and moments.complete else None
     if found is None:
@@ -289,17 +303,24 @@ def _split(moments, C):
     if d > p:
         unexplained = floor_eigenvalues(moments.unexplained, floor.min())
         fit = sensor_noise(unexplained, C, floor)
-        fit = fit._replace(R=np.maximum(fit.R / max(_noise_share(unexplained, C, fit.R), 1.0), floor))
+        R = np.maximum(fit.R / max(_noise_share(unexplained, C, fit.R), 1.0), floor)
+        fit = NoiseFit(R, fit.converged, fit.n_steps)
     return _state_covariances(moments.G[0], C, fit.R)[1], fit
 
 
 def unit_states(moments, C, R):
-    """Loadings of states of unit covariance in the space of C, given the noise of the sensors."""
+    """Loadings of states of unit covariance in the space of C, given the noise of the sensors.
+
+    C is (d, p), R (d,) or (d, d).
+    """
     return C @ np.linalg.cholesky(_state_covariances(moments.G[0], C, R)[1])
 
 
 def _noise_share(G, C, R):
-    """Largest share, over all combinations of states, that noise has in their variance."""
+    """Largest share, over all combinations of states, that noise has in their variance.
+
+    G is (d, d), C (d, p), R (d,).
+    """
     scaled = C / R[:, None]
     N = np.linalg.inv(C.T @ scaled)
     weights = scaled @ N
@@ -308,7 +329,10 @@ def _noise_share(G, C, R):
 
 
 def _state_covariances(G, C, R):
-    """Covariance of the least-squares states at each lag, the true states' covariance, the weights."""
+    """Covariance of the least-squares states at each lag, the true states' covariance, the weights.
+
+    G is (d, d) or (n_lags, d, d), C (d, p), R (d,) or (d, d).
+    """
     W = information_weights(C, R)
     N = np.linalg.inv(C.T @ W)
     weights = W @ N
@@ -319,7 +343,10 @@ def _state_covariances(G, C, R):
 
 
 def dynamics(moments, C, R, *, B=None, by_statsmodels=False):
-    """Transition, process covariance and input matrix of scaled states with known loadings and noise."""
+    """Transition, process covariance and input matrix of scaled states with known loadings and noise.
+
+    C is (d, p), R (d,) or (d, d), B (p, k) or None.
+    """
     raw, state, weights = _state_covariances(moments.G[:2], C, R)
     floor = _STATE_FLOOR * np.trace(state) / len(state)
     if moments.inputs is not None:
@@ -345,3 +372,47 @@ def _driven_dynamics(inputs, lagged, state, weights, floor, B=None):
     A = cap_radius(A, _MAX_RADIUS)
     AB = np.hstack([A, scaled])
     return A, floor_eigenvalues(state - AB @ M @ AB.T, floor), scaled / inputs.scale
+
+
+def identify_hidden(moments, n_states):
+    """Model with more states than sensors; of several shares of noise the one with the best likelihood."""
+    unpredicted, floor = np.diag(moments.unexplained), noise_floor(moments)
+    models = [_observer_form(moments, n_states, np.maximum(share * unpredicted, floor)) for share in _SHARES]
+    Y, U = moments.series, moments.input_series
+    best = max(models, key=lambda model: model.log_likelihood(Y, U, moments.starts).sum())
+    scale = moments.scale
+    B = None if best.B is None else best.B / moments.inputs.scale
+    return replace(best, C=best.C * scale[:, None], R=best.R * scale**2, mean=moments.mean, B=B)
+
+
+def _observer_form(moments, n_states, R):
+    """Model of scaled columns with given noise: the autoregression corrected for it, last lag of low rank.
+
+    R is (d,).
+    """
+    d, c = moments.n_sensors, moments.n_past // moments.n_lags
+    p = -(-n_states // d)
+    cross, past = (part[..., : p * c] for part in moments.past)
+    past = past[: p * c].copy()
+    noisy = np.concatenate([lag * c + np.arange(d) for lag in range(p)])
+    past[noisy, noisy] -= np.tile(R, p)
+    past = floor_eigenvalues(past, _FLOOR * np.trace(past) / len(past))
+    weights = np.linalg.solve(past, cross.T).T
+    blocks = np.moveaxis(weights.reshape(d, p, c), 1, 0)  # (lag, d, measurements and inputs)
+    driven = np.zeros((n_states, c))  # by x and u; the further states hand on to those before them
+    A, rank = np.zeros((n_states, n_states)), n_states - (p - 1) * d
+    for k in range(p - 1):
+        driven[k * d : (k + 1) * d] = blocks[k]
+        n_next = d if k < p - 2 else rank
+        A[k * d : (k + 1) * d, (k + 1) * d : (k + 1) * d + n_next] = np.eye(d, n_next)
+    noise = floor_eigenvalues(moments.G[0] - np.diag(R) - weights @ cross.T, _FLOOR)
+    # of the last lag what counts most: in units of the noise, and as its regressors move
+    left, right = np.linalg.cholesky(noise), np.linalg.cholesky(past[-c:, -c:])
+    U, size, V = np.linalg.svd(np.linalg.solve(left, blocks[-1] @ right), full_matrices=False)
+    driven[(p - 1) * d :] = np.linalg.solve(right.T, (size[:rank, None] * V[:rank]).T).T
+    A[(p - 2) * d : (p - 1) * d, (p - 1) * d :] = left @ U[:, :rank]
+    A[:, :d] += driven[:, :d]
+    Q = _QUIET * np.trace(noise) / d * np.eye(n_states)
+    Q[:d, :d] = noise
+    B = driven[:, d:] if c > d else None
+    return UnitModel(cap_radius(A, _MAX_RADIUS), np.eye(d, n_states), Q, R, np.zeros(d), B)

@@ -13,8 +13,7 @@ from sklearn.utils.validation import validate_data
 
 from ..containers import check_lengths, episode_starts
 from ..statespace.matrices import are_covariances
-from .chosen_gain import checked_gain
-from .given import COMPLETE, GIVEN, check_matrices, given_matrices, restricted
+from .given import COMPLETE, GIVEN, check_matrices, checked_gain, given_matrices, restricted
 from .identification import METHODS, dynamics, identify, split_variance
 from .moments import Moments
 from .records import (
@@ -93,13 +92,8 @@ class KalmanClient(UnitClient):
         smoother: of the stationary distribution (where A has none, of the steady errors of prediction around zero),
         of which nothing is known (exactly), or of a normal distribution with that mean and covariance. A server has
         its own.
-    noise_memory : float or "auto", default=None
-        Share of a sensor's noise that is still there in the next row, from 0 to below 1: ``v[t]`` is then
-        ``noise_memory v[t-1] + e[t]`` with e of covariance R, in all sensors alike. "auto" finds it beside the
-        states, and zero where there is none. The states are ``(h[t], h[t-1])``; the first row of an episode, or
-        after a gap, tells nothing. Matrices that are given are those of h, for `fit` to double. For a
-        :class:`~skfedcausal.FederatedGrangerEstimator`, whose `n_rounds` leave such sensors as they are, and
-        alone. None, like zero, for white noise.
+    noise_memory : None
+        Was noise of sensors that remembers the row before; `fit` refuses anything but None.
 
     Attributes
     ----------
@@ -113,11 +107,8 @@ class KalmanClient(UnitClient):
     input_mean_ : ndarray of shape (n_inputs,) or None
         Inputs act through their difference to it; None stands for zero, or for a model without inputs.
     n_states_ : int
-        Twice those of h where `noise_memory_` is not zero.
     baseline_ : Baseline or None
-        What `harmonics`, `trend`, `mode`, `levels` and `noise_memory` take off.
-    noise_memory_ : float
-        Memory of the noise of the sensors; zero without `noise_memory`.
+        What `harmonics`, `trend`, `mode`, `levels` and `profile` take off.
     n_features_in_ : int
     feature_names_in_ : ndarray of str of shape (n_features,)
 
@@ -185,7 +176,7 @@ class KalmanClient(UnitClient):
     levels: str | float | None = None
     profile: str | None = "auto"
     initial: Any = "stationary"
-    noise_memory: float | str | None = None
+    noise_memory: None = None
 
     _parameter_constraints = {
         **{name: ["array-like", None] for name in GIVEN},
@@ -199,7 +190,7 @@ class KalmanClient(UnitClient):
         "levels": [StrOptions({"episode", "wander"}), Interval(Real, 0, None, closed="neither"), None],
         "profile": [StrOptions({"auto"}), None],
         "initial": [StrOptions({"stationary", "diffuse"}), tuple],
-        "noise_memory": [StrOptions({"auto"}), Real, None],
+        "noise_memory": [StrOptions({"auto"}), Real, None],  # which `fit_arrays` refuses in words of its own
     }
 
     def fit(self, X, y=None, *, inputs=None, lengths=None):
@@ -232,7 +223,6 @@ class KalmanClient(UnitClient):
         ConvergenceWarning
             If sensor noise and states can hardly be told apart.
         """
-        self._validate_params()
         Y = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", ensure_min_samples=2)
         U = as_inputs(inputs, len(Y))
         about = {"columns": getattr(self, "feature_names_in_", None), "index": getattr(X, "index", None)}
@@ -267,12 +257,18 @@ class KalmanClient(UnitClient):
         ValueError
             If nothing can be learned from such measurements.
         """
+        self._validate_params()
+        if self.noise_memory is not None:
+            raise ValueError(
+                f"noise_memory={self.noise_memory!r}: models of noise with a memory are gone, as no table showed what "
+                "they buy. Leave it out; for sensors that wander give levels='wander'."
+            )
         given = {name: getattr(self, name) for name in GIVEN if getattr(self, name) is not None}
         if given:
             given = check_matrices(given, Y.shape[1])
         check_inputs_fit(U, given.get("B"), name)
         active = active_columns(Y, name, columns)
-        Y, active, baseline = self._off_baseline(Y, active, index, starts, (name, columns, noise))
+        Y, active, baseline = self._off_baseline(Y, active, index, starts, name, columns, is_noised=noise is not None)
         given = restricted(given, active) if given else given
         kept = Y if active.all() else Y[:, active]
         warn_held_rows(kept, starts, name)
@@ -280,10 +276,7 @@ class KalmanClient(UnitClient):
             labels = range(len(active)) if columns is None or not len(columns) else columns
             warn_of_damage(kept, starts, name, np.array(labels)[active])
         added = np.zeros(kept.shape[1]) if noise is None else noise[active]
-        about = U, starts, name, added
         # nothing is stored before all has been checked, for a fit that fails leaves the client as it was
-        if self._asks_for_memory and self._remembers(Y, active, given, about, baseline):
-            return self
         level, input_level = None, None  # those of the record
         if not self.center:
             level, input_level = np.zeros(kept.shape[1]), None if U is None else np.zeros(U.shape[1])
@@ -292,7 +285,7 @@ class KalmanClient(UnitClient):
             model = UnitModel(mean=level, **given | {"R": with_diagonal(given["R"], added)})
         else:
             check_identifiable(kept, self.n_states, starts, name)
-            model, input_level = self._completed(kept, given, (level, input_level), about)
+            model, input_level = self._completed(kept, given, U, starts, name, added, level, input_level)
         if self.gain is not None:
             model = replace(model, gain=checked_gain(self.gain, model, active))
         if model.B is not None:
@@ -300,13 +293,18 @@ class KalmanClient(UnitClient):
                 input_level = column_means(U)
             model = replace(model, input_mean=input_level)
         model = self._from_initial(model)
-        self.baseline_, self.noise_memory_, self._added_noise = baseline, 0.0, added
-        self._keep(model, active, Y)
+        self.baseline_, self._added_noise = baseline, added
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)  # columns that were never seen
+            self._keep(model, active, np.nanmean(Y[:, ~active], axis=0))
         return self
 
-    def _completed(self, kept, given, levels, about):
-        """The model with what is not given identified, and the level of the inputs; `levels` None for the record's."""
-        (level, input_level), (U, starts, name, added) = levels, about
+    def _completed(self, kept, given, U, starts, name, added, level, input_level):
+        """The model with what is not given identified, and the level of the inputs.
+
+        `kept` (n_samples, n_used) and `U` (n_samples, n_inputs) or None have the levels `level` and `input_level`, None
+        for those of the record; `added` (n_used,) is the variance of noise that was added on purpose.
+        """
         unknown = "A" not in given  # with A and Q given, inputs are of no use here
         try:
             steady = kept if level is not None or U is not None else without_shifts(kept, starts)
@@ -321,55 +319,24 @@ class KalmanClient(UnitClient):
             model = replace(model, own_past=moments.own_past())
         return model, moments.input_mean
 
-    @property
-    def _asks_for_memory(self):
-        return self.noise_memory is not None and self.noise_memory != 0
-
-    def _off_baseline(self, Y, active, index, starts, about):
-        """Measurements less seasons, trend, modes and levels, where there are any, and which columns they leave."""
-        name, columns, noise = about
+    def _off_baseline(self, Y, active, index, starts, name, columns, *, is_noised):
+        """Measurements (n_samples, n_features) less their baseline, which columns that leaves, and the baseline."""
         names = ("harmonics", "trend", "mode", "levels", "profile")
         options = {option: getattr(self, option) for option in names}
-        if noise is not None or not isinstance(index, pd.DatetimeIndex):
+        if is_noised or not isinstance(index, pd.DatetimeIndex):
             options["profile"] = None  # noise would hide whether it pays; rows of other records have no place in it
         if all(wanted is None for wanted in options.values()):
             return Y, active, None
         from .baseline import learned_baseline  # of clients that were asked for one
 
-        settings = {"name": name, "columns": columns, "noised": noise is not None}
-        baseline = learned_baseline(Y, options, index=index, starts=starts, **settings)
+        baseline = learned_baseline(
+            Y, options, index=index, starts=starts, name=name, columns=columns, noised=is_noised
+        )
         if baseline is None:
             return Y, active, None
         active, rest = active.copy(), Y - baseline.of(Y, index, starts)[0]
         active[baseline.known] = False
         return rest, left_columns(Y, rest, active, name, columns), baseline
-
-    def _remembers(self, Y, active, given, about, baseline):
-        """Whether noise of the sensors has a memory; the model of the unit is then that of its quasi-differences."""
-        from .coloured import Remembered, check_memory, doubled, found  # of clients that were asked for it
-
-        U, starts, name, added = about
-        wanted: Any = self.noise_memory
-        check_memory(wanted, given, {"gain": self.gain, "inputs": U}, added)
-        most = int(active.sum())
-        if not isinstance(self.n_states, str) and self.n_states > most:
-            raise ValueError(f"noise_memory: {name} has {most} columns that vary; give as many n_states at most.")
-        level = column_means(Y[:, active]) if self.center else np.zeros(active.sum())
-        if given:
-            memory, model = float(wanted), UnitModel(mean=level, **given)
-        else:
-            check_identifiable(Y[:, active], self.n_states, starts, name)
-            about = starts, (self.identify, self.n_states), name
-            memory, model = found(Y[:, active] - level, wanted, *about)
-        if memory == 0:
-            return False
-        model = doubled(self._from_initial(replace(model, mean=level)), memory)
-        mean = np.zeros(len(active))
-        mean[active] = level
-        self.baseline_, self.noise_memory_ = Remembered(memory, mean, active, baseline), memory
-        self._added_noise = added
-        self._keep(model, active, Y)
-        return True
 
     @property
     def model(self):
@@ -381,22 +348,11 @@ class KalmanClient(UnitClient):
             return self._model
         if any(getattr(self, name) is None for name in COMPLETE):
             raise NotFittedError("This KalmanClient has no model yet: call fit, or give the matrices A, C, Q and R.")
-        if self._asks_for_memory:
-            raise NotFittedError("noise_memory needs the level of the measurements: call fit first, or leave it out.")
         given = given_matrices(self)
         model = self._from_initial(UnitModel(mean=np.zeros(len(given["C"])), **given))
         if self.gain is None:
             return model
         return replace(model, gain=checked_gain(self.gain, model, np.ones(len(model.C), dtype=bool)))
-
-    @property
-    def message_model(self):
-        """The model used for messages."""
-        if not getattr(self, "noise_memory_", 0.0):
-            return super().message_model
-        from .coloured import to_learn_from
-
-        return to_learn_from(self.model)
 
     def _from_initial(self, model):
         """The model with the initial state that was asked for."""

@@ -83,13 +83,13 @@ def check_derivative(given, name, x, n_outputs=None):
     if value.ndim != 1 or not np.isfinite(value).all() or n_outputs not in (None, len(value)):
         wanted = "a vector" if n_outputs is None else f"{n_outputs} numbers"
         raise ValueError(f"`{name}` takes a state {x} to {value}; it must be {wanted}, all finite.")
-    told, shape = given.slope(x), (len(value), len(x))
-    if told.shape != shape:
-        raise ValueError(f"`{name}_jacobian` gives shape {told.shape}, expected {shape}.")
+    slope, shape = given.slope(x), (len(value), len(x))
+    if slope.shape != shape:
+        raise ValueError(f"`{name}_jacobian` gives shape {slope.shape}, expected {shape}.")
     numeric = numeric_jacobian(lambda z: np.atleast_1d(given.function(z)), x)
-    gap = np.abs(told - numeric).max()
-    if not gap <= 1e-3 * max(np.abs(numeric).max(), np.abs(told).max(), 1e-6):
+    gap = np.abs(slope - numeric).max()
+    if not gap <= 1e-3 * max(np.abs(numeric).max(), np.abs(slope).max(), 1e-6):
         raise ValueError(
-            f"`{name}_jacobian` is not the derivative of `{name}`: at the state {x} it is {told.tolist()}, central "
+            f"`{name}_jacobian` is not the derivative of `{name}`: at the state {x} it is {slope.tolist()}, central "
             f"differences give {numeric.tolist()}. Correct it, or leave it out: None takes central differences."
         )

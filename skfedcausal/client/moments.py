@@ -17,8 +17,8 @@ from ..statespace.episodes import (
     symmetric,
 )
 from ..statespace.matrices import floor_eigenvalues
+from .own_past import OwnPast
 from .records import MAX_LAGS, column_means
-from .remainder import OwnPast
 
 _MIN_LAGS = 2  # of the past that identification looks at
 _PAST = 64  # measurements after which more lags only add noise: many sensors tell the states in few steps

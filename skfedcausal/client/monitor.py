@@ -1,4 +1,4 @@
-"""What a unit tells the server while it is watched: its states and how far it is from what they can show."""
+"""What a unit reports to the server while it is watched: its states and how far it is from what they can show."""
 
 import warnings
 from contextlib import suppress
@@ -10,9 +10,9 @@ import numpy as np
 from scipy.linalg import null_space
 
 from ..message.states import StateMessage
+from ..statespace.em import expected_cells, partial_covariance
 from ..statespace.episodes import episode_lengths
 from ..statespace.observation import information, is_regular
-from ..statespace.partial_covariance import expected_cells, partial_covariance
 from .black_box import NonlinearClient
 from .kalman import KalmanClient
 from .moments import Moments
@@ -186,7 +186,7 @@ class UnitMonitor:
 
 
 def _squares(rest):
-    """Sum of squares of every column."""
+    """Sum of squares of every column. `rest` is (n, n_samples)."""
     return np.einsum("it,it->t", rest, rest)
 
 
@@ -195,6 +195,8 @@ def _regression_noise(model, G, scale):
 
     With W the regression weights scaled to ``W' C = I``, noise ``C N C' + (I - C W') G (I - C W')'`` has
     ``R^-1 C = W N^-1``; N is the noise the unit's own model leaves in ``W' y``.
+
+    G is (d, d), `scale` (d,).
     """
     C = model.C / scale[:, None]
     R = model.R / scale**2 if model.R.ndim == 1 else model.R / np.outer(scale, scale)
@@ -225,7 +227,7 @@ class NonlinearMonitor:
     def learn(cls, client, Y, starts):
         """Monitor of a fitted client; None where measurements do not determine the states."""
         exact = client.message(Y, lengths=episode_lengths(starts, len(Y)))
-        active = client._active
+        active = client.used_columns
         complete = ~np.isnan(Y[:, active]).any(axis=1)
         J = exact.patterns[np.zeros(len(Y), dtype=int) if exact.index is None else exact.index]
         if not complete.any() or not all(is_regular(j) for j in J[complete]):
@@ -239,7 +241,7 @@ class NonlinearMonitor:
     def message(self, Y, starts, known=None):
         """Message about measurements, and where the filter stands after it."""
         exact, known = self.client.message_after(Y, starts, known)
-        active = self.client._active
+        active = self.client.used_columns
         own = np.isnan(Y[:, active]).any(axis=1)
         regular, J = exact.information.determined_rows, exact.information.matrices()
         own |= ~regular

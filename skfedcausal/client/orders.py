@@ -1,7 +1,6 @@
 """A unit's number of states and its sensors once more, with what other units know of them."""
 
 import warnings
-from copy import copy
 from dataclasses import replace
 
 import numpy as np
@@ -13,7 +12,6 @@ from ..statespace.observation import weights
 from .identification import EDGE_SHARE, dynamics, unit_states
 from .moments import Moments
 from .shifts import without_shifts
-from .worker import fitted_client
 
 _NOISELESS = 1e-6  # noise of states that is none to speak of, as a share of their variance
 _ROWS_A_SUM, _LEAST_SUMS = 10, 20  # of a sketch: 50 sums found a near copy in every record tried
@@ -25,30 +23,27 @@ def n_sketched(n_samples):
     return n_sums if n_sums >= _LEAST_SUMS else 0
 
 
-def client_told_inputs(template, client, about, others):
+def client_with_inputs(unit, client, others):
     """The unit's model identified with inputs of others, without these; None if they tell it nothing.
 
     They do where it has more states for them, none too faint for a record of this length, or as many and
     measurements that follow them: what inputs move is then not taken for noise of the states when loadings and
-    sensor noise are found.
+    sensor noise are found. `others` has the shape (n_samples, n_inputs of other units).
     """
-    Y, U, starts, name, columns, noise, index = about
-    own = 0 if U is None else U.shape[1]
+    n_own = 0 if unit.inputs is None else unit.inputs.shape[1]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # all of it was said of the first model
-        known = fitted_client(
-            template, Y, others if U is None else np.hstack([U, others]), starts, name, columns, noise, index
-        )
+        known = unit.fitted(inputs=others if unit.inputs is None else np.hstack([unit.inputs, others]))
     model, before = known.model, client.model
     if model.n_states == before.n_states:
-        tells = model.own_past.evidence() > before.own_past.evidence()
+        is_worth = model.own_past.evidence() > before.own_past.evidence()
     else:
-        tells = model.n_states > before.n_states and _noise_of_states(model) < np.sqrt(len(Y)) / EDGE_SHARE
-    if not tells:
+        faint = np.sqrt(len(unit.outputs)) / EDGE_SHARE
+        is_worth = model.n_states > before.n_states and _noise_of_states(model) < faint
+    if not is_worth:
         return None
-    B, level = (model.B[:, :own], model.input_mean[:own]) if own else (None, None)
-    known._keep(replace(model, B=B, input_mean=level, own_past=before.own_past), known._active, Y)
-    return known
+    B, level = (model.B[:, :n_own], model.input_mean[:n_own]) if n_own else (None, None)
+    return known.__replace__(model=replace(model, B=B, input_mean=level, own_past=before.own_past))
 
 
 def _noise_of_states(model):
@@ -64,7 +59,7 @@ def sketch(client, Y, starts):
     most.
     """
     model = client.model
-    left, at = model.remainder.left(client.active_columns(Y), starts)
+    left, at = model.residual_model.left(client.active_columns(Y), starts)
     scale = np.sqrt(np.maximum((left**2).mean(axis=0), np.finfo(float).tiny))
     found = np.zeros((len(Y), left.shape[1]))
     found[at] = left / scale
@@ -94,7 +89,7 @@ def noiseless(client, Y, starts, U):
     """The unit's model with hardly any noise left in its states.
 
     For units whose own past predicts more than a model with independent noise of the sensors: what states leave of
-    these is told by that past, and as noise of the states it would hide what foretells them.
+    these is predicted by that past, and as noise of the states it would hide what foretells them.
     """
     return _with_loadings(client, Y, starts, U, client.model.C)
 
@@ -115,9 +110,9 @@ def client_with_sensors(client, Y, starts, U, sensors):
 def sensor_states(message, before, after, Y, sensors):
     """What a unit sends of a model with sensors as states, beyond its message by the model before."""
     kept, sensors = after.active_columns(Y) - after.model.mean, np.unique(sensors)
-    told = np.hstack([before.model.weights, np.eye(len(after.model.C))[:, sensors]])
-    size = np.sqrt((told**2).sum(axis=0))
-    mixed = np.linalg.lstsq(told / size, after.model.weights, rcond=None)[0].T / size
+    known = np.hstack([before.model.weights, np.eye(len(after.model.C))[:, sensors]])
+    size = np.sqrt((known**2).sum(axis=0))
+    mixed = np.linalg.lstsq(known / size, after.model.weights, rcond=None)[0].T / size
     return SensorStates.of(message, kept[:, sensors], mixed)
 
 
@@ -139,8 +134,6 @@ def _with_loadings(client, Y, starts, U, C):
     R = R + (change + change.T) / 2
     C = unit_states(moments, C, R)
     A, Q, B = dynamics(moments, C, R)
-    other = copy(client)
     C, R = C * scale[:, None], R * np.outer(scale, scale)
     found = replace(model, A=A, C=C, Q=Q, R=R, B=B, unpredicted=None, is_sharp=True)
-    other._keep(found, client._active, Y)
-    return other
+    return client.__replace__(model=found, model_before=None, noise_share=None)

@@ -9,8 +9,6 @@ from ..federation.transport import InProcessTransport
 from ..message.states import StateMessage
 from ..statespace.episodes import episode_lengths
 from ..statespace.observation import information
-from .answers import local_features
-from .training import UnitTraining, unit_series
 from .unit_model import UnitClient
 
 
@@ -26,8 +24,8 @@ class PooledTransport(InProcessTransport):
         pooled = pooled_messages(sites)
         for name, answer in answers.items():
             came = StateMessage.from_packet(answer)
-            told = {field: getattr(came, field) for field in ("rest", "open_order", "sketch", "wanders")}
-            pooled[name] = replace(pooled[name], **told)
+            kept = {field: getattr(came, field) for field in ("rest", "open_order", "sketch", "wanders")}
+            pooled[name] = replace(pooled[name], **kept)
         return {name: message.to_packet(out[name].round) for name, message in pooled.items()}
 
 
@@ -69,14 +67,3 @@ def pooled_messages(sites):
         ).with_inputs(worker.inputs, model.B)
         first = rows.stop
     return messages
-
-
-def unit_trainings(clients, augmenters, plant):
-    """Training of every unit before it begins, from their fitted models, trained corrections and records."""
-    constant = any(U is not None for U in plant.inputs)
-    units = {}
-    for name, Y, U in zip(plant.names, plant.outputs, plant.inputs, strict=True):
-        local = local_features(clients[name], Y, U, plant.starts)
-        series = unit_series(clients[name], Y, U, plant.starts, local, augmenters[name])
-        units[name] = UnitTraining.start(clients[name].model, series, constant)
-    return units

@@ -1,7 +1,7 @@
 """What the clock alone tells of a unit: a profile by time of day and kind of day, the year, and seasons nobody named.
 
-Each is kept only where it pays on stretches that it was not learned from: the news that the unit's own past leaves is
-predicted better with it than without.
+Each is kept only where it pays on segments that it was not learned from: the innovations that the unit's own past
+leaves are predicted better with it than without.
 """
 
 from dataclasses import dataclass, field, replace
@@ -50,10 +50,10 @@ class DayProfile:
         """Level of each sensor in each row, (n_rows, n_sensors)."""
         return self.levels[self.groups(rows)]
 
-    def told(self, news, rows, kept):
-        """What it tells of news in all rows, learned from those that are kept."""
+    def predicted(self, innovations, rows, kept):
+        """What it predicts of innovations (n_rows, n_sensors) in all rows, learned from those that are kept."""
         groups = self.groups(rows)
-        return _group_means(news[kept], groups[kept], self.n_bins * (1 + self.has_weekends))[groups]
+        return _group_means(innovations[kept], groups[kept], self.n_bins * (1 + self.has_weekends))[groups]
 
 
 def learned_profile(Y, clock, rows, starts, active):

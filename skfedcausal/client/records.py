@@ -9,8 +9,9 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
+from ..beside import beside
 from ..containers import constant_columns
-from ..containers.copies import column_texts
+from ..containers.arrays import column_texts
 from ..statespace.episodes import column_mean
 
 MAX_LAGS = 5  # of the past that identification looks at
@@ -133,9 +134,7 @@ def warn_of_damage(Y, starts, name, labels):
     suspects = _repeating(Y)
     if not suspects.any():
         return
-    from ..quality.home import damage  # of records that repeat values
-
-    for text in damage(Y, np.flatnonzero(suspects), starts, labels):
+    for text in beside("damage")(Y, np.flatnonzero(suspects), starts, labels):
         _warn(f"{name}: {text}")
 
 

@@ -6,7 +6,9 @@ from ..federation.atomic import write_whole
 from ..federation.chain import START, LedgerError, read_ledger
 from ..message.packet import NOTHING
 from ..message.promise import PrivacyPromise
-from ..message.requests import FitRequest, TrainRequest, WatchRequest
+from ..message.requests import FitRequest
+from ..message.training import TrainRequest
+from ..message.watching import WatchRequest
 from ..privacy import GaussianMechanism, SiteAccount
 from .site_record import SettingsError
 

@@ -2,15 +2,19 @@
 
 import hashlib
 import tempfile
+import warnings
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from ..beside import beside
 from ..containers import check_lengths, constant_columns, episode_starts
 from ..containers.layout import SEPARATOR, listed
+from ..containers.modes import mode_codes, mode_indicators, modes_in, warn_of_mode
 from ..message.clock import Clock
+from ..statespace.episodes import episodes
 from .batches import Batch
 from .worker import UnitWorker
 
@@ -75,30 +79,28 @@ class SiteRecord:
             raise SettingsError(f"There is no file {path} with the record of {settings.name!r}.")
         if path.suffix not in _SUFFIXES:
             raise SettingsError(f"{path}: records are .csv, .txt, .parquet or .npy files.")
-        if path.suffix == ".npy":
-            (columns, rows), lengths, clock = _read_npy(path), settings.lengths, None
-        else:
-            columns, rows, lengths, clock, modes = _read_table(settings, modes)
-        told = () if settings.mode is None else (settings.mode,)
-        unknown = [column for column in (*settings.inputs, *told) if column not in columns]
+        is_array = path.suffix == ".npy"
+        file = (_read_npy if is_array else _read_table)(settings, modes)
+        columns, modes = file.columns, file.modes
+        of_modes = () if settings.mode is None else (settings.mode,)
+        unknown = [column for column in (*settings.inputs, *of_modes) if column not in columns]
         if unknown:
             raise SettingsError(f"{path} has no column {listed(unknown)}; it has {listed(columns)}.")
-        codes = np.array(rows[:, columns.index(settings.mode)]) if told else None
-        if path.suffix == ".npy" and told:
+        codes = np.array(file.rows[:, columns.index(settings.mode)]) if of_modes else None
+        if is_array and of_modes:
             modes, codes = _codes(settings.mode, codes, modes, path)
-        if path.suffix != ".npy" or rows.dtype != float or not rows.flags.c_contiguous:
-            rows = _chunks(rows)
-        own = [k for k, column in enumerate(columns) if column not in (*settings.inputs, *told)]
+        own = [k for k, column in enumerate(columns) if column not in (*settings.inputs, *of_modes)]
         if not own:
             raise SettingsError(f"{path} has no sensor of {settings.name!r} besides its inputs.")
+        rows = file.rows
         outputs, inputs = rows, None
-        if settings.inputs or told or not isinstance(rows, np.ndarray):
+        if settings.inputs or of_modes or not is_array or rows.dtype != float or not rows.flags.c_contiguous:
             which = [columns.index(column) for column in settings.inputs]
             outputs, inputs, moves = _split(_chunks(rows), own, which, path)
             if moving is None:
                 moving = [name for name, moved in zip(settings.inputs, moves, strict=True) if moved]
             inputs = _columns_of(inputs, [settings.inputs.index(name) for name in moving])
-        lengths, last_mode = check_lengths(lengths, len(outputs)), None
+        lengths, last_mode = check_lengths(file.lengths, len(outputs)), None
         if codes is not None:
             starts = episode_starts(lengths)
             if learns and np.isnan(codes[list(starts)]).any():
@@ -109,13 +111,12 @@ class SiteRecord:
             outputs, inputs, last_mode = modes.taken(outputs, inputs, codes, starts, before)
         names = tuple(f"{settings.name}{SEPARATOR}{columns[k]}" for k in own)
         fingerprint = _fingerprint(outputs, inputs)
-        return cls(outputs, inputs, lengths, names, fingerprint, tuple(moving or ()), clock, modes, last_mode)
+        return cls(outputs, inputs, lengths, names, fingerprint, tuple(moving or ()), file.clock, modes, last_mode)
 
     def worker(self, name, client, **settings):
         """The unit's worker on this record."""
         starts = episode_starts(self.lengths)
-        about = self.outputs, self.inputs, starts, self.columns, client
-        return UnitWorker(name, *about, clock=self.clock, **settings)
+        return UnitWorker(name, self.outputs, self.inputs, starts, self.columns, client, clock=self.clock, **settings)
 
     def batch(self, name):
         """The record as a batch of a monitored one."""
@@ -210,18 +211,27 @@ class SiteBatches:
         return self._last_modes[files[k - 1].name]
 
 
-def _read_npy(path):
-    """Names of the columns of an array, and the array mapped into memory."""
+class _File(NamedTuple):
+    """What a file of a site holds."""
+
+    columns: tuple[str, ...]
+    rows: np.ndarray  # (n_samples, n_columns)
+    lengths: Any  # rows of each episode, None for one
+    clock: Clock | None
+    modes: Any  # SiteModes, None where none are known
+
+
+def _read_npy(settings, modes):
+    """The `_File` of an array, which is mapped into memory."""
+    path = settings.data
     table = np.load(path, mmap_mode="r")
     if table.ndim != 2 or table.dtype.kind not in "fiu":
         raise SettingsError(f"{path} holds {table.dtype} of shape {table.shape}; give a table of numbers.")
-    return tuple(f"x{k}" for k in range(table.shape[1])), table
+    return _File(tuple(f"x{k}" for k in range(table.shape[1])), table, settings.lengths, None, modes)
 
 
 def _codes(column, values, modes, path):
     """Modes, learned unless they are known, and their codes in place of the values of a column."""
-    from .site_modes import SiteModes  # of sites whose modes a column tells
-
     try:
         modes = modes or SiteModes.learn(column, values)
     except ValueError as error:
@@ -231,10 +241,7 @@ def _codes(column, values, modes, path):
 
 def _coded_table(settings, modes):
     """The file of a site with codes in place of its modes, which may be words, and the modes."""
-    from ..historian.forms import bad_marks
-    from ..historian.written import written
-
-    table = written(settings.data, str(settings.data), bad_marks(settings.bad)).table
+    table = beside("written")(settings.data, str(settings.data), beside("bad_marks")(settings.bad)).table
     if settings.mode not in table:
         raise SettingsError(f"{settings.data} has no column {settings.mode!r}; it has {listed(map(str, table))}.")
     modes, codes = _codes(settings.mode, table[settings.mode], modes, settings.data)
@@ -242,15 +249,13 @@ def _coded_table(settings, modes):
 
 
 def _read_table(settings, modes):
-    """Names of the columns of an export, its rows, the rows of each episode and their times; its modes as codes."""
-    from ..historian.table import PlantTable  # the check of records is no part of a fit in process
-
+    """The `_File` of an export, its modes as codes."""
     how = {name: getattr(settings, name) for name in ("time", "tz", "every", "fix", "drop", "dayfirst")}
     source = settings.data
     try:
         if settings.mode is not None:
             source, modes = _coded_table(settings, modes)
-        plant = PlantTable.read({settings.name: source}, bad_values=settings.bad, **how)
+        plant = beside("PlantTable").read({settings.name: source}, bad_values=settings.bad, **how)
     except ValueError as error:
         raise SettingsError(f"{settings.data}: {error}") from None
     if plant.fix_first and not (settings.anyway or settings.fix):
@@ -258,19 +263,17 @@ def _read_table(settings, modes):
             f"{settings.data}: fix first. {' '.join(plant.fix_first)} Give `fix = ['all']` in [site], or "
             "`anyway = true`."
         )
-    columns = [name.partition(SEPARATOR)[2] for name in plant.frame]
+    columns = tuple(name.partition(SEPARATOR)[2] for name in plant.frame)
     clock, lengths, times = None, plant.lengths, plant.frame.index
     if settings.lengths is not None:
         lengths = check_lengths(settings.lengths, len(plant.frame))
     if isinstance(times, pd.DatetimeIndex):
         clock = Clock.of_index(times, lengths)
-    return columns, plant.frame.to_numpy(), lengths, clock, modes
+    return _File(columns, plant.frame.to_numpy(), lengths, clock, modes)
 
 
 def _chunks(rows):
-    """Rows some at a time: those of an array; anything else comes that way already."""
-    if not isinstance(rows, np.ndarray):
-        return rows
+    """Rows of an array some at a time."""
     starts = range(0, len(rows), _CHUNK)
     return (np.asarray(rows[start : start + _CHUNK], dtype=float) for start in starts)
 
@@ -312,3 +315,53 @@ def _fingerprint(*arrays):
             for start in range(0, len(array), _CHUNK):
                 digest.update(np.ascontiguousarray(array[start : start + _CHUNK]).data)
     return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class SiteModes:
+    """The column that tells modes, those that were in the record that the plant was learned from, and which file."""
+
+    column: str
+    labels: tuple
+
+    @classmethod
+    def learn(cls, column, values):
+        """Modes of a nominal record."""
+        return cls(column, modes_in(values, column))
+
+    def codes(self, values):
+        """Places of modes in a column, the number of modes for one that is not known, NaN where missing."""
+        codes, unknown = mode_codes(values, self.labels)
+        for value in unknown:
+            warn_of_mode(value, self.column, self.labels, "rows in it are taken as missing measurements", stacklevel=3)
+        return codes
+
+    def taken(self, outputs, inputs, codes, starts=(0,), before=None):
+        """Measurements, inputs with indicators beside them, and the last row's code, None where it is not known.
+
+        `starts` are first rows of episodes, and `before` gives the code before the first row of all, None if there is
+        none. Measurements of modes that are not known are missing. Their mode counts as the one before, or the first of
+        all at the start of an episode. A mode that is missing is the one before; where an episode begins with such
+        rows, nothing tells their mode, and they are missing measurements too.
+        """
+        unknown = codes == len(self.labels)
+        known = np.where(~unknown & (codes == np.rint(codes)), codes, np.nan)
+        if before is not None and np.isnan(known[0]) and (last := before()) is not None:
+            known[0] = last
+        begins = np.array(starts)
+        known[begins[np.isnan(known[begins]) & ~np.isnan(codes[begins])]] = 0.0
+        held = np.concatenate([pd.Series(known[i:j]).ffill().to_numpy() for i, j in episodes(starts, len(known))])
+        lacking = np.isnan(held)
+        if lacking.any():
+            warnings.warn(
+                f"{int(lacking.sum())} rows at the start of an episode lack {self.column!r}, and no row before tells "
+                "their mode: they are taken as missing measurements. The watch goes on.",
+                UserWarning,
+                stacklevel=2,
+            )
+        if (unknown | lacking).any():
+            outputs = np.array(outputs)
+            outputs[unknown | lacking] = np.nan
+        parts = [] if inputs is None else [inputs]
+        joined = np.hstack([*parts, mode_indicators(np.where(lacking, 0.0, held)[:, None], len(self.labels))])
+        return outputs, joined if joined.shape[1] else None, None if lacking[-1] else float(held[-1])

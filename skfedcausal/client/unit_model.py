@@ -25,10 +25,9 @@ from ..statespace.kalman import (
 from ..statespace.matrices import are_heavy, floor_eigenvalues, remembered
 from ..statespace.observation import information, weights
 from ..statespace.riccati import NotStationaryError, predicted_covariance, stationary_covariance
-from .chosen_gain import filtered_with
 from .filtering import UnitFilter
 from .given import check_matrices, with_diagonal
-from .remainder import OwnPast, Remainder, bic_penalty
+from .own_past import OwnPast, ResidualModel, bic_penalty
 
 NOISE_FLOOR = 1e-3  # share of a column's variance that counts as sensor noise at least
 _FLOOR = 0.05  # share of the variance of the states that their past explains at least
@@ -59,21 +58,21 @@ class UnitModel:
     is_sharp: bool = False  # whether the states were left without noise, which R as a whole says
 
     @cached_property
-    def remainder(self):
+    def residual_model(self):
         """How the unit's own past predicts what a message leaves; None where it is sensor noise."""
-        found = self.learned_remainder()
+        found = self.learned_residual_model()
         return found if found is None or self.tails is None else replace(found, tails=self.tails)
 
-    def learned_remainder(self):
+    def learned_residual_model(self):
         """The same of the sums of the record, whatever the tails; another full R is a model of that itself."""
         if self.own_past is None or self.n_states >= len(self.C) or (self.R.ndim == 2 and not self.is_sharp):
             return None
-        return Remainder.learned(self.own_past, self.C, self.R, self.mean)
+        return ResidualModel.learned(self.own_past, self.C, self.R, self.mean)
 
     @property
     def has_room(self):
         """Whether a sensor may become a state and another one is left as noise, of which the own past tells more."""
-        return self.n_states < len(self.C) - 1 and self.remainder is not None
+        return self.n_states < len(self.C) - 1 and self.residual_model is not None
 
     @property
     def n_states(self):
@@ -120,8 +119,8 @@ class UnitModel:
         info = self.information(Y, with_const=const and not alone)
         if alone:
             info = replace(info, const=self.own_density.log_density(Y, inputs, starts))
-        elif const and self.remainder is not None:
-            info = replace(info, const=self.remainder.const(Y, inputs, starts, info.const))
+        elif const and self.residual_model is not None:
+            info = replace(info, const=self.residual_model.const(Y, inputs, starts, info.const))
         local_model = local_model or not info.determines_states  # the server needs a start
         message = StateMessage(
             info.z,
@@ -150,7 +149,7 @@ class UnitModel:
     def expected(self, states, Y, U=None, starts=(0,)):
         """Expected measurements of predicted states and, for what those leave, of the rows before."""
         expected = self.measurements(states)
-        return expected if self.remainder is None else self.remainder.expected(states, Y, U, starts, expected)
+        return expected if self.residual_model is None else self.residual_model.expected(states, Y, U, starts, expected)
 
     def filter(self, Y, U=None, starts=(0,)):
         """Filtered states, shape (n_samples, n_states); exact for missing measurements."""
@@ -222,6 +221,20 @@ class UnitModel:
         return log_likelihood_terms(schedule, info.z, info.const, predicted, starts)
 
 
+def filtered_with(gain, A, C, Y, exogenous, starts):
+    """Filtered states with a constant gain, from zero, shape (n_samples, n_states): Algorithm 1 of the first paper.
+
+    What is missing in a row of `Y` leaves its column out of the correction.
+    """
+    H, first = np.empty((len(Y), len(A))), set(starts)
+    for t, y in enumerate(Y):
+        h = np.zeros(len(A)) if t in first else A @ H[t - 1]
+        if exogenous is not None:
+            h = h + exogenous[t]
+        H[t] = h + gain @ np.nan_to_num(y - C @ h)
+    return H
+
+
 class UnitClient(UnitFilter):
     """Base of a unit's own model; a subclass defines only how it is learned.
 
@@ -269,8 +282,10 @@ class UnitClient(UnitFilter):
     (2, 2)
     """
 
-    _own_model = None  # of a monitored unit
-    _all_are_active = True  # columns; before a fit
+    _all_are_used = True  # columns; before a fit
+    _added_noise: Any = 0.0  # variance of what was added on purpose to the columns that are used, (n_used,)
+    _noise_share: float | None = None  # of sensor noise in messages, where a server chose one
+    _model_before: UnitModel | None = None  # that of a monitor took its place
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -305,7 +320,7 @@ class UnitClient(UnitFilter):
         mean = np.zeros(d) if mean is None else np.asarray(mean, dtype=float)
         if mean.shape != (d,) or not np.isfinite(mean).all():
             raise ValueError(f"mean has shape {mean.shape} or is not finite; give {d} numbers, one per column.")
-        self._keep(UnitModel(mean=mean, **given), np.ones(d, dtype=bool), None)
+        self._keep(UnitModel(mean=mean, **given), np.ones(d, dtype=bool))
         return self
 
     def active_columns(self, Y):
@@ -319,37 +334,44 @@ class UnitClient(UnitFilter):
         -------
         ndarray of shape (n_samples, n_active)
         """
-        return Y if self._all_are_active else Y[:, self._active]
+        return Y if self._all_are_used else Y[:, self._active]
 
-    def _keep(self, model, active, Y):
-        d = len(active)
-        self._model, self._active, self._noise_share = model, active, None
-        self._all_are_active = bool(active.all())
-        self.n_features_in_ = d
-        self.n_states_ = self._n_features_out = model.n_states
-        self.transition_, self.input_, self.process_cov_ = model.A, model.B, model.Q
-        self.input_mean_ = model.input_mean
-        self.observation_ = np.zeros((d, model.n_states))
-        self.observation_[active] = model.C
-        self.measurement_cov_ = _expanded(model.R, active)
-        self.mean_ = np.zeros(d)
-        self.mean_[active] = model.mean
-        if not active.all():
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", RuntimeWarning)  # columns that were never seen
-                self.mean_[~active] = np.nanmean(Y[:, ~active], axis=0)
+    @property
+    def used_columns(self):
+        """Which columns the model is about, (n_features,); the others never moved."""
+        return getattr(self, "_active", np.ones(len(self.model.C), dtype=bool))
+
+    @property
+    def added_noise(self):
+        """Variance of noise that was added on purpose to the columns that are used, (n_used,) or zero."""
+        return self._added_noise
+
+    def _keep(self, model, active, constants=()):
+        """Take over a model of some columns; the others have the levels `constants`, (n_features - n_used,)."""
+        self._model, self._active, self._noise_share, self._model_before = model, active, None, None
+        self._all_are_used = bool(active.all())
+        levels = np.zeros(len(active))
+        levels[~active] = constants
+        self.__dict__.update(_public_attributes(model, active, levels))
+
+    def __replace__(self, **changes):
+        """Copy of which some of `model`, `model_before`, `noise_share` and `added_noise` are others."""
+        other = copy(self)
+        other.__dict__.update({f"_{name}": value for name, value in changes.items()})
+        used = self.used_columns
+        other.__dict__.update(_public_attributes(other.model, used, getattr(self, "mean_", np.zeros(len(used)))))
+        return other
 
     @property
     def model(self):
-        """The unit's model over its active columns, a `UnitModel`."""
+        """The unit's model over the columns that it uses, a `UnitModel`."""
         check_is_fitted(self, "_model")
         return self._model
 
     @property
     def message_model(self):
         """The model used for messages, with the fraction of sensor noise that a server chose, if any."""
-        model, share = self.model, getattr(self, "_noise_share", None)
-        return model if share is None else model.with_noise_share(share)
+        return self.model if self._noise_share is None else self.model.with_noise_share(self._noise_share)
 
     def with_noise(self, noise):
         """Copy for a record with noise of other known variances added to its columns.
@@ -364,18 +386,14 @@ class UnitClient(UnitFilter):
         UnitClient
         """
         added = noise[self._active]
-        if np.array_equal(added, self._added_noise):
+        change = added - self._added_noise
+        if not change.any():
             return self
-        other, model = copy(self), self._own_model or self._model
-        R = with_diagonal(model.R, added - self._added_noise)
-        unpredicted = model.unpredicted
-        if unpredicted is not None:
-            unpredicted = unpredicted + added - self._added_noise
+        model = self._model_before or self._model
+        unpredicted = None if model.unpredicted is None else model.unpredicted + added - self._added_noise
         unknown = {"own_past": None, "tails": None, "own_density": None}
-        other._model, other._own_model = replace(model, R=R, unpredicted=unpredicted, **unknown), None
-        other._added_noise = added
-        other.measurement_cov_ = _expanded(R, self._active)
-        return other
+        model = replace(model, R=with_diagonal(model.R, change), unpredicted=unpredicted, **unknown)
+        return self.__replace__(model=model, model_before=None, added_noise=added)
 
     def message_about(self, Y, starts, *, inputs=None, const=False, local_model=False):
         """Message about checked measurements.
@@ -407,6 +425,26 @@ class UnitClient(UnitFilter):
         return function(self) if name == "may_refine" else partial(function, self)
 
 
+def _public_attributes(model, used, levels):
+    """A client's attributes that are matrices of its model, over all columns; `levels` (n_features,) of unused ones."""
+    observation = np.zeros((len(used), model.n_states))
+    observation[used] = model.C
+    mean = levels.copy()
+    mean[used] = model.mean
+    return {
+        "n_features_in_": len(used),
+        "n_states_": model.n_states,
+        "_n_features_out": model.n_states,
+        "transition_": model.A,
+        "input_": model.B,
+        "process_cov_": model.Q,
+        "input_mean_": model.input_mean,
+        "observation_": observation,
+        "measurement_cov_": _expanded(model.R, used),
+        "mean_": mean,
+    }
+
+
 # -- what a unit does with its client once that is learned --------------------------------------------------
 
 
@@ -415,22 +453,22 @@ def with_noise_share(client, share):
 
     `share` is that of what the past leaves unpredicted, beyond R; below zero, of R itself that is no noise.
     """
-    other = copy(client)
-    other._noise_share = share
-    return other
+    return client.__replace__(noise_share=share)
 
 
 def monitored_by(client, model):
     """Copy whose messages and filter use the model of a monitor; under other noise it keeps its own."""
-    other = copy(client)
-    other._own_model, other._model = client._model, model
-    other.measurement_cov_ = _expanded(model.R, client._active)
-    return other
+    return client.__replace__(model=model, model_before=client.model)
 
 
 def expected_measurements(client, states, Y, U=None, starts=(0,)):
     """Measurements of predicted states, what those leave predicted from the unit's own rows before."""
-    return client._over_all_columns(client.model.expected(states, client.active_columns(Y), U, starts))
+    expected = client.model.expected(states, client.active_columns(Y), U, starts)
+    if client.used_columns.all():
+        return expected
+    full = client.measurements(states)
+    full[:, client.used_columns] = expected
+    return full
 
 
 def may_refine(client):
@@ -439,24 +477,15 @@ def may_refine(client):
 
 
 def refined(client, Y, states, covariances):
-    """Copy with loadings, noise and level re-estimated from smoothed states (diagonal R only).
-
-    The client itself where noise has a memory: its loadings are tied to each other.
-    """
-    if getattr(client, "noise_memory_", 0.0):
-        return client
+    """Copy with loadings, noise and level re-estimated from smoothed states (diagonal R only)."""
     model, kept = client.model, client.active_columns(Y)
     if model.R.ndim == 2:
         raise ValueError("Only a diagonal R can be re-estimated; give the variances of the sensors.")
-    added = getattr(client, "_added_noise", np.zeros(kept.shape[1]))
     variance = np.nanvar(kept, axis=0) if model.variance is None else model.variance
-    floor = NOISE_FLOOR * variance + added
     cov = covariances[0] if len(covariances) == 1 else covariances
-    C, R, mean = observation_step(kept, states, cov, floor)
-    active = getattr(client, "_active", np.ones(Y.shape[1], dtype=bool))
-    other = copy(client)
-    other._keep(replace(model, C=C, R=R, mean=mean, unpredicted=None, products=None), active, Y)
-    return other
+    C, R, mean = observation_step(kept, states, cov, NOISE_FLOOR * variance + client.added_noise)
+    model = replace(model, C=C, R=R, mean=mean, unpredicted=None, products=None)
+    return client.__replace__(model=model, model_before=None, noise_share=None)
 
 
 def is_likelier_alone(client, Y, U=None, starts=(0,)):
@@ -472,7 +501,7 @@ def is_likelier_alone(client, Y, U=None, starts=(0,)):
 
 def gain_alone(client, Y, U, starts):
     """Mean log-density by which an autoregression of the unit's own exceeds what states leave, less its BIC."""
-    from .own_density import OwnDensity  # for units that a plant may be no model of
+    from .own_past import OwnDensity  # for units that a plant may be no model of
 
     own = OwnDensity.learned(client.model.own_past, client.model.mean)
     const = client.message_about(Y, starts, inputs=U, const=True).const
@@ -484,20 +513,16 @@ def with_tails(client, Y, U=None, starts=(0,), *, alone=False):
     """Copy that knows the tails of what its messages leave of a record, of all of it if left `alone`."""
     model, kept, found = client.model, client.active_columns(Y), {}
     if alone:
-        from .own_density import OwnDensity  # for units that a plant is no model of
+        from .own_past import OwnDensity  # for units that a plant is no model of
 
         found["own_density"] = OwnDensity.learned(model.own_past, model.mean).with_tails(kept, U, starts)
-    elif (remainder := model.learned_remainder()) is not None:
-        errors = remainder.errors(kept, U, starts)
+    elif (residual_model := model.learned_residual_model()) is not None:
+        errors = residual_model.errors(kept, U, starts)
         if are_heavy(errors):
             from ..statespace.tails import Tails  # for noise that is not Gaussian
 
             found["tails"] = Tails.learned(errors)
-    if not found:
-        return client
-    other = copy(client)
-    other._model = replace(model, **found)
-    return other
+    return client.__replace__(model=replace(model, **found)) if found else client
 
 
 _ONCE_METHODS: dict[str, Callable] = {

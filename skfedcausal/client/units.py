@@ -1,88 +1,36 @@
 """The units of a plant whose records are in this process: released, and each with a worker of its own."""
 
-from collections.abc import Mapping
-from contextlib import contextmanager
 from copy import copy
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ..containers.layout import listed
 from ..federation.transport import Site
 from ..privacy.noise import into_ball
-from ..seeding import seeded
 from .answers import flags_of, off_baseline, own_record
 from .batches import Batch, Feed
-from .extended_kalman import ExtendedKalmanClient
-from .kalman import KalmanClient
-from .worker import KEPT, UnitWorker
+from .unit_model import UnitClient
+from .worker import UnitWorker
 
-
-def client_templates(client, names, random_state=None):
-    """Template of each unit's model; one that is still to be learned and draws gets the seed."""
-    client = KalmanClient() if client is None else client
-    if isinstance(client, Mapping):
-        if set(client) != set(names):
-            raise ValueError(
-                f"`client` names {sorted(client)}, the data have the units {sorted(names)}; give one client per unit."
-            )
-        given = dict(client)
-    elif isinstance(client, list | tuple):
-        if len(client) != len(names):
-            raise ValueError(
-                f"Got {len(client)} clients for {len(names)} units ({', '.join(names)}); give one per unit."
-            )
-        given = dict(zip(names, client, strict=True))
-    else:
-        given = dict.fromkeys(names, client)
-    for name, part in given.items():
-        if isinstance(part, ExtendedKalmanClient) and not part.is_fitted:
-            given[name] = seeded(part, random_state)
-    return given
-
-
-def refuse_memory(clients, what):
-    """Refuse noise that remembers where more is asked than one fit of links to a whole record."""
-    named = with_memory(clients)
-    if named:
-        raise ValueError(
-            f"`noise_memory` of the client of {listed(named)}: {what} has no use for it, as it only helps to learn "
-            "links from a whole record. Give such clients to FederatedGrangerEstimator.fit, and leave it out here."
-        )
-
-
-def with_memory(clients):
-    """Names of units whose noise remembers, or may do so as long as they are not fitted."""
-    asked = {name: getattr(part, "noise_memory", None) for name, part in clients.items()}
-    return [name for name, memory in asked.items() if memory and getattr(clients[name], "noise_memory_", memory)]
-
-
-@contextmanager
-def naming_memory(names):
-    """Say of a plant that cannot be learned which units have noise with a memory."""
-    try:
-        yield
-    except np.linalg.LinAlgError as error:
-        if not names:
-            raise
-        raise ValueError(
-            f"No plant could be learned ({error}), which may be as sensors have noise with a memory: "
-            f"{', '.join(names)}. Give another `noise_memory`, fewer states (n_states) or a longer record, "
-            "or leave `noise_memory` out."
-        ) from error
-
-
-def check_noise_can_be_told(templates):
-    """Refuse before anything is spent what could not take the noise into account."""
-    for name, client in templates.items():
-        extended = isinstance(client, ExtendedKalmanClient) and not client.is_fitted
-        if not (extended or isinstance(client, KalmanClient)):
-            raise TypeError(
-                f"The client of unit {name!r} is a {type(client).__name__}. Only a KalmanClient, or an "
-                "ExtendedKalmanClient that is not fitted yet, can be told how much noise a privacy mechanism "
-                "added to its measurements; give it the model there."
-            )
+_KEPT = (  # what a unit keeps of a fit for other records
+    "client",
+    "augmenter",
+    "transition",
+    "input_matrix",
+    "input_mean",
+    "phi",
+    "loading_error",
+    "n_states",
+    "silence",
+    "flags",
+    "monitor",
+    "fit",
+    "tags",
+    "habits",
+    "stops",
+    "dtype",
+)
 
 
 def released(mechanism, plant, noise=None, learning=False):
@@ -108,9 +56,20 @@ def new_units(plant, templates, augmenter, noise, *, training=(), home=None):
     parts = zip(plant.names, plant.outputs, plant.inputs, plant.layout.outputs, raw, strict=True)
     sites = {}
     for name, Y, U, columns, at_home in parts:
-        variance = noise[name].variance if name in noise else None
-        about = name, Y, U, plant.starts, columns, templates[name], augmenter, variance
-        sites[name] = Site(UnitWorker(*about, dict(training).get(name), home=at_home, index=plant.index))
+        worker = UnitWorker(
+            name,
+            Y,
+            U,
+            plant.starts,
+            columns,
+            templates[name],
+            augmenter,
+            noise[name].variance if name in noise else None,
+            dict(training).get(name),
+            home=at_home,
+            index=plant.index,
+        )
+        sites[name] = Site(worker)
     return sites
 
 
@@ -119,7 +78,7 @@ def kept_states(sites, quiet=False):
 
     Nothing where workers elsewhere have answered.
     """
-    kept = [key for key in KEPT if not (quiet and key in ("silence", "habits"))]
+    kept = [key for key in _KEPT if not (quiet and key in ("silence", "habits"))]
     return {
         name: {key: site.state[key] for key in kept if key in site.state} for name, site in sites.items() if site.state
     }
@@ -149,11 +108,9 @@ def _units_about(plant, states):
 def _with_rows_to_come(state):
     """State of a unit without what its client remembers of the sums of earlier rows."""
     client = state["client"]
-    if getattr(getattr(client, "_model", None), "products", None) is None:
+    if not isinstance(client, UnitClient) or client.model.products is None:
         return state
-    other = copy(client)
-    other._model = replace(client.model, products=None)
-    return {**state, "client": other}
+    return {**state, "client": client.__replace__(model=replace(client.model, products=None))}
 
 
 def _watched(state, noise):
@@ -195,8 +152,8 @@ def units_alone(kept, layout, flags=None):
     """Units without a record, for questions about what they learned, or about flags that they may send."""
     sites = {}
     for name, columns in zip(layout.names, layout.outputs, strict=True):
-        told = None if flags is None else flags[name]
-        sites[name] = Site(_without_record(name, columns, flags=told), kept[name])
+        own = None if flags is None else flags[name]
+        sites[name] = Site(_without_record(name, columns, flags=own), kept[name])
     return sites
 
 

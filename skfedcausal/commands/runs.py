@@ -2,9 +2,8 @@
 
 import time
 
-from ..federation.atomic import file_name
+from ..federation.atomic import file_name, only_one
 from ..federation.files import FileSite
-from ..federation.locks import only_one
 from ..sites.server import read_server_settings
 from ..sites.settings import SettingsError
 from ..sites.site import read_site_settings

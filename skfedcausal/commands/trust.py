@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from ..federation.atomic import only_one
 from ..federation.envelope import write_key
-from ..federation.locks import only_one
 from ..federation.repair import repair_ledger
 from ..federation.signatures import read_key_pair, revoke_key, write_key_pair
 from ..federation.site_ledger import SiteLedger, read_ledger, verify_ledger

@@ -393,7 +393,7 @@ def _read_episodes(episodes, inputs, lengths, layout, how):
     records = []
     for k, (episode, episode_inputs) in enumerate(zip(episodes, inputs, strict=True)):
         try:
-            record = _read_record(episode, episode_inputs, None, layout, how._replace(min_samples=1))
+            record = _read_record(episode, episode_inputs, None, layout, replace(how, min_samples=1))
         except (TypeError, ValueError) as error:
             raise same_kind(error, f"Episode {k}: {error}") from error
         layout = record.layout

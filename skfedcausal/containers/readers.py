@@ -6,6 +6,7 @@ and clocks: what each table is, its number of rows and its time index.
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,8 @@ from .layout import (
 )
 
 
-class Reading(NamedTuple):
+@dataclass(frozen=True)
+class Reading:
     """Settings with which the record of a plant is read."""
 
     client_labels: Any

@@ -107,8 +107,8 @@ class UnitScaler(StandardScaler):
     def _in_kind(self, change, X, copy):
         table = _table(X)
         changed = change(table, copy=copy)
-        asked = _get_output_config("transform", self)["dense"] != "default"
-        if asked or not isinstance(table, pd.DataFrame):
+        is_set = _get_output_config("transform", self)["dense"] != "default"
+        if is_set or not isinstance(table, pd.DataFrame):
             return changed
         if hasattr(X, "to_pandas"):  # polars
             return type(X)(dict(zip(table.columns, np.asarray(changed).T, strict=True)))

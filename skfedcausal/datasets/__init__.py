@@ -4,9 +4,8 @@ The readers take the path of a folder that the user has; nothing is shipped and 
 """
 
 from ._causrca import load_causrca
-from ._exports import make_historian_exports
+from ._exports import make_historian_exports, make_messy_export
 from ._faults import FAULT_KINDS, make_fault_plant
-from ._messy import make_messy_export
 from ._nonlinear import make_nonlinear_plant
 from ._plants import make_granger_plant
 from ._preparation import cross_client_columns, discrete_columns, prepare_hai, prepare_records, prepare_swat

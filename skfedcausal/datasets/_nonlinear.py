@@ -4,7 +4,8 @@ import numpy as np
 from scipy.special import expit
 from sklearn.utils import Bunch, check_random_state
 
-from ..statespace.networks import LSTM, FeedForward, uniform_lstm
+from ..papers.numerics.lstm import LSTM, uniform_lstm
+from ..statespace.networks import FeedForward
 from ._validation import check_known
 
 _FEATURES = 64  # of the dependencies

@@ -48,7 +48,7 @@ def source_of(name, record=None):
     """Source of a dataset, or of one of its records."""
     table = declared()[name]
     table = table if record is None else table | table["records"][record]
-    return Source(**{key: table[key] for key in Source._fields if key in table})
+    return Source(**{key: table[key] for key in Source.__annotations__ if key in table})
 
 
 def locate(path, names, source):

@@ -18,23 +18,19 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
+from ..beside import beside
 from ..client.kalman import KalmanClient
-from ..client.training_noise import TrainingNoise, training_noise
+from ..client.templates import check_takes_noise, client_templates
 from ..client.units import (
-    check_noise_can_be_told,
-    client_templates,
     kept_states,
     known_units,
-    naming_memory,
     new_units,
-    refuse_memory,
     released,
     units_alone,
-    with_memory,
     without_silent,
 )
 from ..containers import PlantLayout, read_plant
-from ..containers.copies import warn_of_copies
+from ..containers.arrays import warn_of_copies
 from ..containers.layout import listed
 from ..containers.rows import warn_of_gaps
 from ..federation.exchange import Exchange
@@ -226,20 +222,21 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         if mechanism is None and self._leaves_out_still_units:
             plant = plant.moving()
         raw_bytes = plant.unit_bytes
-        if self._needs_rows:
-            refuse_memory(templates, type(self).__name__)
         if mechanism is not None:
-            check_noise_can_be_told(templates)
+            for name, template in templates.items():
+                check_takes_noise(template, name)
         if hasattr(server, "_check_room"):
             server._check_room(templates, plant.n_samples, sum(plant.input_sizes.values()))
         plant, self._noise = released(mechanism, plant, learning=True)
         self._row_time = plant.row_time
-        training = TrainingNoise()
-        if mechanism is not None:
-            training = training_noise(mechanism, server, plant, templates, self.wire_dtype, self.augmenter)
+        noise_of_units, guard = {}, None  # of training; on the record it is there already
+        if mechanism is not None and mechanism.place != "record":
+            noise_of_units, guard = beside("training_noise")(
+                mechanism, server, plant, templates, self.wire_dtype, self.augmenter
+            )
         augmenter = None if self.augmenter is None else seeded(self.augmenter, self.random_state)
-        units = new_units(plant, templates, augmenter, self._noise, training=training.units, home=home)
-        with self._reaching(units, server, training.guard) as exchange, naming_memory(with_memory(templates)):
+        units = new_units(plant, templates, augmenter, self._noise, training=noise_of_units, home=home)
+        with self._reaching(units, server, guard) as exchange:
             exchange.expect(n_inputs=plant.input_sizes)
             self._learn(exchange, server, any(U is not None for U in plant.inputs))
         self._store_units(kept_states(units, quiet=mechanism is not None), server.names_)
@@ -257,9 +254,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         """An exchange with units in this process that are to learn; its progress is told whoever asked for it."""
         dealer, how = getattr(server, "dealer", None), {"lost_units": self.lost_units, "guard": guard}
         if dealer is not None:
-            from ..client.secure_unit import with_dealer
-
-            units = with_dealer(units, dealer)
+            units = beside("with_dealer")(units, dealer)
         with ExitStack() as stack:
             if self.verbose:
                 stack.enter_context(written_out())
@@ -290,9 +285,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     def _store_learned(self, exchange, server):
         """What the rounds have left, whoever was at the other end."""
         if exchange.timed:
-            from ..quality.offsets import warn_of_clocks  # of sites that tell times
-
-            warn_of_clocks(exchange.timed)
+            beside("warn_of_clocks")(exchange.timed)
             exchange.timed = {}
         self.server_, self.ledger_, self.client_names_ = server, exchange.ledger, server.names_
         self.transition_, self.process_cov_ = server.transition_, server.process_cov_

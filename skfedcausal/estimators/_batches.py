@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..client.units import client_templates, further_units, kept_states, new_units, refuse_memory, without_silent
+from ..client.templates import client_templates
+from ..client.units import further_units, kept_states, new_units, without_silent
 from ..containers.layout import listed
 from ..containers.rows import check_sampling, sampling_period, warn_of_gaps
 from ..federation.ledger import Ledger
-from ..message.requests import WatchRequest
 from ..message.states import StateMessage
+from ..message.watching import WatchRequest
 from ..seeding import seeded
 from ..server.running import BatchDialogue, check_batches, check_forget
 from ._base import FederatedEstimator, where_server
@@ -139,12 +140,10 @@ class BatchLearning(FederatedEstimator):
         is_first = place is None
         if is_first:
             plant, place, renewed = self._read_first(X, inputs, lengths), Place(), None
-            refuse_memory(client_templates(self.client, plant.names), "partial_fit")
             server = self._new_server()
             check_batches(server)
         else:
             plant, server, renewed = self._read_batch(X, inputs, lengths, place), self.server_, self._renewed
-            refuse_memory(self.clients_, "partial_fit")
         place.warn_if_back(plant.index)
         continues = not renewed and place.goes_on(plant.index)
         dialogue = BatchDialogue(server, renewed, continues=continues, forget=forget)

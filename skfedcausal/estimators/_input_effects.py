@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from ..client.stops import ends_of
+from ..client.habits import ends_of
 from ..containers.layout import listed
 from ..message.requests import FactualRequest, Measurements
 from ..message.states import EffectReply

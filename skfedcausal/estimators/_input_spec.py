@@ -21,8 +21,18 @@ from ..containers.modes import is_called
 from ..containers.plant import row_by_row
 from ..server.lagged.timing import SAMPLED
 from ..server.moments import MomentServer
-from ..statespace.input_basis import BASES, a_row_ahead, basis_columns, independent_columns, quartile_spline
-from ..statespace.instruments import WEAK, explained, explained_change, followed_law, strength
+from ..statespace.input_basis import (
+    BASES,
+    WEAK,
+    a_row_ahead,
+    basis_columns,
+    explained,
+    explained_change,
+    followed_law,
+    independent_columns,
+    quartile_spline,
+    strength,
+)
 from ._declared import coded_record, coded_values
 from ._inputs import PlantInputs
 

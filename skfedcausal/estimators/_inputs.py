@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from ..containers.layout import SEPARATOR, listed
-from ..message.training import LocalModel
 from ..statespace.episodes import episodes
 
 _HARDLY = 1e-3  # share of its variance that an input has to itself if it hardly moves on its own
@@ -72,14 +71,8 @@ class PlantInputs:
         units: list[str] = []
         ranges = [np.zeros((2, 0))]
         for name, message in messages.items():
-            if isinstance(message, LocalModel):
-                own = np.array([[-np.inf], [np.inf]]).repeat(message.n_inputs, axis=1)
-            elif message.inputs is None:
-                continue
-            else:
-                own = np.array([message.inputs.min(axis=0), message.inputs.max(axis=0)])
-            units += [name] * own.shape[1]
-            ranges.append(own)
+            units += [name] * message.n_inputs
+            ranges.append(message.input_range)
         names = tuple(f"{u}{SEPARATOR}u{k - units.index(u)}" for k, u in enumerate(units))
         return cls(tuple(units), names, np.ones(len(units), dtype=bool), *np.hstack(ranges))
 

@@ -9,7 +9,7 @@ import pandas as pd
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
-from ..client.units import refuse_memory
+from ..beside import beside
 from ..containers.layout import listed
 from ..containers.rows import sampling_period
 from ..optional import import_optional
@@ -61,9 +61,7 @@ class LinkQuestions(FederatedEstimator):
         >>> FederatedGrangerEstimator().fit(X).validity_display().failed.sum()
         np.int64(0)
         """
-        from ..displays import ValidityDisplay  # matplotlib is optional
-
-        return ValidityDisplay.from_estimator(self)
+        return beside("ValidityDisplay").from_estimator(self)
 
     def link_effects(self):
         """What every link does in terms of measurements, with its sign and in their units.
@@ -427,7 +425,6 @@ class LinkQuestions(FederatedEstimator):
         0  unit0  unit1      0  1000     influence
         1  unit0  unit1   1000  2000  no influence
         """
-        refuse_memory(getattr(self, "clients_", {}), "links_over_time")
         with self._asking(X, inputs, lengths) as units:
             return labelled(self.server_.links_over_time(units.messages(), piece), units.index)
 
@@ -608,7 +605,6 @@ class LinkQuestions(FederatedEstimator):
 
     def _resampled(self, question, record, random_state, **settings):
         """Ask the server with a seed, from the estimator's own random state where none is given."""
-        refuse_memory(getattr(self, "clients_", {}), question)
         chosen = self.random_state if random_state is None else random_state
         seed = int(check_random_state(chosen).randint(2**31 - 1))
         with self._asking(*record) as units:

@@ -9,11 +9,12 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from ..client.pooled import PooledTransport, unit_trainings
+from ..beside import beside
+from ..client.pooled import PooledTransport
 from ..message.clock import Clock
-from ..message.requests import LossAnswer, LossRequest, Measurements, PredictRequest
+from ..message.requests import Measurements, PredictRequest
+from ..message.training import LossAnswer, LossRequest
 from ..server.forecasts import begin_of, counted_steps, forecast_covariances
-from ..server.gradient.state import relayed_plans
 from ..server.straight import expected_states
 from ._base import where_server
 from ._batches import BatchLearning
@@ -335,9 +336,7 @@ class PlantEstimator(LinkQuestions, BatchLearning):
         '<!DOCTYPE html>'
         """
         check_is_fitted(self)
-        from ..reports import plant_page  # matplotlib is optional
-
-        return plant_page(self, title, X, check).write(path)
+        return beside("plant_page")(self, title, X, check).write(path)
 
     # -- training by gradients -------------------------------------------------------------------
 
@@ -387,18 +386,15 @@ class PlantEstimator(LinkQuestions, BatchLearning):
         --------
         >>> from skfedcausal import FederatedGrangerEstimator, GradientServer
         >>> from skfedcausal.datasets import make_granger_plant
-        >>> from skfedcausal.statespace.training.fixed_point import recurrence
+        >>> from skfedcausal.papers.numerics.fixed_point import recurrence
         >>> from skfedcausal.theory.unified import spectral_radius
         >>> X, _ = make_granger_plant(2, random_state=0)
         >>> est = FederatedGrangerEstimator(server=GradientServer(solve="stationary")).fit(X)
         >>> bool(spectral_radius(recurrence(*est.training_problems(X)["unit0"]).H) < 1)
         True
         """
-        units = unit_trainings(self.clients_, self.augmenters_, self._read(X, inputs, lengths))
-        told = {name: unit.local_model(relay=True, stepwise=False) for name, unit in units.items()}
-        plans = relayed_plans(told, self.server_.step_sizes_)
-        planned = {name: unit.planned(plans[name]) for name, unit in units.items()}
-        return {name: (unit.problem, unit.rates) for name, unit in planned.items()}
+        plant = self._read(X, inputs, lengths)
+        return beside("training_problems")(self.clients_, self.augmenters_, plant, self.server_.step_sizes_)
 
     def privacy_curve(self, X, epsilons, *, inputs=None, lengths=None, n_draws=1, random_state=None):
         """What a privacy budget buys, tried out where the raw record is, before anything is sent.

@@ -7,9 +7,8 @@ import pandas as pd
 
 from ..containers import episode_starts
 from ..containers.rows import StreamTimes
-from ..message.requests import WatchRequest
 from ..message.states import StateMessage
-from ..message.watching import FlagMessage, VerdictReply
+from ..message.watching import FlagMessage, VerdictReply, WatchRequest
 from ..server.watching.flags import FlagWatch
 from ..server.watching.incidents import (
     LASTS,

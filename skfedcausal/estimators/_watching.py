@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
+from ..beside import beside
 from ..client.blame import rows_at_home, tag_names, trend_of, window_of
 from ..client.units import UnitStreams
 from ..containers.layout import listed
 from ..containers.rows import check_following, check_sampling, has_stopped, position, warn_of_gaps
 from ..federation.ledger import StreamLedger
-from ..message.requests import FlagsRequest
-from ..message.watching import FlagMessage
+from ..message.watching import FlagMessage, FlagsRequest
 from ..server.running import check_forget
 from ..statespace.episodes import episodes
 from ._base import FederatedEstimator
@@ -498,9 +498,7 @@ class WatchingDetector(FederatedEstimator):
         True
         """
         check_is_fitted(self)
-        from ..reports import incident_page  # matplotlib is optional
-
-        return incident_page(self, incident, X, title, check, lengths=lengths).write(path)
+        return beside("incident_page")(self, incident, X, title, check, lengths=lengths).write(path)
 
     def tags(self, X, incident, *, lengths=None):
         """Tags of the unit where an incident began, the one to blame first: what the unit finds at home.

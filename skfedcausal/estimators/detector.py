@@ -17,11 +17,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..client.units import randomised_flags, units_alone
 from ..containers.layout import listed
-from ..containers.levels import at_one_level
-from ..containers.rows import position, sampling_period
-from ..message.requests import Acknowledgement, FlagsRequest
+from ..containers.rows import at_one_level, position, sampling_period
+from ..message.requests import Acknowledgement
+from ..message.watching import FlagsRequest
 from ..privacy.mechanism import PrivacyMechanism
-from ..server.gradient.server import GradientServer
 from ..server.moments import MomentServer
 from ..server.watching.detector import RootCauseServer
 from ..server.watching.flags import FlagWatch, needed_answers, roots_of_flags
@@ -398,7 +397,7 @@ class FederatedRCADetector(WatchingDetector):
 
     def _new_server(self):
         server = super()._new_server()
-        if isinstance(server, GradientServer):
+        if getattr(server, "trains_units", False):
             raise TypeError(
                 "FederatedRCADetector compares units by a density of the whole plant, which GradientServer "
                 "does not learn. Give MomentServer, LikelihoodServer or RegressorServer."

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from ..beside import beside
 from ..containers.layout import listed
 from ._interventions import (
     CANNOT_TELL,
@@ -111,9 +112,7 @@ class Impact:
         -------
         ImpactDisplay
         """
-        from ..displays import ImpactDisplay  # matplotlib is optional
-
-        return ImpactDisplay.from_impact(self, column=column, **settings)
+        return beside("ImpactDisplay").from_impact(self, column=column, **settings)
 
     def report(self, path, *, title="What the move did"):
         """Write a page for people who were not there: the sentence, the totals, pictures.
@@ -128,9 +127,7 @@ class Impact:
         -------
         Path
         """
-        from ..reports.impact import impact_page
-
-        return impact_page(self, title).write(path)
+        return beside("impact_page")(self, title).write(path)
 
 
 def found_impact(effects, asking, do, window, *, loops, limits, confidence, margin, question):

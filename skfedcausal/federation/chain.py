@@ -6,8 +6,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 
-from .atomic import make_folder
-from .locks import in_turn
+from .atomic import in_turn, make_folder
 
 START = "0" * 64  # what stands for the line before the first
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..message.requests import FitRequest, RecordRequest, WatchRequest
+from ..message.requests import FitRequest, RecordRequest
 from ..message.states import StateMessage
-from ..message.training import LocalModel
+from ..message.watching import WatchRequest
 from ..statespace.matrices import spectral_radius
 
 # of the variance of information vectors in directions of which the precision says that noise alone is 1
@@ -42,8 +42,8 @@ class Expected:
     def learn(self, messages):
         """Later messages of a fit have the sizes of the first."""
         for name, message in messages.items():
-            self.n_states.setdefault(name, _n_states(message))
-            self.n_inputs.setdefault(name, _n_inputs(message))
+            self.n_states.setdefault(name, message.n_states)
+            self.n_inputs.setdefault(name, message.n_inputs)
         self.lengths = tuple(next(iter(messages.values())).lengths) if messages else ()
 
     def forget(self, names):
@@ -54,7 +54,7 @@ class Expected:
 
 def unusable(messages, requests, expected, rule):
     """Problems of messages that no plant can be learned from, by unit."""
-    if not messages or not isinstance(next(iter(messages.values())), StateMessage | LocalModel):
+    if not messages or not next(iter(messages.values())).OF_RECORD:
         return {}
     expected.hear(requests)
     problems = {}
@@ -86,18 +86,8 @@ def _of_same_rows(requests):
     return all(isinstance(one, RecordRequest) and one.until is None for one in requests.values())
 
 
-def _n_states(message):
-    return message.n_states if isinstance(message, LocalModel) else message.z.shape[1]
-
-
-def _n_inputs(message):
-    if isinstance(message, LocalModel):
-        return message.n_inputs
-    return 0 if message.inputs is None else message.inputs.shape[1]
-
-
 def _sizes(name, message, expected, max_states):
-    p, q = _n_states(message), _n_inputs(message)
+    p, q = message.n_states, message.n_inputs
     if p > max_states:
         return f"has {p} states; LostUnits(max_states={max_states}) takes no more. Give max_states={p} to take them."
     known = expected.n_states.get(name, p), expected.n_inputs.get(name, q)

@@ -12,7 +12,6 @@ from ..message.promise import PrivacyPromise
 from ..message.requests import Acknowledgement, Ask, CommonRows, FitRequest, OrderAnswer
 from ..message.schema import Message
 from ..message.states import StateMessage
-from ..message.training import LocalModel
 from .lost import Answers, ClientError
 
 _PAUSE, _LONGEST_PAUSE = 0.1, 30.0  # seconds before units that had nothing to say are asked again
@@ -115,7 +114,7 @@ class Exchange:
         if request.OPENS:
             self.messages = {}
             self.attendance.dropped = set(self.names) - set(answers)
-        if question.answer in (StateMessage, LocalModel):
+        if question.answer.OF_RECORD:
             if request.OPENS and self._may_differ(answers):
                 answers = self._on_common_rows(requests, answers, question)
             self._accept(answers)

@@ -16,11 +16,10 @@ from pathlib import Path
 
 from ..message.packet import Failure, PacketError
 from .atomic import file_name, write_whole
-from .envelope import Envelope, PartialFrameError, outside
+from .envelope import Envelope, Identity, PartialFrameError, identity, outside, read_signed
 from .framed import FramedTransport
 from .gate import Gate
 from .policy import SitePolicy
-from .reading import Identity, identity, read_signed
 
 _POLL = 0.02  # seconds between two looks into a folder
 _TRIES = 5  # to write a file where somebody keeps putting something else

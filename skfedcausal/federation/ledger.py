@@ -30,6 +30,10 @@ class LedgerEntry(NamedTuple):
     n_bytes: int
     fields: dict
 
+    def later(self, n_rounds):
+        """The packet some rounds later; one that belongs to no round stays as it is."""
+        return self._replace(round=self.round + n_rounds) if self.round else self
+
 
 class StreamLedger:
     """The account of streams: how many packets of which size, since their number has no end.
@@ -59,8 +63,11 @@ class StreamLedger:
         direction : {"up", "down"}
         packet : Packet
         """
-        packets, n_bytes = self._sums.get((client, direction, packet.op), (0, 0))
-        self._sums[client, direction, packet.op] = packets + 1, n_bytes + packet.nbytes
+        self._count(client, direction, packet.op, packet.nbytes)
+
+    def _count(self, client, direction, op, n_bytes):
+        packets, so_far = self._sums.get((client, direction, op), (0, 0))
+        self._sums[client, direction, op] = packets + 1, so_far + n_bytes
 
     @property
     def table(self):
@@ -165,11 +172,10 @@ class Ledger(StreamLedger):
         other : Ledger
         """
         last = max((entry.round for entry in other.entries), default=0)
-        mine = [entry._replace(round=entry.round + last) if entry.round else entry for entry in self.entries]
+        mine = [entry.later(last) for entry in self.entries]
         self.entries = other.entries + mine
-        for kind, (packets, n_bytes) in other._sums.items():
-            later = self._sums.get(kind, (0, 0))
-            self._sums[kind] = packets + later[0], n_bytes + later[1]
+        for entry in other.entries:
+            self._count(entry.client, entry.direction, entry.op, entry.n_bytes)
 
     def communication(self, raw_bytes):
         """Summary by client.

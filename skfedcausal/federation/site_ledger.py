@@ -3,6 +3,7 @@
 import hashlib
 from pathlib import Path
 
+from ..beside import beside
 from ..message.packet import PacketError
 from ..message.schema import described, purpose
 from .atomic import write_whole
@@ -304,9 +305,7 @@ class SiteLedger:
         ----------
         path : str or Path
         """
-        from .ledger_page import ledger_page
-
-        write_whole(path, ledger_page(self.entries(), self.verify()).html().encode("utf-8"))
+        write_whole(path, beside("ledger_page")(self.entries(), self.verify()).html().encode("utf-8"))
 
 
 def verify_ledger(path, server=None):

@@ -224,7 +224,7 @@ class InProcessTransport:
         """Processes on this machine that a fit of many units has at hand anyway, for workers that may go there."""
         if self._backend is not None:
             return None
-        from ..processes.parallel import open_workers  # of plants of many units
+        from ..parallel import open_workers  # of plants of many units
 
         processes = open_workers()
         if processes is None or not processes.sender.is_here:
@@ -255,7 +255,7 @@ class InProcessTransport:
 
 def _by(processes, pairs, widest):
     """Results of workers on their packets, in processes that are there, a little of their records at a time."""
-    from ..processes.parallel import run
+    from ..parallel import run
 
     largest = max(site.worker.n_bytes for site, _ in pairs)
     tasks = [(widest, site.worker, packet, site.state) for site, packet in pairs]

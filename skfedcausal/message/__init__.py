@@ -9,20 +9,14 @@ from .requests import (
     FactualRequest,
     Failed,
     FitRequest,
-    FlagsRequest,
     InputsOfOthers,
     LawRequest,
-    LossAnswer,
-    LossRequest,
     Measurements,
-    NetworksTrained,
     NothingYet,
     OrderAnswer,
     PredictRequest,
     RecordRequest,
     SensorsAsStates,
-    TrainRequest,
-    WatchRequest,
 )
 from .schema import Message, wire
 from .states import (
@@ -41,14 +35,18 @@ from .training import (
     CorrectionMoments,
     GradientReply,
     LocalModel,
+    LossAnswer,
+    LossRequest,
     NetworkPlan,
+    NetworksTrained,
     NoGradient,
     PredictedMessage,
     PredictedStates,
     TrainingEnd,
     TrainingPlan,
+    TrainRequest,
 )
-from .watching import FlagMessage, VerdictReply
+from .watching import FlagMessage, FlagsRequest, VerdictReply, WatchRequest
 
 __all__ = [
     "Acknowledgement", "AggregateRequest", "Ask", "AugmentedMessage", "BlockRow", "Close", "CommonRows",

@@ -174,7 +174,8 @@ class Whitened(Series):
     """Information vectors, below double precision as ``J^-1/2 z`` (unit noise, J averaged over time)."""
 
     beside: ClassVar = {"unscale": _SCALE}
-    multiply, axes = np.matmul, 2
+    multiply: ClassVar[Callable] = staticmethod(np.matmul)
+    axes = 2
 
     def write(self, message, value, dtype, into):
         if dtype == "float64":

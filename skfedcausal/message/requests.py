@@ -6,15 +6,13 @@ from typing import NamedTuple
 import numpy as np
 
 from .clock import check_clock
-from .packet import NOTHING, PacketError
+from .packet import NOTHING
 from .schema import ArrayOrNone, Message, wire
 from .states import Acknowledgement, FeedbackLaw, Measurements, SensorStates, StateMessage
-from .training import LocalModel
-from .watching import FlagMessage
 
 _CONST = "whether to send the rest of the log-density, for likelihood values"
 _LOCAL = "whether to send the unit's own model"
-_FITS = "whether to tell if the unit's model fits later rows as well"
+FITS = "whether to tell if the unit's model fits later rows as well"
 
 
 class Ask(NamedTuple):
@@ -83,7 +81,7 @@ class FitRequest(Message, op="fit", answer=StateMessage, first="dtype"):
     monitor: bool | None = wire("flag", "whether to tell what states do not show", default=None)
     refine: bool | None = wire("flag", "whether to tell where another round may help", default=None)
     orders: bool | None = wire("flag", "whether to tell if inputs of others may add states", default=None)
-    fits: bool | None = wire("flag", _FITS, default=None)
+    fits: bool | None = wire("flag", FITS, default=None)
     own_past: bool | None = wire("flag", "whether to tell how much better the own past predicts", default=None)
     sharp: bool | None = wire("flag", "whether states go without noise where it does", default=None)
     sketch: bool | None = wire("flag", "whether to send a sketch of what those leave", default=None)
@@ -115,7 +113,7 @@ class RecordRequest(Message, op="message", answer=StateMessage, first="dtype"):
     const: bool = wire("flag", _CONST, default=False)
     until: int | None = wire("count", "first row that is not looked at", default=None, least=0)
     local_model: bool = wire("flag", _LOCAL, default=False)
-    fits: bool | None = wire("flag", _FITS, default=None)
+    fits: bool | None = wire("flag", FITS, default=None)
 
 
 class OrderAnswer(Message, op="order"):
@@ -215,63 +213,6 @@ class LawRequest(Message, op="ask law", answer=FeedbackLaw):
     NEW_ROUND = False
 
 
-class TrainRequest(Message, op="train", answer=LocalModel, first="relay stepwise start_scale seed constant dtype"):
-    """Asks for the unit's own model before training by gradients.
-
-    Attributes
-    ----------
-    relay : bool
-        Whether its filtered states and inputs are to be relayed to the other units.
-    stepwise : bool
-        Whether training goes step by step.
-    start_scale : float
-        Standard deviation of the random start.
-    seed : int
-        Of the random start.
-    constant : bool
-        Whether corrections have a constant.
-
-    Examples
-    --------
-    >>> from skfedcausal.message import TrainRequest
-    >>> request = TrainRequest(False, False, start_scale=0.1, seed=7, constant=False)
-    >>> TrainRequest.from_packet(request.to_packet()).seed
-    7
-    """
-
-    relay: bool = wire("flag", "whether to send states and inputs, to be relayed to the other units")
-    stepwise: bool = wire("flag", "whether to train step by step")
-    start_scale: float = wire("number", "standard deviation of the random start")
-    seed: int = wire("count", "seed of the random start", least=0)
-    constant: bool = wire("flag", "whether corrections have a constant")
-    OPENS = True
-
-
-class WatchRequest(Message, op="watch", answer=StateMessage, first="dtype"):
-    """Asks for a message about the next batch of the record that is monitored for faults.
-
-    Attributes
-    ----------
-    batch : int
-        Number of the batch, counted from 1.
-    flags : bool or None
-        Whether to send flags in place of states; None, like False, for states.
-    fits : bool or None
-        Whether to say if the model explains these rows clearly worse than those that it was learned from; None, like
-        False, for no.
-
-    Examples
-    --------
-    >>> from skfedcausal.message import WatchRequest
-    >>> WatchRequest(3).to_packet().scalars
-    {'dtype': 'float64', 'batch': 3}
-    """
-
-    batch: int = wire("count", "number of the batch", default=1)
-    flags: bool | None = wire("flag", "whether to send flags in place of states", default=None)
-    fits: bool | None = wire("flag", _FITS, default=None)
-
-
 class FactualRequest(Message, op="factual", answer=Measurements):
     """Asks for the unit's record, with expected measurements where they are missing.
 
@@ -328,70 +269,6 @@ class AggregateRequest(Message, op="aggregate", answer=Measurements):
     scale: float = wire("number", "level of the others' inputs, as a multiple", least=-np.inf)
 
 
-class FlagsRequest(Message, op="flag"):
-    """Asks for flags about the unit's record, or to learn from it what is nominal.
-
-    Attributes
-    ----------
-    percentile : float or None
-        Percentile of the nominal record above which time steps are flagged: learn it. None: raise flags.
-
-    Examples
-    --------
-    >>> from skfedcausal.message import FlagsRequest
-    >>> FlagsRequest(99.0).answer.__name__, FlagsRequest().answer.__name__
-    ('Acknowledgement', 'FlagMessage')
-    """
-
-    percentile: float | None = wire("number", "percentile of the nominal record", default=None)
-
-    @property
-    def answer(self):
-        """Kind of message that answers this request."""
-        return FlagMessage if self.percentile is None else Acknowledgement
-
-    def _check(self, packet):
-        if self.percentile is not None and self.percentile > 100:
-            raise PacketError(f"Scalar 'percentile' of packet 'flag' is {self.percentile}, expected at most 100.")
-
-
-class LossAnswer(Message, op="losses"):
-    """The unit's client and server loss.
-
-    Attributes
-    ----------
-    client, server : float
-
-    Examples
-    --------
-    >>> from skfedcausal.message import LossAnswer
-    >>> LossAnswer.from_packet(LossAnswer(0.3, 0.1).to_packet()).server
-    0.1
-    """
-
-    client: float = wire("number", "loss of the unit's own prediction of its measurements")
-    server: float = wire("number", "loss of the server's prediction of its states")
-
-
-class LossRequest(Message, op="loss", answer=LossAnswer):
-    """Prediction of this unit's states, to compute its losses.
-
-    Attributes
-    ----------
-    states : ndarray of shape (n_samples, n_states)
-        One step ahead.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from skfedcausal.message import LossRequest
-    >>> LossRequest.from_packet(LossRequest(np.zeros((4, 2))).to_packet()).states.shape
-    (4, 2)
-    """
-
-    states: np.ndarray = wire("series T p", "the unit's own states one step ahead")
-
-
 class NothingYet(Message, op=NOTHING):
     """Says that there is no further batch to be monitored yet.
 
@@ -400,17 +277,6 @@ class NothingYet(Message, op=NOTHING):
     >>> from skfedcausal.message import NothingYet
     >>> NothingYet().to_packet(3).round
     3
-    """
-
-
-class NetworksTrained(Message, op="networks trained", answer=Acknowledgement):
-    """Says that training of networks has ended.
-
-    Examples
-    --------
-    >>> from skfedcausal.message import NetworksTrained
-    >>> NetworksTrained().to_packet().op
-    'networks trained'
     """
 
 

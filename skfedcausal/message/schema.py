@@ -87,6 +87,7 @@ class Message:
     OPENS: ClassVar[bool] = False  # whether it begins a fit
     NEW_ROUND: ClassVar[bool] = True  # whether it belongs to a round of its own
     LEARNED: ClassVar[bool] = False  # whether a plant is learned from the answer
+    OF_RECORD: ClassVar[bool] = False  # whether it says of a record what a plant is learned from
     NEW_STATES: ClassVar[bool] = False  # whether the unit may answer about more states than before
     PURPOSE: ClassVar[str]
     PURPOSES: ClassVar[dict[str, str]]  # of every array and scalar in a packet
@@ -185,7 +186,7 @@ class Message:
                     scalar.read(told, sizes, values)
             values.pop("dtype", None)
         message = cls(**values)
-        message._check(packet)
+        cls._check(message, packet)
         if not packet.arrays:  # a question: all units in this process read the same packet
             vars(packet)["_read"] = message
         return message

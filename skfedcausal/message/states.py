@@ -118,6 +118,23 @@ class StateMessage(Message, op="states", first="z patterns index lengths inputs"
     grid: ArrayOrNone = wire("whole 1", "digest of the times of all rows", default=None)
     events: ArrayOrNone = wire("bits T 3", "whether constant columns change and others hold their values", default=None)
 
+    OF_RECORD = True
+
+    @property
+    def n_states(self):
+        """Number of states of the unit."""
+        return self.z.shape[1]
+
+    @property
+    def n_inputs(self):
+        """Number of inputs of the unit."""
+        return 0 if self.inputs is None else self.inputs.shape[1]
+
+    @property
+    def input_range(self):
+        """Least and largest value of each input, shape (2, n_inputs)."""
+        return np.zeros((2, 0)) if self.inputs is None else np.array([self.inputs.min(axis=0), self.inputs.max(axis=0)])
+
     @classmethod
     def silent(cls, n_states, lengths, inputs=None, const=False):
         """What stands in for a unit that does not answer: nothing is known of its states in any row.

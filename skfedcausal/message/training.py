@@ -1,4 +1,4 @@
-"""Messages of training: augmented models by gradients, and nonlinear corrections (Algorithm 1 of the paper).
+"""Messages of the papers' training: augmented models by gradients, nonlinear corrections by Algorithm 1.
 
 Weights of networks never cross.
 """
@@ -75,6 +75,8 @@ class LocalModel(Message, op="local-model"):
     )
     grid: ArrayOrNone = wire("whole 1", "digest of the times of all rows", default=None)
 
+    OF_RECORD = True
+
     @property
     def n_states(self):
         """Number of states of the unit."""
@@ -85,11 +87,48 @@ class LocalModel(Message, op="local-model"):
         """Number of inputs of the unit."""
         return 0 if self.input_matrix is None else self.input_matrix.shape[1]
 
+    @property
+    def input_range(self):
+        """Least and largest value of each input, as far as it is told, shape (2, n_inputs)."""
+        return np.array([[-np.inf], [np.inf]]).repeat(self.n_inputs, axis=1)
+
     def _check(self, packet):
         if (self.input_matrix is None) != (self.input_table is None):
             raise PacketError(f"Packet {self.OP!r} lacks one of the arrays 'input_matrix' and 'input_table'.")
         if self.clock is not None or self.grid is not None:
             check_clock(self.clock, self.grid, self.lengths, self.OP)
+
+
+class TrainRequest(Message, op="train", answer=LocalModel, first="relay stepwise start_scale seed constant dtype"):
+    """Asks for the unit's own model before training by gradients.
+
+    Attributes
+    ----------
+    relay : bool
+        Whether its filtered states and inputs are to be relayed to the other units.
+    stepwise : bool
+        Whether training goes step by step.
+    start_scale : float
+        Standard deviation of the random start.
+    seed : int
+        Of the random start.
+    constant : bool
+        Whether corrections have a constant.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import TrainRequest
+    >>> request = TrainRequest(False, False, start_scale=0.1, seed=7, constant=False)
+    >>> TrainRequest.from_packet(request.to_packet()).seed
+    7
+    """
+
+    relay: bool = wire("flag", "whether to send states and inputs, to be relayed to the other units")
+    stepwise: bool = wire("flag", "whether to train step by step")
+    start_scale: float = wire("number", "standard deviation of the random start")
+    seed: int = wire("count", "seed of the random start", least=0)
+    constant: bool = wire("flag", "whether corrections have a constant")
+    OPENS = True
 
 
 class AugmentedMessage(Message, op="augmented", first="filtered augmented predicted inputs constant"):
@@ -391,3 +430,51 @@ class NoGradient(Message, op="no-gradient", answer=PredictedStates):
 def later_answer(mode, constant):
     """Message of a unit in a mode from its second round on."""
     return PredictedMessage if mode == "series" and constant else ANSWERS[mode]
+
+
+class NetworksTrained(Message, op="networks trained", answer=Acknowledgement):
+    """Says that training of networks has ended.
+
+    Examples
+    --------
+    >>> from skfedcausal.message import NetworksTrained
+    >>> NetworksTrained().to_packet().op
+    'networks trained'
+    """
+
+
+class LossAnswer(Message, op="losses"):
+    """The unit's client and server loss.
+
+    Attributes
+    ----------
+    client, server : float
+
+    Examples
+    --------
+    >>> from skfedcausal.message import LossAnswer
+    >>> LossAnswer.from_packet(LossAnswer(0.3, 0.1).to_packet()).server
+    0.1
+    """
+
+    client: float = wire("number", "loss of the unit's own prediction of its measurements")
+    server: float = wire("number", "loss of the server's prediction of its states")
+
+
+class LossRequest(Message, op="loss", answer=LossAnswer):
+    """Prediction of this unit's states, to compute its losses.
+
+    Attributes
+    ----------
+    states : ndarray of shape (n_samples, n_states)
+        One step ahead.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.message import LossRequest
+    >>> LossRequest.from_packet(LossRequest(np.zeros((4, 2))).to_packet()).states.shape
+    (4, 2)
+    """
+
+    states: np.ndarray = wire("series T p", "the unit's own states one step ahead")

@@ -244,7 +244,7 @@ class GaussianMechanism(PrivacyMechanism):
         if noise is not None:
             return plan
         # the quotient of sensitivity and noise is off by a rounding
-        return plan._replace(charge=replace(plan.charge, mu=self.mu_of_release()))
+        return replace(plan, charge=replace(plan.charge, mu=self.mu_of_release()))
 
     def check_training(self):
         """Refuse settings that belong to noise on the record, or lack what noise inside training needs.

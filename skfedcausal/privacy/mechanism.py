@@ -3,17 +3,16 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
 
 from .accountant import Charge, PrivacyAccountant, Scope
-from .elsewhere import note, together
 from .errors import warn_release
 from .noise import UnitNoise, clipped, generator, grid_of, normal_noise, on_grid, pieces
 from .promise import record_statement, sampled
-from .voids import chosen_sampler, identity, voids
+from .voids import chosen_sampler, identity, note, together, voids
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,8 @@ class Release:
         return self.noise.variance
 
 
-class Plan(NamedTuple):
+@dataclass(frozen=True)
+class Plan:
     """Noise planned for a unit's record, and its cost."""
 
     noise: Any
@@ -242,7 +242,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
         return UnitNoise(bounds, std)
 
     @property
-    def _pays_per_row(self):
+    def pays_per_row(self):
         """Whether every row costs, so that no batch of a stream is free."""
         return self.scope.unit == self._per_row
 
@@ -313,7 +313,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
             ``release(records)`` gives the next rows of every unit with noise, and whether they cost
             something.
         """
-        return NoisedStream(self, noise)
+        return NoisedStream(self, noise, self._warn)
 
     def noised(self, Y, noise, rng, out=None):
         """Copy of a record that is clipped and has noise; what comes after sees nothing else.
@@ -478,10 +478,14 @@ class PrivacyMechanism(BaseEstimator, ABC):
             self._own_accountant = PrivacyAccountant()
         return self._own_accountant if self.accountant is None else self.accountant
 
+    @account.setter
+    def account(self, account):
+        self._own_accountant = account
+
     def __sklearn_clone__(self):
         twin = type(self)(**self.get_params(deep=False))
         if self.accountant is None:
-            twin._own_accountant = self.account
+            twin.account = self.account
         return twin
 
     __copy__ = __sklearn_clone__
@@ -502,8 +506,8 @@ class NoisedStream:
     remembered: rows that come again in another stream are noised and paid for again.
     """
 
-    def __init__(self, mechanism, noise):
-        self._mechanism, self._noise = mechanism, noise
+    def __init__(self, mechanism, noise, warn):
+        self._mechanism, self._noise, self._warn = mechanism, noise, warn
         self._generators: dict | None = None
         self._period = None
 
@@ -515,11 +519,11 @@ class NoisedStream:
         """
         mechanism = self._mechanism
         account, first = mechanism.account, self._generators is None
-        charged = mechanism._pays_per_row or account.period != self._period
+        charged = mechanism.pays_per_row or account.period != self._period
         if charged:
             plans = {name: self._plan(name, len(Y)) for name, Y in records.items()}
             if first:
-                mechanism._warn(records, plans, False)
+                self._warn(records, plans, False)
             account.charge([plan.paid for plan in plans.values()], mechanism.scope, repeated=not first)
             self._period = account.period
         if self._generators is None:

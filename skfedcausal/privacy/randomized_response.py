@@ -14,6 +14,12 @@ from .promise import response_statement, with_voids
 from .voids import voids
 
 N_CATEGORIES = 4  # values of a pair of flags
+_CONSTRAINTS = {
+    "epsilon": [Interval(Real, 0, None, closed="neither"), None],
+    "unit": [StrOptions({"flag pair", "event"})],
+    "accountant": [PrivacyAccountant, None],
+    "random_state": ["random_state"],
+}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -64,12 +70,7 @@ class RandomizedResponse(PrivacyMechanism):
     (100, 2)
     """
 
-    _parameter_constraints = {
-        "epsilon": [Interval(Real, 0, None, closed="neither"), None],
-        "unit": [StrOptions({"flag pair", "event"})],
-        "accountant": [PrivacyAccountant, None],
-        "random_state": ["random_state"],
-    }
+    _parameter_constraints = _CONSTRAINTS
 
     epsilon: float | None = None
     unit: str = "flag pair"
@@ -122,7 +123,7 @@ class RandomizedResponse(PrivacyMechanism):
                 plan = self._plan(name, pairs, lengths, None if noise is None else noise[name])
                 if records is not None and name in records:
                     key = self.account.key_of("flags", name, plan.noise, flagger, records[name])
-                    plan = plan._replace(key=key)
+                    plan = replace(plan, key=key)
                 plans[name] = plan
             releases = self._released(flags, plans, False)
         return {name: release.values for name, release in releases.items()}
@@ -134,7 +135,7 @@ class RandomizedResponse(PrivacyMechanism):
 
     def charge_of(self, name, noise, n_samples):
         """One response, or one for every pair that an event can move."""
-        count = n_samples if self._pays_per_row else 1
+        count = n_samples if self.pays_per_row else 1
         return Charge(name, self.channel, self.law, epsilon=noise, n_categories=N_CATEGORIES, count=count)
 
     def noised(self, flags, noise, rng, out=None):
@@ -240,7 +241,7 @@ class IndependentFlips(RandomizedResponse):
     """
 
     _parameter_constraints = {
-        **RandomizedResponse._parameter_constraints,
+        **_CONSTRAINTS,
         "share": [Interval(Real, 0, 1, closed="neither")],
     }
 

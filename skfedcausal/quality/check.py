@@ -5,7 +5,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from ..containers.copies import copied_tags
+from ..containers.arrays import copied_tags
 from ..containers.rows import repeated_stretch, repeated_text, times_back
 from .home import same_columns
 from .moves import common_spikes, moves_of

@@ -8,10 +8,9 @@ import pandas as pd
 from scipy.fft import dct, idct
 
 from ..client.baseline import wander_period
-from ..client.lines import found_periods
 from ..client.shifts import best_split
 from ..statespace.episodes import lagged_rows
-from ..statespace.seasons import overtones, season_columns
+from ..statespace.lines import found_periods, overtones, season_columns
 
 _LEVEL = 1e-3  # chance of any finding of a kind in a unit that stays where it is
 _FEWEST_ROWS = 300

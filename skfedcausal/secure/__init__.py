@@ -28,9 +28,9 @@ from importlib import import_module
 
 _HOMES = {
     "Dealer": ".dealer",
-    "SumsAccount": "..client.secure_unit",
-    "SumsWorker": "..client.secure_unit",
-    "SecureSumsServer": "..server.secure_sums",
+    "SumsAccount": ".client",
+    "SumsWorker": ".client",
+    "SecureSumsServer": ".server.sums",
 }
 __all__ = ["Dealer", "SecureSumsServer", "SumsAccount", "SumsWorker"]
 

@@ -5,8 +5,7 @@ from statistics import median
 import numpy as np
 
 from ..federation.content import FASTEST, oddity
-from ..statespace.deadline import TimeUpError, time_limit
-from ..statespace.matrices import companion, spectral_radius
+from ..statespace.matrices import TimeUpError, companion, spectral_radius, time_limit
 
 _ODD = np.log(1e3)  # logarithm of a ratio of variances that sensors of several kinds may have
 _OUTSTANDING = 2.0  # times the states of the unit in the middle, with which one unit alone makes a fit long

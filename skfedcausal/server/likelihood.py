@@ -15,24 +15,11 @@ from ..statespace.partition import positions_of
 from .effects import effects, gains_of
 from .estimation.covariance import COVARIANCES
 from .estimation.estimate import FEW, LARGE, Settings, estimate_plant, may_stand_in
-from .estimation.input_checks import (
-    check_independent,
-    controlled_units,
-    excitation_table,
-    feedback_table,
-    input_sums,
-)
+from .estimation.input_checks import check_independent, controlled_units, excitation_table, feedback_table, input_sums
 from .estimation.noise_share import choose_filter, choose_noise_share
 from .estimation.scoring import Budget
 from .joint import JointRecord
-from .lagged.misfit import (
-    filled_record,
-    is_mostly_there,
-    lag_tests,
-    level_of,
-    misfit_table,
-    one_lag_is_enough,
-)
+from .lagged.misfit import filled_record, is_mostly_there, lag_tests, level_of, misfit_table, one_lag_is_enough
 from .lagged.timing import SAMPLED, refuse_at_once, refuse_delays, words_by_input
 from .links.grades import grades_of
 from .links.questions import LinkQuestions
@@ -422,7 +409,7 @@ class LikelihoodServer(LinkQuestions):
         """Processes for the whole of a fit of many units, the same ones where they began with the units."""
         if n_units <= LARGE:
             return nullcontext()
-        from ..processes.parallel import workers  # for plants of many units
+        from ..parallel import workers  # for plants of many units
 
         return workers(n_units, self.n_jobs)
 

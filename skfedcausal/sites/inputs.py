@@ -12,8 +12,17 @@ import numpy as np
 from ..client.site_record import SettingsError
 from ..containers import episode_starts
 from ..containers.layout import listed
-from ..statespace.input_basis import BASES, a_row_ahead, basis_columns, independent_columns, quartile_spline
-from ..statespace.instruments import WEAK, explained, followed_law, strength
+from ..statespace.input_basis import (
+    BASES,
+    WEAK,
+    a_row_ahead,
+    basis_columns,
+    explained,
+    followed_law,
+    independent_columns,
+    quartile_spline,
+    strength,
+)
 
 WORDS = ("after", "before")
 _logger = logging.getLogger(__name__)

@@ -3,13 +3,13 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..client.secure_unit import SumsAccount, SumsWorker
 from ..client.site_privacy import SUMS, account_lines, check_account
 from ..client.site_record import SettingsError
 from ..federation.atomic import file_name
 from ..federation.envelope import read_key
 from ..federation.gate import Gate
 from ..federation.policy import SitePolicy
+from ..secure.client import SumsAccount, SumsWorker
 from ..secure.dealer import Dealer
 from ..secure.series import MOST
 

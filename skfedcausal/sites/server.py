@@ -18,9 +18,9 @@ from ..federation.files import FileTransport
 from ..federation.lost import LostUnits
 from ..federation.signatures import read_key_pair
 from ..message.states import WIRE_DTYPES
-from ..server.gradient.server import GradientServer
+from ..papers.server.gradient import GradientServer
+from ..secure.server.sums import SecureSumsServer
 from ..server.likelihood import LikelihoodServer
-from ..server.secure_sums import SecureSumsServer
 from .settings import SettingsError, check_numbers, converted, csv_bytes, read_section, read_settings_file
 
 ESTIMATORS = {

@@ -14,10 +14,10 @@ from ..federation.envelope import MAX_FRAME, read_key
 from ..federation.gate import Gate
 from ..federation.policy import SitePolicy
 from ..federation.signatures import read_key_pair
-from ..message.requests import FitRequest, WatchRequest
+from ..message.requests import FitRequest
 from ..message.secure import SecureSumsRequest
 from ..message.states import WIRE_DTYPES, EffectReply
-from ..message.watching import VerdictReply
+from ..message.watching import VerdictReply, WatchRequest
 from .secure import DealerSettings, SiteSums, sums_head
 from .settings import SettingsError, check_numbers, csv_bytes, read_section, read_settings_file
 

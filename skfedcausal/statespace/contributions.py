@@ -45,7 +45,8 @@ def score_contributions(A, Q, z, matrices, *, J, starts=(0,), known=None, spread
     past = None
     for part in filter_rows(A, Q, P0, z, matrices, starts=starts, exogenous=exogenous):
         first, last = part.rows.start, part.rows.stop
-        past = _Past.of(part, z, known, None if first in starts else past, memory)
+        own = _Past.of(part, z, known)
+        past = own if first in starts else own.after(past, memory)
         at_once = max(_PIECE // n**2, 1)
         for start in range(first, last, at_once):
             rows = slice(start, min(start + at_once, last))
@@ -71,16 +72,17 @@ class _Past:
     step: np.ndarray
 
     @classmethod
-    def of(cls, part, z, known, before, memory):
+    def of(cls, part, z, known):
+        """That of filtered rows alone; `z` (n_samples, n), `known` (n_samples, k) or None."""
         J, Pf = part.covariances.J, part.covariances.filtered
         weighed = J @ Pf
         residual = z[part.rows] - np.einsum("tij,tj->ti", J, part.predicted)
         u = residual - np.einsum("tij,tj->ti", weighed, residual)
         regressors = part.filtered if known is None else np.hstack([part.filtered, known[part.rows]])
-        own = cls(part.rows.start, u, J - weighed @ J, regressors, Pf, part.covariances.step)
-        return own if before is None else own._after(before, memory)
+        return cls(part.rows.start, u, J - weighed @ J, regressors, Pf, part.covariances.step)
 
-    def _after(self, before, memory):
+    def after(self, before, memory):
+        """With the last rows of what came before them."""
         fields = ("u", "U", "regressors", "filtered", "step")
         kept = {name: getattr(before, name)[-memory:] for name in fields}
         joined = {name: np.concatenate([kept[name], getattr(self, name)]) for name in fields}

@@ -1,8 +1,12 @@
-"""Expectation maximisation: a plant on complete data, a step at a time, and a unit's sensors at home.
+"""Expectation maximisation: a plant on complete data, a unit's sensors at home, and a covariance of rows with gaps.
 
 With the same sensors in every row the covariances of filter and smoother are steady, so that a step costs two
 linear recurrences over the record and one regression [1]_. The first steps gain the most: a few of them from
 the closed-form moments are nearly as good as the maximum, at a cost that is known beforehand.
+
+Products of the cells that happen to be there give a matrix that need not be a covariance: with sensors that are nearly
+linear combinations of each other it has negative variances. Expectation maximisation of a Gaussian covariance always
+gives one, and uses what the cells that are there tell about the others.
 
 References
 ----------
@@ -15,15 +19,20 @@ import numpy as np
 from .detection.energy import block_sums
 from .episodes import episodes
 from .kalman import Recurrence, driven_recurrence
-from .matrices import cap_radius
+from .matrices import cap_radius, floor_eigenvalues
+from .observation import patterns_of, rows_of_patterns
 from .riccati import filtered_covariance, predicted_covariance, stationary_covariance
 
 _RADIUS = 0.999
 _RIDGE = 1e-12  # of the moments' trace, where rows are too few to tell states apart
+_FLOOR = 1e-3  # of the largest eigenvalue: start of the expectation maximisation
 
 
 def expectation_maximisation(s, N, A, Q, starts=(0,), n_steps=20, support=None):
-    """Climb from a plant towards the likeliest one."""
+    """Climb from a plant towards the likeliest one.
+
+    `s` (n_samples, n) are scores around the states with covariance N (n, n); `support` (n, n) is True where A may be.
+    """
     J = np.linalg.inv(N)
     for _ in range(n_steps):
         now, before, cross = _expected_moments(s @ J, J, A, Q, starts)
@@ -57,7 +66,10 @@ def block_statistics(s, N, A, Q, blocks, starts=(0,)):
 
 
 def _regression(before, cross, support):
-    """A from the expected moments; rows of the same support are solved together."""
+    """A from the expected moments; rows of the same support are solved together.
+
+    `before` and `cross` are (n, n), expected moments of the states before and of those after with them.
+    """
     if support is None:
         return np.linalg.solve(before, cross.T).T
     A = np.zeros_like(before)
@@ -70,7 +82,10 @@ def _regression(before, cross, support):
 
 
 def _expected_moments(z, J, A, Q, starts):
-    """Moments of the states given the record, rows taken as if the filter had always run."""
+    """Moments of the states given the record, rows taken as if the filter had always run.
+
+    `z` is (n_samples, n); J, A and Q are (n, n).
+    """
     P = predicted_covariance(A, J, Q)
     Pf = filtered_covariance(P, J)
     G = np.linalg.solve(P, A @ Pf).T  # smoother gain
@@ -116,3 +131,71 @@ def observation_step(Y, states, covariances, noise_floor):
     squares = (residuals**2).sum(axis=0) + np.einsum("di,dij,dj->d", C, spread, C)
     mean = level - np.einsum("di,di->d", C, state_levels)
     return C, np.maximum(squares / counts, noise_floor), mean
+
+
+def partial_covariance(Y, start, *, max_iter=50, tol=1e-3):
+    """Covariance of centred rows, NaN standing for a missing cell, shape (n, n).
+
+    Equations of section 11.3 of Little, Rubin, Statistical Analysis with Missing Data, for a known mean.
+    """
+    patterns = _patterns(Y)
+    n_rows = sum(count for _, count, _ in patterns)
+    covariance = floor_eigenvalues(start, _FLOOR * np.linalg.eigvalsh(start)[-1])
+    for _ in range(max_iter):
+        root = np.linalg.cholesky(covariance)
+        updated = sum(_expected_products(covariance, *pattern) for pattern in patterns) / n_rows
+        inside = np.linalg.solve(root, np.linalg.solve(root, updated).T)
+        covariance = (updated + updated.T) / 2
+        if np.abs(inside - np.eye(len(inside))).max() <= tol:
+            break
+    return covariance
+
+
+def expected_cells(Y, covariance):
+    """Centred rows with missing cells at their expectation given the cells that are there.
+
+    `Y` is (n_samples, n), NaN where missing, `covariance` (n, n).
+    """
+    filled = Y.copy()
+    for seen, rows in _rows_by_pattern(~np.isnan(Y)):
+        if not seen.all():
+            weights = _expectation_weights(covariance, seen)[~seen]
+            filled[np.ix_(rows, ~seen)] = Y[np.ix_(rows, seen)] @ weights.T
+    return filled
+
+
+def _rows_by_pattern(present):
+    """Pairs of a pattern and its rows."""
+    first, index = patterns_of(present)
+    return zip(present[first], rows_of_patterns(index, len(first)), strict=True)
+
+
+def _patterns(Y):
+    """For every pattern of cells that are there: where, in how many rows, and the sum of their products."""
+    found = []
+    for seen, rows in _rows_by_pattern(~np.isnan(Y)):
+        if seen.any():
+            y = Y[np.ix_(rows, seen)]
+            found.append((seen, len(rows), y.T @ y))
+    return found
+
+
+def _expectation_weights(covariance, seen):
+    """Weights of the cells that are there in the expectation of all, shape (n, n_seen)."""
+    weights = np.zeros((len(seen), seen.sum()))
+    weights[seen] = np.eye(seen.sum())
+    across = covariance[np.ix_(seen, ~seen)]
+    weights[~seen] = np.linalg.solve(covariance[np.ix_(seen, seen)], across).T
+    return weights
+
+
+def _expected_products(covariance, seen, n_rows, products):
+    """Expected sum of products of all cells in the rows of one pattern, given the cells that are there.
+
+    `covariance` and the result are (n, n), `products` (n_seen, n_seen).
+    """
+    weights, gone = _expectation_weights(covariance, seen), ~seen
+    expected = weights @ products @ weights.T
+    left = covariance[np.ix_(gone, gone)] - weights[gone] @ covariance[np.ix_(seen, gone)]
+    expected[np.ix_(gone, gone)] += n_rows * left
+    return expected

@@ -130,7 +130,7 @@ def rows_in_cache(n_columns):
 
 
 def add_lag_products(sums, series, lags, n_early=None):
-    """Add ``sum_t s[t+l] s[t]'`` of one stretch of rows, in pieces that stay in cache."""
+    """Add ``sum_t s[t+l] s[t]'`` of one segment of rows, in pieces that stay in cache."""
     n_rows, n = series.shape
     n_early = n_rows if n_early is None else n_early
     piece = rows_in_cache(n)
@@ -144,7 +144,7 @@ def add_lag_products(sums, series, lags, n_early=None):
 
 
 def recentre_lag_sums(sums, shift, total, n_rows, head, tail):
-    """Turn the sums of one stretch of rows at lags from zero on into those of the rows less a shift, in place.
+    """Turn the sums of one segment of rows at lags from zero on into those of the rows less a shift, in place.
 
     `total` is the sum of the rows, `head` and `tail` are the first and the last of them, one for every lag at least.
     """

@@ -1,6 +1,5 @@
 """Fisher information of chosen elements of (A, Q), assembled by products over frequencies."""
 
-from copy import copy
 from functools import cached_property
 from typing import NamedTuple
 
@@ -110,25 +109,44 @@ class FreeElements:
         return transition, covariance
 
 
+class _Factors(NamedTuple):
+    """W, V and U of a :class:`SpectralInformation` by column, real, as products of a left and a right one need them.
+
+    A product Re(x y) over frequencies is one real product if one factor has its sign flipped; the right factors carry
+    the mean over frequencies. Each has the shape (n_columns, 2 n_frequencies, n_rows).
+    """
+
+    W_left: np.ndarray
+    V_left: np.ndarray
+    U_left: np.ndarray
+    W_right: np.ndarray
+    U_right: np.ndarray
+
+    @classmethod
+    def of(cls, info):
+        left = (_by_column(x, -1.0) for x in (info.W, info.V, info.U))
+        right = [_by_column(np.swapaxes(x, -1, -2)) for x in (info.W, info.U)]
+        for factor in right:
+            factor /= len(info.U)
+        factors = cls(*left, *right)
+        info.forget_products()
+        return factors
+
+
 class InformationColumns:
     """Columns of the information matrix of one plant, one per free element.
 
-    Columns against all elements are kept, or formed anew each time where they are large.
+    Columns against all elements are kept, or formed anew each time where they are large, unless `is_piece` says that
+    the elements are a few of a plant's, whose `factors` are known.
     """
 
-    def __init__(self, info, free):
+    def __init__(self, info, free, factors=None, *, is_piece=False):
         self.info, self._free = info, free
-        # a product Re(x y) over frequencies is one real product if one factor has its sign flipped
-        self._W_left, self._V_left = _by_column(info.W, -1.0), _by_column(info.V, -1.0)
-        self._U_left = _by_column(info.U, -1.0)
-        # the right factors carry the mean over frequencies
-        self._W_right, self._U_right = (_by_column(np.swapaxes(x, -1, -2)) for x in (info.W, info.U))
-        for factor in (self._W_right, self._U_right):
-            factor /= len(info.U)
-        info.forget_products()
+        self._factors = _Factors.of(info) if factors is None else factors
+        self._W_left, self._V_left, self._U_left, self._W_right, self._U_right = self._factors
         n, row_bytes = len(self._U_right), free.n_elements * self._W_left.shape[2] * 8
         self.n_bytes = n * row_bytes
-        self.is_large = self.n_bytes > _KEPT
+        self.is_large = self.n_bytes > _KEPT and not is_piece
         most = _KEPT // 2 if self.is_large else _TESTED
         self.rows_at_once = min(max(most // max(row_bytes, 1), 1), n)
         self._all_transition = self._all_covariance = self._own_covariance = None
@@ -243,11 +261,8 @@ class InformationColumns:
                 chosen = slice(start, min(start + _COLUMNS, end))
                 of_A = slice(chosen.start, min(chosen.stop, split))
                 of_Q = slice(max(chosen.start - split, 0), max(chosen.stop - split, 0))
-                piece = copy(self)
-                piece.is_large = False
-                piece._all_transition = piece._all_covariance = piece._own_covariance = None
-                piece._free = FreeElements(free.rows[of_A], free.cols[of_A], free.first[of_Q], free.second[of_Q])
-                yield chosen, piece
+                few = FreeElements(free.rows[of_A], free.cols[of_A], free.first[of_Q], free.second[of_Q])
+                yield chosen, InformationColumns(self.info, few, self._factors, is_piece=True)
 
 
 def _by_column(x, sign=1.0):

@@ -1,8 +1,8 @@
-"""Held-out gains: what the past of some columns tells of the news of others, on stretches that the fit did not see.
+"""Held-out gains: what the past of some columns predicts of innovations of others, on segments the fit did not see.
 
-Everything is algebra on second moments of lagged and present rows, one set per stretch: each regression is fitted on
-the other stretches and judged on the one left out. No residual has to be white for that; a misfit that changes the gain
-makes it vary between stretches instead.
+Everything is algebra on second moments of lagged and present rows, one set per segment: each regression is fitted on
+the other segments and judged on the one left out. No residual has to be white for that; a misfit that changes the gain
+makes it vary between segments instead.
 """
 
 from dataclasses import dataclass, replace
@@ -74,7 +74,7 @@ class LaggedRows:
         return replace(self, values=self.values - K @ np.linalg.lstsq(K, self.values, rcond=1e-8)[0])
 
     def moments(self, n_blocks):
-        """Second moments of every stretch."""
+        """Second moments of every segment."""
         edges = np.linspace(0, len(self.values), n_blocks + 1).astype(int)
         blocks = [self.values[a:b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
         sums = np.stack([rows.T @ rows for rows in blocks])
@@ -96,7 +96,7 @@ class LaggedRows:
 
 @dataclass(frozen=True)
 class BlockMoments:
-    """Second moments (n_blocks, k, k) of the stretches of a :class:`LaggedRows`, and how many rows each has."""
+    """Second moments (n_blocks, k, k) of the segments of a :class:`LaggedRows`, and how many rows each has."""
 
     sums: np.ndarray
     n_rows: np.ndarray
@@ -105,7 +105,7 @@ class BlockMoments:
 
     @classmethod
     def of_lags(cls, sums, n_rows, slices):
-        """Of lagged products (n_blocks, n_lags + 1, n, n) of units with columns `slices`, zero outside of a stretch."""
+        """Of lagged products (n_blocks, n_lags + 1, n, n) of units with columns `slices`, zero outside of a segment."""
         n_lags, n = sums.shape[1] - 1, sums.shape[2]
         places = [(lag, k) for own in slices for lag in range(1, n_lags + 1) for k in range(own.start, own.stop)]
         lag, at = np.array([*places, *((0, k) for k in range(n))]).T
@@ -117,7 +117,7 @@ class BlockMoments:
 
     @cached_property
     def whole(self):
-        """Moments of all stretches together, with a ridge on the past."""
+        """Moments of all segments together, with a ridge on the past."""
         whole = self.sums.sum(axis=0)
         whole[np.diag_indices_from(whole)] += self._ridge
         return whole
@@ -131,12 +131,12 @@ class BlockMoments:
 
     @cached_property
     def others(self):
-        """Moments of all stretches but one, for every one, with the ridge: what is fitted on, (n_blocks, k, k)."""
+        """Moments of all segments but one, for every one, with the ridge: what is fitted on, (n_blocks, k, k)."""
         return self.whole - self.sums
 
     @property
     def n_all(self):
-        """Rows of all stretches."""
+        """Rows of all segments."""
         return float(self.n_rows.sum())
 
     def fit(self, base, now):
@@ -154,9 +154,9 @@ class BlockMoments:
         left = [unit for unit in range(len(self.past)) if unit != effect]
         found: list[int] = []
         while left and len(found) < _MOST_OTHERS:
-            told = self._told_beyond(base, now, left)
+            gains = self._gains_beyond(base, now, left)
             costs = price * np.array([self.past[unit].stop - self.past[unit].start for unit in left])
-            worth = self.n_all * told - costs
+            worth = self.n_all * gains - costs
             best = int(worth.argmax())
             if worth[best] <= 0:
                 break
@@ -164,25 +164,25 @@ class BlockMoments:
             base = np.concatenate([base, positions_of(found[-1:], self.past)])
         return found
 
-    def _told_beyond(self, base, now, units):
+    def _gains_beyond(self, base, now, units):
         """By how much the log determinant of what is left of `now` falls with the past of each unit beside `base`."""
         G = self.whole
         H = np.linalg.solve(G[np.ix_(base, base)], G[base])
         rest = G - G[:, base] @ H  # of all columns, less what the base tells of them
         before = np.linalg.slogdet(rest[np.ix_(now, now)] + _LEAST * np.eye(len(now)))[1]
-        told = np.zeros(len(units))
+        gains = np.zeros(len(units))
         for chosen, cols in _by_width([self.past[unit] for unit in units]):
             own, width = cols[:, :, None], cols.shape[1]
             cross = rest[own, now]
             size = rest[own, cols[:, None, :]] + self._ridge[cols][:, :, None] * np.eye(width)  # copies: nothing left
             after = rest[np.ix_(now, now)] - cross.transpose(0, 2, 1) @ np.linalg.solve(size, cross)
-            told[chosen] = before - np.linalg.slogdet(after + _LEAST * np.eye(len(now)))[1]
-        return told
+            gains[chosen] = before - np.linalg.slogdet(after + _LEAST * np.eye(len(now)))[1]
+        return gains
 
     def gains(self, effect, others, causes):
         """Share of the news of a unit that the past of each cause tells beyond its own and that of `others`.
 
-        In every stretch, fitted on the other ones: loss without the cause less loss with it, whitened by the news and
+        In every segment, fitted on the other ones: loss without the cause less loss with it, whitened by the news and
         summed over directions, per row. A cause among the others is judged against the others without it.
 
         Returns
@@ -208,10 +208,10 @@ class BlockMoments:
         return out / self.n_rows, carried
 
     def _gains_of_added(self, base, added, now, white):
-        """Whitened losses that each of some further slices of the past saves in every stretch, and its coefficients.
+        """Whitened losses that each of some further slices of the past saves in every segment, and its coefficients.
 
-        With X what the base leaves of the further past and e of the present, in the other stretches, u = (X'X)^-1 X'e
-        and the loss saved on a stretch is 2 u'X'e - u'X'X u of its own moments.
+        With X what the base leaves of the further past and e of the present, in the other segments, u = (X'X)^-1 X'e
+        and the loss saved on a segment is 2 u'X'e - u'X'X u of its own moments.
         """
         G, g = self.others, self.sums
         both = np.concatenate([positions_of(range(len(added)), added), now])
@@ -227,7 +227,7 @@ class BlockMoments:
             size = G[:, own[0], own[1]] - ht @ G[:, beside[0], beside[1]].transpose(0, 2, 1, 3)
             size += self._ridge[cols][:, :, None] * np.eye(width)
             u = np.linalg.solve(size, G[:, own[0], now] - ht @ G[:, None, base[:, None], now])
-            half = g[:, own[0], base] - ht @ inside[:, None]  # X' of the base's columns, in the stretch
+            half = g[:, own[0], base] - ht @ inside[:, None]  # X' of the base's columns, in the segment
             cross = g[:, own[0], now] - ht @ of_present[:, None] - half @ He[:, None]
             h = ht.transpose(0, 1, 3, 2)
             square = g[:, own[0], own[1]] - ht @ g[:, beside[0], beside[1]].transpose(0, 2, 1, 3) - half @ h

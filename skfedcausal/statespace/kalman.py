@@ -49,7 +49,10 @@ class CovarianceSchedule(NamedTuple):
 
 @remembered
 def covariance_schedule(A, Q, J, P0=None, max_steps=100_000):
-    """Covariances of the filter from the first step until they settle."""
+    """Covariances of the filter from the first step until they settle.
+
+    A, Q, J and P0 are (n, n); P0 None for the stationary covariance.
+    """
     settled = predicted_covariance(A, J, Q)
     P = stationary_covariance(A, Q) if P0 is None else P0
     eye = np.eye(len(A))
@@ -106,7 +109,10 @@ def filtered_states(schedule, drive, *, exogenous=None, offset=None, starts=(0,)
 
 
 def predicted_states(A, H, *, exogenous=None, starts=(0,)):
-    """One-step-ahead predicted states from filtered ones; zero mean at the start of an episode."""
+    """One-step-ahead predicted states from filtered ones; zero mean at the start of an episode.
+
+    `H` and `exogenous` are (n_samples, n).
+    """
     predicted = np.empty_like(H)
     np.dot(H[:-1], A.T, out=predicted[1:])
     predicted[list(starts)] = 0.0
@@ -149,7 +155,10 @@ class Covariances(NamedTuple):
 
 
 def covariance_rows(A, Q, J, start):
-    """Follow the covariances over consecutive rows of one episode."""
+    """Follow the covariances over consecutive rows of one episode.
+
+    A, Q and `start` are (n, n), `J` (n_rows, n, n); also the covariance predicted behind the last row.
+    """
     n_rows, n, _ = J.shape
     predicted, filtered, carried = (np.empty((n_rows, n, n)) for _ in range(3))
     pivots = np.empty((n_rows, n))
@@ -165,7 +174,10 @@ def covariance_rows(A, Q, J, start):
 
 
 def predicted_means(covariances, z, start, drive=None):
-    """Predicted means of one or several series that share the covariances."""
+    """Predicted means of one or several series that share the covariances.
+
+    `z` and `drive` are (n_rows, n, k), `start` (n, k); also the mean predicted behind the last row.
+    """
     push = covariances.carried @ z
     if drive is not None:
         push += drive
@@ -177,7 +189,10 @@ def predicted_means(covariances, z, start, drive=None):
 
 
 def log_density_terms(covariances, z, means):
-    """Log-density of each row given the past, less the term free of the states."""
+    """Log-density of each row given the past, less the term free of the states.
+
+    `z` and `means` are (n_rows, n), the terms (n_rows,).
+    """
     logdet = covariances.logdet
     if logdet is None:
         logdet = np.linalg.slogdet(np.eye(z.shape[1]) + covariances.predicted @ covariances.J)[1]
@@ -204,7 +219,10 @@ class FilteredRows(NamedTuple):
 
 
 def filter_rows(A, Q, P0, z, matrices, *, starts=(0,), exogenous=None):
-    """Filter one or several episodes, chunk by chunk."""
+    """Filter one or several episodes, chunk by chunk.
+
+    `z` and `exogenous` are (n_samples, n); ``matrices(rows)`` gives information matrices (n_rows, n, n).
+    """
     for start, stop in episodes(starts, len(z)):
         mean, cov = initial_mean(exogenous, start, len(A)), P0
         for rows in chunks(start, stop, len(A), FILTERED_BYTES):
@@ -242,7 +260,10 @@ class Filtered(NamedTuple):
 
 
 def pseudo_measurements(info):
-    """Designs ``L'`` per pattern and whitened measurements per time step."""
+    """Designs ``L'`` per pattern and whitened measurements per time step.
+
+    The designs are (n_patterns, n, n), the measurements (n_samples, n).
+    """
     values, vectors = np.linalg.eigh(info.patterns)
     kept = values > _RANK * np.maximum(values[:, -1:], 1e-300)
     root = np.sqrt(np.where(kept, values, 0.0))
@@ -299,7 +320,7 @@ class _Level(NamedTuple):
 
 @remembered
 def _levels(F, rows):
-    """Levels for up to `rows` rows and the matrix that steps from block end to block end."""
+    """Levels for up to `rows` rows and the matrix that steps from block end to block end. F is (p, p)."""
     p, levels = len(F), []
     block = 8 if p <= 8 else 4 if p <= 32 else 2
     while rows >= 2 * block:
@@ -319,7 +340,10 @@ def _levels(F, rows):
 
 
 def _solve(g, out, levels, F_last):
-    """Write the states driven by `g` (overwritten) from a zero start into `out`."""
+    """Write the states driven by `g` (overwritten) from a zero start into `out`.
+
+    `g` and `out` are (..., n_rows, p), F_last (p, p).
+    """
     *batch, n_rows, p = g.shape
     if not levels:
         x = out[..., 0, :] = g[..., 0, :]

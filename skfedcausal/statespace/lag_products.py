@@ -255,8 +255,8 @@ class RunningProducts:
 
     def copy(self):
         """Another one that can go on on its own."""
-        other = copy(self)
-        other._open = copy(self._open)
+        other = RunningProducts(self.n_lags, self.origin)
+        vars(other).update(_closed=self._closed, _open=copy(self._open))
         return other
 
     def add(self, rows, starts, *, continues=False, forget=None, present=None):

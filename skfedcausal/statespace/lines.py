@@ -1,20 +1,21 @@
-"""Seasons that nobody named: sharp lines of a spectrum, each kept where it pays on stretches it was not learned from.
+"""Seasons of a record: their columns, periods beside its autoregression, and sharp lines that pay.
 
-The news that the past of a series leaves is predicted better with it than without.
+A period is found as the line that an autoregression leaves. Seasons that nobody asked for are sharp lines of the
+spectrum, each kept where it pays on segments it was not learned from: the innovations that the past of a series leaves
+are predicted better with it than without.
 """
 
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import chdtrc, stdtrit
 
 from .episodes import lagged_rows
-from .seasons import season_columns
 
 _OVERTONES = 4
-_LAGS = 2  # rows of a sensor's own past whose news the clock has to tell more of
+_LAGS = 2  # rows of a sensor's own past whose innovations the clock has to predict more of
 _FOLDS = 10
-_LEVEL = 0.995  # of the gain on stretches left out, one-sided
+_LEVEL = 0.995  # of the gain on segments left out, one-sided
 _MOST_LINES = 3
 _SHARP = 20.0  # power of a line over the median of its neighbourhood, and
 _ALONE = 10.0  # over the largest power beside it
@@ -22,6 +23,25 @@ _BESIDE = (3, 8)  # frequencies on either side that a line is alone among
 _NEAR = 40  # frequencies of the neighbourhood on either side
 _TINY = np.finfo(float).tiny
 _CYCLES = 8  # of a season in the record, at least
+_MOST_OVERTONES = 12
+_PERIOD_LEVEL = 1e-3  # chance of a period in a record without one
+_MOST_PERIODS = 4
+_PERIOD_LAGS = 12  # of a sensor beside which a period is looked for
+_FINER = 4  # frequencies between two of the Fourier transform
+_FEWEST_PERIODS = 3  # in the record: what is slower is a trend
+_ROUNDED = 1e-12  # of the largest value, what an autoregression leaves by rounding
+_AS_GOOD = 4.0  # less of the statistic at which a period of whole rows is taken as well
+
+
+def overtones(period):
+    """Overtones of a season, as many as its period in rows resolves."""
+    return max(min(int(period / 2), _MOST_OVERTONES), 1)
+
+
+def season_columns(rows, period, n_overtones):
+    """Cosines and sines of a period and its overtones in rows, shape (n_rows, 2 n_overtones)."""
+    angles = 2 * np.pi / period * rows[:, None] * np.arange(1, n_overtones + 1)
+    return np.hstack([np.cos(angles), np.sin(angles)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,10 +71,10 @@ class Line:
         """What it adds to each sensor in each row, (n_rows, n_sensors)."""
         return (self.columns(rows) - self.centre) @ self.effects
 
-    def told(self, news, rows, kept):
-        """What it tells of news in all rows, learned from those that are kept."""
+    def predicted(self, innovations, rows, kept):
+        """What it predicts of innovations (n_rows, n_sensors) in all rows, learned from those that are kept."""
         X = self.columns(rows)
-        return X @ _regression(X[kept], news[kept])
+        return X @ _regression(X[kept], innovations[kept])
 
 
 def without_lines(series, slices, starts):
@@ -82,31 +102,31 @@ def sharp_lines(Y, rows, starts, active):
 
 
 def pays(term, Y, rows, starts):
-    """Whether a term tells more of the news of the unit's own past than it costs, on stretches left out in turn."""
-    news = _news(Y, starts)
-    if len(news) < 4 * _FOLDS:
+    """Whether a term predicts more of the innovations of the unit's own past than it costs, on segments left out."""
+    innovations = _innovations(Y, starts)
+    if len(innovations) < 4 * _FOLDS:
         return False
     gains = []
-    for fold in np.array_split(np.arange(len(news)), _FOLDS):
-        kept = np.ones(len(news), dtype=bool)
+    for fold in np.array_split(np.arange(len(innovations)), _FOLDS):
+        kept = np.ones(len(innovations), dtype=bool)
         kept[fold] = False
-        told = term.told(news, rows, kept)[fold]
-        gains.append(np.nanmean(np.square(news[fold]) - np.square(news[fold] - told)))
+        predicted = term.predicted(innovations, rows, kept)[fold]
+        gains.append(np.nanmean(np.square(innovations[fold]) - np.square(innovations[fold] - predicted)))
     mean, error = np.mean(gains), np.std(gains, ddof=1) / np.sqrt(_FOLDS)
     return bool(mean > stdtrit(_FOLDS - 1, _LEVEL) * error)
 
 
-def _news(Y, starts):
+def _innovations(Y, starts):
     """What a few rows of its own past leave of each sensor that moves, standardised, NaN where it is missing."""
     series, seen = _standard(Y)
-    news = np.empty_like(series)
+    innovations = np.empty_like(series)
     for k, column in enumerate(series.T):
         X = lagged_rows(column[:, None], _LAGS, starts)
-        news[:, k] = column - X @ np.linalg.lstsq(X, column, rcond=1e-10)[0]
-    news[~seen] = np.nan
-    size = np.sqrt(np.nanmean(np.square(news), axis=0)) if len(news) else np.zeros(0)
+        innovations[:, k] = column - X @ np.linalg.lstsq(X, column, rcond=1e-10)[0]
+    innovations[~seen] = np.nan
+    size = np.sqrt(np.nanmean(np.square(innovations), axis=0)) if len(innovations) else np.zeros(0)
     there = size > 0
-    return news[:, there] / size[there]
+    return innovations[:, there] / size[there]
 
 
 def _standard(Y):
@@ -162,3 +182,77 @@ def _evenly(Y, rows):
     inside = places < len(out)
     out[places[inside]] = series[inside]
     return out
+
+
+def found_periods(Y, rows):
+    """Periods in rows, the strongest line first.
+
+    Each sensor is regressed on its last twelve values and a cosine and a sine of each frequency; the score
+    statistic of the latter is chi-squared of two degrees where there is no line. The level is divided by the
+    number of sensors and frequencies.
+    """
+    first = np.floor(rows.min())
+    places = np.round(rows - first).astype(int)
+    series = np.zeros((places.max() + 1, Y.shape[1]))
+    series[places] = np.nan_to_num(Y - np.nanmean(Y, axis=0))
+    series = series[:, series.std(axis=0) > 0]
+    periods: list[float] = []
+    while len(periods) < _MOST_PERIODS:
+        period = _strongest(series)
+        if period is None:
+            break
+        periods.append(period)
+        X = season_columns(np.arange(len(series)), period, overtones(period))
+        series = series - X @ np.linalg.lstsq(X, series, rcond=1e-10)[0]
+    return periods
+
+
+def _strongest(series):
+    """Period of the strongest line that is significant, None without one."""
+    n, d = series.shape
+    if n <= 4 * _PERIOD_LAGS:
+        return None
+    frequencies = np.arange(1, _FINER * n // 2) / (_FINER * n)
+    slow = frequencies < _FEWEST_PERIODS / n
+    statistics = np.array([_scores(column, frequencies) for column in series.T])
+    statistics[:, slow] = 0
+    j, k = np.unravel_index(statistics.argmax(), statistics.shape)
+    if chdtrc(2, statistics[j, k]) * d * n * _FINER / 2 > _PERIOD_LEVEL:
+        return None
+    near = np.linspace(frequencies[k] - 1 / (_FINER * n), frequencies[k] + 1 / (_FINER * n), 41)
+    best = _scores(series[:, j], near)
+    found, whole = 1 / near[best.argmax()], np.round(1 / near[best.argmax()])
+    if _scores(series[:, j], np.array([1 / whole]))[0] > best.max() - _AS_GOOD:
+        found = whole
+    return float(found)
+
+
+def _scores(y, frequencies):
+    """Score statistic of a line at each frequency beside an autoregression."""
+    n = len(y)
+    Z = np.column_stack([np.ones(n), lagged_rows(y[:, None], _PERIOD_LAGS)])[_PERIOD_LAGS:]
+    rest = y[_PERIOD_LAGS:] - Z @ np.linalg.lstsq(Z, y[_PERIOD_LAGS:], rcond=None)[0]
+    if rest.std() <= _ROUNDED * np.abs(y).max():
+        return np.zeros(len(frequencies))  # the autoregression says all of it, lines and all
+    basis = np.linalg.svd(Z, full_matrices=False)[0]
+    both = _transform(np.column_stack([rest, basis]), frequencies)
+    twice = _transform(np.ones((n - _PERIOD_LAGS, 1)), 2 * frequencies)[:, 0]
+    score = np.stack([both[:, 0].real, both[:, 0].imag], axis=1)
+    shared = np.stack([both[:, 1:].real, both[:, 1:].imag], axis=1)
+    M = np.empty((len(frequencies), 2, 2))
+    M[:, 0, 0], M[:, 1, 1] = (n - _PERIOD_LAGS + twice.real) / 2, (n - _PERIOD_LAGS - twice.real) / 2
+    M[:, 0, 1] = M[:, 1, 0] = twice.imag / 2
+    M -= shared @ np.swapaxes(shared, 1, 2)
+    M += 1e-9 * n * np.eye(2)
+    statistic = np.einsum("fi,fi->f", score, np.linalg.solve(M, score[..., None])[..., 0])
+    return statistic / rest.var()
+
+
+def _transform(series, frequencies):
+    """``sum_t s[t] exp(i 2 pi f t)`` at each frequency, shape (n_frequencies, n_columns)."""
+    n, m = len(series), _FINER * (len(series) + _PERIOD_LAGS)
+    places = frequencies * m
+    if len(frequencies) > 100 and np.allclose(places, np.round(places)):
+        whole = np.conj(np.fft.fft(series, m, axis=0))
+        return whole[np.round(places).astype(int) % m]
+    return np.exp(2j * np.pi * np.outer(frequencies, np.arange(n))) @ series

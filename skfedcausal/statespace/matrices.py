@@ -1,8 +1,10 @@
-"""Small linear algebra: covariances kept positive definite, transitions stable, threads few, memory kept."""
+"""Small linear algebra: covariances kept positive, transitions stable, threads few, memory kept, time bounded."""
 
 import os
+import time
 from collections import OrderedDict
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from functools import cache, wraps
 
 import numpy as np
@@ -15,6 +17,7 @@ _MANY = 256  # columns of matrices from which more than one thread pays
 _WIDE = 16  # columns from which on Cholesky factors one by one are faster than a general inverse of a stack
 _LARGEST_KEPT = 2**25 - 2**13  # bytes of the largest array that glibc may keep when it is freed
 _SAID = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")  # the first one to all
+_END: ContextVar[float | None] = ContextVar("end", default=None)  # of what may take a limited time
 _controller = cache(ThreadpoolController)  # looking for libraries takes as long as a small fit
 
 
@@ -45,6 +48,27 @@ def keep_freed_memory():
     np.empty(_LARGEST_KEPT, dtype=np.uint8)
 
 
+class TimeUpError(RuntimeError):
+    """A computation took longer than it was given."""
+
+
+@contextmanager
+def time_limit(seconds):
+    """Let what is computed meanwhile end with a :class:`TimeUpError` after so many seconds; None for no limit."""
+    token = _END.set(None if seconds is None else time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _END.reset(token)
+
+
+def check_time():
+    """End the computation if its time is up; called where a long one comes by again and again."""
+    end = _END.get()
+    if end is not None and time.monotonic() > end:
+        raise TimeUpError("the time that it was given is up")
+
+
 def remembered(function, n_kept=32, most=16):
     """The function, which knows what it answered about small matrices last: a filter is called with the same again.
 
@@ -70,7 +94,7 @@ def remembered(function, n_kept=32, most=16):
 
 
 def hermitian(x):
-    """Conjugate transpose of a matrix or of each matrix in a stack."""
+    """Conjugate transpose of a matrix or of each matrix in a stack. `x` is (..., n, m)."""
     return np.conj(np.swapaxes(x, -1, -2))
 
 
@@ -102,19 +126,22 @@ def spectral_radius(A):
 
 
 def cap_radius(A, radius):
-    """Transition matrices scaled down to at most the given spectral radius."""
+    """Transition matrices scaled down to at most the given spectral radius. A is (..., n, n)."""
     scale = np.minimum(1.0, radius / np.maximum(spectral_radius(A), 1e-300))
     return A * scale[..., None, None]
 
 
 def companion(A, n_lags):
-    """Transition matrix of the states of several lags side by side, from ``[A_1 | A_2 | ...]``."""
+    """Transition matrix of the states of several lags side by side, from ``[A_1 | A_2 | ...]``.
+
+    A is (n, n * n_lags).
+    """
     n = len(A)
     return np.vstack([A, np.eye(n * (n_lags - 1), n * n_lags)])
 
 
 def floor_eigenvalues(S, floor):
-    """Symmetric matrices with eigenvalues raised to at least `floor` (scalar or one per matrix)."""
+    """Symmetric matrices with eigenvalues raised to at least `floor` (scalar or one per matrix). S is (..., n, n)."""
     values, vectors = np.linalg.eigh((S + np.swapaxes(S, -1, -2)) / 2)
     values = np.maximum(values, np.asarray(floor)[..., None])
     return (vectors * values[..., None, :]) @ np.swapaxes(vectors, -1, -2)
@@ -140,7 +167,7 @@ def absolute_values(matrices, floor=1e-9):
 
 
 def covariance_root(S):
-    """L with ``L L' = S``: the Cholesky factor, :func:`eigen_root` where a covariance is singular."""
+    """L with ``L L' = S``: the Cholesky factor, :func:`eigen_root` where a covariance is singular. S is (n, n)."""
     try:
         return np.linalg.cholesky(S)
     except np.linalg.LinAlgError:
@@ -148,7 +175,10 @@ def covariance_root(S):
 
 
 def eigen_root(S):
-    """L with ``L L' = S`` of symmetric matrices: eigenvectors, each as long as the deviation along it."""
+    """L with ``L L' = S`` of symmetric matrices: eigenvectors, each as long as the deviation along it.
+
+    S is (..., n, n).
+    """
     values, vectors = np.linalg.eigh(S)
     return vectors * np.sqrt(np.maximum(values, 0.0))[..., None, :]
 
@@ -183,13 +213,19 @@ def power_of_two(values):
 
 
 def without_last_bits(S, scale):
-    """Covariances without their last bits, which depend on the order in which machines add."""
+    """Covariances without their last bits, which depend on the order in which machines add.
+
+    S is (..., n, n), `scale` (n,).
+    """
     unit = power_of_two(np.outer(scale, scale)) * _LAST_BIT
     return np.rint(S / unit) * unit
 
 
 def scaled_columns(series, dtype):
-    """Series in the given precision, and the scale of each column that gives back its size."""
+    """Series in the given precision, and the scale of each column that gives back its size.
+
+    `series` is (n_samples, n), the scale (n,).
+    """
     top = np.abs(series).max(axis=0, initial=0.0)
     scale = np.maximum(power_of_two(top) / _TOP, _SMALLEST)
     return np.ascontiguousarray((series / scale).astype(dtype)), scale
@@ -200,6 +236,8 @@ def whitened_columns(z, J, dtype):
 
     In this form the measurement noise is one in every direction, whatever the units of the states, so that
     rounding costs every direction the same share of its noise. Directions that `J` does not see are dropped.
+
+    `z` is (n_samples, n), J (n, n).
     """
     units = state_units(J[None])
     values, vectors = np.linalg.eigh(J / units[:, None] / units)
@@ -210,7 +248,10 @@ def whitened_columns(z, J, dtype):
 
 
 def state_units(matrices):
-    """Power of two near the largest standard deviation of each variable over a stack of matrices."""
+    """Power of two near the largest standard deviation of each variable over a stack of matrices.
+
+    `matrices` is (k, n, n), the powers (n,).
+    """
     return power_of_two(np.sqrt(np.abs(np.einsum("kii->ki", matrices)).max(axis=0, initial=0.0)))
 
 
@@ -243,7 +284,10 @@ def unpacked_triangles(packed, p):
 
 
 def are_covariances(matrices):
-    """Whether all matrices of a stack are symmetric and positive semidefinite, but for rounding."""
+    """Whether all matrices of a stack are symmetric and positive semidefinite, but for rounding.
+
+    `matrices` is (k, n, n).
+    """
     units = state_units(matrices)
     with np.errstate(over="ignore"):
         scaled = matrices / units[:, None] / units
@@ -258,7 +302,10 @@ def are_covariances(matrices):
 
 
 def are_heavy(white):
-    """Whether the kurtosis of a column of independent rows is far beyond that of Gaussian ones."""
+    """Whether the kurtosis of a column of independent rows is far beyond that of Gaussian ones.
+
+    `white` is (n_samples, n).
+    """
     if len(white) < _FEW_ROWS:
         return False
     squares = white**2

@@ -78,7 +78,7 @@ class Information:
 
 
 def is_regular(J):
-    """Whether an information matrix is safely positive definite."""
+    """Whether an information matrix is safely positive definite. J is (n, n)."""
     return bool(_are_regular(J))
 
 
@@ -154,7 +154,10 @@ def _missing_full(Y, C, R, present, first, index, with_const):
 
 
 def patterns_of(present):
-    """Different patterns of rows: the first row of each, and the pattern of every row."""
+    """Different patterns of rows: the first row of each, and the pattern of every row.
+
+    `present` is (n_samples, n_sensors), the others (n_patterns,) and (n_samples,).
+    """
     packed = np.packbits(present, axis=1)
     if packed.shape[1] <= 8:  # numbers sort faster than rows of bytes
         packed = np.pad(packed, [(0, 0), (0, 8 - packed.shape[1])]).view(">u8")[:, 0].astype(np.uint64)
@@ -201,7 +204,10 @@ def _precision(covariance, which):
 
 
 def _without_rounding(z, J, scale):
-    """Statistic with the directions removed in which the difference of two precisions is rounding."""
+    """Statistic with the directions removed in which the difference of two precisions is rounding.
+
+    `z` is (n_samples, n), `J` (n_patterns, n, n).
+    """
     values, vectors = np.linalg.eigh(J)
     if values.min() < -_LOSS * scale:
         raise ValueError(
@@ -306,7 +312,10 @@ def _least(theta, profile, bounds, max_steps, tolerance):
 
 
 def _left_by_factors(theta, S, n_factors):
-    """The misfit with the best loadings, its derivative downhill by log R and a positive second one."""
+    """The misfit with the best loadings, its derivative downhill by log R and a positive second one.
+
+    `theta` are log variances (d,), `S` is (d, d); a number, (d,) and (d, d) come back.
+    """
     root = np.exp(theta / 2)
     values, vectors = np.linalg.eigh(S / np.outer(root, root))
     n_rest = len(S) - n_factors
@@ -315,7 +324,10 @@ def _left_by_factors(theta, S, n_factors):
 
 
 def _profile(theta, G, C):
-    """-2 log-likelihood per row, and score and information of the log-likelihood in log R."""
+    """-2 log-likelihood per row, and score and information of the log-likelihood in log R.
+
+    `theta` are log variances (d,), G is (d, d), C (d, p); a number, (d,) and (d, d) come back.
+    """
     R = np.exp(theta)
     scaled = C / R[:, None]
     J = C.T @ scaled
@@ -338,7 +350,10 @@ def _diagonal(n):
 
 
 def _scoring_step(theta, score, fisher, damping, low, high):
-    """Damped step over the variances that are not held at a bound."""
+    """Damped step over the variances that are not held at a bound.
+
+    `theta`, `score`, `low` and `high` are (d,), `fisher` is (d, d).
+    """
     free = ~(((theta <= low) & (score < 0)) | ((theta >= high) & (score > 0)))
     step = np.zeros_like(theta)
     if free.any():

@@ -43,7 +43,10 @@ def predicted_covariance(A, J, Q):
 
 
 def _doubled(A, J, Q):
-    """Solution of the Riccati equation, and a high power of the transition matrix of its filter."""
+    """Solution of the Riccati equation, and a high power of the transition matrix of its filter.
+
+    All are (..., n, n).
+    """
     n = A.shape[-1]
     eye, right = np.eye(n), np.empty((n, 2 * n), order="F")
     F, G, P = np.swapaxes(A, -1, -2), J, Q
@@ -68,7 +71,7 @@ def _doubled(A, J, Q):
 
 
 def stationary_covariance(A, Q):
-    """Covariance of the stationary states, ``S = A S A' + Q``, by doubling."""
+    """Covariance of the stationary states, ``S = A S A' + Q``, by doubling. All are (..., n, n)."""
     _require_finite(A=A, Q=Q)
     F, S = A, Q
     with np.errstate(over="ignore", invalid="ignore"):
@@ -106,7 +109,7 @@ def adjoint_lyapunov(A, G):
 
 
 def filtered_covariance(P, J):
-    """Covariance after the measurement, ``(P^-1 + J)^-1``, without inverting `P` or `J`."""
+    """Covariance after the measurement, ``(P^-1 + J)^-1``, without inverting `P` or `J`. Both are (..., n, n)."""
     n = P.shape[-1]
     Pf = np.linalg.solve(np.eye(n) + P @ J, P)
     return (Pf + np.swapaxes(Pf, -1, -2)) / 2

@@ -24,7 +24,10 @@ def simulated_states(A, Q, starts, n_samples, rng, *, exogenous=None, spread=Non
 
 
 def simulated_information(patterns, index, states, rng):
-    """What measurements with information matrices J say of known states: ``J h + e``, e of covariance J."""
+    """What measurements with information matrices J say of known states: ``J h + e``, e of covariance J.
+
+    `patterns` is (n_patterns, n, n), `index` (n_samples,), `states` (n_samples, n).
+    """
     z = np.einsum("tij,tj->ti", patterns[index], states)
     z += np.einsum("tij,tj->ti", eigen_root(patterns)[index], rng.normal(size=z.shape))
     return z

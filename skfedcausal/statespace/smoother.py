@@ -21,6 +21,7 @@ import numpy as np
 from .episodes import episodes
 from .inputs import input_term
 from .kalman import (
+    Covariances,
     chunks,
     covariance_rows,
     covariance_schedule,
@@ -95,7 +96,10 @@ def smooth(
 
 
 def smooth_constant(A, Q, P0, z, J, *, starts=(0,), exogenous=None, inputs=None, intercept=False, keep=None):
-    """A :class:`Smoothed` of one or several episodes with the same information matrix in every row."""
+    """A :class:`Smoothed` of one or several episodes with the same information matrix in every row.
+
+    `z`, `exogenous` (n_samples, n) and `inputs` (n_samples, k); A, Q, P0 and J are (n, n).
+    """
     longest = max(stop - start for start, stop in episodes(starts, len(z)))
     schedule = covariance_schedule(A, Q, J, P0, max_steps=longest)
     found = Smoothed(len(z), len(A), inputs, keep)
@@ -176,7 +180,10 @@ class _Levels:
 
 
 def _level(schedule, residual, response):
-    """Maximum-likelihood level from the information innovations of the record without one."""
+    """Maximum-likelihood level from the information innovations of the record without one.
+
+    `residual` is (n_samples, n), `response` (k, n, n), the level (n,).
+    """
     J, (n_samples, n) = schedule.J, residual.shape
     settled = len(response)  # from where all rows are alike
     rests = [(1, rest) for rest in residual[:settled]]
@@ -192,7 +199,10 @@ def _level(schedule, residual, response):
 
 
 def _solved(normal, right):
-    """Least-squares solution of normal equations; NaN, as the likelihood is then, where they overflowed."""
+    """Least-squares solution of normal equations; NaN, as the likelihood is then, where they overflowed.
+
+    `normal` is (n, n), `right` (n,).
+    """
     if not np.isfinite(normal).all():
         return np.full(len(right), np.nan)
     return np.linalg.lstsq(normal, right, rcond=1e-12)[0]
@@ -219,7 +229,10 @@ def _transient_steps(schedule, longest):
 
 
 def _backward(schedule, residual, steps):
-    """Scores by a recurrence from the end of an episode to where covariances had settled, then row by row."""
+    """Scores by a recurrence from the end of an episode to where covariances had settled, then row by row.
+
+    `residual` is (n_samples, n).
+    """
     A, J = schedule.A, schedule.J
     n_samples, n = residual.shape
     first = min(schedule.n_transient, n_samples)
@@ -289,6 +302,15 @@ def smooth_varying(
     return found
 
 
+class _Chunk(NamedTuple):
+    """Rows of an episode that were filtered together: of the record, and where wanted of a unit level of each state."""
+
+    covariances: Covariances
+    means: np.ndarray  # (n_rows, n, k), predicted
+    next_mean: np.ndarray  # (n, k)
+    next_cov: np.ndarray  # (n, n)
+
+
 class _Episode:
     """Forward pass over one episode: chunk starts, the last chunk and the level."""
 
@@ -304,7 +326,8 @@ class _Episode:
         normal, right = np.zeros((n, n)), np.zeros(n)
         for rows in self._chunks:
             self._starts.append((mean, cov))
-            self._last = covariances, means, mean, cov = self._filter(rows, mean, cov)
+            self._last = self._filter(rows, mean, cov)
+            covariances, means, mean, cov = self._last
             if intercept:  # normal equations: ``sum H' (J - J Pf J) H`` and ``sum H' (I - J Pf) r``
                 J, Pf = covariances.J, covariances.filtered
                 response = np.eye(n) + means[:, :, 1:]
@@ -315,7 +338,7 @@ class _Episode:
         self.level = np.linalg.lstsq(normal, right, rcond=1e-12)[0] if intercept else np.zeros(n)
 
     def _filter(self, rows, mean, cov):
-        """Covariances, means of the record and responses to a unit level of each state; what follows them."""
+        """The `_Chunk` of some rows that the predicted mean (n, k) and covariance (n, n) come before."""
         covariances, following = covariance_rows(self._A, self._Q, self._matrices(rows), cov)
         z, drive = self._z[rows][..., None], step_drive(self._exogenous, rows, self._stop)
         if self._intercept:
@@ -323,7 +346,7 @@ class _Episode:
             if drive is not None:
                 drive = np.concatenate([drive, np.zeros_like(covariances.J)], axis=2)
         means, mean = predicted_means(covariances, z, mean, drive)
-        return covariances, means, mean, following
+        return _Chunk(covariances, means, mean, following)
 
     def backward(self, found, inputs):
         """Accumulate value and gradients from the last row to the first."""
@@ -333,16 +356,16 @@ class _Episode:
             is_last = rows is self._chunks[-1]
             found.value += float(log_density_terms(covariances, self._z[rows], total).sum())
             residual = self._z[rows] - np.einsum("tij,tj->ti", covariances.J, total)
-            after_r, after_N, before_r, before_N = _scores(covariances, residual, r, N)
-            r, N = before_r[0], before_N[0]
-            smoothed = deviation + np.einsum("tij,tj->ti", covariances.predicted, before_r)
+            scores = _scores(covariances, residual, r, N)
+            r, N = scores.before[0], scores.before_N[0]
+            smoothed = deviation + np.einsum("tij,tj->ti", covariances.predicted, scores.before)
             last = len(smoothed) - is_last  # the last row of all starts no transition
-            left = after_N[:last].transpose(1, 0, 2).reshape(n, -1)
+            left = scores.after_N[:last].transpose(1, 0, 2).reshape(n, -1)
             N_carried = left @ covariances.carried[:last].reshape(-1, n)
             own_inputs = None if inputs is None else inputs[rows][:last]
-            found.add(after_r[:last], smoothed[:last], N_carried, after_N[:last].sum(axis=0), own_inputs)
+            found.add(scores.after[:last], smoothed[:last], N_carried, scores.after_N[:last].sum(axis=0), own_inputs)
             if found.keeps:
-                found.store(rows, smoothed, partial(_smoothed_spread, covariances.predicted, before_N))
+                found.store(rows, smoothed, partial(_smoothed_spread, covariances.predicted, scores.before_N))
         found.grad_P0 += (np.outer(r, r) - N) / 2
 
     def smooth(self, found):
@@ -361,18 +384,31 @@ class _Episode:
         """Rows of each chunk from the last one on, covariances, means less the level and with it."""
         for k in range(len(self._chunks) - 1, -1, -1):
             rows, is_last = self._chunks[k], k == len(self._chunks) - 1
-            covariances, means, _, _ = self._last if is_last else self._filter(rows, *self._starts[k])
+            chunk = self._last if is_last else self._filter(rows, *self._starts[k])
+            covariances, means = chunk.covariances, chunk.means
             deviation = means[..., 0] + means[..., 1:] @ self.level if self._intercept else means[..., 0]
             yield rows, covariances, deviation, deviation + self.level
 
 
 def _smoothed_spread(P, N):
-    """Smoothed covariances of rows, from the predicted ones and those of the scores before them."""
+    """Smoothed covariances of rows, from the predicted ones and those of the scores before them.
+
+    Both are (n_rows, n, n).
+    """
     return P - P @ N @ P
 
 
+class _Scores(NamedTuple):
+    """Smoothing scores after and before each row, and their covariances."""
+
+    after: np.ndarray  # (n_rows, n)
+    after_N: np.ndarray  # (n_rows, n, n)
+    before: np.ndarray  # (n_rows, n)
+    before_N: np.ndarray  # (n_rows, n, n)
+
+
 def _scores(covariances, residual, r, N):
-    """Smoothing scores and their covariances after and before each row, backwards from (r, N)."""
+    """The `_Scores` of rows from the residuals (n_rows, n), backwards from (r, N) behind the last."""
     n_rows, n = residual.shape
     J = covariances.J
     JPf = J @ covariances.filtered
@@ -386,4 +422,4 @@ def _scores(covariances, residual, r, N):
         r = push[t] + L.T @ r
         N = gain[t] + L.T @ N @ L
         before_r[t], before_N[t] = r, N
-    return after_r, after_N, before_r, before_N
+    return _Scores(after_r, after_N, before_r, before_N)

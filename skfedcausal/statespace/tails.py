@@ -15,7 +15,10 @@ _LEAST_GAIN = 5.0  # log-likelihood beyond the penalty of two numbers
 
 
 def heavy_tails(white):
-    """:class:`Tails` of rows with unit covariance, None where all of their components may be Gaussian."""
+    """:class:`Tails` of rows with unit covariance, None where all of their components may be Gaussian.
+
+    `white` is (n_samples, n).
+    """
     return Tails.learned(white) if are_heavy(white) else None
 
 
@@ -47,7 +50,10 @@ def _log_t(x, freedom, size):
 
 
 def _component(x):
-    """Degrees of freedom and scale of the most likely t, infinite and one where a Gaussian is as good."""
+    """Degrees of freedom and scale of the most likely t, infinite and one where a Gaussian is as good.
+
+    `x` is (n_samples,).
+    """
     squares = x[:, None] ** 2
     variance = np.full(len(_FREEDOMS), max(np.median(squares), _LEAST_SIZE**2))
     for _ in range(_STEPS):

@@ -4,10 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .deadline import check_time
 from .fisher import Evaluation, SpectralInformation
 from .inputs import DrivenSpectrum
-from .matrices import hermitian
+from .matrices import check_time, hermitian
 from .partition import diagonal_blocks
 from .riccati import adjoint_lyapunov
 from .smoother import smooth
@@ -57,7 +56,7 @@ class TimeDomainLikelihood:
         return row_by_row(self.n_samples, self._z.shape[1], self._n_steps)
 
     def evaluate(self, A, Q):
-        """Value and gradients per time step at (A, Q), A with the columns of B appended."""
+        """Value and gradients per time step at (A, Q), A with the columns of B appended. A is (n, n + k), Q (n, n)."""
         check_time()
         P0, found = smooth(A, Q, self._z, self._matrices, **self._settings)
         self._n_steps = found.n_steps
@@ -69,7 +68,10 @@ class TimeDomainLikelihood:
         return Evaluation(found.value / T, grad_A / T, (grad_Q + grad_Q.T) / (2 * T))
 
     def smoothed(self, A, Q, blocks):
-        """States given the whole record and covariances of chosen blocks of them."""
+        """States given the whole record and covariances of chosen blocks of them.
+
+        States are (n_samples, n), covariances (n_samples, p, p) each.
+        """
         _, found = smooth(A, Q, self._z, self._matrices, keep=blocks, **self._settings)
         return found.states, found.covariances
 

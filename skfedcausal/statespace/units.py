@@ -18,7 +18,10 @@ _COVARIANCE_FLOOR = 0.02  # share of the previous trace below which a step may n
 
 
 def moment_start(moments, N):
-    """Errors-in-variables estimate ``A = G1 (G0 - N)^-1`` and its residual covariance."""
+    """Errors-in-variables estimate ``A = G1 (G0 - N)^-1`` and its residual covariance.
+
+    N is (n_units, p, p); A (n_units, p, c) with the columns of inputs, Q (n_units, p, p).
+    """
     return errors_in_variables(moments.early[0].copy(), moments.cross[0][..., : N.shape[-1], :], N)
 
 
@@ -80,6 +83,8 @@ def fit_units(moments, N, *, fixed_A=None, max_iter=30, tol=1e-3):
     """Fisher scoring on the Whittle likelihood of each unit.
 
     It ends where no unit can rise, as at the border of stability: every further step would be the same again.
+
+    N is (n_units, p, p), `fixed_A` likewise.
     """
     likelihood = WhittleLikelihood(moments, N)
     A, Q = moment_start(moments, N)
@@ -124,7 +129,10 @@ def _scoring_step(likelihood, current, A, Q, basis, free):
 
 
 def _line_search(likelihood, current, A, Q, step_A, step_Q, n_halvings=12):
-    """Halve each unit's step until its likelihood rises; units that cannot rise stay."""
+    """Halve each unit's step until its likelihood rises; units that cannot rise stay.
+
+    A and `step_A` are (n_units, p, c), Q and `step_Q` (n_units, p, p).
+    """
     floor = _COVARIANCE_FLOOR * np.trace(Q, axis1=-2, axis2=-1) / Q.shape[-1]
     length = np.ones(len(A))
     for _ in range(n_halvings):
@@ -164,6 +172,8 @@ def slow_start(scores, present, N, starts, period, n_lags):
     lag covariances at the rate of the record. At its own rate it is an ordinary unit with ``A^period`` for A.
     Of the roots of that, which the unit alone cannot tell apart, the principal one is taken, which turns
     least from row to row.
+
+    `scores` is (n_samples, p), `present` (n_samples,), N (p, p).
     """
     chosen = []
     for start, stop in episodes(starts, len(scores)):

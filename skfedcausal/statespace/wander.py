@@ -58,7 +58,10 @@ def _walks(k, n):
 
 
 def _white_first(fast):
-    """Directions of unit variance in fast frequencies, those as large in all bands of them first, and their number."""
+    """Directions of unit variance in fast frequencies, those as large in all bands of them first, and their number.
+
+    `fast` is (n_frequencies, d), the directions (d, k).
+    """
     n, (sizes, axes) = len(fast), np.linalg.eigh(fast.T @ fast / len(fast))
     kept = sizes > _ALIKE * max(sizes[-1], np.finfo(float).tiny)
     axes = axes[:, kept] / np.sqrt(sizes[kept])
@@ -69,13 +72,16 @@ def _white_first(fast):
 
 
 def _without(white, moved, weights):
-    """White directions, which are a little off, less what states show in them: a multiple of what they do."""
+    """White directions, which are a little off, less what states show in them: a multiple of what they do.
+
+    `white` and `moved` are (n_frequencies, k), `weights` (n_frequencies,).
+    """
     weights = weights[:, None]
     return white - moved @ np.linalg.lstsq(weights * moved, weights * white, rcond=1e-10)[0]
 
 
 def _but_the_largest(waves):
-    """All directions but the largest."""
+    """All directions but the largest. `waves` is (n_frequencies, k)."""
     return waves @ np.linalg.eigh(waves.T @ waves)[1][:, :-1]
 
 

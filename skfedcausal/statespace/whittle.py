@@ -22,10 +22,9 @@ References
 
 import numpy as np
 
-from .deadline import check_time
 from .fisher import Evaluation, SpectralInformation
 from .inputs import DrivenSpectrum
-from .matrices import definite_inverses, hermitian
+from .matrices import check_time, definite_inverses, hermitian
 from .partition import diagonal_blocks
 
 _PIECE = 2**18  # complex numbers in the matrices of the frequencies that are taken together
@@ -41,6 +40,8 @@ def frequencies_of_states(A, least, most=400, aliased=0.01):
 
     What such a spectrum has at lag l comes back at a distance of ``2 n`` lags on n midpoints, and falls as
     ``A^l``.
+
+    A is (..., n, n).
     """
     n_frequencies = least
     while n_frequencies < most:
@@ -52,7 +53,10 @@ def frequencies_of_states(A, least, most=400, aliased=0.01):
 
 
 def transfer(A, rotation):
-    """``Z = exp(i w) I - A`` at some frequencies."""
+    """``Z = exp(i w) I - A`` at some frequencies.
+
+    A is (..., n, c), `rotation` (n_frequencies, 1, 1), Z (..., n_frequencies, n, n).
+    """
     n = A.shape[-2]
     return rotation * np.eye(n) - A[..., None, :, :n]
 
@@ -152,11 +156,14 @@ class WhittleLikelihood:
 
 
 def _filters(A, N, rotation):
-    """``Z`` and ``Z N``, the second with a real product only."""
+    """``Z`` and ``Z N``, the second with a real product only.
+
+    A is (..., n, c), N (..., n, n), the two (..., n_frequencies, n, n).
+    """
     return transfer(A, rotation), rotation * N[..., None, :, :] - (A[..., : A.shape[-2]] @ N)[..., None, :, :]
 
 
 def _real_times(A, x):
-    """``A @ x`` of real and complex matrices as one real product."""
+    """``A @ x`` of real and complex matrices as one real product. A is (..., n, k), `x` (..., k, m)."""
     x = np.ascontiguousarray(x)
     return (A @ x.view(float)).view(complex)

@@ -8,8 +8,8 @@ from sklearn.base import clone
 
 from ..client.answers import unit_message
 from ..client.augmenter import as_augmenter
+from ..client.templates import fitted_client
 from ..client.unit_model import UnitClient
-from ..client.worker import fitted_client
 from ..message.states import StateMessage
 from ..privacy.accountant import PrivacyAccountant, Scope
 from ..privacy.errors import PrivacyBudgetError
@@ -346,7 +346,7 @@ class _SeenMechanism(check.Seen):
         own, settings = self.given.get_params(deep=False), {"random_state": seed, "accountant": account}
         one = type(self.given)(**own | {key: settings[key] for key in settings.keys() & own.keys()})
         if "accountant" not in own:
-            one._own_accountant = account
+            one.account = account
         return one
 
     def records(self, n_rows, place=0.0):

@@ -4,9 +4,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..statespace.training.augmented import AugmentedProblem, Losses, Products, gradients, losses
-from ..statespace.training.descent import correction_step, divergence_limit, is_still, parameter_update
-from ..statespace.training.lagrangian import block_divisor, correction_divisor, risen
+from ..papers.numerics.augmented import Losses, Products, gradients, losses
+from ..papers.numerics.descent import (
+    block_divisor,
+    correction_divisor,
+    correction_step,
+    divergence_limit,
+    is_still,
+    parameter_update,
+    risen,
+)
 
 
 @dataclass(frozen=True)
@@ -141,24 +148,3 @@ def descend_online(A, C, rates, parameters, blocks, *, measurements, drivers, re
         *point, own, server = descend_step(A, C, rates, *point, y=y, v=v, c=c, constant=constant)
         total += own, server
     return *point, *(total / len(measurements)).tolist()
-
-
-def stack_problems(problems):
-    """Problems of several units as one stack, padded with zeros, where parameters that start at zero stay."""
-    p = max(len(one.transition) for one in problems)
-    d = max(one.n_outputs for one in problems)
-    k_states = max(one.n_states for one in problems)
-    k_inputs = max(one.n_drivers - one.n_states for one in problems)
-    q = d + problems[0].n_local - problems[0].n_outputs
-    n, size = len(problems), q + k_states + k_inputs
-    transition, gram, target = np.zeros((n, p, p)), np.zeros((n, p, p)), np.zeros((n, p, q))
-    moments = np.zeros((n, size, size))
-    for m, one in enumerate(problems):
-        rows, n_inputs = slice(len(one.transition)), one.n_drivers - one.n_states
-        parts = (0, one.n_outputs), (d, q - d), (q, one.n_states), (q + k_states, n_inputs)
-        cols = np.concatenate([start + np.arange(length) for start, length in parts])
-        transition[m, rows, rows], gram[m, rows, rows] = one.transition, one.gram
-        moments[m][np.ix_(cols, cols)] = one.moments
-        target[m][rows, cols[: one.n_local]] = one.target
-    energy, xi = (np.array([getattr(one, name) for one in problems], float) for name in ("energy", "xi"))
-    return AugmentedProblem(transition, gram, moments, target, energy, d, q, k_states, xi)

@@ -14,10 +14,10 @@ from skfedcausal import (
     KalmanClient,
 )
 from skfedcausal.client.baseline import Baseline, wander_period
-from skfedcausal.client.lines import found_periods
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation.transport import InProcessTransport
+from skfedcausal.statespace.lines import found_periods
 
 PERIOD = 24
 

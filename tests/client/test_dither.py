@@ -6,7 +6,7 @@ from numpy.testing import assert_array_equal
 from scipy import stats
 
 from skfedcausal import FederatedRCADetector
-from skfedcausal.client.dither import Dither, is_status
+from skfedcausal.client.watching import Dither, is_status
 from skfedcausal.datasets import make_granger_plant
 
 

@@ -472,3 +472,8 @@ def test_inputs_that_no_given_B_takes_up_are_not_dropped_in_silence():
 def test_lengths_that_do_not_cut_the_record_are_refused(lengths):
     with pytest.raises(ValueError, match="lengths"):
         KalmanClient(**UNIT.matrices).transform(COMPLETE, lengths=lengths)
+
+
+def test_noise_with_a_memory_is_refused_in_a_sentence():
+    with pytest.raises(ValueError, match="noise_memory='auto': models of noise with a memory are gone"):
+        KalmanClient(noise_memory="auto").fit(np.random.default_rng(0).standard_normal((50, 2)))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from skfedcausal import KalmanClient
-from skfedcausal.client.lasting import fit_of, is_outdated
+from skfedcausal.client.fitting import fit_of, is_outdated
 from skfedcausal.datasets import make_granger_plant
 
 

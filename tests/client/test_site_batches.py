@@ -11,12 +11,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal import FederatedRCADetector, KalmanClient
 from skfedcausal.client.batches import Batch
-from skfedcausal.client.site_modes import SiteModes
+from skfedcausal.client.site_record import SiteModes
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, FileSite, FileTransport, InProcessTransport, Packet
 from skfedcausal.federation.site_ledger import read_ledger, verify_ledger
-from skfedcausal.message.requests import FitRequest, WatchRequest
+from skfedcausal.message.requests import FitRequest
+from skfedcausal.message.watching import WatchRequest
 from skfedcausal.sites.site import read_site_settings
 
 pytestmark = pytest.mark.medium

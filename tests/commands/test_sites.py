@@ -21,7 +21,7 @@ from skfedcausal.client import site_record
 from skfedcausal.client.site_record import SettingsError, SiteRecord
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import FileSite, InProcessTransport
-from skfedcausal.federation.locks import only_one
+from skfedcausal.federation.atomic import only_one
 from skfedcausal.federation.transport import Site
 from skfedcausal.sites.settings import csv_bytes
 from skfedcausal.sites.site import read_site_settings

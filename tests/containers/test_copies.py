@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal.containers.copies import copied_tags
+from skfedcausal.containers.arrays import copied_tags
 
 
 def pairs_by_hand(units):

@@ -14,8 +14,7 @@ from skfedcausal import FederatedGrangerEstimator, KalmanClient
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import FileSite, FileTransport, Gate, LostUnits, LostUnitWarning, PacketError, SitePolicy
-from skfedcausal.federation.envelope import Envelope, PartialFrameError, Signing
-from skfedcausal.federation.reading import read_signed
+from skfedcausal.federation.envelope import Envelope, PartialFrameError, Signing, read_signed
 from skfedcausal.message import Acknowledgement, NothingYet, WatchRequest
 
 pytestmark = pytest.mark.medium

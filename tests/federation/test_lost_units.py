@@ -8,15 +8,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, GradientServer, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.federation import (
-    ClientError,
-    Failure,
-    InProcessTransport,
-    LostUnits,
-    LostUnitWarning,
-    Packet,
-)
-from skfedcausal.server.gradient.rounds import moving
+from skfedcausal.federation import ClientError, Failure, InProcessTransport, LostUnits, LostUnitWarning, Packet
+from skfedcausal.papers.server.rounds import moving
 from skfedcausal.statespace.partition import Partition
 
 X, _ = make_granger_plant(3, n_samples=400, random_state=3)

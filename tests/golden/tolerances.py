@@ -33,7 +33,6 @@ class MayMove(NamedTuple):
 WIDER: tuple[Wider, ...] = (
     Wider("*bytes*", 2e-2, "packets are compressed, and how far depends on the last digits of what they hold"),
     Wider("level shifts: *", 3e-4, "a step of sensors is a state of hardly any noise, which many values fit alike"),
-    Wider("coloured sensors: *", 6e-4, "the memory of the noise is told from that of the states by little"),
     Wider("states that are told: *statistic", 1e-4, "a check of a state that the record hardly tells from noise"),
     Wider("more states than sensors: *", 3e-4, "strengths of links of states that two sensors tell together"),
     Wider("extended filters: *", 2e-6, "p values of misfit where the maps are given and fit no unit"),

@@ -58,7 +58,7 @@ AREAS = {
             "tests/federation",
             "tests/client/test_site_privacy.py",
             "tests/test_ledger_of_answers.py",
-            "tests/server/gradient/test_dialogue.py",
+            "tests/papers/test_dialogue.py",
         ),
     ),
     "numerics": Area(

@@ -14,7 +14,6 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message import FlagMessage, StateMessage, VerdictReply
 from skfedcausal.message.packet import Packet
 from skfedcausal.privacy import PrivacyBudgetError, UnitNoise
-from skfedcausal.privacy.mechanism import NoisedStream
 from skfedcausal.privacy.noise import Bounds
 from skfedcausal.server.watching.flags import needed_answers, roots_of_flags
 
@@ -250,7 +249,7 @@ def test_no_attack_on_a_stream_learns_more_than_promised(noise):
     std = noise * mechanism.noise_std(bounds, 1)[0]
     scores = []
     for sign in (-1, 1):
-        stream = NoisedStream(mechanism, {"mill": UnitNoise(bounds, std)})
+        stream = mechanism.stream({"mill": UnitNoise(bounds, std)})
         rows = np.tile(sign * np.array([[0.6, 0.8]]), (1000, 1))
         drawn = np.concatenate([stream.release({"mill": rows})[0]["mill"] for _ in range(10)])
         scores.append(drawn @ [0.6, 0.8])
@@ -262,7 +261,7 @@ def test_no_attack_on_a_stream_learns_more_than_promised(noise):
 def test_noise_of_a_stream_is_never_the_same_twice():
     mechanism = GaussianMechanism(**SETTINGS)
     noise = {"mill": mechanism.noise_of("mill", np.zeros((10, 2)))}
-    one, two = NoisedStream(mechanism, noise), NoisedStream(mechanism, noise)
+    one, two = mechanism.stream(noise), mechanism.stream(noise)
     rows = {"mill": np.zeros((500, 2))}
     drawn = [stream.release(rows)[0]["mill"] for stream in (one, one, two)]
     for k in range(3):

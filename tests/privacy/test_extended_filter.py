@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from skfedcausal import ExtendedKalmanClient, FederatedRCADetector, GaussianMechanism, IndependentFlips
-from skfedcausal.client.worker import fitted_client
+from skfedcausal.client.templates import fitted_client
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.privacy import PrivacyLeakWarning
 

@@ -7,9 +7,8 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skfedcausal import GaussianMechanism, RandomizedResponse
-from skfedcausal.client.training_noise import PaperNoise
+from skfedcausal.papers.client.noise import GradientGuard, PaperNoise
 from skfedcausal.privacy import PrivacySpent, Scope
-from skfedcausal.privacy.paper import GradientGuard
 from skfedcausal.privacy.promise import record_statement
 
 from ._strangers import LaplaceMechanism, RoundingMechanism

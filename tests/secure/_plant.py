@@ -7,7 +7,7 @@ from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message.secure import MaskedSeries, SecureSumsRequest
 from skfedcausal.secure import Dealer, SumsWorker
-from skfedcausal.server.secure_rounds import corrections_request, others_of
+from skfedcausal.secure.server.sums import corrections_request, others_of
 from skfedcausal.statespace.ring import Sums
 
 LAGS = 3

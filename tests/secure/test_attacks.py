@@ -10,7 +10,7 @@ from skfedcausal.message.packet import PacketError
 from skfedcausal.message.secure import CorrectionsRequest, MaskedProducts
 from skfedcausal.secure.masks import series_mask
 from skfedcausal.secure.series import faded_scores
-from skfedcausal.server.secure_rounds import opened_sums, others_of
+from skfedcausal.secure.server.sums import opened_sums, others_of
 from skfedcausal.statespace.ring import fraction_bits, lagged_products, to_ring
 
 from ._plant import LAGS, SUMS, asked_of_the_dealer, first_round, records, units

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
-from skfedcausal.client.orders import client_told_inputs
+from skfedcausal.client.orders import client_with_inputs
+from skfedcausal.client.worker import UnitWorker
 
 pytestmark = pytest.mark.medium
 
@@ -90,8 +91,8 @@ def test_a_state_too_faint_for_the_record_is_not_taken(size, is_taken):
     for t in range(n):
         h = [0.9, 0.5] * h + rng.standard_normal(2) + np.array([0.0, 1.0]) * (u[t - 1] if t else 0.0)
         Y[t] = C @ (h * [1.0, size]) + 0.5 * rng.standard_normal(5)
-    about = Y, None, (0,), "unit", None, None, None
+    unit = UnitWorker("unit", Y, None, (0,), None, KalmanClient(n_states=2))
     before = KalmanClient(n_states=1).fit_arrays(Y)
-    found = client_told_inputs(KalmanClient(n_states=2), before, about, u)
+    found = client_with_inputs(unit, before, u)
     # in a row the second state's noise is 0.25 / (3 size^2) of a state of variance two or so: 0.04, or 100
     assert (found is not None) == is_taken

@@ -10,7 +10,7 @@ from skfedcausal import (
     KalmanClient,
     LikelihoodServer,
 )
-from skfedcausal.client.remainder import OwnPast, bic_penalty
+from skfedcausal.client.own_past import OwnPast, bic_penalty
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.scoring import Budget
 from skfedcausal.statespace.episodes import lag_covariances

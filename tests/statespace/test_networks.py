@@ -6,7 +6,8 @@ from scipy.integrate import quad
 from scipy.special import expit
 from scipy.stats import norm
 
-from skfedcausal.statespace.networks import ACTIVATIONS, LSTM, FeedForward, numeric_jacobian, uniform_lstm
+from skfedcausal.papers.numerics.lstm import LSTM, uniform_lstm
+from skfedcausal.statespace.networks import ACTIVATIONS, FeedForward, numeric_jacobian
 
 
 def feed_forward(activation, sizes=(3, 5, 4, 2), seed=0):

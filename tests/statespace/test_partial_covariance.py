@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skfedcausal.statespace import partial_covariance as partial_covariance_module
-from skfedcausal.statespace.partial_covariance import expected_cells, partial_covariance
+from skfedcausal.statespace import em
+from skfedcausal.statespace.em import expected_cells, partial_covariance
 
 
 def pairwise(Y):
@@ -83,13 +83,13 @@ def test_missing_cells_get_their_conditional_mean():
 
 def test_the_iteration_ends_where_it_stands_still(monkeypatch):
     """Complete rows give their moments in the first step, and the same again in the second."""
-    rounds, step = [], partial_covariance_module._expected_products
+    rounds, step = [], em._expected_products
 
     def counted(*arguments):
         rounds.append(1)
         return step(*arguments)
 
-    monkeypatch.setattr(partial_covariance_module, "_expected_products", counted)
+    monkeypatch.setattr(em, "_expected_products", counted)
     partial_covariance(np.random.default_rng(0).standard_normal((50, 4)), np.eye(4))
     assert len(rounds) == 2
     rounds.clear()

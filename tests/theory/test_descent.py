@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal.statespace.training.descent import Rates, correction_curvature, safe_step
-from skfedcausal.theory.descent import descend, descend_online, descend_step, stack_problems
+from skfedcausal.papers.numerics.descent import Rates, correction_curvature, safe_step
+from skfedcausal.theory.descent import descend, descend_online, descend_step
 
-from ..statespace._training import make_record, random_point, safe_rates
+from ..papers._training import make_record, random_point, safe_rates, stack_problems
 
 
 def paper_step(record, t, rates, theta, blocks):

@@ -4,15 +4,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal.statespace.training.augmented import Products
-from skfedcausal.statespace.training.fixed_point import fixed_point, from_delta, recurrence
-from skfedcausal.theory.disentanglement import (
-    disentanglement,
-    normal_equations_of_client,
-    oracle_bias,
-)
+from skfedcausal.papers.numerics.augmented import Products
+from skfedcausal.papers.numerics.fixed_point import fixed_point, from_delta, recurrence
+from skfedcausal.theory.disentanglement import disentanglement, normal_equations_of_client, oracle_bias
 
-from ..statespace._training import make_record, random_point, safe_rates
+from ..papers._training import make_record, random_point, safe_rates
 
 
 def stationary(seed, xi, client_weight=1.0):

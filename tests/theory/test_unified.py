@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal.statespace.training.augmented import Products, gradients
-from skfedcausal.statespace.training.descent import Rates
-from skfedcausal.statespace.training.fixed_point import fixed_point, from_delta, recurrence
+from skfedcausal.papers.numerics.augmented import Products, gradients
+from skfedcausal.papers.numerics.descent import Rates
+from skfedcausal.papers.numerics.fixed_point import fixed_point, from_delta, recurrence
 from skfedcausal.theory.descent import descend, descend_step
 from skfedcausal.theory.unified import (
     after_rounds,
@@ -17,8 +17,8 @@ from skfedcausal.theory.unified import (
     to_delta,
 )
 
-from ..statespace._training import make_record, random_point, safe_rates
-from ..statespace.test_augmented import KINDS
+from ..papers._training import make_record, random_point, safe_rates
+from ..papers.test_augmented import KINDS
 
 RATES = (0.01, 0.02, 0.03)
 

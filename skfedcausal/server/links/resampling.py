@@ -34,8 +34,8 @@ class Resampling:
     def __init__(self, plant, point, block_length=None):
         if not plant.determined.all():
             raise ValueError(
-                "Resampling and pieces of a record need sensors that determine each unit's states, as those of clients "
-                "with `noise_memory` never do. Leave noise_memory out, or take covariance='sandwich'."
+                "Resampling and pieces of a record need sensors that determine each unit's states. Give no unit more "
+                "states (n_states) than it has sensors, or take covariance='sandwich'."
             )
         self._plant, self._point, self._noise = plant, point, plant.score_noise
         self._series, self._starts, self._n_lags = plant.standard_series()

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...processes.parallel import chunks, run
+from ...parallel import chunks, run
 from ...statespace.matrices import few_threads
 from ..estimation.scoring import Point
 from .blocks import BlockTask, core_spectra, pushes

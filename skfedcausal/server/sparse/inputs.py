@@ -8,7 +8,7 @@ the inputs, less what the other regressors of the row know of them.
 import numpy as np
 from scipy.special import chdtrc
 
-from ...processes.parallel import chunks
+from ...parallel import chunks
 from ...statespace.episodes import fourier_sums, lag_covariances, remove_episode_means
 from ...statespace.whittle import midpoints
 from ..estimation.evidence import benjamini_hochberg

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import chdtrc
 
-from ...processes.parallel import run, started
+from ...parallel import run, started
 from ...statespace.partition import positions_of
 from ..estimation.evidence import PADDED_VARIANCE, benjamini_hochberg
 from ..estimation.scoring import Budget, Point

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 from scipy.sparse import csr_array
 
-from ...processes.parallel import chunks, run
+from ...parallel import chunks, run
 from ...statespace.episodes import TransitionMoments, lag_covariances
 from ...statespace.inputs import input_term
 from ...statespace.matrices import few_threads, floor_eigenvalues

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from ...processes.parallel import chunks, started, workers
+from ...parallel import chunks, started, workers
 from ...statespace.episodes import lag_covariances, side_by_side
 from ...statespace.matrices import few_threads
 from ...statespace.partition import positions_of, slices_of

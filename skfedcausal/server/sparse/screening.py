@@ -11,7 +11,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.special import chdtrc
 
-from ...processes.parallel import chunks, in_threads
+from ...parallel import chunks, in_threads
 from ...statespace.episodes import episodes
 from ...statespace.matrices import few_threads
 from ...statespace.partition import Partition, uncoupled_pair_information

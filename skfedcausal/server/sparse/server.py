@@ -10,7 +10,7 @@ import pandas as pd
 from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 
-from ...processes.parallel import chunks, run, workers
+from ...parallel import chunks, run, workers
 from ..estimation.estimate import LARGE
 from ..estimation.level_shifts import joined_shifts
 from ..estimation.scoring import Budget

@@ -108,7 +108,7 @@ class LaggedPoint:
         """Gradient with respect to the coefficients of `[s; u]` by lag, (n_lags + 1, n, c)."""
         likelihood, filtered = self._likelihood, self._filtered
         kept, n_fft = slice(likelihood.n_lags + 1), likelihood.n_fft
-        near = likelihood._near(self.inverse)
+        near = likelihood.near(self.inverse)
         grad = np.fft.irfft(near @ filtered.with_regressors, n_fft, axis=0)[kept]
         for end in filtered.ends:
             grad -= end.outside(near)
@@ -137,16 +137,16 @@ class _Filtered:
         Z = self.F[..., :n]
         self.ZN = Z @ likelihood.N
         self.noise = self.ZN @ hermitian(Z)
-        self._crossed = self.F @ likelihood._spectrum
+        self._crossed = self.F @ likelihood.spectrum
         products = self._crossed @ hermitian(self.F)
-        self.ends, self.short = [end.residuals(self.F) for end in likelihood._ends], None
+        self.ends, self.short = [end.residuals(self.F) for end in likelihood.ends], None
         for end in self.ends:
             products -= end.products()
-        if likelihood._short is not None:
-            rows, lengths = likelihood._short
+        if likelihood.short is not None:
+            rows, lengths = likelihood.short
             self.short = _ShortResiduals(coefficients, rows, lengths, n, likelihood.n_lags, likelihood.n_fft)
             products += self.short.products()
-        self.products = likelihood._near(products) / likelihood.n_rows  # I_r
+        self.products = likelihood.near(products) / likelihood.n_rows  # I_r
 
     @cached_property
     def with_regressors(self):
@@ -177,12 +177,12 @@ class LaggedLikelihood:
         circle = np.zeros((self.n_fft, self.c, self.c))
         circle[: p + L + 1] = sums.sums
         circle[-(p + L) :] = np.swapaxes(sums.sums[:0:-1], 1, 2)
-        self._spectrum = np.fft.rfft(circle, axis=0)
+        self.spectrum = np.fft.rfft(circle, axis=0)
         self._window = np.zeros(self.n_fft)
         self._window[: L + 1] = 1.0
         self._window[self.n_fft - L :] = 1.0
-        self._ends = [_Ends(rows, self, late) for rows, late in ((sums.heads, False), (sums.tails, True)) if len(rows)]
-        self._short = (sums.short, sums.lengths) if len(sums.short) else None
+        self.ends = [_Ends(rows, self, late) for rows, late in ((sums.heads, False), (sums.tails, True)) if len(rows)]
+        self.short = (sums.short, sums.lengths) if len(sums.short) else None
         self._last = None
 
     def residual_filter(self, coefficients, n_fft=None):
@@ -197,7 +197,7 @@ class LaggedLikelihood:
             self._last = _Filtered(self, coefficients)
         return LaggedPoint(self, self._last, Q)
 
-    def _near(self, x):
+    def near(self, x):
         """A spectrum without what it has beyond the lags that the likelihood remembers."""
         lags = np.fft.irfft(x, self.n_fft, axis=0)
         lags *= self._window[:, None, None]

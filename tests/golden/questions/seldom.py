@@ -178,13 +178,14 @@ def _remainder(fitted):
     """What a unit's own past says of what its states leave, at the first unit."""
     Y = fitted.record.X["unit0"]
     model = KalmanClient().fit(Y).model
-    remainder, states = model.remainder, np.random.default_rng(0).standard_normal((len(Y), model.n_states)).round(6)
+    residual = model.residual_model
+    states = np.random.default_rng(0).standard_normal((len(Y), model.n_states)).round(6)
     const = np.linspace(-1.0, 1.0, len(Y))
     return {
-        "const": remainder.const(Y, None, (0, 300), const),
-        "errors": remainder.errors(Y, None, (0,)),
-        "left": remainder.left(Y, (0,)),
-        "expected": remainder.expected(states, Y, None, (0,), np.zeros_like(Y)),
+        "const": residual.const(Y, None, (0, 300), const),
+        "errors": residual.errors(Y, None, (0,)),
+        "left": residual.left(Y, (0,)),
+        "expected": residual.expected(states, Y, None, (0,), np.zeros_like(Y)),
         "message": replace(model, own_density=None).message(Y, (0,), const=True).const,
     }
 
@@ -195,17 +196,6 @@ def _heavy():
     for Y in found.X.values():
         Y += np.where(rng.random((900, 1)) < 0.03, 4.0, 0.0) * rng.standard_normal((900, 1)) * Y.std(axis=0)
     return found
-
-
-def _coloured():
-    """Noise of the sensors with a memory, and gaps."""
-    found, rng = record(2, 400, links=((0, 1),)), np.random.default_rng(1)
-    for Y in found.X.values():
-        e = 2.0 * rng.standard_normal(Y.shape)
-        for t in range(1, len(e)):
-            e[t] += 0.8 * e[t - 1]
-        Y += e
-    return gappy(found, 0.03)
 
 
 def _with_counter():
@@ -600,12 +590,6 @@ PLANTS = [
         granger,
         _heavy,
         {**_PLANT, "score_samples": ask("score_samples"), "predict": ask("predict")},
-    ),
-    Plant(
-        "coloured sensors with gaps",
-        made(granger, KalmanClient(noise_memory=0.8)),
-        _coloured,
-        {"predict": ask("predict"), "predict by own filters": ask("predict", model="client")},
     ),
     Plant(
         "boxes",

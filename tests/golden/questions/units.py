@@ -34,17 +34,6 @@ def _seasonal():
     return found
 
 
-def _coloured():
-    """Noise of the sensors that has a memory."""
-    found, rng = record(n_samples=700), np.random.default_rng(1)
-    for Y in found.X.values():
-        e = 2.0 * rng.standard_normal(Y.shape)
-        for t in range(1, len(e)):
-            e[t] += 0.8 * e[t - 1]
-        Y += e
-    return found
-
-
 def _modes():
     """The units have another level in every third hundred of rows, which a column says."""
     found = record(n_samples=600)
@@ -100,7 +89,6 @@ def _linear_maps():
 PLANTS = [
     _of_client("seasons and a trend", _seasonal, harmonics={24: 2}, trend="linear"),
     _of_client("seasons that are found", _seasonal, harmonics="auto", trend="smooth"),
-    _of_client("coloured sensors", _coloured, {**LEARNED, "transform": ask("transform")}, noise_memory="auto"),
     _of_client("subspace identification", identify="subspace"),
     _of_client("identification by lags", identify="lag-var", n_states=2),
     _of_client("identification by components", identify="pca-var", n_states=2),

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
+from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer, parallel
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.processes import parallel
 from skfedcausal.server import likelihood
 from skfedcausal.server.estimation.scoring import RATE, Budget
 from skfedcausal.server.joint import JointRecord

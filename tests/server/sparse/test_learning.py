@@ -8,9 +8,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
+from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer, parallel
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.processes import parallel
 from skfedcausal.server import likelihood
 from skfedcausal.server.links import questions
 from skfedcausal.server.prediction import PlantFilter

@@ -1,0 +1,1 @@
+"""The machinery of the papers: training by gradients and by Algorithm 1, which the default servers do not use."""

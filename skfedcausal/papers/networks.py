@@ -1,0 +1,314 @@
+"""Regressors trained with torch (extra ``torch``): the networks of the third paper.
+
+Torch computes gradients while they are fitted and nothing else: weights are numpy arrays, so a fitted
+regressor predicts, differentiates, is pickled and read back where torch is not installed.
+"""
+
+import warnings
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state, gen_batches
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from ..optional import import_optional
+from ..statespace.networks import FeedForward
+from .numerics.lstm import LSTM, uniform_lstm
+
+_DECAY = (0.9, 0.999)  # of Adam's two averages
+_TINY = 1e-8
+_RAISE = "Raise max_iter, or set tol=0 for a fixed number of epochs."
+_AT_LEAST_ONE = [Interval(Integral, 1, None, closed="left")]
+_CONSTRAINTS = {
+    **dict.fromkeys(("hidden", "batch_size", "max_iter", "n_iter_no_change"), _AT_LEAST_ONE),
+    "learning_rate_init": [Interval(Real, 0, None, closed="neither")],
+    "tol": [Interval(Real, 0, None, closed="left")],
+    "random_state": ["random_state"],
+}
+
+
+@dataclass(repr=False, eq=False)
+class _TorchRegressor(RegressorMixin, BaseEstimator):
+    """Base of the regressors: Adam on mini-batches of half the squared error."""
+
+    _parameter_constraints = _CONSTRAINTS
+
+    hidden: Any = 32
+    _: KW_ONLY
+    learning_rate_init: Any = 1e-3
+    batch_size: Any = 64
+    max_iter: Any = 200
+    tol: Any = 1e-4
+    n_iter_no_change: Any = 10
+    random_state: Any = None
+
+    def fit(self, X, y):
+        """Train from new weights, over all rows in every epoch.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+
+        Returns
+        -------
+        self : object
+
+        Raises
+        ------
+        ImportError
+            If torch is not installed.
+        """
+        rng = check_random_state(self.random_state)
+        X, y = self._read(X, y, rng)
+        self.loss_curve_ = []
+        best, waited = np.inf, 0
+        with _one_thread():
+            for _ in range(self.max_iter):
+                order, total = rng.permutation(len(X)), 0.0
+                for rows in gen_batches(len(X), min(self.batch_size, len(X))):
+                    total += self._descend(X[order[rows]], y[order[rows]]) * len(order[rows])
+                self.loss_curve_.append(total / len(X))
+                waited = 0 if self.loss_curve_[-1] < best - self.tol else waited + 1
+                best = min(best, self.loss_curve_[-1])
+                if self.tol > 0 and waited >= self.n_iter_no_change:
+                    break
+            else:
+                if self.tol > 0:
+                    message = f"The loss still fell after {self.max_iter} epochs. {_RAISE}"
+                    warnings.warn(message, ConvergenceWarning, stacklevel=2)
+        self.n_iter_ = len(self.loss_curve_)
+        return self
+
+    def partial_fit(self, X, y):
+        """One Adam step on the mean over the given rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+        y : array-like of shape (n_samples,) or (n_samples, n_outputs)
+
+        Returns
+        -------
+        self : object
+        """
+        X, y = self._read(X, y, None if hasattr(self, "weights_") else check_random_state(self.random_state))
+        with _one_thread():
+            self._descend(X, y)
+        return self
+
+    def predict(self, X):
+        """Predicted outputs.
+
+        Parameters
+        ----------
+        X : array-like of shape (n_samples, n_features)
+
+        Returns
+        -------
+        ndarray of shape (n_samples,) or (n_samples, n_outputs)
+            As the `y` that was fitted.
+        """
+        check_is_fitted(self)
+        X = validate_data(self, X, dtype=float, reset=False)
+        out = self.network_.value(X)
+        return out[:, 0] if self._is_single else out
+
+    @property
+    def network_(self):
+        """The fitted map with ``value`` and ``jacobian``, a map of arrays."""
+        check_is_fitted(self, "weights_")
+        return self._network()
+
+    # -- training ----------------------------------------------------------------------------------------
+
+    def _read(self, X, y, rng):
+        """Checked rows, `y` of shape (n_samples, n_outputs); a new start, weights from `rng`, if given."""
+        _torch()
+        first = rng is not None
+        if first:
+            self._validate_params()
+        X, y = validate_data(self, X, y, dtype=float, multi_output=True, y_numeric=True, reset=first)
+        if first:
+            self._is_single, self._n_steps_taken = y.ndim == 1, 0
+            self.weights_ = self._draw(rng, X.shape[1], 1 if self._is_single else y.shape[1])
+            self._averages = [(np.zeros_like(w), np.zeros_like(w)) for w in self.weights_]
+            self._parts: list = []
+        return X, y.reshape(len(X), -1)
+
+    def _descend(self, X, target):
+        """One step of Kingma & Ba's Adam on the weights, in place; the loss before it."""
+        torch = _torch()
+        if not self._parts:  # tensors on the memory of the weights
+            self._parts = [torch.from_numpy(w).requires_grad_() for w in self.weights_]
+        out = self._forward(torch, torch.from_numpy(np.ascontiguousarray(X)))
+        loss = 0.5 * ((out - torch.from_numpy(np.ascontiguousarray(target))) ** 2).sum() / len(X)
+        slopes = torch.autograd.grad(loss, self._parts)
+        self._n_steps_taken += 1
+        shrink = [1 - decay**self._n_steps_taken for decay in _DECAY]
+        for w, part, (mean, square) in zip(self.weights_, slopes, self._averages, strict=True):
+            slope = part.numpy()
+            mean += (1 - _DECAY[0]) * (slope - mean)
+            square += (1 - _DECAY[1]) * (slope**2 - square)
+            w -= self.learning_rate_init * (mean / shrink[0]) / (np.sqrt(square / shrink[1]) + _TINY)
+        return float(loss.detach())
+
+    def __getstate__(self):
+        """Weights and averages; tensors on their memory are made anew."""
+        state = dict(super().__getstate__())
+        return state | {"_parts": []} if "_parts" in state else state
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.regressor_tags.poor_score = True  # of few epochs on raw units
+        return tags
+
+
+@dataclass(repr=False, eq=False)
+class LSTMRegressor(_TorchRegressor):
+    """Long short-term memory with a linear layer, trained with torch.
+
+    Serves wherever a scikit-learn regressor does: ``f`` of :class:`ExtendedKalmanClient`, estimator of
+    :class:`RegressorServer` or :class:`RegressorAugmenter`. Inputs should be standardised; those parts do so.
+
+    Parameters
+    ----------
+    hidden : int, default=16
+        Hidden units of every layer.
+    n_layers : int, default=1
+    n_steps : int, default=1
+        Time steps in a row, the newest first: ``n_features = n_steps * n_inputs``. With one step and no state
+        carried over the network is a map, as an extended Kalman filter needs it.
+    learning_rate_init : float, default=1e-3
+    batch_size : int, default=64
+    max_iter : int, default=200
+        Epochs.
+    tol, n_iter_no_change : float, int, default=1e-4, 10
+        Stop when the loss has not fallen by `tol` for so many epochs; 0 runs all epochs.
+    zero_output : bool, default=False
+        Start the linear layer at zero, so that the network adds nothing before it is trained.
+    random_state : int, RandomState instance or None, default=None
+
+    Attributes
+    ----------
+    weights_ : list of ndarray
+    loss_curve_ : list of float
+        Half the mean squared error in every epoch.
+    n_iter_ : int
+
+    References
+    ----------
+    .. [1] Hochreiter, Schmidhuber (1997), Long short-term memory, Neural Computation 9(8).
+
+    Examples
+    --------
+    >>> import pytest
+    >>> torch = pytest.importorskip("torch")
+    >>> import numpy as np
+    >>> from skfedcausal import LSTMRegressor
+    >>> X = np.random.default_rng(0).standard_normal((200, 2))
+    >>> model = LSTMRegressor(hidden=8, max_iter=20, tol=0, random_state=0).fit(X, np.tanh(X))
+    >>> model.predict(X).shape, model.network_.jacobian(X).shape
+    ((200, 2), (200, 2, 2))
+    """
+
+    _parameter_constraints = {
+        **_CONSTRAINTS,
+        **dict.fromkeys(("n_layers", "n_steps"), _AT_LEAST_ONE),
+        "zero_output": ["boolean"],
+    }
+
+    hidden: Any = 16
+    _: KW_ONLY
+    n_layers: Any = 1
+    n_steps: Any = 1
+    zero_output: Any = False
+
+    def _draw(self, rng, n_features, n_outputs):
+        if n_features % self.n_steps:
+            what = f"Got {n_features} features for n_steps={self.n_steps}"
+            raise ValueError(f"{what}; a row must hold the same number of features for every step.")
+        layers = uniform_lstm(rng, n_features // self.n_steps, self.hidden, self.n_layers)
+        bound = 0.0 if self.zero_output else self.hidden**-0.5
+        out = _uniform(rng, bound, (n_outputs, self.hidden), n_outputs)
+        return [w for layer in layers for w in layer] + out
+
+    def _network(self):
+        *inner, weight, bias = self.weights_
+        layers = tuple(tuple(inner[k : k + 3]) for k in range(0, len(inner), 3))
+        return LSTM(layers, weight, bias, self.n_steps)
+
+    def _flat(self, torch):
+        """Tensors of the weights in torch's order: it adds a second bias, kept at zero."""
+        *inner, _, _ = self._parts
+        layers = zip(inner[0::3], inner[1::3], inner[2::3], strict=True)
+        return [w for W, R, b in layers for w in (W, R, b, torch.zeros_like(b))]
+
+    def _forward(self, torch, X):
+        sequence = X.reshape(len(X), self.n_steps, -1).flip(1)
+        zero = torch.zeros((self.n_layers, len(X), self.hidden), dtype=X.dtype)
+        how = (True, self.n_layers, 0.0, False, False, True)  # biases; no dropout, one direction, rows first
+        states, *_ = torch.lstm(sequence, (zero, zero), self._flat(torch), *how)
+        return states[:, -1] @ self._parts[-2].T + self._parts[-1]
+
+
+class SELURegressor(_TorchRegressor):
+    """One hidden layer of scaled exponential linear units, trained with torch: the paper's measurement map.
+
+    Parameters
+    ----------
+    hidden : int, default=32
+    learning_rate_init, batch_size, max_iter, tol, n_iter_no_change, random_state
+        See :class:`LSTMRegressor`.
+
+    Attributes
+    ----------
+    weights_ : list of ndarray
+    loss_curve_ : list of float
+    n_iter_ : int
+
+    Examples
+    --------
+    >>> from skfedcausal import SELURegressor
+    >>> SELURegressor(hidden=8).get_params()["hidden"]
+    8
+    """
+
+    def _draw(self, rng, n_features, n_outputs):
+        first = _uniform(rng, n_features**-0.5, (n_features, self.hidden), self.hidden)
+        return first + _uniform(rng, self.hidden**-0.5, (self.hidden, n_outputs), n_outputs)
+
+    def _network(self):
+        W1, b1, W2, b2 = self.weights_
+        return FeedForward((W1, W2), (b1, b2), "selu")
+
+    def _forward(self, torch, X):
+        W1, b1, W2, b2 = self._parts
+        return torch.nn.functional.selu(X @ W1 + b1) @ W2 + b2
+
+
+def _uniform(rng, bound, *shapes):
+    return [rng.uniform(-bound, bound, shape) for shape in shapes]
+
+
+def _torch():
+    return import_optional("torch", "torch", "Training a network")
+
+
+@contextmanager
+def _one_thread():
+    """Run torch on one thread: faster for small products, and reproducible."""
+    torch = _torch()
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

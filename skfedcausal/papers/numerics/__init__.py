@@ -1,0 +1,1 @@
+"""Numerics of gradient training on plain arrays: problems, gradients, steps, fixed points."""

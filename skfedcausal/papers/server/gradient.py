@@ -1,0 +1,490 @@
+"""The papers' server: block rows of the transition matrix by gradient descent on the units' states."""
+
+import warnings
+from collections.abc import Callable
+from copy import copy
+from dataclasses import dataclass
+from functools import partial
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.linalg import block_diag
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_random_state
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from ...message.requests import Acknowledgement, Ask
+from ...message.states import EffectReply
+from ...message.training import ANSWERS, LocalModel, TrainingEnd, TrainRequest, later_answer
+from ...server.joint import JointRecord
+from ...server.plant import smoothed_replies
+from ...server.prediction import InputDrive, smooth_plant
+from ...statespace.inputs import input_response
+from ...statespace.matrices import spectral_radius
+from . import rounds
+from .answers import ServerPrediction, untested_links
+from .state import Plant, Training
+from .step_sizes import VARIANTS, choose_sizes, load
+
+_ROUNDS = {"batch": 3000, "online": 2}
+_STEP_SIZES = ("eta1", "eta2", "gamma", "gamma1", "gamma2", "alpha_A", "alpha_B")
+_FROM_ZERO, _POSITIVE = (Interval(Real, 0, None, closed=closed) for closed in ("left", "neither"))
+
+
+@dataclass(repr=False, eq=False, kw_only=True)
+class GradientServer(BaseEstimator):
+    """Learns the blocks between units as in the papers: clients and server descend on each other.
+
+    Every unit corrects its filtered state by a function of its own measurements, ``h_hat_a = h_hat_c +
+    theta_m y_m``, and predicts ``h_a[t] = A_mm h_hat_a[t-1]``; the server predicts ``h_s[t] = A_mm
+    h_hat_c[t-1] + sum_n A_mn h_hat_n,c[t-1]``. ``theta_m`` descends on the client loss ``mean |y_m - C_m
+    h_a|^2`` and on the server loss ``mean |h_s - h_a|^2``, ``A_mn`` on the server loss. In a plant with
+    inputs (the second paper) ``B_mm u_m[t-1] + phi_m`` joins the unit's prediction, ``sum_n B_mn u_n[t-1]``
+    the server's, and the penalty `xi` keeps what ``A_mn`` explains apart from what ``B_mn`` does.
+
+    This finds the matrices that carry the *mean level* of the other units, not their fluctuations: on
+    stationary records the losses fall and the blocks stay near zero. Use :class:`LikelihoodServer` to learn
+    links and effects; see the user guide, "Which solver".
+
+    Parameters
+    ----------
+    update : {"batch", "online"}, default="batch"
+        Gradients of the mean over the record, or of one time step after the other (Algorithm 2 of [1]_).
+    solve : {"iterate", "stationary"}, default="iterate"
+        "stationary" solves for the fixed point that batch rounds converge to, with one linear solve per
+        unit. It needs the other units' states at each unit: the server relays them once.
+    client_weight : float, default=1.0
+        Weight of the client loss against the server's, eta1 / eta2, unless both are given.
+    eta1, eta2 : float, default=None
+        Step sizes of ``theta`` along the client loss and along the server loss. None takes the largest that
+        are sure to converge given the curvature (a twentieth of it step by step).
+    gamma : float, default=None
+        Step size of the blocks ``A_mn``. None as above.
+    gamma1, gamma2 : float, default=None
+        Step sizes of the constant ``phi_m`` of [2]_, for plants with inputs.
+    alpha_A, alpha_B : float, default=None
+        Step sizes of ``A_mn`` (in place of `gamma`) and ``B_mn`` of [2]_, for plants with inputs.
+    xi : float, default=0.0
+        Weight of the penalty ``D = mean |A_mm theta y - sum_n A_mn h_n|^2`` of [2]_ in the server's loss;
+        ``rho / 2`` of the augmented Lagrangian.
+    constraint : {"penalty", "augmented_lagrangian", "hybrid"}, default="penalty"
+        How D is kept small: by the penalty; by multipliers for ``D[t] = 0`` at every step, with steps that
+        are implicit in the constraint; by these for the first `n_warm_up` rounds and by the penalty after.
+    n_warm_up : int, default=200
+        Rounds by the augmented Lagrangian of ``constraint="hybrid"``.
+    start_scale : float, default=0.0
+        Standard deviation of the normal numbers that all parameters start from; 0 starts from zero.
+        ``solve="stationary"`` always starts from zero.
+    random_state : int, RandomState instance or None, default=None
+        For the start. None takes that of the estimator.
+    ridge : float, default=0.0
+        Weight of ``|theta|^2`` in the client loss and of ``|A_mn|^2`` in the server loss.
+    exchange : {"series", "moments"}, default="series"
+        "series" is the papers' protocol: states of all time steps and gradients cross in every round, one
+        pass over the data. "moments" gives the same iterates: the server relays the states once, units
+        form their moments at home, and after that only matrices of a few numbers cross.
+    variant : {"joint", "no_augmentation", "no_server", "pretrained"}, default="joint"
+        The paper's method or its baselines: ``theta = 0``; ``theta`` from the client loss alone and nothing
+        at the server; ``theta`` from the client loss alone and the server fitted to it.
+    max_iter : int, default=None
+        Rounds, or passes over the record for ``update="online"``. None stands for 3000 rounds, 2 passes.
+    tol : float, default=1e-9
+        Stop when no parameter moves by more than this share of the largest in a round; step by step, when
+        blocks and losses change by less than this from one pass to the next.
+    loss_tol : float, default=None
+        Stop once ``L_s``, penalty included, is at or below this number, in the scale of the states: the stop
+        rule that the papers print. None: only by `tol`, `max_iter` and `callback`.
+    callback : callable, default=None
+        Called after every round with its number and a dict of the losses by unit, ``client`` and ``server``;
+        training stops when it returns True.
+
+    Attributes
+    ----------
+    names_ : tuple of str
+    state_slices_ : dict of str to slice
+    transition_ : ndarray of shape (n, n)
+        The units' own blocks and the learned blocks between them.
+    input_ : ndarray of shape (n, k)
+        Likewise.
+    process_cov_ : ndarray of shape (n, n)
+        The units' own, block diagonal.
+    links_ : DataFrame
+        One row per ordered pair (and kind, with inputs). Training gives no test of a block, so `p_value` is
+        1 and the verdict "cannot tell" throughout.
+    loss_history_ : DataFrame
+        One row per round (or pass), columns ("client", unit) and ("server", unit); with inputs also
+        ("penalty", unit), the disentanglement D, ("delta_d", unit), ``|phi_m - mean sum_n B_mn u_n|``, and
+        ("L_s", unit), the loss of equation 13 of [2]_: "server", the residual alone, and `xi` times D.
+    rates_ : DataFrame
+        Step sizes by unit.
+    step_sizes_ : StepSizes
+        The same as arrays, with the weights of penalty and regularisation.
+    n_iter_ : int
+    converged_, diverged_ : bool
+
+    See Also
+    --------
+    LikelihoodServer : The default, which identifies the blocks.
+    skfedcausal.papers.numerics.fixed_point.recurrence : Training as one linear map, its limit and rates.
+
+    Notes
+    -----
+    With step sizes from curvature the weighted loss ``client_weight * L_m + L_s`` falls in every batch round
+    and the fixed point is its minimiser. Step by step the iterates end in a cycle around it whose size is
+    proportional to the step size.
+
+    References
+    ----------
+    .. [1] Mohanty, Mohamed, Ramanan, Gebraeel, Federated Granger Causality Learning for Interdependent
+           Clients with State Space Representation.
+    .. [2] Mohamed, Mohanty, Gebraeel, Federated Causal Representation Learning in State-Space Systems for
+           Decentralized Counterfactual Reasoning.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal import FederatedGrangerEstimator, GradientServer, KalmanClient
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> A = np.kron(np.diag([0.99, 0.5]), np.eye(2))  # the first unit drifts
+    >>> A[2:, :2] = 0.25
+    >>> X, truth = make_granger_plant(2, transition=A, n_samples=5000, random_state=0)
+    >>> clients = [KalmanClient(**model) for model in truth.clients().values()]
+    >>> server = GradientServer(solve="stationary")
+    >>> est = FederatedGrangerEstimator(clients, server=server).fit(X)
+    >>> bool(abs(est.transition_[2:, :2] - 0.25).max() < 0.09)
+    True
+    """
+
+    update: str = "batch"
+    solve: str = "iterate"
+    client_weight: float = 1.0
+    eta1: float | None = None
+    eta2: float | None = None
+    gamma: float | None = None
+    gamma1: float | None = None
+    gamma2: float | None = None
+    alpha_A: float | None = None
+    alpha_B: float | None = None
+    xi: float = 0.0
+    constraint: str = "penalty"
+    n_warm_up: int = 200
+    start_scale: float = 0.0
+    random_state: Any = None
+    ridge: float = 0.0
+    exchange: str = "series"
+    variant: str = "joint"
+    max_iter: int | None = None
+    tol: float = 1e-9
+    loss_tol: float | None = None
+    callback: Callable | None = None
+
+    trains_units = True  # round by round, so that there are losses
+    needs_replies = True
+    has_covariances = False
+
+    _parameter_constraints = {
+        "update": [StrOptions({"batch", "online"})],
+        "solve": [StrOptions({"iterate", "stationary"})],
+        **{name: [_FROM_ZERO] for name in ("client_weight", "xi", "start_scale", "ridge", "tol")},
+        **{name: [_FROM_ZERO, None] for name in ("eta1", "eta2", "gamma1", "gamma2")},
+        **{name: [_POSITIVE, None] for name in ("gamma", "alpha_A", "alpha_B")},
+        "constraint": [StrOptions({"penalty", "augmented_lagrangian", "hybrid"})],
+        "n_warm_up": [Interval(Integral, 1, None, closed="left")],
+        "random_state": ["random_state"],
+        "exchange": [StrOptions({"series", "moments"})],
+        "variant": [StrOptions(set(VARIANTS))],
+        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+        "loss_tol": [_FROM_ZERO, None],
+        "callback": [callable, None],
+    }
+
+    excitation_ = feedback_ = None  # training diagnoses neither
+
+    # -- training ----------------------------------------------------------------------------------------
+
+    @property
+    def warm_up_rounds(self):
+        """Rounds by the augmented Lagrangian."""
+        rounds = {"penalty": 0, "augmented_lagrangian": self.n_rounds_at_most, "hybrid": self.n_warm_up}
+        return rounds[self.constraint]
+
+    @property
+    def n_rounds_at_most(self):
+        """Rounds, or passes over the record, after which training ends."""
+        return _ROUNDS[self.update] if self.max_iter is None else self.max_iter
+
+    @property
+    def sends_series_once(self):
+        """Whether the server relays the units' states to each other before training."""
+        return self.solve == "stationary" or self.exchange == "moments"
+
+    @property
+    def _stepwise(self):
+        return self.solve == "iterate" and self.update == "online"
+
+    def dialogue(self, names, inputs=False):
+        """Training as a generator: yields what is asked of the units, is sent the answers that came.
+
+        A unit that is lost before it has said all that training starts with is left out, and the others start
+        again. One that is lost later is held at its last message, from which it goes on when it is back; its
+        block row rests in rounds in which ``answers.skipped``, if the answers have that attribute, names it.
+        Training step by step needs every unit at every step.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Units of the plant, in the order of its matrices.
+        inputs : bool, default=False
+            Whether the plant has inputs: corrections then have a constant.
+
+        Yields
+        ------
+        Ask
+            Requests by unit, and the type of the messages that answer them.
+
+        Raises
+        ------
+        ValueError
+            If the parameters contradict each other or the units do not fit together.
+        """
+        going = tuple(names)
+        while going is not None:
+            request = self._request(inputs)
+            models = yield Ask(dict.fromkeys(going, request), LocalModel)
+            going = yield from self._train(models, request)
+        yield Ask(self._ends, Acknowledgement, needed=0)  # what was learned is learned
+
+    def _request(self, constant):
+        """Request for local models; draws the seed of their start."""
+        self._check_settings()
+        scale = 0.0 if self.solve == "stationary" else float(self.start_scale)
+        seed = int(check_random_state(self.random_state).randint(2**31)) if scale else 0
+        return TrainRequest(self.sends_series_once, self._stepwise, scale, seed, constant)
+
+    def _train(self, models, request):
+        """Rounds with the units that sent local models; gives those to start again with, if some are lost."""
+        plant = Plant.of(models)
+        training = Training.start(plant, request.start_scale, request.seed)
+        limits = rounds.Limits(self.n_rounds_at_most, self.tol, self._watch)
+        going = self._algorithm(plant, partial(self._choose, plant), training, limits)
+        replies = next(going)
+        held: dict[str, object] = {}
+        mode = next(iter(replies.values())).mode
+        expected, needed = ANSWERS[mode], None
+        while replies is not None:
+            came = yield Ask(replies, expected, needed)
+            held = {name: message for name, message in held.items() if isinstance(message, expected)} | came
+            if len(held) < len(replies):
+                going.close()
+                return tuple(name for name in replies if name in held)
+            messages = {name: held[name] for name in replies}
+            expected = later_answer(mode, request.constant)
+            needed = len(replies) if self._stepwise else None  # who misses a step is at another one
+            try:
+                replies = going.send(rounds.Received(messages, getattr(came, "skipped", frozenset())))
+            except StopIteration:
+                replies = None
+        self._store(plant, training)
+        return None
+
+    @property
+    def _algorithm(self):
+        if self.solve == "stationary":
+            return rounds.stationary_round
+        if self._stepwise:
+            return rounds.online_rounds
+        return rounds.batch_rounds if self.exchange == "series" else rounds.moments_rounds
+
+    def _watch(self, training):
+        """Whether L_s or the callback, which sees every round, ends training."""
+        if self._is_small(training):
+            return True
+        if self.callback is None:
+            return False
+        names, losses = training.plant.names, {"client": training.client[-1], "server": training.server[-1]}
+        by_unit = {kind: dict(zip(names, one.tolist(), strict=True)) for kind, one in losses.items()}
+        return self.callback(len(training.client), by_unit)
+
+    def _is_small(self, training):
+        """Whether the loss is as small as the papers' rule asks for."""
+        if self.loss_tol is None or not training.server:
+            return False
+        return (training.server[-1] + self.xi * training.penalty[-1]).sum() <= self.loss_tol
+
+    def _check_settings(self):
+        self._validate_params()
+        if self._stepwise and self.exchange == "moments":
+            raise ValueError(
+                "update='online' uses the states of every single step, which exchange='moments' does not send. Use "
+                "exchange='series', or update='batch'."
+            )
+        if self.constraint == "penalty":
+            return
+        if self.xi == 0:
+            raise ValueError(f"constraint={self.constraint!r} needs a weight xi (rho / 2) above 0.")
+        if self._stepwise or self.solve == "stationary":
+            raise ValueError(
+                f"constraint={self.constraint!r} is a way to make batch rounds: use update='batch' and solve='iterate' "
+                "or constraint='penalty' (the limit of 'hybrid')."
+            )
+
+    def _choose(self, plant, blocks):
+        """Step sizes for a known curvature of the blocks; keeps them and warns where they are too large."""
+        sizes = choose_sizes(self, plant, blocks)
+        if blocks is not None:
+            self.rates_, self.step_sizes_ = _rate_table(plant, sizes), sizes
+            free = copy(self).set_params(variant="joint", **dict.fromkeys(_STEP_SIZES))
+            self._largest = _rate_table(plant, choose_sizes(free, plant, blocks))
+            if self.solve == "iterate":
+                loads = load(plant, sizes, blocks)
+                worst = int(np.argmax(loads))
+                if loads[worst] >= 2:
+                    warnings.warn(
+                        "With these step sizes training is not sure to converge: step times curvature of "
+                        f"unit {plant.names[worst]!r} is {loads[worst]:.3g}, at least 2. {self._advice()}",
+                        ConvergenceWarning,
+                        stacklevel=2,
+                    )
+        return sizes
+
+    def _advice(self):
+        safe = ", ".join(f"{name} <= {rates.min():.3g}" for name, rates in self._largest.items())
+        return f"Step sizes that hold for all units: {safe}."
+
+    def _store(self, plant, training):
+        n = plant.states.n_states
+        own = self._own = block_diag(*(model.transition for model in plant.models))
+        self.names_, self.partition_ = plant.names, plant.states
+        self.state_slices_ = dict(zip(plant.names, plant.states.slices, strict=True))
+        self.transition_ = own + training.blocks[:, :n]
+        self.input_, self._own_input = plant.own_input + training.blocks[:, n:], plant.own_input
+        self.input_slices_ = dict(zip(plant.names, plant.input_slices, strict=True))
+        self.input_level_ = plant.inputs[0]
+        self.process_cov_ = block_diag(*(model.process_cov for model in plant.models))
+        self.information_ = block_diag(*(model.information for model in plant.models))
+        self.loss_history_ = _history(plant.names, training, float(self.xi))
+        self.n_iter_ = len(training.client)
+        self.converged_, self.diverged_ = training.converged, training.diverged
+        self.links_ = untested_links(plant, self.transition_, self.input_, self.process_cov_, self.information_)
+        self._ends = {name: TrainingEnd() for name in plant.names}
+        if plant.n_inputs:
+            levels = training.blocks[:, n:] @ self.input_level_
+            self._ends = {name: TrainingEnd(levels[rows]) for name, rows in self.state_slices_.items()}
+        self._warn_of(training)
+
+    def _warn_of(self, training):
+        if training.diverged:
+            problem = (
+                f"Training diverged in round {self.n_iter_}: the losses grew beyond all bounds. "
+                f"{self._advice()} `transition_` holds the last finite values."
+            )
+        elif not (training.converged or self._is_small(training)) and self.tol > 0 and self.callback is None:
+            problem = (
+                f"Training did not converge in {self.n_iter_} rounds. Raise max_iter or tol, or use "
+                "solve='stationary' for its limit."
+            )
+        else:
+            return
+        warnings.warn(problem, ConvergenceWarning, stacklevel=2)
+
+    # -- answers -----------------------------------------------------------------------------------------
+
+    def filter(self, messages):
+        """The server's model over a record: the units' own filters and its prediction from their states.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+
+        Returns
+        -------
+        ServerPrediction
+        """
+        record = self._record(messages)
+        drives = self._drive(self.input_), self._drive(self._own_input)
+        return ServerPrediction(self.transition_, self._own, self.process_cov_, record, *drives)
+
+    def effects(self, change, *, held=None):
+        """Effect of a change of inputs on every unit's states.
+
+        Parameters
+        ----------
+        change : ndarray of shape (n_steps, k)
+            Change of all inputs at each step.
+        held : None
+            Every input is held: training identifies no controllers.
+
+        Returns
+        -------
+        dict of str to EffectReply
+            Row j is the effect one step after row j of `change`; without covariances.
+
+        Raises
+        ------
+        ValueError
+            If controllers are to respond.
+
+        Warns
+        -----
+        UserWarning
+            If the learned plant is not stable.
+        """
+        if held is not None:
+            raise ValueError(
+                "GradientServer identifies no controllers (loops='react'): use loops='hold', or LikelihoodServer."
+            )
+        radius = spectral_radius(self.transition_)
+        if radius >= 1 and len(change) > 1:
+            warnings.warn(
+                f"Training ended with a plant that is not stable (spectral radius {radius:.3f}): effects grow with "
+                "the horizon.",
+                stacklevel=2,
+            )
+        effect = input_response(self.transition_, self.input_, change).effect
+        return {name: EffectReply(np.ascontiguousarray(effect[:, rows])) for name, rows in self.state_slices_.items()}
+
+    def abducted(self, messages):
+        """Every unit's states given all messages, by the smoother of the learned plant.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
+
+        Returns
+        -------
+        dict of str to SmoothedReply
+        """
+        record, drive = self._record(messages), self._drive(self.input_)
+        smoothed = smooth_plant(self.transition_, self.process_cov_, record, drive, intercept=False)
+        return smoothed_replies(self.state_slices_, *smoothed)
+
+    def _record(self, messages):
+        return JointRecord.from_messages(messages, names=self.names_)
+
+    def _drive(self, B):
+        """How the inputs act, an episode's first state being as in the units' own filters."""
+        return InputDrive(B, self.input_level_, np.zeros_like(self.transition_)) if B.shape[1] else None
+
+
+def _rate_table(plant, sizes):
+    """Step sizes by unit."""
+    columns = {"eta1": sizes.client[:, 0], "eta2": sizes.server[:, 0], "gamma": sizes.blocks[:, 0]}
+    if plant.has_constant:
+        columns |= {"gamma1": sizes.client[:, 1], "gamma2": sizes.server[:, 1], "alpha_B": sizes.blocks[:, 1]}
+    return pd.DataFrame(columns, index=pd.Index(plant.names, name="unit"))
+
+
+def _history(names, training, xi):
+    """Losses of all rounds; with inputs the L_s of equation 13 too, residual and weighted penalty."""
+    parts = {"client": training.client, "server": training.server}
+    if training.plant.n_inputs:
+        total = np.array(training.server) + xi * np.array(training.penalty)
+        parts |= {"penalty": training.penalty, "delta_d": training.gap, "L_s": total}
+    frames = {kind: pd.DataFrame(np.array(rows), columns=list(names)) for kind, rows in parts.items()}
+    history = pd.concat(frames, axis=1, names=["loss", "unit"])
+    history.index.name = "round"
+    return history

@@ -1,0 +1,224 @@
+"""A nonlinear model of the whole plant: any scikit-learn regressor from all states to all next states."""
+
+from dataclasses import KW_ONLY, dataclass
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.multioutput import MultiOutputRegressor
+from sklearn.neural_network import MLPRegressor
+from sklearn.utils import get_tags
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+
+from ...message.states import StateMessage
+from ...message.training import GradientReply, NetworkPlan, NetworksTrained, NoGradient, PredictedStates
+from ...seeding import seeded
+from ...server.moments import MomentServer
+from ...server.plant import Acknowledgement, Ask, FitRequest
+from ...statespace.detection.energy import ScaledMap
+
+
+@dataclass(repr=False, eq=False)
+class RegressorServer(MomentServer):
+    """Plant learned as ``x_s[t] = f_s(x[t-1])`` with any scikit-learn regressor (eq. 5 of [1]_).
+
+    By default the labels are the units' next states, which is what tells a local fault from a propagated
+    one. The paper's labels, the augmented predictions of the units, let the server learn what the units can
+    predict themselves and little of the coupling; with ``labels="augmented"`` units and server are trained
+    together by Algorithm 1 of [1]_, for ``evidence="flags"``. A linear model of the same plant is learned
+    beside it for everything that needs one: filter and coherent shifts, and with ``labels="augmented"`` all
+    innovations.
+
+    Parameters
+    ----------
+    estimator : scikit-learn regressor, default=None
+        Predicts standardised states; one with a single output is fitted once per state. None stands for a
+        multilayer perceptron with 64 tanh units. ``labels="augmented"`` needs one with ``partial_fit``, such
+        as :class:`~skfedcausal.LSTMRegressor`, the paper's.
+    labels : {"next", "augmented"}, default="next"
+    batch_size : int, default=64
+        Algorithm 1: time steps between two updates; 1 is the algorithm as printed.
+    n_epochs : int, default=25
+        Algorithm 1: passes over the record.
+    client_weight : float, default=1.0
+        Algorithm 1: weight of the units' loss beside the server's, ``eta_1 / eta_2``. Losses are in standard
+        deviations of sensors and states.
+    feedback : bool, default=True
+        Algorithm 1: whether the units get the server's gradients. Without them the units are pre-trained and
+        the server learns from what they send, a baseline of the paper.
+    n_steps : int, default=20
+        Of the linear model, see :class:`MomentServer`.
+    random_state : int, RandomState instance or None, default=None
+        Of the networks that were given none; None takes that of the estimator the server belongs to.
+
+    Attributes
+    ----------
+    transition_, process_cov_, state_slices_, names_
+        Of the linear model, see :class:`MomentServer`.
+    network_ : object
+        With ``labels="augmented"`` the trained f_s: ``predict`` takes all filtered states to all next ones.
+    loss_history_ : DataFrame
+        With ``labels="augmented"`` one row per epoch, columns ("client", unit) and ("server", unit): means of
+        the losses at which the epoch's batches began.
+
+    References
+    ----------
+    .. [1] Mohanty, Ramanan, Gebraeel, Learning Unknown Interdependencies for Decentralized Root Cause
+           Analysis in Nonlinear Dynamical Systems.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedRCADetector, RegressorServer
+    >>> from skfedcausal.datasets import make_nonlinear_plant
+    >>> nominal = make_nonlinear_plant(n_samples=2500, size=0, random_state=0).data
+    >>> detector = FederatedRCADetector(server=RegressorServer(random_state=0)).fit(nominal)
+    >>> faulty = make_nonlinear_plant(n_samples=150, roots=[0], random_state=1)
+    >>> detector.attribute(faulty.data, start=100, end=110).client[0]
+    'unit0'
+    """
+
+    estimator: Any = None
+    _: KW_ONLY
+    labels: str = "next"
+    batch_size: int = 64
+    n_epochs: int = 25
+    client_weight: float = 1.0
+    feedback: bool = True
+    random_state: Any = None
+
+    _parameter_constraints = {
+        **MomentServer._parameter_constraints,
+        "estimator": [HasMethods(["fit", "predict"]), None],
+        "labels": [StrOptions({"next", "augmented"})],
+        "batch_size": [Interval(Integral, 1, None, closed="left")],
+        "n_epochs": [Interval(Integral, 1, None, closed="left")],
+        "client_weight": [Interval(Real, 0, None, closed="left")],
+        "feedback": ["boolean"],
+        "random_state": ["random_state"],
+    }
+
+    @property
+    def regressor(self):
+        """Template of the regressor for the next states; None if Algorithm 1 trains it."""
+        return None if self.trains_corrections else self._template
+
+    @property
+    def _template(self):
+        if self.estimator is not None:
+            chosen = seeded(self.estimator, self.random_state)
+            return chosen if _takes_all_states(chosen) else MultiOutputRegressor(chosen)
+        return MLPRegressor(
+            hidden_layer_sizes=(64,),
+            activation="tanh",
+            alpha=1e-4,
+            learning_rate_init=3e-3,
+            batch_size=128,
+            early_stopping=True,
+            n_iter_no_change=10,
+            tol=1e-3,
+            max_iter=150,
+            random_state=0 if self.random_state is None else self.random_state,
+        )
+
+    @property
+    def trains_corrections(self):
+        """Whether units and server are trained together."""
+        return self.labels == "augmented"
+
+    @property
+    def n_rounds_at_most(self):
+        """How often Algorithm 1 sends the gradient about a time step."""
+        return self.n_epochs
+
+    @property
+    def needs_replies(self):
+        """Whether a fit needs more than the first message of every unit."""
+        return self.trains_corrections
+
+    def dialogue(self, names, inputs=False):
+        """All rounds of a fit; with ``labels="augmented"`` those of Algorithm 1 follow the first message.
+
+        Parameters
+        ----------
+        names : sequence of str
+            Units of the plant, in the order of its matrices.
+        inputs : bool, default=False
+            Whether the plant has inputs.
+
+        Yields
+        ------
+        Ask
+            One message to each unit; in training every unit has to answer.
+        """
+        if not self.trains_corrections:
+            yield from super().dialogue(names, inputs)
+            return
+        came = yield Ask(dict.fromkeys(names, FitRequest()), StateMessage)
+        messages = self._learned_from(dict(came), came)
+        yield from self.corrections(messages)
+        yield Ask(dict.fromkeys(messages, NetworksTrained()), Acknowledgement, needed=len(messages))
+
+    def corrections(self, messages):
+        """Algorithm 1 as a generator that yields requests to the units and receives their predicted states.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+
+        Raises
+        ------
+        TypeError
+            If the regressor has no ``partial_fit``.
+        """
+        network = clone(self._template)
+        if self.estimator is None:
+            network.set_params(early_stopping=False, learning_rate_init=1e-3)
+        if not hasattr(network, "partial_fit"):
+            raise TypeError(
+                f"labels='augmented' trains step by step, which a {type(network).__name__} cannot: it has no "
+                "`partial_fit`. Use MLPRegressor or LSTMRegressor, or labels='next'."
+            )
+        lengths = next(iter(messages.values())).lengths
+        n_pairs = sum(lengths) - len(lengths)
+        n_batches = -(-n_pairs // self.batch_size)
+        plan = NetworkPlan(self.batch_size, float(self.client_weight))
+        requests: dict = dict.fromkeys(self.names_, plan)
+        answers = yield Ask(requests, PredictedStates, needed=len(requests))
+        level, unit = np.hstack([answers[name].spread for name in self.names_])
+        filtered, history = [], []
+        for k in range(self.n_epochs * n_batches):
+            if k < n_batches:
+                filtered.append((self._joined(answers, "filtered") - level) / unit)
+            past = filtered[k % n_batches]
+            labels = (self._joined(answers, "predicted") - level) / unit
+            network.partial_fit(past, labels)
+            gap = labels - network.predict(past)
+            by_unit = np.add.reduceat(gap**2, [rows.start for rows in self.partition_.slices], axis=1)
+            history.append([*(answers[name].loss for name in self.names_), *by_unit.mean(axis=0)])
+            pull = 2 * gap / unit
+            if self.feedback:
+                requests = {name: GradientReply(pull[:, at]) for name, at in self.state_slices_.items()}
+            else:
+                requests = dict.fromkeys(self.names_, NoGradient())
+            answers = yield Ask(requests, PredictedStates, needed=len(requests))
+        self.network_ = ScaledMap(network, level, unit)
+        means = np.array(history).reshape(-1, n_batches, 2 * len(self.names_)).mean(axis=1)
+        columns = pd.MultiIndex.from_product([["client", "server"], self.names_], names=["loss", "unit"])
+        self.loss_history_ = pd.DataFrame(means, columns=columns).rename_axis("epoch")
+
+    def _joined(self, answers, series):
+        """Series of all units side by side."""
+        parts = [getattr(answers[name], series) for name in self.names_]
+        for (name, rows), part in zip(self.state_slices_.items(), parts, strict=True):
+            expected, came = (len(parts[0]), rows.stop - rows.start), getattr(part, "shape", None)
+            if came != expected:
+                raise ValueError(f"Unit {name!r} sent {series!r} of shape {came}, expected {expected}.")
+        return np.hstack(parts)
+
+
+def _takes_all_states(estimator):
+    """Whether one regressor gives all states; scikit-learn's perceptron does, though its tags deny it."""
+    last = getattr(estimator, "steps", [("", estimator)])[-1][1]
+    return isinstance(last, MLPRegressor) or get_tags(estimator).target_tags.multi_output

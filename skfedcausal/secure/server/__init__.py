@@ -1,0 +1,1 @@
+"""What the server does in secure sums: it opens sums and sees no rows."""

@@ -1,0 +1,403 @@
+"""The plant from secure sums: links, intervals and spectra, with no row at the server."""
+
+import warnings
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from numbers import Integral
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils._param_validation import Interval
+
+from ...message.requests import Ask
+from ...message.secure import (
+    CorrectionsRequest,
+    MaskCorrections,
+    MaskedProducts,
+    MaskedSeries,
+    ProductsRequest,
+    SecureSumsRequest,
+)
+from ...server.estimation.standardised import StandardisedPlant
+from ...server.likelihood import LikelihoodServer
+from ...server.links.grades import fewest_rows, grades_of_sums
+from ...server.plant import ServerLearner
+from ...statespace.partition import Partition
+from ...statespace.ring import Sums, fraction_bits, from_ring
+from ..protocol import opened_products
+from ..series import are_answered, rows_of_stretches
+from .record import SummedRecord, news_that_follows, open_sums, withheld
+
+_ROUNDING = 1e-9  # of sums in double precision; the numbers that they are of are whole
+
+
+def sums_asked(series, lags):
+    """What is to be summed: grades too where all units sent what they rest on and none would refuse.
+
+    Masked series that do not belong together are refused.
+    """
+    lengths = {name: message.lengths for name, message in series.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"The units' records have different episodes: {lengths}.")
+    for name, message in series.items():
+        if message.sums.lags != lags:
+            raise ValueError(f"Unit {name!r} sent its own sums at {message.sums.lags + 1} lags, expected {lags + 1}.")
+    asked = Sums(lags, next(iter(lengths.values())), all(message.sums.graded for message in series.values()))
+    sizes = [message.masked.shape[1] for message in series.values()]
+    return replace(asked, graded=asked.graded and are_answered(asked, sizes))
+
+
+def check_products(series, products, sums):
+    """Refuse masked products of other units or lags than were asked about."""
+    n_states = sum(message.masked.shape[1] for message in series.values())
+    for name, told in products.items():
+        own = series[name].masked.shape[1]
+        expected = (sums.n_sums, n_states - own, own)
+        if told.behind.shape != expected:
+            raise ValueError(f"Unit {name!r} sent masked products of shape {told.behind.shape}, expected {expected}.")
+
+
+def others_of(series, sums):
+    """Request to every unit with the masked series of all others, as far as they are summed."""
+    requests = {}
+    for name in series:
+        others = {other: message for other, message in series.items() if other != name}
+        if not others:
+            raise ValueError(f"Sums of products need two units; there is only {name!r}.")
+        requests[name] = ProductsRequest(
+            np.concatenate([message.masked[: sums.n_rows] for message in others.values()], axis=1),
+            np.array([message.masked.shape[1] for message in others.values()]),
+            np.stack([message.tag for message in others.values()]),
+            tuple(others),
+        )
+    return requests
+
+
+def corrections_request(series, sums, digests):
+    """Request to the dealer about the units that are left; `digests` are those of what each was asked to multiply."""
+    messages = series.values()
+    return CorrectionsRequest(
+        np.array([message.masked.shape[1] for message in messages]),
+        np.stack([message.tag for message in messages]),
+        sums.lengths,
+        tuple(series),
+        sums.lags,
+        np.stack([digests[name] for name in series]),
+        sums.graded or None,
+    )
+
+
+def opened_sums(series, products, corrections, asked):
+    """Sums of products of the series of all units that are left, those of lags in the scale of the scores."""
+    left = [name for name in series if name in products]
+    messages = [series[name] for name in left]
+    slices = Partition([message.masked.shape[1] for message in messages]).slices
+    masked = np.concatenate([message.masked[: asked.n_rows] for message in messages], axis=1)
+    expected = (asked.n_sums, masked.shape[1], masked.shape[1])
+    if corrections.shape != expected:
+        raise ValueError(f"The dealer's corrections have shape {corrections.shape}, expected {expected}.")
+    found = {}
+    for k, name in enumerate(left):
+        told, others = products[name], [other for other in series if other != name]
+        places = Partition([series[other].masked.shape[1] for other in others]).slices
+        for other, place in zip(others, places, strict=True):
+            if other in products:
+                found[k, left.index(other)] = told.behind[:, place], told.ahead[:, :, place]
+    total = opened_products(masked, slices, found, corrections, asked.products)
+    _check_opened(total[0], left, slices)
+    for message, own in zip(messages, slices, strict=True):
+        total[:, own, own] = message.own[: asked.n_sums]
+    sums = from_ring(total, fraction_bits(len(messages[0].masked)))
+    of_lags, graded = sums[: asked.lags + 1], asked.in_stretches(sums) if asked.graded else None
+    for part in (of_lags, *([] if graded is None else graded.reshape(-1, *graded.shape[2:]))):
+        _check_sums(part / sum(asked.lengths), left, slices)
+    scale = np.concatenate([message.scale for message in messages])
+    return of_lags * np.outer(scale, scale), graded
+
+
+def _check_opened(products, names, slices):
+    """The products of two units in one row are opened twice under different masks, and have to be the same."""
+    wrong = np.array([[(products[a, b] != products[b, a].T).any() for b in slices] for a in slices])
+    np.fill_diagonal(wrong, False)
+    if wrong.any():
+        raise ValueError(
+            f"The sums of {_most_often(wrong, names)} with others do not open: unit and dealer have different keys, or "
+            "one of them changed what it sent. Give the dealer the keys that the units have."
+        )
+
+
+def _check_sums(means, names, slices):
+    """Sums of products of real series obey Cauchy and Schwarz, and those in one row are a covariance."""
+    squares = np.sqrt(np.diagonal(means[0]))
+    beyond = (np.abs(means) > np.outer(squares, squares) * (1 + _ROUNDING)).any(axis=0)
+    wrong = np.array([[beyond[a, b].any() or beyond[b, a].any() for b in slices] for a in slices])
+    if wrong.any():
+        raise ValueError(
+            f"The sums of {_most_often(wrong, names)} with others are larger than products of their series can be: "
+            "what it sent is not about one series. Leave it out, or let its site look."
+        )
+    if not _is_covariance(means[0]):
+        rest = [np.delete(np.arange(len(squares)), np.arange(len(squares))[own]) for own in slices]
+        who = [name for name, kept in zip(names, rest, strict=True) if _is_covariance(means[0][np.ix_(kept, kept)])]
+        raise ValueError(
+            f"The sums of all units are no covariance, but are without {who or 'several'} of them: what was sent is "
+            "not about one series each. Leave that out, or let its site look."
+        )
+
+
+def _is_covariance(matrix):
+    return np.linalg.eigvalsh(matrix)[0] > -_ROUNDING * len(matrix)
+
+
+def _most_often(wrong, names):
+    """Names of the units with most pairs that are wrong."""
+    counts = wrong.sum(axis=0)
+    return [name for name, count in zip(names, counts, strict=True) if count == counts.max()]
+
+
+_ENOUGH = 12  # lags that are looked at in any case
+_USER = 6  # frames from a warning to whoever called `fit` of an estimator
+# settings of a LikelihoodServer that need rows, with the values that do not
+_WITHOUT_ROWS = {
+    "fix_local": False,
+    "level_shifts": None,
+    "likelihood": "whittle",
+    "covariance": "information",
+    "held_out": None,
+    "n_rounds": 1,
+}
+
+
+@dataclass(repr=False, eq=False, kw_only=True)
+class SecureSumsServer(ServerLearner):
+    """Estimate of the plant from sums of products over rows, which units compute under masks.
+
+    The Whittle likelihood of a complete record needs the lag covariances of the units' scores and nothing else.
+    Here units send masked series instead of states, a dealer who sees no data tells what the masks add, and
+    the server learns the sums alone [1]_ [2]_. Links, their tests and intervals, Geweke's measures and spectra
+    are those of a :class:`~skfedcausal.LikelihoodServer` on the same sums; whatever is about rows cannot be had
+    (`predict`, `transform`, `score`, counterfactuals, incidents), and units learn nothing of each other.
+
+    Parameters
+    ----------
+    learner : LikelihoodServer, default=None
+        How the plant is learned from the sums; None stands for ``LikelihoodServer(level_shifts=None)``.
+    n_lags : int, default=12
+        Lags of the likelihood. More are asked of the units where filters remember more, at the price of more
+        sums; a warning says so.
+    dealer : str, default="dealer"
+        Client of the transport that hands out the masks.
+
+    Attributes
+    ----------
+    names_ : tuple of str
+        Units in the order of the matrices.
+    state_slices_ : dict of str to slice
+        States of each unit.
+    transition_, unshrunk_transition_, process_cov_, links_, correlations_, information_
+        See :class:`~skfedcausal.LikelihoodServer`.
+    learner_ : LikelihoodServer
+        Fitted.
+    sums_ : ndarray of shape (n_lags + 2, n, n)
+        ``sum_t s[t+l] s[t]'``, the sums of lagged products of the units' faded scores: all that the server
+        learned of the record, with `information_`.
+
+    See Also
+    --------
+    skfedcausal.secure.Dealer : Hands out the masks.
+    skfedcausal.secure.SumsWorker : The unit's side.
+
+    Notes
+    -----
+    Nobody may collude with the dealer: it has the rows together with the server or with one unit. The server
+    and all units but one learn at most ``(2 n_lags + 3) P`` linear equations about each series of the one left,
+    P the states of the others, beside its own lag covariances. A unit refuses where that is more than half of
+    its rows. Sums that grades of links rest on add ``140 P``, and are left out where that is too many. Records of few
+    rows, with gaps or with inputs are refused, too.
+
+    Scores are rounded to about 25 binary places for 5,000 rows (``(63 - log2 T) / 2``) and faded in and out over a
+    hundredth of an episode at either end, because sums at neighbouring lags of a record that begins at once would
+    tell its first and last rows. :meth:`fit` computes the same sums from open messages.
+
+    References
+    ----------
+    .. [1] Beaver (1997), Commodity-based cryptography, Proceedings of the 29th ACM Symposium on Theory of
+           Computing.
+    .. [2] Gascon, Schoppmann, Balle, Raykova, Doerner, Zahur, Evans (2017), Privacy-preserving distributed linear
+           regression on high-dimensional data, Proceedings on Privacy Enhancing Technologies 2017(4).
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.secure import SecureSumsServer
+    >>> X, truth = make_granger_plant(n_units=3, links=[("unit0", "unit2")], random_state=0)
+    >>> est = FederatedGrangerEstimator(server=SecureSumsServer()).fit(X)
+    >>> est.links_.query("verdict == 'influence'")[["cause", "effect"]].to_string(index=False)
+    'cause effect\\nunit0  unit2'
+    """
+
+    learner: LikelihoodServer | None = None
+    n_lags: int = 12
+    dealer: str = "dealer"
+
+    _parameter_constraints = {
+        "learner": [LikelihoodServer, None],
+        "n_lags": [Interval(Integral, 1, None, closed="left")],
+        "dealer": [str],
+    }
+
+    tests_links = True
+    needs_replies = True
+
+    # -- learning --------------------------------------------------------------------------------
+
+    def dialogue(self, names, inputs=False):
+        """The rounds of a fit: masked series, masked products, and the dealer's corrections.
+
+        A unit that is lost takes its own pairs with it.
+
+        Parameters
+        ----------
+        names : sequence of str
+        inputs : bool, default=False
+
+        Yields
+        ------
+        Ask
+
+        Raises
+        ------
+        ValueError
+            If the plant has inputs, or units do not fit together.
+        """
+        self._validate_params()
+        learner = self._new_learner()
+        if inputs:
+            raise ValueError(f"{type(self).__name__} learns plants without inputs; use a LikelihoodServer.")
+        lags = self.n_lags + 1
+        series = dict((yield Ask(dict.fromkeys(names, SecureSumsRequest(lags, graded=True)), MaskedSeries)))
+        asked = sums_asked(series, lags)
+        requests = others_of(series, asked)
+        digests = {name: request.digest for name, request in requests.items()}
+        products = dict((yield Ask(requests, MaskedProducts)))
+        check_products(series, products, asked)
+        left = {name: series[name] for name in series if name in products}
+        if len(left) < 2:
+            raise ValueError(f"Sums of products need two units; there is {list(left) or 'none'} left.")
+        masks = {self.dealer: corrections_request(left, asked, digests)}
+        (corrections,) = (yield Ask(masks, MaskCorrections, needed=len(names))).values()
+        sums = opened_sums(series, products, corrections.corrections, asked)
+        informations = {name: message.information for name, message in left.items()}
+        starts = (0, *accumulate(asked.lengths[:-1]))
+        self._learn(learner, informations, starts, sum(asked.lengths), *sums)
+
+    def fit(self, messages):
+        """Learn the plant from open messages, from the same sums but for rounding.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+
+        Returns
+        -------
+        self : SecureSumsServer
+        """
+        self._validate_params()
+        self._learn(self._new_learner(), *open_sums(messages, self.n_lags + 1))
+        return self
+
+    def _new_learner(self):
+        """The learner, which must not need rows."""
+        if self.learner is None:
+            return LikelihoodServer(level_shifts=None, n_rounds=1)
+        given = self.learner.get_params(deep=False)
+        if given["n_rounds"] == "auto":  # as many as help: there is nothing to ask again
+            given["n_rounds"] = 1
+        for name, value in _WITHOUT_ROWS.items():
+            if given[name] != value:
+                raise ValueError(
+                    f"learner={self.learner!r} needs rows for {name}={given[name]!r}, and there are only sums; give "
+                    f"LikelihoodServer({', '.join(f'{k}={v!r}' for k, v in _WITHOUT_ROWS.items() if k == name)}, ...)."
+                )
+        return clone(self.learner)
+
+    def _learn(self, learner, informations, starts, n_samples, sums, graded):
+        """Let the learner learn from the sums, and keep what it found; `graded` are None or those in stretches."""
+        self.sums_, self._about = sums, (informations, starts, n_samples)
+        record = self._record_of_sums()
+        plant = StandardisedPlant(record)
+        if not plant.has_clear_scores:
+            raise ValueError(
+                "A unit's sensors see next to nothing of a state, for which sums over rows do not suffice; give its "
+                "KalmanClient fewer states, or use a LikelihoodServer."
+            )
+        _ = plant.uncoupled
+        learner._learn(record)
+        record = self._record_of_sums()  # the learner has let go of its sums
+        learner.links_ = withheld(learner.links_, news_that_follows(record, learner.unshrunk_transition_))
+        grades, slices = None, record.partition.slices
+        if graded is not None and n_samples >= fewest_rows(slices):
+            scale = np.sqrt(np.diagonal(sums[0]) / n_samples)
+            whole, rest = graded
+            grades = grades_of_sums(whole, rest, rows_of_stretches(n_samples, starts), slices, scale)
+        learner._grade_links(grades)
+        self.learner_ = learner
+        for name, value in vars(learner).items():
+            if name.endswith("_"):
+                setattr(self, name, value)
+        if plant.n_remembered > max(self.n_lags, _ENOUGH):
+            warnings.warn(
+                f"Filters of these units remember {plant.n_remembered} rows, and sums reach {self.n_lags}: estimates "
+                f"are less precise than they could be. Give n_lags={plant.n_remembered} if the sites allow it.",
+                UserWarning,
+                stacklevel=_USER,
+            )
+
+    def _record_of_sums(self):
+        return SummedRecord.of(*self._about, self.sums_)
+
+    # -- what stays ------------------------------------------------------------------------------
+
+    def link_intervals(self, level=0.95, *, geweke=False):
+        """Intervals of the strength of each link between states, and the rows needed to decide it.
+
+        Parameters
+        ----------
+        level : float, default=0.95
+            Coverage of each interval.
+        geweke : bool, default=False
+            Also intervals of Geweke's measure.
+
+        Returns
+        -------
+        DataFrame
+            See :meth:`~skfedcausal.FederatedGrangerEstimator.link_intervals`.
+        """
+        return self.learner_.link_intervals(level, geweke=geweke)
+
+    def spectrum(self, cause, effect, **settings):
+        """Geweke's measure of the influence of one unit on another over frequency.
+
+        Parameters
+        ----------
+        cause, effect : str
+        **settings
+            `conditional`, `n_frequencies`, `level`.
+
+        Returns
+        -------
+        DataFrame
+            See :meth:`~skfedcausal.FederatedGrangerEstimator.spectrum`.
+        """
+        return self.learner_.spectrum(cause, effect, **settings)
+
+    def screen(self):
+        """Test every pair once at the plant without links, from the same sums.
+
+        Returns
+        -------
+        DataFrame
+            With the columns of `links_`; see :meth:`~skfedcausal.LikelihoodServer.screen`.
+        """
+        return self.learner_._screened(self._record_of_sums())

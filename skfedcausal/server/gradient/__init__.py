@@ -1,1 +1,0 @@
-"""The server of the papers: blocks by gradient descent, round by round."""
