@@ -60,11 +60,11 @@ class Sender:
         Of those before the end where nothing is to be sent any more. Where a process was killed, as for want of
         memory, all that was asked for is done here.
         """
-        asked, calls = [], iter(calls)
+        sent_calls, calls = [], iter(calls)
 
         def sent():
             while not self.is_over and (call := next(calls, None)) is not None:
-                asked.append(call)
+                sent_calls.append(call)
                 yield delayed(call[0])(*call[1:])
 
         try:
@@ -75,7 +75,7 @@ class Sender:
                 "part is learned in this process. The result is the same. Give fewer processes (n_jobs).",
                 stacklevel=2,
             )
-            return [function(*arguments) for function, *arguments in [*asked, *calls]]
+            return [function(*arguments) for function, *arguments in [*sent_calls, *calls]]
 
 
 class Workers(NamedTuple):

@@ -21,8 +21,8 @@ def common_grid(messages):
     for name, clock in timed.items():
         reason = _reason(clock, timed[reference]) or _too_short(clock, timed[reference])
         if reason:
-            told = f"its clock: {clock.in_words()}; that of {reference!r}: {timed[reference].in_words()}"
-            problems[name] = f"cannot be put beside the others: {reason} ({told})."
+            clocks_of_both = f"its clock: {clock.in_words()}; that of {reference!r}: {timed[reference].in_words()}"
+            problems[name] = f"cannot be put beside the others: {reason} ({clocks_of_both})."
     aligned = {name: clock for name, clock in timed.items() if name not in problems}
     grid = reduce(lambda grid, clock: grid and grid.common(clock), aligned.values())
     if grid is None or sum(grid.lengths) < _FEWEST:

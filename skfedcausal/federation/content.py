@@ -33,7 +33,7 @@ class Expected:
     lengths: tuple[int, ...] = ()
     wishes: FitRequest | None = None  # of the fit, which hold for its later rounds
 
-    def hear(self, requests):
+    def note_wishes(self, requests):
         """What the first round of a fit asks for."""
         fits = [request for request in requests.values() if isinstance(request, FitRequest)]
         if fits:
@@ -56,7 +56,7 @@ def unusable(messages, requests, expected, rule):
     """Problems of messages that no plant can be learned from, by unit."""
     if not messages or not next(iter(messages.values())).OF_RECORD:
         return {}
-    expected.hear(requests)
+    expected.note_wishes(requests)
     problems = {}
     for name, message in messages.items():
         problem = _sizes(name, message, expected, rule.max_states) or _said(message, requests[name], expected.wishes)

@@ -70,7 +70,7 @@ class Exchange:
         self.expected: Any = None  # of the content of messages, where a rule for lost units has it judged
         self.then: Any = None  # what else is learned from messages, for which they have to do too
         self.timed: dict[str, StateMessage] = {}  # messages that told when their rows were taken
-        self._settled, self._asked = False, {}
+        self._settled = False
         if lost_units is not None:
             from .content import Expected
 
@@ -122,22 +122,22 @@ class Exchange:
 
     def _may_differ(self, answers):
         """Whether units tell the times of their rows, or other numbers of them."""
-        told = any(each.clock is not None for each in answers.values())
-        return told or len({tuple(each.lengths) for each in answers.values()}) > 1
+        has_times = any(each.clock is not None for each in answers.values())
+        return has_times or len({tuple(each.lengths) for each in answers.values()}) > 1
 
     def _on_common_rows(self, requests, answers, question):
         """First messages about the rows that all units have; who cannot be put beside the others is lost."""
         from .alignment import common_grid, moved_from  # of units that tell times
 
         grid, problems = common_grid(answers)
-        packets = self._asked
+        packets = answers.packets
         self._without({name: packets[name] for name in problems}, problems, question.needed)
         answers = Answers({name: message for name, message in answers.items() if name not in problems})
+        answers.packets = packets
         self.attendance.dropped = set(self.names) - set(answers)
         if grid is not None:
             _LOG.info("Rows that all units have: %s", grid.in_words())
             answers = self._cut(answers, moved_from(answers, grid), grid, question)
-            self._asked = packets | self._asked
         self.attendance.dropped = set(self.names) - set(answers)
         if question.answer is StateMessage:
             self.timed = answers
@@ -151,14 +151,17 @@ class Exchange:
                 f"Units have other rows, and training by gradients cannot leave any out ({clocks}; rows that all have: "
                 f"{grid.in_words()}). Cut the records to the rows that all have, or use LikelihoodServer."
             )
-        told = {name: CommonRows(grid.numbers, grid.lengths) for name in moved}
+        requests, packets = {name: CommonRows(grid.numbers, grid.lengths) for name in moved}, answers.packets
         if not self.one_way:
-            there = self.ask(told, Acknowledgement, needed=question.needed)
+            there = self.ask(requests, Acknowledgement, needed=question.needed)
+            packets = {**packets, **there.packets}
             moved = {name: clock for name, clock in moved.items() if name in there}
         cut = {name: answers[name].at(clock.rows(grid), grid.lengths) for name, clock in moved.items()}
         told_clock = {"clock": grid.numbers, "grid": grid.digest}
-        rest = {name: message for name, message in answers.items() if name not in told}
-        return Answers(rest | {name: replace(message, **told_clock) for name, message in cut.items()})
+        rest = {name: message for name, message in answers.items() if name not in requests}
+        found = Answers(rest | {name: replace(message, **told_clock) for name, message in cut.items()})
+        found.packets = packets
+        return found
 
     def _accept(self, answers):
         """Take messages to learn from, some of which the server may find that it cannot use."""
@@ -167,7 +170,7 @@ class Exchange:
         if self.expected is None:
             return
         self.expected.learn(answers)
-        packets = self._asked
+        packets = answers.packets
 
         def leave_out(name, reason, error):
             try:
@@ -191,7 +194,7 @@ class Exchange:
 
     def settle(self, names):
         """End learning: from here on questions go to the units of the plant, and need every one of them."""
-        self.names, self._settled, self._asked = tuple(names), True, {}
+        self.names, self._settled = tuple(names), True
         self.attendance.settle(self.names)
 
     # -- asking ----------------------------------------------------------------------------------
@@ -298,7 +301,7 @@ class Exchange:
             answers = dict(came)
             for name, answer in answers.items():
                 if isinstance(answer, Packet):
-                    answers[name] = self._heard(name, answer)
+                    answers[name] = self._received(name, answer)
             _LOG.info("%s: %d units asked, %d answered", op, len(packets), len(answers))
         return answers
 
@@ -313,7 +316,7 @@ class Exchange:
                 return dict.fromkeys(packets, Failure("refused", str(error)))
         return {k: v for name in packets for k, v in self._brought({name: packets[name]}, timeout).items()}
 
-    def _heard(self, name, packet):
+    def _received(self, name, packet):
         """An answer without the promise that may ride on it."""
         try:
             self.ledger.record(name, "up", packet)
@@ -357,7 +360,7 @@ class Exchange:
             found = unusable(messages, requests, self.expected, self.attendance.rule)
             problems |= found
             messages = Answers({name: message for name, message in messages.items() if name not in found})
-        self._asked = packets
+        messages.packets = packets
         try:
             self._without(packets, problems, needed, answers)
         except ClientError as error:

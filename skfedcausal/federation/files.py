@@ -83,11 +83,12 @@ class FileTransport(FramedTransport):
                     with suppress(FileNotFoundError, NotADirectoryError):
                         self._file(name, "outbox").unlink()  # of a run that was broken off here
                     _put(self._file(name, "inbox"), frame)
-        self._wrong, self._looked = {}, {}
+        wrong: dict[str, str] = {}  # why what came is not the answer, and which files that was found of
+        looked: dict[str, Identity] = {}
         end = time.monotonic() + timeout
         while True:
             for name in frames.keys() - came.keys():
-                answer = self._look(name)
+                answer = self._look(name, wrong, looked)
                 if answer is not None:
                     came[name] = answer
             if len(came) == len(frames):
@@ -95,9 +96,9 @@ class FileTransport(FramedTransport):
             if time.monotonic() > end:
                 break
             time.sleep(_POLL)
-        return came | {name: self._given_up(name) for name in frames.keys() - came.keys()}
+        return came | {name: self._given_up(name, wrong.get(name)) for name in frames.keys() - came.keys()}
 
-    def _look(self, name):
+    def _look(self, name, wrong, looked):
         """A site's whole answer, None while it is not there or not all of it.
 
         Over a two-way link what is not the site's answer may still be replaced by the one that is.
@@ -105,7 +106,7 @@ class FileTransport(FramedTransport):
         path = self._file(name, "outbox")
         try:
             found = identity(os.lstat(path))
-            if found == self._looked.get(name):
+            if found == looked.get(name):
                 return None
             frame, found = read_signed(path, self._keys.get(name), self._max_frame)
             Envelope(self.run, name, "up", self._sequence).open(frame, self._keys.get(name), self._max_frame)
@@ -114,11 +115,11 @@ class FileTransport(FramedTransport):
         except PacketError as error:
             if self.one_way:
                 return self._refused(name, str(error))
-            self._wrong[name], self._looked[name] = str(error), found
+            wrong[name], looked[name] = str(error), found
             return None
         return frame
 
-    def _given_up(self, name):
+    def _given_up(self, name, wrong=None):
         """A question without an answer is taken back: a site that comes late is asked anew.
 
         Not so that the run is over, which stays true.
@@ -127,8 +128,8 @@ class FileTransport(FramedTransport):
         if not (self.one_way or self._closing):
             with suppress(OSError):
                 self._file(name, "inbox").unlink(missing_ok=True)
-        if name in self._wrong:
-            return self._refused(name, self._wrong[name])
+        if wrong is not None:
+            return self._refused(name, wrong)
         if os.path.lexists(path):
             return Failure("timeout", f"only part of a file came to {path}")
         return Failure("timeout", f"no file came to {path}; does its site run, with the same key?")
@@ -209,8 +210,8 @@ class FileSite:
         for path, found in self._questions():
             try:
                 frame, found = read_signed(path, *self.gate.key)
-                asked = outside(frame)
-                name = _numbered(asked.run, asked.sequence)
+                address = outside(frame)
+                name = _numbered(address.run, address.sequence)
                 answer = self.gate.answer(frame, path.name)
             except (FileNotFoundError, PartialFrameError):
                 continue  # the server has taken it back; or the rest may still come
@@ -218,7 +219,7 @@ class FileSite:
                 answer = None
                 self.gate.refuse(str(error), path.name)
             self._seen[path.name] = found
-            if answer is not None and self.gate.waiting == (asked.run, asked.sequence):
+            if answer is not None and self.gate.waiting == (address.run, address.sequence):
                 # it will be asked again under this name; a share may not tell by the time of the file
                 with suppress(OSError):
                     path.unlink()

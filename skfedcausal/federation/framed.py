@@ -113,12 +113,12 @@ class FramedTransport:
 
         Where a server before this one told them and nothing was asked since, they are not waited for.
         """
-        told = None if self._journal is None else self._journal.with_name(f"{self._journal.name}.closed")
-        if not (self.one_way or self._closing) and (self._asked or told is None or not told.exists()):
+        closed = None if self._journal is None else self._journal.with_name(f"{self._journal.name}.closed")
+        if not (self.one_way or self._closing) and (self._asked or closed is None or not closed.exists()):
             self._closing = True
             self.exchange(dict.fromkeys(self._names, Packet(Close.OP)), timeout=min(self._timeout, 5.0))
-            if told is not None:
-                write_whole(told, b"")
+            if closed is not None:
+                write_whole(closed, b"")
         self.leave()
 
     def leave(self):
@@ -127,7 +127,7 @@ class FramedTransport:
     def _carry(self, frames, timeout):
         raise NotImplementedError
 
-    def _taken(self, name, came, asked):
+    def _taken(self, name, came, question):
         """Packet in the bytes of a site that was asked with a packet, or why there is none."""
         if isinstance(came, Failure):
             return came
@@ -138,7 +138,7 @@ class FramedTransport:
             self.heads[name] = outside(came).head
         except PacketError as error:
             return self._refused(name, str(error))
-        return _failure(packet, asked.op) if packet.op == Failed.OP else packet
+        return _failure(packet, question.op) if packet.op == Failed.OP else packet
 
     def _refused(self, name, reason):
         _LOG.warning("Refused what came from site %r: %s", name, reason)
@@ -175,7 +175,7 @@ class FramedTransport:
         if (path := self._path(name)) is not None:
             _keep(path, packet.encode(), _no_answer(Failure("refused", reason)))
 
-    def _remembered(self, name, payload, asked):
+    def _remembered(self, name, payload, question):
         """Reply to the same packet before the run was broken off, from the journal."""
         path = self._path(name)
         if path is None or not path.exists():
@@ -187,7 +187,7 @@ class FramedTransport:
                 "another one now. Give the run a new name, or its settings back."
             )
         if kept[32:33] != b"F":
-            return self._taken(name, kept[33:], asked)
+            return self._taken(name, kept[33:], question)
         if self._sequence == self._reached:
             return None  # what the run was broken off for: ask again
         return Failure(*kept[33:].decode().split(" ", 1))
@@ -208,11 +208,11 @@ def _is_open(answer):
     return isinstance(answer, Packet) and answer.op == NOTHING
 
 
-def _failure(packet, asked):
+def _failure(packet, op):
     """Failure that a site reports to a question, as far as it may: kind and one name, never a text."""
     kind, detail = packet.scalars.get("kind"), packet.scalars.get("detail")
     if kind == "policy" and detail in RULES:
-        return Failure("refused", f"by its policy, {asked!r}: {allowing(detail, asked)}")
+        return Failure("refused", f"by its policy, {op!r}: {allowing(detail, op)}")
     if kind not in _KINDS or not isinstance(detail, str) or not re.fullmatch(r"\w{1,64}", detail, re.ASCII):
         return Failure("client-error")
     return Failure(kind, detail)

@@ -107,6 +107,7 @@ class Answers(dict):
     leave_out: Callable[..., Any] | None = None
     then: Callable[..., Any] | None = None
     earlier: Mapping[str, Any] = MappingProxyType({})
+    packets: Mapping[str, Any] = MappingProxyType({})  # what the units were asked with
 
     def followed_by(self, newer):
         """These answers with newer ones in the place of theirs, which stay for units whose newer one is of no use."""

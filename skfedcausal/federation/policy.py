@@ -94,9 +94,9 @@ class Answered(Counter):
     def add(self, question, answer):
         """Count a question and what was answered."""
         self[question.op] += 1
-        told = question if question.op == "rows" else answer
-        if "lengths" in told.arrays:
-            self.n_rows = int(told.arrays["lengths"].sum())
+        sized = question if question.op == "rows" else answer
+        if "lengths" in sized.arrays:
+            self.n_rows = int(sized.arrays["lengths"].sum())
             self.n_whole = max(self.n_whole, self.n_rows)
 
     @property

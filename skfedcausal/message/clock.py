@@ -35,10 +35,15 @@ class Clock(NamedTuple):
     @classmethod
     def of_message(cls, message):
         """Clock that a message tells, None where it tells none."""
-        told = getattr(message, "clock", None)
-        if told is None:
+        numbers = getattr(message, "clock", None)
+        if numbers is None:
             return None
-        return cls(float(told[0]), bool(told[1]), tuple(told[2:].tolist()), tuple(int(k) for k in message.lengths))
+        return cls.of_numbers(numbers, tuple(int(k) for k in message.lengths))
+
+    @classmethod
+    def of_numbers(cls, numbers, lengths):
+        """Clock of episodes of these lengths by its numbers in a message, shape (2 + n_episodes,)."""
+        return cls(float(numbers[0]), bool(numbers[1]), tuple(numbers[2:].tolist()), lengths)
 
     @property
     def numbers(self):
@@ -104,24 +109,24 @@ class Clock(NamedTuple):
         return near and bool((np.abs(np.subtract(self.starts, other.starts)) <= _BESIDE * self.period).all())
 
 
-def check_clock(told, grid, lengths, op):
+def check_clock(numbers, grid, lengths, op):
     """Refuse times of rows that cannot be meant, as they came in a packet."""
-    problem = _problem(told, grid, tuple(int(k) for k in lengths))
+    problem = _problem(numbers, grid, tuple(int(k) for k in lengths))
     if problem:
         raise PacketError(f"Arrays 'clock' and 'grid' of packet {op!r} cannot be meant: {problem}.")
 
 
-def _problem(told, grid, lengths):
+def _problem(numbers, grid, lengths):
     """What is wrong with the times of rows, empty where nothing is."""
-    if told is None:
+    if numbers is None:
         return "a digest came without times"
-    if len(told) != 2 + len(lengths):
-        return f"they tell {len(told) - 2} episodes and the message has {len(lengths)}"
-    clock = Clock(float(told[0]), bool(told[1]), tuple(told[2:].tolist()), lengths)
+    if len(numbers) != 2 + len(lengths):
+        return f"they tell {len(numbers) - 2} episodes and the message has {len(lengths)}"
+    clock = Clock.of_numbers(numbers, lengths)
     if not _SHORTEST <= clock.period <= _LONGEST:
         return f"{clock.period:g} s from row to row"
-    if told[1] not in (0, 1):
-        return f"{told[1]:g} where 1 says that the zone is known and 0 that it is not"
+    if numbers[1] not in (0, 1):
+        return f"{numbers[1]:g} where 1 says that the zone is known and 0 that it is not"
     starts, ends = np.asarray(clock.starts), np.asarray(clock.ends)
     if not (starts[0] >= _EARLIEST and ends[-1] <= _LATEST and (starts[1:] > ends[:-1]).all()):
         return "episodes follow each other, between the years 1 and 9999"

@@ -383,8 +383,8 @@ class Scalar(Rule):
     def error(self, value):
         """Error about a scalar."""
         expected = self.expected.format(self.least, ", ".join(self.of), self.purpose)
-        told = reprlib.repr(value)
-        return PacketError(f"Scalar {self.array!r} of packet {self.op!r} is {told}, expected {expected}.")
+        shown = reprlib.repr(value)
+        return PacketError(f"Scalar {self.array!r} of packet {self.op!r} is {shown}, expected {expected}.")
 
 
 class Count(Scalar):

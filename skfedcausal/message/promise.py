@@ -39,8 +39,8 @@ class PrivacyPromise(Message, op="promise"):
     >>> from skfedcausal.federation import Packet
     >>> from skfedcausal.message import PrivacyPromise
     >>> promise = PrivacyPromise(np.array([0.5, 0.5]), 0.3, 1e-6, 6.0, 1000, 1, "event", "replace")
-    >>> packet, told = PrivacyPromise.taken_off(promise.put_on(Packet("states", 1)))
-    >>> (told.mu, told.unit, packet.scalars)
+    >>> packet, promised = PrivacyPromise.taken_off(promise.put_on(Packet("states", 1)))
+    >>> (promised.mu, promised.unit, packet.scalars)
     (0.3, 'event', {})
     """
 
@@ -67,8 +67,8 @@ class PrivacyPromise(Message, op="promise"):
         Packet
         """
         own = self.to_packet()
-        told = {_PREFIX + name: value for name, value in own.scalars.items()}
-        return Packet(packet.op, packet.round, {**packet.arrays, **own.arrays}, {**packet.scalars, **told})
+        promised = {_PREFIX + name: value for name, value in own.scalars.items()}
+        return Packet(packet.op, packet.round, {**packet.arrays, **own.arrays}, {**packet.scalars, **promised})
 
     @classmethod
     def taken_off(cls, packet):
@@ -92,10 +92,10 @@ class PrivacyPromise(Message, op="promise"):
         arrays, scalars = dict(packet.arrays), dict(packet.scalars)
         noise = {name: arrays.pop(name) for name in packet.arrays if name == _NOISE}
         riding = [name for name in scalars if name.startswith(_PREFIX)]
-        told = {name.removeprefix(_PREFIX): scalars.pop(name) for name in riding}
-        if not noise and not told:
+        promised = {name.removeprefix(_PREFIX): scalars.pop(name) for name in riding}
+        if not noise and not promised:
             return packet, None
-        promise = cls.from_packet(Packet(cls.OP, packet.round, noise, told))
+        promise = cls.from_packet(Packet(cls.OP, packet.round, noise, promised))
         return Packet(packet.op, packet.round, arrays, scalars), promise
 
     def _check(self, packet):

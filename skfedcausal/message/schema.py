@@ -168,7 +168,7 @@ class Message:
             return known
         if packet.op != cls.OP:
             raise PacketError(f"Packet {packet.op!r} came in place of {cls.OP!r}.")
-        left, told = dict(packet.arrays), packet.scalars
+        left, scalars = dict(packet.arrays), packet.scalars
         sizes: dict[str, int] = {}
         values: dict[str, Any] = {}
         for rule in cls._ARRAYS:
@@ -179,11 +179,11 @@ class Message:
         if cls._SCALARS:  # where there are none, others may ride on the packet
             needed = {rule.array for rule in cls._SCALARS if not rule.optional}
             known = {rule.array for rule in cls._SCALARS}
-            if not needed <= told.keys() <= known:
-                raise PacketError(f"Packet {cls.OP!r} has the scalars {sorted(told)}, expected {sorted(known)}.")
+            if not needed <= scalars.keys() <= known:
+                raise PacketError(f"Packet {cls.OP!r} has the scalars {sorted(scalars)}, expected {sorted(known)}.")
             for scalar in cls._SCALARS:
-                if scalar.array in told:
-                    scalar.read(told, sizes, values)
+                if scalar.array in scalars:
+                    scalar.read(scalars, sizes, values)
             values.pop("dtype", None)
         message = cls(**values)
         cls._check(message, packet)

@@ -25,7 +25,7 @@ class MaskedSeries(Message, op="masked"):
     ----------
     masked : ndarray of uint64 of shape (n_rows, n_states)
         Faded scores of unit mean square in fixed point, less the mask: uniform. Either ``n_samples`` rows, or three
-        times as many: behind them those whose sums in stretches grades rest on.
+        times as many: behind them those whose sums in segments grades rest on.
     own : ndarray of uint64 of shape (n_sums, n_states, n_states)
         Sums of lagged products of the unit's own scores, not masked, see :attr:`sums`.
     scale : ndarray of shape (n_states,)
@@ -79,10 +79,10 @@ class MaskedSeries(Message, op="masked"):
         except ValueError as error:
             raise PacketError(str(error)) from None
         largest = 1 + 2 * rounding_error(len(self.masked)) + _ROUNDING
-        parts = [means[: sums.lags + 1], *(sums.in_stretches(means) if sums.graded else [])]
+        parts = [means[: sums.lags + 1], *(sums.in_segments(means) if sums.graded else [])]
         squares = [parts[0][0], *(part[:, 0].sum(axis=0) for part in parts[1:])]
         has_unit_squares = all(np.abs(np.diagonal(square) - 1).max() < largest - 1 for square in squares)
-        series = [parts[0], *(stretch for part in parts[1:] for stretch in part)]
+        series = [parts[0], *(segment for part in parts[1:] for segment in part)]
         fits = np.abs(means).max() < largest and all((one[0] == one[0].T).all() for one in series)
         if not (has_unit_squares and fits and all(map(_is_of_a_series, series))):
             raise PacketError("Array 'own' of packet 'masked' holds no sums of products of series of unit mean square.")

@@ -252,6 +252,7 @@ class LSTMRegressor(_TorchRegressor):
         return [w for W, R, b in layers for w in (W, R, b, torch.zeros_like(b))]
 
     def _forward(self, torch, X):
+        """Outputs (n_rows, n_outputs) of rows, as a tensor."""
         sequence = X.reshape(len(X), self.n_steps, -1).flip(1)
         zero = torch.zeros((self.n_layers, len(X), self.hidden), dtype=X.dtype)
         how = (True, self.n_layers, 0.0, False, False, True)  # biases; no dropout, one direction, rows first
@@ -290,11 +291,13 @@ class SELURegressor(_TorchRegressor):
         return FeedForward((W1, W2), (b1, b2), "selu")
 
     def _forward(self, torch, X):
+        """Outputs (n_rows, n_outputs) of rows, as a tensor."""
         W1, b1, W2, b2 = self._parts
         return torch.nn.functional.selu(X @ W1 + b1) @ W2 + b2
 
 
 def _uniform(rng, bound, *shapes):
+    """Weights of a layer, uniform within the bound, in the given shapes."""
     return [rng.uniform(-bound, bound, shape) for shape in shapes]
 
 

@@ -186,12 +186,12 @@ class SumsWorker:
         return message.to_packet(packet.round), state
 
     def _series(self, request, state, round):
-        """The unit's states under a mask, with what they are worth."""
+        """The unit's states (n_rows, n_states) under a mask, with what they are worth."""
         # as a fit of states asks: a unit whose sensors say all of its states sends them without noise
         own, inner = self._worker.handle(FitRequest(own_past=True, sharp=True).to_packet(round), {})
         series, message = self._scores(StateMessage.from_packet(own))
         lengths, n_states = message.lengths, series.shape[1]
-        sums = self._told(Sums(request.lags, lengths, bool(request.graded)), n_states)
+        sums = self._answered_sums(Sums(request.lags, lengths, bool(request.graded)), n_states)
         scale = np.sqrt(np.square(series).mean(axis=0))
         if not (scale > 0).all():
             raise self._error("has a state that never changes, of which there are no sums; give it fewer states.")
@@ -204,7 +204,7 @@ class SumsWorker:
         if tag != before or not (self._account is None or self._account.allows(tag.hex())):
             raise self._refusal("answers", "has answered secure sums about this record, and answers once.")
         mask = series_mask(self._key, tag, lengths, n_states, len(ring))
-        known = {"asked": None, **state.get("sums", {}), "tag": tag, "told": sums, "n_states": n_states}
+        known = {"asked": None, **state.get("sums", {}), "tag": tag, "answered": sums, "n_states": n_states}
         answer = MaskedSeries(
             ring - mask,
             sums.products(ring, ring),
@@ -215,7 +215,7 @@ class SumsWorker:
         )
         return answer, {**inner, "sums": known}
 
-    def _told(self, sums, n_states):
+    def _answered_sums(self, sums, n_states):
         """What is summed: grades only of records that are long enough for both."""
         n_rows = sum(sums.lengths)
         if not can_be_graded(n_rows) or sums.equations(n_states, 0) > self._most * n_rows:
@@ -224,7 +224,7 @@ class SumsWorker:
         return sums
 
     def _scores(self, message):
-        """Faded scores of the unit's message and the message, which has to be of one information throughout."""
+        """Faded scores (n_rows, n_states) of the unit's message and the message, of one information throughout."""
         if message.inputs is not None:
             raise self._error("has inputs, with which there are no secure sums; leave them out or fit openly.")
         if message.index is not None:
@@ -239,12 +239,12 @@ class SumsWorker:
             raise self._error(f"cannot take part. {error}") from None
 
     def _products(self, request, state):
-        """Sums of products of the mask with what the others sent, under masks of their own."""
+        """Sums of products of the mask with what the others sent (n_rows, n_others), under masks of their own."""
         known = state.get("sums")
         if known is None:
             raise self._error(f"got {request.OP!r} before it was asked for its states.")
         tag, n_states = known["tag"], known["n_states"]
-        sums = self._asked(request, known)
+        sums = self._requested_sums(request, known)
         digest = request.digest
         asked = digest.tobytes().hex()
         again = known["asked"] in (None, asked)
@@ -253,23 +253,23 @@ class SumsWorker:
         mask = series_mask(self._key, tag, sums.lengths, n_states, sums.n_rows)
         slices, masks = Partition(request.sizes.tolist()).slices, []
         for other, other_tag, n_other in zip(request.names, request.tags, request.sizes.tolist(), strict=True):
-            about = (tag, other_tag.tobytes()), digest, other
-            masks.append(product_masks(self._key, *about, sums.lengths, sums.n_sums, n_states, n_other))
+            tags, sizes = (tag, other_tag.tobytes()), (sums.n_sums, n_states, n_other)
+            masks.append(product_masks(self._key, tags, digest, other, sums.lengths, sizes))
         products = masked_products(mask, request.masked, slices, masks, sums.products)
         return MaskedProducts(*products), {**state, "sums": {**known, "asked": asked}}
 
-    def _asked(self, request, known):
+    def _requested_sums(self, request, known):
         """What is summed with these series; refused if they do not fit, or sums with so many would tell too much."""
-        told, (n_rows, n_others) = known["told"], request.masked.shape
-        sums = replace(told, graded=told.graded and n_rows == told.n_rows)
+        of_own, (n_rows, n_others) = known["answered"], request.masked.shape
+        sums = replace(of_own, graded=of_own.graded and n_rows == of_own.n_rows)
         if n_rows != sums.n_rows or self._worker.name in request.names:
             raise self._error(f"got {n_rows} rows of {list(request.names)} for its {sums.n_rows} rows.")
-        self._check_equations(sums, told, known["n_states"], n_others)
+        self._check_equations(sums, of_own, known["n_states"], n_others)
         return sums
 
-    def _check_equations(self, sums, told, n_states, n_others=0):
+    def _check_equations(self, sums, of_own, n_states, n_others=0):
         """Refuse where sums with the others' series, and those told of its own, would say too much of each series."""
-        n_rows, equations = sum(sums.lengths), sums.equations(0, n_others) + told.equations(n_states, 0)
+        n_rows, equations = sum(sums.lengths), sums.equations(0, n_others) + of_own.equations(n_states, 0)
         if equations > self._most * n_rows:
             raise self._refusal(
                 "most",

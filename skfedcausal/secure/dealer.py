@@ -99,8 +99,8 @@ class Dealer:
     def _dealt(self, request, state):
         """The state with what is dealt now; PacketError where masks of a unit were dealt for another question."""
         known = dict(state.get("dealt", {}))
-        for name, tag, asked in zip(request.names, request.tags, request.asked, strict=True):
-            of, question = f"{name} {tag.tobytes().hex()}", asked.tobytes().hex()
+        for name, tag, digest in zip(request.names, request.tags, request.asked, strict=True):
+            of, question = f"{name} {tag.tobytes().hex()}", digest.tobytes().hex()
             same = known.setdefault(of, question) == question
             if not (same if self._account is None else self._account.allows(of, question)):
                 raise PacketError(
@@ -121,6 +121,6 @@ class Dealer:
         for k, (name, tag, size) in enumerate(units):
             for j, (other, other_tag, n_other) in enumerate(units):
                 if j != k:
-                    about = (tag, other_tag), request.asked[k], other
-                    masks[k, j] = product_masks(self.keys[name], *about, lengths, sums.n_sums, size, n_other)
+                    pair, shape = (tag, other_tag), (sums.n_sums, size, n_other)
+                    masks[k, j] = product_masks(self.keys[name], pair, request.asked[k], other, lengths, shape)
         return mask_corrections(np.concatenate(series, axis=1), Partition(sizes).slices, masks, sums.products)

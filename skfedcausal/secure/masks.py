@@ -16,8 +16,8 @@ _NAME = b"skfedcausal secure sums 2"
 
 def record_tag(key, series, lags, lengths):
     """Tag of a series in the ring, of the products asked of it and of its episodes, bytes."""
-    asked = _bytes([*series.shape, lags, *lengths])
-    return _drawn(key, TAG, b"tag", asked, np.ascontiguousarray(series, dtype="<u8").tobytes())
+    request = _bytes([*series.shape, lags, *lengths])
+    return _drawn(key, TAG, b"tag", request, np.ascontiguousarray(series, dtype="<u8").tobytes())
 
 
 def series_mask(key, tag, lengths, n_states, n_rows=None):
@@ -27,14 +27,15 @@ def series_mask(key, tag, lengths, n_states, n_rows=None):
     return np.concatenate([of_record, _elements(key, (n_more, n_states), tag, b"graded", _bytes(lengths))])
 
 
-def product_masks(key, tags, asked, other, lengths, n_sums, n_own, n_other):
+def product_masks(key, tags, digest, other, lengths, sizes):
     """Masks of a unit's products with another: shapes (n_sums, n_other, n_own) and (n_sums, n_own, n_other).
 
     They depend on the tags of both, so that the dealer's word about another series of the other says nothing; and on
     the digest of all that the unit was asked, for the server names the tags: two answers under the same masks would
     differ by the rows of the unit's mask.
     """
-    context = *tags, asked.tobytes(), other.encode(), _bytes(lengths)
+    n_sums, n_own, n_other = sizes
+    context = *tags, digest.tobytes(), other.encode(), _bytes(lengths)
     behind = _elements(key, (n_sums, n_other, n_own), b"behind", *context)
     return behind, _elements(key, (n_sums, n_own, n_other), b"ahead", *context)
 

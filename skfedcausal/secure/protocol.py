@@ -7,7 +7,7 @@ rows with the other's.
 
 
 def masked_products(mask, others, slices, masks, products):
-    """A unit's products of its mask with the masked series of all others, under one pair of masks for each."""
+    """A unit's products of its mask (T, p) with the masked series of all others (T, o), a pair of masks over each."""
     behind, ahead = products(others, mask), products(mask, others)
     for rows, (over_behind, over_ahead) in zip(slices, masks, strict=True):
         behind[:, rows] += over_behind
@@ -16,7 +16,7 @@ def masked_products(mask, others, slices, masks, products):
 
 
 def mask_corrections(series_masks, slices, masks, products):
-    """The dealer's products of all masks, less the masks of the units' products by (unit, other)."""
+    """The dealer's products of all masks (T, n), less the masks of the units' products by (unit, other), (k, n, n)."""
     corrections = products(series_masks, series_masks)
     for own in slices:
         corrections[:, own, own] = 0
@@ -26,10 +26,10 @@ def mask_corrections(series_masks, slices, masks, products):
     return corrections
 
 
-def opened_products(masked, slices, told, corrections, products):
-    """The server's sums of products of all series; `told` are (behind, ahead) by (unit, other)."""
+def opened_products(masked, slices, replies, corrections, products):
+    """The server's sums of products of all series, (k, n, n); `replies` are (behind, ahead) by (unit, other)."""
     total = products(masked, masked) + corrections
-    for (unit, other), (behind, ahead) in told.items():
+    for (unit, other), (behind, ahead) in replies.items():
         total[:, slices[other], slices[unit]] += behind
         total[:, slices[unit], slices[other]] += ahead
     return total

@@ -4,8 +4,8 @@ Sums at neighbouring lags over a whole record differ by products of its first an
 these rows. A record that begins and ends with zero has none of that, and the fade (a cosine bell [1]_) also takes
 away most of the bias that such sums have for slow states.
 
-Grades (:mod:`skfedcausal.server.links.grades`) rest on products in each of some stretches of the record, of series as
-recorded and of those less lines of their own for short pieces, both faded in and out in every stretch.
+Grades (:mod:`skfedcausal.server.links.grades`) rest on products in each of some segments of the record, of series as
+recorded and of those less lines of their own for short pieces, both faded in and out in every segment.
 
 References
 ----------
@@ -18,7 +18,7 @@ import numpy as np
 from ..statespace.episodes import episode_lengths, remove_episode_means
 from ..statespace.held_out import LOCAL, N_LAGS, LaggedRows
 from ..statespace.lines import without_lines
-from ..statespace.ring import N_STRETCHES, stretches
+from ..statespace.ring import N_SEGMENTS, segments
 
 MOST = 0.5  # equations about its series, as a share of its rows, that a unit answers unless it says otherwise
 _TINY = 1e-12  # of unit variance: what rounding leaves of nothing
@@ -31,6 +31,7 @@ def fade(lengths):
 
 
 def _bell(length):
+    """Weights of the rows of one episode, (length,), a cosine bell at either end."""
     ramp = max(length // _SHARE, _LEAST)
     if length < 4 * ramp:
         raise ValueError(f"Secure sums need episodes of at least {4 * _LEAST} rows; one has {length}.")
@@ -53,8 +54,8 @@ def effective_rows(lengths):
 
 
 def can_be_graded(n_rows):
-    """Whether a record is long enough for sums in stretches."""
-    return n_rows >= N_STRETCHES * 4 * _LEAST
+    """Whether a record is long enough for sums in segments."""
+    return n_rows >= N_SEGMENTS * 4 * _LEAST
 
 
 def are_answered(sums, sizes):
@@ -63,30 +64,28 @@ def are_answered(sums, sizes):
     return most <= MOST * sum(sums.lengths)
 
 
-def _stretch_weights(n_rows, starts):
-    """Weights of the rows: faded in every stretch, and nothing where a lag would reach over the start of an episode."""
-    weights = fade([rows.stop - rows.start for rows in stretches(n_rows)[:N_STRETCHES]])
+def _segment_weights(n_rows, starts):
+    """Weights (n_rows,): faded in every segment, and nothing where a lag would reach over the start of an episode."""
+    weights = fade([rows.stop - rows.start for rows in segments(n_rows)[:N_SEGMENTS]])
     for start in starts:
         weights[start : start + N_LAGS] = 0.0
     return weights
 
 
-def rows_of_stretches(n_rows, starts):
-    """Rows that the sums of each stretch stand for, shape (N_STRETCHES,)."""
-    squares = np.square(_stretch_weights(n_rows, starts))
-    return np.array(
-        [squares[rows.start - n_rows : rows.stop - n_rows].sum() for rows in stretches(n_rows)[:N_STRETCHES]]
-    )
+def rows_of_segments(n_rows, starts):
+    """Rows that the sums of each segment stand for, shape (N_SEGMENTS,)."""
+    squares = np.square(_segment_weights(n_rows, starts))
+    return np.array([squares[rows.start - n_rows : rows.stop - n_rows].sum() for rows in segments(n_rows)[:N_SEGMENTS]])
 
 
 def graded_series(z, J, starts):
-    """A unit's scores for sums in stretches, as recorded and less lines, of unit mean square, shape (2 n_rows, p)."""
+    """A unit's scores for sums in segments, as recorded and less lines, of unit mean square, shape (2 n_rows, p)."""
     scores = remove_episode_means(z @ np.linalg.inv(J), starts, copy=False)
     own = (slice(0, scores.shape[1]),)
     recorded = without_lines(scores / scores.std(axis=0), own, starts)
     rows = LaggedRows.of(recorded, own, starts, 0)
     local = np.mean([rows.around_lines(LOCAL, first).values for first in (0, LOCAL // 2)], axis=0)
-    weights = _stretch_weights(len(z), starts)[:, None]
+    weights = _segment_weights(len(z), starts)[:, None]
     parts = np.stack([recorded * weights, local * weights])
     scale = np.sqrt(np.square(parts).mean(axis=1, keepdims=True))
     if not (scale > _TINY).all():

@@ -15,7 +15,7 @@ import numpy as np
 from .episodes import episodes
 from .held_out import N_LAGS
 
-N_STRETCHES = 14  # of sums that grades rest on: more are more equations, fewer less sure of gains
+N_SEGMENTS = 14  # of sums that grades rest on: more are more equations, fewer less sure of gains
 _PARTS = 3  # series behind each other: of the lag covariances, and the two that grades rest on
 _LARGEST = 2**63  # of a number with a sign
 _LEAST_BITS = 12
@@ -79,9 +79,9 @@ def _product(left, right):
     return total
 
 
-def stretches(n_rows):
-    """Rows of the stretches of both graded series, behind those of the record."""
-    edges = np.linspace(0, n_rows, N_STRETCHES + 1).astype(int)
+def segments(n_rows):
+    """Rows of the segments of both graded series, behind those of the record."""
+    edges = np.linspace(0, n_rows, N_SEGMENTS + 1).astype(int)
     pairs = list(zip(edges[:-1], edges[1:], strict=True))
     return [slice(first + behind, last + behind) for behind in (n_rows, 2 * n_rows) for first, last in pairs]
 
@@ -90,7 +90,7 @@ def stretches(n_rows):
 class Sums:
     """What is summed of series in the ring: products up to `lags` rows apart, never across episodes.
 
-    With `graded` series there are twice as many further rows, and of each stretch of these the products up to
+    With `graded` series there are twice as many further rows, and of each segment of these the products up to
     ``N_LAGS`` rows apart.
     """
 
@@ -106,22 +106,22 @@ class Sums:
     @property
     def n_sums(self):
         """Matrices of sums."""
-        return self.lags + 1 + (2 * N_STRETCHES * (N_LAGS + 1) if self.graded else 0)
+        return self.lags + 1 + (2 * N_SEGMENTS * (N_LAGS + 1) if self.graded else 0)
 
     def products(self, late, early):
         """The sums ``late[t+l] early[t]'``, one matrix behind the other."""
         n, starts = sum(self.lengths), (0, *accumulate(self.lengths[:-1]))
         found = [lagged_products(late[:n], early[:n], self.lags, starts)]
         if self.graded:
-            found += [lagged_products(late[rows], early[rows], N_LAGS) for rows in stretches(n)]
+            found += [lagged_products(late[rows], early[rows], N_LAGS) for rows in segments(n)]
         return np.concatenate(found)
 
-    def in_stretches(self, sums):
-        """Sums of the graded series by series, stretch and lag."""
-        return sums[self.lags + 1 :].reshape(2, N_STRETCHES, N_LAGS + 1, *sums.shape[1:])
+    def in_segments(self, sums):
+        """Sums of the graded series by series, segment and lag."""
+        return sums[self.lags + 1 :].reshape(2, N_SEGMENTS, N_LAGS + 1, *sums.shape[1:])
 
     def equations(self, n_states, n_others):
         """Numbers that tell of each series of a unit: linear with those of others, quadratic among its own."""
-        alone = 2 * N_STRETCHES if self.graded else 0
+        alone = 2 * N_SEGMENTS if self.graded else 0
         linear = (2 * self.lags + 1) + alone * (2 * N_LAGS + 1)
         return linear * n_others + (self.lags + 1 + alone * (N_LAGS + 1)) * n_states

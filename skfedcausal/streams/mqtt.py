@@ -66,8 +66,8 @@ def follow_mqtt(host, topic, *, port=1883, units=None, wait=None, patience=_PATI
     try:
         client.connect(host, port)
     except OSError as error:
-        told = f"There is no broker at {host}:{port} ({error})"
-        raise ConnectionError(f"{told}. Is it running, and is that its port?") from error
+        problem = f"There is no broker at {host}:{port} ({error})"
+        raise ConnectionError(f"{problem}. Is it running, and is that its port?") from error
     client.loop_start()
     try:
         yield from _batches(came, Rows(units, patience, words), wait)
@@ -106,8 +106,8 @@ class Rows:
     def add(self, topic, payload):
         """Take in a message."""
         try:
-            told = json.loads(payload)
-            found = [self._part(topic, row) for row in (told if isinstance(told, list) else [told])]
+            content = json.loads(payload)
+            found = [self._part(topic, row) for row in (content if isinstance(content, list) else [content])]
         except (ValueError, TypeError, AttributeError, KeyError, OverflowError) as error:
             _warn(f"A message about {topic!r} is no row ({type(error).__name__}): left out")
             return

@@ -144,8 +144,8 @@ def _agree(seen):
     z, J = seen.z_and_J(seen.Y)
     if seen.is_box or np.linalg.cond(J).max() > 1e10:
         return True
-    told = np.linalg.solve(J, z[:, :, None])[:, :, 0]
-    missed, least = (np.mean((seen.Y - seen.one.measurements(h)) ** 2) for h in (told, seen.filter(seen.Y)))
+    from_message = np.linalg.solve(J, z[:, :, None])[:, :, 0]
+    missed, least = (np.mean((seen.Y - seen.one.measurements(h)) ** 2) for h in (from_message, seen.filter(seen.Y)))
     return missed <= 1.5 * least + 1e-9 * np.var(seen.Y)
 
 
@@ -477,11 +477,11 @@ def _enough(charge, noise, steps):
 
 def _remembered(seen):
     one, records = seen.new(), seen.records(300)
-    told = one.cost(records, (300,))
+    announced = one.cost(records, (300,))
     first = seen.release(records, one)
     again = seen.release({name: Y.copy() for name, Y in records.items()}, clone(one))
     paid = one.account.charges_of(list(records))
-    costs = [[(one.mu, one.epsilon, one.count) for one in charges] for charges in (told, paid)]
+    costs = [[(one.mu, one.epsilon, one.count) for one in charges] for charges in (announced, paid)]
     check.require(costs[0] == costs[1], "`cost` is not what was charged for both.")
     return all(check.same(first[name].values, again[name].values) for name in records)
 

@@ -5,13 +5,13 @@ import pytest
 
 from skfedcausal.statespace.held_out import N_LAGS
 from skfedcausal.statespace.ring import (
-    N_STRETCHES,
+    N_SEGMENTS,
     Sums,
     fraction_bits,
     from_ring,
     lagged_products,
     rounding_error,
-    stretches,
+    segments,
     to_ring,
 )
 
@@ -78,25 +78,25 @@ def test_so_many_rows_leave_no_places():
         fraction_bits(2**41)
 
 
-def test_sums_in_stretches_are_those_of_the_rows_of_each_behind_those_of_the_record():
+def test_sums_in_segments_are_those_of_the_rows_of_each_behind_those_of_the_record():
     n, sums = 600, Sums(2, (250, 350), graded=True)
     rng = np.random.default_rng(1)
     late, early = (rng.integers(0, MODULUS, (sums.n_rows, k), dtype=np.uint64) for k in (1, 2))
     found = sums.products(late, early)
     assert (len(late), found.shape) == (3 * n, (sums.n_sums, 1, 2))
     assert (found[:3] == Sums(2, (250, 350)).products(late[:n], early[:n])).all()
-    rows = stretches(n)
-    assert [(r.start, r.stop) for r in (rows[0], rows[N_STRETCHES - 1])] == [(n, n + 42), (2 * n - 43, 2 * n)]
+    rows = segments(n)
+    assert [(r.start, r.stop) for r in (rows[0], rows[N_SEGMENTS - 1])] == [(n, n + 42), (2 * n - 43, 2 * n)]
     assert sum(r.stop - r.start for r in rows) == 2 * n
     for k, each in enumerate(rows):
         expected = lagged_products(late[each], early[each], N_LAGS)
-        assert (sums.in_stretches(found)[divmod(k, N_STRETCHES)] == expected).all()
+        assert (sums.in_segments(found)[divmod(k, N_SEGMENTS)] == expected).all()
 
 
 @pytest.mark.parametrize("graded", [False, True])
 def test_equations_are_counted_as_numbers_that_are_told(graded):
     """Both ways round at every lag, but once where no row lies between; and a unit's own."""
     sums = Sums(4, (600,), graded)
-    n_series = 1 + 2 * N_STRETCHES * graded
+    n_series = 1 + 2 * N_SEGMENTS * graded
     assert sums.equations(0, 3) == 3 * (2 * sums.n_sums - n_series)
     assert sums.equations(2, 0) == 2 * sums.n_sums

@@ -6,6 +6,8 @@ from ...client import answers
 from ...client.augmenter import as_augmenter
 from ...client.handlers import handles
 from ...client.unit_model import UnitClient
+from ...message.packet import PacketError
+from ...message.states import Acknowledgement
 from ...message.training import (
     BlockRow,
     GradientReply,
@@ -19,6 +21,8 @@ from ...message.training import (
     TrainRequest,
 )
 from . import network_training, training
+from .network_training import NetworkTraining, StateCorrection
+from .training import UnitTraining
 
 
 @handles(TrainRequest, sets_precision=True)
@@ -40,7 +44,8 @@ def begin_training(unit, request, state, round):
     if augmenter is not None:
         augmenter.learn_features(answers.local_features(client, unit.outputs, unit.inputs, unit.starts))
     begun, message = training.begun(request, client.model, _series(unit, client, augmenter), unit.name, augmenter)
-    state = {"client": client, "dtype": state["dtype"], "round": round, "training": begun, "previous": begun}
+    of_round = {"round": round, "training": begun, "before": begun, "previous": begun}
+    state = {"client": client, "dtype": state["dtype"], **of_round}
     return _noised(unit, unit.with_clock(message), state), {**unit.first_state(), **state}
 
 
@@ -70,24 +75,48 @@ def _noised(unit, message, state):
     return message if noise is None else noise.noised(message, state["training"], state["round"])
 
 
-@handles(TrainingPlan, BlockRow, TrainingEnd)
+@handles(NetworkPlan, sets_precision=True)
+def begin_network(unit, plan, state, round):
+    """Begin to train a nonlinear correction."""
+    begun = network_training.start(state["client"], unit.augmenter, unit.outputs, unit.starts, plan)
+    return begun.message(), {**state, "training": begun, "before": begun, "round": round}
+
+
+@handles(TrainingPlan, BlockRow, GradientReply, NoGradient)
 def train(unit, received, state, round):
-    """Take part in gradient training."""
-    message, state = training.answer(received, state, round)
+    """Take part in training.
+
+    What comes again in a round goes on from where training was before, so that it counts once.
+    """
+    present = _training(state, received, object)
+    before = state["before"] if round == state["round"] else present
+    advanced, message = before.advanced(received)
+    state = {**state, "training": advanced, "before": before, "round": round}
     return _noised(unit, message, state), state
 
 
-@handles(NoGradient, NetworksTrained)
-@handles(NetworkPlan, sets_precision=True)
-def train_network(unit, received, state, round):
-    """Take part in the training of a nonlinear correction."""
-    return network_training.answer(received, state, round, unit.augmenter, unit.outputs, unit.starts)
+@handles(TrainingEnd)
+def end_training(unit, received, state, round):
+    """Keep what gradient training has learned."""
+    return Acknowledgement(), {**state, **_training(state, received, UnitTraining).learned(received)}
 
 
-@handles(GradientReply)
-def move(unit, reply, state, round):
-    """Take the server's gradient in the training that goes on."""
-    return (train_network if "networks" in state else train)(unit, reply, state, round)
+@handles(NetworksTrained)
+def end_network(unit, received, state, round):
+    """Keep the trained correction as the augmenter; told again, all is as it is."""
+    if isinstance(state.get("augmenter"), StateCorrection):
+        return Acknowledgement(), state
+    correction = _training(state, received, NetworkTraining).correction
+    kept = {key: value for key, value in state.items() if key not in ("training", "before")}
+    return Acknowledgement(), {**kept, "augmenter": correction, "round": round}
+
+
+def _training(state, received, kind):
+    """The training of this kind that a unit is in."""
+    present = state.get("training")
+    if present is None or not isinstance(present, kind):
+        raise PacketError(f"A unit that is not in training got {received.OP!r}.")
+    return present
 
 
 @handles(LossRequest)

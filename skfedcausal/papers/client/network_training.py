@@ -20,8 +20,7 @@ from ...client.black_box import NonlinearClient
 from ...client.maps import LinearMap
 from ...client.unit_model import UnitClient
 from ...message.packet import PacketError
-from ...message.states import Acknowledgement
-from ...message.training import NetworkPlan, NetworksTrained, NoGradient, PredictedStates
+from ...message.training import GradientReply, NetworkPlan, NoGradient, PredictedStates
 from ...statespace.episodes import episode_lengths, inner_rows, lagged_rows
 from .training import check_shape
 
@@ -37,7 +36,7 @@ class StateCorrection:
     unit: np.ndarray
 
     def features(self, Y, starts):
-        """What the regressor sees at every row: this row and those before, standardised."""
+        """What the regressor sees at every row: it and those before, standardised, (n_samples, n_lags n_sensors)."""
         inside = (Y - self.mean) / self.scale
         return np.hstack([inside, lagged_rows(inside, self.n_lags - 1, starts)])
 
@@ -46,7 +45,7 @@ class StateCorrection:
         return self.unit * self.outputs(self.features(Y, starts))
 
     def outputs(self, features):
-        """Outputs of the regressor in units of the states' standard deviation."""
+        """Outputs of the regressor in units of the states' standard deviation, (n_rows, n_states)."""
         return self.estimator.predict(features).reshape(len(features), -1)
 
     def corrected_measurements(self, client, Y, starts):
@@ -74,7 +73,11 @@ class UnitRecord:
 
 
 def batch_loss(record, rows, correction, outputs):
-    """States predicted with given outputs of the correction, and the unit's loss per row."""
+    """States predicted with given outputs of the correction, and the unit's residuals.
+
+    `outputs` has the shape (n_rows, n_states). Gives corrected and predicted states, (n_rows, n_states), and residuals
+    in standard deviations of the sensors, (n_rows, n_sensors), zero where a measurement is missing.
+    """
     corrected = record.filtered[rows] + correction.unit * outputs
     predicted = record.f.value(corrected)
     rest = np.nan_to_num((record.measurements[rows] - record.h.value(predicted)) / correction.scale)
@@ -82,7 +85,10 @@ def batch_loss(record, rows, correction, outputs):
 
 
 def output_gradient(record, correction, corrected, predicted, rest, weight, pull):
-    """Gradient of ``weight * |rest|^2 + L_s`` in the correction's outputs, row by row (eq. 4)."""
+    """Gradient of ``weight * |rest|^2 + L_s`` in the correction's outputs, row by row (eq. 4), (n_rows, n_states).
+
+    `pull` is the server's derivative in the predicted states, (n_rows, n_states); the others come from `batch_loss`.
+    """
     slope = record.h.jacobian(predicted) / correction.scale[:, None]
     in_states = pull - 2 * weight * np.einsum("td,tdp->tp", rest, slope)
     return np.einsum("tq,tqp->tp", in_states, record.f.jacobian(corrected)) * correction.unit
@@ -124,6 +130,13 @@ class NetworkTraining:
             self.spread if self.batch == 0 else None,
         )
 
+    def advanced(self, received):
+        """Training after a message of the server, and what the unit answers."""
+        if not isinstance(received, GradientReply | NoGradient):
+            raise PacketError(f"A unit that trains a network cannot take a {type(received).__name__} now.")
+        training = self.moved(None if isinstance(received, NoGradient) else received.predicted)
+        return training, training.message()
+
     def moved(self, pull):
         """Training after one step on the present batch; `pull` is None where the server tells nothing."""
         rows, record = self._rows, self.record
@@ -140,6 +153,7 @@ class NetworkTraining:
 
 
 def _one_column(targets):
+    """Targets (n_rows, n_states) as scikit-learn wants them: of one state, (n_rows,)."""
     return targets[:, 0] if targets.shape[1] == 1 else targets
 
 
@@ -158,13 +172,13 @@ def unit_maps(client, Y):
 
 
 def completed(h, Y, filtered):
-    """Measurements with the missing ones as the filtered states show them."""
+    """Measurements (n_samples, n_sensors) with the missing ones as the filtered states show them."""
     missing = np.isnan(Y)
     return np.where(missing, h.value(filtered), Y) if missing.any() else Y
 
 
 def unit_states(client, Y, starts):
-    """Filtered states of checked measurements."""
+    """Filtered states of checked measurements, (n_samples, n_states)."""
     return client.filter(Y, lengths=episode_lengths(starts, len(Y)))
 
 
@@ -207,23 +221,3 @@ def _begin_at_zero(estimator, features, n_states):
     if isinstance(estimator, MLPRegressor):
         for layer in (estimator.coefs_[-1], estimator.intercepts_[-1]):
             layer[:] = 0.0
-
-
-def answer(told, state, round, augmenter, Y, starts):
-    """Answer of a unit to a message of training, and its state afterwards.
-
-    What comes again in a round goes on from where training was before, so that it counts once.
-    """
-    if isinstance(told, NetworkPlan):
-        before = training = start(state["client"], augmenter, Y, starts, told)
-    elif isinstance(told, NetworksTrained) and isinstance(state.get("augmenter"), StateCorrection):
-        return Acknowledgement(), state
-    elif "networks" not in state:
-        raise PacketError(f"A unit that is not in training got {told.OP!r}.")
-    elif isinstance(told, NetworksTrained):
-        kept = {key: value for key, value in state.items() if key not in ("networks", "before")}
-        return Acknowledgement(), {**kept, "augmenter": state["networks"].correction, "round": round}
-    else:
-        before = state["before"] if round == state["round"] else state["networks"]
-        training = before.moved(None if isinstance(told, NoGradient) else told.predicted)
-    return training.message(), {**state, "before": before, "networks": training, "round": round}

@@ -169,6 +169,7 @@ def training_noise(mechanism, server, data, templates, dtype, augmenter=None):
 
 
 def _check_server(mechanism, server, data):
+    """Refuse a server that has no training, or relays what noise should hide."""
     trusted = mechanism.place == "gradients"
     setting = "trust='server'" if trusted else "protocol='paper'"
     if trusted and getattr(server, "trains_corrections", False):
@@ -191,6 +192,7 @@ def _check_server(mechanism, server, data):
 
 
 def _paper_noise(mechanism, name, Y, U, template):
+    """Noise of a unit's messages of training, from its record (n_samples, n_sensors) and public matrices."""
     if (
         not isinstance(template, KalmanClient)
         or any(getattr(template, key) is None for key in COMPLETE)
@@ -210,13 +212,14 @@ def _paper_noise(mechanism, name, Y, U, template):
 
 
 def _filters(model):
-    """Gains ``K_t`` and transitions ``(I - K_t C) A`` of the filter from the first step until it settles."""
+    """Gains ``K_t``, (n_states, n_sensors), and transitions ``(I - K_t C) A`` of the filter until it has settled."""
     gains = [P @ model.weights.T for P in model.schedule().filtered]
     eye = np.eye(model.n_states)
     return gains, [(eye - K @ model.C) @ model.A for K in gains]
 
 
 def _gradient_guard(mechanism, server, data, templates):
+    """What clips and noises all gradients of a run, a function of replies by unit; charged here."""
     if not getattr(server, "trains_corrections", False):
         _check_public_steps(server)
     n_steps = sum(length - 1 for length in data.lengths)
@@ -243,6 +246,7 @@ def _largest_order(template, Y):
 
 
 def _check_public_steps(server):
+    """Refuse step sizes and stop rules that depend on records."""
     missing = [name for name in ("eta1", "eta2", "gamma", "max_iter") if getattr(server, name) is None]
     if missing or server.tol != 0 or server.callback is not None or server.constraint != "penalty":
         raise ValueError(
@@ -313,7 +317,7 @@ class PaperNoise:
         return cls(scaled[-1], bounds.scale, bounds.clip, reach, largest, mu, *promise, key, **more)
 
     def stds(self, theta):
-        """Standard deviations of the noise on the filtered and on the augmented state."""
+        """Standard deviations of the noise on filtered and augmented states; theta is (n_states, n_sensors)."""
         return message_noise(self.gain, theta * self.scale, self.radius, self.epsilon, self.delta)
 
     def charge(self, name, n_rounds):
@@ -345,17 +349,17 @@ class PaperNoise:
         stds = {"filtered": of_filtered, "augmented": of_augmented}
         stds |= dict.fromkeys(("predicted", "constant"), self.growth * of_augmented)
         rng = np.random.default_rng([self.key, round])
-        told = {name: getattr(message, name, None) for name in stds}
+        series = {name: getattr(message, name, None) for name in stds}
         noised = {
             name: states + stds[name] * rng.standard_normal(states.shape)
-            for name, states in told.items()
+            for name, states in series.items()
             if states is not None
         }
         return replace(message, **noised, loss=self.reach**2, change=1.0)
 
 
 def _peak_gain(F, gains):
-    """Bound on the norm of a filtered state for measurements of norm one."""
+    """Bound on the norm of a filtered state for measurements of norm one; F is (n_states, n_states)."""
     total, power = 0.0, np.eye(len(F))
     while (size := float(np.linalg.norm(power, 2))) > 1e-12:
         total, power = total + size, F @ power

@@ -10,7 +10,6 @@ import numpy as np
 from ...client.augmenter import LinearAugmenter
 from ...client.unit_model import UnitModel
 from ...message.packet import PacketError
-from ...message.states import Acknowledgement
 from ...message.training import (
     AugmentedMessage,
     BlockRow,
@@ -18,7 +17,6 @@ from ...message.training import (
     GradientReply,
     LocalModel,
     PredictedMessage,
-    TrainingEnd,
     TrainingPlan,
 )
 from ...statespace.episodes import episode_lengths, inner_rows
@@ -146,6 +144,17 @@ class UnitTraining:
 
     # -- rounds ------------------------------------------------------------------------------------------
 
+    def advanced(self, received):
+        """Training after a message of the server, and what the unit answers."""
+        if isinstance(received, TrainingPlan):
+            training = self.planned(received)
+            return training.solved() if received.mode == "stationary" else (training, training.message())
+        expected = BlockRow if self.mode == "moments" else GradientReply
+        if self.rates is None or not isinstance(received, expected):
+            raise PacketError(f"A unit that trains by {self.mode} cannot take a {type(received).__name__} now.")
+        training = self.moved_by_blocks(received) if expected is BlockRow else self.moved_by_gradients(received)
+        return training, training.message()
+
     def message(self):
         """What the unit sends with its present parameters."""
         if self.mode == "moments":
@@ -153,7 +162,7 @@ class UnitTraining:
         return self._states(slice(self.step, self.step + 1) if self.mode == "steps" else slice(None))
 
     def _states(self, pairs):
-        """Own and augmented states of some pairs of time steps, at the first step of each pair."""
+        """Own and augmented states (n_pairs, n_states) of some pairs of time steps, at the first step of each pair."""
         before = self.series.rows[pairs] - 1
         past, filtered = self.series.seen[before], self.series.filtered[before]
         augmented = filtered + past @ self.theta.T
@@ -189,11 +198,11 @@ class UnitTraining:
         if q > d:
             states = G[:, :d] @ problem.moments[:d]
             turned, energy_turned = states[:, q:], float((states[:, :d] * G[:, :d]).sum())
-        told = self._loss(), self.change, self.constant
-        return CorrectionMoments(cross, turned, energy, energy_turned, *told)
+        loss_and_rest = self._loss(), self.change, self.constant
+        return CorrectionMoments(cross, turned, energy, energy_turned, *loss_and_rest)
 
     def products(self, blocks=None):
-        """Products of the present parameters with the record; blocks are zero where none are given."""
+        """Products of the present parameters with the record; blocks, (n_states, n_drivers), are zero if not given."""
         if blocks is None:
             blocks = np.zeros((len(self.parameters), self.problem.n_drivers))
         return Products.at(self.problem, self.parameters, blocks)
@@ -210,7 +219,7 @@ class UnitTraining:
         return float(own @ own)
 
     def moved_by_gradients(self, reply):
-        """Training after one round or step, from the server's derivatives in the states."""
+        """Training after one round or step, from the server's derivatives in the states, (n_rows, n_states)."""
         n_rows = 1 if self.mode == "steps" else len(self.series.rows)
         check_shape("predicted", reply.predicted, (n_rows, len(self.parameters)))
         if self.mode == "steps":
@@ -227,6 +236,7 @@ class UnitTraining:
         return self._moved(gradients(self.problem, self.products()).client, slope)
 
     def _stepped(self, reply):
+        """Training after one step of the per-step algorithm."""
         t = self.series.rows[self.step]
         parameters = correction_step(
             self.model.A,
@@ -242,7 +252,7 @@ class UnitTraining:
         return replace(self, parameters=parameters, n_moves=self.n_moves + 1)
 
     def moved_by_blocks(self, row):
-        """Training after one round, from the server's blocks and the moments at home."""
+        """Training after one round, from the server's blocks (n_states, n_drivers) and the moments at home."""
         check_shape("blocks", row.blocks, (len(self.parameters), self.problem.n_drivers))
         at, dual = self.products(row.blocks), None
         if self.is_warm:
@@ -251,6 +261,7 @@ class UnitTraining:
         return replace(self._moved(slope.client, slope.server), dual=dual)
 
     def _moved(self, client, server):
+        """Training after a round, from the derivatives of both losses in the parameters, (n_states, n_local)."""
         warm = self.warm_up if self.is_warm else None
         rates = self.rates if warm is None else warm.rates
         step = parameter_update(rates, client, server, self.parameters)
@@ -268,8 +279,8 @@ class UnitTraining:
         parameters, blocks = from_delta(self.problem, delta)
         done = replace(self, parameters=parameters)
         at = losses(self.problem, done.products(blocks))
-        told = np.array([at.client, at.server, at.penalty], dtype=float)
-        return done, BlockRow(blocks, told, done.constant)
+        final_losses = np.array([at.client, at.server, at.penalty], dtype=float)
+        return done, BlockRow(blocks, final_losses, done.constant)
 
     # -- after training ----------------------------------------------------------------------------------
 
@@ -295,7 +306,7 @@ class UnitTraining:
 
 
 def _problem(model, series, residuals, drivers, **settings):
-    """What a unit minimises over the pairs of time steps of its record, driven by given series."""
+    """What a unit minimises over the pairs of time steps of its record, driven by series (n_samples, n_drivers)."""
     before = series.rows - 1
     return augmented_problem(model.A, model.C, series.seen[before], drivers[before], residuals, **settings)
 
@@ -305,9 +316,9 @@ def _input_level(model, inputs):
     return np.zeros(inputs.shape[1]) if model.input_mean is None else model.input_mean
 
 
-def _rates(problem, told, ridge):
-    """Step sizes by column from the five of a plan."""
-    eta1, eta2, gamma1, gamma2, block_rate = told
+def _rates(problem, sizes, ridge):
+    """Step sizes by column from the five of a plan, eta1, eta2, gamma1, gamma2 and that of the blocks."""
+    eta1, eta2, gamma1, gamma2, block_rate = sizes
     d, q = problem.n_outputs, problem.n_local
     own, pulled = np.full((1, q), eta1), np.full((1, q), eta2)
     own[:, d:], pulled[:, d:] = gamma1, gamma2
@@ -326,35 +337,6 @@ def begun(request, model, series, name, augmenter=None):
     training = UnitTraining.start(model, series, request.constant, request.start_scale, rng)
     training = replace(training, fitted=augmenter)
     return training, training.local_model(request.relay, request.stepwise)
-
-
-def answer(told, state, round):
-    """Answer of a unit to a message of training, and its state afterwards.
-
-    What comes again in a round moves the parameters from where they were before, so that it counts once.
-    """
-    if "training" not in state:
-        raise PacketError(f"A unit that is not in training got {told.OP!r}.")
-    if isinstance(told, TrainingEnd):
-        return Acknowledgement(), {**state, **state["training"].learned(told)}
-    previous = state["previous"] if round == state["round"] else state["training"]
-    training, message = advanced(previous, told)
-    return message, {**state, "training": training, "previous": previous, "round": round}
-
-
-def advanced(training, told):
-    """Training after a message of the server, and what the unit answers."""
-    if isinstance(told, TrainingPlan):
-        training = training.planned(told)
-        if told.mode == "stationary":
-            return training.solved()
-    elif training.rates is None or (training.mode == "moments") != isinstance(told, BlockRow):
-        raise PacketError(f"A unit that trains by {training.mode} cannot take a {type(told).__name__} now.")
-    elif isinstance(told, GradientReply):
-        training = training.moved_by_gradients(told)
-    else:
-        training = training.moved_by_blocks(told)
-    return training, training.message()
 
 
 def unit_series(client, Y, U, starts, local_features, augmenter=None):

@@ -111,7 +111,7 @@ def correction(problem, parameters):
 
 
 def _times_transition(problem, matrix, parameters):
-    """The given matrix times the columns of theta, the column of phi as it is."""
+    """The given matrix (..., p, p) times the columns of theta, the column of phi as it is, (..., p, q)."""
     product = matrix @ parameters
     d = problem.n_outputs
     if problem.n_local > d:
@@ -129,14 +129,14 @@ class Products:
 
     @classmethod
     def at(cls, problem, parameters, blocks):
-        """Products at given parameters ``[theta, phi]`` and blocks W."""
+        """Products at given parameters ``[theta, phi]``, (..., p, q), and blocks W, (..., p, k)."""
         E = np.concatenate([correction(problem, parameters), -blocks], axis=-1)  # [A_mm theta, phi, -W]
         q = problem.n_local
         return cls(E, E @ problem.moments, problem.gram @ (E[..., :q] @ problem.moments[..., :q, :q]))
 
 
 def losses(problem, at):
-    """Losses at a point given by its :class:`Products`."""
+    """Losses (...) at a point given by its :class:`Products`."""
     client = problem.energy + ((at.client - 2 * problem.target) * at.E[..., : problem.n_local]).sum((-2, -1))
     server = (at.server * at.E).sum((-2, -1))
     if problem.n_local == problem.n_outputs and problem.n_drivers == problem.n_states:  # D is the residual
@@ -174,5 +174,5 @@ def gradients(problem, at, dual=None):
 
 
 def lowered(problem, pull):
-    """Derivative in ``[theta, phi]`` of something with derivative `pull` in ``[A_mm theta, phi]``."""
+    """Derivative in ``[theta, phi]`` of something with derivative `pull` in ``[A_mm theta, phi]``, (..., p, q)."""
     return _times_transition(problem, np.swapaxes(problem.transition, -1, -2), pull)

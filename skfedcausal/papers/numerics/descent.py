@@ -51,7 +51,7 @@ class Rates:
 
 
 def correction_curvature(A, gram, top):
-    """Largest second derivatives of client and server loss in theta."""
+    """Largest second derivatives of client and server loss in theta, from A and ``C' C``, both (p, p)."""
     client = np.linalg.eigvalsh(A.T @ gram @ A)[-1]
     server = np.linalg.eigvalsh(A.T @ A)[-1]
     return 2 * top * client, 2 * top * server
@@ -68,7 +68,7 @@ def safe_step(curvature, n_blocks=2):
 
 
 def parameter_update(rates, client, server, parameters):
-    """What a round takes off ``[theta, phi]``, given the derivatives of both losses."""
+    """What a round takes off ``[theta, phi]``, given the derivatives of both losses; all (..., p, q)."""
     step = rates.client * client + rates.server * server
     return step + rates.client * (2 * rates.ridge * parameters) if rates.ridge else step
 
@@ -117,13 +117,13 @@ class ImplicitStep:
 
 
 def correction_divisor(transition, moments, rate, xi):
-    """Division of steps in theta by one plus the curvature of the constraint."""
+    """Division of steps in theta, (..., p, d), by one plus the curvature of the constraint."""
     gram = np.swapaxes(transition, -1, -2) @ transition
     return ImplicitStep(gram, moments, 2 * N_SIDES * rate * xi)
 
 
 def block_divisor(moments, rate, xi, n_rows):
-    """The same of steps in ``A_mn``; `moments` are those of the other units' states."""
+    """The same of steps in ``A_mn``, (..., p, k); `moments` (..., k, k) are those of the other units' states."""
     return ImplicitStep(np.eye(n_rows), moments, 2 * N_SIDES * rate * xi)
 
 
@@ -144,5 +144,5 @@ class WarmUp:
 
 
 def risen(problem, E):
-    """What a round adds to the multipliers, as a matrix on ``[y; 1; v]``: rho D."""
+    """What a round adds to the multipliers, as a matrix (..., p, q + k) on ``[y; 1; v]``: rho D."""
     return 2 * np.asarray(problem.xi, dtype=float)[..., None, None] * E * problem.in_penalty

@@ -61,7 +61,7 @@ def recurrence(problem, rates):
 
 
 def from_delta(problem, delta):
-    """``[theta, phi]`` and W of a vector Delta."""
+    """``[theta, phi]``, (p, q), and W, (p, k), of a vector Delta, (s,)."""
     p, k = len(problem.transition), problem.n_drivers
     blocks = delta[: p * k].reshape((p, k), order="F")
     return delta[p * k :].reshape((p, problem.n_local), order="F"), blocks

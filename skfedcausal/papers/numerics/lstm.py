@@ -19,14 +19,14 @@ class LSTM:
     n_steps: int = 1
 
     def value(self, X):
-        """Outputs of every row."""
+        """Outputs of every row, (n_samples, n_outputs)."""
         sequence = list(np.split(X, self.n_steps, axis=1))[::-1]
         for W, R, b in self.layers:
             sequence = _memory(sequence, W, R, b)
         return sequence[-1] @ self.weight.T + self.bias
 
     def jacobian(self, X):
-        """Derivatives of the outputs in the inputs of every row; only for ``n_steps=1``."""
+        """Derivatives of the outputs in the inputs of every row, (n_samples, n_outputs, n_inputs), of one step only."""
         if self.n_steps != 1:
             raise ValueError(f"The Jacobian of an LSTM over {self.n_steps} steps is not that of a map.")
         J = np.broadcast_to(np.eye(X.shape[1]), (len(X), X.shape[1], X.shape[1]))
@@ -46,7 +46,7 @@ class LSTM:
 
 
 def _memory(sequence, W, R, b):
-    """Hidden states of one layer over a sequence of rows."""
+    """Hidden states (n_rows, n_hidden) of one layer after each step of a sequence of rows (n_rows, n_inputs)."""
     h = c = np.zeros((len(sequence[0]), R.shape[1]))
     out = []
     for x in sequence:
@@ -58,7 +58,7 @@ def _memory(sequence, W, R, b):
 
 
 def uniform_lstm(rng, n_inputs, n_hidden, n_layers=1):
-    """Layers with weights drawn as usual, uniform within ``n_hidden ** -1/2``."""
+    """Layers ``(W, R, b)`` of shapes (4 h, n_inputs), (4 h, h), (4 h,), uniform within ``h ** -1/2`` as usual."""
     bound = n_hidden**-0.5
     sizes = [n_inputs, *[n_hidden] * (n_layers - 1)]
     shapes = [((4 * n_hidden, k), (4 * n_hidden, n_hidden), (4 * n_hidden,)) for k in sizes]

@@ -1,5 +1,7 @@
 """Answers of a plant that was learned by gradient training: predictions, and a table of untested links."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 from scipy.linalg import block_diag
@@ -22,16 +24,16 @@ class _AnyPlantFilter(PlantFilter):
         joined = self._A[~self._record.partition.block_diagonal].any()
         groups = [slice(None)] if joined else slices
         information = self._record.block_diagonal([part.patterns[0] for part in self._record.parts])
-        return block_diag(
-            *[_start(self._A[rows, rows], self._Q[rows, rows], information[rows, rows]) for rows in groups]
-        )
+        parts = [(self._A[rows, rows], self._Q[rows, rows], information[rows, rows]) for rows in groups]
+        return block_diag(*[_stationary(A, Q, partial(predicted_covariance, A, J, Q)) for A, Q, J in parts])
 
 
-def _start(A, Q, information):
+def _stationary(A, Q, otherwise):
+    """Stationary covariance of the states, (n, n), or what is taken otherwise."""
     try:
         return stationary_covariance(A, Q)
     except NotStationaryError:
-        return predicted_covariance(A, information, Q)
+        return otherwise()
 
 
 class ServerPrediction(_AnyPlantFilter):
@@ -58,7 +60,10 @@ class ServerPrediction(_AnyPlantFilter):
 
 
 def untested_links(plant, A, B, Q, information):
-    """Table of all ordered pairs without evidence; Geweke's measure is NaN for inputs and unstable plants."""
+    """Table of all ordered pairs without evidence, of a plant A (n, n), B (n, k), Q (n, n).
+
+    Geweke's measure is NaN for inputs and unstable plants.
+    """
     partition, n_units = plant.states, len(plant.names)
     geweke = np.full((n_units, n_units), np.nan)
     if np.abs(np.linalg.eigvals(A)).max() < 1:
@@ -83,14 +88,11 @@ def untested_links(plant, A, B, Q, information):
 
 
 def _state_scales(partition, A, Q):
-    """Roots of each unit's state covariance in the learned plant or, where that is not stable, of Q."""
-    try:
-        cov = stationary_covariance(A, Q)
-    except NotStationaryError:
-        cov = Q
+    """Roots (n_m, n_m) of each unit's state covariance in the learned plant or, where that is not stable, of Q."""
+    cov = _stationary(A, Q, lambda: Q)
     return [np.linalg.cholesky(cov[rows, rows]) for rows in partition.slices]
 
 
 def _size(root, block):
-    """Frobenius norm in standardised states."""
+    """Frobenius norm of a block (n_m, k) in states standardised by their root (n_m, n_m)."""
     return float(np.linalg.norm(np.linalg.solve(root, block)))

@@ -254,8 +254,8 @@ class GradientServer(BaseEstimator):
         while going is not None:
             request = self._request(inputs)
             models = yield Ask(dict.fromkeys(going, request), LocalModel)
-            going = yield from self._train(models, request)
-        yield Ask(self._ends, Acknowledgement, needed=0)  # what was learned is learned
+            going, ends = yield from self._train(models, request)
+        yield Ask(ends, Acknowledgement, needed=0)  # what was learned is learned
 
     def _request(self, constant):
         """Request for local models; draws the seed of their start."""
@@ -265,11 +265,11 @@ class GradientServer(BaseEstimator):
         return TrainRequest(self.sends_series_once, self._stepwise, scale, seed, constant)
 
     def _train(self, models, request):
-        """Rounds with the units that sent local models; gives those to start again with, if some are lost."""
+        """Rounds with the units that sent local models: whom to start again with if some are lost, what ends it."""
         plant = Plant.of(models)
         training = Training.start(plant, request.start_scale, request.seed)
         limits = rounds.Limits(self.n_rounds_at_most, self.tol, self._watch)
-        going = self._algorithm(plant, partial(self._choose, plant), training, limits)
+        going = self._algorithm(plant, partial(self._choose, plant, training), training, limits)
         replies = next(going)
         held: dict[str, object] = {}
         mode = next(iter(replies.values())).mode
@@ -279,7 +279,7 @@ class GradientServer(BaseEstimator):
             held = {name: message for name, message in held.items() if isinstance(message, expected)} | came
             if len(held) < len(replies):
                 going.close()
-                return tuple(name for name in replies if name in held)
+                return tuple(name for name in replies if name in held), {}
             messages = {name: held[name] for name in replies}
             expected = later_answer(mode, request.constant)
             needed = len(replies) if self._stepwise else None  # who misses a step is at another one
@@ -288,7 +288,7 @@ class GradientServer(BaseEstimator):
             except StopIteration:
                 replies = None
         self._store(plant, training)
-        return None
+        return None, self._ends(plant, training)
 
     @property
     def _algorithm(self):
@@ -331,28 +331,24 @@ class GradientServer(BaseEstimator):
                 "or constraint='penalty' (the limit of 'hybrid')."
             )
 
-    def _choose(self, plant, blocks):
+    def _choose(self, plant, training, blocks):
         """Step sizes for a known curvature of the blocks; keeps them and warns where they are too large."""
         sizes = choose_sizes(self, plant, blocks)
         if blocks is not None:
             self.rates_, self.step_sizes_ = _rate_table(plant, sizes), sizes
             free = copy(self).set_params(variant="joint", **dict.fromkeys(_STEP_SIZES))
-            self._largest = _rate_table(plant, choose_sizes(free, plant, blocks))
+            training.largest_rates = _rate_table(plant, choose_sizes(free, plant, blocks))
             if self.solve == "iterate":
                 loads = load(plant, sizes, blocks)
                 worst = int(np.argmax(loads))
                 if loads[worst] >= 2:
                     warnings.warn(
                         "With these step sizes training is not sure to converge: step times curvature of "
-                        f"unit {plant.names[worst]!r} is {loads[worst]:.3g}, at least 2. {self._advice()}",
+                        f"unit {plant.names[worst]!r} is {loads[worst]:.3g}, at least 2. {_advice(training)}",
                         ConvergenceWarning,
                         stacklevel=2,
                     )
         return sizes
-
-    def _advice(self):
-        safe = ", ".join(f"{name} <= {rates.min():.3g}" for name, rates in self._largest.items())
-        return f"Step sizes that hold for all units: {safe}."
 
     def _store(self, plant, training):
         n = plant.states.n_states
@@ -369,17 +365,20 @@ class GradientServer(BaseEstimator):
         self.n_iter_ = len(training.client)
         self.converged_, self.diverged_ = training.converged, training.diverged
         self.links_ = untested_links(plant, self.transition_, self.input_, self.process_cov_, self.information_)
-        self._ends = {name: TrainingEnd() for name in plant.names}
-        if plant.n_inputs:
-            levels = training.blocks[:, n:] @ self.input_level_
-            self._ends = {name: TrainingEnd(levels[rows]) for name, rows in self.state_slices_.items()}
         self._warn_of(training)
+
+    def _ends(self, plant, training):
+        """Last message to every unit, with the mean influence of the others' inputs."""
+        if not plant.n_inputs:
+            return {name: TrainingEnd() for name in plant.names}
+        levels = training.blocks[:, plant.states.n_states :] @ self.input_level_
+        return {name: TrainingEnd(levels[rows]) for name, rows in self.state_slices_.items()}
 
     def _warn_of(self, training):
         if training.diverged:
             problem = (
                 f"Training diverged in round {self.n_iter_}: the losses grew beyond all bounds. "
-                f"{self._advice()} `transition_` holds the last finite values."
+                f"{_advice(training)} `transition_` holds the last finite values."
             )
         elif not (training.converged or self._is_small(training)) and self.tol > 0 and self.callback is None:
             problem = (
@@ -468,6 +467,12 @@ class GradientServer(BaseEstimator):
     def _drive(self, B):
         """How the inputs act, an episode's first state being as in the units' own filters."""
         return InputDrive(B, self.input_level_, np.zeros_like(self.transition_)) if B.shape[1] else None
+
+
+def _advice(training):
+    """Largest step sizes that are sure to converge, in words."""
+    safe = ", ".join(f"{name} <= {rates.min():.3g}" for name, rates in training.largest_rates.items())
+    return f"Step sizes that hold for all units: {safe}."
 
 
 def _rate_table(plant, sizes):

@@ -18,6 +18,7 @@ from ...seeding import seeded
 from ...server.moments import MomentServer
 from ...server.plant import Acknowledgement, Ask, FitRequest
 from ...statespace.detection.energy import ScaledMap
+from .state import arrays_of
 
 
 @dataclass(repr=False, eq=False)
@@ -210,12 +211,9 @@ class RegressorServer(MomentServer):
 
     def _joined(self, answers, series):
         """Series of all units side by side."""
-        parts = [getattr(answers[name], series) for name in self.names_]
-        for (name, rows), part in zip(self.state_slices_.items(), parts, strict=True):
-            expected, came = (len(parts[0]), rows.stop - rows.start), getattr(part, "shape", None)
-            if came != expected:
-                raise ValueError(f"Unit {name!r} sent {series!r} of shape {came}, expected {expected}.")
-        return np.hstack(parts)
+        n_rows = len(getattr(answers[self.names_[0]], series))
+        shapes = {name: (n_rows, rows.stop - rows.start) for name, rows in self.state_slices_.items()}
+        return np.hstack(arrays_of(answers, series, shapes))
 
 
 def _takes_all_states(estimator):

@@ -132,7 +132,7 @@ def stationary_round(plant, choose, training, limits):
 
 
 def moving(plant, skipped, turn):
-    """A step of the blocks, zero in the rows of units that are skipped in this round."""
+    """A step of the blocks (n, n + k), zero in the rows of units that are skipped in this round."""
     if skipped:
         turn = turn.copy()
         for name, rows in zip(plant.names, plant.states.slices, strict=True):
@@ -142,7 +142,7 @@ def moving(plant, skipped, turn):
 
 
 def _recorded(training, series, messages, weight):
-    """Residual and constraint of a round given as series; notes its losses."""
+    """Residual and constraint (n_rows, n) of a round given as series; notes its losses."""
     parts = series.residuals(training.blocks)
     losses = [weight * training.plant.by_unit((part**2).sum(axis=0)) for part in parts]
     training.record([message.loss for message in messages], *losses, messages)
@@ -150,7 +150,10 @@ def _recorded(training, series, messages, weight):
 
 
 def _pull(plant, V, residual, pulled, weight):
-    """Derivatives of the server's objective: replies to the units, and in its own blocks."""
+    """Derivatives of the server's objective: replies to the units, and in its own blocks, (n, n + k).
+
+    `V` are states and inputs, (n_rows, n + k), `residual` and `pulled` (n_rows, n).
+    """
     n = plant.states.n_states
     pull, slope = -2 * weight * residual, 2 * weight * residual.T @ V
     if pulled is not None:
@@ -168,7 +171,7 @@ def _is_flat(losses, tol):
 
 
 def _relayed_moments(plant):
-    """Second moments of all units' states and inputs at the first steps of pairs."""
+    """Second moments (n + k, n + k) of all units' states and inputs at the first steps of pairs."""
     before = plant.relayed[inner_rows(plant.n_samples, plant.starts) - 1]
     S = before.T @ before / len(before)
     _check_inputs(plant, S)
@@ -176,7 +179,7 @@ def _relayed_moments(plant):
 
 
 def _check_inputs(plant, S):
-    """Refuse inputs that are linear combinations of each other."""
+    """Refuse inputs that are linear combinations of each other, by the second moments S (n + k, n + k)."""
     if plant.n_inputs:
         n, mean = plant.states.n_states, plant.inputs[1]
         covariance = S[n:, n:] - np.outer(mean, mean)

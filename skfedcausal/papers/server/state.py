@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.linalg import block_diag
@@ -10,6 +10,15 @@ from scipy.linalg import block_diag
 from ...message.training import LocalModel, PredictedMessage
 from ...statespace.partition import Partition, slices_of
 from ..numerics.descent import divergence_limit
+
+
+def arrays_of(messages, array, shapes):
+    """One array of each unit's message; ValueError if it has not the shape that `shapes` gives by unit."""
+    for name, shape in shapes.items():
+        came = getattr(getattr(messages[name], array), "shape", None)
+        if came != shape:
+            raise ValueError(f"Unit {name!r} sent {array!r} of shape {came}, expected {shape}.")
+    return [getattr(messages[name], array) for name in shapes]
 
 
 class Plant:
@@ -83,14 +92,11 @@ class Plant:
         Raises ValueError if a message does not fit the unit's local model.
         """
         shapes = [(n_rows, model.n_states) for model in self.models] if shapes is None else shapes
-        for name, shape in zip(self.names, shapes, strict=True):
-            came = getattr(messages[name], array).shape
-            if came != shape:
-                raise ValueError(f"Unit {name!r} sent {array!r} of shape {came}, expected {shape}.")
+        arrays_of(messages, array, dict(zip(self.names, shapes, strict=True)))
         return [messages[name] for name in self.names]
 
     def by_unit(self, squares):
-        """Sums over each unit's states."""
+        """Sums over each unit's states, (n_units,), of squares (n,)."""
         return np.add.reduceat(squares, [rows.start for rows in self.states.slices])
 
 
@@ -104,6 +110,7 @@ class Training:
     server: list = field(default_factory=list)
     penalty: list = field(default_factory=list)
     gap: list = field(default_factory=list)  # delta_d
+    largest_rates: Any = None  # table of step sizes that are sure to converge, by unit
     converged: bool = False
     diverged: bool = False
 

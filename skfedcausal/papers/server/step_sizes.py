@@ -92,7 +92,7 @@ def _unit_rates(settings, model, n_groups, share, xi):
 
 
 def block_curvature(plant, S):
-    """Largest second derivatives in each unit's blocks from the second moments of all states and inputs."""
+    """Largest second derivatives in each unit's blocks, (n_units, 2), from second moments S (n + k, n + k)."""
     n = plant.states.n_states
     table = np.zeros((len(plant.names), 2))
     for m, columns in enumerate(plant.drivers):
@@ -103,13 +103,13 @@ def block_curvature(plant, S):
 
 
 def reach_curvature(plant):
-    """The same of a single row, from the largest norms of the units' rows."""
+    """The same of a single row, (n_units, 2), from the largest norms of the units' rows."""
     reach = np.array([model.reach for model in plant.models])
     return np.repeat(2 * (reach.sum() - reach)[:, None], 2, axis=1)
 
 
 def load(plant, sizes, blocks):
-    """Step size times curvature summed over all that moves, per unit; below two training converges."""
+    """Step size times curvature summed over all that moves, (n_units,); below two training converges."""
     if sizes.warm is not None:
         warm = load(plant, sizes.warm, blocks)
         if sizes.warm.client is sizes.client:  # no other phase follows
@@ -145,7 +145,7 @@ class BlockSteps:
         return k < self.sizes.warm_up
 
     def pulled(self, k, constraint):
-        """Penalty and multipliers times the constraint in round k, or None; xi is half of rho."""
+        """Penalty and multipliers times the constraint (n_rows, n) in round k, or None; xi is half of rho."""
         if not self.sizes.xi:
             return None
         penalty = 2 * self.sizes.xi * constraint
@@ -159,7 +159,7 @@ class BlockSteps:
         return not self.is_warm(k) or self.sizes.warm_up >= max_iter
 
     def turn(self, k, slope, blocks):
-        """Part that round k takes off the blocks, given the derivative of the server's objective in them."""
+        """Part that round k takes off the blocks, given the objective's derivative in them; all (n, n + k)."""
         rates = self._warm_rates if self.is_warm(k) else self._rates
         turn = rates * (slope + 2 * self.sizes.ridge * blocks)
         if self.is_warm(k):

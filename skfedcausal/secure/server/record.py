@@ -1,6 +1,7 @@
 """What the server knows of a record of which it only has sums: lag covariances, and no rows."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import norm
@@ -10,7 +11,7 @@ from ...statespace.episodes import TransitionMoments, episode_lengths, episodes,
 from ...statespace.held_out import N_LAGS
 from ...statespace.matrices import without_last_bits
 from ...statespace.observation import Information
-from ...statespace.ring import N_STRETCHES, Sums, stretches
+from ...statespace.ring import N_SEGMENTS, Sums, segments
 from ..series import are_answered, can_be_graded, effective_rows, faded_scores, graded_series
 
 _LEVEL = 0.01  # family-wise, of news that follow what came before
@@ -62,29 +63,40 @@ class SummedRecord(JointRecord):
         return len(self.scores.sums) - 2
 
 
-def open_sums(messages, lags):
-    """What units would have sent sums about, computed from messages that hold rows.
+class RecordSums(NamedTuple):
+    """All that the server learns of a record: what units say of their sensors, and sums of products."""
 
-    Information matrices by unit, first rows of episodes, number of rows, sums, and those in stretches or None.
-    """
+    informations: dict[str, np.ndarray]  # (p, p) by unit
+    starts: tuple[int, ...]  # first rows of episodes
+    n_samples: int
+    products: np.ndarray  # (n_lags + 2, n, n)
+    graded: np.ndarray | None = None  # those in segments, (2, n_segments, n_lags + 1, n, n)
+
+    def record(self):
+        """A new record that knows the sums."""
+        return SummedRecord.of(self.informations, self.starts, self.n_samples, self.products)
+
+
+def open_sums(messages, lags):
+    """:class:`RecordSums` that units would have answered with masks, computed from messages that hold rows."""
     record = JointRecord.from_messages(messages)
     if not record.is_constant or record.u is not None:
         raise ValueError("Sums of products suffice for complete records without inputs only; use a LikelihoodServer.")
     series = [faded_scores(part.z, part.patterns[0], record.starts) for part in record.parts]
     sums = lag_covariances(np.concatenate(series, axis=1), range(lags + 1), record.starts)
     informations = {name: part.patterns[0] for name, part in zip(record.names, record.parts, strict=True)}
-    return informations, record.starts, record.n_samples, sums, _open_stretches(record, lags)
+    return RecordSums(informations, record.starts, record.n_samples, sums, _open_segments(record, lags))
 
 
-def _open_stretches(record, lags):
-    """Sums that grades rest on, None where units would not tell them."""
+def _open_segments(record, lags):
+    """Sums that grades rest on, (2, n_segments, n_lags + 1, n, n), None where units would not tell them."""
     n, starts, n_states = record.n_samples, record.starts, record.partition.n_states
-    asked = Sums(lags, tuple(episode_lengths(starts, n)), graded=True)
-    if not (can_be_graded(n) and are_answered(asked, [part.z.shape[1] for part in record.parts])):
+    requested = Sums(lags, tuple(episode_lengths(starts, n)), graded=True)
+    if not (can_be_graded(n) and are_answered(requested, [part.z.shape[1] for part in record.parts])):
         return None
     series = np.hstack([graded_series(part.z, part.patterns[0], starts) for part in record.parts])
-    found = [lag_covariances(series[rows.start - n : rows.stop - n], range(N_LAGS + 1)) for rows in stretches(n)]
-    return np.reshape(found, (2, N_STRETCHES, N_LAGS + 1, n_states, n_states))
+    found = [lag_covariances(series[rows.start - n : rows.stop - n], range(N_LAGS + 1)) for rows in segments(n)]
+    return np.reshape(found, (2, N_SEGMENTS, N_LAGS + 1, n_states, n_states))
 
 
 def news_that_follows(record, A):
@@ -112,5 +124,5 @@ def withheld(links, units):
     """Links with no verdict of the likelihood on units of which the plant does not hold."""
     at = links["effect"].isin(units)
     because = links["effect"].map("what {} does beyond the plant still follows what came before".format)
-    told = links.assign(verdict=links["verdict"].mask(at, "cannot tell"))
-    return told.assign(because=told["because"].mask(at & told["because"].eq(""), because))
+    judged = links.assign(verdict=links["verdict"].mask(at, "cannot tell"))
+    return judged.assign(because=judged["because"].mask(at & judged["because"].eq(""), because))

@@ -25,13 +25,13 @@ from ...server.plant import ServerLearner
 from ...statespace.partition import Partition
 from ...statespace.ring import Sums, fraction_bits, from_ring
 from ..protocol import opened_products
-from ..series import are_answered, rows_of_stretches
-from .record import SummedRecord, news_that_follows, open_sums, withheld
+from ..series import are_answered, rows_of_segments
+from .record import RecordSums, news_that_follows, open_sums, withheld
 
 _ROUNDING = 1e-9  # of sums in double precision; the numbers that they are of are whole
 
 
-def sums_asked(series, lags):
+def requested_sums(series, lags):
     """What is to be summed: grades too where all units sent what they rest on and none would refuse.
 
     Masked series that do not belong together are refused.
@@ -42,19 +42,19 @@ def sums_asked(series, lags):
     for name, message in series.items():
         if message.sums.lags != lags:
             raise ValueError(f"Unit {name!r} sent its own sums at {message.sums.lags + 1} lags, expected {lags + 1}.")
-    asked = Sums(lags, next(iter(lengths.values())), all(message.sums.graded for message in series.values()))
+    requested = Sums(lags, next(iter(lengths.values())), all(message.sums.graded for message in series.values()))
     sizes = [message.masked.shape[1] for message in series.values()]
-    return replace(asked, graded=asked.graded and are_answered(asked, sizes))
+    return replace(requested, graded=requested.graded and are_answered(requested, sizes))
 
 
 def check_products(series, products, sums):
     """Refuse masked products of other units or lags than were asked about."""
     n_states = sum(message.masked.shape[1] for message in series.values())
-    for name, told in products.items():
+    for name, reply in products.items():
         own = series[name].masked.shape[1]
         expected = (sums.n_sums, n_states - own, own)
-        if told.behind.shape != expected:
-            raise ValueError(f"Unit {name!r} sent masked products of shape {told.behind.shape}, expected {expected}.")
+        if reply.behind.shape != expected:
+            raise ValueError(f"Unit {name!r} sent masked products of shape {reply.behind.shape}, expected {expected}.")
 
 
 def others_of(series, sums):
@@ -87,36 +87,36 @@ def corrections_request(series, sums, digests):
     )
 
 
-def opened_sums(series, products, corrections, asked):
+def opened_sums(series, products, corrections, requested):
     """Sums of products of the series of all units that are left, those of lags in the scale of the scores."""
     left = [name for name in series if name in products]
     messages = [series[name] for name in left]
     slices = Partition([message.masked.shape[1] for message in messages]).slices
-    masked = np.concatenate([message.masked[: asked.n_rows] for message in messages], axis=1)
-    expected = (asked.n_sums, masked.shape[1], masked.shape[1])
+    masked = np.concatenate([message.masked[: requested.n_rows] for message in messages], axis=1)
+    expected = (requested.n_sums, masked.shape[1], masked.shape[1])
     if corrections.shape != expected:
         raise ValueError(f"The dealer's corrections have shape {corrections.shape}, expected {expected}.")
     found = {}
     for k, name in enumerate(left):
-        told, others = products[name], [other for other in series if other != name]
+        reply, others = products[name], [other for other in series if other != name]
         places = Partition([series[other].masked.shape[1] for other in others]).slices
         for other, place in zip(others, places, strict=True):
             if other in products:
-                found[k, left.index(other)] = told.behind[:, place], told.ahead[:, :, place]
-    total = opened_products(masked, slices, found, corrections, asked.products)
+                found[k, left.index(other)] = reply.behind[:, place], reply.ahead[:, :, place]
+    total = opened_products(masked, slices, found, corrections, requested.products)
     _check_opened(total[0], left, slices)
     for message, own in zip(messages, slices, strict=True):
-        total[:, own, own] = message.own[: asked.n_sums]
+        total[:, own, own] = message.own[: requested.n_sums]
     sums = from_ring(total, fraction_bits(len(messages[0].masked)))
-    of_lags, graded = sums[: asked.lags + 1], asked.in_stretches(sums) if asked.graded else None
+    of_lags, graded = sums[: requested.lags + 1], requested.in_segments(sums) if requested.graded else None
     for part in (of_lags, *([] if graded is None else graded.reshape(-1, *graded.shape[2:]))):
-        _check_sums(part / sum(asked.lengths), left, slices)
+        _check_sums(part / sum(requested.lengths), left, slices)
     scale = np.concatenate([message.scale for message in messages])
     return of_lags * np.outer(scale, scale), graded
 
 
 def _check_opened(products, names, slices):
-    """The products of two units in one row are opened twice under different masks, and have to be the same."""
+    """The products (n, n) of two units in one row are opened twice under different masks, and have to be the same."""
     wrong = np.array([[(products[a, b] != products[b, a].T).any() for b in slices] for a in slices])
     np.fill_diagonal(wrong, False)
     if wrong.any():
@@ -127,7 +127,7 @@ def _check_opened(products, names, slices):
 
 
 def _check_sums(means, names, slices):
-    """Sums of products of real series obey Cauchy and Schwarz, and those in one row are a covariance."""
+    """Sums (k, n, n) of products of real series obey Cauchy and Schwarz, and those in one row are a covariance."""
     squares = np.sqrt(np.diagonal(means[0]))
     beyond = (np.abs(means) > np.outer(squares, squares) * (1 + _ROUNDING)).any(axis=0)
     wrong = np.array([[beyond[a, b].any() or beyond[b, a].any() for b in slices] for a in slices])
@@ -150,7 +150,7 @@ def _is_covariance(matrix):
 
 
 def _most_often(wrong, names):
-    """Names of the units with most pairs that are wrong."""
+    """Names of the units with most pairs that are wrong, (n_units, n_units)."""
     counts = wrong.sum(axis=0)
     return [name for name, count in zip(names, counts, strict=True) if count == counts.max()]
 
@@ -277,20 +277,20 @@ class SecureSumsServer(ServerLearner):
             raise ValueError(f"{type(self).__name__} learns plants without inputs; use a LikelihoodServer.")
         lags = self.n_lags + 1
         series = dict((yield Ask(dict.fromkeys(names, SecureSumsRequest(lags, graded=True)), MaskedSeries)))
-        asked = sums_asked(series, lags)
-        requests = others_of(series, asked)
+        requested = requested_sums(series, lags)
+        requests = others_of(series, requested)
         digests = {name: request.digest for name, request in requests.items()}
         products = dict((yield Ask(requests, MaskedProducts)))
-        check_products(series, products, asked)
+        check_products(series, products, requested)
         left = {name: series[name] for name in series if name in products}
         if len(left) < 2:
             raise ValueError(f"Sums of products need two units; there is {list(left) or 'none'} left.")
-        masks = {self.dealer: corrections_request(left, asked, digests)}
+        masks = {self.dealer: corrections_request(left, requested, digests)}
         (corrections,) = (yield Ask(masks, MaskCorrections, needed=len(names))).values()
-        sums = opened_sums(series, products, corrections.corrections, asked)
+        sums, graded = opened_sums(series, products, corrections.corrections, requested)
         informations = {name: message.information for name, message in left.items()}
-        starts = (0, *accumulate(asked.lengths[:-1]))
-        self._learn(learner, informations, starts, sum(asked.lengths), *sums)
+        starts = (0, *accumulate(requested.lengths[:-1]))
+        self._learn(learner, RecordSums(informations, starts, sum(requested.lengths), sums, graded))
 
     def fit(self, messages):
         """Learn the plant from open messages, from the same sums but for rounding.
@@ -304,7 +304,7 @@ class SecureSumsServer(ServerLearner):
         self : SecureSumsServer
         """
         self._validate_params()
-        self._learn(self._new_learner(), *open_sums(messages, self.n_lags + 1))
+        self._learn(self._new_learner(), open_sums(messages, self.n_lags + 1))
         return self
 
     def _new_learner(self):
@@ -322,10 +322,10 @@ class SecureSumsServer(ServerLearner):
                 )
         return clone(self.learner)
 
-    def _learn(self, learner, informations, starts, n_samples, sums, graded):
-        """Let the learner learn from the sums, and keep what it found; `graded` are None or those in stretches."""
-        self.sums_, self._about = sums, (informations, starts, n_samples)
-        record = self._record_of_sums()
+    def _learn(self, learner, sums):
+        """Let the learner learn from :class:`RecordSums`, and keep what it found."""
+        self.sums_, self._sums = sums.products, RecordSums(*sums[:-1])
+        record = sums.record()
         plant = StandardisedPlant(record)
         if not plant.has_clear_scores:
             raise ValueError(
@@ -334,13 +334,13 @@ class SecureSumsServer(ServerLearner):
             )
         _ = plant.uncoupled
         learner._learn(record)
-        record = self._record_of_sums()  # the learner has let go of its sums
+        record = sums.record()  # the learner has let go of its sums
         learner.links_ = withheld(learner.links_, news_that_follows(record, learner.unshrunk_transition_))
         grades, slices = None, record.partition.slices
-        if graded is not None and n_samples >= fewest_rows(slices):
-            scale = np.sqrt(np.diagonal(sums[0]) / n_samples)
-            whole, rest = graded
-            grades = grades_of_sums(whole, rest, rows_of_stretches(n_samples, starts), slices, scale)
+        if sums.graded is not None and sums.n_samples >= fewest_rows(slices):
+            scale = np.sqrt(np.diagonal(sums.products[0]) / sums.n_samples)
+            rows, (whole, rest) = rows_of_segments(sums.n_samples, sums.starts), sums.graded
+            grades = grades_of_sums(whole, rest, rows, slices, scale)
         learner._grade_links(grades)
         self.learner_ = learner
         for name, value in vars(learner).items():
@@ -353,9 +353,6 @@ class SecureSumsServer(ServerLearner):
                 UserWarning,
                 stacklevel=_USER,
             )
-
-    def _record_of_sums(self):
-        return SummedRecord.of(*self._about, self.sums_)
 
     # -- what stays ------------------------------------------------------------------------------
 
@@ -400,4 +397,4 @@ class SecureSumsServer(ServerLearner):
         DataFrame
             With the columns of `links_`; see :meth:`~skfedcausal.LikelihoodServer.screen`.
         """
-        return self.learner_._screened(self._record_of_sums())
+        return self.learner_._screened(self._sums.record())

@@ -4,10 +4,5 @@ import sys
 
 from ...papers.numerics import augmented, descent, fixed_point
 
-for _name, _module in {
-    "augmented": augmented,
-    "descent": descent,
-    "fixed_point": fixed_point,
-    "lagrangian": descent,
-}.items():
-    sys.modules[f"{__name__}.{_name}"] = _module
+_FORMER = {"augmented": augmented, "descent": descent, "fixed_point": fixed_point, "lagrangian": descent}
+sys.modules.update({f"{__name__}.{name}": module for name, module in _FORMER.items()})
