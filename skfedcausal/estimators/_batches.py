@@ -76,6 +76,7 @@ def _step(index):
 class BatchLearning(FederatedEstimator):
     """Base of the estimators that learn a plant batch by batch."""
 
+    _place: Place | None
     _renewed: tuple[str, ...] = ()  # units that are to identify another model in the next batch
 
     @where_server("partial_fit")
@@ -145,6 +146,8 @@ class BatchLearning(FederatedEstimator):
         else:
             plant, server, renewed = self._read_batch(X, inputs, lengths, place), self.server_, self._renewed
             refuse_memory(self.clients_, "partial_fit")
+        if renewed:  # their states are others: sums begin anew
+            self.server_._batches = None
         place.warn_if_back(plant.index)
         continues = not renewed and place.goes_on(plant.index)
         dialogue = BatchDialogue(server, renewed, continues=continues, forget=forget)
@@ -212,6 +215,11 @@ class BatchLearning(FederatedEstimator):
         Returns
         -------
         self : FederatedEstimator
+
+        Raises
+        ------
+        ValueError
+            If there are no batches yet, the units are at sites of their own, or one is unknown.
         """
         if self._place is None:
             raise ValueError("There are no batches yet: `renew` is for units of a plant learned with `partial_fit`.")
