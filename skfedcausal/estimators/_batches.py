@@ -76,7 +76,6 @@ def _step(index):
 class BatchLearning(FederatedEstimator):
     """Base of the estimators that learn a plant batch by batch."""
 
-    _place: Place | None
     _renewed: tuple[str, ...] = ()  # units that are to identify another model in the next batch
 
     @where_server("partial_fit")
