@@ -7,7 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial, wraps
 from numbers import Integral
 from types import MethodType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -125,7 +125,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     _has_inputs = False  # whether units may have inputs
     _needs_rows = True  # whether a fit is more than what sums of products over rows tell
     _leaves_out_still_units = False  # a unit that never moved is news when it does, or has inputs that others follow
-    _place: Any = None  # where a plant that is learned batch by batch stands
+    _place = cast(Any, None)  # where a plant that is learned batch by batch stands
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()

@@ -144,6 +144,8 @@ class BatchLearning(FederatedEstimator):
             check_batches(server)
         else:
             plant, server, renewed = self._read_batch(X, inputs, lengths, place), self.server_, self._renewed
+        if renewed:  # their states are others: sums begin anew
+            self.server_._batches = None
         place.warn_if_back(plant.index)
         continues = not renewed and place.goes_on(plant.index)
         dialogue = BatchDialogue(server, renewed, continues=continues, forget=forget)
@@ -211,6 +213,11 @@ class BatchLearning(FederatedEstimator):
         Returns
         -------
         self : FederatedEstimator
+
+        Raises
+        ------
+        ValueError
+            If there are no batches yet, the units are at sites of their own, or one is unknown.
         """
         if self._place is None:
             raise ValueError("There are no batches yet: `renew` is for units of a plant learned with `partial_fit`.")

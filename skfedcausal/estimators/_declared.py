@@ -9,61 +9,69 @@ reference does not. Questions name levels, as the record does.
 """
 
 import re
+import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from ..containers.arrays import as_native, as_table, column_names, names_units
 from ..containers.layout import SEPARATOR, flat_name, input_mask, listed, split_flat_names
+from ..statespace.episodes import episodes
 
 _MOST = 20  # levels that an input may have; more are names, notes or numbers that were not read as such
+_ROUNDING = 1e-9  # relative, that is no move of an input
+_BEYOND = 0.1  # of the range of an input in the nominal record, by which it is beyond that when it is told
 _COMMA = re.compile(r"[-+]?\d+,\d+$")  # a decimal comma, of which the reader of numbers says what to do
 
 
-def declared_names(input_columns):
-    """Columns that are inputs, whatever units they act on."""
-    return list(input_columns) if isinstance(input_columns, Mapping) else input_columns
+@dataclass(frozen=True)
+class Declared:
+    """Columns of a record that are inputs, and those `moved` to the first of their units (:func:`merged_inputs`)."""
 
+    input_columns: Any
+    moved: list
 
-def declared_labels(X, input_columns, client_labels):
-    """Unit of each column of a table, those of inputs by the first of the units that they act on."""
-    if not isinstance(input_columns, Mapping):
-        return client_labels
-    X = as_native(X)
-    if isinstance(X, (list, tuple, Mapping)) or column_names(X) is None or not isinstance(client_labels, str):
-        return client_labels
-    if not names_units(X):
-        return client_labels
-    columns = column_names(X)
-    prefixes = dict(zip(columns, split_flat_names([c for c in columns if SEPARATOR in c] or columns), strict=True))
-    sensors = {unit for column, unit in prefixes.items() if column not in input_columns}
-    return [
-        prefixes[column]
-        if column not in input_columns or prefixes[column] in sensors
-        else _sender(input_columns[column], column, sorted(sensors))
-        for column in columns
-    ]
+    @property
+    def names(self):
+        """Columns that are inputs, whatever units they act on."""
+        return list(self.input_columns) if isinstance(self.input_columns, Mapping) else self.input_columns
 
+    def labels(self, X, client_labels):
+        """Unit of each column of a table, those of inputs by the first of the units that they act on."""
+        input_columns = self.input_columns
+        if not isinstance(input_columns, Mapping):
+            return client_labels
+        X = as_native(X)
+        if isinstance(X, (list, tuple, Mapping)) or column_names(X) is None or not isinstance(client_labels, str):
+            return client_labels
+        if not names_units(X):
+            return client_labels
+        columns = column_names(X)
+        prefixes = dict(zip(columns, split_flat_names([c for c in columns if SEPARATOR in c] or columns), strict=True))
+        sensors = {unit for column, unit in prefixes.items() if column not in input_columns}
+        return [
+            prefixes[column]
+            if column not in input_columns or prefixes[column] in sensors
+            else _sender(input_columns[column], column, sorted(sensors))
+            for column in columns
+        ]
 
-def declared_units(layout, input_columns, moved):
-    """Units that an input acts on beside the one that sends it, by the name of the input."""
-    inside = _declared_columns(input_columns, layout) if isinstance(input_columns, Mapping) else {}
-    return inside | _moved_inputs(moved, layout)
-
-
-def _declared_columns(input_columns, layout):
-    """Units that each input acts on beside its own, by flat name, from a dict by column."""
-    shared = {}
-    for column, units in input_columns.items():
-        units = _units(units)
-        _check_units(units, layout.names, column)
-        owner = layout.owner(column)
-        others = tuple(unit for unit in units if unit != owner)
-        if others:
-            shared[column] = others
-    return shared
+    def units(self, layout):
+        """Units that an input acts on beside the one that sends it, by the name of the input."""
+        shared: dict[str, tuple] = {}
+        for column, given in self.input_columns.items() if isinstance(self.input_columns, Mapping) else ():
+            units = _units(given)
+            _check_units(units, layout.names, column)
+            others = tuple(unit for unit in units if unit != layout.owner(column))
+            shared |= {column: others} if others else {}
+        for units, positions in self.moved:
+            _check_units(units, layout.names, units)
+            own = layout.inputs[layout.names.index(units[0])]
+            shared |= {own[k]: tuple(units[1:]) for k in positions if len(units) > 1}
+        return shared
 
 
 def _units(units):
@@ -88,13 +96,13 @@ def _check_units(units, names, what):
         raise ValueError(f"Input {what!r} is said to act on {listed(unknown)}; units are {listed(names)}.")
 
 
-def declared_inputs(inputs):
+def merged_inputs(inputs):
     """Inputs beside the record with those of several units at the first of them, and what was moved there.
 
     That is, for each, the units, and its positions among the inputs of the first.
     """
     if isinstance(inputs, (list, tuple)) and any(isinstance(part, Mapping) for part in inputs):  # episodes
-        parts = [declared_inputs(part) for part in inputs]
+        parts = [merged_inputs(part) for part in inputs]
         return [own for own, _ in parts], parts[0][1]
     if not isinstance(inputs, Mapping):
         return inputs, []
@@ -110,16 +118,6 @@ def declared_inputs(inputs):
             moved.append((units, range(n_own, n_own + table.shape[1])))
             merged[units[0]] = table if before is None else _beside(as_table(before), table, units)
     return merged, moved
-
-
-def _moved_inputs(moved, layout):
-    """Units that each input acts on beside its own, by flat name, of inputs that were moved to one of them."""
-    shared: dict[str, tuple] = {}
-    for units, positions in moved:
-        _check_units(units, layout.names, units)
-        own = layout.inputs[layout.names.index(units[0])]
-        shared |= {own[k]: tuple(units[1:]) for k in positions if len(units) > 1}
-    return shared
 
 
 def _beside(before, table, units):
@@ -348,3 +346,86 @@ def has_words(container):
     found = getattr(container, "dtypes", getattr(container, "dtype", None))
     kinds = found if isinstance(found, (list, tuple, pd.Series)) else [found]
     return container is not None and any(getattr(kind, "kind", "O") not in "fiub" for kind in kinds)
+
+
+# --- gaps, ranges and rows -------------------------------------------------------------------------
+
+
+def ranges_of(data):
+    """Columns of all inputs, and their lowest and highest values."""
+    columns = [column for U in data.inputs if U is not None for column in U.T]
+    return columns, *np.array([(column.min(), column.max()) for column in columns]).reshape(-1, 2).T
+
+
+def input_ranges(data, words=()):
+    """Least and largest value of every input of a record by flat name, but of those that are words."""
+    _, low, high = ranges_of(data)
+    names = (name for own in data.layout.inputs for name in own)
+    pairs = zip(names, low.tolist(), high.tolist(), strict=True)
+    return {name: (least, most) for name, least, most in pairs if name not in words}
+
+
+def warn_beyond(data, ranges, told=frozenset(), category=UserWarning):
+    """Warn of inputs that are beyond their ranges in the nominal record, but of those that were `told` to be.
+
+    Gives the names of those that are in the last row.
+    """
+    last = set()
+    for U, own in zip(data.inputs, data.layout.inputs, strict=True):
+        for name, column in zip(own, () if U is None else U.T, strict=False):
+            if name not in ranges:  # words
+                continue
+            low, high = ranges[name]
+            margin = _BEYOND * (high - low) + _ROUNDING * max(abs(low), abs(high))
+            beyond = (column < low - margin) | (column > high + margin)
+            if beyond.any() and name not in told:
+                warnings.warn(
+                    f"Input {name!r} is beyond what was nominal, from {low:.4g} to {high:.4g}: what it does there is "
+                    "an extrapolation, and an alarm takes more evidence. The watch goes on. Give nominal rows with "
+                    "such values to `fit`.",
+                    category,
+                    stacklevel=4,
+                )
+            if beyond[-1]:
+                last.add(name)
+    return frozenset(last)
+
+
+def filled_inputs(data, missing, before=None):
+    """The record with gaps in its inputs filled, or refused; `before` are the inputs of the row before it."""
+    filled = list(data.inputs)
+    for m, (U, names) in enumerate(zip(data.inputs, data.layout.inputs, strict=True)):
+        if U is None or np.isfinite(U).all():
+            continue
+        if missing == "hold":
+            last = np.full((1, U.shape[1]), np.nan) if before is None else before[m][None]
+            bounds = episodes(data.starts, len(U))
+            parts = [np.vstack([last if a == 0 else np.nan * last, U[a:b]]) for a, b in bounds]
+            filled[m] = U = np.concatenate([pd.DataFrame(part).ffill().to_numpy()[1:] for part in parts])
+        gaps = [name for name, column in zip(names, U.T, strict=True) if np.isnan(column).any()]
+        if gaps:
+            where = " at the start of an episode, where there is no value to hold" if missing == "hold" else ""
+            raise ValueError(
+                f"Inputs {listed(gaps)} have missing values{where}: an input has to be known at every time step. Fill "
+                "them in, or let the last value hold with missing_inputs='hold'."
+            )
+    return replace(data, inputs=tuple(filled))
+
+
+def a_row_later(data, late, before=None):
+    """A record in which some inputs stand in the row after their own, whose measurements they cannot have moved.
+
+    In the first row of an episode they are as they are; `before` are the inputs of the row before the record, if
+    it goes on from there.
+    """
+    moved = list(data.inputs)
+    for m, (U, names) in enumerate(zip(data.inputs, data.layout.inputs, strict=True)):
+        chosen = np.array([name in late for name in names], dtype=bool)
+        if U is None or not chosen.any():
+            continue
+        moved[m] = U.copy()
+        for start, stop in episodes(data.starts, len(U)):
+            moved[m][start + 1 : stop, chosen] = U[start : stop - 1, chosen]
+        if before is not None:
+            moved[m][0, chosen] = before[m][chosen]
+    return replace(data, inputs=tuple(moved))

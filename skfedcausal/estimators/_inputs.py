@@ -9,10 +9,9 @@ import pandas as pd
 
 from ..containers.layout import SEPARATOR, listed
 from ..statespace.episodes import episodes
+from ._declared import ranges_of
 
 _HARDLY = 1e-3  # share of its variance that an input has to itself if it hardly moves on its own
-_ROUNDING = 1e-9  # relative, that is no move of an input
-_BEYOND = 0.1  # of the range of an input in the nominal record, by which it is beyond that when it is told
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class PlantInputs:
         units = tuple(u for u, own in zip(data.names, data.layout.inputs, strict=True) for _ in own)
         names = tuple(name for own in data.layout.inputs for name in own)
         pieces = episodes(data.starts, data.n_samples)
-        columns, low, high = _ranges(data)
+        columns, low, high = ranges_of(data)
         act = [slice(1, None) if name in early else slice(None, -1) for name in names]
         spread = np.array(
             [
@@ -55,7 +54,7 @@ class PlantInputs:
 
     def widened(self, data):
         """The same after further rows, in which an input that had never moved must not begin to."""
-        _, low, high = _ranges(data)
+        _, low, high = ranges_of(data)
         low, high = np.minimum(low, self.low), np.maximum(high, self.high)
         moved = ~self.active & (high - low > 1e-12 * np.maximum(np.abs(low), np.abs(high)))
         if moved.any():
@@ -133,67 +132,6 @@ class PlantInputs:
             frame[column] = np.nan
             frame.loc[self.active, column] = np.asarray(values)
         return frame
-
-
-def _ranges(data):
-    """Columns of all inputs, and their lowest and highest values."""
-    columns = [column for U in data.inputs if U is not None for column in U.T]
-    return columns, *np.array([(column.min(), column.max()) for column in columns]).reshape(-1, 2).T
-
-
-def input_ranges(data, words=()):
-    """Least and largest value of every input of a record by flat name, but of those that are words."""
-    _, low, high = _ranges(data)
-    names = (name for own in data.layout.inputs for name in own)
-    pairs = zip(names, low.tolist(), high.tolist(), strict=True)
-    return {name: (least, most) for name, least, most in pairs if name not in words}
-
-
-def warn_beyond(data, ranges, told=frozenset(), category=UserWarning):
-    """Warn of inputs that are beyond their ranges in the nominal record, but of those that were `told` to be.
-
-    Gives the names of those that are in the last row.
-    """
-    last = set()
-    for U, own in zip(data.inputs, data.layout.inputs, strict=True):
-        for name, column in zip(own, () if U is None else U.T, strict=False):
-            if name not in ranges:  # words
-                continue
-            low, high = ranges[name]
-            margin = _BEYOND * (high - low) + _ROUNDING * max(abs(low), abs(high))
-            beyond = (column < low - margin) | (column > high + margin)
-            if beyond.any() and name not in told:
-                warnings.warn(
-                    f"Input {name!r} is beyond what was nominal, from {low:.4g} to {high:.4g}: what it does there is "
-                    "an extrapolation, and an alarm takes more evidence. The watch goes on. Give nominal rows with "
-                    "such values to `fit`.",
-                    category,
-                    stacklevel=4,
-                )
-            if beyond[-1]:
-                last.add(name)
-    return frozenset(last)
-
-
-def filled_inputs(data, missing, before=None):
-    """The record with gaps in its inputs filled, or refused; `before` are the inputs of the row before it."""
-    filled = list(data.inputs)
-    for m, (U, names) in enumerate(zip(data.inputs, data.layout.inputs, strict=True)):
-        if U is None or np.isfinite(U).all():
-            continue
-        if missing == "hold":
-            last = np.full((1, U.shape[1]), np.nan) if before is None else before[m][None]
-            bounds = episodes(data.starts, len(U))
-            parts = [np.vstack([last if a == 0 else np.nan * last, U[a:b]]) for a, b in bounds]
-            filled[m] = U = np.concatenate([pd.DataFrame(part).ffill().to_numpy()[1:] for part in parts])
-        gaps = [name for name, column in zip(names, U.T, strict=True) if np.isnan(column).any()]
-        if gaps:
-            where = " at the start of an episode, where there is no value to hold" if missing == "hold" else ""
-            raise ValueError(
-                f"Inputs {listed(gaps)} have missing values{where}: an input has to be known at every time step. Fill "
-                "them in, or let the last value hold with missing_inputs='hold'."
-            )
-    return replace(data, inputs=tuple(filled))
 
 
 def warn_of_inputs(server, excitation, known, words):
@@ -299,22 +237,3 @@ _MISFITS = {
     "an input that acts at once or a curved one look like that; effects of these inputs are doubtful beyond "
     "their standard errors.",
 }
-
-
-def a_row_later(data, late, before=None):
-    """A record in which some inputs stand in the row after their own, whose measurements they cannot have moved.
-
-    In the first row of an episode they are as they are; `before` are the inputs of the row before the record, if
-    it goes on from there.
-    """
-    moved = list(data.inputs)
-    for m, (U, names) in enumerate(zip(data.inputs, data.layout.inputs, strict=True)):
-        chosen = np.array([name in late for name in names], dtype=bool)
-        if U is None or not chosen.any():
-            continue
-        moved[m] = U.copy()
-        for start, stop in episodes(data.starts, len(U)):
-            moved[m][start + 1 : stop, chosen] = U[start : stop - 1, chosen]
-        if before is not None:
-            moved[m][0, chosen] = before[m][chosen]
-    return replace(data, inputs=tuple(moved))

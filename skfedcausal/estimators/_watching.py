@@ -19,8 +19,7 @@ from ..message.watching import FlagMessage, FlagsRequest
 from ..server.running import check_forget
 from ..statespace.episodes import episodes
 from ._base import FederatedEstimator
-from ._declared import declared_inputs
-from ._inputs import a_row_later, filled_inputs, warn_beyond
+from ._declared import a_row_later, filled_inputs, merged_inputs, warn_beyond
 from ._promises import mechanisms
 from ._stream_batches import StreamWarning, batch_of, fitting, left_out, n_rows_of, rows_of, stops
 from ._streams import PlantStream, fault_table, flag_array, verdict_reply
@@ -68,7 +67,7 @@ class WatchingDetector(FederatedEstimator):
 
     def _with_codes(self, X, inputs=None):
         """A record and its inputs with codes in place of modes."""
-        inputs, _ = declared_inputs(inputs)
+        inputs, _ = merged_inputs(inputs)
         return (X, inputs) if self._modes is None else self._modes.coded(X, inputs, self.layout_.names)
 
     def _levels_and_times(self, X, lengths=None, levels=None):

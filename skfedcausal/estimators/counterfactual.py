@@ -16,10 +16,10 @@ from ..server.lagged.timing import SAMPLED
 from ..server.likelihood import LikelihoodServer
 from ..statespace.input_basis import BASES
 from ._base import explained
-from ._declared import coded_record, declared_inputs, declared_labels, declared_names, declared_units, learned_levels
+from ._declared import Declared, coded_record, filled_inputs, learned_levels, merged_inputs
 from ._input_effects import learned_engine
 from ._input_spec import InputSpec
-from ._inputs import filled_inputs, warn_of_inputs
+from ._inputs import warn_of_inputs
 from ._progress import with_callbacks
 from ._questions import InputQuestions
 from .relays import check_relays
@@ -283,13 +283,13 @@ class FederatedCounterfactualEstimator(InputQuestions):
 
     def _read_first(self, X, inputs, lengths):
         """The record to learn from as units see it, and what is to be known of its inputs."""
-        inputs, moved = declared_inputs(inputs)
-        columns = declared_names(self.input_columns)
-        levels = learned_levels(X, inputs, columns)
+        inputs, moved = merged_inputs(inputs)
+        declared = Declared(self.input_columns, moved)
+        levels = learned_levels(X, inputs, declared.names)
         X, inputs = coded_record(X, inputs, levels)
-        labels = declared_labels(X, self.input_columns, self.client_labels)
-        plant = self._read_new(X, inputs, lengths, labels=labels, input_columns=columns)
-        shared = declared_units(plant.layout, self.input_columns, moved)
+        labels = declared.labels(X, self.client_labels)
+        plant = self._read_new(X, inputs, lengths, labels=labels, input_columns=declared.names)
+        shared = declared.units(plant.layout)
         plant = filled_inputs(plant, self.missing_inputs)
         how = {"basis": self.basis, "sampled": self.sampled, "instruments": self.instruments}
         self._spec = InputSpec.learn(plant, levels, shared, **how)
@@ -323,7 +323,7 @@ class FederatedCounterfactualEstimator(InputQuestions):
         return pd.DataFrame(columns=columns) if self._spec.instruments is None else self._spec.instruments.table
 
     def _read(self, X, inputs=None, lengths=None):
-        inputs, _ = declared_inputs(inputs)
+        inputs, _ = merged_inputs(inputs)
         X, inputs = self._spec.coded(X, inputs, self.layout_.names)
         return filled_inputs(super()._read(X, inputs, lengths), self.missing_inputs)
 

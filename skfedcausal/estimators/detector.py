@@ -30,9 +30,8 @@ from ..server.watching.posterior import prior_weights
 from ..server.watching.thresholds import steps_between_alarms, watch_budget
 from ..statespace.episodes import episodes
 from ._base import explained
-from ._declared import declared_inputs, declared_labels, declared_names, declared_units, has_words
+from ._declared import Declared, filled_inputs, has_words, input_ranges, merged_inputs
 from ._input_spec import late_inputs
-from ._inputs import filled_inputs, input_ranges
 from ._modes import PlantModes
 from ._progress import with_callbacks
 from ._promises import checked_watch, mechanisms, promise_key, watch_promise
@@ -248,11 +247,12 @@ class FederatedRCADetector(WatchingDetector):
         if dry_run:
             return self.plan(X, inputs=inputs, lengths=lengths)
         self._check_privacy()
-        inputs, moved = declared_inputs(inputs)
-        X, inputs, columns = self._learn_modes(X, inputs)
-        labels = declared_labels(X, self.input_columns, self.client_labels)
+        inputs, moved = merged_inputs(inputs)
+        declared = Declared(self.input_columns, moved)
+        X, inputs, columns = self._learn_modes(X, inputs, declared.names)
+        labels = declared.labels(X, self.client_labels)
         plant = self._read_new(X, inputs, lengths, labels=labels, input_columns=columns)
-        declared_units(plant.layout, self.input_columns, moved)  # refuses units that there are not
+        declared.units(plant.layout)  # refuses units that there are not
         self._late = self._learn_timing(plant.layout)
         plant = filled_inputs(plant, "hold")
         self.input_ranges_ = input_ranges(plant, () if self._modes is None else self._modes.labels)
@@ -326,9 +326,9 @@ class FederatedRCADetector(WatchingDetector):
 
     # -- inputs and modes ------------------------------------------------------------------------------
 
-    def _learn_modes(self, X, inputs):
+    def _learn_modes(self, X, inputs, columns):
         """The record with codes in place of modes, its inputs, and the columns that are inputs."""
-        self._modes, columns = None, declared_names(self.input_columns)
+        self._modes = None
         if self.mode is None and not (has_words(X) or has_words(inputs)):
             return X, inputs, columns
         modes = PlantModes.learn(self.mode, X, inputs, columns)

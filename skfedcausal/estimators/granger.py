@@ -199,7 +199,7 @@ class FederatedGrangerEstimator(PlantEstimator):
                 "remedy='auto' may fit twice, and privacy would be spent twice; fit without a remedy, read `validity_` "
                 "and choose the settings yourself."
             )
-        plant = self._read_first(X, inputs, lengths)
+        plant = self._read_new(X, inputs, lengths)
         if plant.n_units == 1:
             warnings.warn(
                 f"X has one unit, {plant.names[0]!r}: there are no pairs, and links_ stays empty. Name columns "

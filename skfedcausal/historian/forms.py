@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ..containers.layout import listed
-from .times import on_one_clock, parse_times
-from .words import BAD_TEXTS, DECIMAL_COMMA, JOINTS, TIME_NAMES, WORDS
+from .times import BAD_TEXTS, DECIMAL_COMMA, JOINTS, TIME_NAMES, WORDS, on_one_clock, parse_times
 from .written import written
 
 _LOOKED_AT = 3000  # cells of a column, about, by which it is told whether it holds words
@@ -39,15 +38,6 @@ class ExportTable(NamedTuple):
     said: tuple[str, ...] = ()
 
 
-class Parts(NamedTuple):
-    """Times of an export, None where it has none, the table without them, roles of its columns, what was done."""
-
-    times: pd.Series | None
-    table: pd.DataFrame
-    roles: dict
-    said: tuple[str, ...]
-
-
 def bad_marks(values):
     """Marks of bad values as they are compared: numbers as such, texts in lower case."""
     texts = [str(value).strip() for value in ([values] if isinstance(values, str) else values)]
@@ -62,13 +52,13 @@ def _number(text):
 
 def tag_series(export, dialect, where):
     """Series of an export by tag: floats by time, NaN where not good, the last of equal times."""
-    times, table, roles, said = _parts(export, dialect, where)
+    times, table, said = _parts(export, dialect, where)
     for text in said:
         warnings.warn(f"{where}: {text}.", stacklevel=4)
     if times is None:
         what = f"No time column in {where}: its columns are {listed(table.columns)}"
         raise ValueError(f"{what}. Call it 'time', or put times in the index of a frame.")
-    if {"tag", "value"} <= set(roles):
+    if {"tag", "value"} <= set(roles := _roles(table)):
         return _long(table, times, roles, dialect, where)
     frame = _wide(table, on_one_clock(times, None, dialect.tz, where), dialect, where).frame
     return {tag: ordered(frame[tag]) for tag in frame}
@@ -79,8 +69,8 @@ def export_table(export, dialect, where):
 
     Columns without numbers are left out, and named.
     """
-    times, table, roles, said = _parts(export, dialect, where)
-    if {"tag", "value"} <= set(roles) and times is not None:
+    times, table, said = _parts(export, dialect, where)
+    if {"tag", "value"} <= set(roles := _roles(table)) and times is not None:
         series = _long(table, times, roles, dialect, where)
         kept = {tag: own for tag, own in series.items() if not _matches(tag, dialect.drop)}
         return ExportTable(pd.DataFrame(kept), said=said)
@@ -116,6 +106,7 @@ def _matches(name, patterns):
 
 
 def _parts(export, dialect, where):
+    """Times of an export, None where it has none, the table without them, what was done in words."""
     table, said = written(export, where, dialect.bad_values)
     names = {str(column).strip().lower(): column for column in table.columns}
     if dialect.time is not None and str(dialect.time).strip().lower() not in names:
@@ -124,8 +115,14 @@ def _parts(export, dialect, where):
     if times is not None:
         table, times, more = _timed(table, times, dialect.dayfirst, where)
         said += more
+    return times, table, said
+
+
+def _roles(table):
+    """Columns of a table of one row for every value, by what they hold."""
+    names = {column.lower(): column for column in table.columns}
     roles = {role: _pick(names, words) for role, words in WORDS["columns"].items()}
-    return Parts(times, table, {role: str(name).strip() for role, name in roles.items() if name is not None}, said)
+    return {role: name for role, name in roles.items() if name is not None}
 
 
 def _timed(table, stamps, dayfirst, where):

@@ -11,7 +11,7 @@ from .home import same_columns
 from .moves import common_spikes, moves_of
 from .offsets import clock_offsets
 from .record import duration, read_units
-from .report import COLUMNS, PlantCheck, finding, sketch, unit_table
+from .report import Finding, PlantCheck, finding, sketch, unit_table
 from .tags import Tag, at_limit, filled, frozen, gaps, straight, update_period
 
 _MOST_LAGS = 720
@@ -117,7 +117,7 @@ def checked(X, client_labels="from_columns", lengths=None, max_offset=None, whol
     if shared:
         _check_copies(units, found)
     offsets = _check_clocks(units, shared, tags, found, max_offset) if whole else {}
-    findings = pd.DataFrame(found, columns=list(COLUMNS))
+    findings = pd.DataFrame(found, columns=list(Finding._fields))
     return PlantCheck(unit_table(units, findings, tags, offsets), findings, tags, sketches)
 
 

@@ -11,8 +11,7 @@ import pandas as pd
 
 from ..containers.layout import listed
 
-COLUMNS = ("unit", "column", "kind", "start", "end", "value", "detail", "advice")
-Finding = namedtuple("Finding", COLUMNS)  # a row of the table of findings
+Finding = namedtuple("Finding", "unit column kind start end value detail advice")  # a row of the table of findings
 KINDS = tomllib.loads(files(__package__).joinpath("kinds.toml").read_text("utf-8"))
 _WRONG = [kind for kind, about in KINDS.items() if "wrong" in about]
 _MOVES = [kind for kind, about in KINDS.items() if "moves" in about]
@@ -21,7 +20,9 @@ _BINS, _STEPS = 24, 60
 
 def finding(what, value, ends, *, unit="all units", column="", **words):
     """A :class:`Finding` of a kind, ``kind`` or ``kind: case``, between two rows or times; `words` fill its texts."""
-    return Finding(unit, column, what.split(":")[0], *ends, value, *texts_of(what, value=value, **words))
+    start, end = ends
+    detail, advice = texts_of(what, value=value, **words)
+    return Finding(unit, column, what.split(":")[0], start, end, value, detail, advice)
 
 
 def texts_of(what, **words):
@@ -126,7 +127,7 @@ def with_findings(check, rows):
     """The check with further findings about all units, which make each of them one to be put right first."""
     if not rows:
         return check
-    more = pd.DataFrame(rows, columns=list(COLUMNS))
+    more = pd.DataFrame(rows)
     words = ", ".join(more["detail"])
     units = check.units.assign(
         verdict="fix first",

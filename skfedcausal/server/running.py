@@ -160,8 +160,6 @@ class BatchDialogue:
 
     def __init__(self, server, to_identify=None, *, continues=False, forget=None):
         self._server, self._to_identify = server, to_identify
-        if to_identify:  # after other batches: states of new models are others, and sums begin anew
-            server._batches = None
         self._how = {"continues": continues, "forget": forget}
         self.outdated: tuple[str, ...] = ()  # units that say so
 

@@ -13,8 +13,8 @@ def _spec(sampled, basis="linear"):
     rng = np.random.default_rng(0)
     X = {"a": rng.normal(size=(N, 2)), "b": rng.normal(size=(N, 1))}
     inputs = {"a": np.column_stack([rng.normal(size=N), np.ones(N)]), "b": rng.normal(size=(N, 1))}
+    plant = read_plant(X, inputs=inputs)
     with pytest.warns(UserWarning, match="'a__u1' never move"):
-        plant = read_plant(X, inputs=inputs)
         return plant, InputSpec.learn(plant, {}, {}, basis=basis, sampled=sampled, instruments=None)
 
 
