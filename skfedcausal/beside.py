@@ -17,7 +17,7 @@ HOMES = {
     "plant_page": "reports",
     "training_noise": "papers.client.noise",
     "training_problems": "papers.problems",
-    "warn_of_clocks": "quality.told_clocks",
+    "warn_of_clocks": "quality.offsets",
     "with_dealer": "secure.client",
     "written": "historian.written",
 }

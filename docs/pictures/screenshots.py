@@ -35,8 +35,8 @@ from skfedcausal.commands.watch import main as watch
 from skfedcausal.datasets import make_granger_plant, make_messy_export
 from skfedcausal.federation import FileSite, FileTransport, Gate
 from skfedcausal.reports import whatif_page
+from skfedcausal.reports.incident import home_page, trends_of
 from skfedcausal.reports.page import Page
-from skfedcausal.reports.tags import home_page, trends_of
 
 WIDTHS, TALLEST = (1280, 420), 2600
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome")

@@ -1,8 +1,10 @@
-"""Shared by all commands: options, progress, exit codes."""
+"""Shared by all commands: options, exit codes, and progress of work that takes a while."""
 
 import argparse
 import json
 import sys
+import threading
+import time
 import warnings
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,6 +16,7 @@ from . import program
 
 DONE, FAILED, WRONG = 0, 1, 2  # argparse leaves with the last where a command was called wrongly
 ERRORS = (ClientError, PacketError, LedgerError, ByteLimitError, ValueError, OSError, RuntimeError)
+_EVERY = 5.0  # seconds
 
 
 def parser(command, description, *, settings=True, json=True):
@@ -66,3 +69,24 @@ def report(options, line):
     """Report progress on standard error."""
     if not options.json:
         print(line, file=sys.stderr, flush=True)
+
+
+@contextmanager
+def ticking(what, at_most=None, every=_EVERY, to=None):
+    """Say on standard error every few seconds that work goes on, and how much of `at_most` seconds is left."""
+    begin, done = time.monotonic(), threading.Event()
+
+    def tell():
+        while not done.wait(every):
+            passed = time.monotonic() - begin
+            left = "" if at_most is None else f", at most {max(at_most - passed, 0):.0f} s of work left"
+            left = ", finishing" if at_most is not None and passed > at_most else left
+            print(f"  {what}: {passed:.0f} s{left}", file=to or sys.stderr, flush=True)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        done.set()
+        teller.join()

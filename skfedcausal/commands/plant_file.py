@@ -14,8 +14,7 @@ from ..historian.table import PlantTable
 from ..optional import import_optional
 from ..server.likelihood import LikelihoodServer
 from ..sites.settings import csv_bytes
-from ._shared import FAILED, WRONG, parser
-from ._ticking import ticking
+from ._shared import FAILED, WRONG, parser, ticking
 
 _MAX_TIME = 10.0  # seconds of work, so that a table of 100 000 rows has its answer within a minute
 

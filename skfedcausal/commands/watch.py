@@ -17,7 +17,7 @@ import pandas as pd
 
 from ..containers.modes import is_called
 from ..containers.rows import sampling_period
-from ..estimators._inputs import has_words
+from ..estimators._declared import has_words
 from ..estimators._stream_batches import stops
 from ..estimators.detector import FederatedRCADetector
 from ..federation.atomic import write_whole

@@ -1,10 +1,9 @@
-"""Pictures of what inputs do: counterfactual measurements, and the plant as a transfer function."""
+"""Pictures of what inputs do: to a record, as responses over time and frequency, and as a transfer function."""
 
 import numpy as np
 
 from ..optional import import_optional
-from ._base import COLOURS, Display, legend_below, line_look, short
-from ._panels import TITLES, added_up, draw_three, few_ticks
+from ._base import COLOURS, TITLES, Display, added_up, draw_three, few_ticks, legend_below, line_look, short
 
 _MOST_SENSORS = 12
 _MOST_RECORDS = 6  # sensors of a record, which have three panels each
@@ -252,3 +251,170 @@ class TransferFunctionDisplay(Display):
             gain.loglog(self.frequencies, values, **line_look(k), linewidth=1.2)
         gain.set(xlabel="radians per step", ylabel="singular values")
         gain.grid(alpha=0.3)
+
+
+class ImpactDisplay(Display):
+    """Three panels about one sensor, above each other's time.
+
+    Use :meth:`from_impact`; the constructor only stores.
+
+    Parameters
+    ----------
+    table : DataFrame
+        Rows of one column of the table of an `Impact`.
+    column : str
+        The sensor.
+    window : tuple
+        Times of the first and the last row of the window.
+    other : str, default="without the move"
+        What is drawn beside the record.
+
+    Attributes
+    ----------
+    ax_ : ndarray of matplotlib Axes of shape (3,)
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedCounterfactualEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.displays import ImpactDisplay
+    >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
+    >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+    >>> found = est.impact(X, {"unit0__u0": 0.0}, (1000, 1030), inputs=truth.inputs)
+    >>> ImpactDisplay.from_impact(found, column="unit1__x0").ax_.shape
+    (3,)
+    """
+
+    _inches = 11.0, 3.4
+    _panels = 3
+
+    def __init__(self, table, column, window, other="without the move"):
+        self.table = table
+        self.column = column
+        self.window = window
+        self.other = other
+
+    @classmethod
+    def from_impact(cls, impact, *, column=None, before=60, ax=None, title=None):
+        """Draw what a move did to a sensor.
+
+        Parameters
+        ----------
+        impact : Impact
+        column : str, default=None
+            None for the column with the clearest effect.
+        before : int, default=60
+            Rows before and after the window that are drawn.
+        ax : sequence of three matplotlib Axes, default=None
+        title : str, default=None
+            None for the name of the column.
+
+        Returns
+        -------
+        ImpactDisplay
+
+        Raises
+        ------
+        ValueError
+            If the impact does not know the column.
+        """
+        total = impact.total
+        if column is None:
+            width = (total["mean_high"] - total["mean_low"]).clip(lower=np.finfo(float).tiny)
+            column = total["column"].iloc[int((total["mean"].abs() / width).fillna(0.0).to_numpy().argmax())]
+        if column not in set(total["column"]):
+            raise ValueError(f"Got column={column!r}; the impact knows {', '.join(total['column'])}.")
+        rows = impact.table[impact.table["column"] == column].reset_index(drop=True)
+        first, last = (rows.index[rows["time"] == edge][0] for edge in impact.window)
+        rows = rows.iloc[max(first - before, 0) : last + before + 1].reset_index(drop=True)
+        return cls(rows, column, impact.window, impact.other).plot(ax=ax, title=column if title is None else title)
+
+    def _draw(self, ax):
+        began = (self.table["time"] >= self.window[0]).to_numpy()
+        draw_three(ax, self.table, added_up(self.table, began), ("recorded", self.other))
+        few_ticks(ax, self.table["time"])
+        ax[0].legend(frameon=False, fontsize="small")
+        for panel, title in zip(ax, (f"recorded, and {self.other}", *TITLES), strict=True):
+            panel.axvspan(*self.window, color="0.9", zorder=-1)
+            panel.set_title(title, fontsize="medium")
+
+
+class ResponseDisplay(Display):
+    """Step response, gain and phase of one sensor and one input, with bands.
+
+    Use :meth:`from_estimator`; the constructor only stores.
+
+    Parameters
+    ----------
+    step : DataFrame
+        From ``step_response``.
+    bode : DataFrame
+        From ``frequency_response``.
+
+    Attributes
+    ----------
+    ax_ : ndarray of matplotlib Axes of shape (3,)
+    figure_ : matplotlib Figure
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedCounterfactualEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.displays import ResponseDisplay
+    >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
+    >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+    >>> len(ResponseDisplay.from_estimator(est, "unit0__u0", "unit1__x0").ax_)
+    3
+    """
+
+    _inches = 11.0, 3.4
+    _panels = 3
+
+    def __init__(self, step, bode):
+        self.step = step
+        self.bode = bode
+
+    @classmethod
+    def from_estimator(cls, estimator, input, output, *, n_steps=None, confidence=0.9, ax=None, title=None):
+        """Draw what a fitted estimator knows of an input and a sensor.
+
+        Parameters
+        ----------
+        estimator : FederatedCounterfactualEstimator
+            Fitted.
+        input, output : str
+            As in ``step_response``.
+        n_steps : int, default=None
+            Of the step response.
+        confidence : float, default=0.9
+            Of the bands.
+        ax : sequence of three matplotlib Axes, default=None
+        title : str, default=None
+
+        Returns
+        -------
+        ResponseDisplay
+        """
+        step = estimator.step_response(input, output, n_steps=n_steps, confidence=confidence)
+        bode = estimator.frequency_response(input, output, confidence=confidence)
+        return cls(step, bode).plot(ax=ax, title=f"{output} after {input}" if title is None else title)
+
+    def _draw(self, ax):
+        step, gain, phase = ax
+        _band(step, self.step, "step", "response")
+        step.axhline(0, color="0.5", linewidth=0.8)
+        step.set(xlabel="rows", ylabel="step response")
+        _band(gain, self.bode, "frequency", "gain")
+        gain.set(xscale="log", yscale="log", xlabel="radians per row", ylabel="gain")
+        _band(phase, self.bode, "frequency", "phase", unit=np.pi / 180)
+        phase.set(xscale="log", xlabel="radians per row", ylabel="phase in degrees")
+        for panel in (gain, phase):
+            panel.grid(alpha=0.3)
+
+
+def _band(ax, table, along, name, unit=1.0):
+    """A curve with its band."""
+    x, low, high = (table[column] for column in (along, f"{name}_low", f"{name}_high"))
+    ax.fill_between(x, low / unit, high / unit, color=COLOURS[1], alpha=0.25, linewidth=0)
+    ax.plot(x, table[name] / unit, color=COLOURS[1], linewidth=1.2)

@@ -6,8 +6,7 @@ import pandas as pd
 from ..containers import read_plant
 from ..containers.rows import position
 from ..optional import import_optional
-from ._base import COLOURS, short
-from ._panels import few_ticks
+from ._base import COLOURS, few_ticks, short
 
 _MOST_TAGS, _PER_UNIT = 6, 2  # drawn unless columns are named: in all, and of a unit
 _COLUMNS = 500  # points across the picture: with more rows each shows the range of several

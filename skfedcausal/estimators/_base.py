@@ -6,7 +6,8 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
 from functools import partial, wraps
 from numbers import Integral
-from typing import Any
+from types import MethodType
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -29,7 +30,7 @@ from ..client.units import (
     without_silent,
 )
 from ..client.worker import check_takes_noise
-from ..containers import PlantLayout, episode_starts, read_plant
+from ..containers import PlantLayout, read_plant
 from ..containers.arrays import warn_of_copies
 from ..containers.layout import listed
 from ..containers.rows import warn_of_gaps
@@ -37,49 +38,14 @@ from ..federation.exchange import Exchange
 from ..federation.ledger import Ledger
 from ..federation.lost import LostUnits, LostUnitWarning
 from ..federation.transport import InProcessTransport
-from ..message.requests import RecordRequest, SensorsAsStates
+from ..message.requests import SensorsAsStates
 from ..message.states import WIRE_DTYPES, StateMessage
 from ..privacy.mechanism import PrivacyMechanism
 from ..seeding import seeded
 from ..server.likelihood import LikelihoodServer
 from ._progress import CallbackSupportMixin, followed, written_out
 from ._promises import NAMED_SENSORS, NO_PROMISE, promise, told_promise, unaccounted
-
-
-@dataclass(frozen=True)
-class Asked:
-    """Units that can be asked about one record: times of its rows, rows of each episode, inputs if given."""
-
-    exchange: Exchange
-    index: pd.Index | None
-    lengths: tuple
-    inputs: tuple | None = None
-
-    def messages(self, **wishes):
-        """Messages of all units about the record."""
-        return self.exchange.ask_all(RecordRequest(**wishes), StateMessage)
-
-    def messages_there(self, silent, **wishes):
-        """Messages of all units; `silent(name, lengths)` stands in for late ones where `lost_units` allows it."""
-        names, came = self.exchange.names, self.exchange.ask_those_there(RecordRequest(**wishes), StateMessage)
-        lost = [name for name in names if name not in came]
-        if lost:
-            warnings.warn(
-                f"Units {listed(lost)} did not answer in time: the answer is given what the others measured.",
-                LostUnitWarning,
-                stacklevel=4,
-            )
-        return {name: came[name] if name in came else silent(name, self.lengths) for name in names}
-
-    @property
-    def n_samples(self):
-        """Rows of the record."""
-        return sum(self.lengths)
-
-    @property
-    def starts(self):
-        """First row of each episode."""
-        return episode_starts(self.lengths)
+from ._queries import QueriedUnits
 
 
 def explained(cls):
@@ -90,7 +56,7 @@ def explained(cls):
     def checked(self, *args, **settings):
         for name in settings.keys() - set(cls._get_param_names()):
             owners = {"client": KalmanClient, "server": self._default_server}
-            parts = [(part, kind) for part, kind in owners.items() if name in kind._get_param_names()]
+            parts = [(part, kind) for part, kind in owners.items() if name in kind().get_params(deep=False)]
             where = "; ".join(f"it is one of its {part}: {part}={kind.__name__}({name}=...)" for part, kind in parts)
             known = f"it has {listed(cls._get_param_names(), 20)}"
             raise TypeError(f"{type(self).__name__} has no parameter {name!r}: {where or known}.")
@@ -98,6 +64,28 @@ def explained(cls):
 
     cls.__init__ = checked
     return cls
+
+
+class where_server:
+    """A question for estimators whose server has `name`; elsewhere the error says which fit could answer."""
+
+    def __init__(self, name, example="LikelihoodServer"):
+        self._name, self._example = name, example
+
+    def __call__(self, question):
+        self._function = question
+        return self
+
+    def __get__(self, estimator, cls=None):
+        if estimator is None:
+            return self._function
+        server = cls._default_server() if estimator.server is None else estimator.server
+        if not getattr(server, self._name, False):
+            raise AttributeError(
+                f"{cls.__name__}.{self._function.__name__} is not answered by a fit with "
+                f"{type(server).__name__}; fit with server={self._example}(...)."
+            )
+        return MethodType(self._function, estimator)
 
 
 @explained
@@ -138,8 +126,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     _has_inputs = False  # whether units may have inputs
     _needs_rows = True  # whether a fit is more than what sums of products over rows tell
     _leaves_out_still_units = False  # a unit that never moved is news when it does, or has inputs that others follow
-    _batches = None  # Place of a plant that is learned batch by batch
-    _renewed = ()  # units that are to identify another model in the next batch
+    _place = cast(Any, None)  # where a plant that is learned batch by batch stands
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -273,7 +260,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             if self.verbose:
                 stack.enter_context(written_out())
             if hasattr(self, "_skl_callbacks"):
-                how["follow"] = stack.enter_context(followed(self))
+                how["follow"] = stack.enter_context(followed(self, self._init_callback_context(max_subtasks=None)))
             exchange = self._exchange(self._transport(units), Ledger(self.max_bytes), dealer=dealer, **how)
             stack.callback(exchange.close)
             self._account = exchange.ledger  # also of a fit that fails
@@ -293,7 +280,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             if hasattr(server, "_processes"):  # that start while the units begin
                 stack.enter_context(server._processes(len(exchange.names)))
             exchange.learn(server, inputs)
-        self._batches = None
+        self._place = None
         self._store_learned(exchange, server)
 
     def _store_learned(self, exchange, server):
@@ -505,19 +492,22 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         with closing(self._exchange(self._transport(sites), self.ledger_, **about)) as exchange:
             exchange.settle(plant.names)
             exchange.expect(self._state_sizes, known.input_sizes, plant.lengths)
-            yield Asked(exchange, plant.index, plant.lengths, plant.inputs)
+            yield self._queried(exchange, plant.lengths, plant.index, plant.inputs)
 
     @contextmanager
     def _asking_models(self):
-        """An exchange with the units about what they learned, whatever record that was."""
+        """The units about what they learned, whatever record that was."""
         check_is_fitted(self)
         if self._channel is not None:
-            yield self._sites_asked(None, None).exchange
+            yield self._sites_asked(None, None)
             return
         self._check_units(self.client_names_)
         sites = units_alone(self._units, self._plant_layout)
         with closing(self._exchange(self._transport(sites), self.ledger_)) as exchange:
-            yield exchange
+            yield self._queried(exchange)
+
+    def _queried(self, exchange, *record):
+        return QueriedUnits(exchange, self._plant_layout, self.state_slices_, *record)
 
     def _check_rows(self):
         """Refuse what is about rows after a fit from sums."""
@@ -537,7 +527,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             raise ValueError("`inputs` and `lengths` belong to a record X; sites have their own.")
         if self._channel.one_way:
             raise ValueError("Nothing can be asked over a one-way link; fit over one with a way back.")
-        return Asked(self._channel, None, self._channel.lengths)
+        return self._queried(self._channel, self._channel.lengths)
 
     @property
     def _state_sizes(self):
@@ -582,27 +572,10 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     # -- tables ----------------------------------------------------------------------------------
 
-    def _places(self, answers):
-        """Positions of each unit's sensors in a table of all, and the names of its columns."""
-        if self.layout_.has_columns:
-            return self._plant_layout.output_places()
-        sizes = [len(answer.columns) for answer in answers.values()]
-        ends = np.cumsum(sizes)
-        positions = [list(range(end - size, end)) for end, size in zip(ends, sizes, strict=True)]
-        return positions, [name for answer in answers.values() for name in answer.columns]
-
-    def _measured(self, answers, field="values"):
-        """Measurements in the answers of all units side by side, and the names of the columns."""
-        positions, columns = self._places(answers)
-        table = np.empty((len(next(iter(answers.values())).values), len(columns)))
-        for where, answer in zip(positions, answers.values(), strict=True):
-            table[:, where] = getattr(answer, field)
-        return table, columns
-
-    def _table(self, answers, index):
+    def _predicted(self, units, answers):
         """Measurements of all units as an array, or a frame when `set_output` asks for one."""
-        table, columns = self._measured(answers)
-        return self._framed(table, columns, index)
+        table, columns = units.measured(answers)
+        return self._framed(table, columns, units.index)
 
     def _framed(self, table, columns, index):
         """Numbers of all units' sensors as an array, or a frame when `set_output` asks for one."""

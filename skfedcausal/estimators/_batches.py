@@ -1,7 +1,7 @@
 """A plant that is learned batch by batch: units keep their models, the server adds sums."""
 
 import warnings
-from contextlib import closing
+from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ from ..message.states import StateMessage
 from ..message.watching import WatchRequest
 from ..seeding import seeded
 from ..server.running import BatchDialogue, check_batches, check_forget
+from ._base import FederatedEstimator, where_server
 
 _NEAR = 1e-3  # of a sampling period, within which a row comes where it is expected
 
@@ -44,7 +45,7 @@ class Place(NamedTuple):
                 f"The batch begins at {index[0]}, and rows up to {self.last} were learned from already. It is learned "
                 "as an episode of its own; rows that come twice count twice.",
                 UserWarning,
-                stacklevel=5,
+                stacklevel=3,
             )
 
     def goes_on(self, index):
@@ -72,170 +73,271 @@ def _step(index):
     return step if step > 0 else None
 
 
-def learn_batch(estimator, X, inputs, lengths, forget):
-    """`partial_fit` of an estimator of plants."""
-    estimator._validate_params()
-    forget = check_forget(forget)
-    _check_able(estimator)
-    place = estimator._batches
-    if place is None and hasattr(estimator, "layout_"):
-        place = _after_fit(estimator)
-    is_first = place is None
-    plant = estimator._read_first(X, inputs, lengths) if is_first else _read_next(estimator, X, inputs, lengths, place)
-    server = estimator._new_server() if is_first else estimator.server_
-    if is_first:
-        check_batches(server)
-    renewed = () if is_first else estimator._renewed
-    if renewed:  # their states are others: sums begin anew
-        server.batches_ = None
-    place = Place() if is_first else place
-    place.warn_if_back(plant.index)
-    continues = not renewed and place.goes_on(plant.index)
-    dialogue = BatchDialogue(server, None if is_first else renewed, continues=continues, forget=forget)
-    with estimator._naming_inputs():
-        _exchange(estimator, plant, server, dialogue, is_first, renewed)
-    _keep(estimator, plant, server, dialogue, place)
-    estimator._warn_of_inputs()
-    return estimator
+class BatchLearning(FederatedEstimator):
+    """Base of the estimators that learn a plant batch by batch."""
 
+    _renewed: tuple[str, ...] = ()  # units that are to identify another model in the next batch
 
-def _check_able(estimator):
-    """Refuse estimators that cannot learn from sums."""
-    who = type(estimator).__name__
-    if estimator.privacy is not None:
-        raise ValueError(
-            f"{who}.partial_fit does not account for privacy: every batch would be a release of its own. Fit whole "
-            "records, or leave `privacy` out."
-        )
-    if getattr(estimator, "_channel", None) is not None:
-        raise ValueError(
-            f"This {who} learned from sites, which hold their records: ask them for their next batches with "
-            "`partial_fit_sites`."
-        )
-    if getattr(estimator, "remedy", None) is not None:
-        raise ValueError("remedy='auto' fits a whole record twice; leave it out for `partial_fit`.")
+    @where_server("partial_fit")
+    def partial_fit(self, X, y=None, *, inputs=None, lengths=None, forget=None):
+        """Learn the plant from one more batch of rows, whose sums are added to those of the batches before.
 
+        The plant is the one that a fit to all rows together would find with the same models of the units and
+        ``level_shifts=None``, up to rounding; the time that a batch takes does not depend on how many came before.
+        Units identify their models in the first batch and keep them. Each says in every later one whether its model
+        still fits: a warning names those that do not (`outdated_units_`), and :meth:`renew` lets them identify another.
+        `n_batches_` counts the batches since the sums began.
 
-def _after_fit(estimator):
-    """Begin after `fit`: with its units' models, and without its rows, of which nothing was kept."""
-    warnings.warn(
-        "The rows of `fit` are not counted: no sums of them were kept. Units go on with the models that they have. "
-        "Begin with `partial_fit` for all rows to count.",
-        UserWarning,
-        stacklevel=4,
-    )
-    check_batches(estimator.server_)
-    return Place()
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            Rows that no batch had before. If their index goes on where that of the last batch ended, one sampling
+            period or number later, so does the episode; otherwise, and always without an index, the batch begins one.
+        y : None
+            Ignored.
+        inputs : list or dict, default=None
+            As in :meth:`fit`.
+        lengths : sequence of int, default=None
+            Time steps of each episode of the batch; None for one.
+        forget : float, default=None
+            Share of their weight that all earlier rows lose before these are added: 0.1, say, or 1 to begin anew with
+            the same models of the units. The batch then begins an episode.
 
+        Returns
+        -------
+        self : FederatedEstimator
 
-def _read_next(estimator, X, inputs, lengths, place):
-    """The next batch in the layout of the first, as units see it."""
-    plant = estimator._read_next(X, inputs, lengths)
-    if isinstance(place.step, pd.Timedelta):
-        check_sampling(plant.index, place.step)
-    if plant.index is not None:
-        warn_of_gaps(plant.index, plant.starts)
-    return without_silent(plant, estimator._units)
+        Warns
+        -----
+        UserWarning
+            Of units whose model no longer fits; after :meth:`fit`, whose rows are not counted.
 
+        Notes
+        -----
+        Gaps in a batch are filled as the plant before expects, which fits of whole records do otherwise. `validity_`,
+        feedback and the units' augmenters are about the last batch. The server keeps sums of products of the units'
+        scores, and of each episode its first and last rows.
 
-def _exchange(estimator, plant, server, dialogue, is_first, renewed):
-    """The round of a batch with units in this process."""
-    augmenter = None if estimator.augmenter is None else seeded(estimator.augmenter, estimator.random_state)
-    to_identify = plant.names if is_first else renewed
-    sites = {}
-    if to_identify:
-        part = plant if is_first else plant.only(to_identify)
-        names = plant.names if is_first else estimator.layout_.names
-        templates = client_templates(estimator.client, names, estimator.random_state)
-        sites = new_units(part, templates, augmenter, {})
-    others = [name for name in plant.names if name not in sites]
-    if others:
-        sites |= further_units(plant.only(others), augmenter, estimator._units)
-    sites = {name: sites[name] for name in plant.names}
-    ledger = Ledger(estimator.max_bytes) if is_first else estimator.ledger_
-    how = {"lost_units": estimator.lost_units}
-    with closing(estimator._exchange(estimator._transport(sites), ledger, **how)) as exchange:
-        exchange.expect(n_inputs=plant.input_sizes)
-        exchange.learn(dialogue, any(U is not None for U in plant.inputs))
-        estimator._store_learned(exchange, server)
-        before = {} if is_first else estimator._units
-        kept = kept_states(sites)
-        there = {name: {**before.get(name, {}), **kept.get(name, {})} for name in server.names_}
-        estimator._store_units(there, server.names_)
+        Examples
+        --------
+        >>> from skfedcausal import FederatedGrangerEstimator
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(3, n_samples=3000, random_state=0)
+        >>> estimator = FederatedGrangerEstimator()
+        >>> for month in range(3):
+        ...     batch = {unit: rows[1000 * month : 1000 * (month + 1)] for unit, rows in X.items()}
+        ...     estimator = estimator.partial_fit(batch)
+        >>> estimator.n_batches_, estimator.server_.n_samples_
+        (3, 3000)
+        """
+        self._validate_params()
+        forget = check_forget(forget)
+        self._check_batches()
+        place = self._place
+        if place is None and hasattr(self, "layout_"):
+            place = self._place_after_fit()
+        is_first = place is None
         if is_first:
-            estimator.layout_, estimator._noise, estimator.noise_covariance_ = plant.layout, {}, {}
-            estimator._row_time = plant.row_time
-        estimator._store_fit(server, exchange)
+            plant, place, renewed = self._read_first(X, inputs, lengths), Place(), None
+            server = self._new_server()
+            check_batches(server)
+        else:
+            plant, server, renewed = self._read_batch(X, inputs, lengths, place), self.server_, self._renewed
+        if renewed:  # their states are others: sums begin anew
+            self.server_.batches_ = None
+        place.warn_if_back(plant.index)
+        continues = not renewed and place.goes_on(plant.index)
+        dialogue = BatchDialogue(server, renewed, continues=continues, forget=forget)
+        with self._naming_inputs():
+            self._learn_batch(plant, server, dialogue, plant.names if is_first else renewed, is_first)
+        self._place, self._renewed = place.after(plant.index, plant.unit_bytes), ()
+        self.communication_ = self.ledger_.communication(self._place.raw_bytes)
+        self._store_promise(plant.n_samples)
+        self._store_number(dialogue.outdated)
+        self._warn_of_inputs()
+        return self
 
+    @where_server("partial_fit")
+    def partial_fit_sites(self, transport=None, *, wait=0.0, forget=None):
+        """Learn the plant from units at sites, batch by batch.
 
-def _keep(estimator, plant, server, dialogue, place):
-    """What is known after a batch."""
-    place = place.after(plant.index, plant.unit_bytes)
-    estimator._batches, estimator._renewed = place, ()
-    estimator.communication_ = estimator.ledger_.communication(place.raw_bytes)
-    estimator._store_promise(plant.n_samples)
-    _keep_number(estimator, dialogue.outdated)
+        The first batch is the record that each site names as `data`, from which it identifies its model. The next
+        ones are files that come in the folder it names as `watched`, in the order of their names (see
+        :doc:`/federation`); every file is an episode. Units send states of the new rows only, and are told what the
+        plant does to them after the first batch only.
 
+        Parameters
+        ----------
+        transport : Transport, default=None
+            To the sites, at the first call. It stays open; later calls go on over it.
+        wait : float, default=0.0
+            Seconds to wait for a batch that not all sites have yet. When they are over, it is left for the next call.
+        forget : float, default=None
+            As in :meth:`partial_fit`, before every batch.
 
-def learn_site_batches(estimator, transport, wait, forget):
-    """`partial_fit_sites` of an estimator of plants."""
-    forget = check_forget(forget)
-    if transport is not None:
-        _begin_at_sites(estimator, transport)
-    if estimator._batches is None or estimator._channel is None:
-        raise ValueError("There are no sites to be asked yet: give `partial_fit_sites` a transport at the first call.")
-    server, exchange = estimator.server_, estimator._channel
-    while True:
-        question = WatchRequest(server.batches_.n_batches, fits=True)
-        messages = exchange.ask_when_there(question, StateMessage, wait)
-        if messages is None:
-            return estimator
-        server.partial_fit(dict(messages), forget=forget)
-        estimator._store_learned(exchange, server)
-        estimator._store_fit(server, exchange)
-        outdated = tuple(name for name, message in messages.items() if message.outdated)
-        _keep_number(estimator, outdated)
+        Returns
+        -------
+        self : FederatedEstimator
+            After all batches that all sites have.
+        """
+        forget = check_forget(forget)
+        if transport is not None:
+            self._begin_at_sites(transport)
+        if self._place is None or self._channel is None:
+            raise ValueError(
+                "There are no sites to be asked yet: give `partial_fit_sites` a transport at the first call."
+            )
+        server, exchange = self.server_, self._channel
+        while True:
+            question = WatchRequest(self._n_batches, fits=True)
+            messages = exchange.ask_when_there(question, StateMessage, wait)
+            if messages is None:
+                return self
+            server.partial_fit(dict(messages), forget=forget)
+            self._store_learned(exchange, server)
+            self._store_fit(server, exchange)
+            self._store_number(tuple(name for name, message in messages.items() if message.outdated))
 
+    def renew(self, units):
+        """Let units identify their models anew in the next batch of :meth:`partial_fit`.
 
-def _begin_at_sites(estimator, transport):
-    """Learn from the sites' own records as the first batch."""
-    estimator._validate_params()
-    if estimator._has_inputs:
-        raise ValueError(
-            f"Batches at sites have no inputs, which {type(estimator).__name__} is about; use a "
-            "FederatedGrangerEstimator, or `fit_sites` with whole records."
-        )
-    estimator._channel = None
-    _check_able(estimator)
-    server = estimator._new_server()
-    check_batches(server)
-    estimator._fit_sites(transport, server, BatchDialogue(server))
-    estimator._batches = Place()
-    _keep_number(estimator, ())
+        A new model has other states, about which earlier batches say nothing: the sums begin anew with that batch. The
+        other units keep their models.
 
+        Parameters
+        ----------
+        units : str or list of str
+            Names, of `outdated_units_` for example.
 
-def _keep_number(estimator, outdated):
-    """How many batches there were, and which units say that their models no longer fit."""
-    estimator.n_batches_, estimator.outdated_units_ = estimator.server_.batches_.n_batches, outdated
-    if outdated:
+        Returns
+        -------
+        self : FederatedEstimator
+
+        Raises
+        ------
+        ValueError
+            If there are no batches yet, the units are at sites of their own, or one is unknown.
+        """
+        if self._place is None:
+            raise ValueError("There are no batches yet: `renew` is for units of a plant learned with `partial_fit`.")
+        if self._channel is not None:
+            raise ValueError("The models of units at sites are theirs: a site identifies another one in a new run.")
+        units = [units] if isinstance(units, str) else list(units)
+        unknown = [name for name in units if name not in self.client_names_]
+        if unknown:
+            raise ValueError(f"There are no units {listed(unknown)}; the plant has {listed(self.client_names_)}.")
+        self._renewed = tuple(units)
+        return self
+
+    # -- one batch -------------------------------------------------------------------------------
+
+    def _check_batches(self):
+        """Refuse what cannot be learned from sums."""
+        who = type(self).__name__
+        if self.privacy is not None:
+            raise ValueError(
+                f"{who}.partial_fit does not account for privacy: every batch would be a release of its own. Fit "
+                "whole records, or leave `privacy` out."
+            )
+        if getattr(self, "_channel", None) is not None:
+            raise ValueError(
+                f"This {who} learned from sites, which hold their records: ask them for their next batches with "
+                "`partial_fit_sites`."
+            )
+        if getattr(self, "remedy", None) is not None:
+            raise ValueError("remedy='auto' fits a whole record twice; leave it out for `partial_fit`.")
+
+    def _place_after_fit(self):
+        """Begin after `fit`: with its units' models, and without its rows, of which nothing was kept."""
         warnings.warn(
-            f"Units {listed(outdated)} say that their models no longer fit: they explain the rows of this batch "
-            "clearly worse than those that they were learned from. `renew(units)` lets them identify others in the "
-            "next batch, and a new run those at sites.",
+            "The rows of `fit` are not counted: no sums of them were kept. Units go on with the models that they have. "
+            "Begin with `partial_fit` for all rows to count.",
             UserWarning,
-            stacklevel=5,
+            stacklevel=3,
         )
+        check_batches(self.server_)
+        return Place()
 
+    def _read_batch(self, X, inputs, lengths, place):
+        """The next batch in the layout of the first, as units see it."""
+        plant = self._read_next(X, inputs, lengths)
+        if isinstance(place.step, pd.Timedelta):
+            check_sampling(plant.index, place.step)
+        if plant.index is not None:
+            warn_of_gaps(plant.index, plant.starts)
+        return without_silent(plant, self._units)
 
-def renew(estimator, units):
-    """`renew` of an estimator of plants."""
-    if estimator._batches is None:
-        raise ValueError("There are no batches yet: `renew` is for units of a plant learned with `partial_fit`.")
-    if estimator._channel is not None:
-        raise ValueError("The models of units at sites are theirs: a site identifies another one in a new run.")
-    units = [units] if isinstance(units, str) else list(units)
-    unknown = [name for name in units if name not in estimator.client_names_]
-    if unknown:
-        raise ValueError(f"There are no units {listed(unknown)}; the plant has {listed(estimator.client_names_)}.")
-    estimator._renewed = tuple(units)
-    return estimator
+    def _learn_batch(self, plant, server, dialogue, to_identify, is_first):
+        """The round of a batch with units in this process, of which some are `to_identify` their models."""
+        augmenter = None if self.augmenter is None else seeded(self.augmenter, self.random_state)
+        sites = {}
+        if to_identify:
+            part = plant if is_first else plant.only(to_identify)
+            names = plant.names if is_first else self.layout_.names
+            sites = new_units(part, client_templates(self.client, names, self.random_state), augmenter, {})
+        others = [name for name in plant.names if name not in sites]
+        if others:
+            sites |= further_units(plant.only(others), augmenter, self._units)
+        sites = {name: sites[name] for name in plant.names}
+        ledger = Ledger(self.max_bytes) if is_first else self.ledger_
+        with closing(self._exchange(self._transport(sites), ledger, lost_units=self.lost_units)) as exchange:
+            exchange.expect(n_inputs=plant.input_sizes)
+            exchange.learn(dialogue, any(U is not None for U in plant.inputs))
+            self._store_learned(exchange, server)
+            before, kept = {} if is_first else self._units, kept_states(sites)
+            there = {name: {**before.get(name, {}), **kept.get(name, {})} for name in server.names_}
+            self._store_units(there, server.names_)
+            if is_first:
+                self.layout_, self._noise, self.noise_covariance_ = plant.layout, {}, {}
+                self._row_time = plant.row_time
+            self._store_fit(server, exchange)
+
+    def _begin_at_sites(self, transport):
+        """Learn from the sites' own records as the first batch."""
+        self._validate_params()
+        if self._has_inputs:
+            raise ValueError(
+                f"Batches at sites have no inputs, which {type(self).__name__} is about; use a "
+                "FederatedGrangerEstimator, or `fit_sites` with whole records."
+            )
+        self._channel = None
+        self._check_batches()
+        server = self._new_server()
+        check_batches(server)
+        self._fit_sites(transport, server, BatchDialogue(server))
+        self._place = Place()
+        self._store_number(())
+
+    @property
+    def _n_batches(self):
+        return self.server_.batches_.n_batches
+
+    def _store_number(self, outdated):
+        """How many batches there were, and which units say that their models no longer fit."""
+        self.n_batches_, self.outdated_units_ = self._n_batches, outdated
+        if outdated:
+            warnings.warn(
+                f"Units {listed(outdated)} say that their models no longer fit: they explain the rows of this batch "
+                "clearly worse than those that they were learned from. `renew(units)` lets them identify others in "
+                "the next batch, and a new run those at sites.",
+                UserWarning,
+                stacklevel=3,
+            )
+
+    # -- what estimators add -----------------------------------------------------------------------
+
+    def _read_first(self, X, inputs, lengths):
+        """The record to learn from, as units see it."""
+        return self._read_new(X, inputs, lengths)
+
+    def _read_next(self, X, inputs, lengths):
+        """Further rows as units see them."""
+        return self._seen_by_units(self._read(X, inputs, lengths))
+
+    @contextmanager
+    def _naming_inputs(self):
+        """Name what an error knows by number only."""
+        yield
+
+    def _warn_of_inputs(self):
+        """Say what makes answers about inputs doubtful."""

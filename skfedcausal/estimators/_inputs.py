@@ -1,7 +1,6 @@
 """Inputs of a plant as `fit` found them: which ones move, over what range, which cannot be told apart."""
 
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,46 +8,10 @@ import numpy as np
 import pandas as pd
 
 from ..containers.layout import SEPARATOR, listed
-from ..containers.plant import row_by_row
 from ..statespace.episodes import episodes
+from ._declared import ranges_of
 
 _HARDLY = 1e-3  # share of its variance that an input has to itself if it hardly moves on its own
-_ROUNDING = 1e-9  # relative, that is no move of an input
-_BEYOND = 0.1  # of the range of an input in the nominal record, by which it is beyond that when it is told
-
-
-def declared_names(input_columns):
-    """Columns that are inputs, whatever units they act on."""
-    return list(input_columns) if isinstance(input_columns, Mapping) else input_columns
-
-
-def declared_labels(X, input_columns, client_labels):
-    """Which unit a column of a table belongs to, inputs of several units to the first of these."""
-    if not isinstance(input_columns, Mapping):
-        return client_labels
-    from ._shared import labels_of_shared
-
-    return labels_of_shared(X, input_columns, client_labels)
-
-
-def declared_inputs(inputs):
-    """Inputs beside the record by the unit that sends them, and those that act on more than one."""
-    parts = inputs if isinstance(inputs, (list, tuple)) else [inputs]
-    if not any(isinstance(unit, tuple) for part in parts if isinstance(part, Mapping) for unit in part):
-        return inputs, []
-    from ._shared import merged_inputs  # most inputs have one unit
-
-    return merged_inputs(inputs)
-
-
-def declared_units(layout, input_columns, moved):
-    """Units that an input acts on beside the one that sends it, by the name of the input."""
-    if not moved and not isinstance(input_columns, Mapping):
-        return {}
-    from ._shared import declared_columns, moved_inputs
-
-    inside = declared_columns(input_columns, layout) if isinstance(input_columns, Mapping) else {}
-    return inside | moved_inputs(moved, layout)
 
 
 @dataclass(frozen=True)
@@ -70,7 +33,7 @@ class PlantInputs:
         units = tuple(u for u, own in zip(data.names, data.layout.inputs, strict=True) for _ in own)
         names = tuple(name for own in data.layout.inputs for name in own)
         pieces = episodes(data.starts, data.n_samples)
-        columns, low, high = _ranges(data)
+        columns, low, high = ranges_of(data)
         act = [slice(1, None) if name in early else slice(None, -1) for name in names]
         spread = np.array(
             [
@@ -85,13 +48,13 @@ class PlantInputs:
                 f"Inputs {listed(constant)} never move within an episode and are left out: their effect cannot be "
                 "learned from this record. Give rows in which they move (and rows after that, on which they act), or "
                 "do not declare them as inputs.",
-                stacklevel=4,
+                stacklevel=5,
             )
         return cls(units, names, active, low, high)
 
     def widened(self, data):
         """The same after further rows, in which an input that had never moved must not begin to."""
-        _, low, high = _ranges(data)
+        _, low, high = ranges_of(data)
         low, high = np.minimum(low, self.low), np.maximum(high, self.high)
         moved = ~self.active & (high - low > 1e-12 * np.maximum(np.abs(low), np.abs(high)))
         if moved.any():
@@ -134,16 +97,6 @@ class PlantInputs:
             raise ValueError(f"Got unknown input {name!r}; known inputs are {listed(self.names)}.")
         return self.names.index(name)
 
-    def restrict(self, data):
-        """The record with the inputs that moved in `fit` only, None for units that have none left."""
-        if self.active.all():
-            return data
-        inputs = tuple(
-            None if U is None or not self.active[own].any() else U[:, self.active[own]]
-            for U, own in zip(data.inputs, map(self.of, data.names), strict=True)
-        )
-        return replace(data, inputs=row_by_row(inputs))
-
     def expand(self, columns):
         """Columns of the inputs that moved as columns of all inputs, zero for the others."""
         full = np.zeros((len(columns), len(self.names)))
@@ -181,79 +134,20 @@ class PlantInputs:
         return frame
 
 
-def _ranges(data):
-    """Columns of all inputs, and their lowest and highest values."""
-    columns = [column for U in data.inputs if U is not None for column in U.T]
-    return columns, *np.array([(column.min(), column.max()) for column in columns]).reshape(-1, 2).T
+def warn_of_inputs(server, excitation, known, words):
+    """Say what was found of inputs that makes answers doubtful.
 
-
-def input_ranges(data, words=()):
-    """Least and largest value of every input of a record by flat name, but of those that are words."""
-    _, low, high = _ranges(data)
-    names = (name for own in data.layout.inputs for name in own)
-    pairs = zip(names, low.tolist(), high.tolist(), strict=True)
-    return {name: (least, most) for name, least, most in pairs if name not in words}
-
-
-def warn_beyond(data, ranges, told=frozenset(), category=UserWarning):
-    """Warn of inputs that are beyond their ranges in the nominal record, but of those that were `told` to be.
-
-    Gives the names of those that are in the last row.
+    `excitation` is the table of the inputs, `known` the :class:`PlantInputs` as users write them, and `words` says of
+    each when it was set.
     """
-    last = set()
-    for U, own in zip(data.inputs, data.layout.inputs, strict=True):
-        for name, column in zip(own, () if U is None else U.T, strict=False):
-            if name not in ranges:  # words
-                continue
-            low, high = ranges[name]
-            margin = _BEYOND * (high - low) + _ROUNDING * max(abs(low), abs(high))
-            beyond = (column < low - margin) | (column > high + margin)
-            if beyond.any() and name not in told:
-                warnings.warn(
-                    f"Input {name!r} is beyond what was nominal, from {low:.4g} to {high:.4g}: what it does there is "
-                    "an extrapolation, and an alarm takes more evidence. The watch goes on. Give nominal rows with "
-                    "such values to `fit`.",
-                    category,
-                    stacklevel=4,
-                )
-            if beyond[-1]:
-                last.add(name)
-    return frozenset(last)
+    _warn_of_excitation(excitation)
+    _warn_of_feedback(server)
+    _warn_of_hidden_causes(server)
+    _warn_of_timing(server, known, words)
+    _warn_of_misfit(server, {unit for unit, word in zip(known.units, words, strict=True) if word == "before"})
 
 
-def has_words(container):
-    """Whether some table in a container has columns that are neither numbers nor truth values."""
-    if isinstance(container, Mapping):
-        return any(map(has_words, container.values()))
-    if isinstance(container, (list, tuple)):
-        return any(has_words(part) for part in container if np.ndim(part) > 0)
-    found = getattr(container, "dtypes", getattr(container, "dtype", None))
-    kinds = found if isinstance(found, (list, tuple, pd.Series)) else [found]
-    return container is not None and any(getattr(kind, "kind", "O") not in "fiub" for kind in kinds)
-
-
-def filled_inputs(data, missing, before=None):
-    """The record with gaps in its inputs filled, or refused; `before` are the inputs of the row before it."""
-    filled = list(data.inputs)
-    for m, (U, names) in enumerate(zip(data.inputs, data.layout.inputs, strict=True)):
-        if U is None or np.isfinite(U).all():
-            continue
-        if missing == "hold":
-            last = np.full((1, U.shape[1]), np.nan) if before is None else before[m][None]
-            bounds = episodes(data.starts, len(U))
-            parts = [np.vstack([last if a == 0 else np.nan * last, U[a:b]]) for a, b in bounds]
-            filled[m] = U = np.concatenate([pd.DataFrame(part).ffill().to_numpy()[1:] for part in parts])
-        gaps = [name for name, column in zip(names, U.T, strict=True) if np.isnan(column).any()]
-        if gaps:
-            where = " at the start of an episode, where there is no value to hold" if missing == "hold" else ""
-            raise ValueError(
-                f"Inputs {listed(gaps)} have missing values{where}: an input has to be known at every time step. Fill "
-                "them in, or let the last value hold with missing_inputs='hold'."
-            )
-    return replace(data, inputs=tuple(filled))
-
-
-def warn_of_excitation(table):
+def _warn_of_excitation(table):
     """Warn of inputs that other inputs and the states explain almost completely."""
     if "share" not in table:
         return
@@ -262,22 +156,22 @@ def warn_of_excitation(table):
         warnings.warn(
             f"Inputs {listed(hardly)} hardly move on their own: other inputs and the states explain all but "
             f"{_HARDLY:.1%} of their variance. Their effects are poorly known; look at the standard errors.",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
-def warn_of_feedback(server):
+def _warn_of_feedback(server):
     """Warn that inputs depend on measurements, and say what was done about it."""
     if controlled := getattr(server, "controlled_units_", ()):
         warnings.warn(
             f"Inputs of {listed(controlled)} depend on measurements (see `feedback_`). The likelihood given "
             "the inputs stays valid and standard errors of effects come from its observed curvature; choose "
             "by `loops` whether the controllers respond in counterfactuals.",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
-def warn_of_hidden_causes(server):
+def _warn_of_hidden_causes(server):
     """Warn of inputs that move with measurements of other units which they cannot have caused."""
     table = getattr(server, "hidden_causes_", None)
     if table is None or not table["suspect"].any():
@@ -288,11 +182,11 @@ def warn_of_hidden_causes(server):
         "of both looks like that, or a controller that reads the other unit. With a hidden cause the effects of these "
         "inputs are wrong by more than their bands say: ask `sensitivity` how strong it must be to void them, and give "
         "what else moves the input (its set point) in `instruments`.",
-        stacklevel=3,
+        stacklevel=4,
     )
 
 
-def warn_of_timing(server, known, words):
+def _warn_of_timing(server, known, words):
     """Warn of inputs that are said to come before their row and were found to follow measurements."""
     controlled = {*getattr(server, "controlled_units_", ()), *_following_the_row_before(server, known, words)}
     inputs = zip(known.units, known.names, words, strict=True)
@@ -302,7 +196,7 @@ def warn_of_timing(server, known, words):
             f"Inputs {listed(early)} are said to be set before their row is measured (sampled='before') and depend "
             "on measurements. That is right for a controller that reads the row before; of one that reads its own "
             "row the plant takes the answer for an effect: say sampled='after' for those.",
-            stacklevel=3,
+            stacklevel=4,
         )
 
 
@@ -316,7 +210,7 @@ def _following_the_row_before(server, known, words):
     return set(rejected) - late
 
 
-def warn_of_misfit(server, at_once=()):
+def _warn_of_misfit(server, at_once=()):
     """Warn of inputs that act otherwise than the plant says, or within the row that they stand in.
 
     Units `at_once` are known for the latter.
@@ -330,7 +224,7 @@ def warn_of_misfit(server, at_once=()):
         rejected = asked[asked[f"{kind}_p_value"] * len(table) < _MISFIT_LEVEL]
         pairs = [f"{row.controlled} on {row.measured}" for row in rejected.itertuples()]
         if pairs:
-            warnings.warn(f"{what.format(listed(pairs))} See `feedback_` for the tests.", UserWarning, stacklevel=3)
+            warnings.warn(f"{what.format(listed(pairs))} See `feedback_` for the tests.", UserWarning, stacklevel=4)
 
 
 _MISFIT_LEVEL = 1e-3  # for all pairs together
@@ -343,22 +237,3 @@ _MISFITS = {
     "an input that acts at once or a curved one look like that; effects of these inputs are doubtful beyond "
     "their standard errors.",
 }
-
-
-def a_row_later(data, late, before=None):
-    """A record in which some inputs stand in the row after their own, whose measurements they cannot have moved.
-
-    In the first row of an episode they are as they are; `before` are the inputs of the row before the record, if
-    it goes on from there.
-    """
-    moved = list(data.inputs)
-    for m, (U, names) in enumerate(zip(data.inputs, data.layout.inputs, strict=True)):
-        chosen = np.array([name in late for name in names], dtype=bool)
-        if U is None or not chosen.any():
-            continue
-        moved[m] = U.copy()
-        for start, stop in episodes(data.starts, len(U)):
-            moved[m][start + 1 : stop, chosen] = U[start : stop - 1, chosen]
-        if before is not None:
-            moved[m][0, chosen] = before[m][chosen]
-    return replace(data, inputs=tuple(moved))

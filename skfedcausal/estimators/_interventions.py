@@ -1,6 +1,7 @@
 """What users write down about other inputs, as arrays, and the tables they get back."""
 
 from numbers import Integral
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -38,6 +39,11 @@ def check_confidence(confidence):
     """Refuse a confidence of bands that is none."""
     if not (isinstance(confidence, float | np.floating) and 0 < confidence < 1):
         raise ValueError(f"Got confidence={confidence!r}; give a number between 0 and 1, such as 0.9.")
+
+
+def two_sided(confidence):
+    """Standard deviations to either side that hold a Gaussian number with this probability."""
+    return stats.norm.ppf((1 + confidence) / 2)
 
 
 def window_rows(window, n_samples, index=None):
@@ -115,14 +121,19 @@ def whatif_table(times, columns, factual, effect, std, told, confidence, ends):
 
     `told` is trust and verdict by column, `ends` what no measurement goes below or above.
     """
-    half = stats.norm.ppf((1 + confidence) / 2) * std
-    other = factual + effect
-    n_samples, d = factual.shape
+    half, other = two_sided(confidence) * std, factual + effect
     blocks = {"factual": factual, "counterfactual": other, "effect": effect}
     blocks |= {"low": np.clip(other - half, *ends), "high": np.clip(other + half, *ends)}
-    places = {"time": np.repeat(np.asarray(times), d), "column": np.tile(np.array(columns, object), n_samples)}
-    told = {name: np.tile(np.array(values, object if name == "verdict" else float), n_samples) for name, values in told}
-    return pd.DataFrame(places | {name: block.ravel() for name, block in blocks.items()} | told)
+    kinds = {"verdict": object}
+    blocks |= {name: np.tile(np.array(own, kinds.get(name, float)), len(times)) for name, own in told}
+    return long_table("time", times, columns, blocks)
+
+
+def long_table(name, rows, columns, blocks):
+    """One row per row, of this name, and column; `blocks` are columns of the table, (n_rows, n_columns) or flat."""
+    places = {name: np.repeat(np.asarray(rows), len(columns))}
+    places["column"] = np.tile(np.array(columns, dtype=object), len(rows))
+    return pd.DataFrame(places | {name: np.ravel(block) for name, block in blocks.items()})
 
 
 def limits_of(limits, columns, factual, stops):
@@ -174,7 +185,7 @@ def verdicts(effect, std, spread, confidence, doubted):
         yet" where it is zero and nothing else could be seen, "cannot tell: say when it acts" of columns in doubt,
         "cannot tell" else.
     """
-    half = stats.norm.ppf((1 + confidence) / 2) * std
+    half = two_sided(confidence) * std
     squares = np.square(effect).sum(axis=0)
     total = squares + np.square(std).sum(axis=0)
     trust = np.where(total == 0, 0.0, squares / np.where(total == 0, 1.0, total))
@@ -186,7 +197,7 @@ def verdicts(effect, std, spread, confidence, doubted):
 
 def in_doubt(apart, std, confidence):
     """Columns whose effects with two timings of inputs lie further apart than the band in a tenth of the rows, (d,)."""
-    return (np.abs(apart) > stats.norm.ppf((1 + confidence) / 2) * std).mean(axis=0) > _CLEAR
+    return (np.abs(apart) > two_sided(confidence) * std).mean(axis=0) > _CLEAR
 
 
 def _said(value):
@@ -210,8 +221,17 @@ def _as_numbers(value, what):
     return array
 
 
+class Realisation(NamedTuple):
+    """Matrices of ``h[t] = A h[t-1] + B u[t-1]``, ``y[t] = C h[t] + D u[t]``; D is None where nothing acts at once."""
+
+    A: np.ndarray
+    B: np.ndarray
+    C: np.ndarray
+    D: np.ndarray | None
+
+
 def one_lag_realisation(A, B, at_once, C):
-    """Matrices A, B, C, D of one lag with the response of a plant of lags (p, n, n) and (q, n, k) and same-row (n, k).
+    """The :class:`Realisation` with the response of a plant of lags (p, n, n) and (q, n, k) and same-row (n, k).
 
     The observer form: state k holds what rows from k - 1 before on still do to a row. States that nothing
     reaches are left out.
@@ -227,4 +247,4 @@ def one_lag_realisation(A, B, at_once, C):
     at = np.flatnonzero(kept)
     inputs = np.vstack(driven + lags @ at_once)
     seen = np.hstack([C, np.zeros((len(C), n * (n_lags - 1)))])
-    return shift[np.ix_(at, at)], inputs[at], seen[:, at], C @ at_once if at_once.any() else None
+    return Realisation(shift[np.ix_(at, at)], inputs[at], seen[:, at], C @ at_once if at_once.any() else None)

@@ -12,20 +12,7 @@ import pandas as pd
 from ..containers.arrays import as_native, as_table, column_names, names_units
 from ..containers.layout import SEPARATOR, listed
 from ..containers.modes import is_called, mode_codes, mode_indicators, modes_in, plain_modes, warn_of_mode
-from ._levels import each_input, levels_of
-
-
-def learned_modes(detector, X, inputs, columns):
-    """Modes that a nominal record tells, if any, the record with codes in their place, and columns that are inputs."""
-    modes = PlantModes.learn(detector.mode, X, inputs, columns)
-    if not modes.labels:
-        return None, X, inputs, columns
-    if detector.evidence == "flags" or detector.levels == "episode":
-        what = f"Inputs of words ({listed(modes.labels)})" if detector.mode is None else f"mode={detector.mode!r}"
-        other = "evidence='flags'" if detector.evidence == "flags" else "levels='episode'"
-        raise ValueError(f"{what} and {other} do not go together; give one of them.")
-    X, inputs = modes.coded(X, inputs)
-    return modes, X, inputs, None if inputs is not None else modes.input_columns(columns)
+from ._declared import each_input, levels_of
 
 
 @dataclass(frozen=True)
@@ -69,6 +56,13 @@ class PlantModes:
         labels = {name: modes_in(values, name) for name, values in told.items()}
         first = {name: next(other for other in told if told[other].equals(told[name])) for name in told}
         return cls(column, labels, owner, {name: other for name, other in first.items() if other != name})
+
+    def check_settings(self, mode, evidence, levels):
+        """Refuse settings of a detector that have no use for modes."""
+        if evidence == "flags" or levels == "episode":
+            what = f"Inputs of words ({listed(self.labels)})" if mode is None else f"mode={mode!r}"
+            other = "evidence='flags'" if evidence == "flags" else "levels='episode'"
+            raise ValueError(f"{what} and {other} do not go together; give one of them.")
 
     def input_columns(self, others):
         """What the record is read with: these columns beside `others` that are inputs."""

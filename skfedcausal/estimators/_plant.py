@@ -1,6 +1,6 @@
 """What the estimators of plants share once fitted: predictions, states, likelihoods, links, the oracle."""
 
-from contextlib import contextmanager
+import warnings
 from functools import wraps
 from numbers import Integral
 
@@ -13,20 +13,20 @@ from ..beside import beside
 from ..client.pooled import PooledTransport
 from ..message.clock import Clock
 from ..message.requests import Measurements, PredictRequest
-from ..message.states import PredictionReply
 from ..message.training import LossAnswer, LossRequest
-from . import _link_questions as links
-from ._base import FederatedEstimator
-from ._link_effects import link_effects
-from ._link_questions import where_server
-from ._privacy_curve import privacy_curve
-from ._undecidable import undecidable_units, undecided, warn_undecidable
+from ..server.forecasts import begin_of, counted_steps, forecast_covariances
+from ..server.straight import expected_states
+from ._base import where_server
+from ._batches import BatchLearning
+from ._interventions import check_confidence, two_sided
+from ._link_questions import LinkQuestions, undecidable_units, undecided, warn_undecidable
+from ._promises import privacy_curve
 
 
-class PlantEstimator(FederatedEstimator):
+class PlantEstimator(LinkQuestions, BatchLearning):
     """Base of the estimators whose server learns a linear plant; use a subclass."""
 
-    link_effects = link_effects
+    _acting: tuple[str, ...] = ("lag_transitions_",)  # attributes that hold what acts on the states
 
     def _new_server(self):
         server = super()._new_server()
@@ -54,126 +54,6 @@ class PlantEstimator(FederatedEstimator):
             links = server.without_grades() if noisy and hasattr(server, "without_grades") else server.links_
             self._links = undecided(_in_plant_time(links, self._row_time), self._undecidable)
         return self._links
-
-    # -- batch by batch --------------------------------------------------------------------------
-
-    @where_server("partial_fit")
-    def partial_fit(self, X, y=None, *, inputs=None, lengths=None, forget=None):
-        """Learn the plant from one more batch of rows, whose sums are added to those of the batches before.
-
-        The plant is the one that a fit to all rows together would find with the same models of the units and
-        ``level_shifts=None``, up to rounding; the time that a batch takes does not depend on how many came before.
-        Units identify their models in the first batch and keep them. Each says in every later one whether its model
-        still fits: a warning names those that do not (`outdated_units_`), and :meth:`renew` lets them identify another.
-        `n_batches_` counts the batches since the sums began.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-            Rows that no batch had before. If their index goes on where that of the last batch ended, one sampling
-            period or number later, so does the episode; otherwise, and always without an index, the batch begins one.
-        y : None
-            Ignored.
-        inputs : list or dict, default=None
-            As in :meth:`fit`.
-        lengths : sequence of int, default=None
-            Time steps of each episode of the batch; None for one.
-        forget : float, default=None
-            Share of their weight that all earlier rows lose before these are added: 0.1, say, or 1 to begin anew with
-            the same models of the units. The batch then begins an episode.
-
-        Returns
-        -------
-        self : FederatedEstimator
-
-        Warns
-        -----
-        UserWarning
-            Of units whose model no longer fits; after :meth:`fit`, whose rows are not counted.
-
-        Notes
-        -----
-        Gaps in a batch are filled as the plant before expects, which fits of whole records do otherwise. `validity_`,
-        feedback and the units' augmenters are about the last batch. The server keeps sums of products of the units'
-        scores, and of each episode its first and last rows.
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedGrangerEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, _ = make_granger_plant(3, n_samples=3000, random_state=0)
-        >>> estimator = FederatedGrangerEstimator()
-        >>> for month in range(3):
-        ...     batch = {unit: rows[1000 * month : 1000 * (month + 1)] for unit, rows in X.items()}
-        ...     estimator = estimator.partial_fit(batch)
-        >>> estimator.n_batches_, estimator.server_.n_samples_
-        (3, 3000)
-        """
-        from ._batches import learn_batch  # of records that go on
-
-        return learn_batch(self, X, inputs, lengths, forget)
-
-    @where_server("partial_fit")
-    def partial_fit_sites(self, transport=None, *, wait=0.0, forget=None):
-        """Learn the plant from units at sites, batch by batch.
-
-        The first batch is the record that each site names as `data`, from which it identifies its model. The next
-        ones are files that come in the folder it names as `watched`, in the order of their names (see
-        :doc:`/federation`); every file is an episode. Units send states of the new rows only, and are told what the
-        plant does to them after the first batch only.
-
-        Parameters
-        ----------
-        transport : Transport, default=None
-            To the sites, at the first call. It stays open; later calls go on over it.
-        wait : float, default=0.0
-            Seconds to wait for a batch that not all sites have yet. When they are over, it is left for the next call.
-        forget : float, default=None
-            As in :meth:`partial_fit`, before every batch.
-
-        Returns
-        -------
-        self : FederatedEstimator
-            After all batches that all sites have.
-        """
-        from ._batches import learn_site_batches  # of records that go on
-
-        return learn_site_batches(self, transport, wait, forget)
-
-    def renew(self, units):
-        """Let units identify their models anew in the next batch of :meth:`partial_fit`.
-
-        A new model has other states, about which earlier batches say nothing: the sums begin anew with that batch. The
-        other units keep their models.
-
-        Parameters
-        ----------
-        units : str or list of str
-            Names, of `outdated_units_` for example.
-
-        Returns
-        -------
-        self : FederatedEstimator
-        """
-        from ._batches import renew
-
-        return renew(self, units)
-
-    def _read_first(self, X, inputs, lengths):
-        """The record to learn from, as units see it."""
-        return self._read_new(X, inputs, lengths)
-
-    def _read_next(self, X, inputs, lengths):
-        """Further rows as units see them."""
-        return self._seen_by_units(self._read(X, inputs, lengths))
-
-    @contextmanager
-    def _naming_inputs(self):
-        """Name what an error knows by number only."""
-        yield
-
-    def _warn_of_inputs(self):
-        """Say what makes answers about inputs doubtful."""
 
     # -- predictions and states ------------------------------------------------------------------
 
@@ -215,10 +95,10 @@ class PlantEstimator(FederatedEstimator):
             raise ValueError(f"model={model!r}; choose 'augmented', 'client' or 'server'.")
         with self._asking(X, inputs, lengths) as units:
             if model == "server":
-                answers = self._mapped(units, self.server_.filter(units.messages()).predicted)
+                answers = units.mapped(self.server_.filter(units.messages()).predicted)
             else:
                 answers = units.exchange.ask_all(PredictRequest(model), Measurements)
-            return self._table(answers, units.index)
+            return self._predicted(units, answers)
 
     def forecast(self, X, start, *, inputs=None, confidence=None, return_std=False):
         """Measurements from a row on, given those before it and the inputs of all rows: a free run.
@@ -284,25 +164,13 @@ class PlantEstimator(FederatedEstimator):
                     f"Got start={start!r} for {n_samples} rows; give the position of the first row to be forecast, 1 "
                     f"to {n_samples - 1}."
                 )
-            from ..server.straight import expected_states  # fits need none
-
             index = None if units.index is None else units.index[start:]
-            if confidence is not None or return_std:
-                from ._bands import banded_forecast  # most ask for the mean alone
-
-                return banded_forecast(self, units, int(start), index, confidence, return_std)
-            _, predicted = expected_states(self.server_, units.messages(until=int(start)))
-            return self._table(self._mapped(units, predicted[start:]), index)
-
-    def _by_unit(self, states):
-        """Pairs of every unit's name and its own among the states of all."""
-        return [(name, np.ascontiguousarray(states[:, rows])) for name, rows in self.state_slices_.items()]
-
-    def _mapped(self, units, states, covariances=None):
-        """Expected measurements of states: every unit maps its own through its sensors."""
-        of_units = [None] * len(self.state_slices_) if covariances is None else covariances
-        own = zip(self._by_unit(states), of_units, strict=True)
-        return units.exchange.ask({name: PredictionReply(part, V) for (name, part), V in own}, Measurements)
+            if confidence is None and not return_std:
+                _, predicted = expected_states(self.server_, units.messages(until=int(start)))
+                table, columns = units.measured(units.mapped(predicted[start:]))
+                return self._framed(table, columns, index)
+            blocks, columns = banded_forecast(self.server_, units, int(start), confidence, return_std)
+            return tuple(self._framed(block, columns, index) for block in blocks)
 
     def transform(self, X=None, *, inputs=None, lengths=None):
         """Filtered states of the whole plant, given the messages up to each step.
@@ -424,7 +292,7 @@ class PlantEstimator(FederatedEstimator):
         True
         """
         oracle = self.oracle(X, inputs=inputs, lengths=lengths)
-        pairs = list(zip(self._plant_matrices(), oracle._plant_matrices(), strict=True))
+        pairs = [(getattr(self, name), getattr(oracle, name)) for name in self._acting]
         (own, central), *_ = pairs
         if len(own[0]) != len(central[0]):
             raise ValueError(
@@ -477,48 +345,6 @@ class PlantEstimator(FederatedEstimator):
         check_is_fitted(self)
         return beside("plant_page")(self, title, X, check).write(path)
 
-    # -- links -----------------------------------------------------------------------------------
-
-    validity_, validity_display, benefit_ = links.validity_, links.validity_display, links.benefit_
-    spectrum, link_intervals, benefit = links.spectrum, links.link_intervals, links.benefit
-    changed_links, to_networkx = links.changed_links, links.to_networkx
-    bootstrap_links, stable_links = links.bootstrap_links, links.stable_links
-    links_over_time = links.links_over_time
-
-    @where_server("test_links")
-    def test_links(self, X=None, method="lr", *, inputs=None, lengths=None):
-        """Test every link between states given the others, by one of the three classical tests.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-            Record to learn the plant from, such as that of `fit`, of which an estimator keeps no series.
-        method : {"lr", "wald", "score"}, default="lr"
-            Likelihood ratio of the plants with and without the link; Wald test in the plant with it; score
-            test in the plant without it. Large samples make them agree. A plant of several lags has "score"
-            only, over all of them.
-        inputs, lengths
-            As in `fit`.
-
-        Returns
-        -------
-        DataFrame
-            One row per ordered pair: ``cause, effect, in_model, statistic, dof, p_value``, ``p_holm``
-            (family-wise, Holm) and ``p_fdr`` (false discovery rate, Benjamini and Hochberg). Chi-squared
-            under the hypothesis of no link, given the other links in the model as everything in `links_`.
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedGrangerEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
-        >>> tests = FederatedGrangerEstimator().fit(X).test_links(X, "lr")
-        >>> tests.query("p_holm < 0.05")[["cause", "effect"]].to_string(index=False)
-        'cause effect\\nunit0  unit2'
-        """
-        with self._asking(X, inputs, lengths) as units:
-            return undecided(self.server_.test_links(units.messages(), method), self._undecidable)
-
     # -- training by gradients -------------------------------------------------------------------
 
     @where_server("trains_units", "GradientServer")
@@ -540,8 +366,8 @@ class PlantEstimator(FederatedEstimator):
         """
         with self._asking(X, inputs, lengths) as units:
             predicted = self.server_.filter(units.messages()).predicted
-            requests = {name: LossRequest(own) for name, own in self._by_unit(predicted)}
-            answers = units.exchange.ask(requests, LossAnswer)
+            asked = {name: LossRequest(own) for name, own in units.by_unit(predicted)}
+            answers = units.exchange.ask(asked, LossAnswer)
         rows = [{"client": answer.client, "server": answer.server} for answer in answers.values()]
         return pd.DataFrame(rows, index=pd.Index(list(answers), name="unit"))
 
@@ -615,16 +441,43 @@ class PlantEstimator(FederatedEstimator):
         return privacy_curve(self, {"X": X, "inputs": inputs, "lengths": lengths}, epsilons, n_draws, random_state)
 
     def _taught(self, other, plant):
-        """A copy of this estimator fitted to a record in the layout of this one's."""
-        return other._fit_units(plant)
+        """Another estimator of this class, fitted to a record in the layout of this one's."""
+        return type(self)._fit_units(other, plant)
 
-    def _plant_matrices(self):
-        """Everything that acts on the states, in stacks of lags."""
-        return (self.lag_transitions_,)
+
+def banded_forecast(server, units, start, confidence, return_std):
+    """Mean, low and high of the rows from `start` on, or mean and standard deviation, and the names of columns."""
+    if confidence is not None:
+        check_confidence(confidence)
+        if return_std:
+            raise ValueError("Got `confidence` and `return_std`; ask for a band or for standard deviations.")
+    run, predicted = expected_states(server, units.messages(until=start))
+    n_steps = units.n_samples - start
+    _warn_of_few_rows(run.plain.record, start, n_steps)
+    covariances = forecast_covariances(run, start, n_steps, confidence)
+    mean, variance, columns = units.with_variance(units.mapped(predicted[start:], covariances))
+    std = np.sqrt(variance)
+    if return_std:
+        return [mean, std], columns
+    half = two_sided(confidence) * std
+    return [mean, mean - half, mean + half], columns
+
+
+def _warn_of_few_rows(record, start, n_steps):
+    """Say from where on no forecast of as many rows has shown what it misses."""
+    counted = counted_steps(record, start)
+    if n_steps > counted:
+        warnings.warn(
+            f"There are {start - begin_of(record, start)} rows before `start`, too few to see what forecasts of "
+            f"{n_steps} rows miss: from {counted + 1} rows ahead on bands are what the plant says, which is often too "
+            "sure. Give X three times as many rows before `start` as are forecast, or forecast fewer.",
+            stacklevel=4,
+        )
 
 
 def _of_equal_lags(own, other):
-    """Two stacks of matrices side by side, with zeros for lags that one of them has not."""
+    """Two stacks of matrices (p, n, .) side by side, with zeros for lags that one of them has not."""
+    own, other = (stack.reshape(-1, *stack.shape[-2:]) for stack in (own, other))
     n_lags = max(len(own), len(other))
     return [np.hstack([*stack, *np.zeros((n_lags - len(stack), *stack.shape[1:]))]) for stack in (own, other)]
 

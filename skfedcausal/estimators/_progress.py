@@ -34,9 +34,8 @@ def written_out():
 
 
 @contextmanager
-def followed(estimator):
-    """Tell an estimator's callbacks of its fit; gives what tells them of an exchange by its operation."""
-    root = estimator._init_callback_context(max_subtasks=None)
+def followed(estimator, root):
+    """Tell an estimator's callbacks of its fit, whose context is `root`; gives what tells them of an exchange."""
     root.call_on_fit_task_begin(estimator=estimator)
 
     @contextmanager

@@ -1,10 +1,8 @@
 """Federated counterfactuals: what if a unit of a plant had been operated differently?"""
 
-import warnings
 from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -13,42 +11,23 @@ from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..containers.layout import SEPARATOR, listed
-from ..message.requests import AggregateRequest, Measurements
 from ..server.estimation.input_checks import InputsNotSeparableError
 from ..server.lagged.timing import SAMPLED
 from ..server.likelihood import LikelihoodServer
 from ..statespace.input_basis import BASES
-from ..transfer import TransferFunction
-from . import _questions
 from ._base import explained
-from ._engine import learned_engine, timing_in_doubt
-from ._input_map import InputMap, early_inputs
-from ._inputs import (
-    PlantInputs,
-    declared_inputs,
-    declared_labels,
-    declared_names,
-    declared_units,
-    filled_inputs,
-    has_words,
-    warn_of_excitation,
-    warn_of_feedback,
-    warn_of_hidden_causes,
-    warn_of_misfit,
-    warn_of_timing,
-)
-from ._interventions import LOOPS, SAY_WHEN, check_choice, one_lag_realisation, unit_name
-from ._plant import PlantEstimator
+from ._declared import Declared, coded_record, filled_inputs, learned_levels, merged_inputs
+from ._input_effects import learned_engine
+from ._input_spec import InputSpec
+from ._inputs import warn_of_inputs
 from ._progress import with_callbacks
-from ._questions import told_loadings
+from ._questions import InputQuestions
 from .relays import check_relays
-
-_LEVELS = "measurement", "state"
 
 
 @explained
 @dataclass(repr=False, eq=False, kw_only=True)
-class FederatedCounterfactualEstimator(PlantEstimator):
+class FederatedCounterfactualEstimator(InputQuestions):
     """Learns how the inputs of every unit act on every other, and answers what-if questions.
 
     The plant is ``h[t] = A h[t-1] + B u[t-1] + w[t-1]``, ``y_m[t] = C_m h_m[t] + v_m[t]``: the inputs of row
@@ -205,7 +184,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
     relays: Mapping | None = None
 
     _parameter_constraints = {
-        **PlantEstimator._parameter_constraints,
+        **InputQuestions._parameter_constraints,
         "server": [HasMethods("effects"), None],
         "input_columns": ["array-like", callable, Mapping, None],
         "missing_inputs": [StrOptions({"error", "hold"})],
@@ -216,14 +195,9 @@ class FederatedCounterfactualEstimator(PlantEstimator):
     }
 
     _has_inputs = True
-    _instruments = None
+    _acting = ("lag_transitions_", "lag_inputs_", "input_at_once_")
 
     # -- fitting ---------------------------------------------------------------------------------
-
-    impact, dose_response = _questions.impact, _questions.dose_response
-    reach, gain_table = _questions.reach, _questions.gain_table
-    sensitivity, experiment = _questions.sensitivity, _questions.experiment
-    step_response, frequency_response = _questions.step_response, _questions.frequency_response
 
     def fit_sites(self, transport):
         """Learn the plant from units that are reached over a transport and hold their records themselves.
@@ -260,9 +234,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
                     f"`sampled` names inputs {listed(inputs)}, which sites do not tell. Give a word for each unit, "
                     "or say `sampled` in the section [site] of their settings."
                 )
-        self._levels: dict = {}
-        self.input_levels_, self.shared_inputs_, self._instruments = {}, {}, None
-        self._sent_inputs: Any = None  # before anything is sent there is nothing to name
+        self._spec = None  # before anything is sent there is nothing to name
         return super().fit_sites(transport)
 
     @with_callbacks
@@ -311,23 +283,22 @@ class FederatedCounterfactualEstimator(PlantEstimator):
 
     def _read_first(self, X, inputs, lengths):
         """The record to learn from as units see it, and what is to be known of its inputs."""
-        inputs, moved = declared_inputs(inputs)
-        X, inputs = self._learn_levels(X, inputs)
-        columns, labels = self.input_columns, declared_labels(X, self.input_columns, self.client_labels)
-        plant = self._read_new(X, inputs, lengths, labels=labels, input_columns=declared_names(columns))
-        self.shared_inputs_ = declared_units(plant.layout, columns, moved)
+        inputs, moved = merged_inputs(inputs)
+        declared = Declared(self.input_columns, moved)
+        levels = learned_levels(X, inputs, declared.names)
+        X, inputs = coded_record(X, inputs, levels)
+        labels = declared.labels(X, self.client_labels)
+        plant = self._read_new(X, inputs, lengths, labels=labels, input_columns=declared.names)
+        shared = declared.units(plant.layout)
         plant = filled_inputs(plant, self.missing_inputs)
-        known = PlantInputs.learn(plant, early_inputs(plant, self.sampled))
-        known = self._plant_inputs = self._learn_instruments(plant, known)
-        self._input_map = InputMap.learn(plant, known, self.basis, self.sampled, self._levels)
-        self._sent_inputs = self._input_map.known(known)
+        how = {"basis": self.basis, "sampled": self.sampled, "instruments": self.instruments}
+        self._spec = InputSpec.learn(plant, levels, shared, **how)
         return self._seen_by_units(plant)
 
     def _read_next(self, X, inputs, lengths):
         """Further rows as units see them, whose inputs may go beyond the range of those before."""
         plant = self._read(X, inputs, lengths)
-        self._plant_inputs = self._plant_inputs.widened(plant)
-        self._sent_inputs = self._input_map.known(self._plant_inputs)
+        self._spec = replace(self._spec, written=self._spec.written.widened(plant))
         return self._seen_by_units(plant)
 
     @contextmanager
@@ -336,65 +307,28 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         try:
             yield
         except InputsNotSeparableError as error:
-            names = [repr(self._sent_inputs.active_names[k]) for k in error.inputs]
+            names = [repr(self._spec.sent.active_names[k]) for k in error.inputs]
             raise InputsNotSeparableError(error.inputs, names) from None
 
     def _warn_of_inputs(self):
         """Say what was found of the inputs that makes answers doubtful."""
-        warn_of_excitation(self.excitation_)
-        warn_of_feedback(self.server_)
-        warn_of_hidden_causes(self.server_)
-        known, words = self._plant_inputs, self._input_map.words  # without those of units that were lost
-        warn_of_timing(self.server_, known, words)
-        words = zip(known.units, words, strict=True)
-        warn_of_misfit(self.server_, {unit for unit, word in words if word == "before"})
-
-    def _learn_instruments(self, plant, known):
-        """What is known of inputs, instruments left out, after learning what these explain."""
-        self._instruments = None
-        if not self.instruments:
-            return known
-        from ._instruments import Instruments  # most inputs have none
-
-        if self.basis != "linear" or self._levels:
-            raise ValueError(
-                "`instruments` explain inputs that act as they are: leave out `basis`, and inputs that are words."
-            )
-        self._instruments = Instruments.learned(plant, self.instruments)
-        idle = [name in self._instruments.pairs.values() for name in known.names]
-        return replace(known, active=known.active & ~np.array(idle, dtype=bool))
+        spec = self._spec  # without inputs of units that were lost
+        warn_of_inputs(self.server_, self.excitation_, spec.written, spec.map.words)
 
     @property
     def instruments_(self):
         """The instruments of `fit` and how much they explain; no rows where none were given."""
         check_is_fitted(self)
         columns = ["input", "instrument", "share", "statistic"]
-        return pd.DataFrame(columns=columns) if self._instruments is None else self._instruments.table
-
-    def _learn_levels(self, X, inputs):
-        """The record with codes in place of words, and the levels of inputs that have any."""
-        self._levels = {}
-        if has_words(X) or has_words(inputs):
-            from ._levels import coded_record  # most inputs are numbers
-
-            X, inputs, self._levels = coded_record(X, inputs, declared_names(self.input_columns))
-        self.input_levels_ = {name: levels.names for name, levels in self._levels.items()}
-        return X, inputs
+        return pd.DataFrame(columns=columns) if self._spec.instruments is None else self._spec.instruments.table
 
     def _read(self, X, inputs=None, lengths=None):
-        inputs, _ = declared_inputs(inputs)
-        if self._levels:
-            from ._levels import coded_record
-
-            X, inputs, _ = coded_record(X, inputs, units=self.layout_.names, known=self._levels)
+        inputs, _ = merged_inputs(inputs)
+        X, inputs = self._spec.coded(X, inputs, self.layout_.names)
         return filled_inputs(super()._read(X, inputs, lengths), self.missing_inputs)
 
     def _seen_by_units(self, plant):
-        if self._instruments is not None:
-            plant = self._instruments.explained(plant)
-        if self._input_map.is_plain:
-            return self._plant_inputs.restrict(plant)
-        return self._input_map.sent(plant, self._plant_inputs)
+        return self._spec.encode(plant)
 
     def _server_knows_timing(self):
         server = LikelihoodServer() if self.server is None else self.server
@@ -404,7 +338,7 @@ class FederatedCounterfactualEstimator(PlantEstimator):
         """The server, told when inputs act where it can be told; those sent a row ahead act on the next."""
         server = super()._new_server()
         server.yields_to_responses = True
-        if self.sampled != "auto" and self._sent_inputs is None:
+        if self.sampled != "auto" and self._spec is None:
             if not self._server_knows_timing():
                 raise ValueError(
                     f"{type(server).__name__} knows of no inputs that act at once. Leave `sampled` out and let the "
@@ -412,294 +346,45 @@ class FederatedCounterfactualEstimator(PlantEstimator):
                 )
             return server.set_params(sampled=self.sampled)
         if self.sampled != "auto" and self._server_knows_timing():
-            known, owners = self._sent_inputs, self._input_map.owners
+            known, owners = self._spec.sent, self._spec.owners
             words: dict[str, list[str]] = {name: [] for name in dict.fromkeys(known.units)}
             for unit, moves, k in zip(known.units, known.active, owners, strict=True):
                 if moves:
-                    word = self._input_map.words[k]
+                    word = self._spec.map.words[k]
                     words[unit].append("after" if word == "before" else word)
             server.set_params(sampled={unit: own for unit, own in words.items() if own})
         return server
 
     def _layout_of_sites(self, exchange):
         """Units with inputs that have numbers: sites leave out those that never move, and name none."""
-        known = self._plant_inputs = self._sent_inputs = PlantInputs.told(exchange.messages)
-        self._input_map = InputMap.plain(len(known.names))
+        self._spec = InputSpec.at_sites(exchange.messages)
+        known = self._spec.written
         inputs = tuple(tuple(known.names[k] for k in known.of(name)) for name in exchange.names)
         return replace(super()._layout_of_sites(exchange), inputs=inputs)
 
     def _taught(self, other, plant):
-        other._plant_inputs, other._sent_inputs = self._plant_inputs, self._sent_inputs
-        other._input_map, other._levels, other.input_levels_ = self._input_map, self._levels, self.input_levels_
-        other.shared_inputs_, other._instruments = self.shared_inputs_, self._instruments
+        vars(other)["_spec"] = self._spec
         return super()._taught(other, self._seen_by_units(plant))
 
     def _store_fit(self, server, exchange):
         super()._store_fit(server, exchange)
-        self._input_map = self._input_map.only(np.isin(self._plant_inputs.units, server.names_))
-        self._plant_inputs = self._plant_inputs.only(server.names_)
-        there = self._plant_inputs.names
-        self.shared_inputs_ = {name: units for name, units in self.shared_inputs_.items() if name in there}
-        self._sent_inputs = known = self._sent_inputs.only(server.names_)
+        self._spec = self._spec.only(server.names_)
+        known = self._spec.sent
+        self.input_levels_ = {name: levels.names for name, levels in self._spec.levels.items()}
+        self.shared_inputs_ = dict(self._spec.shared)
         self._store_inputs(server)
         self.input_names_ = known.names
         ends = np.cumsum([0, *(len(known.of(name)) for name in server.names_)]).tolist()
         self.input_slices_ = dict(zip(server.names_, map(slice, ends[:-1], ends[1:]), strict=True))
         self.excitation_ = known.table({} if server.excitation_ is None else server.excitation_)
         self.feedback_, self.hidden_causes_ = server.feedback_, getattr(server, "hidden_causes_", None)
-        check_relays(self.relays or {}, self._plant_inputs.names)
-        self._engine = learned_engine(self, server, exchange.messages)
+        check_relays(self.relays or {}, self._spec.written.names)
+        self._engine = learned_engine(self._spec, self.relays or {}, server, exchange.messages)
         self.engine_ = self._engine.name
 
     def _store_inputs(self, server):
         """How inputs act, by lag, in the rows that users write them in."""
         by_lag = getattr(server, "lag_inputs_", server.input_[None])
         at_once = getattr(server, "input_at_once_", np.zeros_like(server.input_))
-        self.lag_inputs_, self.input_at_once_ = self._in_their_rows(by_lag, at_once)
+        self.lag_inputs_, self.input_at_once_ = self._spec.decode(by_lag, at_once)
         self.input_ = self.lag_inputs_[0]
-
-    def _in_their_rows(self, by_lag, at_once):
-        """What inputs that were sent do, as what those of all names do in the rows that users write them in."""
-        known, moved = self._sent_inputs, self._input_map.early[self._input_map.owners]
-        by_lag, at_once = np.array([known.expand(B) for B in by_lag]), known.expand(at_once)
-        if moved.any():  # these were sent a row ahead
-            at_once[:, moved] = by_lag[0, :, moved].T
-            by_lag[:-1, :, moved] = by_lag[1:, :, moved]
-            by_lag[-1, :, moved] = 0.0
-        return by_lag, at_once
-
-    def _plant_matrices(self):
-        return self.lag_transitions_, self.lag_inputs_, self.input_at_once_[None]
-
-    # -- questions -------------------------------------------------------------------------------
-
-    def counterfactual(self, n, u0, u1, *, horizon=1, level="measurement", return_std=False, loops="hold", split=False):
-        """Effect on every unit of operating unit `n` with the inputs `u1` instead of `u0`.
-
-        Parameters
-        ----------
-        n : str, int or list of these
-            Unit, by name or position, or several that are operated together.
-        u0, u1 : float or array-like of shape (n_inputs,) or (horizon, n_inputs), or dict by unit of several
-            Inputs of the unit from time t on, its own first and then those that it shares: constants that are held,
-            or trajectories (ramps, pulses), which may have the shape (horizon,) where the unit has one input. Names
-            of levels for inputs that have any.
-        horizon : int, default=1
-            Steps ahead.
-        level : {"measurement", "state"}, default="measurement"
-            Effect on the sensors, or on the states.
-        return_std : bool, default=False
-            Also return standard errors.
-        loops : {"hold", "react"}, default="hold"
-            "hold": inputs of other units stay as they were. "react": the controllers that were identified
-            (``server_.laws_``) respond to what they measure.
-        split : bool, default=False
-            One block of columns per input of the unit, which add up to the whole effect.
-
-        Returns
-        -------
-        effect : DataFrame
-            Row k is the effect at time t + k of inputs switched at time t, k = 1, ..., horizon; one column
-            ``unit__sensor`` per sensor (``unit__state0`` per state), or (input, column) with `split`. Its
-            ``attrs["engine"]`` says what answered.
-        std : DataFrame
-            Of the same shape, with `return_std`. From the estimate before shrinkage, given the selected
-            links.
-
-        Raises
-        ------
-        ValueError
-            If the unit is unknown or has no inputs, a shape does not fit, the horizon is below one, an
-            input is asked to move that never moved in `fit`, the server has no standard errors, or controllers hold a
-            plant that nobody knows without them, and `loops` is "hold" for more rows than that means something for.
-
-        Warns
-        -----
-        UserWarning
-            If an input leaves the range seen in `fit`.
-        """
-        check_is_fitted(self)
-        check_choice("level", level, _LEVELS)
-        check_choice("loops", loops, LOOPS)
-        if return_std and not getattr(self.server_, "has_covariances", True):
-            raise ValueError(
-                f"{type(self.server_).__name__} learns a point without a sampling covariance: there are no standard "
-                "errors to return. Use LikelihoodServer for them."
-            )
-        if isinstance(horizon, bool) or not isinstance(horizon, Integral) or horizon < 1:
-            raise ValueError(f"Got horizon={horizon!r}; give a number of steps ahead of at least 1.")
-        from ._input_effects import asked_counterfactual
-
-        return asked_counterfactual(self, n, u0, u1, int(horizon), level, return_std, loops, split)
-
-    def whatif(
-        self,
-        X,
-        do,
-        *,
-        inputs=None,
-        lengths=None,
-        confidence=0.9,
-        loops="hold",
-        split=False,
-        sensors="controller",
-        limits=None,
-    ):
-        """Replay a record under other inputs, or with sensors that are held.
-
-        Abduction, action, prediction: the record determines states and noise, the inputs are replaced, the
-        same noise drives the plant again. For a linear plant the difference is the response to the change of
-        the inputs, whatever the noise was; inputs as they were give back the record. Where the record shows that
-        the plant is bent, the response also depends on the inputs as they were.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-            Record, in a container as in `fit`.
-        do : dict of str to (float, array-like or callable)
-            What replaces an input ``unit__input``: a number held throughout, one value per row, or a
-            function of the recorded series; names of levels for an input that has any. An instrument moves the input
-            that follows it. A sensor ``unit__sensor`` is held: at a number, or by force at one value per row, NaN
-            where it is not. The name of a unit has a dict of its inputs and sensors.
-        inputs, lengths
-            As in `fit`.
-        confidence : float, default=0.9
-            Of the band from `low` to `high`.
-        loops : {"hold", "react"}, default="hold"
-            As in :meth:`counterfactual`.
-        split : bool, default=False
-            One set of rows per replaced input, named in a column ``source``; their effects add up.
-        sensors : {"controller", "force"}, default="controller"
-            How sensors are held. "controller": the set point of the controller that is known for their unit
-            (``server_.laws_``) moves so that they end there, in the mean, and its law does what it does on the way.
-            "force": whatever it takes, a hard intervention: the states of the unit are moved in every row as its
-            disturbances would most likely have moved them, and the others follow.
-        limits : dict of str to (float, float), default=None
-            Lowest and highest value of a sensor by its name, ``unit__sensor``: stops of valves, full and empty tanks.
-            Counterfactuals and bands stay between them, or where the record was. For other sensors these are the stops
-            that the record of `fit` shows, if it shows any.
-
-        Returns
-        -------
-        DataFrame
-            One row per time and column: ``time, column, factual, counterfactual, effect, low, high``, and of the
-            column ``trust`` and ``verdict`` ("effect", "no effect to be seen", "not yet", "there was no move",
-            "cannot tell: say when it acts", "cannot tell"; :doc:`/counterfactual`). A measurement that is missing is
-            replaced by its expectation given the whole record. The band is that of the counterfactual: uncertainty of
-            the effect and, where the measurement is missing, of what it was; NaN where the server has no standard
-            errors. Its ``attrs["engine"]`` says what answered, ``attrs["relays"]`` what relays do that react.
-
-        Raises
-        ------
-        ValueError
-            If an input or sensor is unknown, a series does not fit, an input is asked to move that never moved in
-            `fit`, no controller is known that could hold a sensor, or relays react and effects are to be split.
-
-        Warns
-        -----
-        UserWarning
-            If an input leaves the range seen in `fit`, a sensor of the record stands at a limit, or an answer hangs on
-            whether an input acts in its own row, which `sampled` does not say.
-        """
-        check_is_fitted(self)
-        from ._replay import asked_whatif
-
-        asked = {"confidence": confidence, "loops": loops, "split": split, "sensors": sensors, "limits": limits}
-        replay = asked_whatif(self, X, do, inputs, lengths, **asked)
-        found = replay.table
-        doubted = found.loc[found["verdict"] == SAY_WHEN, "column"].unique()
-        for note in [*replay.notes, *([timing_in_doubt(self, doubted)] if len(doubted) else [])]:
-            warnings.warn(note, stacklevel=2)
-        return found
-
-    def aggregate_counterfactual(self, unit, scale):
-        """What a unit can answer alone: the effect of scaling the others' inputs all together.
-
-        The unit knows the mean influence ``phi = sum_n B_mn mean(u_n)`` of the other units' inputs on its
-        states, not which input it came from (question Q3 of the second paper): this is an aggregate.
-
-        Parameters
-        ----------
-        unit : str or int
-            The unit that asks about its own sensors.
-        scale : float
-            Level of all other units' inputs, as a multiple of what it was.
-
-        Returns
-        -------
-        Series
-            Named "aggregate of all other units' inputs": change of the unit's sensors one step ahead,
-            ``C_m phi (scale - 1)``.
-
-        Raises
-        ------
-        ValueError
-            If no unit has inputs that moved in `fit`.
-        """
-        check_is_fitted(self)
-        name = unit_name(unit, self.client_names_)
-        if not self._plant_inputs.active.any():
-            raise ValueError("No unit of this plant has inputs that moved in `fit`.")
-        with self._asking_models() as exchange:
-            answer = exchange.ask({name: AggregateRequest(float(scale))}, Measurements)[name]
-        return pd.Series(answer.values[0], index=list(answer.columns), name="aggregate of all other units' inputs")
-
-    def transfer_function(self):
-        """The learned plant from inputs to expected measurements, ``G(z) = C (z I - A)^-1 B``.
-
-        Returns
-        -------
-        TransferFunction
-        """
-        check_is_fitted(self)
-        with self._asking_models() as exchange:
-            C, columns = told_loadings(self, exchange)
-        A, by_lag, at_once = self.lag_transitions_, self.lag_inputs_, self.input_at_once_
-        if self._engine.responses is not None:
-            A, acting = self._engine.responses.matrices()
-            by_lag, at_once = self._in_their_rows(acting[1:], acting[0])
-        A, B, C, D = one_lag_realisation(A, by_lag, at_once, C)
-        return TransferFunction(A, B, C, self.input_names_, tuple(columns), D)
-
-    # -- names of inputs ---------------------------------------------------------------------------
-
-    def _acting_on(self, unit):
-        """Positions of a unit's inputs: its own, and those that it shares with the unit that sends them."""
-        shared = [self._plant_inputs.position(name) for name, units in self.shared_inputs_.items() if unit in units]
-        return [k for k in self._plant_inputs.of(unit) + shared if self._plant_inputs.names[k] not in self._idle]
-
-    def _through(self, name):
-        """The input that an instrument acts through, any other as it is."""
-        pairs = {} if self._instruments is None else self._instruments.pairs
-        return next((one for one, other in pairs.items() if other == name), name)
-
-    def _moved_position(self, name):
-        """Position of an input that is to move."""
-        if name in self._idle:
-            through = self._through(name)
-            raise ValueError(f"{name!r} is an instrument, which acts through {through!r} alone: ask about that.")
-        return self._plant_inputs.position(name)
-
-    @property
-    def _idle(self):
-        """Inputs that are instruments of others."""
-        return () if self._instruments is None else tuple(self._instruments.pairs.values())
-
-    def _coded(self, value, names):
-        """Values of inputs with codes in place of the names of levels."""
-        if not any(name in self._levels for name in names):
-            return value
-        from ._levels import coded_values
-
-        return coded_values(value, [self._levels.get(name) for name in names], names)
-
-    def _change(self, before, after):
-        """Change of what is sent in place of the inputs."""
-        return self._input_map.values(after) - self._input_map.values(before)
-
-    @property
-    def _acts_at_once(self):
-        """Whether some input acts on the row that it stands in."""
-        own = self._engine.responses
-        at_once = getattr(self.server_, "acts_at_once", False) or (own is not None and own.acts_at_once)
-        return bool(at_once or self._input_map.early.any())

@@ -1,6 +1,7 @@
 """Federated root cause analysis: in which unit did a fault start."""
 
 import secrets
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
@@ -15,30 +16,33 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..client.units import randomised_flags, units_alone
-from ..containers.rows import check_sampling, position, sampling_period, warn_of_gaps
+from ..containers.layout import listed
+from ..containers.rows import at_one_level, position, sampling_period
 from ..message.requests import Acknowledgement
-from ..message.watching import FlagMessage, FlagsRequest
+from ..message.watching import FlagsRequest
 from ..privacy.mechanism import PrivacyMechanism
 from ..server.moments import MomentServer
 from ..server.watching.detector import RootCauseServer
 from ..server.watching.flags import FlagWatch, needed_answers, roots_of_flags
 from ..server.watching.incidents import UNDECIDED, roots_per_step
+from ..server.watching.operating import SETTLING
 from ..server.watching.posterior import prior_weights
 from ..server.watching.thresholds import steps_between_alarms, watch_budget
 from ..statespace.episodes import episodes
-from . import _following as following
-from . import _inputs
-from ._base import FederatedEstimator, explained
+from ._base import explained
+from ._declared import Declared, filled_inputs, has_words, input_ranges, merged_inputs
+from ._input_spec import late_inputs
+from ._modes import PlantModes
 from ._progress import with_callbacks
 from ._promises import checked_watch, mechanisms, promise_key, watch_promise
 from ._stream_batches import is_stream
-from ._streams import PlantStream, fault_table, flag_array, flag_verdict, verdict_reply
-from ._tags import tag_trend, tags
+from ._streams import PlantStream, flag_array, flag_verdict
+from ._watching import WatchingDetector
 
 
 @explained
 @dataclass(repr=False, eq=False, kw_only=True)
-class FederatedRCADetector(FederatedEstimator):
+class FederatedRCADetector(WatchingDetector):
     """Tells when a plant is out of the ordinary and in which unit it started.
 
     Fitted to nominal operation only. Every unit sends its states (`n_states` numbers per time step) and one
@@ -188,7 +192,7 @@ class FederatedRCADetector(FederatedEstimator):
     sampled: str | Mapping = "auto"
 
     _parameter_constraints = {
-        **FederatedEstimator._parameter_constraints,
+        **WatchingDetector._parameter_constraints,
         "privacy": [PrivacyMechanism, list, tuple, None],
         "evidence": [StrOptions({"innovations", "flags"})],
         "statistic": [StrOptions({"both", "energy", "shift"})],
@@ -203,9 +207,6 @@ class FederatedRCADetector(FederatedEstimator):
     }
 
     _default_server, _monitors, _has_inputs = MomentServer, True, True
-    _modes = None  # PlantModes where a column tells them
-    _late = None  # names of inputs that are sent a row later, if any
-    tags, tag_trend = tags, tag_trend
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -246,49 +247,101 @@ class FederatedRCADetector(FederatedEstimator):
         if dry_run:
             return self.plan(X, inputs=inputs, lengths=lengths)
         self._check_privacy()
-        inputs, moved = _inputs.declared_inputs(inputs)
-        X, inputs, columns = self._learn_modes(X, inputs)
-        labels = _inputs.declared_labels(X, self.input_columns, self.client_labels)
+        inputs, moved = merged_inputs(inputs)
+        declared = Declared(self.input_columns, moved)
+        X, inputs, columns = self._learn_modes(X, inputs, declared.names)
+        labels = declared.labels(X, self.client_labels)
         plant = self._read_new(X, inputs, lengths, labels=labels, input_columns=columns)
-        _inputs.declared_units(plant.layout, self.input_columns, moved)  # refuses units that there are not
+        declared.units(plant.layout)  # refuses units that there are not
         self._late = self._learn_timing(plant.layout)
-        plant = _inputs.filled_inputs(plant, "hold")
-        self.input_ranges_ = _inputs.input_ranges(plant, () if self._modes is None else self._modes.labels)
+        plant = filled_inputs(plant, "hold")
+        self.input_ranges_ = input_ranges(plant, () if self._modes is None else self._modes.labels)
         plant = self._seen_by_units(plant)
         self._set_budget(plant.index)
         prior_weights(self.prior, plant.names)
         randomised = self.evidence == "flags" and mechanisms(self.privacy)[1] is not None
         if self.levels == "episode":
-            from ._campaigns import fit_campaigns  # of plants with several nominal levels
-
-            return fit_campaigns(self, plant)
+            return self._fit_campaigns(plant)
         self._fit_units(plant, home=plant if randomised else None)
         return self._with_visited(plant)
 
+    # -- levels --------------------------------------------------------------------------------------
+
+    def _fit_campaigns(self, plant, levels=None):
+        """Fit to campaigns at one level, and take note of the levels that they have.
+
+        `levels` are the numbers of the levels of the episodes, None where each has its own.
+        """
+        if self.evidence == "flags":
+            raise ValueError("levels='episode' needs the levels of states; fit with evidence='innovations'.")
+        short = [k for k, n_rows in enumerate(plant.lengths) if n_rows <= SETTLING]
+        if short and levels is None:
+            raise ValueError(
+                f"Episodes {listed(map(str, short))} have at most {SETTLING} rows, too few for a level of their own. "
+                "Give longer ones, or leave `levels` out."
+            )
+        self._fit_units(at_one_level(plant, levels))
+        with self._asking_about(plant.only(self.client_names_)) as units:
+            self._root_cause.know(units.messages(), levels)
+        return self
+
     def _with_visited(self, plant=None):
         """Take levels that the nominal record visits for operating points, where that can be learned; it is told."""
-        if self.levels != "auto" or self.evidence == "flags" or not self._root_cause.visited:
+        segments = None if self.levels != "auto" or self.evidence == "flags" else self._root_cause.visited
+        if not segments:
             return self
-        from ._campaigns import with_visited  # of plants with several nominal levels
+        before = self.__dict__.copy()
+        done = "Nothing was done about that here, and a switch may be an incident."
+        if plant is not None and all(limit is None for limit in (self.client, self.mode, self.privacy, self.max_bytes)):
+            try:
+                with warnings.catch_warnings():
+                    warnings.filterwarnings("ignore", "One false alarm per")  # said of the whole record
+                    self._fit_segments(plant, segments)
+                done = "They are taken for nominal operating points: a switch between them is no incident."
+            except ValueError as error:  # at one level units may be too short, or not to be told apart
+                tried, self.__dict__ = self._account, before
+                self._count_in(tried, plant)
+                done = f"A switch may be an incident, as the detector cannot be fitted to what is between them: {error}"
+        where = "; ".join(f"rows {s.start} to {s.stop - 1} at level {s.level + 1}" for s in segments)
+        warnings.warn(
+            f"The nominal record shifts between levels: {where}. {done} Tell of them by `mode`, `inputs` or "
+            "levels='episode', or give levels=None if they are none.",
+            stacklevel=4,
+        )
+        return self
 
-        return with_visited(self, plant)
+    def _fit_segments(self, plant, segments):
+        """Fit again to segments of the record at levels of their own; the ledger goes on."""
+        before = self.ledger_
+        self._fit_campaigns(plant.stretches([(s.start, s.stop) for s in segments]), [s.level for s in segments])
+        self._root_cause.visited = segments
+        account, self.ledger_ = self.ledger_, before
+        self._count_in(account, plant)
 
-    def _learn_modes(self, X, inputs):
+    def _count_in(self, account, plant):
+        """Let the account of what was sent go on with another one."""
+        account.begin_with(self.ledger_)
+        self.ledger_ = account
+        self.communication_ = account.communication(plant.unit_bytes)
+
+    # -- inputs and modes ------------------------------------------------------------------------------
+
+    def _learn_modes(self, X, inputs, columns):
         """The record with codes in place of modes, its inputs, and the columns that are inputs."""
-        self._modes, columns = None, _inputs.declared_names(self.input_columns)
-        if self.mode is None and not (_inputs.has_words(X) or _inputs.has_words(inputs)):
+        self._modes = None
+        if self.mode is None and not (has_words(X) or has_words(inputs)):
             return X, inputs, columns
-        from ._modes import learned_modes  # of plants whose modes a column tells
-
-        self._modes, *read = learned_modes(self, X, inputs, columns)
-        return read
+        modes = PlantModes.learn(self.mode, X, inputs, columns)
+        if not modes.labels:
+            return X, inputs, columns
+        modes.check_settings(self.mode, self.evidence, self.levels)
+        self._modes = modes
+        return *modes.coded(X, inputs), None if inputs is not None else modes.input_columns(columns)
 
     def _learn_timing(self, layout):
         """Names of the inputs that were set after the row that they stand in was measured."""
         if self.sampled == "auto":
             return frozenset()
-        from ._input_map import late_inputs  # for plants of which somebody says so
-
         return late_inputs(layout, self.sampled, self.mode, self.server)
 
     def fit_sites(self, transport):
@@ -424,62 +477,7 @@ class FederatedRCADetector(FederatedEstimator):
             raise ValueError("`privacy` changed since `fit`, and the thresholds hold for that noise. Fit it again.")
         return mechanism
 
-    # -- following -------------------------------------------------------------------------------
-
-    def _with_codes(self, X, inputs=None):
-        """A record and its inputs with codes in place of modes."""
-        inputs, _ = _inputs.declared_inputs(inputs)
-        return (X, inputs) if self._modes is None else self._modes.coded(X, inputs, self.layout_.names)
-
-    def _levels_and_times(self, X, lengths=None, levels=None):
-        """Alarm levels of a record as :meth:`transform` gives them, unless known, and times or numbers of its rows."""
-        levels = np.asarray(self.transform(X, lengths=lengths) if levels is None else levels)
-        index = super()._read(self._with_codes(X)[0], lengths=lengths).index
-        return levels, np.arange(len(levels)) if index is None else index
-
-    def _read(self, X, inputs=None, lengths=None):
-        """Plant data in the layout and at the sampling period of `fit`."""
-        X, inputs = self._with_codes(X, inputs)
-        plant = self._read_coded(X, inputs, lengths)
-        self._warn_beyond(plant)
-        return plant
-
-    def _warn_beyond(self, plant, *told):
-        """Warn of inputs beyond their ranges in `fit`, where that takes more evidence; those in the last row."""
-        ranges = self.input_ranges_ if plant.layout.has_inputs and self.evidence == "innovations" else {}
-        return _inputs.warn_beyond(plant, ranges, *told) if ranges else frozenset()
-
-    def _read_coded(self, X, inputs, lengths, before=None):
-        """The same of a record with codes in place of modes; `before` are the inputs of the row before it."""
-        plant = super()._read(X, inputs, lengths)
-        if self._modes is not None:
-            plant = self._modes.without_unknown(plant, before)
-        if plant.layout.has_inputs:
-            plant = _inputs.filled_inputs(plant, "hold", before)
-        check_sampling(plant.index, self._period)
-        warn_of_gaps(plant.index, plant.starts)
-        return plant
-
-    def _seen_by_units(self, plant, before=None):
-        """A record with inputs in the row they explain, and indicators of modes; `before` as in `_read_coded`."""
-        if self._late:
-            plant = _inputs.a_row_later(plant, self._late, before)
-        return plant if self._modes is None else self._modes.indicators(plant)
-
-    def _evidence_of(self, units):
-        """Answers of the units about a record, of the kind that is watched."""
-        if self.evidence == "flags":
-            return units.exchange.ask_all(FlagsRequest(), FlagMessage)
-        return units.messages()
-
-    def _verdicts(self, units):
-        """Incidents of every episode, as (first row of the episode, verdict); the units are told."""
-        found = PlantStream(self._watch, self.client_names_).push(self._evidence_of(units), units.lengths)
-        self._tell(units.exchange, verdict_reply(found))
-        return found
-
-    def _tell(self, exchange, verdict):
-        exchange.tell(dict.fromkeys(self.client_names_, verdict))
+    # -- incidents in records ------------------------------------------------------------------------
 
     def incidents(self, X=None, *, inputs=None, lengths=None):
         """Incidents in a record.
@@ -508,14 +506,10 @@ class FederatedRCADetector(FederatedEstimator):
             its share of these steps.
         """
         if is_stream(X):
-            return following.followed(self, X, PlantStream.dated)
+            return self._followed(X, PlantStream.dated)
         with self._asking(X, inputs, lengths, watched=True) as units:
             found, index = self._verdicts(units), units.index
         return self._table(found, index)
-
-    def _table(self, found, index):
-        """Incidents by row, or by time where the record has times."""
-        return fault_table(found, self.client_names_, index if isinstance(index, pd.DatetimeIndex) else None)
 
     def predict_root_cause(self, X=None, *, inputs=None, lengths=None):
         """Root at every time step: a unit's name, "" without an incident, "undecided" where unclear.
@@ -533,7 +527,7 @@ class FederatedRCADetector(FederatedEstimator):
         ndarray of str, shape (n_samples,)
         """
         if is_stream(X):
-            return following.followed(self, X, PlantStream.labels)
+            return self._followed(X, PlantStream.labels)
         with self._asking(X, inputs, lengths, watched=True) as units:
             if self.evidence == "flags":
                 flags = flag_array(self._evidence_of(units), self.client_names_)
@@ -671,15 +665,6 @@ class FederatedRCADetector(FederatedEstimator):
         """
         check_is_fitted(self)
         return np.array(self.client_names_, dtype=object)
-
-    # -- streams and further questions -----------------------------------------------------------
-
-    update, reset, partial_fit = following.update, following.reset, following.partial_fit
-    watch_sites, follow_sites = following.watch_sites, following.follow_sites
-    site_incidents_, alarms_ = property(following.site_incidents_), property(following.alarms_)
-    acknowledge, rebaseline = following.acknowledge, following.rebaseline
-    report, flags = following.report, following.flags
-    _incidents_and_levels = following.incidents_and_levels
 
     # -- scores --------------------------------------------------------------------------------------
 

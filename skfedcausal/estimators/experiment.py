@@ -11,8 +11,7 @@ from ..containers.layout import listed
 from ..server.disturbances import settled_covariance
 from ..server.experiments import LinkDesign, best_moves, random_rows_needed
 from ..server.planning import state_responses
-from ._least_moves import within
-from .reach import allowed_inputs, check_now, finite
+from .reach import allowed_inputs, check_now, finite, within
 
 _KINDS = ("state", "input")
 _NOTHING = 0.02  # standard deviations of the cause that inputs have to move it by
@@ -51,29 +50,30 @@ class Experiment:
     verdict: str
 
 
-def asked_experiment(estimator, cause, effect, inputs, bounds, rows, kind, rates, now):
-    """The :class:`Experiment` of a link."""
-    _check(estimator, cause, effect, rows, kind)
-    inputs, at, low, high, limits = allowed_inputs(estimator, inputs, bounds, rates)
-    bent = [name for name, k in zip(inputs, at, strict=True) if estimator._input_map.functions[k] is not None]
+def designed_experiment(effects, links, cause, effect, inputs, bounds, rows, kind, rates, now):
+    """The :class:`Experiment` of a link, by :class:`InputEffects`; `links` is the table of the plant."""
+    server, spec = effects.server, effects.spec
+    _check(server.names_, cause, effect, rows, kind)
+    allowed = allowed_inputs(spec, inputs, bounds, rates)
+    inputs, at, low, high = allowed.inputs, allowed.at, allowed.low, allowed.high
+    bent = [name for name, k in zip(inputs, at, strict=True) if spec.map.functions[k] is not None]
     if bent:
         raise ValueError(
             f"Inputs {listed(bent)} act through a curve, and an experiment is designed for linear ones. Leave them out."
         )
     half, middle = (high - low) / 2, (high + low) / 2
     start = _standing(inputs, {} if now is None else now)
-    check_now(inputs, start, low, high)
-    design = _design(estimator, cause, effect, kind, at, half, int(rows))
+    check_now(allowed, start)
+    design = link_design(server, spec, cause, effect, kind, at, half, int(rows))
 
     def keep(u):
-        return (within(middle + half * np.clip(u, -1, 1), start, low, high, limits) - middle) / half
+        return (within(middle + half * np.clip(u, -1, 1), start, low, high, allowed.rates) - middle) / half
 
-    server = estimator.server_
     levels = server.alpha, server.margin
     u = best_moves(design, int(rows), keep)
     steps = pd.RangeIndex(1, int(rows) + 1, name="time")
     schedule = pd.DataFrame(np.clip(middle + half * u, low, high), index=steps, columns=list(inputs))
-    link = estimator.links_.query("cause == @cause and effect == @effect and kind == @kind")
+    link = links.query("cause == @cause and effect == @effect and kind == @kind")
     return Experiment(
         schedule,
         design.rows_needed(u, *levels),
@@ -82,10 +82,10 @@ def asked_experiment(estimator, cause, effect, inputs, bounds, rows, kind, rates
     )
 
 
-def _check(estimator, cause, effect, rows, kind):
+def _check(names, cause, effect, rows, kind):
     for name in (cause, effect):
-        if name not in estimator.client_names_:
-            raise ValueError(f"Got unknown unit {name!r}; known are {listed(estimator.client_names_)}.")
+        if name not in names:
+            raise ValueError(f"Got unknown unit {name!r}; known are {listed(names)}.")
     if kind not in _KINDS:
         raise ValueError(f"Got kind={kind!r}; choose 'state' or 'input'.")
     if cause == effect:
@@ -104,24 +104,21 @@ def _standing(inputs, now):
     return np.array([finite(now[name], f"The present value of {name!r}") if name in now else np.nan for name in inputs])
 
 
-def _design(estimator, cause, effect, kind, at, half, n_rows):
+def link_design(server, spec, cause, effect, kind, at, half, n_rows):
     """The :class:`LinkDesign` of a link for inputs at positions, moved by `half` of the width of their bounds."""
-    server, active, owners = estimator.server_, estimator._sent_inputs.active, estimator._input_map.owners
-    sent = np.searchsorted(owners[active], at)  # one column each, since they are linear
-    early = estimator._input_map.early[owners][active]
+    sent = np.searchsorted(spec.owners[spec.active], at)  # one column each, since they are linear
+    early = spec.early[spec.active]
     scale = server.plant_.scale
     back = np.linalg.inv(scale)
     responses = np.einsum("ij,jtk->itk", back, state_responses(server, n_rows, early)[:, :, sent] * half)
-    of_cause, of_effect = (
-        np.arange(rows.start, rows.stop) for rows in map(estimator.state_slices_.get, (cause, effect))
-    )
+    of_cause, of_effect = (np.arange(rows.start, rows.stop) for rows in map(server.state_slices_.get, (cause, effect)))
     acting = np.flatnonzero(server.transition_[of_effect].any(axis=0))
     moving = np.arange(len(at))  # the search for links starts with inputs that act on every unit
     if kind == "state":
         causes, states, direct = of_cause, np.setdiff1d(acting, of_cause), moving
         states = np.concatenate([of_cause, states])
     else:
-        units = [estimator._plant_inputs.units[k] for k in at]
+        units = [spec.written.units[k] for k in at]
         causes = np.flatnonzero([unit == cause for unit in units])
         states, direct = acting, np.concatenate([causes, np.setdiff1d(moving, causes)])
     noise = back @ settled_covariance(server) @ back.T

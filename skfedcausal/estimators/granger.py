@@ -3,13 +3,19 @@
 import warnings
 from copy import copy
 from dataclasses import dataclass
+from typing import Any
 
+from sklearn.base import clone
 from sklearn.utils._param_validation import StrOptions
 
+from ..client.kalman import KalmanClient
+from ..server.validity.report import SHIFTS
 from ._base import explained
 from ._plant import PlantEstimator
 from ._progress import with_callbacks
 
+_SHORTEST = 20  # rows that are kept between two shifts of levels
+_AT_HOME = ("harmonics", "trend", "mode", "levels")
 _MAX_TIME = 10.0  # seconds of a fit by default: on networks of other plants more told no other link
 
 
@@ -62,7 +68,7 @@ class FederatedGrangerEstimator(PlantEstimator):
         Write what is logged during a `fit` to standard error: every exchange with the units.
     remedy : {"auto"}, default=None
         "auto" fits once more where `validity_` names a setting that would help: `covariance` of the server,
-        `harmonics`, `trend` and `levels` (of sensors that wander) of the units, or `levels` of the stretches between
+        `harmonics`, `trend` and `levels` (of sensors that wander) of the units, or `levels` of the segments between
         shifts that it finds, without the rows of these, and `remedies_` says which were set. Not for units at sites of
         their own, and not under privacy, which a second fit would spend again. None leaves it to you.
 
@@ -193,7 +199,7 @@ class FederatedGrangerEstimator(PlantEstimator):
                 "remedy='auto' may fit twice, and privacy would be spent twice; fit without a remedy, read `validity_` "
                 "and choose the settings yourself."
             )
-        plant = self._read_first(X, inputs, lengths)
+        plant = self._read_new(X, inputs, lengths)
         if plant.n_units == 1:
             warnings.warn(
                 f"X has one unit, {plant.names[0]!r}: there are no pairs, and links_ stays empty. Name columns "
@@ -213,11 +219,9 @@ class FederatedGrangerEstimator(PlantEstimator):
 
     def _remedied(self, plant):
         """Fit again with what `validity_` asks for; the estimator itself, with the settings it had."""
-        from ._remedies import is_driven, remedies  # for estimators that ask for it
-
-        settings, done, stretches = remedies(self)
-        if stretches is not None:
-            cut = self._fitted_with(settings, plant.stretches(stretches), done)
+        settings, done, segments = remedies(self)
+        if segments is not None:
+            cut = self._fitted_with(settings, plant.stretches(segments), done)
             if not is_driven(cut.validity_):
                 self.__dict__.update(cut.__dict__)
                 return self
@@ -230,7 +234,60 @@ class FederatedGrangerEstimator(PlantEstimator):
         """A copy that learned with other settings and has its own again; a fit that fails leaves nothing."""
         other, before = copy(self), self.get_params(deep=False)
         other.set_params(**settings)
-        other._fit_units(plant)
+        self._taught(other, plant)
         other.set_params(**before)
         other.remedies_ = done
         return other
+
+
+# -- what an estimator does by itself about assumptions that do not hold ---------------------------
+
+
+def is_driven(table):
+    """Whether something that nobody measures seems to move units."""
+    return bool((table["check"].eq("no shared driver") & ~table["passed"]).any())
+
+
+def remedies(estimator, cut=True):
+    """Settings to fit with again, what they are in words, and the segments of rows to keep (None: all).
+
+    The record may be cut where `cut`.
+    """
+    table = estimator.validity_
+    failed = set(table.loc[~table["passed"], "check"])
+    settings: dict[str, Any] = {}
+    done: list[str] = []
+    server = clone(estimator.server_)
+    if "common variance" in failed and server.covariance == "information":
+        settings["server"] = server.set_params(covariance="sandwich")
+        done.append('covariance="sandwich"')
+    client = KalmanClient() if estimator.client is None else estimator.client
+    segments = None
+    if isinstance(client, KalmanClient):  # others stay
+        cut = cut and "steady sensors" not in failed  # levels that wander shift everywhere
+        segments = _segments(table, client, estimator.server_.n_samples_) if cut else None
+        wanted = {"levels": "episode"} if segments else _asked(client, failed)
+        if wanted:
+            settings["client"] = clone(client).set_params(**wanted)
+        done += [f'{option}="{value}"' for option, value in wanted.items()]
+    return settings, tuple(done), segments
+
+
+def _asked(client, failed):
+    """Have every unit take off what some have; settings that were given stay. Levels that move are trends as well."""
+    options = client.get_params(deep=False)
+    wanders = "steady sensors" in failed and options.get("levels") is None
+    slow = {"steady sensors": ("levels", "wander")} if wanders else {"no trend": ("trend", "smooth")}
+    wanted = {"no season": ("harmonics", "auto"), **slow}
+    asked = {option: value for check, (option, value) in wanted.items() if check in failed}
+    return {option: value for option, value in asked.items() if option in options and options[option] is None}
+
+
+def _segments(table, client, n_samples):
+    """Rows (start, stop) between shifts of levels, None where none were found or levels are taken off already."""
+    shifts = table.attrs.get(SHIFTS)
+    options = client.get_params(deep=False)
+    if not shifts or any(options.get(option) is not None for option in _AT_HOME):
+        return None
+    edges = [0, *(row for shift in shifts for row in shift), n_samples]
+    return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a >= _SHORTEST]

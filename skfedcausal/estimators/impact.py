@@ -4,13 +4,21 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import stats
 
 from ..beside import beside
 from ..containers.layout import listed
-from ._engine import rows_to_show, timing_in_doubt
-from ._interventions import CANNOT_TELL, EFFECT, NO_MOVE, NOT_YET, NOTHING, SAY_WHEN, check_choice, window_rows
-from ._replay import asked_whatif
+from ._interventions import (
+    CANNOT_TELL,
+    EFFECT,
+    NO_MOVE,
+    NOT_YET,
+    NOTHING,
+    SAY_WHEN,
+    check_choice,
+    two_sided,
+    window_rows,
+)
+from ._replay import replayed_record
 
 _LATER = 3.0  # times what an effect and its band reach in a window, from which on it comes after it
 _SPEAK = 0.5  # margins that a band has to leave out: tags are many, and some band of many is off zero by chance
@@ -122,19 +130,18 @@ class Impact:
         return beside("impact_page")(self, title).write(path)
 
 
-def asked_impact(estimator, X, do, window, *, confidence, margin, question="did", **settings):
-    """The :class:`Impact` of a move within a window of rows."""
+def found_impact(effects, asking, do, window, *, loops, limits, confidence, margin, question):
+    """The :class:`Impact` of a move within a window of rows; `effects` and `asking` as of :func:`replayed_record`."""
     if not margin >= 0:
         raise ValueError(f"Got margin={margin!r}; give a share of a standard deviation, at least 0.")
     check_choice("question", question, ("did", "would"))
     if hasattr(do, "items"):
-        _check_inputs(do, estimator._plant_inputs.names)
+        _check_inputs(do, effects.spec.written.names)
         moved = {name: _within(value, window, name) for name, value in do.items()}
     else:
         moved = do  # `whatif` says what is wrong with it
-    replay = asked_whatif(
-        estimator, X, moved, confidence=confidence, split=False, sensors="controller", window=window, **settings
-    )
+    how = {"loops": loops, "limits": limits, "split": False, "sensors": "controller"}
+    replay = replayed_record(effects, asking, moved, confidence=confidence, window=window, **how)
     found, error = replay.table, replay.error
     told = found.groupby("column", sort=False)[["verdict", "trust"]].first()
     still = (told["verdict"] == NO_MOVE).all()
@@ -143,9 +150,9 @@ def asked_impact(estimator, X, do, window, *, confidence, margin, question="did"
     rows = window_rows(window, len(times), pd.Index(times))
     place = np.repeat(np.arange(len(times)), len(table) // len(times))
     inside, later = table[np.isin(place, np.r_[rows])], table[place >= rows.stop]
-    half = stats.norm.ppf((1 + confidence) / 2) * error
+    half = two_sided(confidence) * error
     sd = table.groupby("column", sort=False)["factual"].std()
-    total = _totals(inside, later, half, sd, margin, rows_to_show(estimator, settings["loops"]), question)
+    total = _totals(inside, later, half, sd, margin, effects.rows_to_show(loops), question)
     told = told.reindex(total["column"])
     doubted = total["column"].isin(replay.doubted) & (total["verdict"] == CANNOT_TELL)
     total.loc[doubted, "verdict"] = SAY_WHEN
@@ -159,19 +166,22 @@ def asked_impact(estimator, X, do, window, *, confidence, margin, question="did"
             "were given, so that there is nothing to tell of."
         )
     else:
-        doubts = [timing_in_doubt(estimator, total.loc[doubted, "column"])] if doubted.any() else []
+        doubts = [effects.timing_in_doubt(total.loc[doubted, "column"])] if doubted.any() else []
         summary = " ".join([_sentence(total, tuple(do), edges, confidence, question), *replay.notes, *doubts])
     return Impact(table, total, summary, tuple(do), edges, confidence, question)
 
 
-def dose_table(estimator, X, name, doses, window, **settings):
-    """Mean effect over a window of an input held at each dose, less the record: one row per dose and column."""
+def dose_table(impact, name, doses):
+    """Mean effect of an input held at each dose, less the record, one row per dose and column.
+
+    `impact` answers what other inputs would have done, given as `do`.
+    """
     values = np.asarray(doses)
     if values.ndim != 1 or not len(values):
         raise ValueError(f"Got doses of shape {values.shape}; give a list of values of input {name!r}.")
     parts = []
     for dose in values.tolist():
-        total = asked_impact(estimator, X, {name: dose}, window, margin=0.0, question="would", **settings).total
+        total = impact({name: dose}).total
         ends = {"effect": total["mean"], "low": total["mean_low"], "high": total["mean_high"]}
         parts.append(pd.DataFrame({"dose": dose, "column": total["column"], **ends}))
     return pd.concat(parts, ignore_index=True)

@@ -4,17 +4,18 @@ import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy import stats
+from scipy.optimize import Bounds, lsq_linear, minimize
 
 from ..containers.layout import listed
 from ..server.forecasts import forecast_covariances
 from ..server.planning import held_run, impulses, spread_of
-from ._input_effects import above_level, recorded_inputs, replayed
-from ._least_moves import least_moves
-from ._questions import told_loadings
+from ._input_effects import recorded_inputs
+from ._interventions import long_table, two_sided
 
 _HOLD = 5  # rows that a target is held for if nothing is said
 _CLOSE = 0.06  # standard deviations of a sensor within which a target is reached
@@ -27,6 +28,10 @@ _ROUNDING = 1e-6  # share of bounds by which an input may stand outside of them
 _PASSES = 6  # for inputs that act through curves
 _HISTORY = 1000  # rows before now that curves may remember
 _DRAWS, _FEW_DRAWS, _MANY_MOVES = 60, 15, 1000
+_RIDGE = 1e-3  # weight of moves in shares of the bounds beside a miss in standard deviations
+_EXACT = 300  # moves up to which the active set is found
+_WEIGHTLESS = 1e-8  # share of the largest weight of a combination of rows, squared
+_PENALTIES = (1e2, 1e3, 1e4)  # of rates that are broken, in shares of the bounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,16 +71,22 @@ class Reach:
     notes: tuple
 
 
-@dataclass(frozen=True)
-class _Wish:
-    """What was asked for, checked: targets, positions of inputs, their bounds and rates, rows."""
+@dataclass(frozen=True, eq=False)
+class AllowedInputs:
+    """Inputs that may move: names, positions, ends of their bounds, most that they may change from row to row."""
 
-    target: dict
     inputs: tuple
     at: list
-    low: np.ndarray
+    low: np.ndarray  # (m,), as the next two
     high: np.ndarray
     rates: np.ndarray  # infinite where there is none
+
+
+@dataclass(frozen=True, eq=False)
+class Wish(AllowedInputs):
+    """What was asked for, checked: targets, inputs that may move, rows until they are reached and that they hold."""
+
+    target: dict
     by: int
     hold: int
 
@@ -89,36 +100,30 @@ class _Wish:
         return slice(self.by - 1, self.n_steps)
 
 
-def asked_plan(estimator, wish, X, inputs, lengths, confidence):
-    """The :class:`Reach` of a wish that :func:`wished` has read."""
-    with estimator._asking(X, inputs, lengths) as units:
-        return _Situation(estimator, units, wish, confidence).answer()
-
-
-def wished(estimator, target, inputs, bounds, by, rates, hold):
+def wished(spec, target, inputs, bounds, by, rates, hold):
     """The arguments of `reach`, or an error that says what is wrong with them."""
     if not isinstance(target, Mapping) or not target:
         raise ValueError(f"Got target={target!r}; give a dict from the name of a sensor, 'unit__sensor', to its value.")
-    inputs, at, low, high, limits = allowed_inputs(estimator, inputs, bounds, rates)
+    allowed = allowed_inputs(spec, inputs, bounds, rates)
     for what, value, least in (("by", by, 1), ("hold", hold, 0)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < least):
             raise ValueError(f"Got {what}={value!r}; give a number of rows of at least {least}.")
     for name, value in target.items():
         finite(value, f"The target of {name!r}")
-    return _Wish(dict(target), inputs, at, low, high, limits, int(by), _HOLD if hold is None else int(hold))
+    return Wish(**vars(allowed), target=dict(target), by=int(by), hold=_HOLD if hold is None else int(hold))
 
 
-def allowed_inputs(estimator, inputs, bounds, rates):
-    """Names, positions, low and high bounds and rates (infinite for none) of inputs that may move, or an error."""
-    known = estimator._plant_inputs
+def allowed_inputs(spec, inputs, bounds, rates):
+    """The :class:`AllowedInputs` that the user describes, or an error that says what is wrong with them."""
+    known = spec.written
     inputs = (inputs,) if isinstance(inputs, str) else tuple(inputs)
     if not inputs or len(set(inputs)) < len(inputs):
         raise ValueError(f"Got inputs {listed(inputs)}; name one or more inputs, each once.")
-    at = [estimator._moved_position(name) for name in inputs]
+    at = [spec.position_to_move(name) for name in inputs]
     still = [name for name, k in zip(inputs, at, strict=True) if not known.active[k]]
     if still:
         raise ValueError(f"Inputs {listed(still)} never moved in `fit`: what they do is not known. Leave them out.")
-    words = [name for name in inputs if name in estimator._levels]
+    words = [name for name in inputs if name in spec.levels]
     if words:
         raise ValueError(f"Inputs {listed(words)} have levels, between which there is nothing to plan. Leave them out.")
     low, high = (np.array([_pair(bounds, name)[k] for name in inputs]) for k in (0, 1))
@@ -131,18 +136,19 @@ def allowed_inputs(estimator, inputs, bounds, rates):
     limits = np.array([np.inf if rates.get(name) is None else finite(rates[name], "A rate") for name in inputs])
     if not (limits > 0).all():
         raise ValueError("Got a rate that is not above zero; give the most that an input may change a row, or None.")
-    return inputs, at, low, high, limits
+    return AllowedInputs(inputs, at, low, high, limits)
 
 
-def check_now(inputs, now, low, high):
+def check_now(allowed, now):
     """Refuse bounds that leave out where an input stands; NaN for one of which that is not known."""
+    low, high = allowed.low, allowed.high
     slack = _ROUNDING * (high - low)
     outside = (now < low - slack) | (now > high + slack)
     if outside.any():
         k = int(np.flatnonzero(outside)[0])
         raise ValueError(
-            f"Input {inputs[k]!r} stands at {now[k]:.6g} now, outside its bounds {low[k]:.6g} to {high[k]:.6g}. "
-            "Give bounds that hold the present value, or leave the input out."
+            f"Input {allowed.inputs[k]!r} stands at {now[k]:.6g} now, outside its bounds {low[k]:.6g} to {high[k]:.6g}."
+            " Give bounds that hold the present value, or leave the input out."
         )
 
 
@@ -169,69 +175,89 @@ def _pair(bounds, name):
     return low, high
 
 
-class _Situation:
+class FreeRun(NamedTuple):
+    """Forecast of all sensors with inputs as they are, its variance, (n_steps, d) each, and their levels, (d,)."""
+
+    values: np.ndarray
+    variance: np.ndarray
+    level: np.ndarray
+    columns: list
+
+
+class Solution(NamedTuple):
+    """A schedule (n_steps, m), what it promises of all sensors and the variance of its effect, (n_steps, d) each.
+
+    And what of the effect on the targets is not linear in the moves, (n_rows, n_targets).
+    """
+
+    plan: np.ndarray
+    promise: np.ndarray
+    variance: np.ndarray
+    bent: np.ndarray
+
+
+class Situation:
     """Where the plant stands, where it goes by itself, and what the inputs can do about it."""
 
-    def __init__(self, estimator, units, wish, confidence):
-        self._estimator, self._units, self._wish, self._confidence = estimator, units, wish, confidence
+    def __init__(self, effects, units, wish, confidence):
+        self._effects, self._units, self._wish, self._confidence = effects, units, wish, confidence
+        spec = effects.spec
         messages = units.messages()
         self._recorded = recorded_inputs(units, messages)
         self._now = self._recorded[-1, wish.at]
-        check_now(wish.inputs, self._now, wish.low, wish.high)
-        self._base, self._variance, self._level, self._columns = self._by_itself(messages)
+        check_now(wish, self._now)
+        self._free = self._by_itself(messages)
         self._targets = [self._place(name) for name in wish.target]
         loadings, spread = self._loadings()
         self._sd = np.sqrt(np.maximum(np.einsum("di,ij,dj->d", loadings, spread, loadings), np.finfo(float).tiny))
         self._wanted = np.array(list(wish.target.values()), dtype=float)
         n_moves = wish.n_steps * len(wish.inputs)
-        sent = estimator._sent_inputs.active
-        early = estimator._input_map.early[estimator._input_map.owners][sent]
+        early = spec.early[spec.active]
         n_draws = _FEW_DRAWS if n_moves > _MANY_MOVES else _DRAWS
-        if (own := estimator._engine.responses) is not None:
+        if (own := effects.engine.responses) is not None:
             self._impulses = own.impulses(loadings, wish.n_steps, early)
         else:
-            self._impulses = impulses(estimator.server_, loadings, wish.n_steps, early, n_draws)
+            self._impulses = impulses(effects.server, loadings, wish.n_steps, early, n_draws)
 
     def _place(self, name):
-        if name not in self._columns:
-            raise ValueError(f"Got unknown sensor {name!r} in `target`; known are {listed(self._columns)}.")
-        return list(self._columns).index(name)
+        columns = list(self._free.columns)
+        if name not in columns:
+            raise ValueError(f"Got unknown sensor {name!r} in `target`; known are {listed(columns)}.")
+        return columns.index(name)
 
     def _by_itself(self, messages):
-        """Forecast with inputs as they are, its variance, and the level of every sensor; names of columns."""
-        n_steps, estimator = self._wish.n_steps, self._estimator
-        run, states = held_run(estimator.server_, messages, n_steps)
-        covariances = forecast_covariances(run, self._units.n_samples, n_steps, self._confidence)
+        """The :class:`FreeRun` from the last row of a record on."""
+        n_steps, units = self._wish.n_steps, self._units
+        run, states = held_run(self._effects.server, messages, n_steps)
+        covariances = forecast_covariances(run, units.n_samples, n_steps, self._confidence)
         states = np.vstack([states, np.zeros_like(states[:1])])
-        answers = estimator._mapped(self._units, states, [np.concatenate([V, V[-1:]]) for V in covariances])
-        values, columns = estimator._measured(answers)
-        variance = estimator._measured(answers, "variance")[0]
-        return values[:-1], variance[:-1], values[-1], columns
+        answers = units.mapped(states, [np.concatenate([V, V[-1:]]) for V in covariances])
+        values, variance, columns = units.with_variance(answers)
+        return FreeRun(values[:-1], variance[:-1], values[-1], columns)
 
     def _loadings(self):
-        """Rows of C of the sensors that have a target, (n_targets, n), and the covariance of states."""
-        C, _ = told_loadings(self._estimator, self._units.exchange)
-        return C[self._targets], spread_of(self._estimator.server_)
+        """Rows of C of sensors with a target, (n_targets, n), and the covariance of states, (n, n)."""
+        C, _ = self._units.loadings()
+        return C[self._targets], spread_of(self._effects.server)
 
     # -- solving ---------------------------------------------------------------------------------
 
     def _slopes(self, plan):
         """How far columns that are sent move for a move of each input, (n_steps, k, m), from now to a plan."""
-        estimator, wish = self._estimator, self._wish
-        if estimator._input_map.is_linear:
-            chosen = np.zeros((int(estimator._sent_inputs.active.sum()), len(wish.at)))
-            chosen[np.cumsum(estimator._sent_inputs.active)[wish.at] - 1, np.arange(len(wish.at))] = 1.0
+        spec, wish, active = self._effects.spec, self._wish, self._effects.spec.active
+        if spec.map.is_linear:
+            chosen = np.zeros((int(active.sum()), len(wish.at)))
+            chosen[np.cumsum(active)[wish.at] - 1, np.arange(len(wish.at))] = 1.0
             return np.broadcast_to(chosen, (wish.n_steps, *chosen.shape))
         held = np.repeat(self._recorded[-1:], wish.n_steps, axis=0)
-        active, owners = estimator._sent_inputs.active, estimator._input_map.owners
         slopes = np.zeros((wish.n_steps, int(active.sum()), len(wish.at)))
         for j, k in enumerate(wish.at):
             other, least = held.copy(), 1e-6 * (wish.high[j] - wish.low[j])
             move = plan[:, j] - self._now[j]
             move = np.where(np.abs(move) < least, least if self._now[j] + least <= wish.high[j] else -least, move)
             other[:, k] = self._now[j] + move
-            change = estimator._change(held, other)[:, active]
-            own = (owners == k)[active]
+            change = spec.change(held, other)[:, active]
+            own = (spec.owners == k)[active]
             slopes[:, own, j] = change[:, own] / move[:, None]
         return slopes
 
@@ -244,29 +270,28 @@ class _Situation:
         return np.einsum("irsk,skj->irsj", found, slopes, optimize=True)
 
     def _solved(self):
-        """The schedule, what it promises for every sensor, and the variance of its effect.
+        """The best :class:`Solution`.
 
         Within the range of inputs that was seen, and beyond it only where that is not enough.
         """
-        wish, known = self._wish, self._estimator._plant_inputs
+        wish, known = self._wish, self._effects.spec.written
         low = np.minimum(np.maximum(wish.low, known.low[wish.at]), self._now)
         high = np.maximum(np.minimum(wish.high, known.high[wish.at]), self._now)
         leaves_it = (low > wish.low).any() or (high < wish.high).any()
         if leaves_it and (low < high).all():
             found = self._best(replace(wish, low=low, high=high))
-            if (self._miss(found[1]) <= _CLOSE).all():
+            if (self._miss(found.promise) <= _CLOSE).all():
                 return found
         return self._best(wish)
 
     def _best(self, wish):
         """The same within the bounds of a wish."""
-        estimator = self._estimator
-        is_bent = not estimator._input_map.is_linear
-        is_bent |= bool(getattr(estimator.server_, "knows_curvature", False))  # or shrunk by what is asked
-        gap = (self._wanted - self._base[wish.rows][:, self._targets]).T  # (n_targets, n_rows)
+        is_bent = not self._effects.spec.map.is_linear
+        is_bent |= bool(getattr(self._effects.server, "knows_curvature", False))  # or shrunk by what is asked
+        gap = (self._wanted - self._free.values[wish.rows][:, self._targets]).T  # (n_targets, n_rows)
         ahead = np.where(np.arange(2)[:, None] == 0, wish.low, wish.high)
         plan = np.repeat(ahead[[1]], wish.n_steps, axis=0)
-        best: tuple = (np.inf,)
+        best, least = None, np.inf
         correction = np.zeros_like(gap)
         for _ in range(_PASSES if is_bent else 1):
             slopes = self._slopes(plan)
@@ -279,47 +304,46 @@ class _Situation:
             miss = float(np.square((found - gap) / self._sd[:, None]).mean())
             slopes = self._slopes(plan)
             bent = found - np.einsum("irsj,sj->ir", self._matrix(self._impulses.mean, slopes), moves)
-            if miss < best[0]:
-                best = miss, plan, effect, variance
-                self._bent = bent.T if is_bent else np.zeros_like(bent.T)
+            if miss < least:
+                least = miss
+                best = Solution(plan, self._free.values + effect, variance, bent.T if is_bent else 0 * bent.T)
             if miss < (0.1 * _CLOSE) ** 2:
                 break
             correction = bent
-        return best[1], self._base + best[2], best[3]
+        return best
 
     def _effect(self, plan):
         """Effect of a schedule on all sensors, and its variance, (n_steps, n_columns), asked of the units."""
-        estimator, wish = self._estimator, self._wish
+        effects, wish = self._effects, self._wish
         past = self._recorded[-_HISTORY:]
         held = np.vstack([past, np.repeat(past[-1:], wish.n_steps, axis=0)])
         other = held.copy()
         other[len(past) :, wish.at] = plan
         units = replace(self._units, lengths=(len(held),))
-        change = estimator._change(held, other)
-        operated = above_level(estimator, estimator._input_map.values(held))
+        change = effects.spec.change(held, other)
+        operated = effects.above_level(held)
         none_held = np.zeros(change.shape[1], dtype=bool)
-        shape = len(held), self._base.shape[1]
-        effect, variance, _ = replayed(estimator, units, change, operated, none_held, "hold", shape)
+        shape = len(held), len(self._free.columns)
+        effect, variance, _ = effects.replayed(units, change, operated, none_held, "hold", shape)
         return effect[len(past) :], np.nan_to_num(variance[len(past) :])
 
     # -- what is said ----------------------------------------------------------------------------
 
     def _miss(self, promise):
-        """Root mean squares of what a promise misses of the targets, in standard deviations."""
+        """Root mean squares by which a promise (n_steps, d) misses targets, (n_targets,), in standard deviations."""
         missed = (promise[self._wish.rows][:, self._targets] - self._wanted) / self._sd
         return np.sqrt(np.square(missed).mean(axis=0))
 
     def answer(self):
         """Verdict, schedule and trajectory."""
-        plan, promise, variance = self._solved()
+        plan, promise, variance, bent = self._solved()
         wish, sd, miss = self._wish, self._sd, self._miss(promise)
         rows, at = wish.rows, self._targets
         # bands take what is beyond second order to be as large as that, which is the most; here it is half of it
-        spread = np.maximum(
-            variance[rows][:, at] - (1 - _BEYOND**2) * self._bent**2, _BEYOND**2 * variance[rows][:, at]
-        )
+        spread = variance[rows][:, at]
+        spread = np.maximum(spread - (1 - _BEYOND**2) * bent**2, _BEYOND**2 * spread)
         doubt = np.sqrt(spread).mean(axis=0) / sd * stats.norm.ppf(self._confidence)  # to one side
-        moved = np.abs(self._base[rows][:, at].mean(axis=0) - self._wanted) / sd
+        moved = np.abs(self._free.values[rows][:, at].mean(axis=0) - self._wanted) / sd
         notes = self._notes(plan)
         unseen = [name for name, far in zip(wish.target, self._unseen(), strict=True) if far]
         if unseen:
@@ -331,7 +355,7 @@ class _Situation:
             verdict = "cannot tell"
         else:
             verdict = "reachable"
-        half = stats.norm.ppf((1 + self._confidence) / 2) * np.sqrt(self._variance + variance)
+        half = two_sided(self._confidence) * np.sqrt(self._free.variance + variance)
         by_itself = half[rows][:, at].mean(axis=0) / sd
         for name, one, width, row in zip(wish.target, miss, doubt, by_itself, strict=True):
             notes.append(
@@ -341,9 +365,7 @@ class _Situation:
         steps = pd.RangeIndex(1, wish.n_steps + 1, name="time")
         schedule = pd.DataFrame(np.clip(plan, wish.low, wish.high), index=steps, columns=list(wish.inputs))
         blocks = {"value": promise, "low": promise - half, "high": promise + half}
-        places = {"time": np.repeat(np.asarray(steps), len(self._columns))}
-        places["column"] = np.tile(np.array(self._columns, dtype=object), wish.n_steps)
-        trajectory = pd.DataFrame(places | {name: block.ravel() for name, block in blocks.items()})
+        trajectory = long_table("time", steps, self._free.columns, blocks)
         return Reach(verdict, schedule, trajectory, dict(zip(wish.target, miss.tolist(), strict=True)), tuple(notes))
 
     def _of_whole_moves(self, responses, slopes):
@@ -352,11 +374,11 @@ class _Situation:
         return found * (self._wish.high - self._wish.low) / self._sd[:, None]
 
     def _unseen(self):
-        return np.abs(self._wanted - self._level[self._targets]) > _FAR * self._sd
+        return np.abs(self._wanted - self._free.level[self._targets]) > _FAR * self._sd
 
     def _leaves(self, plan, share):
         """Which inputs a schedule takes out of the range seen in `fit`, by more than a share of it, (m,)."""
-        known, at = self._estimator._plant_inputs, self._wish.at
+        known, at = self._effects.spec.written, self._wish.at
         low, high = known.low[at], known.high[at]
         slack = share * (high - low)
         return (plan.min(axis=0) < low - slack) | (plan.max(axis=0) > high + slack)
@@ -366,9 +388,7 @@ class _Situation:
         wish, notes = self._wish, []
         slopes = self._slopes(plan)
         size = [self._of_whole_moves(part, slopes) for part in (self._impulses.mean, *self._impulses.draws)]
-        doubt = stats.norm.ppf((1 + self._confidence) / 2) * np.sqrt(
-            np.mean(np.square(size[1:] or [0 * size[0]]), axis=0)
-        )
+        doubt = two_sided(self._confidence) * np.sqrt(np.mean(np.square(size[1:] or [0 * size[0]]), axis=0))
         idle = (np.abs(size[0]) < np.maximum(_IDLE, doubt)).all(axis=0)
         if idle.any():
             notes.append(f"Inputs {listed(np.array(wish.inputs)[idle])} do next to nothing to the targets.")
@@ -378,3 +398,85 @@ class _Situation:
             notes.append(f"The schedule takes inputs {names} out of the range seen in `fit`.")
             warnings.warn(f"{notes[-1]} The promise extrapolates.", stacklevel=6)
         return notes
+
+
+# -- bounded least squares -------------------------------------------------------------------------
+
+
+def least_moves(G, gap, errors, sd, now, wish):
+    """Moves from where the inputs stand now, shape (n_steps, m).
+
+    ``G`` (n_targets, n_rows, n_steps, m) says what moves do, `gap` (n_targets, n_rows) what they should do,
+    `errors` how G may be wrong: the expected squared miss is that of G and the mean of those of its errors.
+    """
+    n_steps, m = G.shape[2:]
+    width = wish.high - wish.low
+    rows = len(gap[0])
+
+    def scaled(matrix, share):
+        return (matrix / sd[:, None, None, None] * width).reshape(-1, n_steps * m) * np.sqrt(share / rows)
+
+    blocks = [scaled(G, 1.0), *(scaled(error, 1.0 / len(errors)) for error in errors)]
+    M = np.vstack(blocks)
+    b = np.concatenate([(gap / sd[:, None]).ravel() / np.sqrt(rows), np.zeros(len(M) - len(blocks[0]))])
+    M, b = _reduced(M, b)
+    low, high = (np.tile((edge - now) / width, n_steps) for edge in (wish.low, wish.high))
+    limits = wish.rates / width
+    if np.isinf(limits).all() and n_steps * m <= _EXACT:
+        whole = np.vstack([M, *(np.sqrt(_RIDGE / n_steps) * part for part in _smooth(n_steps, m))])
+        aim = np.concatenate([b, np.zeros(len(whole) - len(b))])
+        x = lsq_linear(whole, aim, bounds=(low, high + 1e-12), method="trf", tol=1e-10).x.reshape(n_steps, m)
+    else:
+        x = _by_gradients(M, b, low, high, limits, n_steps, m)
+    return within(x, np.zeros(m), low[:m], high[:m], limits) * width
+
+
+def _reduced(M, b):
+    """As few rows of a least-squares problem, M (n, k) and b (n,), as say the same but for what weighs nothing."""
+    if len(M) > M.shape[1]:
+        Q, R = np.linalg.qr(M)
+        return R, Q.T @ b
+    values, axes = np.linalg.eigh(M @ M.T)
+    kept = axes[:, values > _WEIGHTLESS * values[-1]].T
+    return kept @ M, kept @ b
+
+
+def _smooth(n_steps, m):
+    """Differences of moves from row to row, from where the inputs stand on, as matrices (n_steps m, n_steps m)."""
+    D = np.eye(n_steps) - np.eye(n_steps, k=-1)
+    return [np.kron(D, np.eye(m))]
+
+
+def _by_gradients(M, b, low, high, limits, n_steps, m):
+    """The same of many moves, or with rates, which a growing penalty keeps to, (n_steps, m)."""
+    x = np.zeros(n_steps * m)
+    ridge, finite = _RIDGE / n_steps, np.isfinite(limits)
+
+    def value(x, penalty):
+        rest = M @ x - b
+        steps = np.diff(x.reshape(n_steps, m), axis=0, prepend=0.0)
+        pull = ridge * steps
+        loss = rest @ rest + ridge * np.square(steps).sum()
+        if finite.any():
+            over = np.where(finite, steps - np.clip(steps, -limits, limits), 0.0)
+            loss += penalty * np.square(over).sum()
+            pull = pull + penalty * over
+        back = pull.copy()
+        back[:-1] -= pull[1:]
+        return loss, 2 * (M.T @ rest + back.ravel())
+
+    for penalty in _PENALTIES if finite.any() else (0.0,):
+        settings = {"maxiter": 120, "maxfun": 150, "ftol": 1e-9, "gtol": 1e-7}
+        edges = Bounds(low, high)
+        x = minimize(value, x, (penalty,), jac=True, bounds=edges, method="L-BFGS-B", options=settings).x
+    return x.reshape(n_steps, m)
+
+
+def within(x, before, low, high, limits):
+    """Values (n_steps, m) that keep to bounds and rates exactly, from those of the row before; NaN for any."""
+    x = np.clip(x, low, high)
+    before = np.where(np.isnan(before), x[0], before)
+    for row in x:
+        row[:] = np.clip(row, before - limits, before + limits)
+        before = row
+    return x

@@ -165,7 +165,7 @@ def _around(ends, value):
 
 
 def _left(known, columns):
-    """What a regression on what is known leaves of columns."""
+    """What a regression on what is known, (n, p), leaves of columns, (n, k)."""
     scale = np.maximum(np.abs(known).max(axis=0), np.finfo(float).tiny)
     known = known / scale
     gram = known.T @ known
@@ -235,7 +235,10 @@ def reacting(relays, units, known, recorded, replaced, factual, effect_of, colum
 
 
 def _followed(relays, starts, recorded, levels, status, first):
-    """Status of each relay by its level from a row on, as before until then; episodes begin as they were recorded."""
+    """Status of each relay, (n_samples, n_relays), by its level from a row on, as before until then.
+
+    Episodes begin as they were recorded.
+    """
     found = status.copy()
     for start, stop in episodes(starts, len(status)):
         begin = max(start, first)

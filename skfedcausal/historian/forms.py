@@ -8,8 +8,7 @@ import numpy as np
 import pandas as pd
 
 from ..containers.layout import listed
-from .times import on_one_clock, parse_times
-from .words import BAD_TEXTS, DECIMAL_COMMA, JOINTS, TIME_NAMES, WORDS
+from .times import BAD_TEXTS, DECIMAL_COMMA, JOINTS, TIME_NAMES, WORDS, on_one_clock, parse_times
 from .written import written
 
 _LOOKED_AT = 3000  # cells of a column, about, by which it is told whether it holds words
@@ -27,6 +26,8 @@ class Dialect(NamedTuple):
     bad_values: frozenset = frozenset()  # texts in lower case, and numbers
     good: Any = None
     keep_uncertain: bool = False
+    drop: tuple = ()  # patterns of columns that are left out of tables
+    time: str | None = None  # column of the times of tables, where its name is none of the usual ones
 
 
 class ExportTable(NamedTuple):
@@ -51,31 +52,31 @@ def _number(text):
 
 def tag_series(export, dialect, where):
     """Series of an export by tag: floats by time, NaN where not good, the last of equal times."""
-    times, table, roles, said = _parts(export, dialect, where)
+    times, table, said = _parts(export, dialect, where)
     for text in said:
         warnings.warn(f"{where}: {text}.", stacklevel=4)
     if times is None:
         what = f"No time column in {where}: its columns are {listed(table.columns)}"
         raise ValueError(f"{what}. Call it 'time', or put times in the index of a frame.")
-    if {"tag", "value"} <= set(roles):
+    if {"tag", "value"} <= set(roles := _roles(table)):
         return _long(table, times, roles, dialect, where)
     frame = _wide(table, on_one_clock(times, None, dialect.tz, where), dialect, where).frame
     return {tag: ordered(frame[tag]) for tag in frame}
 
 
-def export_table(export, dialect, where, drop=(), time=None):
+def export_table(export, dialect, where):
     """An export as a table in the order of its rows, whatever that is; rows have numbers where it has no times.
 
-    Columns whose names match a pattern in `drop` are left out, and those without numbers, which are named.
+    Columns without numbers are left out, and named.
     """
-    times, table, roles, said = _parts(export, dialect, where, time)
-    if {"tag", "value"} <= set(roles) and times is not None:
+    times, table, said = _parts(export, dialect, where)
+    if {"tag", "value"} <= set(roles := _roles(table)) and times is not None:
         series = _long(table, times, roles, dialect, where)
-        kept = {tag: own for tag, own in series.items() if not _matches(tag, drop)}
+        kept = {tag: own for tag, own in series.items() if not _matches(tag, dialect.drop)}
         return ExportTable(pd.DataFrame(kept), said=said)
     if times is not None:
         times = on_one_clock(times, None, dialect.tz, where, strict=False)
-    wanted = [column for column in table.columns if not _matches(column, drop)]
+    wanted = [column for column in table.columns if not _matches(column, dialect.drop)]
     found = _wide(table[wanted], times, dialect, where, skip_texts=True)
     stamps = [column for column in found.texts if times is None and _are_times(table[column])]
     if stamps:
@@ -88,7 +89,7 @@ def export_table(export, dialect, where, drop=(), time=None):
             f"{where} has {len(times)} rows of {times.nunique()} times, a row for every value: {heads}? Call these "
             "columns 'tag' and 'value'."
         )
-    return found._replace(said=said)
+    return ExportTable(found.frame, found.texts, said)
 
 
 def _are_times(column):
@@ -104,18 +105,24 @@ def _matches(name, patterns):
     return any(fnmatchcase(str(name).lower(), str(pattern).lower()) for pattern in patterns)
 
 
-def _parts(export, dialect, where, time=None):
-    """Times of an export, None where it has none, the table without them, the roles of its columns, what was done."""
+def _parts(export, dialect, where):
+    """Times of an export, None where it has none, the table without them, what was done in words."""
     table, said = written(export, where, dialect.bad_values)
     names = {str(column).strip().lower(): column for column in table.columns}
-    if time is not None and str(time).strip().lower() not in names:
-        raise ValueError(f"There is no column {time!r} in {where}: its columns are {listed(table.columns)}.")
-    times, table = _split_times(table, names, time)
+    if dialect.time is not None and str(dialect.time).strip().lower() not in names:
+        raise ValueError(f"There is no column {dialect.time!r} in {where}: its columns are {listed(table.columns)}.")
+    times, table = _split_times(table, names, dialect.time)
     if times is not None:
         table, times, more = _timed(table, times, dialect.dayfirst, where)
         said += more
+    return times, table, said
+
+
+def _roles(table):
+    """Columns of a table of one row for every value, by what they hold."""
+    names = {column.lower(): column for column in table.columns}
     roles = {role: _pick(names, words) for role, words in WORDS["columns"].items()}
-    return times, table, {role: str(name).strip() for role, name in roles.items() if name is not None}, said
+    return {role: name for role, name in roles.items() if name is not None}
 
 
 def _timed(table, stamps, dayfirst, where):

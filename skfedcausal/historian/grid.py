@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from ..containers.rows import episodes_text, repeated_text, times_back
-from ..quality.report import KINDS
+from ..quality.report import Finding, finding
 
 MOST_MISSING = 100  # rows that may be missing inside an episode; they stay as rows without values
 _LEAST_ROWS = 10  # of an episode; shorter ones are left out
@@ -20,7 +20,7 @@ class Gridded(NamedTuple):
     frame: pd.DataFrame
     lengths: tuple[int, ...]
     said: tuple[str, ...]
-    findings: tuple[tuple, ...]
+    findings: tuple[Finding, ...]
 
 
 def on_grid(table, every=None):
@@ -54,26 +54,23 @@ def _in_order(table):
     kind, back = times_back(times)
     findings = []
     if kind == "episodes":
-        findings.append(_finding(kind, times, len(back), sentence=episodes_text(times, back)))
+        findings.append(finding(kind, float(len(back)), _ends(times), sentence=episodes_text(times, back)))
         bounds = [0, *back, len(times)]
         return table, [slice(a, b) for a, b in zip(bounds[:-1], bounds[1:], strict=True)], findings
     if kind is not None:
         name = "rows in no order" if kind == "no order" else "repeated hour"
-        findings.append(_finding(name, times, len(back), sentence=repeated_text(times)))
+        findings.append(finding(name, float(len(back)), _ends(times), sentence=repeated_text(times)))
         table = table.sort_index(kind="stable")
     twice = table.index.duplicated(keep="last")
     if twice.any():
         if kind != "hour":
-            findings.append(_finding("duplicate rows", table.index[twice], int(twice.sum())))
+            findings.append(finding("duplicate rows", float(twice.sum()), _ends(table.index[twice])))
         table = table[~twice]
     return table, [slice(0, len(table))], findings
 
 
-def _finding(kind, times, value, **words):
-    """One finding in the form of those of a check."""
-    words = {"value": value} | words
-    texts = (KINDS[kind][text].format(**words) for text in ("detail", "advice"))
-    return "all units", "", kind, times.min(), times.max(), float(value), *texts
+def _ends(times):
+    return times.min(), times.max()
 
 
 def _cut(table, step):

@@ -137,10 +137,9 @@ class PlantTable:
         fixes = read_fixes(fix)
         if not isinstance(source, Mapping) and isinstance(source, pd.DataFrame):
             source = [source]
-        dialect = Dialect(tz, dayfirst, bad_marks(bad_values), good, keep_uncertain)
-        table, left_out, told = _raw_table(
-            source, units, dialect, (tuple([drop] if isinstance(drop, str) else drop), time), clock
-        )
+        drop = tuple([drop] if isinstance(drop, str) else drop)
+        dialect = Dialect(tz, dayfirst, bad_marks(bad_values), good, keep_uncertain, drop, time)
+        table, left_out, told = _raw_table(source, units, dialect, clock)
         if len(table) < _LEAST_ROWS:
             raise ValueError(f"The record has one row; give a row per time step, {_LEAST_ROWS} at the very least.")
         said = [*told, *(f"left out: {name!r} {why}" for name, why in left_out.items())]
@@ -154,30 +153,7 @@ class PlantTable:
         elif step is not None or tz is not None:
             raise ValueError("The record has no column of times, so a step (every) and a zone (tz) mean nothing.")
         plant = cls(table, lengths, _checked(table, lengths, whole=not fixes), _zone(table, tz), tuple(said), left_out)
-        return plant._fixed(fixes, rows_found)
-
-    def _fixed(self, fixes, rows_found):
-        """The table with findings put right: those about rows are when it is read, and need to be known."""
-        frame, check = self.frame, self.check
-        said: list[str] = []
-        known: dict = {}
-        for _ in range(_PASSES if fixes else 0):  # one defect may hide another
-            frame, more = apply_fixes(frame, check.findings, fixes)
-            if not more:
-                break
-            said, check = said + more, _checked(frame, self.lengths, whole=False, known=known)
-        if fixes:
-            check = _checked(frame, self.lengths, known=known)
-        about_rows = [(finding, FIXES[finding[2]]) for finding in rows_found]
-        said += [f"{name}: {finding[-2]}" for finding, name in about_rows if name in fixes]
-        gone = {name: "has no values left" for name in self.frame if name not in frame}
-        return replace(
-            self,
-            frame=frame,
-            check=with_findings(check, [finding for finding, name in about_rows if name not in fixes]),
-            said=(*self.said, *said),
-            left_out={**(self.left_out or {}), **gone},
-        )
+        return put_right(plant, fixes, rows_found)
 
     @property
     def units(self):
@@ -250,6 +226,30 @@ class PlantTable:
         return "\n".join([head, *self.said, *self.fix_first])
 
 
+def put_right(plant, fixes, rows_found):
+    """The table with findings put right: those about rows are when it is read, and need to be known."""
+    frame, check = plant.frame, plant.check
+    said: list[str] = []
+    known: dict = {}
+    for _ in range(_PASSES if fixes else 0):  # one defect may hide another
+        frame, more = apply_fixes(frame, check.findings, fixes)
+        if not more:
+            break
+        said, check = said + more, _checked(frame, plant.lengths, whole=False, known=known)
+    if fixes:
+        check = _checked(frame, plant.lengths, known=known)
+    about_rows = [(finding, FIXES[finding.kind]) for finding in rows_found]
+    said += [f"{name}: {finding.detail}" for finding, name in about_rows if name in fixes]
+    gone = {name: "has no values left" for name in plant.frame if name not in frame}
+    return replace(
+        plant,
+        frame=frame,
+        check=with_findings(check, [finding for finding, name in about_rows if name not in fixes]),
+        said=(*plant.said, *said),
+        left_out={**(plant.left_out or {}), **gone},
+    )
+
+
 def _checked(frame, lengths, whole=True, known=None):
     """Check of a table."""
     with warnings.catch_warnings():
@@ -262,40 +262,40 @@ def _zone(table, tz):
     return None if zone is None else str(tz or zone)
 
 
-def _raw_table(source, units, dialect, about, clock):
+def _raw_table(source, units, dialect, clock):
     """Table of all units in the order of the rows of the file, the columns left out with the reasons, what was done."""
     if isinstance(source, Mapping):
-        return _joined(source, dialect, about, clock)
+        return _joined(source, dialect, clock)
     if clock:
         raise ValueError("clock= is for records of each unit, {unit: export}: one record has one clock.")
-    table, texts, said = _one_after_another(source, dialect, about, "the record")
+    table, texts, said = _one_after_another(source, dialect, "the record")
     names, others = unit_names(list(table), units)
     left_out = dict.fromkeys(texts, "holds no numbers") | dict.fromkeys(others, "belongs to no unit")
     return table[list(names)].rename(columns=names), left_out, said
 
 
-def _one_after_another(source, dialect, about, where):
+def _one_after_another(source, dialect, where):
     """One export, or several below each other, as they are in time, columns without numbers, what was done."""
     several = isinstance(source, (list, tuple))
     tables, texts = [], []
     said: list[str] = []
     for k, one in enumerate(source if several else [source]):
         place = str(one) if isinstance(one, (str, Path)) else f"{where}, part {k}" if several else where
-        table, words, told = export_table(one, dialect, place, *about)
+        table, words, told = export_table(one, dialect, place)
         tables.append(table)
         texts += words
         said += told if not several else [f"{text} in part {k}" for text in told]
     return (tables[0] if len(tables) == 1 else pd.concat(tables)), dict.fromkeys(texts), said
 
 
-def _joined(exports, dialect, about, clock):
+def _joined(exports, dialect, clock):
     """Tables of all units side by side by their times."""
     check_unit_names([str(unit) for unit in exports])
     tables: dict[str, pd.DataFrame] = {}
     left_out: dict[str, str] = {}
     said: list[str] = []
     for unit, export in exports.items():
-        table, texts, told = _one_after_another(export, dialect, about, f"unit {unit!r}")
+        table, texts, told = _one_after_another(export, dialect, f"unit {unit!r}")
         said += [f"{text} of {unit}" for text in told]
         left_out |= {f"{unit}{SEPARATOR}{text}": "holds no numbers" for text in texts}
         if clock and unit in clock:

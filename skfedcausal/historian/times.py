@@ -1,15 +1,20 @@
-"""Time stamps of an export on one clock: formats, zones, the hour that occurs twice."""
+"""Words of exports, and their time stamps on one clock: formats, zones, the hour that occurs twice."""
 
 import re
+import tomllib
 import warnings
+from importlib.resources import files
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 import pandas as pd
 
 from ..containers.rows import repeated_text, times_back
-from .words import WORDS
 
+WORDS = tomllib.loads(files(__package__).joinpath("words.toml").read_text("utf-8"))
+TIME_NAMES, BAD_TEXTS = WORDS["columns"]["time"], frozenset(WORDS["values"]["bad"])
+JOINTS = ".", "_", " ", ":", "/", "-"  # between a tag and the word for its quality
+DECIMAL_COMMA = re.compile(r"^[+-]?(?:\d+|\d{1,3}(?:\.\d{3})+),\d+(?:[eE][+-]?\d+)?$")
 _EPOCH_UNITS = ((1e17, "ns"), (1e14, "us"), (1e11, "ms"), (0, "s"))  # by size, for dates after 1973
 _EXCEL_DAYS, _EXCEL_ORIGIN = (20_000, 80_000), pd.Timestamp("1899-12-30")  # of 1954 to 2119
 _SLOW_DAYS = 1.5 / 86400  # between rows, from which on times are of whole seconds, which few decimals of a day blur
@@ -21,6 +26,14 @@ _REMEDIES = {
     "episodes": "Read them as records of their own: PlantTable.read(..., fix='episodes'), or one file each",
     "no order": "Some times occur twice in it; keep one row of each",
 }
+
+
+def is_told(name):
+    """Whether a column holds times, names or qualities, which are read as they are written."""
+    name = name.strip().lower()
+    plain = {word for role, words in WORDS["columns"].items() if role != "value" for word in words}
+    ends = tuple(joint + word for word in WORDS["columns"]["quality"] for joint in JOINTS)
+    return name in plain or name.endswith(ends)
 
 
 def parse_times(column, dayfirst, where):

@@ -17,7 +17,7 @@ import pandas as pd
 from ..containers.arrays import as_native
 from ..containers.layout import listed
 from ..optional import import_optional
-from .words import BAD_TEXTS, DECIMAL_COMMA, TIME_NAMES, is_told
+from .times import BAD_TEXTS, DECIMAL_COMMA, TIME_NAMES, is_told
 
 _SPELLINGS = [form(text) for text in BAD_TEXTS for form in (str, str.upper, str.title, str.capitalize)] + [""]
 _SEPARATORS = ";\t|,"  # decimal commas look like the last

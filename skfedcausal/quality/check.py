@@ -11,8 +11,7 @@ from .home import same_columns
 from .moves import common_spikes, moves_of
 from .offsets import clock_offsets
 from .record import duration, read_units
-from .report import COLUMNS, KINDS, PlantCheck, unit_table
-from .sketch import sketch
+from .report import Finding, PlantCheck, finding, sketch, unit_table
 from .tags import Tag, at_limit, filled, frozen, gaps, straight, update_period
 
 _MOST_LAGS = 720
@@ -118,7 +117,7 @@ def checked(X, client_labels="from_columns", lengths=None, max_offset=None, whol
     if shared:
         _check_copies(units, found)
     offsets = _check_clocks(units, shared, tags, found, max_offset) if whole else {}
-    findings = pd.DataFrame(found, columns=list(COLUMNS))
+    findings = pd.DataFrame(found, columns=list(Finding._fields))
     return PlantCheck(unit_table(units, findings, tags, offsets), findings, tags, sketches)
 
 
@@ -126,9 +125,8 @@ def _add(found, unit, what, value, *, label=None, column="", rows=None, ends=Non
     """Add a finding in the whole record, in rows ``(start, stop)`` or at times `ends`; `words` fill its texts."""
     start, stop = (0, len(unit.values)) if rows is None else rows
     ends = (unit.time(start), unit.time(stop - 1)) if ends is None else ends
-    words = {"value": value, "span": unit.span(stop - start)} | words
-    texts = (KINDS[what][text].format(**words) for text in ("detail", "advice"))
-    found.append((label or unit.name, column, what.split(":")[0], *ends, value, *texts))
+    words = {"span": unit.span(stop - start)} | words
+    found.append(finding(what, value, ends, unit=label or unit.name, column=column, **words))
 
 
 # -- times ----------------------------------------------------------------------------------------

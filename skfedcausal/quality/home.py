@@ -3,19 +3,19 @@
 import numpy as np
 
 from ..containers.layout import listed
-from .report import KINDS
+from .report import KINDS, texts_of
 from .tags import Tag, filled, frozen
 
 
 def damage(Y, suspects, starts, labels):
-    """Sentences about fill values, frozen stretches and sensors that are there twice among some columns."""
+    """Sentences about fill values, frozen segments and sensors that are there twice among some columns."""
     filled_by: dict[str, list] = {}  # columns by what is said of them: an outage fills, or holds, a whole unit
     held_by: dict[str, list] = {}
     for k in suspects:
         tag, label = Tag(Y[:, k], np.array(starts)), str(labels[k])
         fills = filled(tag)
         for value, share in fills:
-            filled_by.setdefault(_text("fill value", value=value, share=share), []).append(label)
+            filled_by.setdefault(". ".join(texts_of("fill value", value=value, share=share)), []).append(label)
         held = [] if fills else frozen(tag)
         if held:
             rows = [(int(tag.rows[a]), int(tag.rows[b - 1])) for a, b in held]
@@ -30,11 +30,6 @@ def damage(Y, suspects, starts, labels):
             f"{str(labels[second])!r} has the same values as {str(labels[first])!r}. {KINDS['same sensor']['advice']}"
         )
     return found
-
-
-def _text(kind, **words):
-    """Detail and advice of a kind of finding."""
-    return f"{KINDS[kind]['detail'].format(**words)}. {KINDS[kind]['advice'].format(**words)}"
 
 
 def same_columns(Y, columns):

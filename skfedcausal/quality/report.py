@@ -1,18 +1,33 @@
 """Tables of the findings of a check."""
 
 import tomllib
+from collections import namedtuple
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib.resources import files
 
+import numpy as np
 import pandas as pd
 
 from ..containers.layout import listed
 
-COLUMNS = ("unit", "column", "kind", "start", "end", "value", "detail", "advice")
+Finding = namedtuple("Finding", "unit column kind start end value detail advice")  # a row of the table of findings
 KINDS = tomllib.loads(files(__package__).joinpath("kinds.toml").read_text("utf-8"))
 _WRONG = [kind for kind, about in KINDS.items() if "wrong" in about]
 _MOVES = [kind for kind, about in KINDS.items() if "moves" in about]
+_BINS, _STEPS = 24, 60
+
+
+def finding(what, value, ends, *, unit="all units", column="", **words):
+    """A :class:`Finding` of a kind, ``kind`` or ``kind: case``, between two rows or times; `words` fill its texts."""
+    start, end = ends
+    detail, advice = texts_of(what, value=value, **words)
+    return Finding(unit, column, what.split(":")[0], start, end, value, detail, advice)
+
+
+def texts_of(what, **words):
+    """Detail and advice of a kind of finding."""
+    return [KINDS[what][text].format(**words) for text in ("detail", "advice")]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -112,7 +127,7 @@ def with_findings(check, rows):
     """The check with further findings about all units, which make each of them one to be put right first."""
     if not rows:
         return check
-    more = pd.DataFrame(rows, columns=list(COLUMNS))
+    more = pd.DataFrame(rows)
     words = ", ".join(more["detail"])
     units = check.units.assign(
         verdict="fix first",
@@ -168,3 +183,27 @@ def _in_words(findings):
         plural = word.replace("tag", "tags", 1) if "tag" in word.split() else word + "s"
         parts.append(f"{count} {word if count == 1 else plural}")
     return ", ".join(parts) or "none"
+
+
+# -- sketches --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Lowest and highest value, how often values fall in each of equal classes, and means of equal segments."""
+
+    low: float
+    high: float
+    counts: tuple[int, ...]
+    course: tuple[float, ...]  # NaN where nothing was measured
+
+
+def sketch(values):
+    """The sketch of a series with NaN; None of one without values."""
+    seen = values[np.isfinite(values)]
+    if not len(seen):
+        return None
+    counts = np.histogram(seen, bins=_BINS)[0]
+    parts = np.array_split(values, min(_STEPS, len(values)))
+    course = [float(part.mean()) if len(part) else np.nan for part in (p[np.isfinite(p)] for p in parts)]
+    return Sketch(float(seen.min()), float(seen.max()), tuple(counts.tolist()), tuple(course))

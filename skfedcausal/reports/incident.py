@@ -1,15 +1,15 @@
-"""Report on an incident: events, root, reasons and doubts."""
+"""Reports on an incident: events, root, reasons and doubts; and which tag to blame, as the unit found it at home."""
 
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pandas as pd
 
 from ..containers.rows import position
-from ..displays import IncidentDisplay
-from .page import add_departures, begun_page, listed_in_words, when_in_words
+from ..displays import IncidentDisplay, TagDisplay
+from .page import Page, add_departures, begun_page, listed_in_words, when_in_words
 from .record import add_check, add_trends, check_of
-from .tags import add_tags
 
 _KIND = {
     "process": "a fault of the process",
@@ -25,6 +25,10 @@ _ELSEWHERE = "Tags of other units that left what was usual before the incident (
 _CHANCE = 0.1  # false alarms as strong as this one, from which it is said that it may be one of them
 _CAUTION = "It may be one of the false alarms that the budget allows: it is no stronger than they are."
 _CAPTION = "Alarm level of every unit (dotted: threshold), the incident shaded, arrows in the order units were reached"
+_MOST_TAGS, _MOST_TRENDS, _MOST_INCIDENTS = 10, 3, 20
+_FAIR_SHARE = 0.1  # of what is unusual, from which a tag's trend is shown beside the first
+_MOSTLY, _CLEARLY = 0.6, 0.9  # share that one tag explains, and that of the next beside it at most
+_AT_HOME = "The unit found this at home, from its own rows."
 
 
 def incident_page(detector, incident, X=None, title=None, check=None, *, lengths=None, levels=None):
@@ -50,7 +54,7 @@ def incident_page(detector, incident, X=None, title=None, check=None, *, lengths
     page.heading("Where it began").table(pd.DataFrame(ranking, columns=["unit", "probability"]))
     if seen is not None and X is not None:
         add_tags(page, detector, incident, X, lengths)
-        X = detector._with_codes(X)[0]  # modes in words are no numbers
+        X = detector.reader_.coded(X)[0]  # modes in words are no numbers
         add_trends(page, X, _ELSEWHERE, units=_others(detector, incident), window=seen.window, around=_AROUND)
     page.heading("Why we think so").text(*_reasons(incident, detector, seen))
     add_check(page, check_of(X, check))
@@ -70,7 +74,7 @@ class _Seen:
 
     @classmethod
     def of(cls, detector, X, incident, lengths, levels):
-        levels, times = detector._levels_and_times(X, lengths, levels)
+        levels, times = detector.reader_.levels_and_times(X, lengths, levels)
         start, end = position(_plain(incident["start"]), times), incident.get("end")
         stop = len(levels) if pd.isna(end) else min(max(position(_plain(end), times), start) + 1, len(levels))
         display = IncidentDisplay(levels, detector.client_names_, incident, times)
@@ -154,12 +158,68 @@ def _doubts(incident, detector):
     if len(incident["path"]) > 1 and all(delay == incident["path"][0][1] for _, delay in incident["path"]):
         yield "All units were reached in the same step: a finer time step would tell their order."
     yield "A disturbance that its own unit does not measure is attributed to the first unit that does."
-    if detector._root_cause.campaigns:
+    n_levels = detector.reader_.n_levels
+    if n_levels > 1:
         yield (
-            f"The nominal record ran at {len(detector._root_cause.campaigns) + 1} levels, all taken for normal: a "
+            f"The nominal record ran at {n_levels} levels, all taken for normal: a "
             "fault that looks like a switch between them is not told."
         )
     yield (
         f"What is normal was learned from a record of {detector.false_alarms_['n_steps']:,} held-out steps "
         "and those before them; a change of the operating point looks like an incident."
     )
+
+
+# -- tags ------------------------------------------------------------------------------------------
+
+
+def add_tags(page, detector, incident, X, lengths):
+    """Tags of the unit where it began as it ranked them, and the trends of the first ones."""
+    found = detector.tags(X, incident, lengths=lengths)
+    tags = trends_of(found)
+    draw = partial(TagDisplay.from_detector, detector, X, incident, tags, lengths=lengths)
+    add_ranking(page, found["unit"].iloc[0], found.drop(columns="unit"), draw)
+
+
+def home_page(unit, blamed):
+    """Page that a site writes for itself: its tags about each incident, as (incident, ranking, trends of the first)."""
+    page = Page(f"Tags of {unit}")
+    page.lead(f"What {unit} found in its own rows about {len(blamed)} incident{'s' * (len(blamed) != 1)} of the plant.")
+    page.text(
+        "Which unit an incident began in is in the table of incidents: if it was another, tags show what came in."
+    )
+    for incident, found, trends in blamed[:_MOST_INCIDENTS]:
+        page.heading(f"Incident from row {incident['start']:,} on")
+        add_ranking(page, unit, found.drop(columns="onset"), TagDisplay(trends, incident).plot)
+    if len(blamed) > _MOST_INCIDENTS:
+        page.text(f"Of {len(blamed) - _MOST_INCIDENTS} further incidents only the table has the ranking.")
+    return page
+
+
+def add_ranking(page, unit, found, draw):
+    """A unit's ranking of its tags (``tag, explained, why``) and the picture of the first ones that `draw` makes."""
+    page.heading(f"Which tag of {unit}").text(_blame(found))
+    shown = found.head(_MOST_TAGS)
+    if not shown["why"].any():
+        shown = shown.drop(columns="why")
+    page.table(shown.assign(explained=shown["explained"].map("{:.0%}".format)))
+    what = f"{listed_in_words(trends_of(found))} as measured, first what is to blame first"
+    page.picture(draw, f"{what}; the band is where the other tags of {unit} expect it (two deviations)")
+
+
+def trends_of(found):
+    """Tags of a ranking whose trends are shown: the first, and others that explain a fair share."""
+    more = found["explained"].iloc[1:_MOST_TRENDS] >= _FAIR_SHARE
+    return [found["tag"].iloc[0], *found["tag"].iloc[1:_MOST_TRENDS][more]]
+
+
+def _blame(found):
+    """What the ranking of a unit's tags says, in a sentence."""
+    first, why = found.iloc[0], found["why"].iloc[0]
+    if why and not found["why"].ne("").all():
+        return f"{first['tag']} {why}. {_AT_HOME}"
+    second = found["explained"].iloc[1] if len(found) > 1 else 0.0
+    if first["explained"] >= _MOSTLY and second <= _CLEARLY * first["explained"]:
+        share = f"{first['explained']:.0%} of what is unusual about the unit's rows is gone"
+        return f"Without {first['tag']}, {share}: look at it first. {_AT_HOME}"
+    return f"No single tag explains what is unusual, as when the process is at fault and not a tag. {_AT_HOME}"

@@ -7,7 +7,7 @@ import pandas as pd
 
 from ..displays import LinkGraphDisplay, LinkMatrixDisplay, TransferFunctionDisplay
 from ..server.links.grades import TOLD, WORTH, told_links
-from ..statespace.matrices import companion, spectral_radius
+from ..server.responses.runs import radius_of
 from .page import add_departures, begun_page, listed_in_words
 from .record import add_check, add_trends, check_of
 
@@ -151,12 +151,8 @@ def _is_degenerate(estimator):
         return False
     Q = estimator.server_.process_cov_
     scale = np.sqrt(np.diag(Q))
-    return bool(np.linalg.eigvalsh(Q / np.outer(scale, scale))[0] < _SINGULAR or _radius(estimator) > _UNIT_ROOT)
-
-
-def _radius(estimator):
-    lags = estimator.lag_transitions_
-    return float(spectral_radius(companion(np.hstack(list(lags)), len(lags))))
+    shared = np.linalg.eigvalsh(Q / np.outer(scale, scale))[0] < _SINGULAR
+    return bool(shared or radius_of(estimator.lag_transitions_) > _UNIT_ROOT)
 
 
 def _number(count, word):
@@ -195,7 +191,7 @@ def _method(estimator):
     yield f"a {type(estimator.server_).__name__} learned from messages how these states drive each other."
     if len(lags) > 1:
         yield f"Units act on each other over up to {len(lags)} time steps: one was not enough for this record."
-    yield f"The slowest mode of the plant keeps {_radius(estimator):.1%} of itself from one step to the next."
+    yield f"The slowest mode of the plant keeps {radius_of(lags):.1%} of itself from one step to the next."
 
 
 def _doubts(links, reserves):

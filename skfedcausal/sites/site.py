@@ -192,7 +192,7 @@ class SiteSettings:
 
     def _write_tags(self, blamed):
         """Write the ranking of the site's tags for each incident, and a page with their trends."""
-        from ..reports.tags import home_page  # of sites that are watched
+        from ..reports.incident import home_page  # of sites that are watched
 
         path = self._write_answer("tags", pd.concat([table for _, table, _ in blamed]), index=False)
         write_whole(path.with_suffix(".html"), home_page(self.name, blamed).html().encode())
@@ -232,7 +232,7 @@ def _blamed(columns, state, batches):
     """For each incident its rows, a table of the site's own tags, the one to blame first, and trends of the first."""
     from ..client.answers import off_baseline  # of sites that are watched
     from ..client.blame import trend_of, window_of
-    from ..reports.tags import trends_of
+    from ..reports.incident import trends_of
 
     for onset, detected, last in state["verdict"].rows.tolist():
         first, Y = batches.rows_from(max(onset - _BEFORE, 0))

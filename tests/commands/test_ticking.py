@@ -3,7 +3,7 @@
 import io
 import time
 
-from skfedcausal.commands._ticking import ticking
+from skfedcausal.commands._shared import ticking
 
 
 def test_work_that_takes_a_while_is_told_with_what_is_left():

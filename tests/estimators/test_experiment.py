@@ -5,7 +5,7 @@ import pytest
 
 from skfedcausal import FederatedCounterfactualEstimator
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.estimators.experiment import _design
+from skfedcausal.estimators.experiment import link_design
 
 pytestmark = pytest.mark.medium
 
@@ -78,8 +78,8 @@ def test_linear_inputs_of_a_plant_with_others_are_moved_as_they_act():
     other, curved, names = "unit0__u1", "unit0__u0", ["unit1__u1", "unit0__u1"]
     settings = {"basis": {curved: "spline"}, "sampled": "after"}
     fitted = FederatedCounterfactualEstimator(**settings).fit(X, inputs=truth.inputs)
-    at = [fitted._plant_inputs.position(name) for name in names]
-    design = _design(fitted, "unit1", "unit0", "state", at, np.ones(2), 12)
+    at = [fitted._spec.written.position(name) for name in names]
+    design = link_design(fitted.server_, fitted._spec, "unit1", "unit0", "state", at, np.ones(2), 12)
     assert len(fitted.lag_transitions_) == 1
     B = fitted.input_[:, [fitted.input_names_.index(name) for name in names]]
     expected = np.stack([np.linalg.matrix_power(fitted.transition_, k) @ B for k in range(11)], axis=1)

@@ -80,7 +80,7 @@ def test_an_instrument_is_no_input_that_moves(mended):
     with pytest.raises(ValueError, match=r"is an instrument, which acts through 'a__valve' alone"):
         estimator.reach({"a__s0": 0.1}, inputs="a__setpoint", bounds={"a__setpoint": (-1, 1)}, by=5, X=X)
     by_set_point = estimator.whatif(X, {"a__setpoint": lambda z: z + 0.1}).query("column == 'b__s0'")["effect"]
-    law = estimator._instruments.laws["a__valve"][:-1]
+    law = estimator._spec.instruments.laws["a__valve"][:-1]
     assert by_set_point.iloc[-1] == pytest.approx(0.1 * law.sum() * step(estimator)[0], rel=0.03)
     factual = estimator.whatif(X, {"a__valve": lambda u: u})
     np.testing.assert_allclose(factual["effect"], 0, atol=1e-12)

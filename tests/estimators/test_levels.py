@@ -6,8 +6,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal import FederatedCounterfactualEstimator
-from skfedcausal.estimators._inputs import has_words
-from skfedcausal.estimators._levels import Levels, coded_values
+from skfedcausal.estimators._declared import Levels, coded_values, has_words
 
 INPUTS = ["a__mode", "b__pump"]
 GAINS = {"idle": 0.0, "low": 0.4, "high": 1.0}

@@ -5,8 +5,7 @@ import pandas as pd
 import pytest
 
 from skfedcausal import FederatedCounterfactualEstimator
-from skfedcausal.estimators._least_moves import least_moves
-from skfedcausal.estimators.reach import _Wish
+from skfedcausal.estimators.reach import Wish, least_moves
 
 # bounds of one are a little beyond what uniform draws have shown
 pytestmark = [pytest.mark.medium, pytest.mark.filterwarnings("ignore:The schedule takes inputs")]
@@ -141,7 +140,7 @@ def test_moves_by_gradients_are_those_of_the_active_set():
     low, high = np.full(2, -0.5), np.full(2, 0.5)
     told = {"target": {}, "inputs": ("u", "v"), "at": [0, 1], "low": low, "high": high, "by": 12, "hold": 0}
     gap, sd, now = rng.standard_normal((1, 4)), np.ones(1), np.zeros(2)
-    exact = least_moves(G, gap, [], sd, now, _Wish(**told, rates=np.full(2, np.inf)))
-    loose = least_moves(G, gap, [], sd, now, _Wish(**told, rates=np.full(2, 10.0)))  # a rate that never binds
+    exact = least_moves(G, gap, [], sd, now, Wish(**told, rates=np.full(2, np.inf)))
+    loose = least_moves(G, gap, [], sd, now, Wish(**told, rates=np.full(2, 10.0)))  # a rate that never binds
     missed = [np.square(np.einsum("irsj,sj->ir", G, moves) - gap).sum() for moves in (exact, loose)]
     assert abs(missed[0] - missed[1]) < 1e-3

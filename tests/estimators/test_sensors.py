@@ -69,6 +69,13 @@ def test_a_unit_has_a_dict_of_its_columns(learned):
     np.testing.assert_allclose(total, one.groupby(["time", "column"])["effect"].sum(), atol=1e-9)
 
 
+def test_a_sensor_held_by_force_alone_is_a_source_of_its_own(learned):
+    X, estimator = learned[0].iloc[:400], learned[1]
+    split = estimator.whatif(X, {"a__s0": 0.5}, sensors="force", split=True)
+    assert set(split.pop("source")) == {"a__s0"}
+    pd.testing.assert_frame_equal(split, estimator.whatif(X, {"a__s0": 0.5}, sensors="force"))
+
+
 @pytest.mark.filterwarnings("ignore:Inputs of 'a' depend on measurements")
 @pytest.mark.filterwarnings("ignore:Inputs and measurements move together")
 def test_a_controller_brings_its_sensor_to_a_value_in_the_end():

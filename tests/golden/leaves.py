@@ -115,10 +115,11 @@ def is_property(fitted, name):
 
 def public_attributes(fitted):
     """What a fit left behind by name, in their order, what is made when it is asked for among it."""
-    names = ("links_",) if hasattr(fitted, "server_") else _MADE_WHEN_ASKED
+    is_estimator = hasattr(fitted, "server_")
+    names, held = (("links_",), set()) if is_estimator else (_MADE_WHEN_ASKED, _HELD)
     lazy = {name: getattr(fitted, name, None) for name in names if is_property(fitted, name)}
     found = {name: value for name, value in {**vars(fitted), **lazy}.items() if name[-1] == "_" and name[0] != "_"}
-    return {name: found[name] for name in sorted(found) if name not in _OF_A_RUN | _HELD}
+    return {name: found[name] for name in sorted(found) if name not in _OF_A_RUN | held}
 
 
 def _text(value, path):

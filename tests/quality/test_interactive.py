@@ -9,7 +9,7 @@ import pytest
 
 from skfedcausal import check_plant
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.quality.sketch import sketch
+from skfedcausal.quality.report import sketch
 
 UNIT = "<script>alert(1)</script>boiler"
 

@@ -33,7 +33,7 @@ def test_a_bent_plant_stays_where_its_input_holds_it(bent):
         messages = units.messages()
         run, states = held_run(estimator.server_, messages, 60)
         linear = held_forecast(estimator.server_.filter(messages), 60)
-        shown, line = (estimator._measured(estimator._mapped(units, h))[0][:, 0] for h in (states, linear))
+        shown, line = (units.measured(units.mapped(h))[0][:, 0] for h in (states, linear))
     steps = np.arange(1, 61)
     truth = 1.8 + (x - 1.8) * 0.9 ** (steps - 1)
     # at the end of the valve's range little is known of the square; the linear forecast forgets what it adds
@@ -82,7 +82,7 @@ def test_a_forecast_keeps_what_is_not_linear(bent):
     mean, low, high = estimator.forecast(record, start, confidence=0.9)
     with estimator._asking(record) as units:
         run = estimator.server_.filter(units.messages(until=start))
-        line = estimator._measured(estimator._mapped(units, run.predicted[start:]))[0][:, 0]
+        line = units.measured(units.mapped(run.predicted[start:]))[0][:, 0]
     Y = record["a__y"].to_numpy()[start:]
     error, linear = (np.sqrt(np.mean(np.square(one - Y))) for one in (np.ravel(mean), line))
     assert error < 0.7 * linear

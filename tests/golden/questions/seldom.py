@@ -354,11 +354,13 @@ def _by_itself(_):
         "forgotten": _forgotten(np.array([0.0, 2.0, 0.0, 0.5, 0.0]), 1.0),
         "forgotten again": _forgotten(np.zeros(3), 0.7),
         "ranks": rank_squares(np.array([[1.0], [2.0], [-1.0], [0.5], [3.0]])),
-        "realisation": one_lag_realisation(
-            np.array([[[0.5, 0.1], [0.0, 0.4]], [[0.2, 0.0], [0.3, 0.0]]]),
-            np.array([[[1.0], [0.0]], [[0.0], [0.5]]]),
-            np.array([[0.7], [-0.2]]),
-            np.array([[1.0, 2.0], [0.5, -1.0], [0.3, 0.3]]),
+        "realisation": tuple(
+            one_lag_realisation(
+                np.array([[[0.5, 0.1], [0.0, 0.4]], [[0.2, 0.0], [0.3, 0.0]]]),
+                np.array([[[1.0], [0.0]], [[0.0], [0.5]]]),
+                np.array([[0.7], [-0.2]]),
+                np.array([[1.0, 2.0], [0.5, -1.0], [0.3, 0.3]]),
+            )
         ),
         "shared sensors": _log_density(np.array([[1.0, 0.4], [0.4, 2.0]]), np.array([[1.1, 0.3], [0.3, 1.7]])),
         "modes": _learned_modes(),

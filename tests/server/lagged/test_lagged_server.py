@@ -17,7 +17,7 @@ from skfedcausal import (
     LikelihoodServer,
 )
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.estimators._undecidable import _state_covariance
+from skfedcausal.estimators._link_questions import state_covariance
 from skfedcausal.server import fitting
 from skfedcausal.server.dynamics import PaddedRecord, Plant
 from skfedcausal.server.estimation.scoring import Budget
@@ -336,7 +336,9 @@ def test_the_variance_of_states_counts_all_lags(fitted):
     server = fitted[0].server_
     dynamics = server.plant_
     expected = solve_discrete_lyapunov(dynamics.transition, dynamics.process_cov)[:5, :5]
-    np.testing.assert_allclose(_state_covariance(server), expected, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(
+        state_covariance(server.lag_transitions_, server.process_cov_), expected, rtol=1e-8, atol=1e-10
+    )
 
 
 def test_a_unit_predicts_at_home_with_all_its_lags(fitted):

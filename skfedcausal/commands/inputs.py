@@ -1,0 +1,251 @@
+"""``python -m skfedcausal whatif`` and ``impact``: a record under other inputs, and what a move of inputs did."""
+
+import numpy as np
+import pandas as pd
+
+from ..containers.layout import listed
+from ..estimators._interventions import EFFECT
+from ..estimators.counterfactual import FederatedCounterfactualEstimator
+from ..server.lagged.timing import SAMPLED
+from .plant_file import FileError, add_max_time, parser_for, row_at, run, save_picture, server_of, write_csv
+
+_FORMS = "a number, 'hold', 'x1.1', '+0.5' or '-0.5' (INPUT==-0.5 to hold a negative number)"
+_SHOWN = ["column", "mean", "mean_low", "mean_high", "verdict", "trust", "shows"]
+_NAMES = {"column": "tag", "mean": "effect", "mean_low": "low", "mean_high": "high"}
+
+
+def add_question(reader, *, required):
+    """Let a command ask what other inputs do."""
+    reader.add_argument("--inputs", required=True, help="columns that are inputs, unit__tag, with commas between")
+    reader.add_argument(
+        "--do",
+        action="append",
+        required=required,
+        default=None if required else [],
+        metavar="INPUT=VALUE",
+        help="what replaces an input: a number, 'hold' (its first value), 'x1.1' (times), '+0.5' or '-0.5' "
+        "(added); may be given several times",
+    )
+    reader.add_argument("--react", action="store_true", help="let the controllers of other units react")
+    reader.add_argument(
+        "--sampled",
+        action="append",
+        default=[],
+        metavar="[INPUT=]WORD",
+        help="when inputs were set: 'after' the row that they stand in was measured, 'before' it, or 'auto'",
+    )
+    reader.add_argument(
+        "--instrument", action="append", default=[], metavar="INPUT=OTHER", help="the input that moves an input"
+    )
+    reader.add_argument(
+        "--limit",
+        action="append",
+        default=[],
+        metavar="TAG=LOW:HIGH",
+        help="between what a tag can be: stops of a valve, a full and an empty tank; may be given several times",
+    )
+    add_max_time(reader)
+
+
+def asked_estimator(plant, options):
+    """The estimator that the options describe, fitted to the record."""
+    inputs = [name.strip() for name in options.inputs.split(",")]
+    unknown = [name for name in inputs if name not in plant.frame]
+    if unknown:
+        raise FileError(f"--inputs names {listed(unknown)}; the columns that move are {listed(plant.frame.columns)}.")
+    estimator = FederatedCounterfactualEstimator(
+        server=server_of(options),
+        input_columns=inputs,
+        missing_inputs="hold",
+        sampled=_sampled(options.sampled),
+        instruments=dict(_pair(text, "--instrument") for text in options.instrument) or None,
+    )
+    return estimator.fit(plant.frame, lengths=plant.lengths)
+
+
+def settings_of(options):
+    """Settings of a question that the options describe."""
+    limits = dict(_limit(text) for text in options.limit)
+    return {"loops": "react" if options.react else "hold", "limits": limits or None}
+
+
+def changes(texts, first=lambda name: lambda series: np.asarray(series)[0]):
+    """What replaces every input, by its name; `first` gives for a name what 'hold' stands for."""
+    return dict(_change(text, first) for text in texts)
+
+
+def _change(text, first):
+    """Input and what replaces it."""
+    name, sign, value = text.partition("=")
+    name, value = name.strip(), value.strip()
+    if sign and value == "hold":
+        return name, first(name)
+    try:
+        if not sign:
+            raise ValueError
+        return name, _rule(value)
+    except ValueError:
+        raise FileError(f"Got --do {text!r}; give INPUT=VALUE with {_FORMS}.") from None
+
+
+def _rule(value):
+    if value.startswith("x"):
+        factor = float(value[1:])
+        return lambda series: factor * series
+    if value.startswith(("+", "-")):
+        step = float(value)
+        return lambda series: series + step
+    return float(value.removeprefix("="))
+
+
+def _sampled(texts):
+    """A word for all inputs, or a dict of words by input."""
+    words = dict(_pair(text, "--sampled") for text in texts if "=" in text)
+    single = [text for text in texts if "=" not in text]
+    unknown = [word for word in [*single, *words.values()] if word not in SAMPLED]
+    if unknown or len(single) > 1 or (single and words):
+        raise FileError(
+            f"Got --sampled {' '.join(texts)}; give one of {listed(SAMPLED)} for all inputs, or INPUT=WORD for some."
+        )
+    return single[0] if single else words or "auto"
+
+
+def _limit(text):
+    name, edges = _pair(text, "--limit")
+    try:
+        low, high = map(float, edges.split(":"))
+    except ValueError:
+        raise FileError(f"Got --limit {text!r}; give TAG=LOW:HIGH with two numbers, such as 0:100.") from None
+    return name, (low, high)
+
+
+def _pair(text, option):
+    name, sign, value = text.partition("=")
+    if not (sign and name.strip() and value.strip()):
+        raise FileError(f"Got {option} {text!r}; give a name, '=' and what belongs to it.")
+    return name.strip(), value.strip()
+
+
+def whatif(arguments):
+    """Fit, replay the record, and write a table, a picture and the report."""
+    parser = parser_for("whatif", "Replay a record of your plant under other inputs.")
+    add_question(parser, required=True)
+    return run(parser, arguments, _whatif)
+
+
+def _whatif(plant, folder, options):
+    from ..displays import EffectDisplay  # matplotlib is optional
+    from ..reports import whatif_page
+
+    change = changes(options.do)
+    estimator = asked_estimator(plant, options)
+    answer = estimator.whatif(plant.frame, change, lengths=plant.lengths, **settings_of(options))
+    write_csv(answer, folder / "whatif.csv")
+    save_picture(folder / "whatif.png", lambda: EffectDisplay.from_whatif(answer))
+    words = {name: f"at {value}" for name, _, value in (text.partition("=") for text in options.do)}
+    whatif_page(answer, words, check=plant.check).write(folder / "report.html")
+    estimator.report(folder / "plant.html", check=plant.check)
+    mean = answer.groupby("column", sort=False)["effect"].mean()
+    largest = mean.reindex(mean.abs().sort_values(ascending=False).index).head(10)
+    return ["Mean effect:", largest.to_string(float_format=lambda x: f"{x:.3g}")]
+
+
+def impact(arguments):
+    """Fit, ask about the window, and write a table, a picture and the report."""
+    parser = parser_for("impact", "What a move of inputs did within a window, or what other values would have done.")
+    parser.add_argument(
+        "--moved",
+        action="append",
+        default=[],
+        metavar="INPUT",
+        help="what did its move within the window do? Without it the input would have had the value before the window; "
+        "INPUT=VALUE for another; may be given several times",
+    )
+    parser.add_argument("--from", dest="start", required=True, metavar="TIME", help="first time or row of the window")
+    parser.add_argument(
+        "--to", dest="stop", metavar="TIME", help="first time or row after it; default: end of the file"
+    )
+    parser.add_argument(
+        "--horizon", type=int, metavar="ROWS", help="rows from the start of the window that are looked at"
+    )
+    parser.add_argument("--confidence", type=float, default=0.9, help="of bands (default: %(default)g)")
+    parser.add_argument(
+        "--margin", type=float, default=0.1, help="standard deviations up to which there is no effect to speak of"
+    )
+    add_question(parser, required=False)
+    return run(parser, arguments, _impact)
+
+
+def _impact(plant, folder, options):
+    from ..reports import impact_page  # matplotlib is optional
+
+    if bool(options.moved) == bool(options.do):
+        raise FileError("Give --moved INPUT for what a move did, or --do INPUT=VALUE for what VALUE would have done.")
+    start, stop = window_of(plant, options)
+    texts = options.do or [text if "=" in text else f"{text}=hold" for text in options.moved]
+    change = changes(texts, lambda name: _value_before(plant.frame, name, start))
+    estimator = asked_estimator(plant, options)
+    record, lengths = _looked_at(plant, start, options.horizon)
+    found = estimator.impact(
+        record,
+        change,
+        (start, min(stop, len(record))),
+        lengths=lengths,
+        confidence=options.confidence,
+        margin=options.margin,
+        question="would" if options.do else "did",
+        **settings_of(options),
+    )
+    names = listed(tuple(change), quoted=False)
+    title = f"What other values of {names} would have done" if options.do else f"What {names} did"
+    write_csv(found.total, folder / "impact.csv")
+    write_csv(found.table, folder / "rows.csv")
+    save_picture(folder / "impact.png", found.plot)
+    impact_page(found, title, plant.check).write(folder / "report.html")
+    estimator.report(folder / "plant.html", check=plant.check)
+    table = (
+        found.total[_SHOWN]
+        .sort_values("verdict", key=lambda told: told != EFFECT, kind="stable")
+        .rename(columns=_NAMES)
+    )
+    told = table.to_string(index=False, float_format=lambda x: f"{x:.3g}", na_rep="")
+    return [found.summary, "", f"Mean effect of a row in the window, {found.effect_is}:", told]
+
+
+def window_of(plant, options):
+    """First row of the window and the one after the last."""
+    stop = len(plant.frame) if options.stop is None else _row(options.stop, plant.frame.index)
+    start = _row(options.start, plant.frame.index)
+    if not 0 <= start < stop <= len(plant.frame):
+        raise FileError(
+            f"--from {options.start} --to {options.stop or 'the end'} are the rows {start} to {stop} of "
+            f"{len(plant.frame)}: that is no window. Give its first time and the first one after it."
+        )
+    return start, stop
+
+
+def _row(text, index):
+    """Position of a row that is given by its number or its time."""
+    if text.isdecimal():
+        return int(text)
+    if not isinstance(index, pd.DatetimeIndex):
+        raise FileError(f"{text!r} is no number of a row, and the file has no times.")
+    return row_at(text, index)
+
+
+def _value_before(frame, name, start):
+    """Last value of an input before a row."""
+    known = frame.get(name, pd.Series(dtype=float)).iloc[:start].dropna()
+    if known.empty:
+        raise FileError(f"{name!r} has no value before the window; give --moved {name}=VALUE, what it would have been.")
+    return known.iloc[-1]
+
+
+def _looked_at(plant, start, horizon):
+    """The record up to so many rows from the start of the window on, and the lengths of its episodes."""
+    if horizon is None:
+        return plant.frame, plant.lengths
+    if horizon < 1:
+        raise FileError(f"Got --horizon {horizon}; give a number of rows of at least 1.")
+    first, _ = plant.split(min(start + horizon, len(plant.frame)))
+    return first.frame, first.lengths

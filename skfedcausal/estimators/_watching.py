@@ -1,0 +1,630 @@
+"""Watching a plant: records and streams as a detector reads them, sites, tags to blame, what operators say."""
+
+import warnings
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from sklearn.utils.validation import check_is_fitted
+
+from ..beside import beside
+from ..client.blame import rows_at_home, tag_names, trend_of, window_of
+from ..client.units import UnitStreams
+from ..containers.layout import listed
+from ..containers.rows import check_following, check_sampling, has_stopped, position, warn_of_gaps
+from ..federation.ledger import StreamLedger
+from ..message.watching import FlagMessage, FlagsRequest
+from ..server.running import check_forget
+from ..statespace.episodes import episodes
+from ._base import FederatedEstimator
+from ._declared import a_row_later, filled_inputs, merged_inputs, warn_beyond
+from ._promises import mechanisms
+from ._stream_batches import StreamWarning, batch_of, fitting, left_out, n_rows_of, rows_of, stops
+from ._streams import PlantStream, fault_table, flag_array, verdict_reply
+
+
+class RecordReader(NamedTuple):
+    """What pages and pictures of a detector read of a record, and the number of levels that are nominal to it."""
+
+    coded: Callable  # of a record, and inputs beside it: with codes in place of modes
+    levels_and_times: Callable
+    incidents_and_levels: Callable
+    n_levels: int
+
+
+class IncidentAtHome(NamedTuple):
+    """An incident as the unit sees it where it began: the unit, its tags and the model that judges them.
+
+    Its rows of the episode, (n_samples, n_tags), their index, and the window of the incident in them.
+    """
+
+    unit: str
+    tags: list
+    model: Any
+    values: np.ndarray
+    index: pd.Index
+    start: int
+    stop: int
+
+
+class WatchingDetector(FederatedEstimator):
+    """Base of the detector: how it reads records once it is fitted, and how it follows a plant."""
+
+    evidence: str
+    _stream: Any  # PlantStream that is followed
+    _modes: Any = None  # PlantModes where a column tells them
+    _late: Any = None  # names of inputs that are sent a row later, if any
+
+    # -- records -----------------------------------------------------------------------------------
+
+    @property
+    def reader_(self):
+        """The :class:`RecordReader` of pages and pictures."""
+        n_levels = len(self._root_cause.campaigns) + 1
+        return RecordReader(self._with_codes, self._levels_and_times, self._incidents_and_levels, n_levels)
+
+    def _with_codes(self, X, inputs=None):
+        """A record and its inputs with codes in place of modes."""
+        inputs, _ = merged_inputs(inputs)
+        return (X, inputs) if self._modes is None else self._modes.coded(X, inputs, self.layout_.names)
+
+    def _levels_and_times(self, X, lengths=None, levels=None):
+        """Alarm levels of a record as :meth:`transform` gives them, unless known, and times or numbers of its rows."""
+        levels = np.asarray(self.transform(X, lengths=lengths) if levels is None else levels)
+        index = super()._read(self._with_codes(X)[0], lengths=lengths).index
+        return levels, np.arange(len(levels)) if index is None else index
+
+    def _read(self, X, inputs=None, lengths=None):
+        """Plant data in the layout and at the sampling period of `fit`."""
+        X, inputs = self._with_codes(X, inputs)
+        plant = self._read_coded(X, inputs, lengths)
+        self._warn_beyond(plant)
+        return plant
+
+    def _warn_beyond(self, plant, *told):
+        """Warn of inputs beyond their ranges in `fit`, where that takes more evidence; those in the last row."""
+        ranges = self.input_ranges_ if plant.layout.has_inputs and self.evidence == "innovations" else {}
+        return warn_beyond(plant, ranges, *told) if ranges else frozenset()
+
+    def _read_coded(self, X, inputs, lengths, before=None):
+        """The same of a record with codes in place of modes; `before` are the inputs of the row before it."""
+        plant = super()._read(X, inputs, lengths)
+        if self._modes is not None:
+            plant = self._modes.without_unknown(plant, before)
+        if plant.layout.has_inputs:
+            plant = filled_inputs(plant, "hold", before)
+        check_sampling(plant.index, self._period)
+        warn_of_gaps(plant.index, plant.starts)
+        return plant
+
+    def _seen_by_units(self, plant, before=None):
+        """A record with inputs in the row they explain, and indicators of modes; `before` as in `_read_coded`."""
+        if self._late:
+            plant = a_row_later(plant, self._late, before)
+        return plant if self._modes is None else self._modes.indicators(plant)
+
+    def _evidence_of(self, units):
+        """Answers of the units about a record, of the kind that is watched."""
+        if self.evidence == "flags":
+            return units.exchange.ask_all(FlagsRequest(), FlagMessage)
+        return units.messages()
+
+    def _verdicts(self, units):
+        """Incidents of every episode, as (first row of the episode, verdict); the units are told."""
+        found = PlantStream(self._watch, self.client_names_).push(self._evidence_of(units), units.lengths)
+        self._tell(units.exchange, verdict_reply(found))
+        return found
+
+    def _tell(self, exchange, verdict):
+        exchange.tell(dict.fromkeys(self.client_names_, verdict))
+
+    def _table(self, found, index):
+        """Incidents by row, or by time where the record has times."""
+        return fault_table(found, self.client_names_, index if isinstance(index, pd.DatetimeIndex) else None)
+
+    def _incidents_and_levels(self, X, lengths=None):
+        """Incidents in a record and its levels as :meth:`transform` gives them, from one look at the rows."""
+        with self._asking(X, None, lengths, watched=True) as units:
+            messages, index, found, levels = units.messages(), units.index, [], []
+            for start, stop in episodes(units.starts, units.n_samples):
+                part = {name: message.rows(start, stop) for name, message in messages.items()}
+                verdicts, seen = self._root_cause.followed(part)
+                found += [(start, verdict) for verdict in verdicts]
+                levels.append(seen)
+            self._tell(units.exchange, verdict_reply(found))
+        return self._table(found, index), np.concatenate(levels)
+
+    # -- streams -----------------------------------------------------------------------------------
+
+    def update(self, batch):
+        """Follow a stream: the next rows of all units.
+
+        Parameters
+        ----------
+        batch : list, dict, DataFrame or ndarray, or tuple
+            In the containers and columns of `fit`; one row or more, a single one also as flat numbers, of each unit, of
+            all in the order of the columns, or by flat name. A pair of these for a plant with inputs beside the
+            measurements: ``(X, inputs)``.
+
+        Returns
+        -------
+        DataFrame
+            Incidents that are new or revised (root, kind, end, repeats, or a probability by more than 0.01), as in
+            :meth:`incidents`, positions counted from the first row of the stream, times where all batches have them. An
+            incident is the same one as long as its ``detected`` is; one whose ``detected`` is among the ``repeats`` of
+            another is part of that from then on.
+
+        Raises
+        ------
+        ValueError
+            If rows do not follow those before, or flags are randomised. The stream stays where it was.
+        """
+        self._check_stream()
+        return self._stream.dated(self._advance(self._read_batch(batch)))
+
+    def _read_batch(self, batch, fit=False):
+        """The next rows of a stream; those that `fit` the plant, where others are left out, None if there are none."""
+        plant, stream = self._stream.usual_row(batch), self._stream
+        if plant is not None:
+            return plant
+        X, inputs = self._with_codes(*batch_of(batch))
+        if fit:
+            n_rows = n_rows_of(X)
+            X, rows = fitting(X, self.layout_, stream.last_time)
+            if X is None:
+                return None
+            if inputs is not None and rows is not None:
+                inputs = rows_of(inputs, rows, n_rows)
+        plant = self._read_coded(X, inputs, stops(X, self._period), stream.last_inputs)
+        stream.learn_columns(batch, self.layout_)
+        return plant
+
+    def _check_stream(self):
+        if not hasattr(self, "_stream"):
+            check_is_fitted(self)  # takes as long as to look at a row
+        if mechanisms(self.privacy)[1] is not None:
+            raise ValueError(
+                "A stream of randomised flags is not offered: ask whole records for `flags` or `incidents`."
+            )
+        if self._channel is not None:
+            raise ValueError("The rows of units at sites come to the sites: follow them with `follow_sites`.")
+
+    def _advance(self, plant):
+        """Incidents that the next rows start or may change, part by part where the plant stood for long."""
+        return [one for part in plant.episodes() for one in self._advance_part(part)]
+
+    def _advance_part(self, plant):
+        stream = self._stream
+        plant = _timed(plant, stream.last_time, self._period)
+        beyond = self._warn_beyond(plant, stream.beyond, StreamWarning)
+        if has_stopped(plant.index, stream.last_time, self._period):
+            warnings.warn(
+                f"There are no rows between {stream.last_time} and {plant.index[0]}: the watch begins anew after that, "
+                "at the operating point where it was.",
+                StreamWarning,
+                stacklevel=3,
+            )
+            stream.pause()
+            stream.last_time = plant.index[-1]
+        else:
+            stream.last_time = check_following(plant.index, stream.last_time, self._period)
+        if stream.units is None:
+            self._check_units(self.client_names_)
+            stream.units = UnitStreams(self._units, self._plant_layout)
+            stream.exchange = self._exchange(self._transport(stream.units.sites), self.stream_ledger_)
+        if stream.noised is None and (mechanism := self._checked_mechanism()) is not None:
+            stream.noised = mechanism.stream(self._noise)
+        if plant.layout.has_inputs:
+            stream.beyond = beyond
+            before, stream.last_inputs = stream.last_inputs, tuple(None if U is None else U[-1] for U in plant.inputs)
+            plant = self._seen_by_units(plant, before)
+        if stream.units.put(plant, stream.noised):
+            self._store_promise(plant.n_samples)
+        changed = stream.push(stream.exchange.ask_all(*stream.question))
+        stream.take_times(plant.index)
+        if changed:
+            self._tell(stream.exchange, verdict_reply(changed))
+        return changed
+
+    def reset(self):
+        """Forget the stream followed so far; the next :meth:`update` starts an episode."""
+        self._stream, self.stream_ledger_ = PlantStream(self._watch, self.client_names_), StreamLedger()
+
+    def _followed(self, batches, answer):
+        """Answers to batches one by one, a generator or for an asynchronous iterator an asynchronous one.
+
+        `answer` takes the stream and the incidents that may have changed.
+        """
+        self._check_stream()
+        self.reset()
+        return (self._each_batch_later if isinstance(batches, AsyncIterator) else self._each_batch)(batches, answer)
+
+    def _each_batch(self, batches, answer):
+        for batch in batches:
+            yield answer(self._stream, self._next_batch(batch))
+
+    async def _each_batch_later(self, batches, answer):
+        async for batch in batches:
+            yield answer(self._stream, self._next_batch(batch))
+
+    def _next_batch(self, batch):
+        """Incidents that a batch of a stream changes; what does not fit the plant is named and left out."""
+        try:
+            plant = self._read_batch(batch, fit=True)
+        except (TypeError, ValueError) as error:
+            if self._stream.n_rows == 0:
+                raise  # nothing of it has been right so far
+            left_out(error)
+            return []
+        return [] if plant is None else self._advance(plant)
+
+    def partial_fit(self, X, y=None, *, inputs=None, lengths=None, forget=None):
+        """Bring what is nominal up to date by a further nominal record: level and spread of every unit.
+
+        The plant, the units' models and the thresholds stay as they were fitted. Streams that begin afterwards begin at
+        the new level. Without a fit before, this is :meth:`fit`.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            Measurements in nominal operation.
+        y : None
+            Ignored.
+        inputs, lengths
+            As in `fit`.
+        forget : float, default=None
+            Share of its weight, from 0 to 1, that what was learned before loses; None for none of it.
+
+        Returns
+        -------
+        self : FederatedRCADetector
+
+        Raises
+        ------
+        ValueError
+            If `forget` is no share, or ``evidence="flags"``, of which nothing is kept but a threshold.
+        """
+        if not hasattr(self, "layout_"):
+            return self.fit(X, inputs=inputs, lengths=lengths)
+        if self.evidence == "flags":
+            raise ValueError(
+                "`partial_fit` brings innovations up to date; fit with evidence='innovations', or fit again."
+            )
+        if self._root_cause.campaigns:
+            raise ValueError("`partial_fit` knows of one nominal level; fit again to all levels, or with levels=None.")
+        kept = 1.0 - (check_forget(forget) or 0.0)
+        with self._asking(X, inputs, lengths) as units:
+            self._root_cause.take_in(units.messages(), kept)
+        return self
+
+    # -- what operators say ------------------------------------------------------------------------
+
+    def acknowledge(self, incident):
+        """Take note that somebody has seen an incident of the stream: what lasts of it is how the plant runs now.
+
+        An incident that is still open is over, and its level is the operating point; alarms of the same root from now
+        on are new incidents, not repeats of this one.
+
+        Parameters
+        ----------
+        incident : Series, DataFrame or place
+            Row of what :meth:`update` gave, of a table its first, or the row's ``detected``.
+
+        Raises
+        ------
+        ValueError
+            If there is no such incident in the stream.
+        """
+        check_is_fitted(self)
+        row = incident.iloc[0] if isinstance(incident, pd.DataFrame) else incident
+        self._stream.acknowledge(row["detected"] if isinstance(row, pd.Series) else row)
+
+    def rebaseline(self, units=None):
+        """Take the level of the stream's last rows for the operating point, after a repair or another recipe, say.
+
+        Parameters
+        ----------
+        units : sequence of str, default=None
+            Only of these units; None for all.
+
+        Raises
+        ------
+        ValueError
+            If a unit is unknown, or too few rows came.
+        """
+        check_is_fitted(self)
+        names = self.client_names_ if units is None else [units] if isinstance(units, str) else list(units)
+        unknown = [name for name in names if name not in self.client_names_]
+        if unknown:
+            raise ValueError(f"Got unknown units {listed(unknown)}; known are {listed(self.client_names_)}.")
+        self._stream.rebaseline(np.isin(self.client_names_, names))
+
+    @property
+    def alarms_(self):
+        """Rows of the stream so far (``n_steps``), alarms in them (``n_alarms``) and the share of time ``in_alarm``."""
+        check_is_fitted(self)
+        return self._stream.alarms
+
+    # -- sites -------------------------------------------------------------------------------------
+
+    def watch_sites(self, *, wait=0.0):
+        """Incidents in the records that the sites have to be watched, after :meth:`fit_sites`.
+
+        Every unit sends messages about that record, batch by batch as it comes, by the model it has from the
+        fit, and is told the verdicts where there is a way back. Units and server keep where they stand
+        between batches, so that the answers are those to one record; the next call goes on.
+
+        Parameters
+        ----------
+        wait : float, default=0.0
+            Seconds to wait for a further batch of every unit before the record is taken to end here.
+
+        Returns
+        -------
+        DataFrame
+            As :meth:`incidents`, in positions from 0 at the first batch; those of all batches so far.
+
+        Raises
+        ------
+        ClientError
+            If a unit gave no usable message, for it has no such record, say.
+        ValueError
+            If this estimator has no sites, or the batches of the units do not have the same rows.
+
+        See Also
+        --------
+        follow_sites : The same, batch by batch.
+        """
+        for _ in self.follow_sites(wait=wait):
+            pass
+        return self.site_incidents_
+
+    @property
+    def site_incidents_(self):
+        """Incidents in the records of the sites as far as they were watched, a DataFrame."""
+        check_is_fitted(self)
+        if self._channel is None:
+            raise AttributeError("`site_incidents_` is there after `fit_sites` only.")
+        return self._stream.table()
+
+    def follow_sites(self, *, wait=0.0):
+        """Follow the records that the sites have to be watched, as :meth:`watch_sites` does.
+
+        Parameters
+        ----------
+        wait : float, default=0.0
+            Seconds to wait for a further batch of every unit.
+
+        Yields
+        ------
+        DataFrame
+            For every batch the incidents that are new or revised, as :meth:`update` gives them.
+
+        Raises
+        ------
+        ValueError
+            If there are no sites to be asked.
+        """
+        check_is_fitted(self)
+        if self._channel is None:
+            raise ValueError("There are no sites to be asked: `fit_sites` first.")
+        exchange, stream = self._channel, self._stream
+        while True:
+            answers = exchange.ask_when_there(*stream.question, wait)
+            if answers is None:
+                return
+            changed = stream.push(answers)
+            self._tell(exchange, verdict_reply(changed))
+            self._store_told_promises()
+            stream.take_times(None)
+            yield stream.dated(changed)
+
+    # -- flags, pages and tags ---------------------------------------------------------------------
+
+    def flags(self, X=None, *, inputs=None, lengths=None):
+        """The paper's flags of every unit as the server gets them: two bits per step (eq. 9).
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+        inputs, lengths
+            As in `fit`.
+
+        Returns
+        -------
+        DataFrame
+            Columns ``unit__Z_c`` (proprietary model) and ``unit__Z_a`` (augmented model), 0 or 1.
+
+        Raises
+        ------
+        ValueError
+            If the detector was not fitted with ``evidence="flags"``.
+        """
+        check_is_fitted(self)
+        if self.evidence != "flags":
+            raise ValueError('Flags belong to the paper\'s inference; fit with evidence="flags".')
+        columns = [f"{name}__{z}" for name in self.client_names_ for z in ("Z_c", "Z_a")]
+        with self._asking(X, inputs, lengths, watched=True) as units:
+            flags = flag_array(self._evidence_of(units), self.client_names_)
+            return pd.DataFrame(flags.reshape(len(flags), -1), columns=columns, index=units.index)
+
+    def report(self, incident, path, *, X=None, title=None, check=None, lengths=None):
+        """Write a page on an incident that a shift lead can read.
+
+        What happened, where it began, why we think so, what we do not know, what data left the units.
+
+        Parameters
+        ----------
+        incident : Series or DataFrame
+            Row of :meth:`incidents`; of a table its first row.
+        path : str or Path
+            HTML file. The page holds everything it shows and loads nothing.
+        X : list, dict, DataFrame or ndarray, default=None
+            The record of the incident, for pictures of it and of the tag to blame, for a check of the data, and to say
+            whether it may be one of the false alarms that were allowed. Where noise protects it the page is made of the
+            noised copy, without measurements and tags, and says so.
+        title : str, default=None
+        check : PlantCheck, default=None
+            Of the record; None checks `X` if it is given.
+        lengths : sequence of int, default=None
+            Rows of each episode of `X`.
+
+        Returns
+        -------
+        Path
+
+        Raises
+        ------
+        ValueError
+            If `incident` is no row of :meth:`incidents`.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from skfedcausal import FederatedRCADetector
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(n_units=3, n_samples=3000, random_state=0)
+        >>> faulty = {name: Y[2600:].copy() for name, Y in X.items()}
+        >>> faulty["unit2"][200:] += 2 * faulty["unit2"].std(axis=0)
+        >>> detector = FederatedRCADetector().fit({name: Y[:2600] for name, Y in X.items()})
+        >>> incidents = detector.incidents(faulty).query("detected >= 200")
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     page = detector.report(incidents, Path(folder) / "trip.html", X=faulty).read_text()
+        >>> "Where it began" in page
+        True
+        """
+        check_is_fitted(self)
+        return beside("incident_page")(self, incident, X, title, check, lengths=lengths).write(path)
+
+    def tags(self, X, incident, *, lengths=None):
+        """Tags of the unit where an incident began, the one to blame first: what the unit finds at home.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            The record in which the incident was found.
+        incident : Series or DataFrame
+            Row of ``incidents(X)``; of a table its first row.
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        DataFrame
+            One row per tag: ``unit, tag``, ``explained``, the share of what is unusual about the unit's rows that
+            goes if this tag is not believed, and ``why`` in words for a tag that repeats one value or never moved in
+            `fit`.
+
+        Raises
+        ------
+        ValueError
+            If `incident` is no row of :meth:`incidents`, or its unit is at a site of its own: the site has its own
+            table beside the incidents in its folder.
+
+        Notes
+        -----
+        The unit judges by an autoregression of its own tags, learned in `fit`. Nothing but the verdict about the
+        incident is known to it of the other units, and nothing leaves it. A share that several tags have alike says
+        that the process is unusual, not a tag.
+
+        Examples
+        --------
+        >>> from skfedcausal import FederatedRCADetector
+        >>> from skfedcausal.datasets import make_granger_plant
+        >>> X, _ = make_granger_plant(3, n_samples=3000, container="frame", random_state=0)
+        >>> detector = FederatedRCADetector().fit(X[:2600])
+        >>> faulty = X[2600:].reset_index(drop=True)
+        >>> faulty.loc[200:, "unit2__s1"] += 5 * faulty["unit2__s1"].std()
+        >>> incidents = detector.incidents(faulty).query("detected >= 200")
+        >>> detector.tags(faulty, incidents)["tag"].iloc[0]
+        'unit2__s1'
+        """
+        here = self._at_home(X, incident, lengths)
+        found = here.model.blame(here.values, here.start, here.stop)
+        names = np.array(here.tags, dtype=object)[found.order]
+        why = np.array(found.why, dtype=object)[found.order]
+        return pd.DataFrame({"unit": here.unit, "tag": names, "explained": found.explained[found.order], "why": why})
+
+    def tag_trend(self, X, incident, tag=None, *, lengths=None):
+        """A tag around an incident, and what the unit's other tags would have it be.
+
+        Parameters
+        ----------
+        X : list, dict, DataFrame or ndarray
+            The record in which the incident was found.
+        incident : Series or DataFrame
+            Row of ``incidents(X)``.
+        tag : str or list of str, default=None
+            A tag of the unit where it began, or several; None for the first one of :meth:`tags`.
+        lengths : sequence of int, default=None
+
+        Returns
+        -------
+        DataFrame, or a list of them
+            ``measured, expected, low, high`` by row or time; the band is two standard deviations. Named after the tag.
+
+        Raises
+        ------
+        ValueError
+            If the tag is none of the unit's, and as :meth:`tags`.
+        """
+        here = self._at_home(X, incident, lengths)
+        rows = here.start, here.stop
+        wanted = tag if isinstance(tag, list) else [tag]
+        if tag is None:
+            wanted = [here.tags[here.model.blame(here.values, *rows).order[0]]]
+        for name in wanted:
+            if name not in here.tags:
+                raise ValueError(f"Got tag={name!r}; {here.unit!r} has {listed(here.tags)}.")
+        places = [here.tags.index(name) for name in wanted]
+        found = [trend_of(here.model, here.values, k, *rows, here.index, here.tags[k]) for k in places]
+        return found if isinstance(tag, list) else found[0]
+
+    def _at_home(self, X, incident, lengths):
+        """The :class:`IncidentAtHome` of a row of `incidents`."""
+        check_is_fitted(self)
+        if isinstance(incident, pd.DataFrame):
+            if incident.empty:
+                raise ValueError("Got a table without incidents; give one row of `incidents(X)`.")
+            incident = incident.iloc[0]
+        if not isinstance(incident, (pd.Series, Mapping)):
+            raise TypeError(f"Got {incident!r} as an incident; give one row of `incidents(X)`.")
+        absent = [key for key in ("start", "detected", "end", "ranking") if key not in incident]
+        if absent:
+            raise ValueError(f"Got an incident without {', '.join(absent)}; give one row of `incidents(X)`.")
+        unit = incident["ranking"][0][0]
+        kept = getattr(self, "_units", {}).get(unit, {})
+        if "tags" not in kept:
+            raise ValueError(
+                f"What unit {unit!r} knows of its tags is at its site: see `tags` beside its incidents there."
+            )
+        plant = self._read(X, lengths=lengths)
+        index = plant.index if isinstance(plant.index, pd.DatetimeIndex) else None
+        row = position(_plain(incident["detected"]), index)
+        first, last = next((i, j) for i, j in episodes(plant.starts, plant.n_samples) if i <= row < j)
+        Y = rows_at_home(plant, unit, kept["client"], slice(first, last))
+        start = position(_plain(incident["start"]), index) - first
+        end = plant.n_samples - 1 if pd.isna(incident["end"]) else position(_plain(incident["end"]), index)
+        rows = window_of(max(start, 0), row - first, end - first, len(Y))
+        index = pd.RangeIndex(first, first + len(Y)) if index is None else index[first : first + len(Y)]
+        return IncidentAtHome(unit, tag_names(self._plant_layout, unit), kept["tags"], Y, index, *rows)
+
+
+def _timed(plant, last, period):
+    """Rows with times, where those before them had some: rows without count as the next ones."""
+    if last is None or period is None or isinstance(plant.index, pd.DatetimeIndex) or not plant.n_samples:
+        return plant
+    warnings.warn(
+        f"{plant.n_samples} rows came without times: they are taken to follow {last}, one sampling period apart. The "
+        "watch goes on.",
+        StreamWarning,
+        stacklevel=4,
+    )
+    return replace(plant, index=pd.date_range(last + period, periods=plant.n_samples, freq=period))
+
+
+def _plain(row):
+    """A row number as it comes out of a table."""
+    return row if isinstance(row, pd.Timestamp) else int(row)
