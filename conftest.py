@@ -63,7 +63,7 @@ MEDIUM_EXAMPLES = {
     "docs/validity.rst",
     "skfedcausal/client/extended_kalman.py",
     "skfedcausal/datasets/_causrca.py",
-    "skfedcausal/datasets/_messy.py",
+    "skfedcausal/datasets/_exports.py",
     "skfedcausal/displays/impact.py",
     "skfedcausal/displays/incidents.py",
     "skfedcausal/displays/maps.py",

@@ -136,4 +136,4 @@ def _with_loadings(client, Y, starts, U, C):
     A, Q, B = dynamics(moments, C, R)
     C, R = C * scale[:, None], R * np.outer(scale, scale)
     found = replace(model, A=A, C=C, Q=Q, R=R, B=B, unpredicted=None, is_sharp=True)
-    return client.__replace__(model=found, model_before=None, noise_share=None)
+    return client.__replace__(model=found, noise_share=None)

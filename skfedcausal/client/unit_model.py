@@ -483,7 +483,7 @@ def refined(client, Y, states, covariances):
     cov = covariances[0] if len(covariances) == 1 else covariances
     C, R, mean = observation_step(kept, states, cov, NOISE_FLOOR * variance + client.added_noise)
     model = replace(model, C=C, R=R, mean=mean, unpredicted=None, products=None)
-    return client.__replace__(model=model, model_before=None, noise_share=None)
+    return client.__replace__(model=model, noise_share=None)
 
 
 def is_likelier_alone(client, Y, U=None, starts=(0,)):

@@ -477,3 +477,19 @@ def test_lengths_that_do_not_cut_the_record_are_refused(lengths):
 def test_noise_with_a_memory_is_refused_in_a_sentence():
     with pytest.raises(ValueError, match="noise_memory='auto': models of noise with a memory are gone"):
         KalmanClient(noise_memory="auto").fit(np.random.default_rng(0).standard_normal((50, 2)))
+
+
+def test_a_copy_with_another_model_shows_its_matrices_and_leaves_the_client_as_it_is():
+    Y = np.random.default_rng(0).standard_normal((300, 4))
+    Y[:, 2] = 7.0
+    with pytest.warns(UserWarning, match="constant"):
+        client = KalmanClient(n_states=1).fit(Y)
+    before = client.observation_.copy()
+    other = client.__replace__(model=replace(client.model, C=2 * client.model.C), noise_share=-0.5)
+    assert other.used_columns.tolist() == [True, True, False, True]
+    np.testing.assert_array_equal(other.observation_, 2 * before)
+    np.testing.assert_array_equal(client.observation_, before)
+    assert other.mean_[2] == client.mean_[2] == 7.0
+    assert np.isinf(other.measurement_cov_[2])
+    np.testing.assert_allclose(other.message_model.R, other.model.R / 2)
+    assert client.message_model is client.model
