@@ -55,18 +55,24 @@ class Followed(NamedTuple):
     """Response (n_rows, n), leverage of each row, what is known of the plant at its inputs, and its mode, (n_rows,).
 
     `doubt` is the variance of averages of innovations at the rates of shifts over that in the nominal record,
-    (n_rows, n_rates). `unknown` is 0 where the plant is known, 1 where the response may foresee it, and 2 where it has
-    to be learned. `mode` is the place among the few that inputs have, -1 for another one. `beyond` is by how many
-    halves of its range in the nominal record an input is beyond that, or was, which is forgotten as the slowest average
-    forgets it: what inputs do is an extrapolation there.
+    (n_rows, n_rates), None of a plant without inputs. `unknown` is 0 where the plant is known, 1 where the response may
+    foresee it, and 2 where it has to be learned. `mode` is the place among the few that inputs have, -1 for another
+    one. `beyond` is by how many halves of its range in the nominal record an input is beyond that, or was, which is
+    forgotten as the slowest average forgets it: what inputs do is an extrapolation there.
     """
 
-    response: np.ndarray
+    response: np.ndarray | None
     leverage: np.ndarray
-    doubt: np.ndarray
+    doubt: np.ndarray | None
     unknown: np.ndarray
     mode: np.ndarray
     beyond: np.ndarray
+
+    @classmethod
+    def without_inputs(cls, n_rows):
+        """Rows of a plant without inputs, which is known everywhere."""
+        nothing, nowhere = np.zeros(n_rows), np.zeros(n_rows, dtype=int)
+        return cls(None, nothing, None, nowhere, nowhere - 1, nothing)
 
 
 class Modes:
