@@ -283,7 +283,7 @@ class RootCauseServer:
 
     def _without_inputs(self, record, messages, response):
         """Messages without what inputs do."""
-        bare = without_response({name: messages[name] for name in self.names}, self.slices, response)
+        bare = without_response(messages, self.names, self.slices, response)
         return self._outside_inputs.without(bare, states_of(record)[0])
 
     # -- naming the root -------------------------------------------------------------------------
