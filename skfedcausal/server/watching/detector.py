@@ -11,7 +11,7 @@ from ..joint import JointRecord
 from . import stream
 from .evidence import HOLDING, LOUD, Evidence, OnsetRule, event_ages, event_codes, is_glitch, revised
 from .incidents import HORIZON, LOOKBACK, Incident, Verdict
-from .inputs import bare_nominal, states_of, without_response
+from .inputs import Followed, bare_nominal, states_of, without_response
 from .learning import learned_plant
 from .nominal import NominalRows, OffSubspace, off_subspace, scale_dispersion
 from .operating import LARGE, OperatingPoint, fault_end
@@ -51,7 +51,7 @@ class RootCauseServer:
 
     new_state = StreamState
     campaigns: Any = ()  # nominal operating points besides the one a stream begins at
-    visited: Any = ()  # stretches of the nominal record at levels of their own
+    visited: Any = ()  # segments of the nominal record at levels of their own
     learner: Any = None  # what learns the plant, where it may be learned again from the rows of a stream
     elsewhere: Any = None  # how messages are read where the plant was learned at another operating point
 
@@ -230,20 +230,19 @@ class RootCauseServer:
         if self.elsewhere is not None:
             messages = self.elsewhere.beyond(messages, self.names, self.slices)
         record, point = JointRecord.from_messages(messages, names=self.names), state.point
-        away = None
+        away = Followed.without_inputs(record.n_samples)
         if self._response is not None:
             away = self._input_response(record, state)
             messages = self._without_inputs(record, messages, away.response)
             record = JointRecord.from_messages(messages, names=self.names)
-        spread = 1.0 if away is None else 1 + away.leverage[:, None]
+        spread = 1 + away.leverage[:, None]
         distance = off_subspace(messages, record) / point.whole
         found, state.monitor = self.monitor.rows(record, distance, state.monitor, point.errors)
         distance = np.where(found.present, distance, 0.0)
         surprise = np.where(found.present, np.log1p(found.own / point.own / spread / self.dims) - self._level, 0.0)
         scaled = found.scaled - found.present.repeat(self.state_dims, axis=1) * point.scaled
         scaled /= np.sqrt(spread)
-        doubt = None if away is None else away.doubt
-        levels, state.averages = self.levels.rows(surprise, scaled @ self.model.held, state.averages, doubt)
+        levels, state.averages = self.levels.rows(surprise, scaled @ self.model.held, state.averages, away.doubt)
         levels /= point.spread
         first, state.position = state.position, state.position + record.n_samples
         events = event_codes(messages, self.names, record.n_samples)
@@ -251,7 +250,6 @@ class RootCauseServer:
         if events.any():
             self._raise(levels, ages)
         state.noticing = ages[-1]
-        nothing = np.zeros(record.n_samples, dtype=int)
         return Evidence(
             first,
             scaled=scaled,
@@ -265,9 +263,9 @@ class RootCauseServer:
             events=events,
             errors=found.errors / np.sqrt(spread),
             distance=distance,
-            unknown=nothing if away is None else away.unknown,
-            mode=nothing - 1 if away is None else away.mode,
-            beyond=np.zeros(record.n_samples) if away is None else away.beyond,
+            unknown=away.unknown,
+            mode=away.mode,
+            beyond=away.beyond,
         )
 
     def _raise(self, levels, ages):
@@ -285,7 +283,7 @@ class RootCauseServer:
 
     def _without_inputs(self, record, messages, response):
         """Messages without what inputs do."""
-        bare = without_response({name: messages[name] for name in self.names}, self.slices, response)
+        bare = without_response(messages, self.names, self.slices, response)
         return self._outside_inputs.without(bare, states_of(record)[0])
 
     # -- naming the root -------------------------------------------------------------------------
@@ -302,9 +300,8 @@ class RootCauseServer:
             incident.verdict = self._verdict(incident, rows.between(look.begin, look.ends[0]), found)
         for incident in incidents:
             end = self._end(incident, rows) if incident.end is None else incident.end
-            now = {"last": incident.last, "open": incident.open, "end": end}
-            told = {"resumes": incident.resumes, "lasting": incident.lasting}
-            incident.verdict = replace(incident.verdict, **now, **told)
+            now = {name: getattr(incident, name) for name in ("last", "open", "resumes", "lasting")}
+            incident.verdict = replace(incident.verdict, end=end, **now)
 
     def _end(self, incident, rows):
         """Last row of the fault, from the rows of its root up to the last alarm."""
@@ -313,8 +310,8 @@ class RootCauseServer:
         since = rows.between(begin, incident.last + 1)
         root = int(verdict.probability.argmax())
         white = since.errors @ self.monitor.energy.given_root[:, self.slices[root]]
-        dims = self.dims[root], self._outside_dims[root]
-        last = begin + fault_end(white, since.surplus[:, root], since.outside[:, root], *dims)
+        surplus, outside = since.surplus[:, root], since.outside[:, root]
+        last = begin + fault_end(white, surplus, outside, self.dims[root], self._outside_dims[root])
         noticed = begin + np.flatnonzero(since.events[:, root])
         if len(noticed) and verdict.kind in HOLDING:  # for as long as its unit notices it
             last = int(noticed[-1])
@@ -426,8 +423,8 @@ class RootCauseServer:
         """
         answers: list[Answer] = []
         if "shift" in self.statistics:
-            asked = {"may_grow": True, "level_rows": level_rows}
-            answers += self.posterior.from_shift([rows], len(rows.scaled), NAMED_FROM_START, **asked)
+            sizes = {"may_grow": True, "level_rows": level_rows}
+            answers += self.posterior.from_shift([rows], len(rows.scaled), NAMED_FROM_START, **sizes)
         if "energy" not in self.statistics:
             return answers
         if not explained(answers):

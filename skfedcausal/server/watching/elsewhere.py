@@ -123,8 +123,8 @@ class Elsewhere:
 
     def beyond(self, messages, names, slices):
         """Messages as of a plant that has its nominal level there."""
-        n_rows, ordered = len(messages[names[0]].z), {name: messages[name] for name in names}
-        found = without_response(ordered, slices, np.broadcast_to(self.origin, (n_rows, len(self.origin))))
+        n_rows = len(messages[names[0]].z)
+        found = without_response(messages, names, slices, np.broadcast_to(self.origin, (n_rows, len(self.origin))))
         more = zip(found.items(), self.information.tolist(), strict=True)
         return {name: replace(one, z=k * one.z, patterns=k * one.patterns) for (name, one), k in more}
 

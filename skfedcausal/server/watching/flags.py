@@ -213,8 +213,8 @@ class FlagIncident:
 
     def verdict(self, is_open):
         """A unit's probability is its share of the steps from the first to the horizon."""
-        place, share = (self.detected, self.detected, self.last, is_open), self.votes / self.n_votes
-        return Verdict(*place, "flags", share, self.first_rows.copy(), "undecided")
+        probability, first_rows = self.votes / self.n_votes, self.first_rows.copy()
+        return Verdict(self.detected, self.detected, self.last, is_open, "flags", probability, first_rows, "undecided")
 
 
 @dataclass

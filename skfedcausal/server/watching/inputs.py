@@ -55,18 +55,24 @@ class Followed(NamedTuple):
     """Response (n_rows, n), leverage of each row, what is known of the plant at its inputs, and its mode, (n_rows,).
 
     `doubt` is the variance of averages of innovations at the rates of shifts over that in the nominal record,
-    (n_rows, n_rates). `unknown` is 0 where the plant is known, 1 where the response may foresee it, and 2 where it has
-    to be learned. `mode` is the place among the few that inputs have, -1 for another one. `beyond` is by how many
-    halves of its range in the nominal record an input is beyond that, or was, which is forgotten as the slowest average
-    forgets it: what inputs do is an extrapolation there.
+    (n_rows, n_rates), None of a plant without inputs. `unknown` is 0 where the plant is known, 1 where the response may
+    foresee it, and 2 where it has to be learned. `mode` is the place among the few that inputs have, -1 for another
+    one. `beyond` is by how many halves of its range in the nominal record an input is beyond that, or was, which is
+    forgotten as the slowest average forgets it: what inputs do is an extrapolation there.
     """
 
-    response: np.ndarray
+    response: np.ndarray | None
     leverage: np.ndarray
-    doubt: np.ndarray
+    doubt: np.ndarray | None
     unknown: np.ndarray
     mode: np.ndarray
     beyond: np.ndarray
+
+    @classmethod
+    def without_inputs(cls, n_rows):
+        """Rows of a plant without inputs, which is known everywhere."""
+        nothing, nowhere = np.zeros(n_rows), np.zeros(n_rows, dtype=int)
+        return cls(None, nothing, None, nowhere, nowhere - 1, nothing)
 
 
 class Modes:
@@ -347,10 +353,11 @@ def _powers(moved):
     return moved[:, None] ** np.arange(3)
 
 
-def without_response(messages, slices, response):
-    """Messages without inputs and without what these do to the states."""
+def without_response(messages, names, slices, response):
+    """Messages in the order of these names, without inputs and what they do to the states, (n_rows, n)."""
     bare = {}
-    for (name, message), b in zip(messages.items(), slices, strict=True):
+    for name, b in zip(names, slices, strict=True):
+        message = messages[name]
         J = message.patterns[0] if message.index is None else message.patterns[message.index]
         moved = response[:, b] @ J if message.index is None else np.einsum("tij,tj->ti", J, response[:, b])
         bare[name] = replace(message, z=message.z - moved, inputs=None, input_matrix=None)
@@ -365,25 +372,20 @@ def learned_without(record, messages):
 
 def without(response, record, messages):
     """Messages about whole episodes, in the order of the record's units, without what their inputs do."""
-    return _without(np.concatenate([part.response for part in _parts(response, record)]), record, messages)
+    moved = np.concatenate([part.response for part in _parts(response, record)])
+    return without_response(messages, record.names, record.partition.slices, moved)
 
 
 def bare_nominal(record, messages):
     """The response to the inputs of a record, what they do :class:`Outside`, and the messages without either."""
-    response = InputResponse.learn(record)
-    parts = _parts(response, record)
-    moved = np.concatenate([part.response for part in parts])
-    states = states_of(record)[0]
-    outside = Outside(states, off_subspace(messages, record), record.partition.slices)
-    return response.studentised(parts), outside, outside.without(_without(moved, record, messages), states)
+    response, slices = InputResponse.learn(record), record.partition.slices
+    parts, states = _parts(response, record), states_of(record)[0]
+    outside = Outside(states, off_subspace(messages, record), slices)
+    bare = without_response(messages, record.names, slices, np.concatenate([part.response for part in parts]))
+    return response.studentised(parts), outside, outside.without(bare, states)
 
 
 def _parts(response, record):
     """What is :class:`Followed` of every episode of a record."""
     bounds = episodes(record.starts, record.n_samples)
     return [response.follow(record.u[start:stop], None, (None,))[0] for start, stop in bounds]
-
-
-def _without(response, record, messages):
-    ordered = {name: messages[name] for name in record.names}
-    return without_response(ordered, record.partition.slices, response)

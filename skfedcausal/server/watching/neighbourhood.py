@@ -1,4 +1,4 @@
-"""A plant of many units by its neighbourhoods: which unit an incident began in is asked of those around its alarms.
+"""A plant of many units by its neighbourhoods: which unit an incident began in is judged among those around its alarms.
 
 Each neighbourhood is judged under the plant that its units make up; whether the level has moved, unit by unit.
 """
@@ -17,7 +17,7 @@ from .nominal import inverse_root
 from .operating import Level
 from .posterior import RootPosterior
 
-_CORE, _MOST = 6, 16  # units in alarm that are asked, and with their neighbours
+_CORE, _MOST = 6, 16  # units in alarm that are judged, and with their neighbours
 _PROBED = 12  # places of the plant whose nominal windows show how far these stray
 _KNOWN = 32  # neighbourhoods whose posteriors are kept
 _ALIKE = 1e-3  # tail beyond which the mean of some rows is not of an operating point
@@ -98,7 +98,7 @@ class LocalPosterior:
         part, posterior = self._posterior(self._places.around(sorted(core.tolist())))
         return part, posterior, rows.of_units(part.units, part.states, part.model.weight)
 
-    def _asked(self, rows, question):
+    def _judged(self, rows, question):
         """The answer of the posterior over the units around the alarms in some rows, as one of all units."""
         part, posterior, inside = self._of(rows)
         answer, probability = question(posterior, inside), np.zeros(len(self.prior))
@@ -107,15 +107,15 @@ class LocalPosterior:
 
     def from_energy(self, rows):
         """Answer of the energy statistic to a window of evidence."""
-        return self._asked(rows, RootPosterior.from_energy)
+        return self._judged(rows, RootPosterior.from_energy)
 
     def from_changes(self, rows):
         """Answer that the dynamics of a unit are others in a window."""
-        return self._asked(rows, RootPosterior.from_changes)
+        return self._judged(rows, RootPosterior.from_changes)
 
-    def of_any_size(self, rows, *settings):
+    def of_any_size(self, rows, statistics, at_once, level_rows=np.inf):
         """Answer to a window in which no fault is to be seen, its size integrated out as well."""
-        return self._asked(rows, lambda posterior, inside: posterior.of_any_size(inside, *settings))
+        return self._judged(rows, lambda local, inside: local.of_any_size(inside, statistics, at_once, level_rows))
 
     def from_shift(self, windows, n_onsets, at_once=0.0, **settings):
         """Answers of the coherent shift statistic to windows of evidence, the onset of the fault free."""
@@ -123,7 +123,7 @@ class LocalPosterior:
         def question(posterior, inside):
             return posterior.from_shift([inside], n_onsets, at_once, **settings)[0]
 
-        return [self._asked(rows, question) for rows in windows]
+        return [self._judged(rows, question) for rows in windows]
 
     def is_far(self, rows):
         """Whether states around the alarms of a window are so far from nominal that errors of the model count."""

@@ -348,12 +348,9 @@ def _drift_incident(size, rows, state):
     row = rows.stop - 1
     probability = np.exp(_SHARP * (size - size.max()))
     first_rows = np.where(size > 0.5, row, -1)
-    told: dict[str, Any] = {
-        "resumes": None if state.last is None or row - state.last.last > _REMEMBERED else size > 0,
-        "kind": "drift",
-    }
-    told |= {"lasting": state.point.lasting, "first_rows": first_rows}
-    verdict = Verdict(row, row, row, False, "shift", probability / probability.sum(), **told)
+    resumes = None if state.last is None or row - state.last.last > _REMEMBERED else size > 0
+    verdict = Verdict(row, row, row, False, "shift", probability / probability.sum(), first_rows, "drift")
+    verdict = replace(verdict, resumes=resumes, lasting=state.point.lasting)
     return Incident(row, row, 0.0, open=False, verdict=verdict)
 
 

@@ -46,19 +46,19 @@ def steps_between_alarms(rate, period=None):
     """
     if not isinstance(rate, str):
         return 1.0 / rate
-    told = f"false_alarm_rate={rate!r}"
+    given = f"false_alarm_rate={rate!r}"
     found = re.fullmatch(r"\s*([\d.]+)(?:\s+per\s+|\s*/\s*)(?:([\d.]+)\s+)?([a-z]+?)s?\s*", rate)
     if found is None or found[3] not in {*_SECONDS, "step"} or float(found[1]) <= 0:
         units = f"units: step, {', '.join(_SECONDS)}"
-        raise ValueError(f"{told} cannot be read; give a number per time step or for instance '1 per day' ({units}).")
+        raise ValueError(f"{given} cannot be read; give a number per time step or for instance '1 per day' ({units}).")
     steps = float(found[2] or 1) / float(found[1])
     if found[3] != "step":
         if period is None:
             remedy = "give frames with a DatetimeIndex, or the rate as a number per time step"
-            raise ValueError(f"{told} needs to know the sampling period: {remedy}.")
+            raise ValueError(f"{given} needs to know the sampling period: {remedy}.")
         steps = float(found[2] or 1) * _SECONDS[found[3]] / period.total_seconds() / float(found[1])
     if steps <= 1:
-        raise ValueError(f"{told} allows {1 / steps:.3g} alarms per time step; give less than one.")
+        raise ValueError(f"{given} allows {1 / steps:.3g} alarms per time step; give less than one.")
     return steps
 
 

@@ -26,7 +26,7 @@ def own_change_ratios(model, u, filtered, blocks, seen=None):
         i, j = np.divmod(np.arange((b.stop - b.start) ** 2), b.stop - b.start)
         changes = np.zeros((len(i), *model.J.shape))
         changes[np.arange(len(i)), b.start + i, b.start + j] = 1.0
-        score, information = _regression(model, carry, changes, _told(before, seen, m), u)
+        score, information = _regression(model, carry, changes, _where_seen(before, seen, m), u)
         ratios.append(score @ np.linalg.lstsq(information, score, rcond=None)[0])
     return np.array(ratios)
 
@@ -46,7 +46,7 @@ def gain_changes(model, u, filtered, blocks, seen=None):
         changes = np.zeros((len(causes), *model.J.shape))
         for change, k in zip(changes, causes, strict=True):
             change[effect, blocks[k]] = model.top[effect, blocks[k]]
-        score, products = _regression(model, carry, changes, _told(before, seen, m), u)
+        score, products = _regression(model, carry, changes, _where_seen(before, seen, m), u)
         scores[m, causes], information[m, causes] = score, np.diag(products)
     return scores, information
 
@@ -56,7 +56,7 @@ def _row_before(series):
     return np.concatenate([np.zeros((1, series.shape[1])), series[:-1]])
 
 
-def _told(before, seen, effect):
+def _where_seen(before, seen, effect):
     """States of the row before where a block is seen in the row, zero elsewhere."""
     return before if seen is None else np.where(seen[:, [effect]], before, 0.0)
 

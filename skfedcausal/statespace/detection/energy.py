@@ -305,8 +305,8 @@ class _Judged:
                 some, covariances = rows[k : k + _TOGETHER], np.array(steps[k : k + _TOGETHER])
                 own, given, weighted = own_and_given(self.errors[np.ix_(some, columns)], covariances, blocks)
                 self.own[np.ix_(some, units)], self.given[np.ix_(some, units)] = own, given
-                told = self._energy.covariance[np.ix_(columns, columns)] @ weighted[:, :, None]  # row by row
-                self.errors[np.ix_(some, columns)] = told[:, :, 0]
+                expected = self._energy.covariance[np.ix_(columns, columns)] @ weighted[:, :, None]  # row by row
+                self.errors[np.ix_(some, columns)] = expected[:, :, 0]
         return self.own, self.given, self.errors
 
 

@@ -11,9 +11,10 @@ from scipy.special import expit
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.moments import MomentServer
 from skfedcausal.server.watching.detector import RootCauseServer, StreamState, onset
-from skfedcausal.server.watching.evidence import MonitorState, OnsetRule
+from skfedcausal.server.watching.evidence import OnsetRule
 from skfedcausal.server.watching.incidents import Incident
 from skfedcausal.server.watching.learning import held_out_models, learned_by_regression
+from skfedcausal.server.watching.monitor import MonitorState
 from skfedcausal.server.watching.nominal import (
     NominalRows,
     OffSubspace,

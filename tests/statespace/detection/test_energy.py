@@ -3,8 +3,10 @@
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
+from scipy import sparse
 from scipy.linalg import solve_discrete_lyapunov
 
+from skfedcausal.statespace.detection import energy as energies
 from skfedcausal.statespace.detection.energy import (
     PENALTIES,
     ConditionalEnergy,
@@ -280,3 +282,18 @@ def test_slopes_of_a_learned_predictor_are_its_derivatives():
         moved = past + step * np.eye(3)[j]
         slope = (scaled.predict(moved[None]) - scaled.predict(past[None]))[0] / step
         assert_allclose(scaled.slopes(past)[:, j], slope, rtol=1e-6)
+
+
+def test_matrices_of_many_blocks_are_sparse_and_the_same(monkeypatch):
+    rng = np.random.default_rng(0)
+    e, roots = rng.standard_normal((7, 4)), [rng.standard_normal((k, k)) for k in (1, 2, 1)]
+    covariances = [root @ root.T + np.eye(len(root)) for root in roots]
+    few = energies.OwnEnergy(covariances)
+    monkeypatch.setattr(energies, "_MANY", 3)
+    many = energies.OwnEnergy(covariances)
+    assert isinstance(many.precision, sparse.csr_array)
+    assert_allclose(many.precision.toarray(), few.precision)
+    assert_allclose(many.own(e), few.own(e), rtol=1e-12)
+    whole = ConditionalEnergy(np.linalg.inv(few.precision), (slice(0, 1), slice(1, 3), slice(3, 4)))
+    assert_allclose(many.own(e), whole.own(e), rtol=1e-12)
+    assert_array_equal(many.shared(), np.zeros(3))
