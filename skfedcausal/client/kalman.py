@@ -94,7 +94,7 @@ class KalmanClient(UnitClient):
         of which nothing is known (exactly), or of a normal distribution with that mean and covariance. A server has
         its own.
     noise_memory : None
-        Was noise of sensors that remembers the row before; `fit` refuses anything but None.
+        Was noise of sensors that remembers the row before; anything but None is refused.
 
     Attributes
     ----------
@@ -191,7 +191,7 @@ class KalmanClient(UnitClient):
         "levels": [StrOptions({"episode", "wander"}), Interval(Real, 0, None, closed="neither"), None],
         "profile": [StrOptions({"auto"}), None],
         "initial": [StrOptions({"stationary", "diffuse"}), tuple],
-        "noise_memory": [StrOptions({"auto"}), Real, None],  # which `fit_arrays` refuses in words of its own
+        "noise_memory": [StrOptions({"auto"}), Real, None],  # which is refused in words of its own
     }
 
     def fit(self, X, y=None, *, inputs=None, lengths=None):
@@ -259,11 +259,7 @@ class KalmanClient(UnitClient):
             If nothing can be learned from such measurements.
         """
         self._validate_params()
-        if self.noise_memory is not None:
-            raise ValueError(
-                f"noise_memory={self.noise_memory!r}: models of noise with a memory are gone, as no table showed what "
-                "they buy. Leave it out; for sensors that wander give levels='wander'."
-            )
+        _refuse_memory(self.noise_memory)
         given = {name: getattr(self, name) for name in GIVEN if getattr(self, name) is not None}
         if given:
             given = check_matrices(given, Y.shape[1])
@@ -349,6 +345,7 @@ class KalmanClient(UnitClient):
             return self._model
         if any(getattr(self, name) is None for name in COMPLETE):
             raise NotFittedError("This KalmanClient has no model yet: call fit, or give the matrices A, C, Q and R.")
+        _refuse_memory(self.noise_memory)
         given = given_matrices(self)
         model = self._from_initial(UnitModel(mean=np.zeros(len(given["C"])), **given))
         if self.gain is None:
@@ -362,6 +359,15 @@ class KalmanClient(UnitClient):
         if not (isinstance(self.initial, str) and self.initial == "diffuse"):
             check_initial(self.initial, model.n_states)
         return replace(model, initial=self.initial)
+
+
+def _refuse_memory(memory):
+    """Refuse what was an option of clients once."""
+    if memory is not None:
+        raise ValueError(
+            f"noise_memory={memory!r}: models of noise with a memory are gone, as no table showed what they buy. Leave "
+            "it out; for sensors that wander give levels='wander'."
+        )
 
 
 def _beyond_squares(name):
