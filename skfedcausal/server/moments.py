@@ -121,9 +121,9 @@ class MomentServer(ServerLearner):
         return True
 
     @property
-    def plant_(self):
-        """What was learned as a `Plant`."""
-        return super().plant_ if self._sparse_plant is None else self._sparse_plant
+    def watched_plant_(self):
+        """The plant that rows are watched by, sparse where it was learned in blocks."""
+        return self.plant_ if self._sparse_plant is None else self._sparse_plant
 
     def _record(self, messages):
         """Record of the units of `fit`, without what inputs do to the states."""

@@ -301,6 +301,11 @@ class ServerLearner(BaseEstimator, ABC):
         return Plant.of_one_lag(self.transition_, B, self.process_cov_, point=point)
 
     @property
+    def watched_plant_(self):
+        """The plant that rows are watched by."""
+        return self.plant_
+
+    @property
     def unshrunk_plant_(self):
         """The plant that tests and smoothed states are about."""
         return self.plant_

@@ -35,6 +35,7 @@ _MADE_WHEN_ASKED = (  # by servers
 _HELD = {  # what holds numbers that other attributes show
     "plant_",
     "unshrunk_plant_",
+    "watched_plant_",
     "engine_",
     "errors_",
     "curvature_",

@@ -19,9 +19,11 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ...message.requests import Acknowledgement, Ask
 from ...message.states import EffectReply
 from ...message.training import ANSWERS, LocalModel, TrainingEnd, TrainRequest, later_answer
+from ...server.dynamics import Plant as LearnedPlant
+from ...server.effects import ErrorsOfOneLag
 from ...server.joint import JointRecord
 from ...server.plant import smoothed_replies
-from ...server.prediction import InputDrive, smooth_plant
+from ...server.prediction import InputDrive, OperatingPoint, smooth_plant
 from ...statespace.inputs import input_response
 from ...statespace.matrices import spectral_radius
 from . import rounds
@@ -366,6 +368,17 @@ class GradientServer(BaseEstimator):
         self.converged_, self.diverged_ = training.converged, training.diverged
         self.links_ = untested_links(plant, self.transition_, self.input_, self.process_cov_, self.information_)
         self._warn_of(training)
+
+    @property
+    def plant_(self):
+        """What was learned as a `Plant`, around the mean of its inputs."""
+        point = OperatingPoint.at(self.input_level_, len(self.transition_))
+        return LearnedPlant.of_one_lag(self.transition_, self.input_, self.process_cov_, point=point)
+
+    @property
+    def errors_(self):
+        """Errors of the plant, of which training says nothing."""
+        return ErrorsOfOneLag(None)
 
     def _ends(self, plant, training):
         """Last message to every unit, with the mean influence of the others' inputs."""

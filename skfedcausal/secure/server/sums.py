@@ -166,6 +166,16 @@ _WITHOUT_ROWS = {
     "held_out": None,
     "n_rounds": 1,
 }
+_MADE_WHEN_ASKED = (  # by a learner, and kept here
+    "links_",
+    "correlations_",
+    "transition_",
+    "process_cov_",
+    "input_",
+    "lag_transitions_",
+    "lag_inputs_",
+    "input_at_once_",
+)
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
@@ -344,9 +354,8 @@ class SecureSumsServer(ServerLearner):
             grades = grades_of_sums(whole, rest, rows, slices, scale)
         learner.judge_later(None, grades, lambda links: withheld(links, news))
         self.learner_ = learner
-        for name in dir(learner):
-            is_own = isinstance(getattr(type(self), name, None), property)
-            if name.endswith("_") and not (name.startswith("_") or is_own) and hasattr(learner, name):
+        for name in {*vars(learner), *_MADE_WHEN_ASKED}:
+            if name.endswith("_"):
                 setattr(self, name, getattr(learner, name))
         if plant.n_remembered > max(self.n_lags, _ENOUGH):
             warnings.warn(

@@ -177,8 +177,10 @@ class LinkQuestions(ServerLearner):
             own = links["effect"].isin(validity.attrs.get(COLOURED, self.alone_))
             links.loc[own, ["verdict", "because"]] = "cannot tell", "its own past predicts the effect better"
             links = gated(links, validity)
-            if self.batches_ is None and (self._is_small(self.names_) or not holds(links)):
+            if self.batches_ is None and self._is_small(self.names_):
                 grades = grades_of(JointRecord.from_messages(messages))
+            elif self.batches_ is None and not holds(links):
+                grades = grades_of(record)
             correlations = self.engine_.with_directions(correlations, run, record, self.process_cov_)
         by_likelihood = self._told(with_grades(links, None, self.names_))
         links = self._told(with_grades(links, grades, self.names_))

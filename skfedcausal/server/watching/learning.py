@@ -109,7 +109,7 @@ def learned_plant(plant, rows, slices, *, in_blocks=True):
 
     Gives a :class:`Learned`.
     """
-    blocks = getattr(plant.plant_, "matrices", None) if in_blocks else None
+    blocks = getattr(plant.watched_plant_, "matrices", None) if in_blocks else None
     if blocks is not None:
         return learned_in_blocks(blocks, rows, slices)
     if len(getattr(plant, "lag_transitions_", ())) > 1:

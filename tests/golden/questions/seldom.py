@@ -82,6 +82,7 @@ def _in_blocks(rows=None):
             for module, name, value in _FEW:
                 patched.enter_context(patch.object(module, name, value))
             estimator.fit(**given)
+            getattr(estimator, "links_", None)  # which would be made of few units later
 
     return fit
 
