@@ -15,7 +15,15 @@ import numpy as np
 
 from skfedcausal import FederatedGrangerEstimator
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.server.engines import BlockEstimates, Climb, Engine, EngineServer, Learned, OperatingPoint, Plant
+from skfedcausal.server.engines import (
+    BlockEstimates,
+    Climb,
+    Engine,
+    EngineServer,
+    Learned,
+    OperatingPoint,
+    Plant,
+)
 
 
 @dataclass(repr=False, eq=False, kw_only=True)

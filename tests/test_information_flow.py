@@ -130,7 +130,7 @@ def test_the_server_receives_nothing_but_messages(missing, n_rounds):
     X, _ = make_plant(missing)
     SpyServer.received = []
     estimator, _ = spied_fit(X, server=SpyServer(n_rounds=n_rounds))
-    estimator.predict(X, model="server"), estimator.score(X), estimator.transform(X)
+    estimator.predict(X, model="server"), estimator.score(X), estimator.transform(X), estimator.links_
     assert len(SpyServer.received) >= 2 * n_rounds + 3
     for messages in SpyServer.received:
         assert set(messages) == set(X)
@@ -276,6 +276,10 @@ def test_a_fitted_estimator_keeps_no_series(settings, missing):
     client = KalmanClient(n_states=P)
     estimator = FederatedGrangerEstimator(client, **settings).fit(X)
     estimator.predict(X), estimator.predict(X, model="server"), estimator.score(X)
+    assert not any(Y[:50].tobytes() in pickle.dumps(estimator) for Y in X.values())
+    for name, message in estimator.server_._evidence[0].items():  # all that waits for tables of links to be asked for
+        assert type(message) is StateMessage, name
+    _ = estimator.links_
     long = [path for path, value in arrays_inside(estimator, {}) if N in value.shape]
     assert not long
     assert not any(Y[:50].tobytes() in pickle.dumps(estimator) for Y in X.values())

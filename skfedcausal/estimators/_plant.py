@@ -7,6 +7,7 @@ from numbers import Integral
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from ..beside import beside
@@ -48,7 +49,8 @@ class PlantEstimator(LinkQuestions, BatchLearning):
     @property
     def links_(self):
         """The table of links, made when it is first asked for; see the attributes of the class."""
-        check_is_fitted(self)
+        if "layout_" not in vars(self):
+            raise NotFittedError(f"{type(self).__name__}.links_ is not known before a fit: call fit(X) first.")
         if self._links is None:
             server, noisy = self.server_, self.noise_covariance_
             links = server.without_grades() if noisy and hasattr(server, "without_grades") else server.links_

@@ -178,7 +178,7 @@ class PlantServer(LinkQuestions):
         UserWarning
             If units drift like random walks.
         """
-        return self._fit(messages)
+        return self._fit(messages, **self._how)
 
     # -- the plant over a record -----------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -90,6 +89,7 @@ class ServerLearner(BaseEstimator, ABC):
     tests_links: bool = False
     controlled_units_: tuple[str, ...] = ()
     excitation_: dict | None = None
+    _how: dict[str, Any] = {}  # what the fits of a round may take
     feedback_: Any = None
     hidden_causes_: Any = None
 
@@ -184,8 +184,11 @@ class ServerLearner(BaseEstimator, ABC):
         return messages
 
     def _learned_from(self, messages, came, earlier=None, **how):
-        """Fit to messages as :func:`learned_from` does; what else rests on them has to be learned, too."""
-        learn = partial(self._fit, **how) if how else self.fit
+        """Fit to messages as :func:`learned_from` does; what else rests on them has to be learned, too.
+
+        `how` is what the fits of a round may take, and know already.
+        """
+        learn, self._how = self.fit, how
         if getattr(came, "rule", None) is None:
             return learned_from(learn, messages, came)
         from .leave_out import checked

@@ -108,7 +108,8 @@ def test_what_cannot_be_held_is_said(learned):
 def test_holding_a_sensor_of_copies_that_runs_away_is_refused(learned):
     estimator = copy.deepcopy(learned[1])
     server = estimator.server_
-    server.transition_ = np.array([[1.2, -0.4], [3.0, 1.5]])  # stable, but not with its first state held
+    A = np.array([[1.2, -0.4], [3.0, 1.5]])
+    server.plant_ = server.plant_.with_first_lag(A, server.input_)  # stable, but not with its first state held
     targets = np.full((400, 1), 1.0)
     with pytest.raises(ValueError, match=r"other states run away.*Leave out copies, or hold the sensors in fewer rows"):
         held_effects(server, np.array([[1.0, 0.0]]), targets, n_draws=3)

@@ -205,8 +205,7 @@ class Grows(LikelihoodServer):
     def fit(self, messages):
         super().fit(messages)
         if "unit1" in messages:
-            self.transition_ = 1e3 * np.eye(len(self.transition_))
-            self.lag_transitions_ = self.transition_[None]
+            self.plant_ = self.plant_.with_first_lag(1e3 * np.eye(len(self.transition_)), self.input_)
         return self
 
 

@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from io import BytesIO
 
@@ -135,11 +136,13 @@ def test_times_on_a_page_name_the_zone_of_the_plant(incident, tmp_path):
 SHARED = 0.02 * np.eye(6) + 0.98  # noise of six states that is nearly one
 
 
-def fit_of_a_plant_with(**facts):
+def fit_of_a_plant_with(noise=None, **facts):
     X, _ = make_granger_plant(3, links=[(0, 1)], random_state=0)
     estimator = FederatedGrangerEstimator().fit(X)
     for name, value in facts.items():
         setattr(estimator.server_, name, value)
+    if noise is not None:
+        estimator.server_.plant_ = replace(estimator.server_.plant_, Q=noise)
     return estimator
 
 
@@ -147,7 +150,7 @@ def fit_of_a_plant_with(**facts):
     ("facts", "reserve"),
     [
         ({"converged_": False}, "the fit had not converged"),
-        ({"has_prior_": True, "process_cov_": SHARED}, "the plant is nearly degenerate"),
+        ({"has_prior_": True, "noise": SHARED}, "the plant is nearly degenerate"),
         ({"filled_": True}, "the record was too long for the exact likelihood of its gaps"),
     ],
 )

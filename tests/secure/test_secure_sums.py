@@ -127,7 +127,7 @@ def test_grades_of_a_recorded_rig_are_those_of_the_fit_from_states():
         pytest.skip("SKFEDCAUSAL_DATA names no folder with skab")
     record = load_skab(folder, "anomaly-free/anomaly-free").data
     secret, openly = fitted(record), FederatedGrangerEstimator().fit(record)
-    of_sums, of_rows = secret.server_.learner_._grades.verdict, openly.server_._grades.verdict
+    of_sums, of_rows = secret.server_.learner_._concluded.grades.verdict, openly.server_._concluded.grades.verdict
     pairs = ~np.eye(4, dtype=bool)
     assert of_sums[pairs].tolist() == of_rows[pairs].tolist()
     more = secret.links_["verdict"].eq("influence") & openly.links_["verdict"].ne("influence")
@@ -138,7 +138,7 @@ def test_grades_of_a_recorded_rig_are_those_of_the_fit_from_states():
 def test_grades_are_left_out_where_units_would_refuse_or_rows_do_not_suffice(n_units, n_rows, graded):
     X, _ = make_granger_plant(n_units, n_samples=n_rows, links=[(0, 1)], n_states=2, random_state=1)
     est = fitted(X)
-    assert (est.server_.learner_._grades is not None) == graded
+    assert (est.server_.learner_._concluded.grades is not None) == graded
     masked = est.ledger_.table.query("op == 'masked_products'")
     assert len(masked) == n_units
 

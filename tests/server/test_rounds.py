@@ -117,7 +117,7 @@ def test_all_rounds_share_the_work_that_a_fit_may_take(monkeypatch):
     monkeypatch.setattr(Fit, "learn", lambda fit: (budgets.append(fit.budget), fit.budget.spend(6e9), learn(fit))[-1])
     X, _ = make_granger_plant(2, n_samples=300, random_state=0)
     FederatedGrangerEstimator(server=LikelihoodServer(n_rounds=3, max_time=9.0)).fit(X)
-    assert [budget.max_time for budget in budgets] == [3.0, 3.0, 9.0]
+    assert [budget.max_time for budget in budgets] == pytest.approx([3.0, 3.0, 9.0], rel=0.02)
     assert all(budget.is_spent for budget in budgets)  # six billion operations are three seconds
 
 

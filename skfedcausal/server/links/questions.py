@@ -155,6 +155,8 @@ class LinkQuestions(ServerLearner):
     def _concluded(self):
         """The `Verdicts`, once."""
         if self._verdicts is None:
+            if self._evidence is None:
+                raise AttributeError(f"{type(self).__name__} says nothing of links before a fit.")
             messages, grades, withhold = self._evidence
             with self._processes(len(self.names_)), few_threads(self.partition_.n_states):
                 self._verdicts = self._judged(messages, grades, withhold)

@@ -131,7 +131,7 @@ def test_what_happens_within_a_mean_is_no_link_back():
 @pytest.mark.parametrize("change", ["surer", "sensors", "one lag", "alone"])
 def test_an_echo_is_fainter_than_what_it_echoes_and_of_a_unit_of_few_sensors(change):
     rng = np.random.default_rng(0)
-    found = Evidence(**dict.fromkeys(Evidence._fields) | {
+    found = Evidence(**dict.fromkeys(Evidence.__dataclass_fields__) | {
         "names": ("a", "b"), "linked": {(0, 1), (1, 0)}, "sure": set(), "correlated": set(),
         "lags": np.zeros((3, 2, 2)), "p_adjusted": {(0, 1): 1e-5, (1, 0): 1e-3},
         "scores": [rng.standard_normal((500, 1)) for _ in range(2)],

@@ -103,7 +103,7 @@ def test_nothing_is_preferred_where_there_is_nothing():
 
 def evidence_of(**known):
     """Evidence of which only some is known."""
-    return Evidence(**dict.fromkeys(Evidence._fields) | {"names": ("a", "b", "c", "d"), **known})
+    return Evidence(**dict.fromkeys(Evidence.__dataclass_fields__) | {"names": ("a", "b", "c", "d"), **known})
 
 
 @pytest.mark.parametrize(

@@ -237,7 +237,7 @@ def test_units_left_to_themselves_are_in_doubt_where_they_are_not_white(p_value,
     server = LikelihoodServer().fit(messages)
     server.alone_, record = ("unit1",), server._record(messages)
     monkeypatch.setattr(checks, "portmanteau", lambda *about: np.full((3, 3), p_value))
-    assert report.report(server, server._filter(record), record).attrs[COLOURED] == doubted
+    assert report.report(server, server._filter(record), record, server.links_).attrs[COLOURED] == doubted
 
 
 def test_a_pair_is_closed_where_other_checks_leave_neither_way_open():
