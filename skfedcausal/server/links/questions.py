@@ -170,7 +170,7 @@ class LinkQuestions(ServerLearner):
             links = withhold(links)
         if messages is not None:
             record = self._record(messages)
-            run = self._run = self._filter(record)  # the replies may need it again
+            run = self._filter(record)
             self.clock = Budget(self.max_time)
             validity = with_wandering(self.engine_.report(self, run, record, links), messages)
             if self.benefit_ is not None:
