@@ -61,7 +61,7 @@ class WatchingDetector(FederatedEstimator):
 
     @property
     def reader_(self):
-        """The :class:`RecordReader` of pages and pictures."""
+        """What pages and pictures read records by."""
         n_levels = len(self._root_cause.campaigns) + 1
         return RecordReader(self._with_codes, self._levels_and_times, self._incidents_and_levels, n_levels)
 

@@ -35,6 +35,9 @@ class PlantServer(LinkQuestions):
 
     A subclass says in ``_fit(messages)`` how the plant is learned: :class:`EngineServer` for engines of your own.
 
+    Tables of links and checks are made when they are first asked for. Until then the messages of the fit are kept in
+    memory, never in a pickle.
+
     Attributes
     ----------
     plant_ : Plant

@@ -11,11 +11,11 @@ _ODD = np.log(1e3)  # logarithm of a ratio of variances that sensors of several 
 _OUTSTANDING = 2.0  # times the states of the unit in the middle, with which one unit alone makes a fit long
 
 
-def checked(server, learn, came):
+def checked(server, came):
     """The fit of a server, which has to be a plant, and from which what the answers' ``then`` does has to go on."""
 
     def fit(messages):
-        learn(messages)
+        server.fit(messages)
         _check_growth(getattr(server, "lag_transitions_", server.transition_[None]))
         if came.then is not None:
             came.then(server, messages)

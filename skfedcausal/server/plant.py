@@ -89,7 +89,7 @@ class ServerLearner(BaseEstimator, ABC):
     tests_links: bool = False
     controlled_units_: tuple[str, ...] = ()
     excitation_: dict | None = None
-    _how: dict[str, Any] = {}  # what the fits of a round may take
+    _how: dict[str, Any] = {}  # what the fits of a round may take and know already, while it goes on
     feedback_: Any = None
     hidden_causes_: Any = None
 
@@ -188,13 +188,15 @@ class ServerLearner(BaseEstimator, ABC):
 
         `how` is what the fits of a round may take, and know already.
         """
-        learn, self._how = self.fit, how
-        if getattr(came, "rule", None) is None:
-            return learned_from(learn, messages, came)
-        from .leave_out import checked
+        self._how = how
+        try:
+            if getattr(came, "rule", None) is None:
+                return learned_from(self.fit, messages, came)
+            from .leave_out import checked
 
-        learn = checked(self, learn, came)
-        return learned_from(learn, messages, came, came.earlier if earlier is None else earlier)
+            return learned_from(checked(self, came), messages, came, came.earlier if earlier is None else earlier)
+        finally:
+            del self._how  # of this round alone
 
     # -- the plant over a record ---------------------------------------------------------------------
 

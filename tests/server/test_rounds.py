@@ -144,3 +144,10 @@ def test_a_round_whose_states_have_no_covariance_is_the_last_one(monkeypatch):
     assert estimator.server_.n_rounds_ <= 2
     assert estimator.links_["p_value"].between(0, 1).all()
     assert not (estimator.links_["verdict"] == "influence").any()
+
+
+@pytest.mark.parametrize("n_rounds", ["auto", 2])
+def test_what_a_round_may_take_and_knows_ends_with_it(n_rounds):
+    X, _ = make_granger_plant(2, n_samples=300, random_state=0)
+    server = FederatedGrangerEstimator(server=LikelihoodServer(n_rounds=n_rounds)).fit(X).server_
+    assert "_how" not in vars(server)

@@ -354,9 +354,8 @@ class SecureSumsServer(ServerLearner):
             grades = grades_of_sums(whole, rest, rows, slices, scale)
         learner._judge_later(None, grades, lambda links: withheld(links, news))
         self.learner_ = learner
-        for name in {*vars(learner), *_MADE_WHEN_ASKED}:
-            if name.endswith("_"):
-                setattr(self, name, getattr(learner, name))
+        for name in [*(name for name in vars(learner) if name.endswith("_")), *_MADE_WHEN_ASKED]:
+            setattr(self, name, getattr(learner, name))
         if plant.n_remembered > max(self.n_lags, _ENOUGH):
             warnings.warn(
                 f"Filters of these units remember {plant.n_remembered} rows, and sums reach {self.n_lags}: estimates "

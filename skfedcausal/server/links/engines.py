@@ -30,8 +30,8 @@ class Engine:
     def table(self, server):
         """The table of links by the likelihood: all pairs of units, then inputs."""
         levels = {"alpha": server.alpha, "margin": server.margin, "correction": server.correction_}
-        plant, partition = server.unshrunk_plant_, server.partition_
-        geweke = plant.geweke(server.information_, partition) if plant.is_small else None
+        partition = server.partition_
+        geweke = server.unshrunk_plant_.geweke(server.information_, partition)
         return links_table(server.names_, partition, self.blocks, geweke, **levels)
 
     def report(self, server, run, record, links):

@@ -47,14 +47,13 @@ class LinkQuestions(ServerLearner):
     batches_: Any = None  # what was learned from, batch by batch
     drifting_units_: tuple = ()  # that cannot be told from random walks
     doubtful_pairs_: Any = None  # that a shift of levels explains as well
+    plant_: Any = None  # the `Plant` that was learned
+    engine_: Any = None  # what is left of the engine that learned it, an `Engine`
 
     def __getstate__(self):
         if self._evidence is not None:
             _ = self._concluded  # from series of the record it was fitted to, which stay here
         return {**super().__getstate__(), "_run": None, "clock": None}
-
-    plant_: Any = None  # the `Plant` that was learned
-    engine_: Any = None  # what is left of the engine that learned it, an `Engine`
 
     @property
     def transition_(self):

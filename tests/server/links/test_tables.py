@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from skfedcausal import FederatedGrangerEstimator
+from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.evidence import BlockEstimates, adjusted_p_values
 from skfedcausal.server.links.tables import COLUMNS, UNDIRECTED, correlation_table, links_table, verdicts
 from skfedcausal.statespace.partition import Partition
@@ -208,3 +210,9 @@ def test_without_correlations_the_table_is_empty():
     table = correlation_table(NAMES, estimate_with(np.eye(4), []))
     assert len(table) == 0
     assert table.columns.tolist() == ["first", "second", "correlation", "statistic", "p_value", *UNDIRECTED]
+
+
+def test_measures_of_a_plant_of_one_lag_are_there_whatever_its_size(monkeypatch):
+    monkeypatch.setattr("skfedcausal.server.dynamics._SMALL", 1)
+    X, _ = make_granger_plant(2, n_samples=300, random_state=0)
+    assert np.isfinite(FederatedGrangerEstimator().fit(X).links_["geweke"]).all()
