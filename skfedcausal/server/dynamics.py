@@ -198,7 +198,7 @@ class Plant:
 
     def _with_loops(self, change, gains):
         """The same step by step: ``du[t] = change[t] + K0 dh[t] + K1 dh[t-1] + F du[t-1]``."""
-        if self.B[0].any():
+        if self.acts_at_once:
             raise ValueError(
                 "An input that acts in the row it is measured in cannot follow the measurements of that row. "
                 "Ask with loops='hold', or say sampled='after' for the inputs of controllers."

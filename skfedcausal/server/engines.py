@@ -10,7 +10,7 @@ from .dynamics import Plant
 from .effects import gains_of, with_curvature
 from .estimation.estimate import Climb
 from .estimation.evidence import BlockEstimates
-from .fitting import Learned, keep, with_knowledge
+from .fitting import Learned, keep, look_at_inputs, with_knowledge
 from .joint import JointRecord
 from .lagged.misfit import misfit_table
 from .links.engines import Engine
@@ -270,11 +270,9 @@ class PlantServer(LinkQuestions):
         """
         gains = None if held is None else gains_of(self.laws_, self.state_slices_, self.input_slices_, held)
         replies = self.errors_.effects(self, change, gains)
-        return (
-            replies
-            if self.curvature_ is None
-            else with_curvature(replies, self.curvature_, self.state_slices_, change, before)
-        )
+        if self.curvature_ is None:
+            return replies
+        return with_curvature(replies, self.curvature_, self.state_slices_, change, before)
 
 
 class EngineServer(PlantServer):
@@ -316,6 +314,7 @@ class EngineServer(PlantServer):
             )
         learned, self.engine_ = self.learned(record)
         keep(self, record, learned)
+        look_at_inputs(self, record)
         self.misfit_, self.alone_, self.benefit_ = misfit_table(record.names, None), (), None
         self._judge_later(messages)
         return self

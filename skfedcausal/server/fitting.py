@@ -134,14 +134,14 @@ def keep(server, record, learned):
     server.n_iter_, server.converged_, server.gradient_norm_, server.has_prior_ = learned.climb
     # the gradient is a distance to the maximum, in standard errors of one row
     server.is_settled_ = server.converged_ or server.gradient_norm_ * np.sqrt(record.n_samples) < _SETTLED
-    server.feedback_ = server.excitation_ = server.hidden_causes_ = None
-    server.has_feedback_, server.laws_, server.controlled_units_ = False, {}, ()
     server.n_absent_, server.doubtful_pairs_ = 0, None
     server.correction_ = correction_of(server, record.names)
 
 
 def look_at_inputs(server, record):
     """Find out whether inputs are excited and follow measurements; the filter that told, None without inputs."""
+    server.feedback_ = server.excitation_ = server.hidden_causes_ = None
+    server.has_feedback_, server.laws_, server.controlled_units_ = False, {}, ()
     if not record.partition.n_inputs:
         return None
     server.excitation_ = excitation_table(record, server.coefficients_.regressors)
@@ -208,9 +208,7 @@ class Fit:
             if server.has_feedback_ and not server.outdone_:
                 noisy = record.with_noise_share(server.noise_share_ or 0.0)
                 estimate = estimate_plant(noisy, replace(self._with_part(), feedback=True))
-                about_inputs = {name: getattr(server, name) for name in _OF_INPUTS}
                 self._kept(estimate)
-                vars(server).update(about_inputs)
                 self.run = None
             self._say_how_it_ended(settings.budget)
             server.engine_ = OneLag.of(record.known_links, record.partition, estimate)
@@ -372,9 +370,6 @@ class Fit:
         if lagged.shrunk_by < 1:
             warn_of_border(lagged.shrunk_by)
         self.run = look_for_feedback(server, record.at_hand) if record.partition.n_inputs else None
-
-
-_OF_INPUTS = ("feedback_", "excitation_", "hidden_causes_", "has_feedback_", "laws_", "controlled_units_")
 
 
 def part_for_lags(budget):

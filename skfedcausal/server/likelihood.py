@@ -247,9 +247,6 @@ class LikelihoodServer(PlantServer):
         self._judge_later(messages)
         return self
 
-    def _is_small(self, names):
-        return len(names) <= LARGE
-
     def _processes(self, n_units):
         """Processes for the whole of a fit of many units, the same ones where they began with the units."""
         if n_units <= LARGE:

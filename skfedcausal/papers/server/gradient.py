@@ -23,7 +23,7 @@ from ...server.dynamics import Plant as LearnedPlant
 from ...server.effects import ErrorsOfOneLag
 from ...server.joint import JointRecord
 from ...server.plant import smoothed_replies
-from ...server.prediction import InputDrive, OperatingPoint, smooth_plant
+from ...server.prediction import InputDrive, OperatingPoint
 from ...statespace.inputs import input_response
 from ...statespace.matrices import spectral_radius
 from . import rounds
@@ -470,9 +470,7 @@ class GradientServer(BaseEstimator):
         -------
         dict of str to SmoothedReply
         """
-        record, drive = self._record(messages), self._drive(self.input_)
-        smoothed = smooth_plant(self.transition_, self.process_cov_, record, drive, intercept=False)
-        return smoothed_replies(self.state_slices_, *smoothed)
+        return smoothed_replies(self.state_slices_, *self.plant_.smooth(self._record(messages), intercept=False))
 
     def _record(self, messages):
         return JointRecord.from_messages(messages, names=self.names_)

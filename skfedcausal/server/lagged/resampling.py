@@ -14,7 +14,6 @@ import pandas as pd
 from ...statespace.episodes import remove_episode_means
 from ...statespace.inputs import input_term
 from ...statespace.lagged.information import averaged_periodogram
-from ...statespace.lagged.kernels import FIRST, FIRST_SCALE, kernel_root
 from ...statespace.lagged.likelihood import LaggedLikelihood, LagSums
 from ...statespace.matrices import spectral_radius
 from ...statespace.simulation import simulated_states
@@ -24,13 +23,11 @@ from ..estimation.standardised import StandardisedPlant
 from ..links.intervals import root_intervals
 from ..links.resampling import check_blocks, cut_into_blocks, length_of_blocks, repeated
 from ..links.tables import named_pairs
-from .delays import channel_posterior
 from .misfit import filled_record
 from .problem import Fitted, LaggedProblem, climb
 from .search import Sources, search, tested
-from .stage import settled_scores, started
+from .stage import MEMORY, posterior_of, settled_scores, started
 
-_MEMORY = 24  # rows of the filter
 _STEPS = 20  # of a climb from the plant of the whole record, which is near
 
 
@@ -104,7 +101,7 @@ class Redrawn:
         first = 0 if plant.acts_at_once else 1
         state_lags, input_lags = np.arange(1, plant.n_lags + 1), np.arange(first, len(plant.B))
         longest = max(plant.n_lags, len(plant.B) - 1)
-        sums = LagSums.of(series, starts, longest, _MEMORY + longest)
+        sums = LagSums.of(series, starts, longest, MEMORY + longest)
         likelihood = LaggedLikelihood(sums, self.plant.score_noise)
         about = partition, state_lags, [input_lags] * partition.n_inputs, Budget(np.inf), self.known, plant.Q
         return LaggedProblem(likelihood, averaged_periodogram(series, starts), *about)
@@ -123,21 +120,15 @@ class Redrawn:
         sources = Sources(problem)
         fitted = climb(problem, self.start(problem), sources.masks(self.active), n_steps=_STEPS)
         found = tested(problem, fitted, sources, self.active)
-        means = {key: _posterior(fitted, self.active, key, *score) for key, score in found.scores.items()}
+        means = {
+            (unit, source): posterior_of(fitted, self.active, unit, source, score)[:2]
+            for (unit, source), score in found.scores.items()
+        }
         n, A = self.learned.n_states, fitted.coefficients[1 : self.learned.n_lags + 1]
         plant = Plant(A[:, :, :n], np.zeros((2, n, 0)), fitted.Q)
         J = self.plant.standard_record.mean_information()
         geweke = plant.geweke(J, self.plant.partition) if plant.is_small else np.full((sources.n_units,) * 2, np.nan)
         return means, geweke, fitted.converged
-
-
-def _posterior(fitted, active, key, S, q, n_lags):
-    """Mean and covariance of a channel's coefficients."""
-    (unit, source), prior = key, None
-    if active[unit, source] and source < len(active):
-        scale, decay = fitted.priors.get((unit, ("unit", int(source))), (FIRST_SCALE, FIRST))
-        prior = np.sqrt(scale) * kernel_root(n_lags, decay)
-    return channel_posterior(S, q, n_lags, prior)[:2]
 
 
 def bootstrap_table(server, redrawn, columns, *, n_resamples, method, level, random_state, n_jobs):

@@ -23,7 +23,7 @@ _FEW_STATES, _FEW_INPUTS = 16, 5  # up to which a plant has many lags
 _SOME_STATES = 40  # up to which it has them if a late one surely acts
 _STATE_LAGS, _INPUT_LAGS = (20, 10), (30, 12)  # of plants of few states and inputs, of others
 _AFTER_LATEST = 2  # lags after the latest one that surely acts
-_MEMORY = 24  # lags of the filter at least
+MEMORY = 24  # lags of the filter at least
 _RADIUS = 0.9995  # of the plant at most
 _NO_LOSS = 0.05  # log-likelihood that lags which are left out may be worth
 _N_DRAWS = 100
@@ -129,7 +129,7 @@ def learn_lags(estimate, settings, budget, words=(), latest=(0, 0)):
         first, timing = first_lags(words, series, starts, plant.partition.n_states)
     n_lags, input_lags = most_lags(plant, first, latest)
     longest = max([n_lags, *(int(lags[-1]) for lags in input_lags)])
-    memory = max(plant.standard_series()[2], _MEMORY) + longest
+    memory = max(plant.standard_series()[2], MEMORY) + longest
     sums, spectrum = _of_lags(plant, series, starts, longest, memory)
     if sums is None:
         return None
@@ -341,15 +341,24 @@ def _links(problem, fitted, sources, active, tests, settings):
     return links, blocks
 
 
+def posterior_of(fitted, active, unit, source, score):
+    """Mean and covariance of a channel's coefficients and twice its log evidence, from its score (S, q, n_lags).
+
+    Under the prior that it was fitted with where it is a unit that acts.
+    """
+    (S, q, n_lags), prior = score, None
+    if active[unit, source] and source < len(active):
+        scale, decay = fitted.priors.get((unit, ("unit", int(source))), (FIRST_SCALE, FIRST))
+        prior = np.sqrt(scale) * kernel_root(n_lags, decay)
+    return channel_posterior(S, q, n_lags, prior)
+
+
 def _link(problem, fitted, sources, active, score, unit, source, is_there):
     """Moments of a channel's posterior, twice its log evidence, and when it acts first."""
     if score is None:  # of a link that there cannot be
         return _NO_LINK, 0.0, (np.nan,) * 3
-    (S, q, n_lags), prior = score, None
-    if active[unit, source] and source < sources.n_units:
-        scale, decay = fitted.priors.get((unit, ("unit", int(source))), (FIRST_SCALE, FIRST))
-        prior = np.sqrt(scale) * kernel_root(n_lags, decay)
-    mean, V, evidence = channel_posterior(S, q, n_lags, prior)
+    S, q, n_lags = score
+    mean, V, evidence = posterior_of(fitted, active, unit, source, score)
     squared, along = mean @ mean, mean @ V @ mean
     along = along / max(squared, 1e-300)
     moments = squared, np.sqrt(along), np.trace(V), 2 * np.square(V).sum(), along, np.linalg.eigvalsh(V)[-1]

@@ -49,6 +49,11 @@ class SeveralLags(Engine):
     by_kind: dict  # blocks of each kind
     active: np.ndarray  # (n_units, n_sources), what acts on each unit
 
+    methods = ("score",)  # kernels of several decays have no degrees of freedom
+    why_methods = (
+        "the plant has several lags (see `misfit_`), over all of which links are tested by their score at once"
+    )
+
     @classmethod
     def of(cls, partition, lagged):
         """From a `LaggedEstimate`."""
@@ -59,14 +64,6 @@ class SeveralLags(Engine):
         plant, levels = server.plant_, {"alpha": server.alpha, "margin": server.margin}
         geweke = plant.geweke(server.information_, server.partition_) if plant.is_small else None
         return lagged_links_table(server.names_, server.partition_, self, geweke, **levels)
-
-    def check_tests(self, record, method):
-        """Refuse tests by degrees of freedom, of which kernels of several decays have none."""
-        if method != "score":
-            raise ValueError(
-                f"Got method={method!r}; the plant has several lags (see `misfit_`), over all of which links are "
-                "tested by their score at once. Ask with method='score'."
-            )
 
     def tests(self, server, record, settings, method):
         """The table of tests of all pairs by their scores."""

@@ -5,16 +5,22 @@ and which tests there are, is a matter of what else it knows. What is said here 
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
 
 from ..validity.report import report
-from .intervals import intervals_table, measure_intervals, spectrum_intervals, with_measures
+from .intervals import (
+    intervals_table,
+    measure_intervals,
+    scaled_ends,
+    spectrum_intervals,
+    strength_intervals,
+)
 from .resampling import bootstrap_table, halves_of
 from .tables import links_table
-from .tests import classical_tests, tests_table
+from .tests import METHODS, classical_tests, tests_table
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,11 @@ class Engine:
 
     pairs: np.ndarray
     blocks: Any
+
+    methods: ClassVar[tuple[str, ...]] = ("wald",)  # of classical tests
+    why_methods: ClassVar[str] = (
+        "this engine leaves estimates of links and their covariances, of which Wald's test is made alone"
+    )
 
     def table(self, server):
         """The table of links by the likelihood: all pairs of units, then inputs."""
@@ -62,25 +73,21 @@ class Engine:
         if not np.isfinite(measure).all():
             effect, cause = self.pairs.T
             measure = server.plant_.geweke(server.information_, server.partition_)[effect, cause]
-        return with_measures(table, measure)
+        low, high = scaled_ends(measure, table["norm"], table["low"], table["high"])
+        return table.assign(geweke=measure, geweke_low=low, geweke_high=high)
 
     def spectrum_ends(self, server, pair, found, conditional, level):
         """Ends of the interval of a pair's spectrum at every frequency: it goes with the square of the strength."""
-        table = self.intervals(server, level, False)
         row = np.flatnonzero((self.pairs == pair).all(axis=1))
         if not len(row):  # of a plant of many units, in which nothing came near to a link
             return np.full((2, len(found.measure)), np.nan)
-        table = table.iloc[row[[0] * len(found.measure)]]
-        measures = with_measures(table, found.measure)
-        return measures["geweke_low"].to_numpy(), measures["geweke_high"].to_numpy()
+        low, high = strength_intervals(self.blocks, level)
+        return scaled_ends(found.measure, self.blocks.strength[row], low[row], high[row])
 
-    def check_tests(self, record, method):
-        """Refuse classical tests of a record that they cannot be had of, before any work."""
-        if method != "wald":
-            raise ValueError(
-                f"Got method={method!r}; this engine leaves estimates of links and their covariances, of which Wald's "
-                "test is made alone. Ask with method='wald'."
-            )
+    def check_tests(self, method):
+        """Refuse a classical test that is not made of such a plant, before any work."""
+        if method not in self.methods:
+            raise ValueError(f"Got method={method!r}; {self.why_methods}. Ask with method={self.methods[0]!r}.")
 
     def tests(self, server, record, settings, method):
         """The table of classical tests of all pairs."""
@@ -109,6 +116,8 @@ class OneLag(Engine):
     parameters: Any  # `FittedParameters`
     of_inputs: Any = None  # `BlockEstimates` of what inputs of units do to others, None without any
 
+    methods = METHODS
+
     @classmethod
     def of(cls, known, partition, estimate):
         """From a `PlantEstimate` and what is known of links beforehand, a `LinkKnowledge` or None."""
@@ -126,9 +135,6 @@ class OneLag(Engine):
         levels = {"alpha": server.alpha, "margin": server.margin, "correction": server.correction_}
         inputs = links_table(server.names_, server.partition_.input_pairs, self.of_inputs, **levels, kind="input")
         return pd.concat([links, inputs], ignore_index=True)
-
-    def check_tests(self, record, method):
-        """There are all of them."""
 
     def tests(self, server, record, settings, method):
         """The table of classical tests of all pairs."""

@@ -49,11 +49,10 @@ def intervals_table(names, pairs, blocks, n_rows, *, level, alpha, margin):
     return pd.DataFrame(named_pairs(names, pairs) | columns)
 
 
-def with_measures(table, measure):
-    """The table with Geweke's measure of every pair, whose interval goes with the square of the strength."""
-    size = np.maximum(table["norm"], np.finfo(float).tiny)
-    ends = {f"geweke_{end}": measure * (table[end] / size) ** 2 for end in ("low", "high")}
-    return table.assign(geweke=measure, **ends)
+def scaled_ends(measure, strength, low, high):
+    """Ends of intervals of measures that go with the square of a strength, from that and its own ends."""
+    size = np.maximum(strength, np.finfo(float).tiny)
+    return measure * (low / size) ** 2, measure * (high / size) ** 2
 
 
 def strength_intervals(blocks, level=0.95):

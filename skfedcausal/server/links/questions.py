@@ -94,10 +94,6 @@ class LinkQuestions(ServerLearner):
         """Processes in which tables of so many units are made."""
         return nullcontext()
 
-    def _is_small(self, names):
-        """Whether all pairs of these units are graded, whatever the likelihood says of them."""
-        return len(names) <= LARGE
-
     def _told(self, links):
         """The table of links with the verdicts that are known."""
         known = knowledge_of(self, self.names_)
@@ -178,7 +174,7 @@ class LinkQuestions(ServerLearner):
             own = links["effect"].isin(validity.attrs.get(COLOURED, self.alone_))
             links.loc[own, ["verdict", "because"]] = "cannot tell", "its own past predicts the effect better"
             links = gated(links, validity)
-            if self.batches_ is None and self._is_small(self.names_):
+            if self.batches_ is None and len(self.names_) <= LARGE:
                 grades = grades_of(JointRecord.from_messages(messages))
             elif self.batches_ is None and not holds(links):
                 grades = grades_of(record)
@@ -243,7 +239,7 @@ class LinkQuestions(ServerLearner):
         """Test each link between states given the others, by one of the three classical tests."""
         check_method(method, self.covariance)
         if self.engine_ is not None:  # before the work
-            self.engine_.check_tests(JointRecord.from_messages(messages), method)
+            self.engine_.check_tests(method)
         return self._anew(messages)._tested(messages, method)
 
     def _anew(self, messages):
@@ -254,10 +250,9 @@ class LinkQuestions(ServerLearner):
 
     def _tested(self, messages, method):
         """The table of classical tests of the record that was learned from."""
-        record = self._record(messages)
-        self.engine_.check_tests(record, method)
+        self.engine_.check_tests(method)
         settings = settings_of(self, self.names_, messages)
-        return self.engine_.tests(self, record, settings, method)
+        return self.engine_.tests(self, self._record(messages), settings, method)
 
     def changed_links(self, messages, alpha):
         """Which links and units of the plant have changed in a record; dates are its rows."""

@@ -12,7 +12,7 @@ from ...statespace.matrices import few_threads
 from ...statespace.partition import positions_of, slices_of
 from ..links.engines import Engine
 from ..links.resampling import cut_into_blocks
-from ..links.tests import classical_tests
+from ..links.tests import METHODS, classical_tests
 from ..validity import checks
 from ..validity.report import (
     _LAGS,
@@ -44,6 +44,8 @@ class InBlocks(Engine):
     gapless: Any
     links: pd.DataFrame
 
+    methods = METHODS
+
     def table(self, server):
         """The table of links, which waited for workers."""
         return self.links.copy()
@@ -64,17 +66,12 @@ class InBlocks(Engine):
         """Of many units nothing is said."""
         return correlations
 
-    def check_tests(self, record, method):
-        """There are all of them."""
-
     def tests(self, server, record, settings, method):
         """The table of classical tests of all pairs, by the plant as a whole."""
-
         return tests_of_gaps(server, record, settings, method)
 
     def pieces(self, server, record, settings, piece):
         """Estimates of blocks in pieces of so many rows, of which pairs, and the pieces' rows."""
-
         return estimates_of_pieces(server, record, settings, piece)
 
 

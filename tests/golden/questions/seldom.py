@@ -27,6 +27,7 @@ from skfedcausal.secure import SecureSumsServer
 from skfedcausal.server import likelihood as server_likelihood
 from skfedcausal.server import moments as server_moments
 from skfedcausal.server.estimation.hidden_causes import _given_own_measurements
+from skfedcausal.server.links import questions as link_questions
 from skfedcausal.server.links.grades import Gains, _graded
 from skfedcausal.server.links.over_time import _cuts
 from skfedcausal.server.orders import _log_density
@@ -68,6 +69,7 @@ _PLANT = {"plant": LEARNED["plant"]}
 
 _FEW = (  # from how many units or states on plants are large
     (server_likelihood, "LARGE", 4),
+    (link_questions, "LARGE", 4),
     (server_moments, "_LARGE", 5),
     *((module, "ALL_PAIRS", 0) for module in (sparse_learning, input_effects, sparse_server, tables)),
 )
