@@ -109,10 +109,11 @@ def learned_plant(plant, rows, slices, *, in_blocks=True):
 
     Gives a :class:`Learned`.
     """
-    blocks = getattr(plant.watched_plant_, "matrices", None) if in_blocks else None
+    watched = plant.watched_plant_
+    blocks = getattr(watched, "matrices", None) if in_blocks else None
     if blocks is not None:
         return learned_in_blocks(blocks, rows, slices)
-    if len(getattr(plant, "lag_transitions_", ())) > 1:
+    if watched.n_lags > 1:
         return learned_by_refits(plant, rows, slices)
     return learned_by_regression(plant, rows, slices)
 
