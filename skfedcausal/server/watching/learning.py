@@ -110,9 +110,8 @@ def learned_plant(plant, rows, slices, *, in_blocks=True):
     Gives a :class:`Learned`.
     """
     watched = plant.watched_plant_
-    blocks = getattr(watched, "matrices", None) if in_blocks else None
-    if blocks is not None:
-        return learned_in_blocks(blocks, rows, slices)
+    if in_blocks and hasattr(watched, "matrices"):
+        return learned_in_blocks(watched.matrices, rows, slices)
     if watched.n_lags > 1:
         return learned_by_refits(plant, rows, slices)
     return learned_by_regression(plant, rows, slices)
