@@ -70,8 +70,11 @@ MEDIUM_EXAMPLES = {
     "skfedcausal/estimators/_questions.py",
     "skfedcausal/estimators/_watching.py",
     "skfedcausal/estimators/detector.py",
-    "skfedcausal/estimators/experiment.py",
-    "skfedcausal/estimators/reach.py",
+    "skfedcausal/inspection/designs.py",
+    "skfedcausal/inspection/blame.py",
+    "skfedcausal/inspection/moves.py",
+    "skfedcausal/inspection/responses.py",
+    "skfedcausal/inspection/schedules.py",
     "skfedcausal/papers/server/regressor.py",
     "skfedcausal/testing/server_side.py",
 }  # fmt: skip

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skfedcausal import FederatedGrangerEstimator
+from skfedcausal import FederatedGrangerEstimator, inspection
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.engines import (
     BlockEstimates,
@@ -84,7 +84,7 @@ print(
         ["cause", "effect", "verdict", "norm", "p_adjusted"]
     ].round(3)
 )
-print(estimator.link_intervals(geweke=True).round(3))
+print(inspection.link_intervals(estimator, geweke=True).round(3))
 print(estimator.test_links(X, method="wald").round(3))
 print(estimator.validity_[~estimator.validity_["passed"]])
 print(estimator.forecast(X, 3))

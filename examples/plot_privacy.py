@@ -19,6 +19,7 @@ from skfedcausal import (
     FederatedRCADetector,
     GaussianMechanism,
     PrivacyAccountant,
+    inspection,
 )
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.displays import LinkMatrixDisplay
@@ -42,7 +43,9 @@ bounds = {"clip_norm": 25.0, "event_radius": 5.0, "delta": 1e-6}
 planned = FederatedGrangerEstimator(
     privacy=GaussianMechanism(epsilon=1.0, **bounds)
 )
-curve = planned.privacy_curve(rehearsal, [0.3, 1.0, 3.0, 8.0], random_state=0)
+curve = inspection.privacy_curve(
+    planned, rehearsal, [0.3, 1.0, 3.0, 8.0], random_state=0
+)
 print(curve.round(2).to_string(index=False))
 print("smallest useful epsilon:", curve.attrs["smallest_useful_epsilon"])
 

@@ -11,7 +11,7 @@ What this example does not show: real records are nonlinear, controlled and dist
 import numpy as np
 from matplotlib import pyplot as plt
 
-from skfedcausal import FederatedGrangerEstimator, LikelihoodServer
+from skfedcausal import FederatedGrangerEstimator, LikelihoodServer, inspection
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.displays import LinkMatrixDisplay
 
@@ -57,7 +57,7 @@ plt.show()
 # ---------------------------------------------------------
 sent = estimator.communication_
 print(
-    f"{sent['bytes_up']:,} of {sent['raw_bytes']:,} bytes, oracle gap {estimator.oracle_gap(X):.0e}"
+    f"{sent['bytes_up']:,} of {sent['raw_bytes']:,} bytes, oracle gap {inspection.oracle_gap(estimator, X):.0e}"
 )
 
 # %%

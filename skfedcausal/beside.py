@@ -8,7 +8,6 @@ from importlib import import_module
 HOMES = {
     "ImpactDisplay": "displays",
     "PlantTable": "historian.table",
-    "ValidityDisplay": "displays",
     "bad_marks": "historian.forms",
     "damage": "quality.home",
     "impact_page": "reports.impact",
@@ -16,7 +15,6 @@ HOMES = {
     "ledger_page": "reports.ledger",
     "plant_page": "reports",
     "training_noise": "papers.client.noise",
-    "training_problems": "papers.problems",
     "warn_of_clocks": "quality.offsets",
     "with_dealer": "secure.client",
     "written": "historian.written",

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, LikelihoodServer
+from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, LikelihoodServer, inspection
 from skfedcausal.datasets import make_granger_plant
 
 pytestmark = pytest.mark.medium
@@ -17,7 +17,7 @@ def test_fit_knows_the_benefit_that_a_later_question_finds():
     est = FederatedGrangerEstimator(server=LikelihoodServer(held_out=0.3)).fit(X)
     known = est.benefit_
     assert pickle.loads(pickle.dumps(est)).benefit_.equals(known)
-    pd.testing.assert_frame_equal(known, est.benefit(X, held_out=0.3))
+    pd.testing.assert_frame_equal(known, inspection.benefit(est, X, held_out=0.3))
     assert known.loc["unit2", "neighbour"] == "unit0"
     joining = est.validity_.query("check == 'joining gains held-out'").set_index("effect")
     assert joining["statistic"].to_dict() == known["gain"].to_dict()

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 from scipy.linalg import LinAlgWarning
 
-from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, FederatedRCADetector
+from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, FederatedRCADetector, inspection
 from skfedcausal.datasets import make_granger_plant
 
 pytestmark = pytest.mark.medium
@@ -75,10 +75,10 @@ def questions_of_links(X, n):
     estimator = FederatedGrangerEstimator()
     yield "fit", lambda: estimator.fit(X).links_
     yield "validity_", lambda: estimator.validity_[["statistic", "p_value"]]
-    yield "link_intervals", estimator.link_intervals
-    yield "link_effects", estimator.link_effects
+    yield "link_intervals", lambda: inspection.link_intervals(estimator)
+    yield "link_effects", lambda: inspection.link_effects(estimator)
     yield "forecast", lambda: estimator.forecast(X, n - 10, confidence=0.9)
-    yield "changed_links", lambda: estimator.changed_links(between(X, n // 2, n))
+    yield "changed_links", lambda: inspection.changed_links(estimator, between(X, n // 2, n))
     yield "score_samples", lambda: estimator.score_samples(X)
 
 

@@ -16,6 +16,7 @@ from skfedcausal import (
     KalmanClient,
     PlantTable,
     check_plant,
+    inspection,
     read_historian,
 )
 from skfedcausal.__main__ import main
@@ -64,7 +65,10 @@ REFUSED = {
     "list in cross-validation": (lambda: granger(list(X.values())).score(list(X.values())[:1]), "stack_clients"),
     "inputs of a wrong kind": (lambda: counterfactual().whatif(INPUTS, {"unit0__u0": 1.0}, inputs=5), "or a dict"),
     "inputs of one unit": (lambda: FederatedCounterfactualEstimator().fit(INPUTS, inputs=[[1.0]]), "one per unit"),
-    "oracle of another record": (lambda: granger(X).oracle_gap({k: Y[:100] for k, Y in X.items()}), "record of `fit`"),
+    "oracle of another record": (
+        lambda: inspection.oracle_gap(granger(X), {k: Y[:100] for k, Y in X.items()}),
+        "record of `fit`",
+    ),
     "rows backwards": (lambda: granger(TIMED[::-1]), "Sort them by time"),
 }
 

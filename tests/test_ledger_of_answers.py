@@ -14,6 +14,8 @@ from skfedcausal import (
     GaussianMechanism,
     GradientServer,
     PrivacyAccountant,
+    inspection,
+    papers,
 )
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ByteLimitError
@@ -47,9 +49,9 @@ QUESTIONS = {
     "predict": (granger, lambda e: e.predict(X, model="server"), "prediction"),
     "transform": (granger, lambda e: e.transform(X), None),
     "score": (granger, lambda e: e.score(X), None),
-    "benefit": (granger, lambda e: e.benefit(X), None),
+    "benefit": (granger, lambda e: inspection.benefit(e, X), None),
     "test_links": (granger, lambda e: e.test_links(X, "score"), None),
-    "losses": (trained, lambda e: e.losses(X), "loss"),
+    "losses": (trained, lambda e: papers.losses(e, X), "loss"),
     "predict with inputs": (counterfactual, lambda e: e.predict(X, inputs=U, model="server"), "prediction"),
     "whatif": (counterfactual, lambda e: e.whatif(GAPS, {"unit0__u0": 0.0}, inputs=U), "factual"),
     "incidents": (detector, lambda e: e.incidents(X), "verdict"),

@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 
-from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector, KalmanClient
+from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector, KalmanClient, inspection
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.message import StateMessage
 from skfedcausal.metrics import incident_report
@@ -479,7 +479,7 @@ def by_flags():
 @pytest.mark.medium
 def test_flags_are_two_bits_per_unit_and_step(by_flags):
     X, detector = simulate(2000, seed=1), deepcopy(by_flags)
-    flags = detector.flags(X)
+    flags = inspection.flags(detector, X)
     assert list(flags.columns[:2]) == ["unit0__Z_c", "unit0__Z_a"]
     assert set(np.unique(flags)) <= {0, 1}
     assert_allclose(flags.mean(), 0.05, atol=0.001)  # the 95th percentile of the same record
@@ -510,7 +510,7 @@ def test_incidents_from_flags_send_nothing_but_flags_and_stream(by_flags, size):
 
 def test_flags_belong_to_the_papers_inference(detector):
     with pytest.raises(ValueError, match="evidence"):
-        detector.flags(simulate(50, seed=1))
+        inspection.flags(detector, simulate(50, seed=1))
 
 
 # --- bad input ----------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skfedcausal import FederatedRCADetector
+from skfedcausal import FederatedRCADetector, inspection
 from skfedcausal.commands.watch import main as watch
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.server.watching import stream
@@ -115,11 +115,11 @@ def test_an_acknowledged_incident_has_no_repeats(detector):
     assert any(500 <= again < 540 for again, _ in found.repeats.iloc[0])
     detector.reset()
     told = pd.concat([detector.update(batch) for batch in cut(rows(twice, 0, 450), 50)])
-    detector.acknowledge(told.query("detected >= 195").iloc[0])
+    inspection.acknowledge(detector, told.query("detected >= 195").iloc[0])
     later = pd.concat([detector.update(batch) for batch in cut(rows(twice, 450, 900), 50)])
     assert ((later.detected >= 500) & (later.detected < 540) & (later.root == "unit1")).any()
     with pytest.raises(ValueError, match="no incident that was detected at 12345"):
-        detector.acknowledge(12345)
+        inspection.acknowledge(detector, 12345)
 
 
 def test_a_level_that_was_taken_anew_is_no_incident(detector):
@@ -127,11 +127,11 @@ def test_a_level_that_was_taken_anew_is_no_incident(detector):
     detector.reset()
     for batch in cut(rows(X, 0, 260), 20):
         detector.update(batch)
-    detector.rebaseline()
+    inspection.rebaseline(detector)
     later = pd.concat([detector.update(batch) for batch in cut(rows(X, 260, 700), 20)])
     assert not len(later.query("root == 'unit1' and detected > 300"))
     with pytest.raises(ValueError, match="unknown units 'nobody'"):
-        detector.rebaseline(["nobody"])
+        inspection.rebaseline(detector, ["nobody"])
     assert 0 < detector.alarms_["in_alarm"] < 0.5
 
 
@@ -610,7 +610,7 @@ def test_rows_without_a_time_among_others_are_named(timed):
 
 def test_an_incident_that_is_none_is_named(timed):
     with pytest.raises(TypeError, match=r"Got 3 as an incident; give one row of `incidents\(X\)`"):
-        timed.tags(framed(simulate(100, seed=11)), 3)
+        inspection.tags(timed, framed(simulate(100, seed=11)), 3)
 
 
 def test_times_in_place_of_measurements_are_missing(timed):

@@ -6,6 +6,8 @@ import numpy as np
 import pandas as pd
 from statsmodels.tsa.statespace.structural import UnobservedComponents
 
+from skfedcausal import inspection
+
 from .._rivals import lagged
 from .._simulated import PLANTS, moved, record_of, relative_error, share_inside
 
@@ -145,7 +147,7 @@ class Case:
         bounds = {name: (low, high) for name, low, high in zip(inputs, self.low, self.high, strict=True)}
         asked = {"inputs": inputs, "bounds": bounds, "by": by, "X": past.reset_index(drop=True)}
         left = self.n_known + self.n_rows - past.index[-1] - 1
-        return estimator.reach({self.record.outputs[k]: value}, hold=left - by, **asked)
+        return inspection.reach(estimator, {self.record.outputs[k]: value}, hold=left - by, **asked)
 
     def planned_again(self, estimator, k, value, schedule, s):
         """Measurements where a new plan is made every few rows, with the rows until then."""

@@ -3,7 +3,7 @@
 import numpy as np
 from scipy import stats
 
-from skfedcausal import FederatedGrangerEstimator
+from skfedcausal import FederatedGrangerEstimator, inspection
 from skfedcausal.statespace.matrices import spectral_radius
 
 from .._rivals import Autoregression, components
@@ -146,7 +146,7 @@ def outcomes(seed, strength, s):
             lags = plant.A[None]
         h = plant.states((plant.A[None], s["before"]), (lags, s["after"]))
         Y = plant.sensors(h)
-        hit, verdict, false, since = said(estimator.changed_links(Y, alpha=ALPHA), pair)
+        hit, verdict, false, since = said(inspection.changed_links(estimator, Y, alpha=ALPHA), pair)
         found[what] = {"found": hit, "named": verdict == what, "false alarm": false, "since": abs(since - s["before"])}
         found[what] |= dict(zip(("VAR found", "VAR false alarm"), compared(first, axes, Y, pair), strict=True))
         found[what]["limit"] = np.nan if what == "none" else oracle(plant, h, s["before"], lags, what)

@@ -4,7 +4,7 @@ import numpy as np
 from scipy import stats
 from scipy.linalg import solve_discrete_lyapunov
 
-from skfedcausal import FederatedGrangerEstimator, KalmanClient
+from skfedcausal import FederatedGrangerEstimator, KalmanClient, inspection
 
 from .._networks import links_of, weak_links
 from .._rivals import Autoregression, components, holm
@@ -94,7 +94,7 @@ def true_strengths(truth):
 def covered(X, truth, told):
     """Per pair: whether the interval, and the normal one, hold the truth; the width; whether there is a link."""
     estimator, strength = fitted(X, truth, told), true_strengths(truth)
-    intervals, links = estimator.link_intervals(LEVEL), estimator.links_
+    intervals, links = inspection.link_intervals(estimator, LEVEL), estimator.links_
     inside = (intervals["low"] <= strength) & (strength <= intervals["high"])
     near = np.abs(links["norm"] - strength) <= stats.norm.ppf((1 + LEVEL) / 2) * links["stderr"]
     return np.array([inside, near, intervals["high"] - intervals["low"], links_of(truth)], dtype=float)

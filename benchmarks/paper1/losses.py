@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
-from skfedcausal import KalmanClient, LinearAugmenter
+from skfedcausal import KalmanClient, LinearAugmenter, papers
 from skfedcausal.papers.numerics.fixed_point import fixed_point, from_delta, recurrence
 from skfedcausal.statespace.partition import Partition
 from skfedcausal.theory.oracle_bounds import oracle_gaps, unit_dependence
@@ -56,7 +56,7 @@ def along_training(X, truth, after):
     oracle, rows = central_filter(X, truth), []
     for rounds in after:
         fit = trained(X, truth, exchange="moments", max_iter=rounds, tol=0.0)
-        losses, gaps = fit.losses(X), distances(fit, X, oracle, truth)
+        losses, gaps = papers.losses(fit, X), distances(fit, X, oracle, truth)
         rows.append(
             {
                 "rounds": rounds,
@@ -92,7 +92,7 @@ def distances(fit, X, oracle, truth):
 def theory(fit, X):
     """Theorems 5.1 to 5.7 of each unit."""
     rows = []
-    for name, (problem, rates) in fit.training_problems(X).items():
+    for name, (problem, rates) in papers.training_problems(fit, X).items():
         unified = recurrence(problem, rates)
         told = rate_conditions(unified)
         left = normal_equations(problem, *from_delta(problem, fixed_point(unified)))

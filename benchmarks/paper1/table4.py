@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from skfedcausal import papers
+
 from ._setting import SETTING, by_default, pushed, relative_error, train_and_test, trained
 
 TITLE = "Tables 4 and 5: losses under changed causality, and by number of sensors and of clients"
@@ -66,7 +68,7 @@ def changed(s, seed, case):
 
 def measured(fit, Y):
     """Losses of client 2 and of the server: means of squares and of norms."""
-    losses = fit.losses(Y)
+    losses = papers.losses(fit, Y)
     own = fit.predict(Y)[1:, len(Y["unit0"][0]) :] - Y["unit1"][1:]
     return {
         (CLIENT, "square"): losses.client["unit1"],

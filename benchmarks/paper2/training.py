@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skfedcausal import KalmanClient
+from skfedcausal import KalmanClient, papers
 from skfedcausal.papers.numerics.fixed_point import fixed_point, from_delta, recurrence
 from skfedcausal.theory.disentanglement import disentanglement, normal_equations_of_client, oracle_bias
 
@@ -143,7 +143,7 @@ def theory(s, X, inputs, truth):
     rows = []
     for xi in (0.0, 1.0, 100.0, 1e4):
         est = trained(s, X, inputs, truth, solve="stationary", xi=xi)
-        problem, rates = est.training_problems(X, inputs=inputs)["unit1"]
+        problem, rates = papers.training_problems(est, X, inputs=inputs)["unit1"]
         parameters, blocks = from_delta(problem, fixed_point(recurrence(problem, rates)))
         told = disentanglement(problem, parameters, blocks)
         lemma = normal_equations_of_client(problem, rates, parameters, blocks)

@@ -20,6 +20,7 @@ from skfedcausal import (
     GaussianMechanism,
     KalmanClient,
     RandomizedResponse,
+    inspection,
 )
 from skfedcausal.federation import InProcessTransport
 from skfedcausal.privacy import epsilon_from_mu
@@ -78,7 +79,7 @@ class Attack:
     def changed_links(self):
         """The same for the question what has changed."""
         fitted = self._granger().fit(self.records[60][0])
-        return self._draws("message", lambda Y: _again(fitted).changed_links(Y))
+        return self._draws("message", lambda Y: inspection.changed_links(_again(fitted), Y))
 
     def stream(self):
         """Batches of a stream that a detector follows."""
@@ -105,7 +106,7 @@ class Attack:
         """Messages about the rows before a plan."""
         ask = {"inputs": ["press__u0"], "bounds": {"press__u0": (-5.0, 5.0)}, "by": 5, "record_inputs": self.inputs}
         fitted = self._with_inputs()
-        return self._draws("message", lambda Y: _again(fitted).reach({"press__x0": 1.0}, X=Y, **ask))
+        return self._draws("message", lambda Y: inspection.reach(_again(fitted), {"press__x0": 1.0}, X=Y, **ask))
 
     def _mechanism(self):
         promise = {"epsilon": self.epsilon, "delta": self.delta, "clip_norm": CLIP, "event_radius": RADIUS}

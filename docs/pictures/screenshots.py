@@ -28,6 +28,7 @@ from skfedcausal import (
     GradientServer,
     KalmanClient,
     PlantTable,
+    inspection,
 )
 from skfedcausal import displays as shown
 from skfedcausal.client.worker import UnitWorker
@@ -93,9 +94,9 @@ def write_watched(folder, nominal, rows):
     detector = FederatedRCADetector().fit(nominal.reset_index(drop=True))
     rows = rows.reset_index(drop=True)
     incident = detector.incidents(rows).query("detected >= 495").iloc[0]
-    found = detector.tags(rows, incident)
+    found = inspection.tags(detector, rows, incident)
     unit = found.pop("unit").iloc[0]
-    trends = detector.tag_trend(rows, incident, trends_of(found))
+    trends = inspection.tag_trend(detector, rows, incident, trends_of(found))
     home_page(unit, [(incident, found.assign(onset=incident["start"]), trends)]).write(folder / "tags.html")
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .. import inspection
 from ..datasets import make_granger_plant
 from ..estimators.granger import FederatedGrangerEstimator
 from ..optional import import_optional
@@ -44,7 +45,7 @@ def run_demo(seed=0, folder="."):
         "",
         f"Links found: {(shown & is_true).sum()} of {is_true.sum()}, links that do not exist: "
         f"{(shown & ~is_true).sum()} (of {(~is_true).sum()} pairs without one).",
-        f"Oracle gap (relative distance to a central fit on all raw data): {estimator.oracle_gap(X):.1e}",
+        f"Oracle gap (relative distance to a central fit on all raw data): {inspection.oracle_gap(estimator, X):.1e}",
         f"Sent to the server: {sent['bytes_up']:,} bytes, {sent['bytes_up'] / sent['raw_bytes']:.1%} of the "
         f"{sent['raw_bytes']:,} bytes of raw data, in {sent['rounds']} round.",
         picture,

@@ -4,6 +4,7 @@ import sys
 
 import pandas as pd
 
+from .. import inspection
 from ..containers.layout import listed
 from ..estimators.detector import FederatedRCADetector
 from .plant_file import FileError, changing, parser_for, row_at, run, write_csv
@@ -45,7 +46,7 @@ def _pages(detector, incidents, record, folder, levels):
     about = {"lengths": record.lengths, "levels": levels, "check": record.check}
     blamed = {}
     for k, (row, incident) in enumerate(incidents.iterrows(), start=1):
-        tags = detector.tags(record.frame, incident, lengths=record.lengths)
+        tags = inspection.tags(detector, record.frame, incident, lengths=record.lengths)
         write_csv(tags, folder / f"incident_{k}_tags.csv")
         blamed[row] = tags["tag"].iloc[0]
         page = incident_page(detector, incident, record.frame, **about)

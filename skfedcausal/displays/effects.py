@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from .. import inspection
 from ..optional import import_optional
 from ._base import COLOURS, TITLES, Display, added_up, draw_three, few_ticks, legend_below, line_look, short
 
@@ -396,8 +397,8 @@ class ResponseDisplay(Display):
         -------
         ResponseDisplay
         """
-        step = estimator.step_response(input, output, n_steps=n_steps, confidence=confidence)
-        bode = estimator.frequency_response(input, output, confidence=confidence)
+        step = inspection.step_response(estimator, input, output, n_steps=n_steps, confidence=confidence)
+        bode = inspection.frequency_response(estimator, input, output, confidence=confidence)
         return cls(step, bode).plot(ax=ax, title=f"{output} after {input}" if title is None else title)
 
     def _draw(self, ax):

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from .. import inspection
 from ..containers import read_plant
 from ._base import COLOURS, Display, legend_below, legend_beside, line_look, short, tick_names
 
@@ -146,7 +147,7 @@ class ResidualDisplay(Display):
         record = {"inputs": inputs, "lengths": lengths}
         predicted = {model: estimator.predict(X, model=model, **record) for model in _MODELS}
         if oracle:
-            predicted["oracle"] = estimator.oracle(X, **record).predict(X, model="server", **record)
+            predicted["oracle"] = inspection.oracle(estimator, X, **record).predict(X, model="server", **record)
         columns = estimator.layout_.output_positions
         present = np.sort(np.concatenate(columns))  # predictions leave out the inputs inside X
         blocks = [Y for _, _, Y in read_plant(X, layout=estimator.layout_, min_samples=1, **record).units()]
@@ -263,7 +264,7 @@ class PrivacyCurveDisplay(Display):
     Parameters
     ----------
     table : DataFrame
-        From ``estimator.privacy_curve(X, epsilons)``.
+        From ``inspection.privacy_curve(estimator, X, epsilons)``.
 
     Attributes
     ----------

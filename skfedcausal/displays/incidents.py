@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 
+from .. import inspection
 from ._base import COLOURS, Display, short, small_legend
 
 _MOST_LANES = 14
@@ -233,7 +234,7 @@ class TagDisplay(Display):
     ----------
     trend : DataFrame or list of DataFrame
         ``measured, expected, low, high`` by row or time, named after the tag, as of
-        :meth:`~skfedcausal.FederatedRCADetector.tag_trend`; of a list one panel each, below each other.
+        :func:`~skfedcausal.inspection.tag_trend`; of a list one panel each, below each other.
     incident : Series
         Row of ``incidents(X)``: `start` and `end` are read.
 
@@ -284,7 +285,7 @@ class TagDisplay(Display):
         -------
         TagDisplay
         """
-        trend = detector.tag_trend(X, incident, tag, lengths=lengths)
+        trend = inspection.tag_trend(detector, X, incident, tag, lengths=lengths)
         return cls(trend, incident).plot(ax=ax, title=title)
 
     def _drawn(self, ax, title, **how):

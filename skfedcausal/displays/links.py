@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from .. import inspection
 from ._base import COLOURS, Display, tick_names
 from ._graphs import CirclePlan, FlowPlan
 
@@ -70,7 +71,7 @@ class LinkMatrixDisplay(Display):
         title : str, default=None
         intervals : float, default=None
             Coverage of the interval of the block's norm that is written in each cell, such as 0.95, see
-            ``estimator.link_intervals``; the norm is then what is drawn. None: shares of news without ends.
+            ``inspection.link_intervals``; the norm is then what is drawn. None: shares of news without ends.
 
         Returns
         -------
@@ -79,7 +80,7 @@ class LinkMatrixDisplay(Display):
         links = estimator.links_
         links = links[links["kind"] == "state"]
         if intervals is not None:
-            ends = estimator.link_intervals(intervals)
+            ends = inspection.link_intervals(estimator, intervals)
             links = ends.merge(links[["cause", "effect", "verdict"]], on=["cause", "effect"], validate="one_to_one")
         return cls.from_links(links, estimator.client_names_, ax=ax, title=title, intervals=intervals is not None)
 
@@ -301,7 +302,7 @@ class SpectrumDisplay(Display):
     Parameters
     ----------
     spectrum : DataFrame
-        From ``estimator.spectrum(cause, effect)``.
+        From ``inspection.spectrum(estimator, cause, effect)``.
     cause, effect : str
 
     Attributes
@@ -345,7 +346,7 @@ class SpectrumDisplay(Display):
         -------
         SpectrumDisplay
         """
-        spectrum = estimator.spectrum(cause, effect, conditional=conditional, level=intervals)
+        spectrum = inspection.spectrum(estimator, cause, effect, conditional=conditional, level=intervals)
         return cls(spectrum, cause, effect).plot(ax=ax)
 
     def _draw(self, ax):

@@ -43,6 +43,8 @@ from ..message.states import WIRE_DTYPES, StateMessage
 from ..privacy.mechanism import PrivacyMechanism
 from ..seeding import seeded
 from ..server.likelihood import LikelihoodServer
+from ._asked import Asked
+from ._moved import moved
 from ._progress import CallbackSupportMixin, followed, written_out
 from ._promises import NAMED_SENSORS, NO_PROMISE, promise, told_promise, unaccounted
 from ._queries import QueriedUnits
@@ -127,6 +129,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     _needs_rows = True  # whether a fit is more than what sums of products over rows tell
     _leaves_out_still_units = False  # a unit that never moved is news when it does, or has inputs that others follow
     _place = cast(Any, None)  # where a plant that is learned batch by batch stands
+    _channel = cast(Any, None)  # to the sites that a plant was learned from
+    _row_time = cast(Any, None)  # from row to row of the record of the fit
 
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
@@ -140,7 +144,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         who = type(self).__name__
         if name.endswith("_") and not name.startswith("_") and "layout_" not in vars(self):
             raise NotFittedError(f"{who}.{name} is not known before a fit: call fit(X) first.")
-        raise AttributeError(f"{who!r} object has no attribute {name!r}")
+        raise AttributeError(moved(type(self), name) or f"{who!r} object has no attribute {name!r}")
 
     # -- learning --------------------------------------------------------------------------------
 
@@ -438,6 +442,15 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
 
     # -- asking ----------------------------------------------------------------------------------
 
+    @property
+    def asked_(self):
+        """What functions of :mod:`skfedcausal.inspection` reach of the estimator."""
+        return Asked(**self._ways_in())
+
+    def _ways_in(self):
+        at_sites = self._channel is not None
+        return {"about": self._asking, "models": self._asking_models, "read": self._read, "at_sites": at_sites}
+
     def _read_new(self, X, inputs, lengths, *, labels=None, **settings):
         """Plant data to learn from; `labels` in place of the user's."""
         if inputs is not None and not self._has_inputs:
@@ -514,7 +527,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         if getattr(getattr(self, "server_", None), "dealer", None) is not None:
             raise ValueError(
                 f"This {type(self).__name__} learned from secure sums, and units send nothing else: ask for `links_`, "
-                "`link_intervals` or `spectrum`. What is about rows needs a fit with a LikelihoodServer."
+                "`inspection.link_intervals` or `inspection.spectrum`. What is about rows needs a fit with a "
+                "LikelihoodServer."
             )
 
     def _sites_asked(self, inputs, lengths):

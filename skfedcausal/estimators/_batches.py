@@ -85,7 +85,8 @@ class BatchLearning(FederatedEstimator):
         The plant is the one that a fit to all rows together would find with the same models of the units and
         ``level_shifts=None``, up to rounding; the time that a batch takes does not depend on how many came before.
         Units identify their models in the first batch and keep them. Each says in every later one whether its model
-        still fits: a warning names those that do not (`outdated_units_`), and :meth:`renew` lets them identify another.
+        still fits: a warning names those that do not (`outdated_units_`), and
+        :func:`~skfedcausal.inspection.renew` lets them identify another.
         `n_batches_` counts the batches since the sums began.
 
         Parameters
@@ -157,29 +158,10 @@ class BatchLearning(FederatedEstimator):
         self._warn_of_inputs()
         return self
 
-    @where_server("partial_fit")
-    def partial_fit_sites(self, transport=None, *, wait=0.0, forget=None):
-        """Learn the plant from units at sites, batch by batch.
+    # -- what is asked for in `skfedcausal.inspection` ---------------------------------------------
 
-        The first batch is the record that each site names as `data`, from which it identifies its model. The next
-        ones are files that come in the folder it names as `watched`, in the order of their names (see
-        :doc:`/federation`); every file is an episode. Units send states of the new rows only, and are told what the
-        plant does to them after the first batch only.
-
-        Parameters
-        ----------
-        transport : Transport, default=None
-            To the sites, at the first call. It stays open; later calls go on over it.
-        wait : float, default=0.0
-            Seconds to wait for a batch that not all sites have yet. When they are over, it is left for the next call.
-        forget : float, default=None
-            As in :meth:`partial_fit`, before every batch.
-
-        Returns
-        -------
-        self : FederatedEstimator
-            After all batches that all sites have.
-        """
+    def _next_batches(self, transport, wait, forget):
+        """Learn from the batches that all sites have, the first time over a `transport`."""
         forget = check_forget(forget)
         if transport is not None:
             self._begin_at_sites(transport)
@@ -198,26 +180,8 @@ class BatchLearning(FederatedEstimator):
             self._store_fit(server, exchange)
             self._store_number(tuple(name for name, message in messages.items() if message.outdated))
 
-    def renew(self, units):
-        """Let units identify their models anew in the next batch of :meth:`partial_fit`.
-
-        A new model has other states, about which earlier batches say nothing: the sums begin anew with that batch. The
-        other units keep their models.
-
-        Parameters
-        ----------
-        units : str or list of str
-            Names, of `outdated_units_` for example.
-
-        Returns
-        -------
-        self : FederatedEstimator
-
-        Raises
-        ------
-        ValueError
-            If there are no batches yet, the units are at sites of their own, or one is unknown.
-        """
+    def _renew(self, units):
+        """Let units identify their models anew in the next batch."""
         if self._place is None:
             raise ValueError("There are no batches yet: `renew` is for units of a plant learned with `partial_fit`.")
         if self._channel is not None:
@@ -242,7 +206,7 @@ class BatchLearning(FederatedEstimator):
         if getattr(self, "_channel", None) is not None:
             raise ValueError(
                 f"This {who} learned from sites, which hold their records: ask them for their next batches with "
-                "`partial_fit_sites`."
+                "`inspection.partial_fit_sites`."
             )
         if getattr(self, "remedy", None) is not None:
             raise ValueError("remedy='auto' fits a whole record twice; leave it out for `partial_fit`.")
@@ -318,7 +282,7 @@ class BatchLearning(FederatedEstimator):
         if outdated:
             warnings.warn(
                 f"Units {listed(outdated)} say that their models no longer fit: they explain the rows of this batch "
-                "clearly worse than those that they were learned from. `renew(units)` lets them identify others in "
+                "clearly worse than those that they were learned from. `inspection.renew` lets them identify others in "
                 "the next batch, and a new run those at sites.",
                 UserWarning,
                 stacklevel=3,

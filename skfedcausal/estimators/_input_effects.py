@@ -11,18 +11,14 @@ import pandas as pd
 from ..client.habits import ends_of
 from ..containers.layout import listed
 from ..message.requests import FactualRequest, Measurements
-from ..message.states import EffectReply
-from ..server.disturbances import lasting_covariances
-from ..server.estimation.hidden_causes import HELD
 from ..server.responses import Engine, chosen_engine
 from ..server.responses.runs import STABLE, rows_until_far
 from ..statespace.episodes import episodes
 from ._input_spec import InputSpec
-from ._interventions import long_table, trajectory, two_sided, unit_name
+from ._interventions import trajectory, unit_name
 
 _SET_POINT = re.compile(r"(?<![a-z])(sp|set_?point|schedule)(?![a-z])", re.IGNORECASE)
 _LED, _SEEN = 0.01, 8  # share of an input that is its own where a controller sets it; rows that a record shows anyway
-_LASTED = 5  # rows that a hidden cause has been at work before the input moves with it
 
 
 def learned_engine(spec, relays, server, messages):
@@ -284,41 +280,6 @@ def _frames(effects, answer, change, operated, held, loops):
 def _only(change, columns):
     """The change (n_steps, n_sent) of some columns, (n_sent,) of bool, zero of the others."""
     return np.where(columns, change, 0.0)
-
-
-def sensitivity_table(effects, units, operation, effect, std, strength, confidence):
-    """How wrong an effect may be by step and sensor if a cause that nobody measures moves inputs and plant at once.
-
-    `operation` are n, u0, u1 and horizon of a counterfactual, `effect` and `std` its tables.
-    """
-    like = _looks_like(effects, units, operation, len(effect))
-    error, size = two_sided(confidence) * std.to_numpy(), effect.to_numpy()
-    width = error + np.sqrt(strength / (1 - strength)) * like
-    left = np.maximum(np.abs(size) - error, 0.0)
-    voided = np.square(left) / np.maximum(np.square(left) + np.square(like), np.finfo(float).tiny)
-    blocks = {"effect": size, "low": size - width, "high": size + width, "voided_at": voided}
-    return long_table("step", effect.index, effect.columns, blocks)
-
-
-def _looks_like(effects, units, operation, n_steps):
-    """What a cause that explains half of the inputs' variance looks like in their effect, (n_steps, n_sensors).
-
-    As noise that lasts as long as the inputs stay, in standard deviations of inputs over as many rows.
-    """
-    _, (before, after) = effects.operated(*operation)
-    change = effects.spec.change(before, after)[:, effects.spec.active]
-    change = np.vstack([change, change[-1:]])[:n_steps]  # with a row more where inputs act at once
-    rows = np.arange(1, n_steps + 1) + _LASTED
-    held = effects.server.held_variances_
-    variances = np.column_stack([np.interp(np.log(rows), np.log(HELD), own) for own in held.T])
-    moved = np.linalg.norm(change / np.sqrt(np.maximum(variances, np.finfo(float).tiny)), axis=1)
-    by_unit = lasting_covariances(effects.server, n_steps + _LASTED)
-    states = {
-        name: EffectReply(np.zeros(V[_LASTED:].shape[:2]), V[_LASTED:])
-        for name, V in zip(effects.server.names_, by_unit, strict=True)
-    }
-    variance = units.measured(units.exchange.ask(states, Measurements), "variance")[0]
-    return np.maximum.accumulate(moved)[:, None] * np.sqrt(np.maximum(variance, 0.0))
 
 
 # -- records ---------------------------------------------------------------------------------------

@@ -180,8 +180,8 @@ def _warn_of_hidden_causes(server):
     warnings.warn(
         f"Inputs move with measurements of other units that they cannot have caused: {listed(pairs)}. A hidden cause "
         "of both looks like that, or a controller that reads the other unit. With a hidden cause the effects of these "
-        "inputs are wrong by more than their bands say: ask `sensitivity` how strong it must be to void them, and give "
-        "what else moves the input (its set point) in `instruments`.",
+        "inputs are wrong by more than their bands say: ask `inspection.sensitivity` how strong it must be to void "
+        "them, and give what else moves the input (its set point) in `instruments`.",
         stacklevel=4,
     )
 

@@ -6,22 +6,18 @@ from numbers import Integral
 
 import numpy as np
 import pandas as pd
-from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from ..beside import beside
-from ..client.pooled import PooledTransport
 from ..message.clock import Clock
 from ..message.requests import Measurements, PredictRequest
-from ..message.training import LossAnswer, LossRequest
 from ..server.forecasts import begin_of, counted_steps, forecast_covariances
 from ..server.straight import expected_states
-from ._base import where_server
+from ._asked import AskedPlant
 from ._batches import BatchLearning
 from ._interventions import check_confidence, two_sided
 from ._link_questions import LinkQuestions, undecidable_units, undecided, warn_undecidable
-from ._promises import privacy_curve
 
 
 class PlantEstimator(LinkQuestions, BatchLearning):
@@ -56,6 +52,23 @@ class PlantEstimator(LinkQuestions, BatchLearning):
             links = server.without_grades() if noisy and hasattr(server, "without_grades") else server.links_
             self._links = undecided(_in_plant_time(links, self._row_time), self._undecidable)
         return self._links
+
+    @property
+    def asked_(self):
+        """What functions of :mod:`skfedcausal.inspection` reach of the estimator."""
+        return AskedPlant(**self._ways_in())
+
+    def _ways_in(self):
+        return super()._ways_in() | {
+            "check_rows": self._check_rows,
+            "learned_from": self._taught,
+            "next_batches": self._next_batches,
+            "renew": self._renew,
+            "keep_benefit": self._keep_benefit,
+            "row_time": self._row_time,
+            "undecidable": self._undecidable,
+            "acting": self._acting,
+        }
 
     # -- predictions and states ------------------------------------------------------------------
 
@@ -226,86 +239,6 @@ class PlantEstimator(LinkQuestions, BatchLearning):
         """
         return float(self.score_samples(X, inputs=inputs, lengths=lengths).mean())
 
-    def oracle(self, X, *, inputs=None, lengths=None):
-        """The same estimator fitted by a central machine that holds all raw measurements.
-
-        Only for data that may be pooled: a check of what the federation costs.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-            The record of `fit`.
-        inputs : list or dict, default=None
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        estimator
-            Of the same class, fitted with the same settings and unit models.
-
-        Raises
-        ------
-        ValueError
-            If the estimator learned from sites, or with noise inside training.
-        """
-        check_is_fitted(self)
-        self._check_rows()
-        if self._channel is not None:
-            raise ValueError(
-                "The oracle pools raw measurements, which sites keep: it exists only for records in one process. "
-                "Compare with `fit(X)` where X may be pooled."
-            )
-        if self._message_mechanism is not None and self._message_mechanism.place != "record":
-            raise ValueError(
-                "The oracle pools what the units sent; noise inside training has no counterpart there. Use noise on "
-                "the record, or none, to compare with it."
-            )
-        other = clone(self).set_params(transport=PooledTransport, wire_dtype="float64", lost_units=None)
-        return self._taught(other, self._read(X, inputs, lengths))
-
-    def oracle_gap(self, X, *, inputs=None, lengths=None):
-        """Relative distance of the plant matrices to the oracle's, in Frobenius norm.
-
-        Rounding error. On a nearly degenerate plant (``server_.has_prior_``) messages in single or half
-        precision can lead to other links.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-            The record of `fit`.
-        inputs : list or dict, default=None
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        float
-
-        Raises
-        ------
-        ValueError
-            If the oracle learns another number of states, of a record that is not that of `fit`.
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedGrangerEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, _ = make_granger_plant(2, random_state=0)
-        >>> FederatedGrangerEstimator().fit(X).oracle_gap(X) < 1e-8
-        True
-        """
-        oracle = self.oracle(X, inputs=inputs, lengths=lengths)
-        pairs = [(getattr(self, name), getattr(oracle, name)) for name in self._acting]
-        (own, central), *_ = pairs
-        if len(own[0]) != len(central[0]):
-            raise ValueError(
-                f"Got a record from which the oracle learns {len(central[0])} states, and this estimator has "
-                f"{len(own[0])}: the oracle is fitted to the record of `fit`. Give that one."
-            )
-        own, central = (
-            np.hstack(matrices) for matrices in zip(*(_of_equal_lags(*pair) for pair in pairs), strict=True)
-        )
-        return float(np.linalg.norm(own - central) / np.linalg.norm(central))
-
     def report(self, path, *, title="Which unit drives which", X=None, check=None):
         """Write a page for people who were not there: links, doubts, what data left the units.
 
@@ -347,101 +280,6 @@ class PlantEstimator(LinkQuestions, BatchLearning):
         check_is_fitted(self)
         return beside("plant_page")(self, title, X, check).write(path)
 
-    # -- training by gradients -------------------------------------------------------------------
-
-    @where_server("trains_units", "GradientServer")
-    def losses(self, X=None, *, inputs=None, lengths=None):
-        """Client and server losses of gradient training on a record, for estimators with a GradientServer.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        inputs : list or dict, default=None
-            As in `fit`.
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        DataFrame
-            One row per unit, columns ``client`` (mean squared error of the augmented prediction of the
-            measurements) and ``server`` (mean squared distance of server's and augmented states).
-        """
-        with self._asking(X, inputs, lengths) as units:
-            predicted = self.server_.filter(units.messages()).predicted
-            asked = {name: LossRequest(own) for name, own in units.by_unit(predicted)}
-            answers = units.exchange.ask(asked, LossAnswer)
-        rows = [{"client": answer.client, "server": answer.server} for answer in answers.values()]
-        return pd.DataFrame(rows, index=pd.Index(list(answers), name="unit"))
-
-    @where_server("trains_units", "GradientServer")
-    def training_problems(self, X, *, inputs=None, lengths=None):
-        """Every unit's problem of gradient training on a record, for ``skfedcausal.theory.unified``.
-
-        Only for data that may be pooled: a problem holds moments of a unit's measurements with the other
-        units' states.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        inputs : list or dict, default=None
-            As in `fit`.
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        dict of str to tuple (AugmentedProblem, Rates)
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedGrangerEstimator, GradientServer
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> from skfedcausal.papers.numerics.fixed_point import recurrence
-        >>> from skfedcausal.theory.unified import spectral_radius
-        >>> X, _ = make_granger_plant(2, random_state=0)
-        >>> est = FederatedGrangerEstimator(server=GradientServer(solve="stationary")).fit(X)
-        >>> bool(spectral_radius(recurrence(*est.training_problems(X)["unit0"]).H) < 1)
-        True
-        """
-        plant = self._read(X, inputs, lengths)
-        return beside("training_problems")(self.clients_, self.augmenters_, plant, self.server_.step_sizes_)
-
-    def privacy_curve(self, X, epsilons, *, inputs=None, lengths=None, n_draws=1, random_state=None):
-        """What a privacy budget buys, tried out where the raw record is, before anything is sent.
-
-        Fits in this process at every epsilon, with noise that is thrown away and an account of its own.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-            Choosing epsilon by the record that it is to protect reveals something about that record, which
-            no statement covers: use a simulated, public or old one.
-        epsilons : sequence of float
-            To try in place of the epsilon of `privacy`, whose other settings are kept.
-        inputs, lengths
-            As in `fit`.
-        n_draws : int, default=1
-            Draws of the noise to average over at each epsilon.
-        random_state : int, RandomState or None, default=None
-
-        Returns
-        -------
-        DataFrame
-            One row per epsilon: ``epsilon``; ``noise_to_signal``, noise over the strongest signal of the unit
-            where that is largest; ``links_kept``, share of the links found without noise; ``links_added``,
-            number of others; ``forecast_error``, root mean square error of one-step-ahead predictions from
-            the noised record, in standard deviations of the raw measurements; ``forecast_ratio``, that over
-            the same without noise; ``useful``, whether half of the links are kept, not more are added, and
-            forecasts beat the level. ``attrs["smallest_useful_epsilon"]`` is the smallest from which on
-            all are, or NaN.
-
-        Warns
-        -----
-        UtilityWarning
-            If not even the largest epsilon is useful.
-        """
-        self._validate_params()
-        return privacy_curve(self, {"X": X, "inputs": inputs, "lengths": lengths}, epsilons, n_draws, random_state)
-
     def _taught(self, other, plant):
         """Another estimator of this class, fitted to a record in the layout of this one's."""
         return type(self)._fit_units(other, plant)
@@ -475,13 +313,6 @@ def _warn_of_few_rows(record, start, n_steps):
             "sure. Give X three times as many rows before `start` as are forecast, or forecast fewer.",
             stacklevel=4,
         )
-
-
-def _of_equal_lags(own, other):
-    """Two stacks of matrices (p, n, .) side by side, with zeros for lags that one of them has not."""
-    own, other = (stack.reshape(-1, *stack.shape[-2:]) for stack in (own, other))
-    n_lags = max(len(own), len(other))
-    return [np.hstack([*stack, *np.zeros((n_lags - len(stack), *stack.shape[1:]))]) for stack in (own, other)]
 
 
 def _record_optional(method):

@@ -2,17 +2,17 @@
 
 import warnings
 from dataclasses import replace
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
-from ..message.requests import AggregateRequest, Measurements
+from ..message.requests import Measurements
 from ..transfer import TransferFunction
-from ._input_effects import InputEffects, counterfactual_tables, sensitivity_table
-from ._interventions import LOOPS, SAY_WHEN, check_choice, check_confidence, one_lag_realisation, unit_name
+from ._asked import AskedInputs
+from ._input_effects import InputEffects, counterfactual_tables
+from ._interventions import LOOPS, SAY_WHEN, check_choice, one_lag_realisation
 from ._plant import PlantEstimator
 
 _LEVELS = "measurement", "state"
@@ -24,6 +24,11 @@ class InputQuestions(PlantEstimator):
     relays: Any
     _spec: Any = None  # InputSpec, None before anything is known of the inputs
     _engine: Any  # that answers, chosen at the end of a fit
+
+    @property
+    def asked_(self):
+        """What functions of :mod:`skfedcausal.inspection` reach of the estimator."""
+        return AskedInputs(**self._ways_in(), effects=lambda: self._effects)
 
     @property
     def _effects(self):
@@ -195,38 +200,6 @@ class InputQuestions(PlantEstimator):
             warnings.warn(note, stacklevel=2)
         return found
 
-    def aggregate_counterfactual(self, unit, scale):
-        """What a unit can answer alone: the effect of scaling the others' inputs all together.
-
-        The unit knows the mean influence ``phi = sum_n B_mn mean(u_n)`` of the other units' inputs on its
-        states, not which input it came from (question Q3 of the second paper): this is an aggregate.
-
-        Parameters
-        ----------
-        unit : str or int
-            The unit that asks about its own sensors.
-        scale : float
-            Level of all other units' inputs, as a multiple of what it was.
-
-        Returns
-        -------
-        Series
-            Named "aggregate of all other units' inputs": change of the unit's sensors one step ahead,
-            ``C_m phi (scale - 1)``.
-
-        Raises
-        ------
-        ValueError
-            If no unit has inputs that moved in `fit`.
-        """
-        check_is_fitted(self)
-        name = unit_name(unit, self.client_names_)
-        if not self._spec.written.active.any():
-            raise ValueError("No unit of this plant has inputs that moved in `fit`.")
-        with self._asking_models() as units:
-            answer = units.exchange.ask({name: AggregateRequest(float(scale))}, Measurements)[name]
-        return pd.Series(answer.values[0], index=list(answer.columns), name="aggregate of all other units' inputs")
-
     def transfer_function(self):
         """The learned plant from inputs to expected measurements, ``G(z) = C (z I - A)^-1 B``.
 
@@ -311,328 +284,3 @@ class InputQuestions(PlantEstimator):
 
         asking, how = self._asking(X, inputs, lengths), {"loops": loops, "limits": limits, "question": question}
         return found_impact(self._effects, asking, do, window, confidence=confidence, margin=margin, **how)
-
-    def dose_response(self, X, input, doses, window, *, inputs=None, lengths=None, confidence=0.9, loops="hold"):
-        """Mean effect over a window of holding an input at each of several values there.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        input : str
-            Its flat name, ``unit__input``.
-        doses : sequence
-            Values, or names of levels.
-        window : tuple
-            As in :meth:`impact`.
-        inputs, lengths
-            As in `fit`.
-        confidence : float, default=0.9
-        loops : {"hold", "react"}, default="hold"
-
-        Returns
-        -------
-        DataFrame
-            One row per dose and column: ``dose, column, effect, low, high``, the effect a mean over the window
-            and against the record as it is.
-        """
-        from .impact import dose_table
-
-        record = {"X": X, "window": window, "inputs": inputs, "lengths": lengths}
-        how = {"loops": loops, "confidence": confidence, "margin": 0.0, "question": "would"}
-        return dose_table(lambda do: self.impact(do=do, **record, **how), input, doses)
-
-    def reach(
-        self,
-        target,
-        *,
-        inputs,
-        bounds,
-        by,
-        rates=None,
-        hold=None,
-        X=None,
-        confidence=0.9,
-        record_inputs=None,
-        lengths=None,
-    ):
-        """A schedule of inputs that brings sensors to targets, with what it promises.
-
-        Parameters
-        ----------
-        target : dict of str to float
-            Value by sensor, ``unit__sensor``, of any units.
-        inputs : list of str
-            Inputs that may move, ``unit__input``; all others stay as they are in the last row of X.
-        bounds : dict of str to (float, float)
-            Low and high end of every one of them, which hold its present value.
-        by : int
-            Rows from now, 1 for the next one, until the targets are reached.
-        rates : dict of str to float, default=None
-            Most that an input may change from row to row; None for any change.
-        hold : int, default=None
-            Rows that the targets are held after that. None: 5.
-        X : list, dict, DataFrame or ndarray, default=None
-            The rows up to now, in a container as in `fit`; None after `fit_sites`, for the record of the sites.
-        confidence : float, default=0.9
-            Of the band of what is promised.
-        record_inputs : list or dict, default=None
-            Inputs beside X, as `inputs` of `fit`.
-        lengths : sequence of int, default=None
-            Rows of each episode of X; the last of them goes on.
-
-        Returns
-        -------
-        Reach
-            Verdict, schedule, promised trajectory.
-
-        Raises
-        ------
-        ValueError
-            If an input or sensor is unknown, an input never moved in `fit` or has levels, bounds are missing or
-            leave out the present value.
-
-        Warns
-        -----
-        UserWarning
-            If the schedule leaves the range of an input that was seen in `fit`.
-
-        Notes
-        -----
-        The schedule has the least expected squared miss over the rows where the targets have to be reached, the
-        error of the estimated plant included, with a small price on moves that makes it unique. "Not reachable" is
-        said where even so the promise stays away from a target by more than the plant may be wrong, "cannot tell"
-        where it stays away by less, where the effect of the inputs is hardly known, or where the target lies
-        outside what was seen or the schedule leaves the range of an input by a tenth of it. It leaves that range only
-        where no schedule within it is enough. The band is that of a forecast, see :meth:`forecast`, and of the effect.
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedCounterfactualEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
-        >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
-        >>> limits = {"unit0__u0": (-3, 3)}
-        >>> est.reach({"unit0__x0": 1e6}, inputs=list(limits), bounds=limits, by=10, X=X,
-        ...     record_inputs=truth.inputs).verdict
-        'not reachable'
-        """
-        check_is_fitted(self)
-        check_confidence(confidence)
-        effects = self._effects
-        effects.check_covariances("a plan")
-        from .reach import Situation, wished
-
-        wish = wished(effects.spec, target, inputs, bounds, by, rates, hold)
-        with self._asking(X, record_inputs, lengths) as units:
-            return Situation(effects, units, wish, confidence).answer()
-
-    def experiment(self, cause, effect, *, inputs, bounds, rows, kind="state", rates=None, now=None):
-        """The moves of inputs within bounds that would best decide whether one unit acts on another.
-
-        Parameters
-        ----------
-        cause, effect : str
-            Units of the link that is to be decided.
-        inputs : list of str
-            Inputs that may move, ``unit__input``.
-        bounds : dict of str to (float, float)
-            Low and high end of every one of them.
-        rows : int
-            Rows of the experiment, at least 10.
-        kind : {"state", "input"}, default="state"
-            Whether the states of `cause` act on `effect`, or its inputs do.
-        rates : dict of str to float, default=None
-            Most that an input may change from row to row; None for any change.
-        now : dict of str to float, default=None
-            Present values of inputs, from which rates count; None for any.
-
-        Returns
-        -------
-        Experiment
-            Schedule, and the rows that it and a random excitation need for a decision.
-
-        Raises
-        ------
-        ValueError
-            If a unit or input is unknown, bounds are missing or leave out the present value, or the inputs do nothing
-            to the cause.
-
-        Notes
-        -----
-        The schedule has the largest determinant of the information about the coefficients of the link, given all others
-        that act on the effect, in the plant that was learned (D-optimality for a part of the coefficients). It asks no
-        unit and sends nothing. Put the rows of the experiment behind those of the record (`lengths`) and fit again.
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedCounterfactualEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
-        >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
-        >>> plan = est.experiment("unit0", "unit1", inputs=["unit0__u0"], bounds={"unit0__u0": (-3, 3)}, rows=100)
-        >>> plan.rows_needed <= plan.random_rows_needed
-        True
-        """
-        check_is_fitted(self)
-        effects = self._effects
-        effects.check_covariances("an experiment")
-        from .experiment import designed_experiment
-
-        return designed_experiment(effects, self.links_, cause, effect, inputs, bounds, rows, kind, rates, now)
-
-    def sensitivity(self, n, u0, u1, *, horizon=1, strength=0.5, confidence=0.9):
-        r"""How wrong an effect may be if something that nobody measures moves the input and the plant at once.
-
-        Parameters
-        ----------
-        n, u0, u1, horizon
-            As in :meth:`counterfactual`.
-        strength : float, default=0.5
-            Share of the variance of the inputs that a hidden cause explains, at least 0 and below 1. It may be all of
-            what disturbs the plant.
-        confidence : float, default=0.9
-            Of the band of the effect without a hidden cause, to which that of the cause is added.
-
-        Returns
-        -------
-        DataFrame
-            One row per step and sensor: ``step, column, effect, low, high``, and ``voided_at``, the strength from which
-            on the band holds zero: how strong a hidden cause has to be to void the sign of the effect.
-
-        Raises
-        ------
-        ValueError
-            As :meth:`counterfactual`, or if the server has no standard errors.
-
-        Notes
-        -----
-        A cause that explains a share s of the variance of an input and moves the sensor in k rows by as much as all
-        disturbances do, :math:`\sigma_k`, looks like an effect of :math:`\sqrt{s / (1 - s)}\, \sigma_k` for every
-        standard deviation that the input moves (omitted-variable bias [1]_). `hidden_causes_` says whether a record
-        shows a hidden cause; a record that does not is no proof that there is none.
-
-        References
-        ----------
-        .. [1] Cinelli, Hazlett (2020), Making sense of sensitivity: extending omitted variable bias, Journal of the
-               Royal Statistical Society B 82(1).
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedCounterfactualEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
-        >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
-        >>> table = est.sensitivity("unit0", 0.0, 1.0, horizon=3)
-        >>> table.columns.tolist()
-        ['step', 'column', 'effect', 'low', 'high', 'voided_at']
-        """
-        check_is_fitted(self)
-        effects = self._effects
-        effects.check_covariances("a band against hidden causes")
-        for name, value in (("strength", strength), ("confidence", confidence)):
-            if isinstance(value, bool) or not isinstance(value, Real) or not 0 <= float(value) < 1:
-                raise ValueError(f"Got {name}={value!r}; give a number from 0 on and below 1.")
-        effect, std = self.counterfactual(n, u0, u1, horizon=horizon, return_std=True)
-        with self._asking_models() as units:
-            return sensitivity_table(effects, units, (n, u0, u1, horizon), effect, std, strength, confidence)
-
-    def gain_table(self, *, confidence=0.9, times="rows"):
-        """Gain, dead time, time constant and settling time of every input and sensor, with intervals.
-
-        Parameters
-        ----------
-        confidence : float, default=0.9
-            Of every interval.
-        times : {"rows", "seconds"}, default="rows"
-            What dead time, time constant and settling time are counted in; seconds for a record whose rows have times.
-
-        Returns
-        -------
-        DataFrame
-            One row per pair of an input (column of `input_`) and a sensor: ``input, output``, and of each of the
-            following a value and the ends ``_low`` and ``_high`` of its interval. ``gain``: where the sensor ends
-            after the input has moved by one and stayed there, in the units of both. In `times`: ``dead_time``, in
-            which less than 2 % of the way is done; ``time_constant``, from the last of these until 63 % of it are;
-            ``settling_time``, from the move until the sensor stays within 2 % of its end. NaN for times of
-            pairs whose gain is zero, and for intervals where the server has no sampling covariance.
-
-        Raises
-        ------
-        ValueError
-            If no input moved in `fit`, `confidence` is no probability, or rows have no times.
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedCounterfactualEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
-        >>> table = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs).gain_table()
-        >>> table.shape
-        (32, 14)
-        """
-        check_is_fitted(self)
-        from .dynamics import gains, row_length
-
-        check_confidence(confidence)
-        return gains(self._effects, self._asking_models(), confidence, row_length(self._row_time, times))
-
-    def step_response(self, input, output, *, n_steps=None, confidence=0.9):
-        """What a sensor does after an input has moved by one and stayed there.
-
-        Parameters
-        ----------
-        input, output : str
-            Column of `input_` by its name, and sensor, ``unit__sensor``.
-        n_steps : int, default=None
-            Rows from the move on. None: until it has come to its end.
-        confidence : float, default=0.9
-
-        Returns
-        -------
-        DataFrame
-            One row per row from that of the move, 0, on: ``step, response, response_low, response_high``.
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedCounterfactualEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
-        >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
-        >>> est.step_response("unit0__u0", "unit1__x0", n_steps=10).shape
-        (10, 4)
-        """
-        check_is_fitted(self)
-        from .dynamics import step_table
-
-        return step_table(self._effects, self._asking_models(), input, output, n_steps, confidence)
-
-    def frequency_response(self, input, output, *, frequencies=None, confidence=0.9):
-        """Gain and phase of a sensor beside an input over frequency: the numbers of a Bode plot.
-
-        Parameters
-        ----------
-        input, output : str
-            As in :meth:`step_response`.
-        frequencies : sequence of float, default=None
-            Radians per row, from 0 to pi; None for 200 of them.
-        confidence : float, default=0.9
-
-        Returns
-        -------
-        DataFrame
-            One row per frequency: ``frequency, gain, gain_low, gain_high, phase, phase_low, phase_high``, the phase in
-            radians.
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedCounterfactualEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
-        >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
-        >>> est.frequency_response("unit0__u0", "unit1__x0", frequencies=[0.0, 0.1]).shape
-        (2, 7)
-        """
-        check_is_fitted(self)
-        from .dynamics import frequency_table
-
-        return frequency_table(self._effects, self._asking_models(), input, output, frequencies, confidence)

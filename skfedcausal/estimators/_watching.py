@@ -1,7 +1,7 @@
 """Watching a plant: records and streams as a detector reads them, sites, tags to blame, what operators say."""
 
 import warnings
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -10,19 +10,18 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from ..beside import beside
-from ..client.blame import rows_at_home, tag_names, trend_of, window_of
 from ..client.units import UnitStreams
-from ..containers.layout import listed
-from ..containers.rows import check_following, check_sampling, has_stopped, position, warn_of_gaps
+from ..containers.rows import check_following, check_sampling, has_stopped, warn_of_gaps
 from ..federation.ledger import StreamLedger
 from ..message.watching import FlagMessage, FlagsRequest
 from ..server.running import check_forget
 from ..statespace.episodes import episodes
+from ._asked import AskedWatch
 from ._base import FederatedEstimator
 from ._declared import a_row_later, filled_inputs, merged_inputs, warn_beyond
 from ._promises import mechanisms
 from ._stream_batches import StreamWarning, batch_of, fitting, left_out, n_rows_of, rows_of, stops
-from ._streams import PlantStream, fault_table, flag_array, verdict_reply
+from ._streams import PlantStream, fault_table, verdict_reply
 
 
 class RecordReader(NamedTuple):
@@ -32,21 +31,6 @@ class RecordReader(NamedTuple):
     levels_and_times: Callable
     incidents_and_levels: Callable
     n_levels: int
-
-
-class IncidentAtHome(NamedTuple):
-    """An incident as the unit sees it where it began: the unit, its tags and the model that judges them.
-
-    Its rows of the episode, (n_samples, n_tags), their index, and the window of the incident in them.
-    """
-
-    unit: str
-    tags: list
-    model: Any
-    values: np.ndarray
-    index: pd.Index
-    start: int
-    stop: int
 
 
 class WatchingDetector(FederatedEstimator):
@@ -64,6 +48,13 @@ class WatchingDetector(FederatedEstimator):
         """What pages and pictures read records by."""
         n_levels = len(self._root_cause.campaigns) + 1
         return RecordReader(self._with_codes, self._levels_and_times, self._incidents_and_levels, n_levels)
+
+    @property
+    def asked_(self):
+        """What functions of :mod:`skfedcausal.inspection` reach of the detector."""
+        ways = self._ways_in() | {"follow": self._follow_sites, "evidence": self._evidence_of}
+        ways |= {"kept": getattr(self, "_units", {}), "layout": lambda: self._plant_layout}
+        return AskedWatch(**ways, stream=getattr(self, "_stream", None))
 
     def _with_codes(self, X, inputs=None):
         """A record and its inputs with codes in place of modes."""
@@ -186,10 +177,12 @@ class WatchingDetector(FederatedEstimator):
             check_is_fitted(self)  # takes as long as to look at a row
         if mechanisms(self.privacy)[1] is not None:
             raise ValueError(
-                "A stream of randomised flags is not offered: ask whole records for `flags` or `incidents`."
+                "A stream of randomised flags is not offered: ask whole records for `inspection.flags` or `incidents`."
             )
         if self._channel is not None:
-            raise ValueError("The rows of units at sites come to the sites: follow them with `follow_sites`.")
+            raise ValueError(
+                "The rows of units at sites come to the sites: follow them with `inspection.follow_sites`."
+            )
 
     def _advance(self, plant):
         """Incidents that the next rows start or may change, part by part where the plant stood for long."""
@@ -299,48 +292,6 @@ class WatchingDetector(FederatedEstimator):
             self._root_cause.take_in(units.messages(), kept)
         return self
 
-    # -- what operators say ------------------------------------------------------------------------
-
-    def acknowledge(self, incident):
-        """Take note that somebody has seen an incident of the stream: what lasts of it is how the plant runs now.
-
-        An incident that is still open is over, and its level is the operating point; alarms of the same root from now
-        on are new incidents, not repeats of this one.
-
-        Parameters
-        ----------
-        incident : Series, DataFrame or place
-            Row of what :meth:`update` gave, of a table its first, or the row's ``detected``.
-
-        Raises
-        ------
-        ValueError
-            If there is no such incident in the stream.
-        """
-        check_is_fitted(self)
-        row = incident.iloc[0] if isinstance(incident, pd.DataFrame) else incident
-        self._stream.acknowledge(row["detected"] if isinstance(row, pd.Series) else row)
-
-    def rebaseline(self, units=None):
-        """Take the level of the stream's last rows for the operating point, after a repair or another recipe, say.
-
-        Parameters
-        ----------
-        units : sequence of str, default=None
-            Only of these units; None for all.
-
-        Raises
-        ------
-        ValueError
-            If a unit is unknown, or too few rows came.
-        """
-        check_is_fitted(self)
-        names = self.client_names_ if units is None else [units] if isinstance(units, str) else list(units)
-        unknown = [name for name in names if name not in self.client_names_]
-        if unknown:
-            raise ValueError(f"Got unknown units {listed(unknown)}; known are {listed(self.client_names_)}.")
-        self._stream.rebaseline(np.isin(self.client_names_, names))
-
     @property
     def alarms_(self):
         """Rows of the stream so far (``n_steps``), alarms in them (``n_alarms``) and the share of time ``in_alarm``."""
@@ -348,38 +299,6 @@ class WatchingDetector(FederatedEstimator):
         return self._stream.alarms
 
     # -- sites -------------------------------------------------------------------------------------
-
-    def watch_sites(self, *, wait=0.0):
-        """Incidents in the records that the sites have to be watched, after :meth:`fit_sites`.
-
-        Every unit sends messages about that record, batch by batch as it comes, by the model it has from the
-        fit, and is told the verdicts where there is a way back. Units and server keep where they stand
-        between batches, so that the answers are those to one record; the next call goes on.
-
-        Parameters
-        ----------
-        wait : float, default=0.0
-            Seconds to wait for a further batch of every unit before the record is taken to end here.
-
-        Returns
-        -------
-        DataFrame
-            As :meth:`incidents`, in positions from 0 at the first batch; those of all batches so far.
-
-        Raises
-        ------
-        ClientError
-            If a unit gave no usable message, for it has no such record, say.
-        ValueError
-            If this estimator has no sites, or the batches of the units do not have the same rows.
-
-        See Also
-        --------
-        follow_sites : The same, batch by batch.
-        """
-        for _ in self.follow_sites(wait=wait):
-            pass
-        return self.site_incidents_
 
     @property
     def site_incidents_(self):
@@ -389,25 +308,8 @@ class WatchingDetector(FederatedEstimator):
             raise AttributeError("`site_incidents_` is there after `fit_sites` only.")
         return self._stream.table()
 
-    def follow_sites(self, *, wait=0.0):
-        """Follow the records that the sites have to be watched, as :meth:`watch_sites` does.
-
-        Parameters
-        ----------
-        wait : float, default=0.0
-            Seconds to wait for a further batch of every unit.
-
-        Yields
-        ------
-        DataFrame
-            For every batch the incidents that are new or revised, as :meth:`update` gives them.
-
-        Raises
-        ------
-        ValueError
-            If there are no sites to be asked.
-        """
-        check_is_fitted(self)
+    def _follow_sites(self, wait):
+        """Incidents that are new or revised for every batch that all sites have."""
         if self._channel is None:
             raise ValueError("There are no sites to be asked: `fit_sites` first.")
         exchange, stream = self._channel, self._stream
@@ -421,34 +323,7 @@ class WatchingDetector(FederatedEstimator):
             stream.take_times(None)
             yield stream.dated(changed)
 
-    # -- flags, pages and tags ---------------------------------------------------------------------
-
-    def flags(self, X=None, *, inputs=None, lengths=None):
-        """The paper's flags of every unit as the server gets them: two bits per step (eq. 9).
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-        inputs, lengths
-            As in `fit`.
-
-        Returns
-        -------
-        DataFrame
-            Columns ``unit__Z_c`` (proprietary model) and ``unit__Z_a`` (augmented model), 0 or 1.
-
-        Raises
-        ------
-        ValueError
-            If the detector was not fitted with ``evidence="flags"``.
-        """
-        check_is_fitted(self)
-        if self.evidence != "flags":
-            raise ValueError('Flags belong to the paper\'s inference; fit with evidence="flags".')
-        columns = [f"{name}__{z}" for name in self.client_names_ for z in ("Z_c", "Z_a")]
-        with self._asking(X, inputs, lengths, watched=True) as units:
-            flags = flag_array(self._evidence_of(units), self.client_names_)
-            return pd.DataFrame(flags.reshape(len(flags), -1), columns=columns, index=units.index)
+    # -- pages -------------------------------------------------------------------------------------
 
     def report(self, incident, path, *, X=None, title=None, check=None, lengths=None):
         """Write a page on an incident that a shift lead can read.
@@ -499,118 +374,6 @@ class WatchingDetector(FederatedEstimator):
         check_is_fitted(self)
         return beside("incident_page")(self, incident, X, title, check, lengths=lengths).write(path)
 
-    def tags(self, X, incident, *, lengths=None):
-        """Tags of the unit where an incident began, the one to blame first: what the unit finds at home.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-            The record in which the incident was found.
-        incident : Series or DataFrame
-            Row of ``incidents(X)``; of a table its first row.
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        DataFrame
-            One row per tag: ``unit, tag``, ``explained``, the share of what is unusual about the unit's rows that
-            goes if this tag is not believed, and ``why`` in words for a tag that repeats one value or never moved in
-            `fit`.
-
-        Raises
-        ------
-        ValueError
-            If `incident` is no row of :meth:`incidents`, or its unit is at a site of its own: the site has its own
-            table beside the incidents in its folder.
-
-        Notes
-        -----
-        The unit judges by an autoregression of its own tags, learned in `fit`. Nothing but the verdict about the
-        incident is known to it of the other units, and nothing leaves it. A share that several tags have alike says
-        that the process is unusual, not a tag.
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedRCADetector
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, _ = make_granger_plant(3, n_samples=3000, container="frame", random_state=0)
-        >>> detector = FederatedRCADetector().fit(X[:2600])
-        >>> faulty = X[2600:].reset_index(drop=True)
-        >>> faulty.loc[200:, "unit2__s1"] += 5 * faulty["unit2__s1"].std()
-        >>> incidents = detector.incidents(faulty).query("detected >= 200")
-        >>> detector.tags(faulty, incidents)["tag"].iloc[0]
-        'unit2__s1'
-        """
-        here = self._at_home(X, incident, lengths)
-        found = here.model.blame(here.values, here.start, here.stop)
-        names = np.array(here.tags, dtype=object)[found.order]
-        why = np.array(found.why, dtype=object)[found.order]
-        return pd.DataFrame({"unit": here.unit, "tag": names, "explained": found.explained[found.order], "why": why})
-
-    def tag_trend(self, X, incident, tag=None, *, lengths=None):
-        """A tag around an incident, and what the unit's other tags would have it be.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-            The record in which the incident was found.
-        incident : Series or DataFrame
-            Row of ``incidents(X)``.
-        tag : str or list of str, default=None
-            A tag of the unit where it began, or several; None for the first one of :meth:`tags`.
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        DataFrame, or a list of them
-            ``measured, expected, low, high`` by row or time; the band is two standard deviations. Named after the tag.
-
-        Raises
-        ------
-        ValueError
-            If the tag is none of the unit's, and as :meth:`tags`.
-        """
-        here = self._at_home(X, incident, lengths)
-        rows = here.start, here.stop
-        wanted = tag if isinstance(tag, list) else [tag]
-        if tag is None:
-            wanted = [here.tags[here.model.blame(here.values, *rows).order[0]]]
-        for name in wanted:
-            if name not in here.tags:
-                raise ValueError(f"Got tag={name!r}; {here.unit!r} has {listed(here.tags)}.")
-        places = [here.tags.index(name) for name in wanted]
-        found = [trend_of(here.model, here.values, k, *rows, here.index, here.tags[k]) for k in places]
-        return found if isinstance(tag, list) else found[0]
-
-    def _at_home(self, X, incident, lengths):
-        """The :class:`IncidentAtHome` of a row of `incidents`."""
-        check_is_fitted(self)
-        if isinstance(incident, pd.DataFrame):
-            if incident.empty:
-                raise ValueError("Got a table without incidents; give one row of `incidents(X)`.")
-            incident = incident.iloc[0]
-        if not isinstance(incident, (pd.Series, Mapping)):
-            raise TypeError(f"Got {incident!r} as an incident; give one row of `incidents(X)`.")
-        absent = [key for key in ("start", "detected", "end", "ranking") if key not in incident]
-        if absent:
-            raise ValueError(f"Got an incident without {', '.join(absent)}; give one row of `incidents(X)`.")
-        unit = incident["ranking"][0][0]
-        kept = getattr(self, "_units", {}).get(unit, {})
-        if "tags" not in kept:
-            raise ValueError(
-                f"What unit {unit!r} knows of its tags is at its site: see `tags` beside its incidents there."
-            )
-        plant = self._read(X, lengths=lengths)
-        index = plant.index if isinstance(plant.index, pd.DatetimeIndex) else None
-        row = position(_plain(incident["detected"]), index)
-        first, last = next((i, j) for i, j in episodes(plant.starts, plant.n_samples) if i <= row < j)
-        Y = rows_at_home(plant, unit, kept["client"], slice(first, last))
-        start = position(_plain(incident["start"]), index) - first
-        end = plant.n_samples - 1 if pd.isna(incident["end"]) else position(_plain(incident["end"]), index)
-        rows = window_of(max(start, 0), row - first, end - first, len(Y))
-        index = pd.RangeIndex(first, first + len(Y)) if index is None else index[first : first + len(Y)]
-        return IncidentAtHome(unit, tag_names(self._plant_layout, unit), kept["tags"], Y, index, *rows)
-
 
 def _timed(plant, last, period):
     """Rows with times, where those before them had some: rows without count as the next ones."""
@@ -623,8 +386,3 @@ def _timed(plant, last, period):
         stacklevel=4,
     )
     return replace(plant, index=pd.date_range(last + period, periods=plant.n_samples, freq=period))
-
-
-def _plain(row):
-    """A row number as it comes out of a table."""
-    return row if isinstance(row, pd.Timestamp) else int(row)

@@ -143,9 +143,9 @@ class FederatedCounterfactualEstimator(InputQuestions):
         before: ``input_of, measured, p_value, p_adjusted, suspect``. Either a cause that nobody measures moves both,
         and effects of these inputs are wrong, or the inputs are set by what the other unit shows. A warning names them.
     engine_ : {"plant", "responses"}
-        What answers :meth:`counterfactual`, :meth:`whatif`, :meth:`impact`, :meth:`dose_response`, :meth:`reach`,
-        :meth:`sensitivity` and :meth:`transfer_function`: the plant, or regressions over lags where these miss clearly
-        less of rows left out (:doc:`/counterfactual`). Everything else is about the plant.
+        What answers :meth:`counterfactual`, :meth:`whatif`, :meth:`impact`, :meth:`transfer_function` and, of
+        :mod:`skfedcausal.inspection`, `dose_response`, `reach` and `sensitivity`: the plant, or regressions over lags
+        where these miss clearly less of rows left out (:doc:`/counterfactual`). Everything else is about the plant.
     clients_, augmenters_, server_, communication_, ledger_, layout_
         See :class:`FederatedGrangerEstimator`.
 

@@ -130,7 +130,7 @@ class FederatedGrangerEstimator(PlantEstimator):
     Notes
     -----
     The messages are sufficient statistics, so `transition_` equals the estimate of a central machine with
-    all raw data and the same unit models up to rounding (:meth:`oracle`).
+    all raw data and the same unit models up to rounding (:func:`~skfedcausal.inspection.oracle`).
 
     References
     ----------

@@ -171,22 +171,6 @@ def found_impact(effects, asking, do, window, *, loops, limits, confidence, marg
     return Impact(table, total, summary, tuple(do), edges, confidence, question)
 
 
-def dose_table(impact, name, doses):
-    """Mean effect of an input held at each dose, less the record, one row per dose and column.
-
-    `impact` answers what other inputs would have done, given as `do`.
-    """
-    values = np.asarray(doses)
-    if values.ndim != 1 or not len(values):
-        raise ValueError(f"Got doses of shape {values.shape}; give a list of values of input {name!r}.")
-    parts = []
-    for dose in values.tolist():
-        total = impact({name: dose}).total
-        ends = {"effect": total["mean"], "low": total["mean_low"], "high": total["mean_high"]}
-        parts.append(pd.DataFrame({"dose": dose, "column": total["column"], **ends}))
-    return pd.concat(parts, ignore_index=True)
-
-
 def _check_inputs(do, known):
     """Refuse names that are no inputs: a sensor that is held in a window would have to be let go after it."""
     unknown = [name for name in do if name not in known]

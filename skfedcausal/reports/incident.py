@@ -6,6 +6,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
+from .. import inspection
 from ..containers.rows import position
 from ..displays import IncidentDisplay, TagDisplay
 from .page import Page, add_departures, begun_page, listed_in_words, when_in_words
@@ -175,7 +176,7 @@ def _doubts(incident, detector):
 
 def add_tags(page, detector, incident, X, lengths):
     """Tags of the unit where it began as it ranked them, and the trends of the first ones."""
-    found = detector.tags(X, incident, lengths=lengths)
+    found = inspection.tags(detector, X, incident, lengths=lengths)
     tags = trends_of(found)
     draw = partial(TagDisplay.from_detector, detector, X, incident, tags, lengths=lengths)
     add_ranking(page, found["unit"].iloc[0], found.drop(columns="unit"), draw)

@@ -128,7 +128,7 @@ class PlantServer(LinkQuestions):
         its Wald test given the plant. Empty without shifts.
     benefit_ : DataFrame or None
         One row per unit: ``gain, stderr, rows, neighbour, neighbour_gain, neighbour_stderr`` on held-out
-        rows, see :meth:`skfedcausal.FederatedGrangerEstimator.benefit`. None unless `held_out` is given.
+        rows, see :func:`skfedcausal.inspection.benefit`. None unless `held_out` is given.
     n_iter_ : int
     converged_ : bool
     gradient_norm_ : float

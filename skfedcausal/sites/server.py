@@ -8,6 +8,7 @@ from typing import Literal
 
 import numpy as np
 
+from .. import inspection
 from ..containers.layout import listed
 from ..estimators.counterfactual import FederatedCounterfactualEstimator
 from ..estimators.detector import FederatedRCADetector
@@ -132,7 +133,7 @@ class ServerSettings:
     def _watched(self, estimator, tell):
         """Incidents in all batches; the table on disk is brought up to date with every one."""
         path = self.results / "incidents.csv"
-        for number, changed in enumerate(estimator.follow_sites(wait=self.wait), start=1):
+        for number, changed in enumerate(inspection.follow_sites(estimator, wait=self.wait), start=1):
             write_whole(path, csv_bytes(estimator.site_incidents_, index=False), shared=True)
             tell(f"{self.run}: batch {number}, {len(changed)} incidents new or revised")
         return estimator.site_incidents_

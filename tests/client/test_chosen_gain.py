@@ -11,6 +11,7 @@ from skfedcausal import (
     FederatedGrangerEstimator,
     GradientServer,
     KalmanClient,
+    papers,
 )
 from skfedcausal.datasets import make_granger_plant
 
@@ -75,7 +76,7 @@ def test_training_goes_by_the_chosen_filter():
     gains = [0.5 * np.linalg.pinv(model["C"]) for model in models]
     clients = [KalmanClient(**m, gain=g, center=False) for m, g in zip(models, gains, strict=True)]
     server = GradientServer(solve="stationary", variant="no_augmentation")
-    losses = FederatedGrangerEstimator(clients, server=server).fit(X).losses(X)
+    losses = papers.losses(FederatedGrangerEstimator(clients, server=server).fit(X), X)
     for (name, Y), client in zip(X.items(), clients, strict=True):
         own = ((client.fit(Y).predict(Y) - Y)[1:] ** 2).sum(axis=1).mean()
         np.testing.assert_allclose(losses.client[name], own)

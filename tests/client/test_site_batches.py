@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skfedcausal import FederatedRCADetector, KalmanClient
+from skfedcausal import FederatedRCADetector, KalmanClient, inspection
 from skfedcausal.client.site_record import SiteModes
 from skfedcausal.client.watching import Batch
 from skfedcausal.client.worker import UnitWorker
@@ -97,7 +97,7 @@ def transport(plant, **settings):
 def watched(plant, wait=0.0, **settings):
     """Incidents as the server's command finds them: fitted, followed, closed."""
     link = transport(plant, **settings)
-    found = detector().fit_sites(link).watch_sites(wait=wait)
+    found = inspection.watch_sites(detector().fit_sites(link), wait=wait)
     link.close()
     return found
 
@@ -185,7 +185,7 @@ def test_a_unit_whose_batch_is_late_is_waited_for_and_the_others_are_not_asked_a
     with Running(plant):
         fitted = detector().fit_sites(link)
         for _ in range(len(PARTS)):
-            if len(list(fitted.follow_sites(wait=1.0))):
+            if len(list(inspection.follow_sites(fitted, wait=1.0))):
                 break
         link.close()
     check(fitted.site_incidents_, here)
@@ -212,10 +212,10 @@ def test_after_a_crash_between_batches_nothing_is_counted_twice(plant, here, die
     with Running(plant) as running:
         if dies == "server":
             with pytest.raises(KeyboardInterrupt):
-                detector().fit_sites(link).watch_sites()
+                inspection.watch_sites(detector().fit_sites(link))
             check(watched(plant), here)
         else:
-            check(detector().fit_sites(link).watch_sites(), here)
+            check(inspection.watch_sites(detector().fit_sites(link)), here)
             link.close()
     for name in UNITS:
         assert asked(plant, name).count("verdict") == len(PARTS)
@@ -295,15 +295,15 @@ def workers(parts, starts=(0,)):
 
 def test_units_in_one_process_are_watched_in_batches_too(here):
     fitted = detector().fit_sites(InProcessTransport(workers(PARTS[:2])))
-    seen = [len(changed) for changed in fitted.follow_sites()]
+    seen = [len(changed) for changed in inspection.follow_sites(fitted)]
     assert len(seen) == 2
-    assert fitted.watch_sites().equals(fitted.site_incidents_)  # nothing new
-    check(detector().fit_sites(InProcessTransport(workers(PARTS))).watch_sites(), here)
+    assert inspection.watch_sites(fitted).equals(fitted.site_incidents_)  # nothing new
+    check(inspection.watch_sites(detector().fit_sites(InProcessTransport(workers(PARTS)))), here)
 
 
 def test_an_episode_within_a_batch_starts_afresh_and_goes_on_in_the_next(here):
     parts = [{n: Y[:250] for n, Y in WATCHED.items()}, {n: Y[250:] for n, Y in WATCHED.items()}]
-    found = detector().fit_sites(InProcessTransport(workers(parts[:1], (0, 150)))).watch_sites()
+    found = inspection.watch_sites(detector().fit_sites(InProcessTransport(workers(parts[:1], (0, 150)))))
     fitted = detector().fit(NOMINAL)
     both = fitted.incidents(parts[0], lengths=(150, 100))
     assert_array_equal(found["start"], both["start"])
@@ -313,7 +313,7 @@ def test_an_episode_within_a_batch_starts_afresh_and_goes_on_in_the_next(here):
 def test_batches_with_different_rows_are_an_error():
     one = {"mill": workers(PARTS[1:2])["mill"], "kiln": workers(PARTS[:1])["kiln"]}
     with pytest.raises(ValueError, match="mill sent 20, kiln sent 150"):
-        detector().fit_sites(InProcessTransport(one)).watch_sites()
+        inspection.watch_sites(detector().fit_sites(InProcessTransport(one)))
 
 
 def test_waiting_ends_when_it_was_said_to_end(plant):

@@ -13,6 +13,7 @@ from skfedcausal import (
     GradientServer,
     KalmanClient,
     LikelihoodServer,
+    inspection,
 )
 from skfedcausal.__main__ import main
 from skfedcausal.client.site_record import SiteRecord
@@ -193,7 +194,7 @@ def test_a_watched_record_gets_the_noise_of_the_nominal_one_and_is_paid_for(plan
         for file in (name, f"{name}-today"):
             poison(plant, file)
     estimator = FederatedRCADetector(false_alarm_rate=0.05).fit_sites(FramesInMemory(gates))
-    incidents = estimator.watch_sites()
+    incidents = inspection.watch_sites(estimator)
     assert set(incidents["root"]) <= {*UNITS, "undecided"}
     assert len(account(plant)) == 2
     assert_allclose(estimator.privacy_spent_.mu, np.sqrt(2) * mu_from_epsilon(4.0, 1e-6), rtol=1e-5)
@@ -227,7 +228,7 @@ def test_every_batch_of_a_one_way_site_is_noised_and_paid_for_once(plant):
         charges.append(len(account(plant)))
         files = FileTransport(plant / "exchange", UNITS, "march", KEYS, one_way=True, journal=plant / "journal")
         estimator = FederatedRCADetector(false_alarm_rate=0.05).fit_sites(files)
-        incidents = estimator.watch_sites()
+        incidents = inspection.watch_sites(estimator)
         assert set(incidents["root"]) <= {*UNITS, "undecided"}
         spent = np.sqrt(2 + day) * mu_from_epsilon(4.0, 1e-6)
         assert_allclose(estimator.privacy_spent_.mu, spent, rtol=1e-5)

@@ -15,6 +15,7 @@ from skfedcausal import (
     FederatedGrangerEstimator,
     FederatedRCADetector,
     LikelihoodServer,
+    inspection,
 )
 from skfedcausal.__main__ import main
 from skfedcausal.client import site_record
@@ -381,7 +382,7 @@ def test_a_plant_is_watched_over_files(plant, capsys):
     detector = FederatedRCADetector(false_alarm_rate=0.02).fit(X)
     tags = pd.read_csv(plant / "home-kiln/answers/tags0.csv", keep_default_na=False)
     for _, incident in here[[ranking[0][0] == "kiln" for ranking in here["ranking"]]].iterrows():
-        own, expected = tags[tags["onset"] == incident["start"]], detector.tags(pushed, incident)
+        own, expected = tags[tags["onset"] == incident["start"]], inspection.tags(detector, pushed, incident)
         assert_allclose(np.sort(own["explained"]), np.sort(expected["explained"]), rtol=1e-6)
     page = (plant / "home-kiln/answers/tags0.html").read_text()
     assert page.count("<img") == tags["onset"].nunique()

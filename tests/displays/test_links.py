@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from matplotlib import pyplot as plt
 
-from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator
+from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, inspection
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.displays import LinkGraphDisplay, LinkMatrixDisplay, SpectrumDisplay
 from skfedcausal.displays._graphs import flow_places
@@ -64,7 +64,7 @@ def test_every_cell_holds_its_interval():
     display = LinkMatrixDisplay.from_estimator(est, intervals=0.9)
     labels = {text.get_position(): text.get_text() for text in display.ax_.texts}
     assert len(labels) == 6
-    for row in est.link_intervals(0.9).itertuples():
+    for row in inspection.link_intervals(est, 0.9).itertuples():
         place = est.client_names_.index(row.cause), est.client_names_.index(row.effect)
         assert labels[place].endswith(f"{row.low:.2f}–{row.high:.2f}")
     assert labels[0, 2].startswith("●")

@@ -14,6 +14,7 @@ from skfedcausal import (
     GradientServer,
     KalmanClient,
     LikelihoodServer,
+    inspection,
 )
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import InProcessTransport, LostUnits, LostUnitWarning
@@ -242,7 +243,7 @@ def test_a_unit_whose_model_fits_no_longer_says_so_and_gets_another(plant):
         found.partial_fit(batches[1])
     assert found.outdated_units_ == ("unit1",)
     before = {name: client.observation_ for name, client in found.clients_.items()}
-    found.renew("unit1").partial_fit(batches[2])
+    inspection.renew(found, "unit1").partial_fit(batches[2])
     assert found.outdated_units_ == ()
     assert found.n_batches_ == 1
     changed = [name for name, client in found.clients_.items() if not np.array_equal(client.observation_, before[name])]
@@ -255,9 +256,9 @@ def test_a_unit_whose_model_fits_no_longer_says_so_and_gets_another(plant):
 
 def test_renewal_is_of_units_of_the_plant(by_batch):
     with pytest.raises(ValueError, match="no units"):
-        by_batch.renew("nobody")
+        inspection.renew(by_batch, "nobody")
     with pytest.raises(ValueError, match="no batches"):
-        FederatedGrangerEstimator().renew("unit0")
+        inspection.renew(FederatedGrangerEstimator(), "unit0")
 
 
 @pytest.mark.medium

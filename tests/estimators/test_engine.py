@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal import FederatedCounterfactualEstimator, GradientServer, LikelihoodServer
+from skfedcausal import FederatedCounterfactualEstimator, GradientServer, LikelihoodServer, inspection
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.responses import choice
 
@@ -113,7 +113,7 @@ def test_a_plan_is_what_a_replay_says(fitted, record):
     X, now = record[0], record[0]["a__LIC1.SP"].iloc[-1]
     bounds = {"a__LIC1.SP": (now - 1.0, now + 1.0)}
     target = {"a__level": X["a__level"].iloc[-1] + 0.3}
-    plan = fitted.reach(target, inputs=list(bounds), bounds=bounds, by=60, X=X)
+    plan = inspection.reach(fitted, target, inputs=list(bounds), bounds=bounds, by=60, X=X)
     assert plan.verdict == "reachable"
     assert plan.schedule["a__LIC1.SP"].iloc[-1] == pytest.approx(target["a__level"], abs=0.1)
 

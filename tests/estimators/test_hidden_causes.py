@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skfedcausal import FederatedCounterfactualEstimator, GradientServer
+from skfedcausal import FederatedCounterfactualEstimator, GradientServer, inspection
 from skfedcausal.datasets import make_granger_plant
 
 pytestmark = pytest.mark.medium
@@ -78,7 +78,7 @@ def test_an_instrument_takes_the_bias_away(plain, mended):
 def test_an_instrument_is_no_input_that_moves(mended):
     X, estimator = mended
     with pytest.raises(ValueError, match=r"is an instrument, which acts through 'a__valve' alone"):
-        estimator.reach({"a__s0": 0.1}, inputs="a__setpoint", bounds={"a__setpoint": (-1, 1)}, by=5, X=X)
+        inspection.reach(estimator, {"a__s0": 0.1}, inputs="a__setpoint", bounds={"a__setpoint": (-1, 1)}, by=5, X=X)
     by_set_point = estimator.whatif(X, {"a__setpoint": lambda z: z + 0.1}).query("column == 'b__s0'")["effect"]
     law = estimator._spec.instruments.laws["a__valve"][:-1]
     assert by_set_point.iloc[-1] == pytest.approx(0.1 * law.sum() * step(estimator)[0], rel=0.03)
@@ -126,19 +126,19 @@ def test_an_instrument_that_moves_nothing_is_said():
 
 
 def test_bands_against_a_hidden_cause_hold_the_truth(plain):
-    table = plain[1].sensitivity("a", 0.0, 1.0, horizon=30, strength=0.5)
+    table = inspection.sensitivity(plain[1], "a", 0.0, 1.0, horizon=30, strength=0.5)
     last = table[table["column"] == "b__s0"].iloc[-1]
     assert last["low"] < TRUE < last["high"]
-    bare = plain[1].sensitivity("a", 0.0, 1.0, horizon=30, strength=0.0)
+    bare = inspection.sensitivity(plain[1], "a", 0.0, 1.0, horizon=30, strength=0.0)
     assert bare[bare["column"] == "b__s0"].iloc[-1]["low"] > TRUE
 
 
 def test_a_cause_of_the_strength_that_voids_an_effect_does(plain):
-    table = plain[1].sensitivity("a", 0.0, 1.0, horizon=10, strength=0.3)
+    table = inspection.sensitivity(plain[1], "a", 0.0, 1.0, horizon=10, strength=0.3)
     row = table.query("column == 'b__s0'").iloc[-1]
-    again = plain[1].sensitivity("a", 0.0, 1.0, horizon=10, strength=row["voided_at"])
+    again = inspection.sensitivity(plain[1], "a", 0.0, 1.0, horizon=10, strength=row["voided_at"])
     assert again.query("column == 'b__s0'").iloc[-1]["low"] == pytest.approx(0.0, abs=1e-9)
-    without = plain[1].sensitivity("a", 0.0, 1.0, horizon=10, strength=0.0)
+    without = inspection.sensitivity(plain[1], "a", 0.0, 1.0, horizon=10, strength=0.0)
     effect, std = plain[1].counterfactual("a", 0.0, 1.0, horizon=10, return_std=True)
     half = (without["high"] - without["low"]).to_numpy().reshape(effect.shape) / 2
     np.testing.assert_allclose(half, 1.6448536 * std, rtol=1e-6)
@@ -147,7 +147,7 @@ def test_a_cause_of_the_strength_that_voids_an_effect_does(plain):
 @pytest.mark.parametrize("wrong", [-0.1, 1.0, "strong", True])
 def test_a_strength_is_a_share(plain, wrong):
     with pytest.raises(ValueError, match="strength="):
-        plain[1].sensitivity("a", 0.0, 1.0, strength=wrong)
+        inspection.sensitivity(plain[1], "a", 0.0, 1.0, strength=wrong)
 
 
 def test_a_server_without_errors_refuses_what_weighs_them():
@@ -156,11 +156,11 @@ def test_a_server_without_errors_refuses_what_weighs_them():
     estimator = FederatedCounterfactualEstimator(server=server).fit(X, inputs=truth.inputs)
     limits = {"inputs": ["unit0__u0"], "bounds": {"unit0__u0": (-3, 3)}}
     with pytest.raises(ValueError, match="GradientServer learns a point without a sampling covariance, and a plan"):
-        estimator.reach({"unit0__x0": 1.0}, by=5, X=X, record_inputs=truth.inputs, **limits)
+        inspection.reach(estimator, {"unit0__x0": 1.0}, by=5, X=X, record_inputs=truth.inputs, **limits)
     with pytest.raises(ValueError, match="and an experiment weighs"):
-        estimator.experiment("unit0", "unit1", rows=50, **limits)
+        inspection.experiment(estimator, "unit0", "unit1", rows=50, **limits)
     with pytest.raises(ValueError, match="and a band against hidden causes"):
-        estimator.sensitivity("unit0", 0.0, 1.0)
+        inspection.sensitivity(estimator, "unit0", 0.0, 1.0)
 
 
 # --- several units ----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal import FederatedCounterfactualEstimator
+from skfedcausal import FederatedCounterfactualEstimator, inspection
 
 pytestmark = pytest.mark.medium
 
@@ -149,7 +149,7 @@ def test_sensors_and_units_are_for_whatif(moved, fitted, held):
 
 
 def test_doses_act_in_proportion(moved, fitted):
-    table = fitted.dose_response(moved[0], "a__u", [-0.5, 0.0, 0.5], (FIRST, LAST))
+    table = inspection.dose_response(fitted, moved[0], "a__u", [-0.5, 0.0, 0.5], (FIRST, LAST))
     effect = table.pivot(index="dose", columns="column", values="effect")["a__y"]
     assert_allclose(effect[0.5] - effect[0.0], effect[0.0] - effect[-0.5], rtol=0.2)
     assert (table["low"] <= table["effect"]).all()

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skfedcausal import FederatedCounterfactualEstimator
+from skfedcausal import FederatedCounterfactualEstimator, inspection
 from skfedcausal.estimators._declared import Levels, coded_values, has_words
 
 INPUTS = ["a__mode", "b__pump"]
@@ -136,7 +136,7 @@ def test_missing_levels_are_held_where_that_is_asked_for(plant):
 
 
 def test_the_oracle_and_other_questions_know_the_levels(plant):
-    assert plant.oracle_gap(X) < 1e-8
+    assert inspection.oracle_gap(plant, X) < 1e-8
     assert plant.forecast(X, 1490).shape == (10, 4)
     with pytest.raises(ValueError, match="`basis` is given for input 'a__mode', which has levels"):
         FederatedCounterfactualEstimator(input_columns=INPUTS, basis={"a__mode": "spline"}).fit(X)

@@ -16,6 +16,7 @@ from skfedcausal import (
     GradientServer,
     KalmanClient,
     LikelihoodServer,
+    inspection,
 )
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
@@ -23,6 +24,8 @@ from skfedcausal.federation import ClientError, FileSite, FileTransport, Gate, I
 from skfedcausal.federation.policy import OPERATIONS
 from skfedcausal.federation.transport import Site
 from skfedcausal.message import Acknowledgement
+
+from ..ask import question as named
 
 N = 400
 X, TRUTH = make_granger_plant(3, n_samples=N, links=[(0, 1), (1, 2)], n_inputs=1, input_links=[(0, 1)], random_state=0)
@@ -203,7 +206,7 @@ def sites():
 def asked(estimator, kind, question, record):
     """Answer to a question about a record, or with None about that of the sites."""
     settings = dict(KINDS[kind][3][question])
-    method = getattr(estimator, question.split()[0])
+    method = named(estimator, question.split()[0])
     if question.split()[0] in WITHOUT_RECORD:
         return method(**settings)
     if record is not None and KINDS[kind][2]:
@@ -253,8 +256,8 @@ def test_sites_answer_as_a_record_in_one_process_does(said, there, kind, questio
 @pytest.mark.filterwarnings("ignore:The schedule takes inputs")
 def test_sites_plan_as_a_record_in_one_process_does(here, sites):
     settings = {"inputs": ["unit0__u0"], "bounds": {"unit0__u0": (-3.0, 3.0)}, "by": 8}
-    one = here["counterfactual"].reach({"unit1__x0": 0.5}, **settings, X=GAPPY, record_inputs=U)
-    two = sites.reach({"unit1__x0": 0.5}, **settings)
+    one = inspection.reach(here["counterfactual"], {"unit1__x0": 0.5}, **settings, X=GAPPY, record_inputs=U)
+    two = inspection.reach(sites, {"unit1__x0": 0.5}, **settings)
     assert (one.verdict, one.miss, one.notes) == (two.verdict, two.miss, two.notes)
     assert_identical((one.schedule, one.trajectory), (two.schedule, two.trajectory))
 
@@ -267,14 +270,14 @@ def test_sites_say_the_same_of_bands_held_sensors_hidden_causes_and_experiments(
     held = {"do": {"unit0__x0": 0.5}, "sensors": "force"}
     assert_identical(one.whatif(GAPPY, **held, **record), two.whatif(None, **held))
     assert_identical(one.hidden_causes_, two.hidden_causes_)
-    assert_identical(*(fit.sensitivity("unit0", 0.0, 1.0, horizon=5) for fit in (one, two)))
+    assert_identical(*(inspection.sensitivity(fit, "unit0", 0.0, 1.0, horizon=5) for fit in (one, two)))
     asked = {"inputs": ["unit0__u0"], "bounds": {"unit0__u0": (-3.0, 3.0)}, "rows": 40}
-    plans = [fit.experiment("unit0", "unit1", **asked) for fit in (one, two)]
+    plans = [inspection.experiment(fit, "unit0", "unit1", **asked) for fit in (one, two)]
     assert_identical(*(plan.schedule for plan in plans))
     assert plans[0].rows_needed == plans[1].rows_needed
-    assert_identical(*(fit.step_response("unit0__u0", "unit1__x0") for fit in (one, two)))
-    assert_identical(*(fit.frequency_response("unit0__u0", "unit1__x0") for fit in (one, two)))
-    assert_identical(*(fit.gain_table() for fit in (one, two)))
+    assert_identical(*(inspection.step_response(fit, "unit0__u0", "unit1__x0") for fit in (one, two)))
+    assert_identical(*(inspection.frequency_response(fit, "unit0__u0", "unit1__x0") for fit in (one, two)))
+    assert_identical(*(inspection.gain_table(fit) for fit in (one, two)))
 
 
 def test_sites_say_the_same_of_units_that_are_operated_together_and_of_whole_units(here, sites):
@@ -301,7 +304,7 @@ def test_sites_that_were_trained_answer_or_say_why_they_cannot():
     }
     one, two = make().fit(X, inputs=U), make().fit_sites(InProcessTransport(workers))
     assert_identical(*(fit.counterfactual("unit0", 0.0, 1.0, horizon=4) for fit in (one, two)))
-    assert_identical(*(fit.gain_table() for fit in (one, two)))
+    assert_identical(*(inspection.gain_table(fit) for fit in (one, two)))
     asked = {"do": {"unit0__u0": 0.0}, "window": (200, 230)}
     found = one.impact(X, inputs=U, **asked), two.impact(None, **asked)
     assert_identical(*found)
@@ -310,9 +313,9 @@ def test_sites_that_were_trained_answer_or_say_why_they_cannot():
     assert_identical(one.forecast(X, inputs=U, **bands), two.forecast(None, **bands))
     limits = {"inputs": ["unit0__u0"], "bounds": {"unit0__u0": (-3.0, 3.0)}}
     for question in (
-        lambda: two.reach({"unit1__x0": 0.5}, **limits, by=8),
-        lambda: two.experiment("unit0", "unit1", **limits, rows=40),
-        lambda: two.sensitivity("unit0", 0.0, 1.0),
+        lambda: inspection.reach(two, {"unit1__x0": 0.5}, **limits, by=8),
+        lambda: inspection.experiment(two, "unit0", "unit1", **limits, rows=40),
+        lambda: inspection.sensitivity(two, "unit0", 0.0, 1.0),
         lambda: two.whatif(None, {"unit0__x0": 0.5}, sensors="force"),
     ):
         with pytest.raises(ValueError, match=r"Fit with server=LikelihoodServer\(\)"):
@@ -334,9 +337,9 @@ def test_the_record_of_the_sites_needs_no_word(there):
 def test_sites_are_not_asked_about_other_records_and_pool_none(there):
     with pytest.raises(ValueError, match=r"sites, which hold their records.*`fit`"):
         there["granger"].predict(X)
-    for question in (there["granger"].oracle, there["granger"].oracle_gap):
+    for question in (inspection.oracle, inspection.oracle_gap):
         with pytest.raises(ValueError, match="pools raw measurements, which sites keep"):
-            question(X)
+            question(there["granger"], X)
 
 
 # --- nothing raw is kept ----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, LikelihoodServer
+from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, LikelihoodServer, inspection
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import FileSite, FileTransport, InProcessTransport
 from skfedcausal.sites.site import read_site_settings
@@ -51,13 +51,13 @@ def workers(plant):
 def test_sites_send_the_batches_that_all_have(plant):
     add(plant, 1)
     add(plant, 2, UNITS[:1])
-    estimator = FederatedGrangerEstimator(server=ONE).partial_fit_sites(InProcessTransport(workers(plant)))
+    estimator = inspection.partial_fit_sites(FederatedGrangerEstimator(server=ONE), InProcessTransport(workers(plant)))
     assert estimator.n_batches_ == 2
     assert_array_equal(estimator.transition_, in_one_process(2).transition_)
     add(plant, 2, UNITS[1:])
     add(plant, 3)
     before = estimator.communication_["bytes_up"]
-    estimator.partial_fit_sites()
+    inspection.partial_fit_sites(estimator)
     assert estimator.n_batches_ == 4
     assert estimator.outdated_units_ == ()
     assert_array_equal(estimator.transition_, in_one_process(4).transition_)
@@ -75,7 +75,7 @@ def test_batches_cross_over_files(plant):
         thread.start()
     transport = FileTransport(plant / "exchange", UNITS, "march", KEYS, timeout=30.0, journal=plant / "journal")
     try:
-        estimator = FederatedGrangerEstimator(server=ONE).partial_fit_sites(transport)
+        estimator = inspection.partial_fit_sites(FederatedGrangerEstimator(server=ONE), transport)
     finally:
         transport.close()
         for thread in threads:
@@ -86,11 +86,11 @@ def test_batches_cross_over_files(plant):
 
 def test_what_sites_cannot_do_is_said(plant):
     with pytest.raises(ValueError, match="give `partial_fit_sites` a transport"):
-        FederatedGrangerEstimator().partial_fit_sites()
+        inspection.partial_fit_sites(FederatedGrangerEstimator())
     with pytest.raises(ValueError, match="have no inputs"):
-        FederatedCounterfactualEstimator().partial_fit_sites(InProcessTransport(workers(plant)))
-    estimator = FederatedGrangerEstimator(server=ONE).partial_fit_sites(InProcessTransport(workers(plant)))
+        inspection.partial_fit_sites(FederatedCounterfactualEstimator(), InProcessTransport(workers(plant)))
+    estimator = inspection.partial_fit_sites(FederatedGrangerEstimator(server=ONE), InProcessTransport(workers(plant)))
     with pytest.raises(ValueError, match="partial_fit_sites"):
         estimator.partial_fit(PARTS[1])
     with pytest.raises(ValueError, match="in a new run"):
-        estimator.renew("mill")
+        inspection.renew(estimator, "mill")

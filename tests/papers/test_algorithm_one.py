@@ -16,6 +16,7 @@ from skfedcausal import (
     LinearAugmenter,
     RegressorAugmenter,
     RegressorServer,
+    inspection,
 )
 from skfedcausal.client.answers import local_prediction
 from skfedcausal.client.black_box import NonlinearClient
@@ -199,7 +200,7 @@ def test_without_feedback_units_are_told_nothing(nominal):
 
 def test_linear_units_take_part(nominal):
     detector = fitted(nominal, client=KalmanClient(n_states=2))
-    assert detector.flags(nominal).shape == (N, 4)
+    assert inspection.flags(detector, nominal).shape == (N, 4)
 
 
 @pytest.mark.medium
@@ -208,7 +209,7 @@ def test_same_numbers_from_the_same_seed_and_after_pickling(nominal, detector_an
     assert_array_equal(first.server_.loss_history_, second.server_.loss_history_)
     first.set_params(transport=None)
     again = pickle.loads(pickle.dumps(first))
-    assert_array_equal(again.flags(nominal), second.flags(nominal))
+    assert_array_equal(inspection.flags(again, nominal), inspection.flags(second, nominal))
 
 
 @pytest.mark.medium
@@ -218,7 +219,7 @@ def test_missing_sensors_take_no_part(nominal):
     X["unit0"][80:83] = np.nan
     detector = fitted(X)
     assert np.isfinite(detector.server_.loss_history_.to_numpy()).all()
-    assert set(np.unique(detector.flags(X))) <= {0, 1}
+    assert set(np.unique(inspection.flags(detector, X))) <= {0, 1}
 
 
 @pytest.mark.medium

@@ -20,6 +20,7 @@ from skfedcausal import (  # noqa: E402
     RegressorAugmenter,
     RegressorServer,
     SELURegressor,
+    inspection,
 )
 from skfedcausal.datasets import make_nonlinear_plant  # noqa: E402
 from skfedcausal.statespace.networks import numeric_jacobian  # noqa: E402
@@ -163,7 +164,7 @@ def test_the_papers_architecture_trains_and_is_used_without_torch(tmp_path):
     history = detector.server_.loss_history_.to_numpy()
     assert (history[-1] < history[0]).all()
     record = make_nonlinear_plant(n_samples=300, random_state=2).data
-    flags, path = detector.flags(record), tmp_path / "detector.pickle"
+    flags, path = inspection.flags(detector, record), tmp_path / "detector.pickle"
     path.write_bytes(pickle.dumps((detector, record, flags)))
     script = """
 import pickle, sys
@@ -175,9 +176,9 @@ class Refuse(MetaPathFinder):
             raise ModuleNotFoundError(name)
 
 sys.meta_path.insert(0, Refuse())
-from skfedcausal import LSTMRegressor
+from skfedcausal import LSTMRegressor, inspection
 detector, record, flags = pickle.load(open(sys.argv[1], "rb"))
-assert detector.flags(record).equals(flags)
+assert inspection.flags(detector, record).equals(flags)
 try:
     LSTMRegressor().fit([[0.0], [1.0]], [0.0, 1.0])
 except ImportError as error:

@@ -14,6 +14,7 @@ from skfedcausal import (
     KalmanClient,
     LinearAugmenter,
     RegressorAugmenter,
+    papers,
 )
 from skfedcausal.datasets import make_granger_plant
 
@@ -48,7 +49,7 @@ def test_measurements_as_their_own_features_are_the_papers_correction(settings):
     same, _ = fit(LinearAugmenter(features=FunctionTransformer()), **settings)
     assert_array_equal(same.transition_, plain.transition_)
     assert_array_equal(same.predict(X), plain.predict(X))
-    assert_array_equal(same.losses(X).client, plain.losses(X).client)
+    assert_array_equal(papers.losses(same, X).client, papers.losses(plain, X).client)
 
 
 @pytest.mark.parametrize("exchange", ["series", "moments"])
@@ -83,7 +84,7 @@ def test_features_are_used_with_inputs_and_in_the_training_problem():
     augmenter = LinearAugmenter(features=PolynomialFeatures(2, include_bias=False))
     fitted = FederatedCounterfactualEstimator(clients, augmenter=augmenter, server=server).fit(X, inputs=U)
     assert fitted.augmenters_["unit0"].theta_.shape == (2, 9)
-    problem, _ = fitted.training_problems(X, inputs=U)["unit0"]
+    problem, _ = papers.training_problems(fitted, X, inputs=U)["unit0"]
     assert (problem.n_outputs, problem.n_local) == (9, 10)
 
 

@@ -15,6 +15,8 @@ from skfedcausal import (
     KalmanClient,
     PrivacyAccountant,
     RegressorServer,
+    inspection,
+    papers,
 )
 from skfedcausal.client.unit_model import UnitModel
 from skfedcausal.datasets import make_granger_plant
@@ -147,9 +149,9 @@ def test_the_statement_gives_the_papers_total_and_the_exact_one():
     assert f"epsilon = {spent.epsilon:.4g} at delta = 1e-05" in statement
     assert set(estimator.privacy_ledger_["bound"]) == {"theta taken for public"}
     with pytest.raises(ValueError, match="has none for a record"):
-        estimator.losses(X)
+        papers.losses(estimator, X)
     with pytest.raises(ValueError, match="The oracle pools"):
-        estimator.oracle(X)
+        inspection.oracle(estimator, X)
 
 
 @pytest.mark.parametrize("privacy", [paper, trusted])
@@ -195,7 +197,7 @@ def test_the_account_of_a_trusted_server_is_for_the_whole_training():
     assert "against the other units" in estimator.privacy_statement_
     assert "Nothing is hidden from the server" in estimator.privacy_statement_
     assert estimator.noise_covariance_ == {}
-    assert np.isfinite(estimator.losses(X)).all(axis=None)  # the server may see the record
+    assert np.isfinite(papers.losses(estimator, X)).all(axis=None)  # the server may see the record
     estimator.fit(X)
     assert_allclose(estimator.privacy_spent_.mu, np.sqrt(2))  # other noise, another charge
 
@@ -268,8 +270,9 @@ def test_noise_inside_training_is_for_gradient_training(privacy):
         FederatedGrangerEstimator(clients, privacy=privacy).fit(X)
     with pytest.raises(ValueError, match="which this detector does not have"):
         FederatedRCADetector(privacy=privacy).fit(X)
+    est = FederatedGrangerEstimator(clients, server=GradientServer(**STEPS), privacy=privacy)
     with pytest.raises(ValueError, match="noise on the record"):
-        FederatedGrangerEstimator(clients, server=GradientServer(**STEPS), privacy=privacy).privacy_curve(X, [1.0])
+        inspection.privacy_curve(est, X, [1.0])
     assert len(privacy.account) == 0
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal import FederatedGrangerEstimator, GaussianMechanism, KalmanClient, PrivacyAccountant
+from skfedcausal import FederatedGrangerEstimator, GaussianMechanism, KalmanClient, PrivacyAccountant, inspection
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.privacy import UtilityWarning
 
@@ -27,7 +27,7 @@ def make_case(**settings):
 @pytest.mark.medium
 def test_more_budget_buys_more_and_trying_costs_nothing():
     estimator, X, account = make_case()
-    curve = estimator.privacy_curve(X, [30.0, 0.01, 6.0], random_state=0)
+    curve = inspection.privacy_curve(estimator, X, [30.0, 0.01, 6.0], random_state=0)
     assert list(curve["epsilon"]) == [0.01, 6.0, 30.0]
     assert len(account) == 0
     assert not hasattr(estimator, "server_")
@@ -36,14 +36,14 @@ def test_more_budget_buys_more_and_trying_costs_nothing():
     assert curve.attrs["smallest_useful_epsilon"] == 6.0
     assert curve["links_kept"].iloc[-1] == 1.0
     assert curve["forecast_ratio"].iloc[-1] < 1.1
-    assert curve.equals(estimator.privacy_curve(X, [0.01, 6.0, 30.0], random_state=0))
+    assert curve.equals(inspection.privacy_curve(estimator, X, [0.01, 6.0, 30.0], random_state=0))
 
 
 @pytest.mark.medium
 def test_a_budget_that_buys_nothing_is_warned_of():
     estimator, X, _ = make_case(event_radius=None)
     with pytest.warns(UtilityWarning, match="No epsilon up to 0.1 leaves anything"):
-        curve = estimator.privacy_curve(X, [0.05, 0.1], random_state=0)
+        curve = inspection.privacy_curve(estimator, X, [0.05, 0.1], random_state=0)
     assert np.isnan(curve.attrs["smallest_useful_epsilon"])
 
 
@@ -51,13 +51,13 @@ def test_a_budget_that_buys_nothing_is_warned_of():
 def test_a_curve_needs_a_mechanism_with_bounds(settings):
     estimator, X, _ = make_case(**settings)
     with pytest.raises(ValueError, match="with its delta, clip_norm and event_radius"):
-        estimator.privacy_curve(X, [1.0])
+        inspection.privacy_curve(estimator, X, [1.0])
     with pytest.raises(ValueError, match="with its delta, clip_norm and event_radius"):
-        estimator.set_params(privacy=None).privacy_curve(X, [1.0])
+        inspection.privacy_curve(estimator.set_params(privacy=None), X, [1.0])
 
 
 @pytest.mark.parametrize("epsilons", [[], [1.0, 0.0], [-1.0]])
 def test_epsilons_must_be_positive(epsilons):
     estimator, X, _ = make_case()
     with pytest.raises(ValueError, match="all positive"):
-        estimator.privacy_curve(X, epsilons)
+        inspection.privacy_curve(estimator, X, epsilons)

@@ -15,6 +15,7 @@ from skfedcausal import (
     GaussianMechanism,
     KalmanClient,
     LikelihoodServer,
+    inspection,
 )
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import load_skab, make_granger_plant
@@ -170,8 +171,8 @@ def test_news_of_a_plant_of_one_lag_follow_nothing_at_the_stated_rate(noise):
 
 def test_what_links_say_stays(plant):
     est = fitted(plant)
-    assert len(est.link_intervals(geweke=True)) == 12
-    assert est.spectrum("unit0", "unit1").attrs["total"] > 0
+    assert len(inspection.link_intervals(est, geweke=True)) == 12
+    assert inspection.spectrum(est, "unit0", "unit1").attrs["total"] > 0
     screened = est.server_.screen()
     links = est.links_.query("verdict == 'influence'").index
     assert len(links)

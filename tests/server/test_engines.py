@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from statsmodels.tsa.api import VAR
 
+from skfedcausal import inspection
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plot_own_engine.py"
 
 
@@ -33,11 +35,11 @@ def test_every_question_has_an_answer(ran):
     estimator, X = ran["estimator"], ran["X"]
     linked = estimator.links_.query("verdict == 'influence'")[["cause", "effect"]]
     assert set(linked.itertuples(index=False, name=None)) == {("unit0", "unit1"), ("unit2", "unit3")}
-    assert len(estimator.link_intervals(geweke=True)) == 12
-    spectrum = estimator.spectrum("unit0", "unit1", level=0.9)
+    assert len(inspection.link_intervals(estimator, geweke=True)) == 12
+    spectrum = inspection.spectrum(estimator, "unit0", "unit1", level=0.9)
     assert (spectrum["low"] > 0).all()
     half = {name: Y[1000:] for name, Y in X.items()}
-    assert not estimator.changed_links(half).query("cause != effect")["changed"].any()
+    assert not inspection.changed_links(estimator, half).query("cause != effect")["changed"].any()
     assert np.isfinite(estimator.forecast(X, 5)).all().all()
     assert np.isfinite(estimator.score(X))
 

@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, LikelihoodServer
+from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, LikelihoodServer, inspection
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.knowledge import read_knowledge
 
@@ -79,7 +79,7 @@ def test_every_answer_honours_what_is_known(plant, delays):
     if delays is not None:
         acts = est.lag_transitions_[:, unit[2], unit[1]].any(axis=(1, 2))
         assert set(np.flatnonzero(acts) + 1) <= {2, 3}
-    interval = est.link_intervals().query("cause == 'unit0' and effect == 'unit1'").iloc[0]
+    interval = inspection.link_intervals(est).query("cause == 'unit0' and effect == 'unit1'").iloc[0]
     assert interval["high"] < 1e-3
     if not est.server_.lag_inputs_[:, 2:, 0].any():  # no input of unit0 acts on others: its effect stays at home
         effect = est.counterfactual("unit0", 0.0, 1.0, horizon=8, level="state")
@@ -115,7 +115,7 @@ def test_tests_and_searches_honour_what_is_known(plant):
     est = FederatedGrangerEstimator(server=LikelihoodServer(forbidden="unit0 -> unit1", required="unit2 -> unit0"))
     est.fit(X)
     if len(est.lag_transitions_) == 1:
-        shares = est.stable_links(X, n_resamples=3, random_state=0).set_index(["cause", "effect"])["share"]
+        shares = inspection.stable_links(est, X, n_resamples=3, random_state=0).set_index(["cause", "effect"])["share"]
         assert shares["unit0", "unit1"] == 0
         assert shares["unit2", "unit0"] == 1
     tests = est.test_links(X, "score").set_index(["cause", "effect"])
@@ -128,11 +128,11 @@ def test_answers_about_times_and_scatter_honour_what_is_known(plant):
     X, _ = plant
     est = FederatedGrangerEstimator(server=LikelihoodServer(forbidden="unit0 -> unit1", required="unit2 -> unit0"))
     est.fit(X)
-    pieces = est.links_over_time(X, piece=500)
+    pieces = inspection.links_over_time(est, X, piece=500)
     out = pieces.query("cause == 'unit0' and effect == 'unit1'")
     assert out[["start", "stop", "norm", "p_value", "verdict"]].values.tolist() == [[0, 1500, 0, 1, "no influence"]]
     assert set(pieces.query("cause == 'unit2' and effect == 'unit0'")["verdict"]) == {"influence"}
-    drawn = est.bootstrap_links(X, n_resamples=5, random_state=0).set_index(["kind", "cause", "effect"])
+    drawn = inspection.bootstrap_links(est, X, n_resamples=5, random_state=0).set_index(["kind", "cause", "effect"])
     out = drawn.loc[("state", "unit0", "unit1")]
     assert (out["norm"], out["p_value"], out["bootstrap_p_value"]) == (0, 1, 1)
 
@@ -155,7 +155,7 @@ def test_what_is_forbidden_is_not_told_as_a_change():
     said = {}
     for forbidden in (None, "unit0 -> unit1"):
         est = FederatedGrangerEstimator(server=LikelihoodServer(forbidden=forbidden)).fit(learned)
-        said[forbidden] = est.changed_links(changed).set_index(["cause", "effect"]).loc[("unit0", "unit1")]
+        said[forbidden] = inspection.changed_links(est, changed).set_index(["cause", "effect"]).loc[("unit0", "unit1")]
     assert said[None]["verdict"] == "new"
     assert said["unit0 -> unit1"][["changed", "verdict", "p_value"]].tolist() == [False, "unchanged", 1.0]
 
@@ -166,6 +166,6 @@ def test_a_new_link_is_told_at_lags_that_are_known():
     for delays, expected in ((None, 3), ([1, 2], 2)):
         known = None if delays is None else {"unit0 -> unit1": delays}
         est = FederatedGrangerEstimator(server=LikelihoodServer(delays=known)).fit(learned)
-        row = est.changed_links(changed).set_index(["cause", "effect"]).loc[("unit0", "unit1")]
+        row = inspection.changed_links(est, changed).set_index(["cause", "effect"]).loc[("unit0", "unit1")]
         assert not row["delay_after"] > expected
         assert delays or (row["verdict"], row["delay_after"]) == ("new", 3)

@@ -9,6 +9,7 @@ from skfedcausal import (
     GaussianMechanism,
     KalmanClient,
     LikelihoodServer,
+    inspection,
 )
 from skfedcausal.client.own_past import OwnPast, bic_penalty
 from skfedcausal.datasets import make_granger_plant
@@ -55,7 +56,7 @@ def test_they_end_at_the_maximum_of_as_many_full_rounds():
 def test_pooled_and_federated_rounds_agree():
     X = few_sensors()
     estimator = narrow("auto").fit(X)
-    oracle = estimator.oracle(X)
+    oracle = inspection.oracle(estimator, X)
     assert oracle.server_.n_rounds_ == estimator.server_.n_rounds_ > 1
     scale = np.abs(estimator.transition_).max()
     np.testing.assert_allclose(oracle.transition_, estimator.transition_, atol=1e-8 * scale)

@@ -379,7 +379,7 @@ class SecureSumsServer(ServerLearner):
         Returns
         -------
         DataFrame
-            See :meth:`~skfedcausal.FederatedGrangerEstimator.link_intervals`.
+            See :func:`~skfedcausal.inspection.link_intervals`.
         """
         return self.learner_.link_intervals(level, geweke=geweke)
 
@@ -395,7 +395,7 @@ class SecureSumsServer(ServerLearner):
         Returns
         -------
         DataFrame
-            See :meth:`~skfedcausal.FederatedGrangerEstimator.spectrum`.
+            See :func:`~skfedcausal.inspection.spectrum`.
         """
         return self.learner_.spectrum(cause, effect, **settings)
 

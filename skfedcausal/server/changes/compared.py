@@ -197,7 +197,7 @@ class Comparison:
 
 
 def changed_table(names, plant, record, filter_of, alpha):
-    """The table of :meth:`FederatedGrangerEstimator.changed_links`; dates are rows of the record."""
+    """The table of :func:`skfedcausal.inspection.changed_links`; dates are rows of the record."""
     comparison = Comparison.of(plant, record, filter_of)
     while True:
         p_adjusted = _adjusted(plant, comparison.units)

@@ -104,7 +104,7 @@ def roots_of_flags(flags, horizon=1, needed=1):
 def table_1_answers(flags):
     """Verdict of Table 1 on every pair of units at every step, one column ``first, second`` per pair.
 
-    `flags` has the columns ``unit__Z_c`` and ``unit__Z_a``, as :meth:`FederatedRCADetector.flags` gives them.
+    `flags` has the columns ``unit__Z_c`` and ``unit__Z_a``, as :func:`skfedcausal.inspection.flags` gives them.
     A root is ``"first"``, or ``"first -> second"`` where the other shows the propagated effect; special
     verdicts have their names.
 

@@ -5,6 +5,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from skfedcausal import inspection
 from skfedcausal.federation import InProcessTransport
 from skfedcausal.sites.site import read_site_settings
 
@@ -49,7 +50,7 @@ def _renewed(estimator, record):
     """The models of one unit are identified anew on the way."""
     for start in (0, 400):
         estimator.partial_fit(record.rows(start, start + 400).X)
-    estimator.renew("unit0").partial_fit(record.rows(400).X)
+    inspection.renew(estimator, "unit0").partial_fit(record.rows(400).X)
 
 
 def _changing():
@@ -71,7 +72,7 @@ def _at_sites_in_batches(plant, found):
             settings = f'[site]\nname = "{name}"\ndata = "{name}.npy"\nwatched = "{name}-watched"\n'
             (home / f"{name}.toml").write_text(settings)
         workers = {name: read_site_settings(home / f"{name}.toml").gate().worker for name in found.X}
-        return Fitted(plant.make().partial_fit_sites(InProcessTransport(workers)), {"X": None}, found)
+        return Fitted(inspection.partial_fit_sites(plant.make(), InProcessTransport(workers)), {"X": None}, found)
 
 
 _LEVEL = made(granger, server=likelihood(level_shifts=None))

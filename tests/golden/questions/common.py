@@ -18,6 +18,7 @@ from skfedcausal import (
 )
 from skfedcausal.datasets import make_granger_plant
 
+from ...ask import question
 from ..leaves import public_attributes
 from ..plants import Record
 
@@ -177,12 +178,12 @@ ABOUT = {"units": units_of, "warnings": warned_of}
 
 def ask(method, /, *args, **settings):
     """A question to a method that takes a record first."""
-    return lambda fitted: getattr(fitted.estimator, method)(*args, **fitted.given, **settings)
+    return lambda fitted: question(fitted.estimator, method)(*args, **fitted.given, **settings)
 
 
 def ask_nothing(method, /, *args, **settings):
     """A question to a method that takes no record."""
-    return lambda fitted: getattr(fitted.estimator, method)(*args, **settings)
+    return lambda fitted: question(fitted.estimator, method)(*args, **settings)
 
 
 def page(write):

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from skfedcausal import inspection
+
 from ..plants import Plant, Record, at_sites, by_files, by_threads
 from .common import (
     ABOUT,
@@ -87,7 +89,7 @@ _GAPS = (
 def _reached(fitted, by=12, **settings):
     """A plan for the next rows."""
     given = {"record_inputs" if name == "inputs" else name: value for name, value in fitted.given.items()}
-    return fitted.estimator.reach({"unit1__x0": 0.8}, **_LIMITS, by=by, **given, **settings)
+    return inspection.reach(fitted.estimator, {"unit1__x0": 0.8}, **_LIMITS, by=by, **given, **settings)
 
 
 QUESTIONS["reach"] = _reached

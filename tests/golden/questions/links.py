@@ -1,5 +1,7 @@
 """Which unit drives which: all questions about links, of one lag, with and without gaps, of two records."""
 
+from skfedcausal import inspection
+
 from ..plants import Plant, Record, at_sites, by_files, by_pickle, by_threads
 from .common import (
     ABOUT,
@@ -53,7 +55,9 @@ HERE = {
     "oracle": ask("oracle"),
     "oracle_gap": ask("oracle_gap"),
     "plan": ask("plan"),
-    "changed_links since": lambda fitted: fitted.estimator.changed_links(_changed().X, false_alarm_rate=0.01),
+    "changed_links since": lambda fitted: inspection.changed_links(
+        fitted.estimator, _changed().X, false_alarm_rate=0.01
+    ),
     "predict other rows": lambda fitted: fitted.estimator.predict(_changed().X),
     "fit_transform": lambda fitted: fitted.copy().fit_transform(fitted.record.X),
     "screen by the server": lambda fitted: fitted.estimator.server_.screen(messages(fitted)),

@@ -16,6 +16,7 @@ from skfedcausal import (
     KalmanClient,
     RandomizedResponse,
     RegressorServer,
+    inspection,
 )
 from skfedcausal.client.baseline import Record as SeasonRecord
 from skfedcausal.client.baseline import _rest
@@ -279,7 +280,7 @@ def _now(change):
 
     def asked(fitted):
         found = change(record(n_samples=500, seed=0))
-        return fitted.estimator.changed_links(Record(found.X).settled().X)
+        return inspection.changed_links(fitted.estimator, Record(found.X).settled().X)
 
     return asked
 
@@ -302,7 +303,7 @@ def _later_ones(fitted):
     """The rows before at another row: links that are delayed."""
     found = record(n_samples=500, seed=0).settled().X
     found["unit0"] = np.roll(found["unit0"], 2, axis=0)
-    return fitted.estimator.changed_links(found)
+    return inspection.changed_links(fitted.estimator, found)
 
 
 class _Slow:
@@ -412,7 +413,7 @@ def _gappy_tags(fitted):
     """Tags to blame in rows that have gaps, and how each would have gone on."""
     later = gappy(fitted.record.rows(NOMINAL), 0.1).X
     first = fitted.estimator.incidents(later).iloc[-1]
-    return fitted.estimator.tags(later, first), fitted.estimator.tag_trend(later, first)
+    return inspection.tags(fitted.estimator, later, first), inspection.tag_trend(fitted.estimator, later, first)
 
 
 def _calmer_elsewhere(fitted):
@@ -446,7 +447,7 @@ def _tags(fitted):
     """Tags to blame, and how each would have gone on."""
     later = fitted.record.rows(NOMINAL).X
     first = fitted.estimator.incidents(later).iloc[-1]
-    return fitted.estimator.tags(later, first), fitted.estimator.tag_trend(later, first)
+    return inspection.tags(fitted.estimator, later, first), inspection.tag_trend(fitted.estimator, later, first)
 
 
 def _few_flags():
@@ -625,7 +626,7 @@ PLANTS = [
             "changed_links, louder": _now(_louder),
             "changed_links, delays": _later_ones,
             "stable_links, expected": lambda fitted: (
-                fitted.estimator.stable_links(**fitted.given, n_resamples=2, random_state=0).attrs
+                inspection.stable_links(fitted.estimator, **fitted.given, n_resamples=2, random_state=0).attrs
             ),
         },
     ),
@@ -652,8 +653,13 @@ PLANTS = [
         _bent,
         {
             **_PLANT,
-            "reach": lambda fitted: fitted.estimator.reach(
-                {"unit1__x0": 0.8}, inputs=["unit0__u0"], bounds={"unit0__u0": (-4.0, 4.0)}, by=8, **fitted.given
+            "reach": lambda fitted: inspection.reach(
+                fitted.estimator,
+                {"unit1__x0": 0.8},
+                inputs=["unit0__u0"],
+                bounds={"unit0__u0": (-4.0, 4.0)},
+                by=8,
+                **fitted.given,
             ),
         },
     ),

@@ -5,6 +5,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
+from skfedcausal import inspection
 from skfedcausal.federation import InProcessTransport
 from skfedcausal.sites.site import read_site_settings
 
@@ -60,7 +61,7 @@ def _acknowledged(fitted):
     watch, parts = fitted.copy(), _parts(fitted.record, 50)
     told = [watch.update(_batch(part)) for part in parts[:6]]
     incidents = [table for table in told if len(table)]
-    watch.acknowledge(incidents[-1].iloc[0])
+    inspection.acknowledge(watch, incidents[-1].iloc[0])
     return told + [watch.update(_batch(part)) for part in parts[6:]], watch.alarms_
 
 
@@ -68,7 +69,7 @@ def _rebaselined(fitted):
     """The plant runs otherwise from now on, and somebody says so."""
     watch, parts = fitted.copy(), _parts(fitted.record, 50)
     told = [watch.update(_batch(part)) for part in parts[:7]]
-    watch.rebaseline(["unit2"])
+    inspection.rebaseline(watch, ["unit2"])
     told += [watch.update(_batch(part)) for part in parts[7:]]
     watch.reset()
     return told, watch.update(_batch(parts[0]))
@@ -116,7 +117,7 @@ def _watched_sites(estimator, found, n_nominal=NOMINAL):
             (home / f"{name}.toml").write_text(settings)
         workers = {name: read_site_settings(home / f"{name}.toml").gate().worker for name in found.X}
         estimator.fit_sites(InProcessTransport(workers))
-        return list(estimator.follow_sites()), estimator.site_incidents_, estimator.watch_sites()
+        return list(inspection.follow_sites(estimator)), estimator.site_incidents_, inspection.watch_sites(estimator)
 
 
 def _there(fitted):

@@ -2,8 +2,10 @@
 
 import numpy as np
 
+from skfedcausal import inspection
 from skfedcausal.datasets import make_fault_plant
 
+from ...ask import question
 from ..plants import Plant, Record, at_sites, by_threads
 from .common import (
     ABOUT,
@@ -51,7 +53,7 @@ def _later(fitted):
 
 
 def _of_later(method, /, *args, **settings):
-    return lambda fitted: getattr(fitted.estimator, method)(*args, **_later(fitted), **settings)
+    return lambda fitted: question(fitted.estimator, method)(*args, **_later(fitted), **settings)
 
 
 def _first_incident(fitted):
@@ -60,7 +62,7 @@ def _first_incident(fitted):
 
 
 def _about_incident(method):
-    return lambda fitted: getattr(fitted.estimator, method)(_later(fitted)["X"], _first_incident(fitted))
+    return lambda fitted: question(fitted.estimator, method)(_later(fitted)["X"], _first_incident(fitted))
 
 
 def _truth(fitted):
@@ -146,7 +148,10 @@ def _fault(kind):
 def _tags(fitted):
     """Tags to blame in every incident that is found."""
     later = _later(fitted)["X"]
-    return [fitted.estimator.tags(later, incident) for _, incident in fitted.estimator.incidents(later).iterrows()]
+    return [
+        inspection.tags(fitted.estimator, later, incident)
+        for _, incident in fitted.estimator.incidents(later).iterrows()
+    ]
 
 
 PLANTS = [
@@ -236,7 +241,9 @@ PLANTS = [
         {"plant": LEARNED["plant"]},
         {
             "incidents": _of_later("incidents"),
-            "tags": lambda f: f.estimator.tags(_later(f)["X"], f.estimator.incidents(_later(f)["X"]).iloc[0]),
+            "tags": lambda f: inspection.tags(
+                f.estimator, _later(f)["X"], f.estimator.incidents(_later(f)["X"]).iloc[0]
+            ),
         },
         fit=split(NOMINAL),
     ),

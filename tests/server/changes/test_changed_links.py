@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from benchmarks.links.changed import Plant
-from skfedcausal import FederatedGrangerEstimator, GradientServer
+from skfedcausal import FederatedGrangerEstimator, GradientServer, inspection
 
 COLUMNS = ["cause", "effect", "changed", "verdict", "p_value", "p_adjusted"]
 COLUMNS += ["gain_before", "gain_after", "delay_before", "delay_after", "since"]
@@ -32,7 +32,7 @@ def learned(fitted, request):
 def test_a_change_is_named_and_dated(learned, what):
     plant, est = learned
     lags, pair = plant.changed(what)
-    table = est.changed_links(plant.record((plant.A[None], 200), (lags, 500)))
+    table = inspection.changed_links(est, plant.record((plant.A[None], 200), (lags, 500)))
     first = table.iloc[0]
     assert (first["cause"], first["effect"], first["verdict"], first["changed"]) == (*pair, what, True)
     assert table["changed"].sum() == 1
@@ -45,7 +45,7 @@ def test_a_change_is_named_and_dated(learned, what):
 
 def test_nothing_changed(learned):
     plant, est = learned
-    table = est.changed_links(plant.record((plant.A[None], 500)))
+    table = inspection.changed_links(est, plant.record((plant.A[None], 500)))
     assert list(table.columns) == COLUMNS
     assert len(table) == 9
     assert not table["changed"].any()
@@ -55,7 +55,7 @@ def test_nothing_changed(learned):
 
 def test_a_short_record_cannot_tell(learned):
     plant, est = learned
-    table = est.changed_links(plant.record((plant.A[None], 25)))
+    table = inspection.changed_links(est, plant.record((plant.A[None], 25)))
     assert (table.query("cause != effect")["verdict"] == "cannot tell").any()
 
 
@@ -63,7 +63,7 @@ def test_noise_of_sensors_is_a_change_of_the_unit(learned):
     plant, est = learned
     Y = plant.record((plant.A[None], 400))
     Y["unit1"] = Y["unit1"] + 3 * np.random.default_rng(0).standard_normal(Y["unit1"].shape)
-    first = est.changed_links(Y).iloc[0]
+    first = inspection.changed_links(est, Y).iloc[0]
     assert (first["cause"], first["effect"], first["verdict"]) == ("unit1", "unit1", "stronger")
 
 
@@ -73,7 +73,7 @@ def test_a_level_is_a_change_of_the_unit(learned):
     Y = plant.record((plant.A[None], 400))
     Y["unit2"] = Y["unit2"].copy()
     Y["unit2"][200:] += 3 * plant.C[2] @ np.ones(2)
-    changed = est.changed_links(Y).query("changed and cause == effect")
+    changed = inspection.changed_links(est, Y).query("changed and cause == effect")
     assert "unit2" in set(changed["effect"])
 
 
@@ -85,10 +85,10 @@ def test_dates_are_labels_and_rates_are_budgets(learned):
     frame = pd.concat({name: pd.DataFrame(y) for name, y in Y.items()}, axis=1)
     frame.columns = [f"{unit}__s{k}" for unit, k in frame.columns]
     frame.index = pd.date_range("2026-01-01", periods=600, freq="h")
-    told = est.changed_links(Y, false_alarm_rate=1 / 7200)
+    told = inspection.changed_links(est, Y, false_alarm_rate=1 / 7200)
     level = -np.expm1(-600 / 7200)
-    pd.testing.assert_frame_equal(told, est.changed_links(Y, alpha=level))
-    named = FederatedGrangerEstimator().fit(frame).changed_links(frame, false_alarm_rate="1 per year")
+    pd.testing.assert_frame_equal(told, inspection.changed_links(est, Y, alpha=level))
+    named = inspection.changed_links(FederatedGrangerEstimator().fit(frame), frame, false_alarm_rate="1 per year")
     assert named["since"].dtype.kind == "M"
 
 
@@ -99,7 +99,7 @@ def test_dates_are_labels_and_rates_are_budgets(learned):
 def test_levels_are_checked(learned, settings, words):
     plant, est = learned
     with pytest.raises(ValueError, match=words):
-        est.changed_links(plant.record((plant.A[None], 60)), **settings)
+        inspection.changed_links(est, plant.record((plant.A[None], 60)), **settings)
 
 
 def test_only_servers_that_test_links_are_asked():
@@ -109,7 +109,7 @@ def test_only_servers_that_test_links_are_asked():
 @pytest.mark.parametrize("n_rows", [1, 2, 25])
 def test_a_few_rows_do_not_tell_that_a_unit_is_unchanged(learned, n_rows):
     plant, est = learned
-    table = est.changed_links(plant.record((plant.A[None], n_rows)))
+    table = inspection.changed_links(est, plant.record((plant.A[None], n_rows)))
     assert set(table["verdict"]) == {"cannot tell"}
 
 
@@ -117,7 +117,7 @@ def test_of_a_unit_that_was_not_seen_nothing_is_told(learned):
     plant, est = learned
     Y = plant.record((plant.A[None], 400))
     Y["unit1"] = np.full_like(Y["unit1"], np.nan)
-    table = est.changed_links(Y)
+    table = inspection.changed_links(est, Y)
     own = table.query("cause == effect").set_index("effect")
     assert own.loc["unit1", "verdict"] == "cannot tell"
     assert np.isnan(own.loc["unit1", "gain_after"])

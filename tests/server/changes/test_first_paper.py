@@ -5,6 +5,7 @@ import pytest
 from benchmarks._pages import settings
 from benchmarks.paper1._setting import by_default, train_and_test
 from benchmarks.paper1.table4 import cases, changed
+from skfedcausal import inspection
 
 pytestmark = pytest.mark.slow
 SETTINGS = settings("paper1")["table4"]
@@ -21,7 +22,7 @@ def told(request):
     X, _, truth = train_and_test(s, seed)
     fit = by_default(X, truth)
     records = {name: changed(s, seed, case) for name, case in CASES.items()}
-    return {name: fit.changed_links(Y).set_index(["cause", "effect"]) for name, Y in records.items()}
+    return {name: inspection.changed_links(fit, Y).set_index(["cause", "effect"]) for name, Y in records.items()}
 
 
 @pytest.mark.parametrize("case", RAISED)
@@ -61,6 +62,6 @@ def test_a_level_of_a_slow_unit_is_no_link_from_a_unit_that_follows_it():
     X, _, truth = train_and_test(s, 5)
     fit = by_default(X, truth)
     for case in ("preserving", "eliminating", "reversing"):
-        table = fit.changed_links(changed(s, 5, CASES[case])).set_index(["cause", "effect"])
+        table = inspection.changed_links(fit, changed(s, 5, CASES[case])).set_index(["cause", "effect"])
         verdicts[case] = table.loc[("unit1", "unit0"), "verdict"]
     assert verdicts == {"preserving": "unchanged", "eliminating": "unchanged", "reversing": "new"}

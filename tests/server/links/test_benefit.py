@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
-from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
+from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer, inspection
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.links.benefit import connected, split_messages
 from skfedcausal.statespace.episodes import mean_with_error
@@ -69,7 +69,7 @@ def test_densities_with_changing_information_agree_with_those_of_a_constant_one(
 @pytest.mark.medium
 def test_gain_from_a_neighbour_is_half_of_gewekes_measure(plant, chain):
     """The expectation of a log-density of D numbers is ``-1/2 (log|V| + D)`` less a constant."""
-    pairs = plant.benefit(chain).by_pair().set_index(["cause", "effect"])
+    pairs = inspection.benefit(plant, chain).by_pair().set_index(["cause", "effect"])
     measures = plant.links_.set_index(["cause", "effect"])["geweke"]
     for pair in CHAIN:
         found = pairs.loc[pair]
@@ -79,7 +79,7 @@ def test_gain_from_a_neighbour_is_half_of_gewekes_measure(plant, chain):
 
 @pytest.mark.medium
 def test_the_neighbour_that_acts_is_named(chain, plant):
-    table = plant.benefit(chain).by_unit()
+    table = inspection.benefit(plant, chain).by_unit()
     assert table["neighbour"].to_dict() == {"unit0": "", "unit1": "unit0", "unit2": "unit1"}
     assert (table["rows"] == 2400).all()
     assert table.loc["unit1", "gain"] > 4 * table.loc["unit1", "stderr"]
@@ -117,7 +117,7 @@ def test_gaps_and_episodes_count_the_rows_that_were_measured():
     X["unit1"][1400:] = np.nan
     lengths = [700, 800]
     est = FederatedGrangerEstimator().fit(X, lengths=lengths)
-    table = est.benefit(X, lengths=lengths)
+    table = inspection.benefit(est, X, lengths=lengths)
     assert table.loc["unit0", "rows"] == 210 + 240
     assert table.loc["unit1", "rows"] == 210 + 140
     assert np.isfinite(table[["gain", "stderr"]]).all(axis=None)
@@ -144,7 +144,7 @@ def message_of(*lengths):
 @pytest.mark.parametrize("held_out", [0, 1, -0.1])
 def test_what_is_no_share_is_refused(plant, chain, held_out):
     with pytest.raises(ValueError, match="share between 0 and 1"):
-        plant.benefit(chain, held_out=held_out)
+        inspection.benefit(plant, chain, held_out=held_out)
 
 
 def test_every_episode_keeps_a_row_in_either_part():

@@ -8,6 +8,7 @@ from skfedcausal import (
     FederatedGrangerEstimator,
     KalmanClient,
     LikelihoodServer,
+    inspection,
 )
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.statespace.geweke import geweke_gradients, geweke_measures
@@ -48,28 +49,28 @@ def fitted(record):
 
 @pytest.mark.medium
 def test_intervals_agree_with_simulated_records(fitted, record):
-    table = fitted.link_intervals(geweke=True)
+    table = inspection.link_intervals(fitted, geweke=True)
     np.testing.assert_allclose(table["geweke"], fitted.links_["geweke"], rtol=1e-9, atol=1e-12)
-    simulated = fitted.bootstrap_links(record[0], n_resamples=60, method="parametric")
+    simulated = inspection.bootstrap_links(fitted, record[0], n_resamples=60, method="parametric")
     large = table["geweke"] > 0.01
     assert large.sum() == 2
     width = np.sqrt(table["geweke_high"]) - np.sqrt(table["geweke_low"])
     other = np.sqrt(simulated["geweke_high"]) - np.sqrt(simulated["geweke_low"])
     np.testing.assert_allclose(width[large], other[large], rtol=4 / np.sqrt(2 * 60))
-    assert "geweke" not in fitted.link_intervals()
+    assert "geweke" not in inspection.link_intervals(fitted)
 
 
 def test_spectrum_lies_within_its_intervals(fitted):
-    spectrum = fitted.spectrum("unit0", "unit1", level=0.9)
+    spectrum = inspection.spectrum(fitted, "unit0", "unit1", level=0.9)
     assert (spectrum["low"] <= spectrum["measure"]).all()
     assert (spectrum["measure"] <= spectrum["high"]).all()
-    plain = fitted.spectrum("unit0", "unit1")
+    plain = inspection.spectrum(fitted, "unit0", "unit1")
     assert plain.columns.tolist() == ["frequency", "measure"]
     np.testing.assert_array_equal(plain["measure"], spectrum["measure"])
-    narrow = fitted.spectrum("unit0", "unit1", level=0.5)
+    narrow = inspection.spectrum(fitted, "unit0", "unit1", level=0.5)
     assert (narrow["high"] < spectrum["high"]).all()
     with pytest.raises(ValueError, match="level=90"):
-        fitted.spectrum("unit0", "unit1", level=90)
+        inspection.spectrum(fitted, "unit0", "unit1", level=90)
 
 
 @pytest.mark.medium
@@ -79,7 +80,7 @@ def test_robust_covariances_reach_the_measure_and_inputs_do_not_disturb():
         FederatedCounterfactualEstimator(server=LikelihoodServer(covariance=c)).fit(X, inputs=truth.inputs)
         for c in ("information", "sandwich")
     ]
-    usual, robust = (fit.link_intervals(geweke=True).set_index(["cause", "effect"]) for fit in fits)
+    usual, robust = (inspection.link_intervals(fit, geweke=True).set_index(["cause", "effect"]) for fit in fits)
     assert not np.allclose(usual["geweke_high"].iloc[0], robust["geweke_high"].iloc[0], rtol=1e-6, equal_nan=False)
     np.testing.assert_allclose(usual["geweke_high"], robust["geweke_high"], rtol=0.3)
 
@@ -93,14 +94,14 @@ def test_a_unit_alone_has_no_measures_and_a_level_shift_does_not_disturb():
     X = {f"unit{m}": h[:, [m]] @ np.ones((1, 4)) + 0.5 * rng.normal(size=(2000, 4)) for m in range(2)}
     est = FederatedGrangerEstimator(server=LikelihoodServer(covariance="sandwich")).fit(X)
     assert len(est.server_.level_shifts_) == 1
-    row = est.link_intervals(geweke=True).set_index(["cause", "effect"]).loc[("unit0", "unit1")]
+    row = inspection.link_intervals(est, geweke=True).set_index(["cause", "effect"]).loc[("unit0", "unit1")]
     assert 0 < row["geweke_low"] < row["geweke"] < row["geweke_high"]
     links = est.links_.set_index(["cause", "effect"])["delay"]
     assert links.loc[("unit0", "unit1")] == 1.0
     assert np.isnan(links.loc[("unit1", "unit0")])
     with pytest.warns(UserWarning, match="X has one unit"):
         alone = est.fit({"unit0": X["unit0"]})
-    assert len(alone.link_intervals(geweke=True)) == len(alone.links_) == 0
+    assert len(inspection.link_intervals(alone, geweke=True)) == len(alone.links_) == 0
 
 
 @pytest.mark.slow
@@ -118,6 +119,6 @@ def test_coverage_of_measure_and_spectrum():
         clients = [KalmanClient(A=np.zeros((1, 1)), C=C, Q=np.eye(1), R=R) for C, R in parts]
         est = FederatedGrangerEstimator(clients).fit(X)
         true = geweke_measures(truth.transition, truth.process_cov, J, Partition((1, 1)))[1, 0]
-        table = est.link_intervals(geweke=True).set_index(["cause", "effect"]).loc[("unit0", "unit1")]
+        table = inspection.link_intervals(est, geweke=True).set_index(["cause", "effect"]).loc[("unit0", "unit1")]
         inside.append(table["geweke_low"] <= true <= table["geweke_high"])
     assert np.mean(inside) == pytest.approx(0.95, abs=3 * np.sqrt(0.95 * 0.05 / 100))

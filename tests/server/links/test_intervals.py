@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skfedcausal import FederatedGrangerEstimator, GradientServer
+from skfedcausal import FederatedGrangerEstimator, GradientServer, inspection
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.evidence import BlockEstimates
 from skfedcausal.server.links.intervals import (
@@ -153,24 +153,24 @@ def test_rows_that_decide_are_those_of_the_direction_that_is_known_worst():
 def test_estimator_gives_intervals_that_agree_with_its_links():
     X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
     est = FederatedGrangerEstimator().fit(X)
-    table = est.link_intervals()
+    table = inspection.link_intervals(est)
     assert (table[["cause", "effect"]] == est.links_[["cause", "effect"]]).all(axis=None)
     np.testing.assert_allclose(table.norm, est.links_.norm)
     assert ((table.low <= table.norm) & (table.norm <= table.high)).all()
     linked = (table.cause == "unit0") & (table.effect == "unit2")
     assert table.low[linked].item() > 0
     with pytest.raises(ValueError, match="level=2"):
-        est.link_intervals(2)
+        inspection.link_intervals(est, 2)
 
 
 def test_spectrum_of_an_estimator_totals_to_its_table():
     X, _ = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
     est = FederatedGrangerEstimator().fit(X)
     row = est.links_.query("cause == 'unit0' and effect == 'unit2'")
-    assert est.spectrum("unit0", "unit2").attrs["total"] == pytest.approx(row.geweke.item(), abs=1e-8)
-    assert len(est.spectrum("unit0", "unit2", conditional=False, n_frequencies=20)) == 20
+    assert inspection.spectrum(est, "unit0", "unit2").attrs["total"] == pytest.approx(row.geweke.item(), abs=1e-8)
+    assert len(inspection.spectrum(est, "unit0", "unit2", conditional=False, n_frequencies=20)) == 20
     with pytest.raises(ValueError, match="no unit 'mill'"):
-        est.spectrum("mill", "unit2")
+        inspection.spectrum(est, "mill", "unit2")
     with pytest.raises(ValueError, match="two units"):
-        est.spectrum("unit0", "unit0")
+        inspection.spectrum(est, "unit0", "unit0")
     assert not hasattr(FederatedGrangerEstimator(server=GradientServer()), "spectrum")

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from scipy.stats import binom, chi2
 
-from skfedcausal import FederatedGrangerEstimator
+from skfedcausal import FederatedGrangerEstimator, inspection
 from skfedcausal.server.links.over_time import _cuts, _misfit
 
 
@@ -56,7 +56,7 @@ def changing():
 def test_what_changes_is_told_with_its_rows(changing):
     X, lengths = changing
     est = FederatedGrangerEstimator().fit(X, lengths=lengths)
-    table = est.links_over_time(X, lengths=lengths, piece=400)
+    table = inspection.links_over_time(est, X, lengths=lengths, piece=400)
     found = table[table["changes"]]
     assert set(zip(found["cause"], found["effect"], strict=True)) == {("unit0", "unit1")}
     assert found[["start", "stop"]].to_numpy().tolist() == [[0, 800], [800, 1600], [1600, 2400]]
@@ -72,7 +72,7 @@ def test_rows_are_told_by_their_labels(changing):
     X, _ = changing
     times = pd.date_range("2026-01-01", periods=2400, freq="min")
     frame = pd.concat({name: pd.DataFrame(Y, index=times) for name, Y in X.items()}, axis=1)
-    table = FederatedGrangerEstimator().fit(frame).links_over_time(frame, piece=800)
+    table = inspection.links_over_time(FederatedGrangerEstimator().fit(frame), frame, piece=800)
     found = table[table["changes"] & (table["cause"] == "unit0")]
     assert found["start"].tolist() == list(times[[0, 800, 1600]])
     assert found["stop"].tolist() == list(times[[800, 1600, 2399]])
@@ -85,7 +85,7 @@ def test_pieces_that_cannot_be_compared_are_refused(changing, piece, message):
     X, _ = changing
     est = FederatedGrangerEstimator().fit(X)
     with pytest.raises(ValueError, match=message):
-        est.links_over_time(X, piece=piece)
+        inspection.links_over_time(est, X, piece=piece)
 
 
 @pytest.mark.medium
@@ -95,6 +95,8 @@ def test_gaps_are_no_obstacle(changing):
     X = {name: Y.copy() for name, Y in X.items()}
     X["unit0"][100:150] = np.nan
     X["unit2"][::9, 0] = np.nan
-    table = FederatedGrangerEstimator().fit(X, lengths=lengths).links_over_time(X, lengths=lengths, piece=800)
+    table = inspection.links_over_time(
+        FederatedGrangerEstimator().fit(X, lengths=lengths), X, lengths=lengths, piece=800
+    )
     found = table[table["changes"]]
     assert set(zip(found["cause"], found["effect"], strict=True)) == {("unit0", "unit1")}

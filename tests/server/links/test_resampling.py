@@ -13,6 +13,7 @@ from skfedcausal import (
     FederatedGrangerEstimator,
     KalmanClient,
     LikelihoodServer,
+    inspection,
 )
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.block_tests import link_estimates
@@ -60,7 +61,7 @@ def fitted(record):
 @pytest.mark.parametrize("method", ["blocks", "parametric"])
 def test_gaussian_noise_gives_the_standard_errors_of_the_fit(fitted, record, method):
     """A standard error from R records is known to ``1 / sqrt(2 R)`` of itself."""
-    table = fitted.bootstrap_links(record, method=method, n_resamples=60)
+    table = inspection.bootstrap_links(fitted, record, method=method, n_resamples=60)
     assert table.attrs["not_converged"] == 0
     pd.testing.assert_series_equal(table["stderr"], fitted.links_["stderr"], rtol=1e-4)
     # sum over T / L blocks: their own scatter comes on top
@@ -100,8 +101,8 @@ def test_blocks_know_that_the_variance_swings_and_the_plant_does_not():
     for covariance in ("information", "hac"):
         server = LikelihoodServer(sparsity=None, level_shifts=None, covariance=covariance)
         fits[covariance] = FederatedGrangerEstimator(clients, server=server).fit(X)
-    blocks = fits["hac"].bootstrap_links(X, n_resamples=150, random_state=0)
-    plant = fits["hac"].bootstrap_links(X, n_resamples=150, random_state=0, method="parametric")
+    blocks = inspection.bootstrap_links(fits["hac"], X, n_resamples=150, random_state=0)
+    plant = inspection.bootstrap_links(fits["hac"], X, n_resamples=150, random_state=0, method="parametric")
     usual, robust = (fits[c].links_["stderr"].to_numpy() for c in ("information", "hac"))
     assert (robust > 1.3 * usual).all()
     error = 4 / np.sqrt(2 * 150)
@@ -110,7 +111,7 @@ def test_blocks_know_that_the_variance_swings_and_the_plant_does_not():
 
 
 def test_stable_links_are_those_that_halves_find(fitted, record):
-    table = fitted.stable_links(record, n_resamples=10)
+    table = inspection.stable_links(fitted, record, n_resamples=10)
     assert table.loc[table["stable"], ["cause", "effect"]].to_numpy().tolist() == [["unit0", "unit1"]]
     assert table["share"].between(0, 1).all()
     q = table.attrs["mean_selected"]
@@ -122,7 +123,7 @@ def test_stable_links_are_those_that_halves_find(fitted, record):
 def test_links_of_inputs_are_resampled_too():
     X, truth = make_granger_plant(2, n_samples=2000, n_inputs=1, links=[(0, 1)], input_links=[(0, 1)], random_state=0)
     est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
-    table = est.bootstrap_links(X, inputs=truth.inputs, n_resamples=60, random_state=0)
+    table = inspection.bootstrap_links(est, X, inputs=truth.inputs, n_resamples=60, random_state=0)
     assert table["kind"].tolist() == est.links_["kind"].tolist()
     inputs = table[table["kind"] == "input"]
     np.testing.assert_allclose(inputs["bootstrap_stderr"], inputs["stderr"], rtol=4 / np.sqrt(2 * 60))
@@ -133,7 +134,7 @@ def test_stable_links_of_inputs():
         2, n_samples=2000, n_inputs=1, links=[], input_links=[(0, 1)], input_strength=1.0, random_state=0
     )
     est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
-    table = est.stable_links(X, inputs=truth.inputs, n_resamples=5, random_state=0)
+    table = inspection.stable_links(est, X, inputs=truth.inputs, n_resamples=5, random_state=0)
     assert table[["cause", "effect", "kind"]].equals(est.links_[["cause", "effect", "kind"]])
     found = table[table["stable"]]
     assert found[["cause", "effect", "kind"]].to_numpy().tolist() == [["unit0", "unit1", "input"]]
@@ -141,12 +142,12 @@ def test_stable_links_of_inputs():
 
 def test_what_cannot_be_resampled_is_refused(fitted, record):
     for ask, message in (
-        (lambda: fitted.bootstrap_links(record, method="jackknife"), "'blocks', 'parametric'"),
-        (lambda: fitted.bootstrap_links(record, n_resamples=1), "n_resamples=1"),
-        (lambda: fitted.bootstrap_links(record, block_length=1000), "3 blocks"),
-        (lambda: fitted.bootstrap_links(record, block_length="episodes"), "1 blocks"),
-        (lambda: fitted.bootstrap_links(record, level=95), "level=95"),
-        (lambda: fitted.stable_links(record, threshold=0.5), "threshold=0.5"),
+        (lambda: inspection.bootstrap_links(fitted, record, method="jackknife"), "'blocks', 'parametric'"),
+        (lambda: inspection.bootstrap_links(fitted, record, n_resamples=1), "n_resamples=1"),
+        (lambda: inspection.bootstrap_links(fitted, record, block_length=1000), "3 blocks"),
+        (lambda: inspection.bootstrap_links(fitted, record, block_length="episodes"), "1 blocks"),
+        (lambda: inspection.bootstrap_links(fitted, record, level=95), "level=95"),
+        (lambda: inspection.stable_links(fitted, record, threshold=0.5), "threshold=0.5"),
     ):
         with pytest.raises(ValueError, match=message):
             ask()

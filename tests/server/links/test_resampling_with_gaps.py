@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, KalmanClient
+from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, KalmanClient, inspection
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.standardised import StandardisedPlant
 from skfedcausal.server.joint import JointRecord
@@ -37,8 +37,8 @@ def test_standard_errors_are_those_of_the_fit(record, method):
     X, clients = record
     lengths = [450, 350]
     est = FederatedGrangerEstimator(clients).fit(X, lengths=lengths)
-    table = est.bootstrap_links(
-        X, lengths=lengths, method=method, n_resamples=N_RESAMPLES, block_length=60, random_state=0
+    table = inspection.bootstrap_links(
+        est, X, lengths=lengths, method=method, n_resamples=N_RESAMPLES, block_length=60, random_state=0
     )
     assert table.attrs["not_converged"] == 0
     columns = ["norm", "stderr", "p_value"]
@@ -83,7 +83,7 @@ def _log_density(A, Q, z, J):
 def test_stable_links_of_a_record_with_gaps(record):
     X, clients = record
     est = FederatedGrangerEstimator(clients).fit(X)
-    table = est.stable_links(X, n_resamples=4, block_length=60, random_state=0)
+    table = inspection.stable_links(est, X, n_resamples=4, block_length=60, random_state=0)
     assert table.loc[table["stable"], ["cause", "effect"]].to_numpy().tolist() == [["unit0", "unit1"]]
 
 
@@ -101,7 +101,9 @@ def test_inputs_go_with_their_rows():
     )
     clients = [KalmanClient(C=C) for C in truth.observation]
     est = FederatedCounterfactualEstimator(clients).fit(X, inputs=truth.inputs)
-    table = est.bootstrap_links(X, inputs=truth.inputs, n_resamples=N_RESAMPLES, block_length=50, random_state=0)
+    table = inspection.bootstrap_links(
+        est, X, inputs=truth.inputs, n_resamples=N_RESAMPLES, block_length=50, random_state=0
+    )
     driven = table[table["kind"] == "input"]
     np.testing.assert_allclose(driven["bootstrap_stderr"], driven["stderr"], rtol=SCATTER)
     assert driven.loc[driven["p_value"] < 1e-3, "cause"].tolist() == ["unit0"]
@@ -115,7 +117,7 @@ def test_links_of_inputs_are_resampled_in_states_of_unit_variance():
     X["unit1"][200:230] = np.nan
     clients = [KalmanClient(C=C) for C in truth.observation]
     est = FederatedCounterfactualEstimator(clients).fit(X, inputs=truth.inputs)
-    table = est.bootstrap_links(X, inputs=truth.inputs, n_resamples=20, block_length=25, random_state=0)
+    table = inspection.bootstrap_links(est, X, inputs=truth.inputs, n_resamples=20, block_length=25, random_state=0)
     assert table["kind"].tolist() == est.links_["kind"].tolist()
     columns = ["norm", "stderr", "p_value"]
     pd.testing.assert_frame_equal(table[columns], est.links_[columns], rtol=1e-3)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skfedcausal import FederatedRCADetector
+from skfedcausal import FederatedRCADetector, inspection
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.watching.evidence import (
     ALL_HELD,
@@ -288,7 +288,7 @@ def test_one_spike_in_one_tag_is_an_event_of_a_sensor(watched, size):
     later.loc[500, "unit1__s2"] += size * later["unit1__s2"].std()
     incident = detector.incidents(later).query("498 <= detected <= 510").iloc[0]
     assert (incident["kind"], incident["ranking"][0][0]) == ("sensor", "unit1")
-    assert detector.tags(later, incident)["tag"].iloc[0] == "unit1__s2"
+    assert inspection.tags(detector, later, incident)["tag"].iloc[0] == "unit1__s2"
 
 
 def test_a_lasting_push_of_the_process_is_none(watched):

@@ -11,7 +11,7 @@ from ..containers.layout import listed
 from ..server.disturbances import settled_covariance
 from ..server.experiments import LinkDesign, best_moves, random_rows_needed
 from ..server.planning import state_responses
-from .reach import allowed_inputs, check_now, finite, within
+from .schedules import allowed_inputs, check_now, finite, within
 
 _KINDS = ("state", "input")
 _NOTHING = 0.02  # standard deviations of the cause that inputs have to move it by
@@ -19,7 +19,7 @@ _NOTHING = 0.02  # standard deviations of the cause that inputs have to move it 
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """Moves that tell most about a link, the answer of :meth:`FederatedCounterfactualEstimator.experiment`.
+    """Moves that tell most about a link, the answer of :func:`~skfedcausal.inspection.experiment`.
 
     Attributes
     ----------
@@ -37,9 +37,10 @@ class Experiment:
     --------
     >>> from skfedcausal import FederatedCounterfactualEstimator
     >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.inspection import experiment
     >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
     >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
-    >>> plan = est.experiment("unit0", "unit1", inputs=["unit0__u0"], bounds={"unit0__u0": (-3, 3)}, rows=50)
+    >>> plan = experiment(est, "unit0", "unit1", inputs=["unit0__u0"], bounds={"unit0__u0": (-3, 3)}, rows=50)
     >>> plan.schedule.shape
     (50, 1)
     """

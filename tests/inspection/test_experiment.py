@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from skfedcausal import FederatedCounterfactualEstimator
+from skfedcausal import FederatedCounterfactualEstimator, inspection
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.estimators.experiment import link_design
+from skfedcausal.inspection.designs import link_design
 
 pytestmark = pytest.mark.medium
 
@@ -20,7 +20,7 @@ def fitted():
 
 def ask(fitted, **settings):
     asked = {"cause": "unit0", "effect": "unit1", "inputs": [U], "bounds": {U: (-1.0, 3.0)}, "rows": 120} | settings
-    return fitted.experiment(asked.pop("cause"), asked.pop("effect"), **asked)
+    return inspection.experiment(fitted, asked.pop("cause"), asked.pop("effect"), **asked)
 
 
 @pytest.mark.parametrize("kind", ["state", "input"])
@@ -69,7 +69,7 @@ def test_inputs_that_do_nothing_to_the_cause_are_refused():
     X, truth = make_granger_plant(2, n_samples=800, n_inputs=1, links=[(0, 1)], random_state=0)
     fitted = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
     with pytest.raises(ValueError, match="do next to nothing to the states of 'unit0'"):
-        fitted.experiment("unit0", "unit1", inputs=["unit1__u0"], bounds={"unit1__u0": (-1, 1)}, rows=50)
+        inspection.experiment(fitted, "unit0", "unit1", inputs=["unit1__u0"], bounds={"unit1__u0": (-1, 1)}, rows=50)
 
 
 def test_linear_inputs_of_a_plant_with_others_are_moved_as_they_act():
@@ -86,9 +86,11 @@ def test_linear_inputs_of_a_plant_with_others_are_moved_as_they_act():
     scale = fitted.server_.plant_.scale
     found = np.einsum("ij,jtk->itk", scale, design.responses)[:, 1:]
     np.testing.assert_allclose(found, expected, atol=1e-9 * np.abs(expected).max())
-    plan = fitted.experiment("unit1", "unit0", inputs=names, bounds=dict.fromkeys(names, (-1.0, 1.0)), rows=40)
+    plan = inspection.experiment(
+        fitted, "unit1", "unit0", inputs=names, bounds=dict.fromkeys(names, (-1.0, 1.0)), rows=40
+    )
     assert plan.schedule.columns.tolist() == names
     with pytest.raises(ValueError, match=f"Inputs '{curved}' act through a curve"):
-        fitted.experiment(
-            "unit0", "unit1", inputs=[curved, other], bounds=dict.fromkeys([curved, other], (-1, 1)), rows=40
+        inspection.experiment(
+            fitted, "unit0", "unit1", inputs=[curved, other], bounds=dict.fromkeys([curved, other], (-1, 1)), rows=40
         )

@@ -12,10 +12,10 @@ from scipy import stats
 from scipy.optimize import Bounds, lsq_linear, minimize
 
 from ..containers.layout import listed
+from ..estimators._input_effects import recorded_inputs
+from ..estimators._interventions import long_table, two_sided
 from ..server.forecasts import forecast_covariances
 from ..server.planning import held_run, impulses, spread_of
-from ._input_effects import recorded_inputs
-from ._interventions import long_table, two_sided
 
 _HOLD = 5  # rows that a target is held for if nothing is said
 _CLOSE = 0.06  # standard deviations of a sensor within which a target is reached
@@ -36,7 +36,7 @@ _PENALTIES = (1e2, 1e3, 1e4)  # of rates that are broken, in shares of the bound
 
 @dataclass(frozen=True, eq=False)
 class Reach:
-    """A plan, the answer of :meth:`FederatedCounterfactualEstimator.reach`.
+    """A plan, the answer of :func:`~skfedcausal.inspection.reach`.
 
     Attributes
     ----------
@@ -56,9 +56,10 @@ class Reach:
     --------
     >>> from skfedcausal import FederatedCounterfactualEstimator
     >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.inspection import reach
     >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
     >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
-    >>> plan = est.reach({"unit0__x0": 2.0}, inputs=["unit0__u0"], bounds={"unit0__u0": (-3, 3)}, by=10,
+    >>> plan = reach(est, {"unit0__x0": 2.0}, inputs=["unit0__u0"], bounds={"unit0__u0": (-3, 3)}, by=10,
     ...     X=X, record_inputs=truth.inputs)
     >>> plan.schedule.shape
     (15, 1)

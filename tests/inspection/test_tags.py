@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skfedcausal import FederatedRCADetector
+from skfedcausal import FederatedRCADetector, inspection
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.displays import TagDisplay
 
@@ -25,7 +25,7 @@ def found():
 def test_the_tag_that_is_wrong_comes_first_and_nothing_is_sent(found):
     detector, later, incident = found
     sent = len(detector.ledger_.table)
-    table = detector.tags(later, incident)
+    table = inspection.tags(detector, later, incident)
     assert table.columns.tolist() == ["unit", "tag", "explained", "why"]
     assert table["tag"].iloc[0] == "unit2__s1"
     assert sorted(table["tag"]) == [f"unit2__s{k}" for k in range(4)]
@@ -35,7 +35,7 @@ def test_the_tag_that_is_wrong_comes_first_and_nothing_is_sent(found):
 
 def test_the_trend_leaves_its_band_by_the_size_of_the_fault(found):
     detector, later, incident = found
-    trend = detector.tag_trend(later, incident)
+    trend = inspection.tag_trend(detector, later, incident)
     assert trend.index.name == "unit2__s1"
     fault = trend.index >= later.index[200]
     off = (trend["measured"] - trend["expected"])[fault]
@@ -53,7 +53,7 @@ def test_a_record_of_episodes_and_rows_without_times(found):
     both.index = pd.RangeIndex(len(both))
     row = incident.copy()
     row["start"], row["detected"], row["end"] = 300, 300, np.nan
-    assert detector.tags(both, row, lengths=[100, len(later)])["tag"].iloc[0] == "unit2__s1"
+    assert inspection.tags(detector, both, row, lengths=[100, len(later)])["tag"].iloc[0] == "unit2__s1"
 
 
 @pytest.mark.parametrize(
@@ -66,13 +66,13 @@ def test_a_record_of_episodes_and_rows_without_times(found):
 def test_what_is_no_incident(found, change, match):
     detector, later, incident = found
     with pytest.raises(ValueError, match=match):
-        detector.tags(later, change(incident))
+        inspection.tags(detector, later, change(incident))
 
 
 def test_a_tag_of_another_unit(found):
     detector, later, incident = found
     with pytest.raises(ValueError, match="'unit2' has 'unit2__s0'"):
-        detector.tag_trend(later, incident, "unit1__s0")
+        inspection.tag_trend(detector, later, incident, "unit1__s0")
 
 
 def test_a_unit_at_a_site_of_its_own(found):
@@ -80,4 +80,4 @@ def test_a_unit_at_a_site_of_its_own(found):
     there = copy(detector)
     there._units = {}
     with pytest.raises(ValueError, match="at its site"):
-        there.tags(later, incident)
+        inspection.tags(there, later, incident)

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skfedcausal import FederatedCounterfactualEstimator
-from skfedcausal.estimators.reach import Wish, least_moves
+from skfedcausal import FederatedCounterfactualEstimator, inspection
+from skfedcausal.inspection.schedules import Wish, least_moves
 
 # bounds of one are a little beyond what uniform draws have shown
 pytestmark = [pytest.mark.medium, pytest.mark.filterwarnings("ignore:The schedule takes inputs")]
@@ -44,7 +44,7 @@ def run(plant, schedule):
 
 def plan(plant, target, **settings):
     settings = {"inputs": list(BOUNDS), "bounds": BOUNDS, "by": BY, "hold": HOLD, "X": plant[2]} | settings
-    return plant[3].reach(target, **settings)
+    return inspection.reach(plant[3], target, **settings)
 
 
 def test_targets_of_two_units_are_reached_in_the_simulator(plant):

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skfedcausal import FederatedGrangerEstimator
+from skfedcausal import FederatedGrangerEstimator, inspection
 from skfedcausal.datasets import make_granger_plant
 
 
@@ -33,7 +33,7 @@ def test_rows_without_times_have_no_delay_in_seconds():
 
 def test_signs_and_gains_are_those_of_the_measurements(plant):
     estimator, truth = plant
-    row = estimator.link_effects().iloc[0]
+    row = inspection.link_effects(estimator).iloc[0]
     assert (row["cause"], row["effect"], row["delay_time"]) == ("unit0", "unit1", 15.0)
     cause, effect = (
         C[int(row[end][-1]), 0] for C, end in zip(truth.observation, ("cause_tag", "effect_tag"), strict=True)
@@ -47,17 +47,17 @@ def test_signs_and_gains_are_those_of_the_measurements(plant):
 
 def test_no_link_gives_an_empty_table_with_its_columns():
     X, _ = make_granger_plant(2, links=[], n_samples=800, random_state=1)
-    table = FederatedGrangerEstimator().fit(X).link_effects()
+    table = inspection.link_effects(FederatedGrangerEstimator().fit(X))
     assert table.empty
     assert "gain" in table
 
 
 def test_a_link_that_rests_on_a_held_out_gain_has_the_gain_of_its_regression(plant):
     estimator, _ = plant
-    by_likelihood = estimator.link_effects().iloc[0]
+    by_likelihood = inspection.link_effects(estimator).iloc[0]
     graded = copy.copy(estimator)
     graded._links = estimator.links_.assign(basis="held-out gain")
-    row = graded.link_effects().iloc[0]
+    row = inspection.link_effects(graded).iloc[0]
     assert list(row[["cause", "effect", "cause_tag", "effect_tag", "delay_time"]]) == list(
         by_likelihood[["cause", "effect", "cause_tag", "effect_tag", "delay_time"]]
     )

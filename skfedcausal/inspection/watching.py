@@ -1,0 +1,143 @@
+"""What is asked while a plant is watched: sites to be followed, what operators say, flags of units."""
+
+import numpy as np
+import pandas as pd
+
+from ..containers.layout import listed
+from ..estimators._asked import AskedWatch
+from ..estimators._streams import flag_array
+from ._asked import fitted
+
+
+def watch_sites(est, *, wait=0.0):
+    """Incidents in the records that the sites have to be watched, after `fit_sites`.
+
+    Every unit sends messages about that record, batch by batch as it comes, by the model it has from the
+    fit, and is told the verdicts where there is a way back. Units and server keep where they stand
+    between batches, so that the answers are those to one record; the next call goes on.
+
+    Parameters
+    ----------
+    est : FederatedRCADetector
+        Fitted.
+    wait : float, default=0.0
+        Seconds to wait for a further batch of every unit before the record is taken to end here.
+
+    Returns
+    -------
+    DataFrame
+        As `incidents`, in positions from 0 at the first batch; those of all batches so far.
+
+    Raises
+    ------
+    ClientError
+        If a unit gave no usable message, for it has no such record, say.
+    ValueError
+        If this estimator has no sites, or the batches of the units do not have the same rows.
+
+    See Also
+    --------
+    follow_sites : The same, batch by batch.
+    """
+    for _ in follow_sites(est, wait=wait):
+        pass
+    return est.site_incidents_
+
+
+def follow_sites(est, *, wait=0.0):
+    """Follow the records that the sites have to be watched, as :func:`watch_sites` does.
+
+    Parameters
+    ----------
+    est : FederatedRCADetector
+        Fitted.
+    wait : float, default=0.0
+        Seconds to wait for a further batch of every unit.
+
+    Yields
+    ------
+    DataFrame
+        For every batch the incidents that are new or revised, as `update` gives them.
+
+    Raises
+    ------
+    ValueError
+        If there are no sites to be asked.
+    """
+    yield from fitted(est, AskedWatch, "follow_sites").follow(wait)
+
+
+def acknowledge(est, incident):
+    """Take note that somebody has seen an incident of the stream: what lasts of it is how the plant runs now.
+
+    An incident that is still open is over, and its level is the operating point; alarms of the same root from now
+    on are new incidents, not repeats of this one.
+
+    Parameters
+    ----------
+    est : FederatedRCADetector
+        Fitted.
+    incident : Series, DataFrame or place
+        Row of what `update` gave, of a table its first, or the row's ``detected``.
+
+    Raises
+    ------
+    ValueError
+        If there is no such incident in the stream.
+    """
+    stream = fitted(est, AskedWatch, "acknowledge").stream
+    row = incident.iloc[0] if isinstance(incident, pd.DataFrame) else incident
+    stream.acknowledge(row["detected"] if isinstance(row, pd.Series) else row)
+
+
+def rebaseline(est, units=None):
+    """Take the level of the stream's last rows for the operating point, after a repair or another recipe, say.
+
+    Parameters
+    ----------
+    est : FederatedRCADetector
+        Fitted.
+    units : sequence of str, default=None
+        Only of these units; None for all.
+
+    Raises
+    ------
+    ValueError
+        If a unit is unknown, or too few rows came.
+    """
+    stream = fitted(est, AskedWatch, "rebaseline").stream
+    names = est.client_names_ if units is None else [units] if isinstance(units, str) else list(units)
+    unknown = [name for name in names if name not in est.client_names_]
+    if unknown:
+        raise ValueError(f"Got unknown units {listed(unknown)}; known are {listed(est.client_names_)}.")
+    stream.rebaseline(np.isin(est.client_names_, names))
+
+
+def flags(est, X=None, *, inputs=None, lengths=None):
+    """The paper's flags of every unit as the server gets them: two bits per step (eq. 9).
+
+    Parameters
+    ----------
+    est : FederatedRCADetector
+        Fitted.
+    X : list, dict, DataFrame or ndarray
+    inputs, lengths
+        As in `fit`.
+
+    Returns
+    -------
+    DataFrame
+        Columns ``unit__Z_c`` (proprietary model) and ``unit__Z_a`` (augmented model), 0 or 1.
+
+    Raises
+    ------
+    ValueError
+        If the detector was not fitted with ``evidence="flags"``.
+    """
+    asked = fitted(est, AskedWatch, "flags")
+    if est.evidence != "flags":
+        raise ValueError('Flags belong to the paper\'s inference; fit with evidence="flags".')
+    columns = [f"{name}__{z}" for name in est.client_names_ for z in ("Z_c", "Z_a")]
+    with asked.about(X, inputs, lengths, watched=True) as units:
+        found = flag_array(asked.evidence(units), est.client_names_)
+        return pd.DataFrame(found.reshape(len(found), -1), columns=columns, index=units.index)
