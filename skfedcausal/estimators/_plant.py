@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..beside import beside
 from ..client.pooled import PooledTransport
+from ..federation.communication import Communication
 from ..message.clock import Clock
 from ..message.requests import Measurements, PredictRequest
 from ..message.training import LossAnswer, LossRequest
@@ -260,7 +261,7 @@ class PlantEstimator(LinkQuestions, BatchLearning):
                 "The oracle pools what the units sent; noise inside training has no counterpart there. Use noise on "
                 "the record, or none, to compare with it."
             )
-        other = clone(self).set_params(transport=PooledTransport, wire_dtype="float64", lost_units=None)
+        other = clone(self).set_params(communication=Communication(transport=PooledTransport))
         return self._taught(other, self._read(X, inputs, lengths))
 
     def oracle_gap(self, X, *, inputs=None, lengths=None):

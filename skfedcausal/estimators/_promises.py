@@ -204,7 +204,7 @@ class _Outcome(NamedTuple):
 
 def _outcome(estimator, record, mechanism):
     """Of a copy fitted in this process under a mechanism of its own, judged against the raw record."""
-    trial = clone(estimator).set_params(privacy=mechanism, transport=None).fit(**record)
+    trial = clone(estimator).set_params(privacy=mechanism, communication__transport=None).fit(**record)
     with config_context(transform_output="default"):
         predicted = trial.set_output(transform="default").predict(**record, model="server")
     measured = type(trial)._read(trial, **record).table()

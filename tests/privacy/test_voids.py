@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector, GaussianMechanism, RandomizedResponse
+from skfedcausal import Evidence, FederatedGrangerEstimator, FederatedRCADetector, GaussianMechanism, RandomizedResponse
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.privacy import PrivacyAccountant, PrivacyBudgetError
 from skfedcausal.privacy.voids import chosen_sampler
@@ -52,7 +52,7 @@ def test_several_reasons_are_all_told():
 
 def test_flags_with_a_seed_promise_nothing():
     privacy = RandomizedResponse(epsilon=2.0, random_state=0)
-    detector = FederatedRCADetector(privacy=privacy, evidence="flags", horizon=20).fit(X)
+    detector = FederatedRCADetector(privacy=privacy, evidence=Evidence("flags", n_steps=20)).fit(X)
     detector.flags(X)
     assert detector.privacy_statement_.startswith("NOT PRIVATE: the noise of unit0, unit1 is seeded")
     assert detector.privacy_spent_.epsilon == np.inf
