@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from skfedcausal import FederatedCounterfactualEstimator
+from skfedcausal import FederatedCounterfactualEstimator, InputModel
 from skfedcausal.datasets import load_sysid
 
 # Records whose inputs the row that they stand in already shows: a VARX by AIC, learned from the first 70 % of the
@@ -58,7 +58,9 @@ class InputRecord:
     def estimator(self):
         """The library as it comes, told of the inputs' timing and curves."""
         sampled = dict.fromkeys(self.inputs, self.sampled)
-        return FederatedCounterfactualEstimator(input_columns=self.inputs, sampled=sampled, basis=self.basis)
+        return FederatedCounterfactualEstimator(
+            input_columns=self.inputs, sampled=sampled, input_model=InputModel(basis=self.basis)
+        )
 
 
 def read_sysid(name, share):

@@ -12,6 +12,7 @@ from ._version import __version__
 
 if TYPE_CHECKING:
     from .client.augmenter import Augmenter, LinearAugmenter, RegressorAugmenter
+    from .client.baseline_options import Baseline
     from .client.extended_kalman import ExtendedKalmanClient
     from .client.kalman import KalmanClient
     from .client.unit_model import UnitClient
@@ -19,7 +20,10 @@ if TYPE_CHECKING:
     from .containers.scaler import UnitScaler
     from .estimators.counterfactual import FederatedCounterfactualEstimator
     from .estimators.detector import FederatedRCADetector
+    from .estimators.evidence import Evidence
     from .estimators.granger import FederatedGrangerEstimator
+    from .estimators.input_model import InputModel
+    from .federation.communication import Communication
     from .historian import PlantTable, read_historian
     from .papers.networks import LSTMRegressor, SELURegressor
     from .papers.server.gradient import GradientServer
@@ -32,6 +36,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Augmenter",
+    "Baseline",
+    "Communication",
+    "Evidence",
     "ExtendedKalmanClient",
     "FederatedCounterfactualEstimator",
     "FederatedGrangerEstimator",
@@ -39,6 +46,7 @@ __all__ = [
     "GaussianMechanism",
     "GradientServer",
     "IndependentFlips",
+    "InputModel",
     "KalmanClient",
     "LSTMRegressor",
     "LikelihoodServer",
@@ -63,6 +71,9 @@ __all__ = [
 # where the public names are: imported when they are asked for, so that commands have a word to say at once
 _HOMES = {
     "Augmenter": "client.augmenter",
+    "Baseline": "client.baseline_options",
+    "Communication": "federation.communication",
+    "Evidence": "estimators.evidence",
     "ExtendedKalmanClient": "client.extended_kalman",
     "FederatedCounterfactualEstimator": "estimators.counterfactual",
     "FederatedGrangerEstimator": "estimators.granger",
@@ -70,6 +81,7 @@ _HOMES = {
     "GaussianMechanism": "privacy",
     "GradientServer": "papers.server.gradient",
     "IndependentFlips": "privacy",
+    "InputModel": "estimators.input_model",
     "KalmanClient": "client.kalman",
     "LSTMRegressor": "papers.networks",
     "LikelihoodServer": "server.likelihood",

@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from skfedcausal import FederatedRCADetector, KalmanClient
+from skfedcausal import Baseline, FederatedRCADetector, KalmanClient
 
 from .test_rca import rows, simulate
 
@@ -29,7 +29,7 @@ def campaigns():
 
 @pytest.fixture(scope="module")
 def detector(campaigns):
-    return FederatedRCADetector(levels="episode").fit(campaigns)
+    return FederatedRCADetector(baseline=Baseline(levels="episode")).fit(campaigns)
 
 
 @pytest.fixture(scope="module")
@@ -84,7 +84,7 @@ def test_streams_tell_of_a_switch_what_the_whole_record_tells(detector, switchin
 
 def test_one_campaign_has_the_plant_of_a_fit_without_levels(campaigns):
     plain = FederatedRCADetector(false_alarm_rate=1e-2).fit(campaigns[0])
-    told = FederatedRCADetector(levels="episode", false_alarm_rate=1e-2).fit(campaigns[0])
+    told = FederatedRCADetector(false_alarm_rate=1e-2, baseline=Baseline(levels="episode")).fit(campaigns[0])
     np.testing.assert_allclose(told.transition_, plain.transition_, rtol=1e-10)
 
 
@@ -117,7 +117,7 @@ def test_a_fault_at_a_level_that_nobody_told_of_is_named(untold, tmp_path):
 
 
 def test_all_packets_of_both_fits_are_counted(untold, one_record, campaigns):
-    once = FederatedRCADetector(levels=None).fit(one_record)
+    once = FederatedRCADetector(baseline=Baseline(levels=None)).fit(one_record)
     rounds = [entry.round for entry in once.ledger_.entries]
     assert [entry.round for entry in untold.ledger_.entries][: 2 * len(rounds)] == [
         *rounds,
@@ -142,7 +142,7 @@ def test_levels_that_cannot_be_learned_from_are_told_and_the_fit_stays(one_recor
     record = {**one_record, "copy": one_record["unit0"] + 30.0 * mode[:, None]}  # one unit twice at each level
     with pytest.warns(UserWarning, match="the detector cannot be fitted to what is between them: .* send the same"):
         kept = FederatedRCADetector().fit(record)
-    once = FederatedRCADetector(levels=None).fit(record)
+    once = FederatedRCADetector(baseline=Baseline(levels=None)).fit(record)
     assert kept.thresholds_ == once.thresholds_
     assert kept.communication_["bytes_up"] > once.communication_["bytes_up"]  # the units were asked twice
     X = {**switching[0], "copy": switching[0]["unit0"]}
@@ -162,13 +162,13 @@ def test_a_budget_that_the_record_cannot_support_is_told_once():
 def test_levels_need_rows_and_states(campaigns, detector):
     short = [campaigns[0], {name: Y[:50] for name, Y in campaigns[1].items()}]
     with pytest.raises(ValueError, match="Episodes '1' have at most 60 rows"):
-        FederatedRCADetector(levels="episode", false_alarm_rate=1e-2).fit(short)
+        FederatedRCADetector(false_alarm_rate=1e-2, baseline=Baseline(levels="episode")).fit(short)
     with pytest.raises(ValueError, match="needs the levels of states"):
-        FederatedRCADetector(levels="episode", evidence="flags").fit(campaigns)
+        FederatedRCADetector(baseline=Baseline(levels="episode"), evidence="flags").fit(campaigns)
     with pytest.raises(ValueError, match="one nominal level"):
         detector.partial_fit(campaigns[0])
     with pytest.raises(ValueError, match="in this process"):
-        FederatedRCADetector(levels="episode").fit_sites(None)
+        FederatedRCADetector(baseline=Baseline(levels="episode")).fit_sites(None)
 
 
 # --- modes that are told ------------------------------------------------------------------------------
@@ -183,7 +183,7 @@ def _told(X, mode):
 def moded():
     mode = np.arange(2500) // 250 % 2
     X = _told(at_level(simulate(2500, seed=1), mode), mode)
-    return FederatedRCADetector(client=KalmanClient(n_states="auto", mode="mode")).fit(X)
+    return FederatedRCADetector(client=KalmanClient(n_states="auto", baseline=Baseline(mode="mode"))).fit(X)
 
 
 def test_units_take_the_level_of_their_mode_off(moded, switching):

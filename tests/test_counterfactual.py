@@ -9,8 +9,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from skfedcausal import (
+    Baseline,
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
+    InputModel,
     KalmanClient,
     LikelihoodServer,
     MomentServer,
@@ -53,7 +55,7 @@ def fitted():
 
 def given_clients(truth):
     return {
-        name: KalmanClient(m["A"], None, m["C"], m["Q"], np.diag(m["R"]), center=False)
+        name: KalmanClient(m["A"], None, m["C"], m["Q"], np.diag(m["R"]), baseline=Baseline(center=False))
         for name, m in truth.clients().items()
     }
 
@@ -373,7 +375,7 @@ def test_the_aggregate_is_that_of_inputs_alone(center):
     X, truth = make_plant()
     shifted = [None if U is None else U + 1.0 for U in truth.inputs]
     raised = {name: Y + 3.0 for name, Y in X.items()}
-    clients = [KalmanClient(**model, center=center) for model in truth.clients().values()]
+    clients = [KalmanClient(baseline=Baseline(center=center), **model) for model in truth.clients().values()]
     est = FederatedCounterfactualEstimator(clients).fit(raised, inputs=shifted)
     means = np.concatenate([U.mean(axis=0) for U in shifted if U is not None])
     rows = est.state_slices_["unit1"]
@@ -483,13 +485,13 @@ def test_missing_inputs_are_refused_by_name_or_held():
     gappy["unit0"][10:12, 1] = np.nan
     with pytest.raises(ValueError, match=r"'unit0__u1'.*missing_inputs='hold'"):
         FederatedCounterfactualEstimator().fit(X, inputs=gappy)
-    est = FederatedCounterfactualEstimator(missing_inputs="hold").fit(X, inputs=gappy)
+    est = FederatedCounterfactualEstimator(input_model=InputModel(missing="hold")).fit(X, inputs=gappy)
     held = {name: None if U is None else U.copy() for name, U in INPUTS.items()}
     held["unit0"][10:12, 1] = held["unit0"][9, 1]
     np.testing.assert_array_equal(est.input_, FederatedCounterfactualEstimator().fit(X, inputs=held).input_)
     gappy["unit0"][0, 1] = np.nan
     with pytest.raises(ValueError, match="no value to hold"):
-        FederatedCounterfactualEstimator(missing_inputs="hold").fit(X, inputs=gappy)
+        FederatedCounterfactualEstimator(input_model=InputModel(missing="hold")).fit(X, inputs=gappy)
 
 
 @pytest.mark.medium

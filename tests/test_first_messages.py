@@ -9,10 +9,12 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import (
+    Communication,
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     FederatedRCADetector,
     GaussianMechanism,
+    InputModel,
     KalmanClient,
 )
 from skfedcausal.client.records import Passed, repeated_rows
@@ -94,7 +96,7 @@ def test_episodes_may_have_any_times():
         (lambda: FederatedGrangerEstimator(sever=None), TypeError, "has no parameter 'sever': it has .*'server'"),
         (lambda: FederatedGrangerEstimator().set_params(sever=None), ValueError, "Invalid parameter 'sever'"),
         (
-            lambda: FederatedGrangerEstimator(wire_dtype="double").fit(plant()),
+            lambda: FederatedGrangerEstimator(communication=Communication(wire_dtype="double")).fit(plant()),
             ValueError,
             "The 'wire_dtype' parameter",
         ),
@@ -105,7 +107,7 @@ def test_episodes_may_have_any_times():
         ),
         (lambda: FederatedRCADetector(evidence="flag").fit(plant()), ValueError, "The 'evidence' parameter"),
         (
-            lambda: FederatedCounterfactualEstimator(missing_inputs="drop").fit(plant()),
+            lambda: FederatedCounterfactualEstimator(input_model=InputModel(missing="drop")).fit(plant()),
             ValueError,
             "'missing_inputs'",
         ),

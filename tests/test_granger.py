@@ -13,7 +13,7 @@ from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer, inspection
+from skfedcausal import Communication, FederatedGrangerEstimator, KalmanClient, LikelihoodServer, inspection
 from skfedcausal.containers import stack_clients
 from skfedcausal.datasets import load_tep, make_granger_plant
 
@@ -108,7 +108,9 @@ def test_log_likelihoods_are_those_of_the_pooled_raw_data(missing):
 @GAPS
 def test_half_precision_changes_the_estimate_by_less_than_a_thousandth(missing):
     X, lengths, estimator = network(missing)
-    half = FederatedGrangerEstimator(KalmanClient(n_states=2), wire_dtype="float16").fit(X, lengths=lengths)
+    half = FederatedGrangerEstimator(KalmanClient(n_states=2), communication=Communication(wire_dtype="float16")).fit(
+        X, lengths=lengths
+    )
     change = np.linalg.norm(half.transition_ - estimator.transition_)
     assert 0 < change <= 1e-3 * np.linalg.norm(estimator.transition_)
     assert (half.links_.verdict == estimator.links_.verdict).all()
@@ -118,7 +120,9 @@ def test_half_precision_changes_the_estimate_by_less_than_a_thousandth(missing):
 def test_bytes_up_are_those_of_the_states(dtype, share):
     """At most 5 % more than P of every D numbers, in the precision of the wire."""
     X, truth = two_units("random", 0)
-    estimator = FederatedGrangerEstimator([KalmanClient(C=C) for C in truth.observation], wire_dtype=dtype)
+    estimator = FederatedGrangerEstimator(
+        [KalmanClient(C=C) for C in truth.observation], communication=Communication(wire_dtype=dtype)
+    )
     sent = estimator.fit(X).communication_
     assert sent["raw_bytes"] == sum(Y.nbytes for Y in X.values())
     assert sent["bytes_up"] <= 1.05 * share * 2 / 8 * sent["raw_bytes"]

@@ -17,7 +17,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import skfedcausal
-from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer, inspection
+from skfedcausal import Baseline, Communication, FederatedGrangerEstimator, KalmanClient, LikelihoodServer, inspection
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation.exchange import Exchange
 from skfedcausal.federation.ledger import Ledger
@@ -93,7 +93,7 @@ def make_plant(missing=0.0, seed=0, **how):
     return X, truth
 
 
-def spied_fit(X, client=None, **settings):
+def spied_fit(X, client=None, wire_dtype="float64", **settings):
     """Fitted estimator and the transport that carried its packets."""
     spies = []
 
@@ -102,7 +102,8 @@ def spied_fit(X, client=None, **settings):
         return spies[-1]
 
     client = KalmanClient(n_states=P) if client is None else client
-    return FederatedGrangerEstimator(client, transport=transport, **settings).fit(X), spies[0]
+    how = Communication(transport=transport, wire_dtype=wire_dtype)
+    return FederatedGrangerEstimator(client, communication=how, **settings).fit(X), spies[0]
 
 
 SETTINGS = {
@@ -227,7 +228,7 @@ def test_a_marked_raw_value_is_in_no_packet(settings):
 def test_what_the_sensors_see_outside_the_space_of_the_states_never_travels():
     X, truth = make_plant()
     models = truth.clients()
-    clean = {name: KalmanClient(**model, center=False) for name, model in models.items()}
+    clean = {name: KalmanClient(baseline=Baseline(center=False), **model) for name, model in models.items()}
     _, before = spied_fit(X, client=clean)
     rng = np.random.default_rng(0)
     poisoned = {}
@@ -319,7 +320,11 @@ def test_communication_is_the_length_of_what_went_over_the_wire(how):
 @pytest.mark.parametrize(("dtype", "share"), [("float64", 1.0), ("float32", 0.5), ("float16", 0.25)])
 def test_a_fit_sends_states_instead_of_sensors_and_hardly_anything_else(dtype, share):
     X, _ = make_granger_plant(3, n_states=2, n_sensors=8, n_samples=5000, random_state=0)
-    sent = FederatedGrangerEstimator(KalmanClient(n_states=2), wire_dtype=dtype).fit(X).communication_
+    sent = (
+        FederatedGrangerEstimator(KalmanClient(n_states=2), communication=Communication(wire_dtype=dtype))
+        .fit(X)
+        .communication_
+    )
     assert sent["bytes_up"] <= 1.05 * share * 2 / 8 * sent["raw_bytes"]
 
 
@@ -359,7 +364,9 @@ def test_rounds_do_not_go_backwards():
 
 def test_any_transport_with_the_three_methods_will_do():
     X, _ = make_plant()
-    estimator = FederatedGrangerEstimator(KalmanClient(n_states=P), transport=MinimalTransport)
+    estimator = FederatedGrangerEstimator(
+        KalmanClient(n_states=P), communication=Communication(transport=MinimalTransport)
+    )
     expected = FederatedGrangerEstimator(KalmanClient(n_states=P)).fit(X)
     assert_array_equal(estimator.fit(X).transition_, expected.transition_)
     for model in ("server", "augmented", "client"):
@@ -392,7 +399,7 @@ def two_rounds(missing):
 @pytest.mark.parametrize("transport", [SpyTransport, OtherProcesses, OtherSites])
 def test_results_do_not_depend_on_the_transport(transport, missing):
     X, expected = two_rounds(missing)
-    estimator = clone(expected).set_params(transport=transport).fit(X)
+    estimator = clone(expected).set_params(communication__transport=transport).fit(X)
     assert_array_equal(estimator.transition_, expected.transition_)
     assert estimator.links_.equals(expected.links_)
     assert estimator.communication_ == expected.communication_
@@ -422,7 +429,7 @@ class Closing(MinimalTransport):
 def test_a_transport_is_closed_after_the_fit_and_after_its_failure(client):
     X, _ = make_plant()
     Closing.closed = 0
-    estimator = FederatedGrangerEstimator(client, transport=Closing)
+    estimator = FederatedGrangerEstimator(client, communication=Communication(transport=Closing))
     if client.n_states == P:
         estimator.fit(X)
     else:
@@ -447,7 +454,9 @@ def test_half_precision_hardly_changes_the_estimate_in_any_units_of_the_sensors(
     exact = FederatedGrangerEstimator(KalmanClient(n_states=P)).fit(X).transition_
     for scale in (1e-9, 1e6):
         scaled = {name: scale * Y for name, Y in X.items()}
-        estimator = FederatedGrangerEstimator(KalmanClient(n_states=P), wire_dtype="float16").fit(scaled)
+        estimator = FederatedGrangerEstimator(
+            KalmanClient(n_states=P), communication=Communication(wire_dtype="float16")
+        ).fit(scaled)
         assert np.linalg.norm(estimator.transition_ - exact) < 1e-3 * np.linalg.norm(exact)
 
 

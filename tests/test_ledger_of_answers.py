@@ -8,6 +8,7 @@ from sklearn.exceptions import NotFittedError
 
 import skfedcausal.client.worker
 from skfedcausal import (
+    Communication,
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     FederatedRCADetector,
@@ -87,7 +88,7 @@ def test_every_message_about_a_record_passes_the_ledger(question, monkeypatch):
 
 
 def test_answers_in_lower_precision_are_of_what_crossed():
-    estimator = FederatedGrangerEstimator(wire_dtype="float16").fit(X)
+    estimator = FederatedGrangerEstimator(communication=Communication(wire_dtype="float16")).fit(X)
     exact = FederatedGrangerEstimator().fit(X)
     rough, fine = estimator.predict(X, model="server"), exact.predict(X, model="server")
     assert 0 < np.abs(rough - fine).max() < 0.05 * fine.std()
@@ -99,16 +100,18 @@ def test_answers_in_lower_precision_are_of_what_crossed():
 @pytest.mark.medium
 def test_a_limit_of_bytes_stops_before_the_packet_is_sent():
     sent = granger().communication_["bytes_up"]
-    assert FederatedGrangerEstimator(max_bytes=sent).fit(X).communication_["bytes_up"] == sent
+    assert (
+        FederatedGrangerEstimator(communication=Communication(max_bytes=sent)).fit(X).communication_["bytes_up"] == sent
+    )
     with pytest.raises(ByteLimitError, match=f"'done' of 'unit2' was not sent: max_bytes={sent - 1}"):
-        FederatedGrangerEstimator(max_bytes=sent - 1).fit(X)
+        FederatedGrangerEstimator(communication=Communication(max_bytes=sent - 1)).fit(X)
     with pytest.raises(ByteLimitError, match="'states' of 'unit0' was not sent"):
-        FederatedGrangerEstimator(max_bytes=100).fit(X)
+        FederatedGrangerEstimator(communication=Communication(max_bytes=100)).fit(X)
 
 
 def test_the_limit_holds_for_what_is_asked_afterwards():
     sent = granger().communication_["bytes_up"]
-    estimator = FederatedGrangerEstimator(max_bytes=2 * sent).fit(X)
+    estimator = FederatedGrangerEstimator(communication=Communication(max_bytes=2 * sent)).fit(X)
     estimator.score(X.copy() and {name: Y[: N // 2] for name, Y in X.items()})
     before = estimator.ledger_.total("up")
     with pytest.raises(ByteLimitError):
@@ -132,8 +135,8 @@ def test_the_limit_holds_for_what_is_asked_afterwards():
     ids=["granger", "gradient", "counterfactual", "detector"],
 )
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_dry_run_shows_all_that_a_fit_sends_and_learns_nothing(estimator, more):
-    plan = estimator.fit(X, dry_run=True, **more)
+def test_a_plan_shows_all_that_a_fit_sends_and_learns_nothing(estimator, more):
+    plan = estimator.plan(X, **more)
     assert isinstance(plan, pd.DataFrame)
     with pytest.raises(NotFittedError):
         estimator.predict(X, **more)
@@ -145,7 +148,7 @@ def test_a_dry_run_shows_all_that_a_fit_sends_and_learns_nothing(estimator, more
     assert (plan["purpose"] != "").all()
 
 
-def test_a_dry_run_sends_nothing_over_the_transport_and_charges_nothing():
+def test_a_plan_sends_nothing_over_the_transport_and_charges_nothing():
     asked = []
 
     def transport(sites):
@@ -154,7 +157,7 @@ def test_a_dry_run_sends_nothing_over_the_transport_and_charges_nothing():
 
     account = PrivacyAccountant(epsilon=8.0, delta=1e-6)
     mechanism = GaussianMechanism(epsilon=8.0, delta=1e-6, clip_norm=30.0, event_radius=1.0, accountant=account)
-    estimator = FederatedGrangerEstimator(privacy=mechanism, transport=transport)
+    estimator = FederatedGrangerEstimator(privacy=mechanism, communication=Communication(transport=transport))
     plan = estimator.plan(X)
     assert not asked
     assert len(account) == 0

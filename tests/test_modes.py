@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 
-from skfedcausal import FederatedRCADetector, stack_clients
+from skfedcausal import Baseline, FederatedRCADetector, stack_clients
 from skfedcausal.containers.modes import mode_codes, modes_in, plain_modes
 
 from .test_campaigns import at_level
@@ -37,12 +37,12 @@ def of_unit(X, mode):
 
 @pytest.fixture(scope="module")
 def detector():
-    return FederatedRCADetector(mode="recipe").fit(of_plant(plant(MODE, 1), MODE))
+    return FederatedRCADetector(baseline=Baseline(mode="recipe")).fit(of_plant(plant(MODE, 1), MODE))
 
 
 @pytest.fixture(scope="module")
 def unit_detector():
-    return FederatedRCADetector(mode="unit2__recipe").fit(of_unit(plant(MODE, 1), MODE))
+    return FederatedRCADetector(baseline=Baseline(mode="unit2__recipe")).fit(of_unit(plant(MODE, 1), MODE))
 
 
 @pytest.fixture(scope="module")
@@ -74,13 +74,15 @@ def test_a_fault_in_either_mode_is_named(detector, mode):
 def test_the_same_modes_said_in_other_ways_give_the_same_answer(detector, unit_detector, switching):
     X, mode = switching
     expected = detector.transform(of_plant(X, mode))
-    beside = FederatedRCADetector(mode="recipe").fit(plant(MODE, 1) | {"recipe": WORDS[MODE]})
+    beside = FederatedRCADetector(baseline=Baseline(mode="recipe")).fit(plant(MODE, 1) | {"recipe": WORDS[MODE]})
     assert_array_equal(beside.transform(X | {"recipe": WORDS[mode]}), expected)
-    numbers = FederatedRCADetector(mode="recipe").fit(stack_clients(plant(MODE, 1)).assign(recipe=MODE))
+    numbers = FederatedRCADetector(baseline=Baseline(mode="recipe")).fit(
+        stack_clients(plant(MODE, 1)).assign(recipe=MODE)
+    )
     assert_array_equal(numbers.transform(stack_clients(X).assign(recipe=mode)), expected)
     expected = unit_detector.transform(of_unit(X, mode))
     inputs = {"unit2": pd.DataFrame({"recipe": WORDS[MODE]})}
-    given = FederatedRCADetector(mode="unit2__recipe").fit(plant(MODE, 1), inputs=inputs)
+    given = FederatedRCADetector(baseline=Baseline(mode="unit2__recipe")).fit(plant(MODE, 1), inputs=inputs)
     assert_array_equal(given.transform(X, inputs={"unit2": pd.DataFrame({"recipe": WORDS[mode]})}), expected)
     as_input = FederatedRCADetector().fit(plant(MODE, 1), inputs={"unit2": MODE[:, None].astype(float)})
     assert_array_equal(as_input.transform(X, inputs={"unit2": mode[:, None].astype(float)}), expected)
@@ -91,7 +93,7 @@ def test_a_column_that_every_unit_has_counts_once(unit_detector, switching):
         return stack_clients(X).assign(**{f"{name}__recipe": WORDS[mode] for name in X})
 
     X, mode = switching
-    told = FederatedRCADetector(mode="recipe").fit(everywhere(plant(MODE, 1), MODE))
+    told = FederatedRCADetector(baseline=Baseline(mode="recipe")).fit(everywhere(plant(MODE, 1), MODE))
     assert (told.predict(everywhere(X, mode)) == -1).mean() <= 0.01
     assert [U is None for U in told._seen_by_units(told._read(everywhere(X, mode))).inputs].count(False) == 1
     other = everywhere(X, mode)
@@ -105,7 +107,7 @@ def test_modes_stand_beside_other_inputs():
     rng = np.random.default_rng(0)
     moves = np.repeat(rng.standard_normal(50), 50)
     X = stack_clients(plant(MODE, 1)).assign(unit0__set=moves, recipe=WORDS[MODE])
-    told = FederatedRCADetector(mode="recipe", input_columns=["unit0__set"]).fit(X)
+    told = FederatedRCADetector(input_columns=["unit0__set"], baseline=Baseline(mode="recipe")).fit(X)
     assert told.layout_.inputs[0] == ("unit0__set", "unit0__recipe")
     assert (told.predict(X) == -1).mean() <= 0.01
 
@@ -152,8 +154,10 @@ def test_columns_of_one_mode_in_numbers_and_texts_follow_each_other(switching):
     X, mode = switching
     record = stack_clients(plant(MODE, 1))
     both = record.assign(unit0__recipe=MODE, unit1__recipe=MODE.astype(str))
-    told = FederatedRCADetector(mode="recipe").fit(both)
-    same = FederatedRCADetector(mode="recipe").fit(record.assign(unit0__recipe=MODE, unit1__recipe=MODE))
+    told = FederatedRCADetector(baseline=Baseline(mode="recipe")).fit(both)
+    same = FederatedRCADetector(baseline=Baseline(mode="recipe")).fit(
+        record.assign(unit0__recipe=MODE, unit1__recipe=MODE)
+    )
     table = stack_clients(X)
     expected = same.transform(table.assign(unit0__recipe=mode, unit1__recipe=mode))
     assert_array_equal(told.transform(table.assign(unit0__recipe=mode.astype(str), unit1__recipe=mode)), expected)
@@ -261,23 +265,24 @@ def test_a_mode_of_the_plant_that_is_new_is_named_and_learned(detector):
             "Mode.s. 'cleaning' in 'unit0__recipe'",
         ),
         ({}, {"recipe": np.arange(2500)}, "2500 different values in 2500 rows: it tells no mode"),
-        ({"levels": "episode"}, {}, "mode='recipe' and levels='episode' do not go together"),
+        ({"baseline__levels": "episode"}, {}, "mode='recipe' and levels='episode' do not go together"),
         ({"evidence": "flags"}, {}, "mode='recipe' and evidence='flags' do not go together"),
         ({}, {"recipe": [None, *WORDS[MODE[1:]]]}, "missing values at the start of an episode"),
     ],
 )
 def test_what_tells_no_modes_is_refused(settings, change, message):
     X = of_plant(plant(MODE, 1), MODE)
+    detector = FederatedRCADetector(baseline=Baseline(mode="recipe")).set_params(**settings)
     with pytest.raises(ValueError, match=message):
-        FederatedRCADetector(**{"mode": "recipe"} | settings).fit(X.assign(**change) if change else X)
+        detector.fit(X.assign(**change) if change else X)
 
 
 @pytest.mark.parametrize(("inputs", "where"), [(None, "X"), ({"unit2": MODE[:, None]}, "`inputs`")])
 def test_a_column_that_is_not_there_is_named(inputs, where):
     with pytest.raises(ValueError, match=f"mode='recipe' is no column of {where}"):
-        FederatedRCADetector(mode="recipe").fit(plant(MODE, 1), inputs=inputs)
+        FederatedRCADetector(baseline=Baseline(mode="recipe")).fit(plant(MODE, 1), inputs=inputs)
 
 
 def test_modes_of_sites_belong_to_their_settings():
     with pytest.raises(ValueError, match="mode cannot be given to `fit_sites`"):
-        FederatedRCADetector(mode="recipe").fit_sites(object())
+        FederatedRCADetector(baseline=Baseline(mode="recipe")).fit_sites(object())

@@ -10,7 +10,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 
-from skfedcausal import FederatedGrangerEstimator, FederatedRCADetector, KalmanClient, inspection
+from skfedcausal import Evidence, FederatedGrangerEstimator, FederatedRCADetector, KalmanClient, inspection
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.message import StateMessage
 from skfedcausal.metrics import incident_report
@@ -111,7 +111,7 @@ def test_prior_excludes_a_unit():
     prior = {"unit0": 1, "unit1": 0, "unit2": 1, "unit3": 1}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
-        detector = FederatedRCADetector(prior=prior).fit(X)
+        detector = FederatedRCADetector(evidence=Evidence(prior=prior)).fit(X)
     table = detector.attribute(simulate(400, seed=11, fault=1), start=200)
     assert table.client.iloc[-1] == "unit1"
     assert table.probability.iloc[-1] == 0
@@ -121,7 +121,7 @@ def test_prior_excludes_a_unit():
 def test_prior_excludes_the_unit_that_explains_everything():
     """However much better its candidates are than all that may be."""
     prior = {"unit0": 1, "unit1": 0, "unit2": 1, "unit3": 1}
-    detector = FederatedRCADetector(prior=prior).fit(simulate(3000, seed=1))
+    detector = FederatedRCADetector(evidence=Evidence(prior=prior)).fit(simulate(3000, seed=1))
     found = detector.incidents(simulate(400, seed=11, fault=1, size=8.0))
     assert np.isfinite(found.probability).all()
     assert "unit1" not in set(found.root)
@@ -473,7 +473,7 @@ def test_false_alarms_on_new_data_keep_the_budget():
 
 @pytest.fixture(scope="module")
 def by_flags():
-    return FederatedRCADetector(evidence="flags", horizon=5).fit(simulate(2000, seed=1))
+    return FederatedRCADetector(evidence=Evidence("flags", n_steps=5)).fit(simulate(2000, seed=1))
 
 
 @pytest.mark.medium
@@ -545,14 +545,14 @@ def test_columns_in_another_order_are_refused_by_name(timed):
         ({"false_alarm_rate": "often"}, "cannot be read"),
         ({"false_alarm_rate": "1 per day"}, "DatetimeIndex"),
         ({"false_alarm_rate": "3 per 2 steps"}, "1.5 alarms per time step"),
-        ({"prior": [1, 1]}, "4 units"),
-        ({"prior": {"unit0": 1}}, "Name every unit"),
-        ({"statistic": "all"}, "statistic"),
+        ({"evidence__prior": [1, 1]}, "4 units"),
+        ({"evidence__prior": {"unit0": 1}}, "Name every unit"),
+        ({"evidence__statistic": "all"}, "statistic"),
     ],
 )
 def test_settings_that_cannot_be_meant(settings, message):
     with pytest.raises(ValueError, match=message):
-        FederatedRCADetector(**settings).fit(simulate(2500, seed=1))
+        FederatedRCADetector().set_params(**settings).fit(simulate(2500, seed=1))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import numpy as np
 from sklearn.decomposition import PCA
 
 from skfedcausal import (
+    Evidence,
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     FederatedRCADetector,
@@ -209,7 +210,7 @@ def default_roots(case):
 @method("roots", "papers' mode (flags)")
 def flag_roots(case):
     """Two flags of every unit and step."""
-    detector = FederatedRCADetector(evidence="flags", percentile=95.0, false_alarm_rate=1e-2)
+    detector = FederatedRCADetector(false_alarm_rate=1e-2, evidence=Evidence("flags", percentile=95.0))
     quietly(detector.fit, case.X)
     return most_named(quietly(detector.predict_root_cause, case.test), case.windows)
 

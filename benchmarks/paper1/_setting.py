@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from skfedcausal import FederatedGrangerEstimator, GradientServer, KalmanClient
+from skfedcausal import Baseline, FederatedGrangerEstimator, GradientServer, KalmanClient
 from skfedcausal.datasets import make_granger_plant
 
 SETTING = (
@@ -73,7 +73,7 @@ def train_and_test(s, seed, **options):
 
 def trained(X, truth, augmenter=None, **settings):
     """Estimator trained as in the paper, with another f_ML where an augmenter is given."""
-    clients = [KalmanClient(**model, center=False) for model in truth.clients().values()]
+    clients = [KalmanClient(baseline=Baseline(center=False), **model) for model in truth.clients().values()]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the tables say how many rounds were run
         return FederatedGrangerEstimator(clients, augmenter=augmenter, server=GradientServer(**settings)).fit(X)

@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
-from skfedcausal import KalmanClient, LinearAugmenter, papers
+from skfedcausal import Baseline, KalmanClient, LinearAugmenter, papers
 from skfedcausal.papers.numerics.fixed_point import fixed_point, from_delta, recurrence
 from skfedcausal.statespace.partition import Partition
 from skfedcausal.theory.oracle_bounds import oracle_gaps, unit_dependence
@@ -47,7 +47,7 @@ def central_filter(X, truth):
     ):
         C[first : first + len(block), rows] = block
     noise = np.concatenate([np.diag(model["R"]) for model in truth.clients().values()])
-    central = KalmanClient(truth.transition, None, C, truth.process_cov, noise, center=False)
+    central = KalmanClient(truth.transition, None, C, truth.process_cov, noise, baseline=Baseline(center=False))
     return central.fit(np.hstack(list(X.values()))).filter(np.hstack(list(X.values())))
 
 

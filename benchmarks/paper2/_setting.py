@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from skfedcausal import FederatedCounterfactualEstimator, GradientServer, KalmanClient
+from skfedcausal import Baseline, FederatedCounterfactualEstimator, GradientServer, KalmanClient
 from skfedcausal.datasets import make_granger_plant
 
 SETTING = (
@@ -56,7 +56,8 @@ def simulated(truth, inputs, seed):
 def given(truth, center):
     """The units' own true models."""
     return {
-        name: KalmanClient(m["A"], m["B"], m["C"], m["Q"], m["R"], center=center) for name, m in truth.clients().items()
+        name: KalmanClient(m["A"], m["B"], m["C"], m["Q"], m["R"], baseline=Baseline(center=center))
+        for name, m in truth.clients().items()
     }
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skfedcausal import KalmanClient, papers
+from skfedcausal import Baseline, KalmanClient, papers
 from skfedcausal.papers.numerics.fixed_point import fixed_point, from_delta, recurrence
 from skfedcausal.theory.disentanglement import disentanglement, normal_equations_of_client, oracle_bias
 
@@ -110,7 +110,7 @@ def central(truth):
         C[first : first + len(block), rows] = block
         first += len(block)
     noise = np.concatenate([np.diag(m["R"]) for m in truth.clients().values()])
-    return KalmanClient(truth.transition, truth.input, C, truth.process_cov, noise, center=False)
+    return KalmanClient(truth.transition, truth.input, C, truth.process_cov, noise, baseline=Baseline(center=False))
 
 
 def validation(s):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skfedcausal import ExtendedKalmanClient, FederatedRCADetector, RegressorServer
+from skfedcausal import Evidence, ExtendedKalmanClient, FederatedRCADetector, RegressorServer
 from skfedcausal.metrics import incident_report
 
 from ._setting import SETTING, matched_percentile, per_step, rca_delay, records, residuals
@@ -45,8 +45,9 @@ def models(s, train, nominal):
         ),
     }
     for horizon in (1, 3):
-        told = {"evidence": "flags", "percentile": percentile, "horizon": horizon, "false_alarm_rate": rate}
-        out[f"flags, horizon {horizon}"] = FederatedRCADetector(flags, **told).fit(train)
+        evidence = Evidence("flags", percentile=percentile, n_steps=horizon)
+        detector = FederatedRCADetector(flags, evidence=evidence, false_alarm_rate=rate)
+        out[f"flags, horizon {horizon}"] = detector.fit(train)
     return out
 
 

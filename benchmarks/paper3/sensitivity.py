@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from skfedcausal import Communication
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.federation.transport import InProcessTransport
 from skfedcausal.message import GradientReply, PredictedStates
@@ -73,7 +74,7 @@ class NoisyTransport(InProcessTransport):
 def noise_row(s, where, sd, train, nominal, test):
     """Losses and RCA after training with noise of a standard deviation in one direction."""
     level = {"up": sd, "down": 0.0} if where == "client to server" else {"up": 0.0, "down": sd}
-    detector = trained(s, train, transport=lambda sites: NoisyTransport(sites, **level))
+    detector = trained(s, train, communication=Communication(transport=lambda sites: NoisyTransport(sites, **level)))
     losses = detector.server_.loss_history_.iloc[-1]
     both = both_flags(residuals(detector, nominal), residuals(detector, test.data), s["percentile"])
     told = {"": f"{where}, standard deviation {sd:g}"}
@@ -127,7 +128,7 @@ def chain(s, n_units, strength):
         dynamics=s["dynamics"],
         random_state=1,
     )
-    detector = trained(s, plant.data, wire_dtype="float32")
+    detector = trained(s, plant.data, communication=Communication(wire_dtype="float32"))
     return detector.server_.loss_history_["server"].iloc[-1].sum(), detector.communication_
 
 

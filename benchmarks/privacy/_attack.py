@@ -14,6 +14,8 @@ from unittest.mock import patch
 import numpy as np
 
 from skfedcausal import (
+    Baseline,
+    Communication,
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     FederatedRCADetector,
@@ -83,7 +85,9 @@ class Attack:
 
     def stream(self):
         """Batches of a stream that a detector follows."""
-        detector = FederatedRCADetector(client=_client(), privacy=self._mechanism(), transport=Overheard)
+        detector = FederatedRCADetector(
+            client=_client(), privacy=self._mechanism(), communication=Communication(transport=Overheard)
+        )
         detector.fit(self.records[2500][0])
 
         def watched(Y):
@@ -113,11 +117,14 @@ class Attack:
         return GaussianMechanism(**promise, sampler="float-grid")
 
     def _granger(self):
-        return FederatedGrangerEstimator(_client(), privacy=self._mechanism(), transport=Overheard)
+        return FederatedGrangerEstimator(
+            _client(), privacy=self._mechanism(), communication=Communication(transport=Overheard)
+        )
 
     def _with_inputs(self):
-        settings, U = {"privacy": self._mechanism(), "transport": Overheard}, self.rng.normal(size=(300, 1))
-        return FederatedCounterfactualEstimator(_client(), **settings).fit(self._pair(300)[0], inputs={"press": U})
+        estimator, U = FederatedCounterfactualEstimator(_client()), self.rng.normal(size=(300, 1))
+        estimator.set_params(privacy=self._mechanism(), communication=Communication(transport=Overheard))
+        return estimator.fit(self._pair(300)[0], inputs={"press": U})
 
     # -- what is heard ---------------------------------------------------------------------------------
 
@@ -143,7 +150,9 @@ class Attack:
 
 def _client():
     """A client that takes nothing from the record: two sensors show two states as they are."""
-    return KalmanClient(A=0.7 * np.eye(2), C=np.eye(2), Q=np.eye(2), R=0.1 * np.ones(2), n_states=2, center=False)
+    return KalmanClient(
+        A=0.7 * np.eye(2), C=np.eye(2), Q=np.eye(2), R=0.1 * np.ones(2), n_states=2, baseline=Baseline(center=False)
+    )
 
 
 def _again(estimator):

@@ -4,6 +4,7 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from skfedcausal import (
+    Evidence,
     FederatedGrangerEstimator,
     FederatedRCADetector,
     GaussianMechanism,
@@ -198,7 +199,7 @@ def _by_states(nominal, record, privacy):
 
 def _by_flags(nominal, record, privacy, horizon=20):
     """The unit that is most often the root in the faulty stretch."""
-    detector = FederatedRCADetector(privacy=privacy, evidence="flags", horizon=horizon).fit(nominal)
+    detector = FederatedRCADetector(privacy=privacy, evidence=Evidence("flags", n_steps=horizon)).fit(nominal)
     names, counts = np.unique(detector.predict_root_cause(record)[200 + horizon :], return_counts=True)
     return names[np.where(np.isin(names, detector.client_names_), counts, -1).argmax()]
 

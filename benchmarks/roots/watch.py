@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 
-from skfedcausal import FederatedRCADetector
+from skfedcausal import Baseline, FederatedRCADetector
 
 from .._rivals import Charts
 
@@ -173,7 +173,7 @@ def told_modes(make, seed, s):
         (network.run(900, 4, modes=second, faults=[(network.root, 450, 0.5)]), second),
     ]
     if make is FederatedRCADetector:  # a chart has no word for a mode
-        detector, given = make(mode="mode"), [X | {"mode": told} for X, told in records]
+        detector, given = make(baseline=Baseline(mode="mode")), [X | {"mode": told} for X, told in records]
     else:
         detector, given = make(), [X for X, _ in records]
     detector.fit(given[0])

@@ -147,7 +147,7 @@ class Clock:
 
 
 @dataclass(frozen=True, eq=False)
-class Baseline:
+class LearnedBaseline:
     """Seasons, trend and modes of a unit with what each adds to each sensor, and the levels of episodes."""
 
     clock: Clock
@@ -205,7 +205,7 @@ class Baseline:
 
 
 def learned_baseline(Y, options, *, index=None, starts=(0,), name="the unit", columns=None, noised=False):
-    """What the options `harmonics`, `trend`, `mode`, `levels` and `profile` of a client take off a record.
+    """What the options of a client's :class:`~skfedcausal.Baseline` by name take off a record.
 
     None where nothing but a profile was asked for, and none pays.
     """
@@ -227,7 +227,7 @@ def learned_baseline(Y, options, *, index=None, starts=(0,), name="the unit", co
     if isinstance(harmonics, str):
         terms += _found_seasons(record, terms, known, levels, name)
     centre, effects = _regression(record, terms, levels, name)
-    found = Baseline(clock, tuple(terms), centre, effects)
+    found = LearnedBaseline(clock, tuple(terms), centre, effects)
     if options["profile"] is not None:
         rest = _around(Y - found.of(Y, index, starts, after=-1)[0], levels, starts)
         varies = ~constant_columns(rest)

@@ -2,7 +2,7 @@
 
 import warnings
 from dataclasses import KW_ONLY, dataclass, replace
-from numbers import Integral, Real
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,9 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
 from ..containers import check_lengths, episode_starts
+from ..parameters import Grouped
 from ..statespace.matrices import are_covariances
+from .baseline_options import Baseline
 from .filtering import check_initial
 from .given import COMPLETE, GIVEN, check_matrices, checked_gain, given_matrices, restricted
 from .identification import METHODS, dynamics, identify, split_variance
@@ -36,7 +38,7 @@ _TINY = 1e-153  # standard deviation whose square can still be computed with
 
 
 @dataclass(repr=False, eq=False)
-class KalmanClient(UnitClient):
+class KalmanClient(Grouped, UnitClient):
     """Kalman filter of one unit, with matrices given or identified from the unit's own data.
 
     The model is ``h[t] = A h[t-1] + B u[t-1] + w[t-1]``, ``y[t] = mean + C h[t] + v[t]`` with white Gaussian
@@ -67,34 +69,15 @@ class KalmanClient(UnitClient):
         A chosen constant gain K: the filter is then ``h[t] = A h[t-1] + B u[t-1]`` plus ``K (y[t] - mean - C
         h[t])``, as Algorithm 1 of the first paper has it. None is the Kalman gain, from the stationary
         covariance on. Likelihoods and messages go by Q and R all the same.
-    center : bool, default=True
-        Take the means of the columns (and of the inputs) in `fit` as the operating point around which the
-        model holds; otherwise it is zero.
-    harmonics : float, sequence of float, dict or "auto", default=None
-        Periods in rows of seasons that are taken off the record at home, each with its overtones (twelve at
-        most; a dict gives their number by period). "auto" finds the periods by a test for lines.
-    trend : {"linear", "smooth"} or int, default=None
-        Trend taken off at home: a line, or a natural cubic spline of as many degrees of freedom ("smooth": 8).
-        It goes on as a line after the record.
-    mode : str, int or array-like of shape (n_samples,), default=None
-        Column of the record that says in which mode the unit or the plant is (an operating mode, a holiday),
-        or the labels themselves. Each mode has a level of its own; the column is no measurement any more.
-    levels : {"episode", "wander"} or float, default=None
-        Whether each episode has a level of its own. A number of rows has the level of a sensor move as well: what is
-        slower than such a period is taken off. "wander" finds the period of sensors that are random walks beside
-        their noise, and none where they stay.
-    profile : {"auto"} or None, default="auto"
-        Takes off at home what the times of rows tell, where that pays on stretches of the record left out: the level by
-        time of day (and weekend, of two weeks or more) or the year, and up to three seasons that nobody named, which
-        show as sharp lines of the spectrum. Nothing of rows without times, under privacy, or of units that a detector
-        watches.
+    baseline : Baseline, default=None
+        What is taken off the record at home because rows alone tell it, ``Baseline(harmonics=24, trend="linear")``:
+        the operating point, seasons, a trend, modes and levels of episodes, see :class:`Baseline`. None takes off the
+        operating point and, of rows with times, what the times tell.
     initial : {"stationary", "diffuse"} or tuple (mean, covariance), default="stationary"
         State h in the first row of every episode, for the unit's own filter, predictions, likelihood and
         smoother: of the stationary distribution (where A has none, of the steady errors of prediction around zero),
         of which nothing is known (exactly), or of a normal distribution with that mean and covariance. A server has
         its own.
-    noise_memory : None
-        Was noise of sensors that remembers the row before; anything but None is refused.
 
     Attributes
     ----------
@@ -108,8 +91,8 @@ class KalmanClient(UnitClient):
     input_mean_ : ndarray of shape (n_inputs,) or None
         Inputs act through their difference to it; None stands for zero, or for a model without inputs.
     n_states_ : int
-    baseline_ : Baseline or None
-        What `harmonics`, `trend`, `mode`, `levels` and `profile` take off.
+    baseline_ : object or None
+        What was taken off, as it was learned.
     n_features_in_ : int
     feature_names_in_ : ndarray of str of shape (n_features,)
 
@@ -170,28 +153,21 @@ class KalmanClient(UnitClient):
     identify: str = "cva-var"
     n_states: int | str = "auto"
     gain: Any = None
-    center: bool = True
-    harmonics: Any = None
-    trend: str | int | None = None
-    mode: Any = None
-    levels: str | float | None = None
-    profile: str | None = "auto"
+    baseline: Baseline | None = None
     initial: Any = "stationary"
-    noise_memory: None = None
 
     _parameter_constraints = {
         **{name: ["array-like", None] for name in GIVEN},
         "identify": [StrOptions(set(METHODS))],
         "n_states": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
         "gain": ["array-like", None],
-        "center": ["boolean"],
-        "harmonics": [StrOptions({"auto"}), Interval(Real, 2, None, closed="left"), "array-like", dict, None],
-        "trend": [StrOptions({"linear", "smooth"}), Interval(Integral, 1, None, closed="left"), None],
-        "mode": [str, Integral, "array-like", None],
-        "levels": [StrOptions({"episode", "wander"}), Interval(Real, 0, None, closed="neither"), None],
-        "profile": [StrOptions({"auto"}), None],
+        "baseline": [Baseline, None],
         "initial": [StrOptions({"stationary", "diffuse"}), tuple],
-        "noise_memory": [StrOptions({"auto"}), Real, None],  # which is refused in words of its own
+    }
+    _groups = {"baseline": Baseline}
+    _renamed = {
+        "noise_memory": "no table showed what models of noise with a memory buy, leave it out; for sensors that wander "
+        "give baseline=Baseline(levels='wander')"
     }
 
     def fit(self, X, y=None, *, inputs=None, lengths=None):
@@ -259,7 +235,6 @@ class KalmanClient(UnitClient):
             If nothing can be learned from such measurements.
         """
         self._validate_params()
-        _refuse_memory(self.noise_memory)
         given = {name: getattr(self, name) for name in GIVEN if getattr(self, name) is not None}
         if given:
             given = check_matrices(given, Y.shape[1])
@@ -318,8 +293,7 @@ class KalmanClient(UnitClient):
 
     def _off_baseline(self, Y, active, index, starts, name, columns, *, is_noised):
         """Measurements (n_samples, n_features) less their baseline, which columns that leaves, and the baseline."""
-        names = ("harmonics", "trend", "mode", "levels", "profile")
-        options = {option: getattr(self, option) for option in names}
+        options = self.group("baseline").taken_off()
         if is_noised or not isinstance(index, pd.DatetimeIndex):
             options["profile"] = None  # noise would hide whether it pays; rows of other records have no place in it
         if all(wanted is None for wanted in options.values()):
@@ -345,7 +319,6 @@ class KalmanClient(UnitClient):
             return self._model
         if any(getattr(self, name) is None for name in COMPLETE):
             raise NotFittedError("This KalmanClient has no model yet: call fit, or give the matrices A, C, Q and R.")
-        _refuse_memory(self.noise_memory)
         given = given_matrices(self)
         model = self._from_initial(UnitModel(mean=np.zeros(len(given["C"])), **given))
         if self.gain is None:
@@ -359,15 +332,6 @@ class KalmanClient(UnitClient):
         if not (isinstance(self.initial, str) and self.initial == "diffuse"):
             check_initial(self.initial, model.n_states)
         return replace(model, initial=self.initial)
-
-
-def _refuse_memory(memory):
-    """Refuse what was an option of clients once."""
-    if memory is not None:
-        raise ValueError(
-            f"noise_memory={memory!r}: models of noise with a memory are gone, as no table showed what they buy. Leave "
-            "it out; for sensors that wander give levels='wander'."
-        )
 
 
 def _beyond_squares(name):

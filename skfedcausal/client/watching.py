@@ -146,7 +146,7 @@ class Dither:
 def watched_client(template):
     """The client without a profile by the clock: what a fault does hour by hour, or slowly, would go with it."""
     is_profiled = isinstance(template, KalmanClient) and template.profile is not None
-    return clone(template).set_params(profile=None) if is_profiled else template
+    return clone(template).set_params(baseline__profile=None) if is_profiled else template
 
 
 def dithered_client(unit):
@@ -154,7 +154,9 @@ def dithered_client(unit):
     template, Y = unit.client, unit.with_baseline
     if not isinstance(template, KalmanClient) or unit.noise is not None or template.C is not None or not is_status(Y):
         return None
-    if any(getattr(template, option) is not None for option in ("harmonics", "trend", "mode", "levels")):
+    if any(
+        wanted is not None for option, wanted in template.group("baseline").taken_off().items() if option != "profile"
+    ):
         return None
     dither = Dither.learn(unit.name, Y)
     states = min(Y.shape[1], _MOST_STATES) if template.n_states == "auto" else template.n_states

@@ -6,6 +6,7 @@ import pandas as pd
 from ..containers.layout import listed
 from ..estimators._interventions import EFFECT
 from ..estimators.counterfactual import FederatedCounterfactualEstimator
+from ..estimators.input_model import InputModel
 from ..server.lagged.timing import SAMPLED
 from .plant_file import FileError, add_max_time, parser_for, row_at, run, save_picture, server_of, write_csv
 
@@ -56,9 +57,10 @@ def asked_estimator(plant, options):
     estimator = FederatedCounterfactualEstimator(
         server=server_of(options),
         input_columns=inputs,
-        missing_inputs="hold",
         sampled=_sampled(options.sampled),
-        instruments=dict(_pair(text, "--instrument") for text in options.instrument) or None,
+        input_model=InputModel(
+            missing="hold", instruments=dict(_pair(text, "--instrument") for text in options.instrument) or None
+        ),
     )
     return estimator.fit(plant.frame, lengths=plant.lengths)
 

@@ -15,6 +15,7 @@ from typing import Literal
 
 import pandas as pd
 
+from ..client.baseline_options import Baseline
 from ..containers.modes import is_called
 from ..containers.rows import sampling_period
 from ..estimators._declared import has_words
@@ -74,7 +75,9 @@ def main(arguments):
 def _watch(settings, folder):
     nominal = pd.read_csv(settings.nominal, index_col=0, parse_dates=True)
     detector = FederatedRCADetector(
-        false_alarm_rate=settings.false_alarms, input_columns=list(settings.inputs) or None, mode=settings.mode
+        false_alarm_rate=settings.false_alarms,
+        input_columns=list(settings.inputs) or None,
+        baseline=Baseline(mode=settings.mode),
     ).fit(nominal)
     modes = () if settings.mode is None else tuple(name for name in nominal if is_called(name, settings.mode))
     modes += tuple(name for name in settings.inputs if name not in modes and has_words(nominal[[name]]))

@@ -1,7 +1,6 @@
 """What the three estimators share: parameters, containers in, units asked over an exchange, tables out."""
 
 import warnings
-from collections.abc import Callable
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
 from functools import partial, wraps
@@ -14,7 +13,7 @@ import pandas as pd
 from joblib import parallel_config
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.exceptions import NotFittedError
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
@@ -34,12 +33,14 @@ from ..containers import PlantLayout, read_plant
 from ..containers.arrays import warn_of_copies
 from ..containers.layout import listed
 from ..containers.rows import warn_of_gaps
+from ..federation.communication import Communication
 from ..federation.exchange import Exchange
 from ..federation.ledger import Ledger
-from ..federation.lost import LostUnits, LostUnitWarning
+from ..federation.lost import LostUnitWarning
 from ..federation.transport import InProcessTransport
 from ..message.requests import SensorsAsStates
-from ..message.states import WIRE_DTYPES, StateMessage
+from ..message.states import StateMessage
+from ..parameters import Grouped, place_of
 from ..privacy.mechanism import PrivacyMechanism
 from ..seeding import seeded
 from ..server.likelihood import LikelihoodServer
@@ -58,8 +59,8 @@ def explained(cls):
     def checked(self, *args, **settings):
         for name in settings.keys() - set(cls._get_param_names()):
             owners = {"client": KalmanClient, "server": self._default_server}
-            parts = [(part, kind) for part, kind in owners.items() if name in kind().get_params(deep=False)]
-            where = "; ".join(f"it is one of its {part}: {part}={kind.__name__}({name}=...)" for part, kind in parts)
+            places = [(part, place_of(kind, name)) for part, kind in owners.items()]
+            where = "; ".join(f"it is one of its {part}: {part}={place}" for part, place in places if place)
             known = f"it has {listed(cls._get_param_names(), 20)}"
             raise TypeError(f"{type(self).__name__} has no parameter {name!r}: {where or known}.")
         init(self, *args, **settings)
@@ -92,7 +93,7 @@ class where_server:
 
 @explained
 @dataclass(repr=False, eq=False)
-class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
+class FederatedEstimator(Grouped, CallbackSupportMixin, TransformerMixin, BaseEstimator):
     """Base of the federated estimators; use a subclass."""
 
     client: Any = None
@@ -101,12 +102,9 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     augmenter: Any = None
     server: Any = None
     privacy: Any = None
-    transport: Callable | None = None
-    wire_dtype: str = "float64"
+    communication: Communication | None = None
     n_jobs: int | None = None
     random_state: Any = None
-    lost_units: LostUnits | None = None
-    max_bytes: int | None = None
     verbose: bool = False
 
     _parameter_constraints = {
@@ -115,14 +113,12 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         "augmenter": [HasMethods(["fit", "predict"]), None],
         "server": [HasMethods("fit"), HasMethods("dialogue"), None],
         "privacy": [PrivacyMechanism, None],
-        "transport": [callable, None],
-        "wire_dtype": [StrOptions(set(WIRE_DTYPES))],
+        "communication": [Communication, None],
         "n_jobs": [Integral, None],
         "random_state": ["random_state"],
-        "lost_units": [LostUnits, None],
-        "max_bytes": [Interval(Integral, 0, None, closed="left"), None],
         "verbose": ["verbose"],
     }
+    _groups = {"communication": Communication}
     _default_server = LikelihoodServer
     _monitors = False  # whether units tell also what their states do not show
     _has_inputs = False  # whether units may have inputs
@@ -362,8 +358,8 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
     def plan(self, X, *, inputs=None, lengths=None):
         """Everything that would leave the units in `fit`, and come to them; nothing is sent or charged.
 
-        The whole fit runs in this process, where the records are, and is thrown away; noise is, too. The same
-        as ``fit(X, dry_run=True)``. Sites of their own have the command ``plan``.
+        The whole fit runs in this process, where the records are, and is thrown away; noise is, too. Sites
+        of their own have the command ``plan``.
 
         Parameters
         ----------
@@ -388,7 +384,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         {('down', 'fit'): 2, ('down', 'reply'): 2, ('up', 'done'): 2, ('up', 'states'): 2}
         """
         self._validate_params()
-        trial = clone(self).set_params(transport=None, privacy=unaccounted(self.privacy))
+        trial = clone(self).set_params(communication__transport=None, privacy=unaccounted(self.privacy))
         trial.fit(X, inputs=inputs, lengths=lengths)
         plan, sums = trial.ledger_.table, trial.communication_
         plan.attrs |= {name: sums[name] for name in ("bytes_up", "bytes_down", "raw_bytes", "rounds")}

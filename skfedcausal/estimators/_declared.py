@@ -407,7 +407,7 @@ def filled_inputs(data, missing, before=None):
             where = " at the start of an episode, where there is no value to hold" if missing == "hold" else ""
             raise ValueError(
                 f"Inputs {listed(gaps)} have missing values{where}: an input has to be known at every time step. Fill "
-                "them in, or let the last value hold with missing_inputs='hold'."
+                "them in, or let the last value hold with InputModel(missing='hold')."
             )
     return replace(data, inputs=tuple(filled))
 

@@ -36,7 +36,7 @@ class RecordReader(NamedTuple):
 class WatchingDetector(FederatedEstimator):
     """Base of the detector: how it reads records once it is fitted, and how it follows a plant."""
 
-    evidence: str
+    signs: str
     _stream: Any  # PlantStream that is followed
     _modes: Any = None  # PlantModes where a column tells them
     _late: Any = None  # names of inputs that are sent a row later, if any
@@ -76,7 +76,7 @@ class WatchingDetector(FederatedEstimator):
 
     def _warn_beyond(self, plant, *told):
         """Warn of inputs beyond their ranges in `fit`, where that takes more evidence; those in the last row."""
-        ranges = self.input_ranges_ if plant.layout.has_inputs and self.evidence == "innovations" else {}
+        ranges = self.input_ranges_ if plant.layout.has_inputs and self.signs == "innovations" else {}
         return warn_beyond(plant, ranges, *told) if ranges else frozenset()
 
     def _read_coded(self, X, inputs, lengths, before=None):
@@ -98,7 +98,7 @@ class WatchingDetector(FederatedEstimator):
 
     def _evidence_of(self, units):
         """Answers of the units about a record, of the kind that is watched."""
-        if self.evidence == "flags":
+        if self.signs == "flags":
             return units.exchange.ask_all(FlagsRequest(), FlagMessage)
         return units.messages()
 
@@ -281,7 +281,7 @@ class WatchingDetector(FederatedEstimator):
         """
         if not hasattr(self, "layout_"):
             return self.fit(X, inputs=inputs, lengths=lengths)
-        if self.evidence == "flags":
+        if self.signs == "flags":
             raise ValueError(
                 "`partial_fit` brings innovations up to date; fit with evidence='innovations', or fit again."
             )

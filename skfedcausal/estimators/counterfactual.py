@@ -14,7 +14,6 @@ from ..containers.layout import SEPARATOR, listed
 from ..server.estimation.input_checks import InputsNotSeparableError
 from ..server.lagged.timing import SAMPLED
 from ..server.likelihood import LikelihoodServer
-from ..statespace.input_basis import BASES
 from ._base import explained
 from ._declared import Declared, coded_record, filled_inputs, learned_levels, merged_inputs
 from ._input_effects import learned_engine
@@ -22,6 +21,7 @@ from ._input_spec import InputSpec
 from ._inputs import warn_of_inputs
 from ._progress import with_callbacks
 from ._questions import InputQuestions
+from .input_model import InputModel
 from .relays import check_relays
 
 
@@ -48,11 +48,10 @@ class FederatedCounterfactualEstimator(InputQuestions):
     privacy : GaussianMechanism, default=None
         Noise on every unit's measurements before anything is computed from them; inputs count as public.
         None: no differential privacy, messages are data-minimising, not private.
-    transport : callable, default=None
-        Called with the units' workers, returns the transport that carries the packets. None keeps
-        everything in this process.
-    wire_dtype : {"float64", "float32", "float16"}, default="float64"
-        Precision of the series in the messages; inputs travel in single precision at least.
+    communication : Communication, default=None
+        What carries the messages (``transport=``), how precisely (``wire_dtype=``), at most how many bytes
+        (``max_bytes=``), and what is done about units that do not answer (``lost_units=``), see
+        :class:`~skfedcausal.Communication`. None: everything stays in this process, and every unit has to answer.
     n_jobs : int, default=None
         Units handled at the same time.
     random_state : int, RandomState instance or None, default=None
@@ -62,9 +61,6 @@ class FederatedCounterfactualEstimator(InputQuestions):
         where these are several: ``{"a__steam": ["a", "b"]}``. Inputs beside the table are given to `fit` instead.
         Inputs of words (text, a pandas Categorical) have a level for each: the plant has a column of `input_` for
         every level but the reference, and questions name levels.
-    missing_inputs : {"error", "hold"}, default="error"
-        What to do about inputs that are not known at some time steps: refuse, naming them, or let the last
-        value of the episode hold.
     sampled : {"auto", "after", "before"} or dict, default="auto"
         When inputs were set: "after" the row that they stand in was measured, so that the next row is the
         first that they act on; "before" it, so that this row is. A dict has a word for an input
@@ -73,28 +69,9 @@ class FederatedCounterfactualEstimator(InputQuestions):
         is not that of a set point ("SP", "setpoint", "schedule"); in a closed loop no record can tell, and "before" is
         wrong for inputs of a controller that reads the row first. For sites a word, or one for each unit, which the
         server is told.
-    basis : {"linear", "spline"}, callable or dict, default="linear"
-        Through which curve inputs act on the plant. "spline": piecewise linear, bent at the quartiles of the
-        record (valves that saturate, dead bands, switches). A function maps the values of an input, shape
-        (n_samples,), to columns of shape (n_samples, k) of which a sum acts. A dict chooses by input or unit.
-        The plant has a column of `input_` for each, questions are about the input itself. Not for sites.
-    instruments : dict of str to str, default=None
-        What moves an input and acts on the plant through this input alone: ``{"valve": "setpoint"}``, both columns
-        that are declared as inputs of one unit. The effect of the input is then learned from what its instrument, now
-        and in up to 20 rows before, explains of it, so that a hidden cause of the rest of its moves does no harm. The
-        instrument is no input of the plant. Sites say so in their own settings.
-    relays : dict of str to Relay, default=None
-        Inputs that are the status, 0 or 1, of what a level switches on and off, and when:
-        ``{"tank__pump": Relay("tank__level", 3.1, 4.4)}`` (:class:`~skfedcausal.estimators.relays.Relay`).
-        :meth:`whatif` and :meth:`impact` let them answer what other inputs do, unless the question is about them;
-        everything else holds them as they were. Status and level belong to one unit.
-    lost_units : LostUnits, default=None
-        What the fit does about units that do not answer, see
-        :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
-    max_bytes : int, default=None
-        Most bytes that may leave all units together, in `fit` and when the estimator is asked about records
-        afterwards (streams aside): what would exceed it is not sent, and a
-        :class:`~skfedcausal.federation.ByteLimitError` says so. Sites of their own have limits of their own.
+    input_model : InputModel, default=None
+        What is known of the inputs: gaps, curves through which they act (``basis=``), instruments and relays, see
+        :class:`InputModel`.
     verbose : bool, default=False
         Write what is logged during a `fit` to standard error: every exchange with the units.
 
@@ -177,22 +154,18 @@ class FederatedCounterfactualEstimator(InputQuestions):
     """
 
     input_columns: Any = None
-    missing_inputs: str = "error"
     sampled: str | Mapping = "auto"
-    basis: Any = "linear"
-    instruments: Mapping | None = None
-    relays: Mapping | None = None
+    input_model: InputModel | None = None
 
     _parameter_constraints = {
         **InputQuestions._parameter_constraints,
         "server": [HasMethods("effects"), None],
         "input_columns": ["array-like", callable, Mapping, None],
-        "missing_inputs": [StrOptions({"error", "hold"})],
         "sampled": [StrOptions(set(SAMPLED)), Mapping],
-        "basis": [StrOptions(set(BASES)), callable, Mapping],
-        "instruments": [Mapping, None],
-        "relays": [Mapping, None],
+        "input_model": [InputModel, None],
     }
+    _groups = {**InputQuestions._groups, "input_model": InputModel}
+    _renamed = {"missing_inputs": "FederatedCounterfactualEstimator(input_model=InputModel(missing=...))"}
 
     _has_inputs = True
     _acting = ("lag_transitions_", "lag_inputs_", "input_at_once_")
@@ -238,7 +211,7 @@ class FederatedCounterfactualEstimator(InputQuestions):
         return super().fit_sites(transport)
 
     @with_callbacks
-    def fit(self, X, y=None, *, inputs=None, lengths=None, dry_run=False):
+    def fit(self, X, y=None, *, inputs=None, lengths=None):
         """Learn the plant.
 
         Parameters
@@ -252,18 +225,15 @@ class FederatedCounterfactualEstimator(InputQuestions):
             those that act on several units have these for a key: ``{("a", "b"): U}``.
         lengths : sequence of int, default=None
             Time steps of each episode; None for one episode.
-        dry_run : bool, default=False
-            Send nothing, learn nothing, and return what would be sent: the table of :meth:`plan`.
 
         Returns
         -------
         self : FederatedCounterfactualEstimator
-            A DataFrame in its place with `dry_run`.
 
         Raises
         ------
         ValueError
-            If inputs are missing at some time steps (unless ``missing_inputs="hold"``) or are linear
+            If inputs are missing at some time steps (unless ``InputModel(missing="hold")``) or are linear
             combinations of each other.
 
         Warns
@@ -273,8 +243,6 @@ class FederatedCounterfactualEstimator(InputQuestions):
             depend on measurements, that act within a row, or otherwise than the plant says.
         """
         self._validate_params()
-        if dry_run:
-            return self.plan(X, inputs=inputs, lengths=lengths)
         plant = self._read_first(X, inputs, lengths)
         with self._naming_inputs():
             self._fit_units(plant)
@@ -290,7 +258,7 @@ class FederatedCounterfactualEstimator(InputQuestions):
         labels = declared.labels(X, self.client_labels)
         plant = self._read_new(X, inputs, lengths, labels=labels, input_columns=declared.names)
         shared = declared.units(plant.layout)
-        plant = filled_inputs(plant, self.missing_inputs)
+        plant = filled_inputs(plant, self.missing)
         how = {"basis": self.basis, "sampled": self.sampled, "instruments": self.instruments}
         self._spec = InputSpec.learn(plant, levels, shared, **how)
         return self._seen_by_units(plant)
@@ -325,7 +293,7 @@ class FederatedCounterfactualEstimator(InputQuestions):
     def _read(self, X, inputs=None, lengths=None):
         inputs, _ = merged_inputs(inputs)
         X, inputs = self._spec.coded(X, inputs, self.layout_.names)
-        return filled_inputs(super()._read(X, inputs, lengths), self.missing_inputs)
+        return filled_inputs(super()._read(X, inputs, lengths), self.missing)
 
     def _seen_by_units(self, plant):
         return self._spec.encode(plant)

@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ..client.baseline_options import Baseline
 from ..client.units import randomised_flags, units_alone
 from ..containers.layout import listed
 from ..containers.rows import at_one_level, position, sampling_period
@@ -38,6 +39,7 @@ from ._promises import checked_watch, mechanisms, promise_key, watch_promise
 from ._stream_batches import is_stream
 from ._streams import PlantStream, flag_array, flag_verdict
 from ._watching import WatchingDetector
+from .evidence import Evidence
 
 
 @explained
@@ -70,24 +72,16 @@ class FederatedRCADetector(WatchingDetector):
         noise to every record at its unit, nominal and watched, and everything is computed from what is left.
         A RandomizedResponse answers in place of a unit's flags (``evidence="flags"``), and protects nothing
         else; in a list with a GaussianMechanism that protects all other messages.
-    transport : callable, default=None
-    wire_dtype : {"float64", "float32", "float16"}, default="float64"
-    evidence : {"innovations", "flags"}, default="innovations"
-        "innovations": surprises of the joint model. "flags": the paper's two bits per unit and step.
-    statistic : {"both", "energy", "shift"}, default="both"
-        "energy" counts in how many steps and for how long a unit surprises (best in closed loops), "shift"
-        is the likelihood ratio of a fault that stays (best for small steady faults). "both" shares the
-        budget between them; the one with more evidence for a fault names the root.
+    communication : Communication, default=None
+        What carries the messages (``transport=``), how precisely (``wire_dtype=``), at most how many bytes
+        (``max_bytes=``), and what is done about units that do not answer (``lost_units=``), see
+        :class:`~skfedcausal.Communication`. None: everything stays in this process, and every unit has to answer.
+    evidence : Evidence or {"innovations", "flags"}, default="innovations"
+        What counts as a sign of a fault and how the root is told from it, see :class:`Evidence`. "innovations":
+        surprises of the joint model. "flags": the paper's two bits per unit and step.
     false_alarm_rate : float or str, default=1e-3
         False alarms per time step, all units and statistics together, or for instance ``"1 per day"`` for
         frames with a time index.
-    percentile : float, default=95.0
-        Threshold of ``evidence="flags"``: percentile of the nominal distances.
-    horizon : int, default=1
-        Steps over which flags must agree (Remark 5.1 of [1]_): the root in more than half of them. Randomised
-        flags must agree in so many that their noise alone would not exceed `false_alarm_rate`.
-    prior : dict or array-like, default=None
-        Prior weight of each unit being the root, by name or in the order of the units. None for equal ones.
     input_columns : list of str or int, callable or dict, default=None
         Columns of a table that are inputs of the unit they belong to, see `inputs` of :meth:`fit`. A dict says of a
         column which units it acts on, ``{"plant__steam": ["a", "b"]}``: the first of them sends it, and what it does to
@@ -97,31 +91,26 @@ class FederatedRCADetector(WatchingDetector):
         first, or "before" it; a dict has a word for an input (``unit__input``) or for all inputs of a unit. Told
         "after", an input explains nothing of its own row: its unit sends it a row later. "auto" and "before" let it
         explain that row as well. "after" is for plants that a MomentServer learns, in this process.
-    levels : {"auto", "episode"} or None, default="auto"
-        "auto": where the nominal record clearly shifts between few levels, these are taken for nominal operating
-        points, and a warning says so; the units are asked twice then. Of sites, and with `privacy`, `max_bytes` or a
-        `client` of one's own, there is the warning only, of plants with inputs nothing. "episode": the episodes of the
-        nominal record are campaigns with levels of their own, all of them nominal. The plant and the thresholds are
-        learned from what is left without these levels, and the units are asked once more for the record with them. A
-        plant that switches between campaigns is known again by its rows, and that is no incident; a stream begins at
-        the level of the first one. None: all rows have the same level.
-    mode : str, default=None
-        Name of a column of X that says in which mode a unit or the plant is (a recipe, a grade, day and night), in
-        words or numbers: ``"unit__tag"``, a tag that several units have, or a column of a table, or an entry of a dict
-        of units, that belongs to no unit. With `inputs` beside X it is one of these. It is an input with a level of its
-        own for each mode, and a switch between modes that were in the nominal record is no incident. A mode that was
-        not is told by a warning: rows of a unit in one of its own count as missing, and the others are watched; in one
-        of the whole plant it is watched again after 130 rows. None: nothing tells of modes.
+    baseline : Baseline, default=None
+        What of the plant is nominal although it moves: `levels` and `mode` of a :class:`Baseline`; seasons, trends and
+        the operating point belong to the one of `client`. None stands for one with ``levels="auto"``: where the nominal
+        record clearly shifts between few levels, these are taken for nominal operating points, and a warning says so;
+        the units are asked twice then. Of sites, and with `privacy`, `max_bytes` or a `client` of one's own, there is
+        the warning only, of plants with inputs nothing. ``levels="episode"``: the episodes of the nominal record are
+        campaigns with levels of their own, all of them nominal. The plant and the thresholds are learned from what is
+        left without these levels, and the units are asked once more for the record with them. A plant that switches
+        between campaigns is known again by its rows, and that is no incident; a stream begins at the level of the first
+        one. ``levels=None``: all rows have the same level.
+
+        `mode` is the name of a column of X that says in which mode a unit or the plant is (a recipe, a grade, day and
+        night), in words or numbers: ``"unit__tag"``, a tag that several units have, or a column of a table, or an entry
+        of a dict of units, that belongs to no unit. With `inputs` beside X it is one of these. It is an input with a
+        level of its own for each mode, and a switch between modes that were in the nominal record is no incident. A
+        mode that was not is told by a warning: rows of a unit in one of its own count as missing, and the others are
+        watched; in one of the whole plant it is watched again after 130 rows. None: nothing tells of modes.
     n_jobs : int, default=None
     random_state : int, RandomState instance or None, default=None
         Draws the bootstrap stretches behind the thresholds. None always draws the same.
-    lost_units : LostUnits, default=None
-        What the fit does about units that do not answer, see
-        :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
-    max_bytes : int, default=None
-        Most bytes that may leave all units together, in `fit` and when the estimator is asked about records
-        afterwards (streams aside): what would exceed it is not sent, and a
-        :class:`~skfedcausal.federation.ByteLimitError` says so. Sites of their own have limits of their own.
     verbose : bool, default=False
         Write what is logged during a `fit` to standard error: every exchange with the units.
 
@@ -180,38 +169,34 @@ class FederatedRCADetector(WatchingDetector):
     'unit2'
     """
 
-    evidence: str = "innovations"
-    statistic: str = "both"
+    evidence: Evidence | str = "innovations"
     false_alarm_rate: float | str = 1e-3
-    percentile: float = 95.0
-    horizon: int = 1
-    prior: Any = None
     input_columns: Any = None
-    levels: str | None = "auto"
-    mode: str | None = None
+    baseline: Baseline | None = None
     sampled: str | Mapping = "auto"
 
     _parameter_constraints = {
         **WatchingDetector._parameter_constraints,
         "privacy": [PrivacyMechanism, list, tuple, None],
-        "evidence": [StrOptions({"innovations", "flags"})],
-        "statistic": [StrOptions({"both", "energy", "shift"})],
+        "evidence": [Evidence, str],
         "false_alarm_rate": [Interval(Real, 0, 1, closed="neither"), str],
-        "percentile": [Interval(Real, 0, 100, closed="neither")],
-        "horizon": [Interval(Real, 1, None, closed="left")],
-        "prior": ["array-like", dict, None],
         "input_columns": ["array-like", callable, Mapping, None],
-        "levels": [StrOptions({"auto", "episode"}), None],
-        "mode": [str, None],
+        "baseline": [Baseline, None],
         "sampled": [StrOptions({"auto", "after", "before"}), Mapping],
     }
 
+    _groups = {**WatchingDetector._groups, "evidence": Evidence, "baseline": Baseline}
+    _renamed = {"horizon": "FederatedRCADetector(evidence=Evidence(n_steps=...))"}
     _default_server, _monitors, _has_inputs = MomentServer, True, True
+
+    def _validate_params(self):
+        super()._validate_params()
+        self.group("baseline").check_watched()
 
     # -- learning --------------------------------------------------------------------------------
 
     @with_callbacks
-    def fit(self, X, y=None, *, inputs=None, lengths=None, dry_run=False):
+    def fit(self, X, y=None, *, inputs=None, lengths=None):
         """Learn the plant and what is nominal.
 
         Parameters
@@ -230,13 +215,10 @@ class FederatedRCADetector(WatchingDetector):
             each, as `mode` has.
         lengths : sequence of int, default=None
             Time steps of each episode; None for one episode.
-        dry_run : bool, default=False
-            Send nothing, learn nothing, and return what would be sent: the table of :meth:`plan`.
 
         Returns
         -------
         self : FederatedRCADetector
-            A DataFrame in its place with `dry_run`.
 
         Raises
         ------
@@ -244,8 +226,6 @@ class FederatedRCADetector(WatchingDetector):
             If the data are too short to hold a part out, or the budget or prior cannot be read.
         """
         self._validate_params()
-        if dry_run:
-            return self.plan(X, inputs=inputs, lengths=lengths)
         self._check_privacy()
         inputs, moved = merged_inputs(inputs)
         declared = Declared(self.input_columns, moved)
@@ -259,7 +239,7 @@ class FederatedRCADetector(WatchingDetector):
         plant = self._seen_by_units(plant)
         self._set_budget(plant.index)
         prior_weights(self.prior, plant.names)
-        randomised = self.evidence == "flags" and mechanisms(self.privacy)[1] is not None
+        randomised = self.signs == "flags" and mechanisms(self.privacy)[1] is not None
         if self.levels == "episode":
             return self._fit_campaigns(plant)
         self._fit_units(plant, home=plant if randomised else None)
@@ -272,8 +252,8 @@ class FederatedRCADetector(WatchingDetector):
 
         `levels` are the numbers of the levels of the episodes, None where each has its own.
         """
-        if self.evidence == "flags":
-            raise ValueError("levels='episode' needs the levels of states; fit with evidence='innovations'.")
+        if self.signs == "flags":
+            raise ValueError("Baseline(levels='episode') needs the levels of states; fit with evidence='innovations'.")
         short = [k for k, n_rows in enumerate(plant.lengths) if n_rows <= SETTLING]
         if short and levels is None:
             raise ValueError(
@@ -287,7 +267,7 @@ class FederatedRCADetector(WatchingDetector):
 
     def _with_visited(self, plant=None):
         """Take levels that the nominal record visits for operating points, where that can be learned; it is told."""
-        segments = None if self.levels != "auto" or self.evidence == "flags" else self._root_cause.visited
+        segments = None if self.levels != "auto" or self.signs == "flags" else self._root_cause.visited
         if not segments:
             return self
         before = self.__dict__.copy()
@@ -304,8 +284,8 @@ class FederatedRCADetector(WatchingDetector):
                 done = f"A switch may be an incident, as the detector cannot be fitted to what is between them: {error}"
         where = "; ".join(f"rows {s.start} to {s.stop - 1} at level {s.level + 1}" for s in segments)
         warnings.warn(
-            f"The nominal record shifts between levels: {where}. {done} Tell of them by `mode`, `inputs` or "
-            "levels='episode', or give levels=None if they are none.",
+            f"The nominal record shifts between levels: {where}. {done} Tell of them by a `mode`, by "
+            "`inputs` or by levels='episode' of its `baseline`, or give Baseline(levels=None) if they are none.",
             stacklevel=4,
         )
         return self
@@ -334,7 +314,7 @@ class FederatedRCADetector(WatchingDetector):
         modes = PlantModes.learn(self.mode, X, inputs, columns)
         if not modes.labels:
             return X, inputs, columns
-        modes.check_settings(self.mode, self.evidence, self.levels)
+        modes.check_settings(self.mode, self.signs, self.levels)
         self._modes = modes
         return *modes.coded(X, inputs), None if inputs is not None else modes.input_columns(columns)
 
@@ -367,10 +347,12 @@ class FederatedRCADetector(WatchingDetector):
             be read.
         """
         self._validate_params()
-        if self.evidence == "flags" and getattr(transport, "one_way", False):
+        if self.signs == "flags" and getattr(transport, "one_way", False):
             raise ValueError("evidence='flags' asks the units again; over a one-way link use 'innovations'.")
         if self.levels == "episode":
-            raise ValueError("levels='episode' needs the nominal record in this process: sites send theirs once.")
+            raise ValueError(
+                "Baseline(levels='episode') needs the nominal record in this process: sites send theirs once."
+            )
         if self.sampled != "auto":
             raise ValueError(
                 "`sampled` is about rows of inputs, which sites keep. Leave it out, and let the site move a column "
@@ -391,7 +373,7 @@ class FederatedRCADetector(WatchingDetector):
         exchange.then = self._learn_nominal
         super()._learn(exchange, server, inputs)
         exchange.then = None
-        if self.evidence == "flags":
+        if self.signs == "flags":
             nominal = dict.fromkeys(exchange.messages, FlagsRequest(float(self.percentile)))
             exchange.ask(nominal, Acknowledgement)
 
@@ -415,8 +397,8 @@ class FederatedRCADetector(WatchingDetector):
         self.false_alarms_ = self._root_cause.levels.false_alarms
         self._flagger = secrets.token_hex(8)
         self._watch: Any = self._root_cause
-        if self.evidence == "flags":
-            self._watch = FlagWatch(int(self.horizon), self._needed_flags())
+        if self.signs == "flags":
+            self._watch = FlagWatch(int(self.n_steps), self._needed_flags())
         self.reset()
 
     def _learn_nominal(self, server, messages):
@@ -432,7 +414,7 @@ class FederatedRCADetector(WatchingDetector):
 
     def _needed_flags(self):
         """Steps within the horizon in which flags have to agree on a root."""
-        mechanism, horizon = mechanisms(self.privacy)[1], int(self.horizon)
+        mechanism, horizon = mechanisms(self.privacy)[1], int(self.n_steps)
         if mechanism is None:
             return horizon // 2 + 1
         kept, other = mechanism.confusion[0, :2]
@@ -447,7 +429,7 @@ class FederatedRCADetector(WatchingDetector):
 
     def _check_privacy(self):
         """Refuse before anything is spent what would protect nothing."""
-        self._promised = promise_key(checked_watch(self.privacy, self.evidence, self.server))
+        self._promised = promise_key(checked_watch(self.privacy, self.signs, self.server))
 
     def _promise(self, names, n_samples):
         return watch_promise(self.privacy, names, n_samples)
@@ -455,7 +437,7 @@ class FederatedRCADetector(WatchingDetector):
     def _sites(self, plant, watched):
         """Units about a watched record, which may tell their states or nothing but flags."""
         messages, of_flags = mechanisms(self.privacy)
-        if of_flags is None or not watched or self.evidence != "flags":
+        if of_flags is None or not watched or self.signs != "flags":
             if messages is None and of_flags is not None:
                 raise ValueError(
                     "RandomizedResponse protects flags, and this method needs states. Use flags, incidents, predict "
@@ -529,7 +511,7 @@ class FederatedRCADetector(WatchingDetector):
         if is_stream(X):
             return self._followed(X, PlantStream.labels)
         with self._asking(X, inputs, lengths, watched=True) as units:
-            if self.evidence == "flags":
+            if self.signs == "flags":
                 flags = flag_array(self._evidence_of(units), self.client_names_)
                 bounds, watch = episodes(units.starts, len(flags)), self._watch
                 roots = np.concatenate([roots_of_flags(flags[i:j], watch.horizon, watch.needed) for i, j in bounds])

@@ -47,23 +47,14 @@ class FederatedGrangerEstimator(PlantEstimator):
     privacy : GaussianMechanism, default=None
         Noise on every unit's measurements before anything is computed from them. None: no differential
         privacy, messages are data-minimising, not private.
-    transport : callable, default=None
-        Called with a dict of the units' workers by name, returns what carries the packets: an object with
-        the methods ``clients()``, ``exchange(packets, timeout=)`` and ``close()``. None keeps everything
-        in this process.
-    wire_dtype : {"float64", "float32", "float16"}, default="float64"
-        Precision of the series in the messages.
+    communication : Communication, default=None
+        What carries the messages (``transport=``), how precisely (``wire_dtype=``), at most how many bytes
+        (``max_bytes=``), and what is done about units that do not answer (``lost_units=``), see
+        :class:`~skfedcausal.Communication`. None: everything stays in this process, and every unit has to answer.
     n_jobs : int, default=None
         Units handled at the same time.
     random_state : int, RandomState instance or None, default=None
         For components that draw random numbers (the start of a GradientServer); the default ones draw none.
-    lost_units : LostUnits, default=None
-        What the fit does about units that do not answer, see
-        :class:`~skfedcausal.federation.LostUnits`. None: every unit has to answer.
-    max_bytes : int, default=None
-        Most bytes that may leave all units together, in `fit` and when the estimator is asked about records
-        afterwards (streams aside): what would exceed it is not sent, and a
-        :class:`~skfedcausal.federation.ByteLimitError` says so. Sites of their own have limits of their own.
     verbose : bool, default=False
         Write what is logged during a `fit` to standard error: every exchange with the units.
     remedy : {"auto"}, default=None
@@ -154,7 +145,7 @@ class FederatedGrangerEstimator(PlantEstimator):
     _leaves_out_still_units = True
 
     @with_callbacks
-    def fit(self, X, y=None, *, inputs=None, lengths=None, dry_run=False):
+    def fit(self, X, y=None, *, inputs=None, lengths=None):
         """Learn the plant.
 
         Parameters
@@ -167,13 +158,10 @@ class FederatedGrangerEstimator(PlantEstimator):
             Must be None here: inputs belong to the counterfactual estimator.
         lengths : sequence of int, default=None
             Time steps of each episode; None for one episode.
-        dry_run : bool, default=False
-            Send nothing, learn nothing, and return what would be sent: the table of :meth:`plan`.
 
         Returns
         -------
         self : FederatedGrangerEstimator
-            A DataFrame in its place with `dry_run`.
 
         Raises
         ------
@@ -192,8 +180,6 @@ class FederatedGrangerEstimator(PlantEstimator):
             If the likelihood did not converge.
         """
         self._validate_params()
-        if dry_run:
-            return self.plan(X, inputs=inputs, lengths=lengths)
         if self.remedy is not None and self.privacy is not None:
             raise ValueError(
                 "remedy='auto' may fit twice, and privacy would be spent twice; fit without a remedy, read `validity_` "
@@ -268,26 +254,26 @@ def remedies(estimator, cut=True):
         segments = _segments(table, client, estimator.server_.n_samples_) if cut else None
         wanted = {"levels": "episode"} if segments else _asked(client, failed)
         if wanted:
-            settings["client"] = clone(client).set_params(**wanted)
+            settings["client"] = clone(client).set_params(**{f"baseline__{name}": one for name, one in wanted.items()})
         done += [f'{option}="{value}"' for option, value in wanted.items()]
     return settings, tuple(done), segments
 
 
 def _asked(client, failed):
     """Have every unit take off what some have; settings that were given stay. Levels that move are trends as well."""
-    options = client.get_params(deep=False)
-    wanders = "steady sensors" in failed and options.get("levels") is None
+    options = client.group("baseline").taken_off()
+    wanders = "steady sensors" in failed and options["levels"] is None
     slow = {"steady sensors": ("levels", "wander")} if wanders else {"no trend": ("trend", "smooth")}
     wanted = {"no season": ("harmonics", "auto"), **slow}
     asked = {option: value for check, (option, value) in wanted.items() if check in failed}
-    return {option: value for option, value in asked.items() if option in options and options[option] is None}
+    return {option: value for option, value in asked.items() if options[option] is None}
 
 
 def _segments(table, client, n_samples):
     """Rows (start, stop) between shifts of levels, None where none were found or levels are taken off already."""
     shifts = table.attrs.get(SHIFTS)
-    options = client.get_params(deep=False)
-    if not shifts or any(options.get(option) is not None for option in _AT_HOME):
+    options = client.group("baseline").taken_off()
+    if not shifts or any(options[option] is not None for option in _AT_HOME):
         return None
     edges = [0, *(row for shift in shifts for row in shift), n_samples]
     return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if b - a >= _SHORTEST]

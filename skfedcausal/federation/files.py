@@ -344,12 +344,12 @@ class FileLoopback:
     Examples
     --------
     >>> import tempfile
-    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal import Communication, FederatedGrangerEstimator
     >>> from skfedcausal.datasets import make_granger_plant
     >>> from skfedcausal.federation import FileLoopback, verify_ledger
     >>> X, _ = make_granger_plant(2, n_samples=500, random_state=0)
     >>> folder = tempfile.TemporaryDirectory()
-    >>> est = FederatedGrangerEstimator(transport=FileLoopback(folder.name)).fit(X)
+    >>> est = FederatedGrangerEstimator(communication=Communication(transport=FileLoopback(folder.name))).fit(X)
     >>> verify_ledger(f"{folder.name}/home/unit0/ledger.jsonl")["entries"]
     6
     >>> folder.cleanup()

@@ -5,6 +5,7 @@ from sklearn.base import clone
 
 from ..client.pooled import PooledTransport
 from ..estimators._asked import AskedPlant
+from ..federation.communication import Communication
 from ._asked import answering, fitted
 
 
@@ -108,7 +109,7 @@ def oracle(est, X, *, inputs=None, lengths=None):
             "The oracle pools what the units sent; noise inside training has no counterpart there. Use noise on "
             "the record, or none, to compare with it."
         )
-    other = clone(est).set_params(transport=PooledTransport, wire_dtype="float64", lost_units=None)
+    other = clone(est).set_params(communication=Communication(transport=PooledTransport))
     return asked.learned_from(other, asked.read(X, inputs, lengths))
 
 

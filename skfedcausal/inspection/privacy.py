@@ -104,7 +104,7 @@ class _Outcome(NamedTuple):
 
 def _outcome(est, record, mechanism):
     """Of a copy fitted in this process under a mechanism of its own, judged against the raw record."""
-    trial = clone(est).set_params(privacy=mechanism, transport=None).fit(**record)
+    trial = clone(est).set_params(privacy=mechanism, communication__transport=None).fit(**record)
     with config_context(transform_output="default"):
         predicted = trial.set_output(transform="default").predict(**record, model="server")
     measured = trial.asked_.read(**record).table()

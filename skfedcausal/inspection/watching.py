@@ -135,7 +135,7 @@ def flags(est, X=None, *, inputs=None, lengths=None):
         If the detector was not fitted with ``evidence="flags"``.
     """
     asked = fitted(est, AskedWatch, "flags")
-    if est.evidence != "flags":
+    if est.signs != "flags":
         raise ValueError('Flags belong to the paper\'s inference; fit with evidence="flags".')
     columns = [f"{name}__{z}" for name in est.client_names_ for z in ("Z_c", "Z_a")]
     with asked.about(X, inputs, lengths, watched=True) as units:

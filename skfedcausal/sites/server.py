@@ -14,12 +14,14 @@ from ..estimators.counterfactual import FederatedCounterfactualEstimator
 from ..estimators.detector import FederatedRCADetector
 from ..estimators.granger import FederatedGrangerEstimator
 from ..federation.atomic import file_name, write_whole
+from ..federation.communication import Communication
 from ..federation.envelope import MAX_FRAME, read_key
 from ..federation.files import FileTransport
 from ..federation.lost import LostUnits
 from ..federation.signatures import read_key_pair
 from ..message.states import WIRE_DTYPES
 from ..papers.server.gradient import GradientServer
+from ..parameters import of_table
 from ..secure.server.sums import SecureSumsServer
 from ..server.likelihood import LikelihoodServer
 from .settings import SettingsError, check_numbers, converted, csv_bytes, read_section, read_settings_file
@@ -88,9 +90,9 @@ class ServerSettings:
         """The estimator, not yet fitted."""
         learner = dict(self.learner)
         try:
-            server = LEARNERS[learner.pop("kind", "likelihood")](**learner) if learner else None
-            settings = {"wire_dtype": self.wire_dtype, "lost_units": self.lost_units, **self.detector}
-            return ESTIMATORS[self.estimator](server=server, **settings)
+            server = of_table(LEARNERS[learner.pop("kind", "likelihood")], learner) if learner else None
+            how = Communication(wire_dtype=self.wire_dtype, lost_units=self.lost_units)
+            return of_table(ESTIMATORS[self.estimator], {"server": server, "communication": how, **self.detector})
         except TypeError as error:
             raise SettingsError(f"[learner] or [detector]: {error}") from None
 

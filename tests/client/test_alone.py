@@ -10,7 +10,7 @@ from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skfedcausal import KalmanClient
+from skfedcausal import Baseline, KalmanClient
 from skfedcausal.client import identification
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.statespace.observation import NoiseFit
@@ -57,7 +57,7 @@ def test_gaps_are_exact(kind, lengths, diagonal):
     seen = ~np.isnan(Y).all(axis=0)
     for client in (
         KalmanClient(**unit.matrices),
-        KalmanClient(**unit.matrices, center=False).fit(Y, inputs=U, lengths=lengths),
+        KalmanClient(baseline=Baseline(center=False), **unit.matrices).fit(Y, inputs=U, lengths=lengths),
     ):
         along = {"inputs": U, "lengths": lengths}
         tolerance = {"rtol": 0, "atol": 1e4 * EPS * np.abs(expected.posterior).max()}

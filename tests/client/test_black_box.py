@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skfedcausal import FederatedGrangerEstimator, KalmanClient
+from skfedcausal import Baseline, FederatedGrangerEstimator, KalmanClient
 from skfedcausal.client.answers import unit_message
 from skfedcausal.client.black_box import BlackBoxClient
 from skfedcausal.client.worker import fitted_client
@@ -127,7 +127,7 @@ def unit_of(model):
 
 def known(model):
     matrices = unit_of(model).matrices
-    return KalmanClient(**{name: matrices[name] for name in "ACQR"}, center=False)
+    return KalmanClient(baseline=Baseline(center=False), **{name: matrices[name] for name in "ACQR"})
 
 
 @pytest.mark.medium

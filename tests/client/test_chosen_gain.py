@@ -7,6 +7,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import (
+    Baseline,
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     GradientServer,
@@ -33,7 +34,7 @@ def literal(Y, lengths):
 
 def test_the_filter_is_algorithm_one():
     Y = np.random.default_rng(0).standard_normal((60, 3))
-    client = KalmanClient(**GIVEN, gain=K, center=False).fit(Y, lengths=[40, 20])
+    client = KalmanClient(gain=K, baseline=Baseline(center=False), **GIVEN).fit(Y, lengths=[40, 20])
     np.testing.assert_allclose(client.filter(Y, lengths=[40, 20]), literal(Y, [40, 20]), atol=1e-14)
     predicted = literal(Y, [60]) @ A.T @ C.T
     np.testing.assert_allclose(client.predict(Y)[1:], predicted[:-1], atol=1e-14)
@@ -41,20 +42,20 @@ def test_the_filter_is_algorithm_one():
 
 def test_the_stationary_kalman_gain_gives_the_kalman_filter_in_the_end():
     Y = np.random.default_rng(0).standard_normal((200, 3))
-    kalman = KalmanClient(**GIVEN, center=False).fit(Y)
+    kalman = KalmanClient(baseline=Baseline(center=False), **GIVEN).fit(Y)
     J = C.T @ C
     P = np.eye(2)
     for _ in range(500):
         P = A @ np.linalg.inv(np.linalg.inv(P) + J) @ A.T + np.eye(2)
     gain = np.linalg.inv(np.linalg.inv(P) + J) @ C.T
-    chosen = KalmanClient(**GIVEN, gain=gain, center=False).fit(Y)
+    chosen = KalmanClient(gain=gain, baseline=Baseline(center=False), **GIVEN).fit(Y)
     np.testing.assert_allclose(chosen.filter(Y)[100:], kalman.filter(Y)[100:], atol=1e-12)
 
 
 def test_a_missing_measurement_is_left_out_of_the_correction():
     Y = np.random.default_rng(0).standard_normal((20, 3))
     Y[7, 1] = np.nan
-    client = KalmanClient(**GIVEN, gain=K, center=False).fit(Y)
+    client = KalmanClient(gain=K, baseline=Baseline(center=False), **GIVEN).fit(Y)
     h = client.filter(Y)
     predicted = A @ h[6]
     kept = [0, 2]
@@ -74,7 +75,7 @@ def test_training_goes_by_the_chosen_filter():
     X, truth = make_granger_plant(2, n_samples=400, random_state=0)
     models = list(truth.clients().values())
     gains = [0.5 * np.linalg.pinv(model["C"]) for model in models]
-    clients = [KalmanClient(**m, gain=g, center=False) for m, g in zip(models, gains, strict=True)]
+    clients = [KalmanClient(gain=g, baseline=Baseline(center=False), **m) for m, g in zip(models, gains, strict=True)]
     server = GradientServer(solve="stationary", variant="no_augmentation")
     losses = papers.losses(FederatedGrangerEstimator(clients, server=server).fit(X), X)
     for (name, Y), client in zip(X.items(), clients, strict=True):
@@ -85,7 +86,7 @@ def test_training_goes_by_the_chosen_filter():
 def test_training_stops_when_the_loss_is_small():
     X, truth = make_granger_plant(2, n_samples=400, n_inputs=1, random_state=0)
     inputs = list(truth.inputs)
-    clients = [KalmanClient(**model, center=False) for model in truth.clients().values()]
+    clients = [KalmanClient(baseline=Baseline(center=False), **model) for model in truth.clients().values()]
 
     def history(**settings):
         server = GradientServer(exchange="moments", max_iter=200, tol=0.0, xi=2.0, start_scale=1.0, **settings)

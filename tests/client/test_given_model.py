@@ -9,7 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.linalg import solve_discrete_lyapunov
 from sklearn.exceptions import NotFittedError
 
-from skfedcausal import KalmanClient
+from skfedcausal import Baseline, KalmanClient
 from skfedcausal.client.unit_model import may_refine, refined
 from skfedcausal.statespace.observation import information_from_filter
 
@@ -89,7 +89,7 @@ def test_the_level_is_the_mean_of_the_record_unless_center_is_off():
         centred.transform(Y, inputs=U),
         KalmanClient(**unit.matrices).transform(Y - centred.mean_, inputs=U - centred.input_mean_),
     )
-    raw = KalmanClient(**unit.matrices, center=False).fit(Y, inputs=U)
+    raw = KalmanClient(baseline=Baseline(center=False), **unit.matrices).fit(Y, inputs=U)
     assert_array_equal(raw.mean_, 0)
     assert_array_equal(raw.input_mean_, 0)
 
@@ -108,7 +108,7 @@ def test_the_operating_point_of_the_inputs_does_not_matter():
 def test_before_fit_given_matrices_work_with_a_level_of_zero(unit, record):
     Y, U = record
     new = KalmanClient(**unit.matrices)
-    fitted = KalmanClient(**unit.matrices, center=False).fit(Y, inputs=U)
+    fitted = KalmanClient(baseline=Baseline(center=False), **unit.matrices).fit(Y, inputs=U)
     for method in ("transform", "filter", "predict", "residuals", "score_samples", "score"):
         assert_array_equal(getattr(new, method)(Y, inputs=U), getattr(fitted, method)(Y, inputs=U))
     assert_array_equal(new.message(Y).z, fitted.message(Y).z)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal import FederatedCounterfactualEstimator, KalmanClient
+from skfedcausal import Baseline, FederatedCounterfactualEstimator, KalmanClient
 
 
 def _second_order(n_samples, seed, n_sensors=1):
@@ -16,7 +16,7 @@ def _second_order(n_samples, seed, n_sensors=1):
     Y = H[:, 1 : 1 + n_sensors] + 0.05 * rng.standard_normal((n_samples, n_sensors))
     truth = {"A": A[: n_sensors + 1, : n_sensors + 1], "B": B[: n_sensors + 1, None]}
     truth |= {"C": np.eye(n_sensors, n_sensors + 1, k=1), "Q": 0.01 * np.eye(n_sensors + 1)}
-    return Y, u, KalmanClient(**truth, R=np.full(n_sensors, 0.0025), center=False)
+    return Y, u, KalmanClient(R=np.full(n_sensors, 0.0025), baseline=Baseline(center=False), **truth)
 
 
 @pytest.mark.parametrize("n_sensors", [1, 2])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal import KalmanClient, LinearAugmenter
+from skfedcausal import Baseline, KalmanClient, LinearAugmenter
 
 
 @pytest.mark.parametrize("lengths", [[400], [150, 250]])
@@ -13,7 +13,7 @@ def test_an_augmenter_learns_the_same_from_products_that_are_known(lengths, cent
     Y = rng.standard_normal((400, 3)) @ rng.standard_normal((3, 3)) + 5.0
     cross_term = rng.standard_normal((400, 2))
     starts = tuple(np.cumsum([0, *lengths[:-1]]).tolist())
-    model = KalmanClient(center=center, n_states=2).fit(Y, lengths=lengths).model
+    model = KalmanClient(n_states=2, baseline=Baseline(center=center)).fit(Y, lengths=lengths).model
     told = {"starts": starts, "level": model.mean}
     summed = LinearAugmenter().fit(Y, cross_term, **told)
     known = LinearAugmenter().fit(Y, cross_term, **told, products=model.products)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skfedcausal import FederatedRCADetector, KalmanClient
+from skfedcausal import Baseline, FederatedRCADetector, KalmanClient
 from skfedcausal.statespace.lines import sharp_period
 
 
@@ -35,7 +35,7 @@ def names(client):
 
 def test_a_profile_by_time_of_day_and_weekend_is_taken_off():
     X = record()
-    client = KalmanClient(profile="auto").fit(X)
+    client = KalmanClient(baseline=Baseline(profile="auto")).fit(X)
     assert names(client) == ["profile by time of day and weekend"]
     off = client.baseline_.of(X.to_numpy(), X.index)[0]
     true = by_the_day(X.index)
@@ -46,7 +46,7 @@ def test_a_profile_by_time_of_day_and_weekend_is_taken_off():
 
 def test_later_rows_have_the_same_profile_by_their_times():
     X = record(28)
-    client = KalmanClient(profile="auto").fit(X.iloc[:1000])
+    client = KalmanClient(baseline=Baseline(profile="auto")).fit(X.iloc[:1000])
     later = X.iloc[1000:]
     off = client.baseline_.of(later.to_numpy(), later.index)[0]
     whole = client.baseline_.of(X.to_numpy(), X.index)[0]
@@ -55,7 +55,10 @@ def test_later_rows_have_the_same_profile_by_their_times():
 
 def test_predictions_are_of_the_record_as_it_was():
     X = record()
-    plain, client = KalmanClient(profile=None).fit(X), KalmanClient(profile="auto").fit(X)
+    plain, client = (
+        KalmanClient(baseline=Baseline(profile=None)).fit(X),
+        KalmanClient(baseline=Baseline(profile="auto")).fit(X),
+    )
     errors = [np.square(X.to_numpy() - one.predict(X)).mean() for one in (plain, client)]
     assert errors[1] < 0.8 * errors[0]
 
@@ -63,20 +66,22 @@ def test_predictions_are_of_the_record_as_it_was():
 def test_twelve_days_have_no_weekend_of_their_own():
     index = pd.date_range("2024-01-01", periods=12 * 48, freq="30min")
     X = pd.DataFrame(noise(len(index)) + 3 * ((index.hour >= 6) & (index.hour < 9))[:, None], index=index)
-    assert names(KalmanClient(profile="auto").fit(X)) == ["profile by time of day"]
+    assert names(KalmanClient(baseline=Baseline(profile="auto")).fit(X)) == ["profile by time of day"]
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_nothing_is_found_where_there_is_nothing(seed):
     index = pd.date_range("2024-01-01", periods=1500, freq="30min")
     for X in (pd.DataFrame(noise(1500, seed), index=index), noise(1500, seed), noise(1500, seed, memory=0.99)):
-        assert KalmanClient(profile="auto").fit(X).baseline_ is None
+        assert KalmanClient(baseline=Baseline(profile="auto")).fit(X).baseline_ is None
 
 
 def test_the_year_is_taken_off_daily_rows():
     index = pd.date_range("2015-01-01", periods=1500, freq="D")
     year = 2 * np.sin(2 * np.pi * index.day_of_year / 365.25).to_numpy()[:, None]
-    client = KalmanClient(profile="auto").fit(pd.DataFrame(noise(1500, memory=0.5) + year, index=index))
+    client = KalmanClient(baseline=Baseline(profile="auto")).fit(
+        pd.DataFrame(noise(1500, memory=0.5) + year, index=index)
+    )
     assert names(client) == ["season of 365.2 rows"]
 
 
@@ -92,7 +97,7 @@ def test_a_season_that_nobody_named_is_found_where_rows_have_times():
 def test_missing_cells_do_not_hide_a_profile():
     X = record()
     X = X.mask(np.random.default_rng(0).random(X.shape) < 0.1)
-    assert names(KalmanClient(profile="auto").fit(X)) == ["profile by time of day and weekend"]
+    assert names(KalmanClient(baseline=Baseline(profile="auto")).fit(X)) == ["profile by time of day and weekend"]
 
 
 def test_a_slow_state_is_no_line():
@@ -100,12 +105,12 @@ def test_a_slow_state_is_no_line():
 
 
 def test_short_records_have_none():
-    assert KalmanClient(profile="auto").fit(record(3)).baseline_ is None
-    assert KalmanClient(profile="auto").fit(noise(30)).baseline_ is None
+    assert KalmanClient(baseline=Baseline(profile="auto")).fit(record(3)).baseline_ is None
+    assert KalmanClient(baseline=Baseline(profile="auto")).fit(noise(30)).baseline_ is None
 
 
 @pytest.mark.filterwarnings("ignore:One false alarm per")
 def test_units_that_a_detector_watches_keep_what_the_clock_tells():
     X = {name: record(seed=seed) for name, seed in (("left", 1), ("right", 2))}
-    detector = FederatedRCADetector(client=KalmanClient(profile="auto")).fit(X)
+    detector = FederatedRCADetector(client=KalmanClient(baseline=Baseline(profile="auto"))).fit(X)
     assert all(client.baseline_ is None for client in detector.clients_.values())

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skfedcausal import FederatedRCADetector, KalmanClient, inspection
+from skfedcausal import Baseline, FederatedRCADetector, KalmanClient, inspection
 from skfedcausal.client.site_record import SiteModes
 from skfedcausal.client.watching import Batch
 from skfedcausal.client.worker import UnitWorker
@@ -418,7 +418,7 @@ def test_modes_that_a_column_tells_at_a_site_are_those_of_one_process(tmp_path, 
 
 def at_sites_and_here(folder, frames, last, suffix, parts=((300, 450), (450, 520), (520, 700))):
     """Incidents in parts of records whose first rows are nominal, by one-way sites and in one process."""
-    here, known = FederatedRCADetector(false_alarm_rate=0.01, mode=f"mill__{last}"), {}
+    here, known = FederatedRCADetector(false_alarm_rate=0.01, baseline=Baseline(mode=f"mill__{last}")), {}
     here.fit({name: frame[:300] for name, frame in frames.items()})
     for i, j in parts:
         batch = {name: frame[i:j].reset_index(drop=True) for name, frame in frames.items()}

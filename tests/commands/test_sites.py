@@ -14,6 +14,7 @@ from skfedcausal import (
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     FederatedRCADetector,
+    InputModel,
     LikelihoodServer,
     inspection,
 )
@@ -509,7 +510,7 @@ def test_an_instrument_said_at_the_site_gives_the_plant_of_a_fit_with_it(plant):
     sensors["mill"] = sensors["mill"].drop(columns=["stuck"])
     plain = FederatedCounterfactualEstimator(
         input_columns=["mill__valve", "mill__load"],
-        instruments={"mill__valve": "load"},
+        input_model=InputModel(instruments={"mill__valve": "load"}),
         **settings,
     ).fit(sensors)
     assert_array_equal(told.server_.transition_, plain.server_.transition_)
@@ -533,8 +534,8 @@ def test_what_sites_send_is_what_a_fit_in_one_process_sends(plant):
     sensors["mill"] = sensors["mill"].drop(columns=["stuck"])
     plain = FederatedCounterfactualEstimator(
         input_columns=["mill__valve", "mill__load"],
-        basis={"mill__valve": "spline"},
         sampled={"mill__load": "before"},
+        input_model=InputModel(basis={"mill__valve": "spline"}),
         **settings,
     ).fit(sensors)
     assert_array_equal(told.server_.transition_, plain.server_.transition_)

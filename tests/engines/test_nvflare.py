@@ -14,6 +14,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from skfedcausal import (
+    Communication,
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     GradientServer,
@@ -163,7 +164,8 @@ def test_garbage_an_old_packet_and_silence_are_refused_and_nothing_hangs(federat
     for reason, expected in zip(lost["reason"], reasons, strict=True):
         assert pd.Series(reason).str.contains(expected).all(), reason
     here = FederatedGrangerEstimator(
-        server=GradientServer(max_iter=12, tol=0.0), transport=LossyTransport, lost_units=LostUnits(quorum=2)
+        server=GradientServer(max_iter=12, tol=0.0),
+        communication=Communication(transport=LossyTransport, lost_units=LostUnits(quorum=2)),
     )
     with pytest.warns(LostUnitWarning):
         here.fit(record(False))

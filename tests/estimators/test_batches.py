@@ -9,6 +9,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skfedcausal import (
+    Communication,
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     GradientServer,
@@ -215,7 +216,9 @@ class Losing(InProcessTransport):
 @pytest.mark.medium
 def test_a_unit_may_be_absent_from_a_batch(plant, by_batch, monkeypatch):
     """Its blocks come from the other batches; those of the others from all."""
-    estimator = FederatedGrangerEstimator(server=ONE, transport=Losing, lost_units=LostUnits(quorum=2))
+    estimator = FederatedGrangerEstimator(
+        server=ONE, communication=Communication(transport=Losing, lost_units=LostUnits(quorum=2))
+    )
     for k in range(BATCHES):
         monkeypatch.setattr(Losing, "lost", ("unit2",) if k == 2 else ())
         if k == 2:

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skfedcausal import FederatedCounterfactualEstimator, GradientServer, inspection
+from skfedcausal import FederatedCounterfactualEstimator, GradientServer, InputModel, inspection
 from skfedcausal.datasets import make_granger_plant
 
 pytestmark = pytest.mark.medium
@@ -44,7 +44,7 @@ def plain():
 @pytest.fixture(scope="module")
 def mended():
     X = drawn(0)
-    told = {"input_columns": [*INPUTS, "a__setpoint"], "instruments": {"a__valve": "setpoint"}}
+    told = {"input_columns": [*INPUTS, "a__setpoint"], "input_model": InputModel(instruments={"a__valve": "setpoint"})}
     return X, FederatedCounterfactualEstimator(**told).fit(X)
 
 
@@ -100,22 +100,28 @@ def test_an_instrument_is_no_input_that_moves(mended):
     ],
 )
 def test_what_instruments_cannot_be(told, words):
-    estimator = FederatedCounterfactualEstimator(input_columns=[*INPUTS, "a__setpoint"], instruments=told)
+    estimator = FederatedCounterfactualEstimator(
+        input_columns=[*INPUTS, "a__setpoint"], input_model=InputModel(instruments=told)
+    )
     with pytest.raises(ValueError, match=words):
         estimator.fit(drawn(0)[:300])
 
 
 def test_instruments_explain_linear_inputs_and_stay_in_the_process():
-    told = {"input_columns": [*INPUTS, "a__setpoint"], "instruments": {"a__valve": "a__setpoint"}}
-    with pytest.raises(ValueError, match="leave out `basis`"):
-        FederatedCounterfactualEstimator(basis="spline", **told).fit(drawn(0)[:300])
+    told = InputModel(instruments={"a__valve": "a__setpoint"})
+    estimator = FederatedCounterfactualEstimator(input_columns=[*INPUTS, "a__setpoint"], input_model=told)
     with pytest.raises(ValueError, match="which sites keep"):
-        FederatedCounterfactualEstimator(**told).fit_sites(object())
+        estimator.fit_sites(object())
+    with pytest.raises(ValueError, match="leave out `basis`"):
+        estimator.set_params(input_model__basis="spline").fit(drawn(0)[:300])
 
 
 def test_an_instrument_that_moves_nothing_is_said():
     X = drawn(0)[:600].assign(a__setpoint=np.random.default_rng(99).standard_normal(600))
-    told = {"input_columns": [*INPUTS, "a__setpoint"], "instruments": {"a__valve": "a__setpoint"}}
+    told = {
+        "input_columns": [*INPUTS, "a__setpoint"],
+        "input_model": InputModel(instruments={"a__valve": "a__setpoint"}),
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         with pytest.warns(UserWarning, match="hardly move them"):

@@ -6,7 +6,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from skfedcausal import FederatedCounterfactualEstimator, GradientServer, LikelihoodServer
+from skfedcausal import FederatedCounterfactualEstimator, GradientServer, InputModel, LikelihoodServer
 
 pytestmark = pytest.mark.medium
 
@@ -161,7 +161,7 @@ def saturated(u):
 def test_a_saturating_input_has_one_name_and_the_right_effect(basis):
     X = _record(curve=saturated)
     settings = {"sampled": {"a__valve": "before"}}
-    plant = _fit(X, basis={"a__valve": basis}, **settings)
+    plant = _fit(X, input_model=InputModel(basis={"a__valve": basis}), **settings)
     expected = _truth(saturated(0.9) - saturated(0.5), 6)
     found = plant.counterfactual("a", 0.5, 0.9, horizon=6).to_numpy()
     assert not expected.any()  # both are beyond the limit
@@ -179,7 +179,7 @@ def test_a_spline_of_a_switch_is_the_switch():
     X = _record(n_samples=1500)
     X["a__valve"] = (X["a__valve"] > 0).astype(float)
     settings = {"sampled": {"a__valve": "before"}}
-    switch, plain = _fit(X, basis={"a": "spline"}, **settings), _fit(X, **settings)
+    switch, plain = _fit(X, input_model=InputModel(basis={"a": "spline"}), **settings), _fit(X, **settings)
     assert switch.input_names_ == plain.input_names_ == ("a__valve", "b__feed")
     np.testing.assert_array_equal(switch.input_, plain.input_)
 
@@ -188,7 +188,7 @@ def test_a_spline_of_a_switch_is_the_switch():
 def test_whatif_with_a_basis_replaces_the_input_itself():
     X, effects = _record(curve=saturated), {}
     for basis in ("linear", "spline"):
-        plant = _fit(X, basis={"a__valve": basis}, sampled={"a__valve": "before"})
+        plant = _fit(X, sampled={"a__valve": "before"}, input_model=InputModel(basis={"a__valve": basis}))
         table = plant.whatif(X.iloc[:200], {"a__valve": lambda u: u.clip(-0.4, 0.4)})
         effects[basis] = np.abs(table["effect"]).max()  # of what the valve cannot do: none
     assert effects["spline"] < 0.5 * effects["linear"]
@@ -228,7 +228,7 @@ def test_sites_are_timed_by_unit():
     with pytest.raises(ValueError, match="names inputs 'a__valve', which sites do not tell"):
         plant.fit_sites(None)
     with pytest.raises(ValueError, match="`basis` is about values of inputs"):
-        FederatedCounterfactualEstimator(basis="spline").fit_sites(None)
+        FederatedCounterfactualEstimator(input_model=InputModel(basis="spline")).fit_sites(None)
     trained = FederatedCounterfactualEstimator(server=GradientServer(), sampled="before")
     with pytest.raises(ValueError, match="GradientServer knows of no inputs that act at once"):
         trained.fit_sites(None)
@@ -241,11 +241,11 @@ def test_what_cannot_be_meant_is_refused():
     with pytest.raises(ValueError, match=r"sampled='soon' for input 'a__valve'; choose 'auto'"):
         _fit(X, sampled={"a__valve": "soon"})
     with pytest.raises(ValueError, match=r"basis='cubic' for input 'b__feed'; choose 'linear', 'spline' or a"):
-        _fit(X, basis={"b__feed": "cubic"})
+        _fit(X, input_model=InputModel(basis={"b__feed": "cubic"}))
     with pytest.raises(ValueError, match="for 300 values"):
-        _fit(X, basis=lambda u: u[:-1])
+        _fit(X, input_model=InputModel(basis=lambda u: u[:-1]))
     with pytest.raises(ValueError, match="never move"):
-        _fit(X, basis=np.zeros_like)
+        _fit(X, input_model=InputModel(basis=np.zeros_like))
     with pytest.raises(ValueError, match="The 'sampled' parameter"):
         _fit(X, sampled="later")
 
@@ -264,7 +264,7 @@ def test_an_input_that_moves_in_a_row_without_effect_is_left_out_by_name(sampled
 
 def test_an_error_of_a_basis_names_the_input():
     with pytest.raises(ZeroDivisionError) as caught:
-        _fit(_record(n_samples=200), basis={"a__valve": lambda u: 1 / 0})
+        _fit(_record(n_samples=200), input_model=InputModel(basis={"a__valve": lambda u: 1 / 0}))
     assert "'a__valve'" in caught.value.__notes__[0]
 
 

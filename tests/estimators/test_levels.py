@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skfedcausal import FederatedCounterfactualEstimator, inspection
+from skfedcausal import FederatedCounterfactualEstimator, InputModel, inspection
 from skfedcausal.estimators._declared import Levels, coded_values, has_words
 
 INPUTS = ["a__mode", "b__pump"]
@@ -131,7 +131,7 @@ def test_missing_levels_are_held_where_that_is_asked_for(plant):
     gaps.loc[700:702, "a__mode"] = None
     with pytest.raises(ValueError, match="'a__mode' have missing values"):
         FederatedCounterfactualEstimator(input_columns=INPUTS).fit(gaps)
-    held = FederatedCounterfactualEstimator(input_columns=INPUTS, missing_inputs="hold").fit(gaps)
+    held = FederatedCounterfactualEstimator(input_columns=INPUTS, input_model=InputModel(missing="hold")).fit(gaps)
     assert_array_equal(held.input_, plant.input_)  # the level lasted that long
 
 
@@ -139,8 +139,12 @@ def test_the_oracle_and_other_questions_know_the_levels(plant):
     assert inspection.oracle_gap(plant, X) < 1e-8
     assert plant.forecast(X, 1490).shape == (10, 4)
     with pytest.raises(ValueError, match="`basis` is given for input 'a__mode', which has levels"):
-        FederatedCounterfactualEstimator(input_columns=INPUTS, basis={"a__mode": "spline"}).fit(X)
-    before = FederatedCounterfactualEstimator(input_columns=INPUTS, sampled="after", basis="spline").fit(X)
+        FederatedCounterfactualEstimator(input_columns=INPUTS, input_model=InputModel(basis={"a__mode": "spline"})).fit(
+            X
+        )
+    before = FederatedCounterfactualEstimator(
+        input_columns=INPUTS, sampled="after", input_model=InputModel(basis="spline")
+    ).fit(X)
     assert before.input_names_ == plant.input_names_
 
 

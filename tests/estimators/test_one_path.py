@@ -10,6 +10,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from skfedcausal import (
+    Evidence,
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     FederatedRCADetector,
@@ -111,7 +112,7 @@ KINDS = {
         },
     ),
     "detector by flags": (
-        lambda: FederatedRCADetector(evidence="flags", horizon=5, false_alarm_rate=0.05),
+        lambda: FederatedRCADetector(false_alarm_rate=0.05, evidence=Evidence("flags", n_steps=5)),
         FAULTY,
         False,
         {"flags": {}, "incidents": {}, "predict_root_cause": {}, "attribute": {"start": 300}},
@@ -407,7 +408,7 @@ def test_effects_on_states_leave_those_on_sensors_at_the_sites():
 @pytest.mark.parametrize("evidence", ["innovations", "flags"])
 @pytest.mark.parametrize("size", [1, 7, 100])
 def test_no_raw_row_of_a_stream_is_in_the_detector(evidence, size):
-    detector = FederatedRCADetector(evidence=evidence, horizon=5, false_alarm_rate=0.05).fit(X)
+    detector = FederatedRCADetector(false_alarm_rate=0.05, evidence=Evidence(evidence, n_steps=5)).fit(X)
     for start in range(0, 200, size):
         batch = {name: Y[start : start + size] for name, Y in FAULTY.items()}
         detector.update(batch)

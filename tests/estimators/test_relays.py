@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skfedcausal import FederatedCounterfactualEstimator, LikelihoodServer
+from skfedcausal import FederatedCounterfactualEstimator, InputModel, LikelihoodServer
 from skfedcausal.estimators.relays import Relay, check_relays, learned_relay, reacting, relays_that_react
 
 PUMP = Relay("a__level", on=3.0, off=4.0)
@@ -134,7 +134,9 @@ def test_reactions_are_those_of_a_simulation_row_by_row():
 @pytest.mark.filterwarnings("ignore:.*(search for .* was ended|are said to be set before|hardly move|drift like)")
 def test_answers_with_relays_are_nearer_to_what_a_simulator_does(record):
     settings = {"input_columns": ["a__pump", "b__feed"], "server": LikelihoodServer(max_time=2)}
-    estimator = FederatedCounterfactualEstimator(**settings, relays={"a__pump": PUMP}).fit(record)
+    estimator = FederatedCounterfactualEstimator(input_model=InputModel(relays={"a__pump": PUMP}), **settings).fit(
+        record
+    )
     feed, noise = make_record(400, seed=2)
     other = feed.copy()
     other[100:200] = 1 - feed[100:200]
@@ -142,7 +144,7 @@ def test_answers_with_relays_are_nearer_to_what_a_simulator_does(record):
     true = (tank(other, noise) - tank(feed, noise))[:, :3]
 
     def answered(relays):
-        table = estimator.set_params(relays=relays).whatif(X, {"b__feed": other})
+        table = estimator.set_params(input_model__relays=relays).whatif(X, {"b__feed": other})
         shown = {name: table.pivot(index="time", columns="column", values=name) for name in ("effect", "low", "high")}
         shown = {name: one[["a__level", "a__flow", "b__flow"]].to_numpy() for name, one in shown.items()}
         return table, shown["effect"]
@@ -152,7 +154,7 @@ def test_answers_with_relays_are_nearer_to_what_a_simulator_does(record):
     missed, missed_held = (np.sqrt(np.mean(np.square((one - true) / true.std(axis=0)))) for one in (effect, held))
     assert missed < 0.5 * missed_held
     assert reacting_table.attrs["relays"][0].startswith("'a__pump' reacts: on below 3, off above 4")
-    estimator.set_params(relays={"a__pump": PUMP})
+    estimator.set_params(input_model__relays={"a__pump": PUMP})
     with pytest.raises(ValueError, match="leave `split` out"):
         estimator.whatif(X, {"b__feed": other}, split=True)
     with pytest.raises(ValueError, match="values beside 0"):

@@ -9,7 +9,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from sklearn.base import clone
 
-from skfedcausal import FederatedRCADetector, LikelihoodServer
+from skfedcausal import Baseline, FederatedRCADetector, LikelihoodServer
 from skfedcausal.streams import StreamWarning
 
 N, NOMINAL = 2400, 1600
@@ -94,7 +94,7 @@ def test_inputs_that_are_words_have_a_level_each():
     with pytest.warns(UserWarning, match="'unheard' of 'b__grade' was not in what was nominal"):
         detector.predict_root_cause(other)
     with pytest.raises(ValueError, match=r"Inputs of words \('b__grade'\) and levels='episode' do not go together"):
-        _detector(input_columns=columns, levels="episode").fit(table[:NOMINAL])
+        _detector(input_columns=columns, baseline=Baseline(levels="episode")).fit(table[:NOMINAL])
 
 
 @pytest.mark.medium

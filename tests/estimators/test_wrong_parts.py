@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from skfedcausal import FederatedGrangerEstimator, LinearAugmenter
+from skfedcausal import Communication, FederatedGrangerEstimator, LinearAugmenter
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, InProcessTransport, PacketError
 from skfedcausal.privacy import Bounds, UnitNoise
@@ -181,8 +181,8 @@ class Junk(InProcessTransport):
 
 def test_a_transport_is_named(X):
     with pytest.raises(ClientError, match="`exchange` of the Listing gave a list"):
-        FederatedGrangerEstimator(transport=Listing).fit(X)
+        FederatedGrangerEstimator(communication=Communication(transport=Listing)).fit(X)
     with pytest.raises(ClientError, match="Client 'unit1' answered with a bytes instead of a packet"):
-        FederatedGrangerEstimator(transport=Junk).fit(X)
+        FederatedGrangerEstimator(communication=Communication(transport=Junk)).fit(X)
     with pytest.raises(TypeError, match="The transport is a NoneType without `clients`"):
-        FederatedGrangerEstimator(transport=lambda sites: None).fit(X)
+        FederatedGrangerEstimator(communication=Communication(transport=lambda sites: None)).fit(X)

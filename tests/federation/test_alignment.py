@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skfedcausal import FederatedGrangerEstimator, LikelihoodServer
+from skfedcausal import Communication, FederatedGrangerEstimator, LikelihoodServer
 from skfedcausal.client.kalman import KalmanClient
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
@@ -107,7 +107,7 @@ def test_who_cannot_be_aligned_is_refused_by_name_with_both_clocks(index, reason
 
 def test_with_a_quorum_who_cannot_be_aligned_is_left_out_by_name():
     with pytest.warns(UserWarning, match="'turbine'"):
-        rest = FederatedGrangerEstimator(lost_units=LostUnits(2)).fit_sites(
+        rest = FederatedGrangerEstimator(communication=Communication(lost_units=LostUnits(2))).fit_sites(
             transport(frames(), {"turbine": TIMES.tz_localize(None)})
         )
     assert rest.client_names_ == ("boiler", "water")
@@ -224,7 +224,7 @@ def test_a_clock_that_cannot_be_meant_never_ends_a_fit_without_a_name(lie, rule)
         kind = Liar if name == "turbine" else UnitWorker
         clock = Clock.of_index(frame.index, (len(frame),))
         workers[name] = kind(name, frame.to_numpy(), None, (0,), tuple(frame), KalmanClient(), clock=clock)
-    estimator = FederatedGrangerEstimator(lost_units=rule)
+    estimator = FederatedGrangerEstimator(communication=Communication(lost_units=rule))
     if rule is None:
         with pytest.raises(ClientError, match="'turbine'"):
             estimator.fit_sites(InProcessTransport(workers))

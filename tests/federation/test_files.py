@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose
 from pandas import testing
 
 from skfedcausal import (
+    Communication,
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     FederatedRCADetector,
@@ -128,8 +129,8 @@ def test_sites_behind_files_learn_the_identical_plant(sites, server, policy):
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_the_identical_plant_in_lower_precision(sites, dtype):
     sites.start()
-    there = FederatedGrangerEstimator(wire_dtype=dtype).fit_sites(sites.transport())
-    here = FederatedGrangerEstimator(wire_dtype=dtype).fit(X)
+    there = FederatedGrangerEstimator(communication=Communication(wire_dtype=dtype)).fit_sites(sites.transport())
+    here = FederatedGrangerEstimator(communication=Communication(wire_dtype=dtype)).fit(X)
     assert_array_equal(there.transition_, here.transition_)
 
 
@@ -193,7 +194,7 @@ ESTIMATORS = {
 @pytest.mark.parametrize("case", ESTIMATORS.values(), ids=ESTIMATORS.keys())
 def test_every_estimator_fits_over_files_as_in_process(case, tmp_path):
     kind, record, more = case
-    there = kind(transport=FileLoopback(tmp_path)).fit(record, **more)
+    there = kind(communication=Communication(transport=FileLoopback(tmp_path))).fit(record, **more)
     here = kind().fit(record, **more)
     assert_array_equal(there.transition_, here.transition_)
     assert_array_equal(there.transform(record, **more), here.transform(record, **more))
@@ -250,7 +251,7 @@ def test_a_limit_of_bytes_stops_before_anything_is_sent(sites):
 
 def test_a_unit_that_never_answers_is_left_out_exactly(sites):
     sites.start("mill", "kiln")
-    est = FederatedGrangerEstimator(lost_units=LostUnits(quorum=2, timeout=1.0))
+    est = FederatedGrangerEstimator(communication=Communication(lost_units=LostUnits(quorum=2, timeout=1.0)))
     with pytest.warns(LostUnitWarning, match="raw mix/2"):
         est.fit_sites(sites.transport())
     alone = FederatedGrangerEstimator().fit({name: X[name] for name in ("mill", "kiln")})
@@ -261,7 +262,7 @@ def test_a_unit_that_never_answers_is_left_out_exactly(sites):
 
 def test_below_the_quorum_the_fit_ends_with_names_and_reasons(sites):
     sites.start("mill")
-    est = FederatedGrangerEstimator(lost_units=LostUnits(quorum=2, timeout=0.5))
+    est = FederatedGrangerEstimator(communication=Communication(lost_units=LostUnits(quorum=2, timeout=0.5)))
     with pytest.raises(ClientError, match=r"(?s)'kiln' gave no answer: timeout.*1 of 3 units.*quorum is 2"):
         est.fit_sites(sites.transport())
 
@@ -269,7 +270,9 @@ def test_below_the_quorum_the_fit_ends_with_names_and_reasons(sites):
 def test_a_late_site_is_not_asked_what_is_no_longer_wanted(sites):
     sites.start("mill", "kiln")
     with pytest.warns(LostUnitWarning):
-        FederatedGrangerEstimator(lost_units=LostUnits(quorum=2, timeout=0.5)).fit_sites(sites.transport())
+        FederatedGrangerEstimator(communication=Communication(lost_units=LostUnits(quorum=2, timeout=0.5))).fit_sites(
+            sites.transport()
+        )
     assert not list((sites.folder / file_name("raw mix/2") / "inbox").glob("*"))
 
 

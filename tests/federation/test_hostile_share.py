@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from skfedcausal import FederatedGrangerEstimator, KalmanClient
+from skfedcausal import Communication, FederatedGrangerEstimator, KalmanClient
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import FileSite, FileTransport, Gate, LostUnits, LostUnitWarning, PacketError, SitePolicy
@@ -149,7 +149,7 @@ def test_a_site_whose_answer_is_no_file_is_lost_by_name_and_nobody_else(tmp_path
     attacker.start()
     with Running(tmp_path), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", LostUnitWarning)
-        there = fitted(tmp_path, lost_units=LostUnits(quorum=2, timeout=1.5))
+        there = fitted(tmp_path, communication=Communication(lost_units=LostUnits(quorum=2, timeout=1.5)))
         assert attacker.is_alive()
     stop.set()
     assert all("kiln" in str(one.message) for one in told)
@@ -161,7 +161,7 @@ def test_an_inbox_that_cannot_be_written_loses_its_site_only(tmp_path):
     (tmp_path / "exchange" / "kiln").mkdir(parents=True)
     (tmp_path / "exchange" / "kiln" / "inbox").write_text("in the way")
     with Running(tmp_path), pytest.warns(LostUnitWarning, match="kiln"):
-        there = fitted(tmp_path, lost_units=LostUnits(quorum=2, timeout=3.0))
+        there = fitted(tmp_path, communication=Communication(lost_units=LostUnits(quorum=2, timeout=3.0)))
     alone = FederatedGrangerEstimator().fit({name: X[name] for name in ("mill", "silo")})
     assert_array_equal(there, alone.transition_)
 

@@ -8,6 +8,7 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from skfedcausal import (
+    Communication,
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     FederatedRCADetector,
@@ -49,7 +50,9 @@ def lied(kind, lie, op, **settings):
     estimator, more = KINDS[kind]
     began = time.monotonic()
     with pytest.warns(LostUnitWarning, match="unit1"):
-        found = estimator(lost_units=RULE, transport=lambda w: Lying(w, lie, op), **settings).fit(X, **more)
+        found = estimator(
+            communication=Communication(lost_units=RULE, transport=lambda w: Lying(w, lie, op)), **settings
+        ).fit(X, **more)
     assert time.monotonic() - began < LONG
     assert set(found.lost_units_["unit"]) == {"unit1"}
     return found
@@ -86,7 +89,9 @@ def test_a_fit_is_that_of_the_other_units(kind, lie, rests):
         return
     assert found.client_names_ == rest.client_names_ == ("unit0", "unit2")
     assert_array_equal(found.transition_, rest.transition_)
-    assert_array_equal(found.set_params(transport=None).score_samples(X, **KINDS[kind][1]), scored(rest, kind))
+    assert_array_equal(
+        found.set_params(communication__transport=None).score_samples(X, **KINDS[kind][1]), scored(rest, kind)
+    )
 
 
 def scored(rest, kind):
@@ -99,7 +104,7 @@ def scored(rest, kind):
 def test_what_a_sparse_tag_may_look_like_is_named_or_left_out(kind, lie):
     estimator, more = KINDS[kind]
     with pytest.warns(UserWarning, match="unit1"):
-        estimator(lost_units=RULE, transport=lambda w: Lying(w, lie, "fit")).fit(X, **more)
+        estimator(communication=Communication(lost_units=RULE, transport=lambda w: Lying(w, lie, "fit"))).fit(X, **more)
 
 
 class Silent(InProcessTransport):
@@ -126,7 +131,7 @@ def test_a_second_round_is_that_without_the_unit_s_answer(kind):
     if kind == "root cause":
         settings["client"] = with_known_matrices()
     with pytest.warns(LostUnitWarning, match="unit1"):
-        rest = estimator(**settings, lost_units=RULE, transport=Silent).fit(X, **more)
+        rest = estimator(communication=Communication(lost_units=RULE, transport=Silent), **settings).fit(X, **more)
     for lie in LIES:
         found = lied(kind, lie, "refine", **settings)
         assert_array_equal(found.transition_, rest.transition_, err_msg=lie)
@@ -135,27 +140,29 @@ def test_a_second_round_is_that_without_the_unit_s_answer(kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_question_is_refused_by_name(kind):
     estimator, more = KINDS[kind]
-    found = estimator(lost_units=RULE).fit(X, **more)
+    found = estimator(communication=Communication(lost_units=RULE)).fit(X, **more)
     usual = found.score_samples(X, **more)
     for lie in LIES:
-        found.set_params(transport=lambda workers, lie=lie: Lying(workers, lie, "message"))
+        found.set_params(communication__transport=lambda workers, lie=lie: Lying(workers, lie, "message"))
         with pytest.raises(ClientError, match="unit1"):
             found.score_samples(X, **more)
-    found.set_params(transport=None)
+    found.set_params(communication__transport=None)
     assert_array_equal(found.score_samples(X, **more), usual)
 
 
 def test_a_unit_without_an_answer_is_left_out_of_every_kind_of_fit(rests):
     for kind, (estimator, more) in KINDS.items():
         with pytest.warns(LostUnitWarning, match="unit1"):
-            found = estimator(lost_units=RULE, transport=lambda w: Lying(w, "nothing", "fit")).fit(X, **more)
+            found = estimator(
+                communication=Communication(lost_units=RULE, transport=lambda w: Lying(w, "nothing", "fit"))
+            ).fit(X, **more)
         assert_array_equal(found.transition_, rests(kind).transition_)
-        assert found.set_params(transport=None).predict(X, **more).shape[0] == 400
+        assert found.set_params(communication__transport=None).predict(X, **more).shape[0] == 400
 
 
 def test_below_the_quorum_a_lie_ends_the_fit_with_its_name():
     estimator = FederatedGrangerEstimator(
-        lost_units=LostUnits(quorum=3), transport=lambda w: Lying(w, "one row less", "fit")
+        communication=Communication(lost_units=LostUnits(quorum=3), transport=lambda w: Lying(w, "one row less", "fit"))
     )
     with pytest.raises(ClientError, match=r"'unit1' sent 399 rows, the others 400 rows\.\n2 of 3"):
         estimator.fit(X)
@@ -164,7 +171,7 @@ def test_below_the_quorum_a_lie_ends_the_fit_with_its_name():
 def test_where_nobody_can_say_who_is_right_both_are_named():
     record = {name: X[name] for name in ("unit0", "unit1")}
     estimator = FederatedGrangerEstimator(
-        lost_units=LostUnits(quorum=1), transport=lambda w: Lying(w, "one row less", "fit")
+        communication=Communication(lost_units=LostUnits(quorum=1), transport=lambda w: Lying(w, "one row less", "fit"))
     )
     with pytest.raises(ClientError, match=r"(?s)'unit0' sent 400 rows.*'unit1' sent 399 rows"):
         estimator.fit(record)
@@ -172,7 +179,9 @@ def test_where_nobody_can_say_who_is_right_both_are_named():
 
 def test_more_states_are_taken_where_the_rule_says_so():
     estimator = FederatedRCADetector(
-        lost_units=LostUnits(quorum=2, max_states=17), transport=lambda w: Lying(w, "17 states", "fit")
+        communication=Communication(
+            lost_units=LostUnits(quorum=2, max_states=17), transport=lambda w: Lying(w, "17 states", "fit")
+        )
     )
     with pytest.warns(LostUnitWarning):  # the honest worker in this test does not take the reply
         estimator.fit(X)
@@ -211,7 +220,7 @@ class Grows(LikelihoodServer):
 
 def test_a_plant_that_no_record_can_be_of_is_a_fit_that_fails():
     with pytest.warns(LostUnitWarning, match="unit1"):
-        found = FederatedGrangerEstimator(server=Grows(), lost_units=RULE).fit(X)
+        found = FederatedGrangerEstimator(server=Grows(), communication=Communication(lost_units=RULE)).fit(X)
     assert found.client_names_ == ("unit0", "unit2")
 
 
@@ -248,7 +257,8 @@ def test_training_goes_on_without_a_unit_whose_model_is_none(change, reason, exc
     server = GradientServer(max_iter=5, exchange=exchange)
     with pytest.warns(LostUnitWarning, match="unit1"):
         found = FederatedGrangerEstimator(
-            server=server, lost_units=RULE, transport=lambda workers: Boasting(workers, changed)
+            server=server,
+            communication=Communication(lost_units=RULE, transport=lambda workers: Boasting(workers, changed)),
         ).fit(X)
     assert reason in found.lost_units_["reason"][0]
     rest = FederatedGrangerEstimator(server=server).fit(rest_of(X))
@@ -268,7 +278,7 @@ class FailsWith(LikelihoodServer):
 
 def test_a_fit_that_fails_is_tried_without_each_unit():
     with pytest.warns(LostUnitWarning, match="unit1"):
-        found = FederatedGrangerEstimator(server=FailsWith(), lost_units=RULE).fit(X)
+        found = FederatedGrangerEstimator(server=FailsWith(), communication=Communication(lost_units=RULE)).fit(X)
     assert_array_equal(found.transition_, FederatedGrangerEstimator().fit(rest_of(X)).transition_)
     assert found.lost_units_["reason"][0] == "sent a message with which the fit fails (LinAlgError)."
     with pytest.raises(np.linalg.LinAlgError):
@@ -286,7 +296,9 @@ class FailsAlone(FailsWith):
 
 def test_two_units_with_which_a_fit_fails_are_both_left_out():
     with pytest.warns(LostUnitWarning, match="unit1.*unit2"):
-        found = FederatedGrangerEstimator(server=FailsAlone(), lost_units=LostUnits(quorum=1)).fit(X)
+        found = FederatedGrangerEstimator(
+            server=FailsAlone(), communication=Communication(lost_units=LostUnits(quorum=1))
+        ).fit(X)
     assert found.client_names_ == ("unit0",)
 
 
@@ -297,5 +309,5 @@ class FailsAlways(LikelihoodServer):
 
 def test_a_fit_that_fails_without_anybody_fails_as_it_is():
     with pytest.raises(RuntimeError, match="out of order") as caught:
-        FederatedGrangerEstimator(server=FailsAlways(), lost_units=RULE).fit(X)
+        FederatedGrangerEstimator(server=FailsAlways(), communication=Communication(lost_units=RULE)).fit(X)
     assert "whichever of 'unit0', 'unit1', 'unit2' is left out" in caught.value.__notes__[0]

@@ -6,7 +6,14 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, GradientServer, LikelihoodServer
+from skfedcausal import (
+    Communication,
+    FederatedCounterfactualEstimator,
+    FederatedGrangerEstimator,
+    GradientServer,
+    InputModel,
+    LikelihoodServer,
+)
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, Failure, InProcessTransport, LostUnits, LostUnitWarning, Packet
 from skfedcausal.papers.server.rounds import moving
@@ -32,7 +39,7 @@ class Unreliable(InProcessTransport):
 
 def fitted(server=None, *, rule=RULE, **losses):
     estimator = FederatedGrangerEstimator(
-        server=server, lost_units=rule, transport=lambda sites: Unreliable(sites, **losses)
+        server=server, communication=Communication(lost_units=rule, transport=lambda sites: Unreliable(sites, **losses))
     )
     with pytest.warns(LostUnitWarning, match="unit1"):
         return estimator.fit(X)
@@ -94,14 +101,18 @@ def test_a_skipped_unit_s_block_row_rests():
 
 
 def test_without_a_rule_every_unit_has_to_answer():
-    estimator = FederatedGrangerEstimator(transport=lambda sites: Unreliable(sites, before=[("unit1", 1, "fit")]))
+    estimator = FederatedGrangerEstimator(
+        communication=Communication(transport=lambda sites: Unreliable(sites, before=[("unit1", 1, "fit")]))
+    )
     with pytest.raises(ClientError, match=r"^Client 'unit1' gave no answer: timeout$"):
         estimator.fit(X)
 
 
 def test_below_the_quorum_a_fit_ends():
     losses = [(name, 1, "fit") for name in ("unit1", "unit2")]
-    estimator = FederatedGrangerEstimator(lost_units=RULE, transport=lambda sites: Unreliable(sites, before=losses))
+    estimator = FederatedGrangerEstimator(
+        communication=Communication(lost_units=RULE, transport=lambda sites: Unreliable(sites, before=losses))
+    )
     with pytest.raises(ClientError, match="1 of 3 units are there; the quorum is 2"):
         estimator.fit(X)
 
@@ -110,8 +121,9 @@ def test_training_step_by_step_needs_everybody():
     server = GradientServer(update="online", max_iter=1)
     estimator = FederatedGrangerEstimator(
         server=server,
-        lost_units=RULE,
-        transport=lambda sites: Unreliable(sites, before=[("unit1", 5, "gradient")]),
+        communication=Communication(
+            lost_units=RULE, transport=lambda sites: Unreliable(sites, before=[("unit1", 5, "gradient")])
+        ),
     )
     with pytest.raises(ClientError, match="'unit1'"):
         estimator.fit(X)
@@ -127,7 +139,7 @@ def test_a_message_that_cannot_be_used_counts_as_lost():
                 answers["unit1"] = Packet(bad.op, bad.round, {**bad.arrays, "z": z})
             return answers
 
-    estimator = FederatedGrangerEstimator(lost_units=RULE, transport=Garbling)
+    estimator = FederatedGrangerEstimator(communication=Communication(lost_units=RULE, transport=Garbling))
     with pytest.warns(LostUnitWarning, match="unit1"):
         estimator.fit(X)
     assert "not finite" in estimator.lost_units_["reason"][0]
@@ -153,12 +165,13 @@ def test_questions_about_inputs_go_on_without_those_of_a_lost_unit(lost, basis):
     inputs = dict(zip(record, truth.inputs, strict=True))
     inputs[lost, "unit1"] = inputs.pop(lost)  # it is the one that sends what acts on both
     losses = {"before": [(lost, 1, "fit")]}
-    settings = {"basis": basis, "lost_units": RULE, "transport": lambda sites: Unreliable(sites, **losses)}
+    how = Communication(lost_units=RULE, transport=lambda sites: Unreliable(sites, **losses))
+    est = FederatedCounterfactualEstimator(communication=how, input_model=InputModel(basis=basis))
     with pytest.warns(LostUnitWarning, match=lost):
-        est = FederatedCounterfactualEstimator(**settings).fit(record, inputs=inputs)
+        est.fit(record, inputs=inputs)
     others = {name: record[name] for name in record if name != lost}
     known = {name: inputs[name] for name in others}
-    alone = FederatedCounterfactualEstimator(basis=basis).fit(others, inputs=known)
+    alone = FederatedCounterfactualEstimator(input_model=InputModel(basis=basis)).fit(others, inputs=known)
     assert est.shared_inputs_ == {}
     effects = [one.counterfactual("unit1", 0.0, 1.0, horizon=3) for one in (est, alone)]
     assert_array_equal(*effects)
@@ -169,8 +182,10 @@ def test_questions_about_inputs_go_on_without_those_of_a_lost_unit(lost, basis):
 
 def late(names, timeout=None):
     """An estimator of which some units, fitted like the others, are late from then on."""
-    est = FederatedGrangerEstimator(lost_units=LostUnits(quorum=2, timeout=timeout)).fit(X)
-    return est.set_params(transport=lambda sites: Unreliable(sites, before=[(name, 0, "message") for name in names]))
+    est = FederatedGrangerEstimator(communication=Communication(lost_units=LostUnits(quorum=2, timeout=timeout))).fit(X)
+    return est.set_params(
+        communication__transport=lambda sites: Unreliable(sites, before=[(name, 0, "message") for name in names])
+    )
 
 
 def test_a_late_unit_is_left_out_of_scores_and_states():
@@ -179,7 +194,7 @@ def test_a_late_unit_is_left_out_of_scores_and_states():
     with pytest.warns(LostUnitWarning, match="unit1"):
         density = est.score_samples(X)
     missing = {**X, "unit1": np.full_like(X["unit1"], np.nan)}
-    usual = est.set_params(transport=None)
+    usual = est.set_params(communication__transport=None)
     assert_allclose(density, usual.score_samples(missing), atol=1e-8)
     states = usual.transform(missing)
     with pytest.warns(LostUnitWarning, match="unit1"):
@@ -189,7 +204,7 @@ def test_a_late_unit_is_left_out_of_scores_and_states():
 def test_too_many_late_units_are_an_error_and_so_is_one_in_predictions():
     with pytest.raises(ClientError, match="the quorum is 2"):
         late(["unit1", "unit2"]).score(X)
-    est = FederatedGrangerEstimator(lost_units=RULE).fit(X)
-    est.set_params(transport=lambda sites: Unreliable(sites, before=[("unit1", 0, "predict")]))
+    est = FederatedGrangerEstimator(communication=Communication(lost_units=RULE)).fit(X)
+    est.set_params(communication__transport=lambda sites: Unreliable(sites, before=[("unit1", 0, "predict")]))
     with pytest.raises(ClientError, match="unit1"):
         est.predict(X)

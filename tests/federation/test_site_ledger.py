@@ -143,6 +143,7 @@ def test_every_kind_of_packet_and_field_has_a_purpose(fitted_ledgers):
 def fitted_ledgers():
     """Entries of fits with every server and wish."""
     from skfedcausal import (
+        Communication,
         FederatedCounterfactualEstimator,
         FederatedGrangerEstimator,
         FederatedRCADetector,
@@ -162,7 +163,11 @@ def fitted_ledgers():
         GradientServer(solve="stationary"),
     ):
         for dtype in ("float64", "float16"):
-            entries += FederatedGrangerEstimator(server=server, wire_dtype=dtype).fit(X).ledger_.entries
+            entries += (
+                FederatedGrangerEstimator(server=server, communication=Communication(wire_dtype=dtype))
+                .fit(X)
+                .ledger_.entries
+            )
     plant = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
     plant.counterfactual("unit0", 0.0, 1.0)
     for exchange in ("series", "moments"):

@@ -6,7 +6,7 @@ import time
 import numpy as np
 import pytest
 
-from skfedcausal import FederatedGrangerEstimator
+from skfedcausal import Communication, FederatedGrangerEstimator
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import Failure, InProcessTransport, LostUnits, LostUnitWarning, Packet
 from skfedcausal.federation.tiers import TieredTransport
@@ -46,7 +46,7 @@ def test_it_is_a_transport():
 def test_the_plant_is_that_of_a_flat_server():
     X, _ = make_granger_plant(5, n_samples=600, random_state=0)
     flat = FederatedGrangerEstimator().fit(X)
-    tiered = FederatedGrangerEstimator(transport=tiers).fit(X)
+    tiered = FederatedGrangerEstimator(communication=Communication(transport=tiers)).fit(X)
     assert tiered.transition_.tobytes() == flat.transition_.tobytes()
     assert tiered.links_.equals(flat.links_)
     assert tiered.communication_["bytes_up"] == flat.communication_["bytes_up"]
@@ -61,7 +61,7 @@ def test_a_late_site_holds_up_nobody():
 
     lost = LostUnits(quorum=0.5, timeout=0.5)
     with pytest.warns(LostUnitWarning, match="unit4"):
-        estimator = FederatedGrangerEstimator(transport=make, lost_units=lost).fit(X)
+        estimator = FederatedGrangerEstimator(communication=Communication(transport=make, lost_units=lost)).fit(X)
     late[0].go.set()
     assert estimator.client_names_ == ("unit0", "unit1", "unit2", "unit3")
     assert "site2" in estimator.lost_units_["reason"].iloc[0]
@@ -94,7 +94,7 @@ def test_a_late_unit_does_not_cost_its_site(by_whom):
 
     lost = LostUnits(quorum=0.5, timeout=20.0 if by_whom == "rule" else None)
     with pytest.warns(LostUnitWarning, match="unit2"):
-        estimator = FederatedGrangerEstimator(transport=make, lost_units=lost).fit(X)
+        estimator = FederatedGrangerEstimator(communication=Communication(transport=make, lost_units=lost)).fit(X)
     assert estimator.client_names_ == ("unit0", "unit1", "unit3")
     assert set(sites[0].told) == {18.0}
 

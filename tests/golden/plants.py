@@ -102,8 +102,8 @@ def by_files(plant, record):
 
     with TemporaryDirectory() as folder:
         transport = FileLoopback(folder)
-        found = plant.fitted_here(plant.make().set_params(transport=transport), record)
-        return Fitted(found.estimator.set_params(transport=None), found.given, record)
+        found = plant.fitted_here(plant.make().set_params(communication__transport=transport), record)
+        return Fitted(found.estimator.set_params(communication__transport=None), found.given, record)
 
 
 def by_pickle(plant, record):

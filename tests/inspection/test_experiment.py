@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal import FederatedCounterfactualEstimator, inspection
+from skfedcausal import FederatedCounterfactualEstimator, InputModel, inspection
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.inspection.designs import link_design
 
@@ -76,8 +76,8 @@ def test_linear_inputs_of_a_plant_with_others_are_moved_as_they_act():
     """Row k of the design's responses is A^(k-1) B, with the columns of B that are those of the inputs named."""
     X, truth = make_granger_plant(2, n_samples=800, n_inputs=2, links=[(1, 0)], random_state=0)
     other, curved, names = "unit0__u1", "unit0__u0", ["unit1__u1", "unit0__u1"]
-    settings = {"basis": {curved: "spline"}, "sampled": "after"}
-    fitted = FederatedCounterfactualEstimator(**settings).fit(X, inputs=truth.inputs)
+    fitted = FederatedCounterfactualEstimator(sampled="after", input_model=InputModel(basis={curved: "spline"}))
+    fitted.fit(X, inputs=truth.inputs)
     at = [fitted._spec.written.position(name) for name in names]
     design = link_design(fitted.server_, fitted._spec, "unit1", "unit0", "state", at, np.ones(2), 12)
     assert len(fitted.lag_transitions_) == 1

@@ -10,6 +10,7 @@ from sklearn.linear_model import Ridge
 from sklearn.neural_network import MLPRegressor
 
 from skfedcausal import (
+    Communication,
     ExtendedKalmanClient,
     FederatedRCADetector,
     KalmanClient,
@@ -131,9 +132,9 @@ def fitted(X, spies=None, client=None, **server):
         ExtendedKalmanClient(random_state=0) if client is None else client,
         augmenter=RegressorAugmenter(network(solver="adam", learning_rate_init=1e-3), n_lags=3),
         server=server,
-        evidence="flags",
-        transport=transport,
         false_alarm_rate=0.01,
+        evidence="flags",
+        communication=Communication(transport=transport),
     ).fit(X)
 
 
@@ -207,7 +208,7 @@ def test_linear_units_take_part(nominal):
 def test_same_numbers_from_the_same_seed_and_after_pickling(nominal, detector_and_spy):
     first, second = fitted(nominal), detector_and_spy[0]
     assert_array_equal(first.server_.loss_history_, second.server_.loss_history_)
-    first.set_params(transport=None)
+    first.set_params(communication__transport=None)
     again = pickle.loads(pickle.dumps(first))
     assert_array_equal(inspection.flags(again, nominal), inspection.flags(second, nominal))
 
@@ -325,7 +326,7 @@ def test_no_pair_crosses_the_border_of_two_episodes(nominal):
         augmenter=RegressorAugmenter(network(solver="adam")),
         server=RegressorServer(network(solver="adam"), labels="augmented", n_epochs=1),
         false_alarm_rate=0.01,
-        transport=lambda workers: spies.append(Spy(workers)) or spies[0],
+        communication=Communication(transport=lambda workers: spies.append(Spy(workers)) or spies[0]),
     ).fit(nominal, lengths=[250, 150])
     told = [len(p.arrays["predicted"]) for p in spies[0].up if p.op == PredictedStates.OP]
     assert sum(told[:-2]) == 2 * (249 + 149)  # the last message of each unit is about the next epoch

@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.fixes import parse_version
 
-from skfedcausal import FederatedGrangerEstimator, GradientServer, KalmanClient, inspection, papers
+from skfedcausal import Communication, FederatedGrangerEstimator, GradientServer, KalmanClient, inspection, papers
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation.lost import ClientError
 from skfedcausal.federation.transport import InProcessTransport
@@ -47,7 +47,9 @@ def clients_of(truth):
 
 def fitted(X, truth, transport=None, wire_dtype="float64", lengths=None, **settings):
     server = GradientServer(**settings)
-    estimator = FederatedGrangerEstimator(clients_of(truth), server=server, transport=transport, wire_dtype=wire_dtype)
+    estimator = FederatedGrangerEstimator(
+        clients_of(truth), server=server, communication=Communication(transport=transport, wire_dtype=wire_dtype)
+    )
     return estimator.fit(X, lengths=lengths)
 
 

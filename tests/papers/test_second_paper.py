@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 
-from skfedcausal import FederatedCounterfactualEstimator, GradientServer, KalmanClient
+from skfedcausal import Baseline, FederatedCounterfactualEstimator, GradientServer, KalmanClient
 from skfedcausal.datasets import make_granger_plant
 
 pytestmark = pytest.mark.medium
@@ -35,7 +35,10 @@ def clients(n_units, n_sensors=8, n_samples=2000, seed=0):
 
 def trained(X, inputs, truth, **settings):
     """Rounds from standard normal numbers with the clients' true own models, as in the paper."""
-    given = [KalmanClient(m["A"], m["B"], m["C"], m["Q"], m["R"], center=False) for m in truth.clients().values()]
+    given = [
+        KalmanClient(m["A"], m["B"], m["C"], m["Q"], m["R"], baseline=Baseline(center=False))
+        for m in truth.clients().values()
+    ]
     settings = {"exchange": "moments", "start_scale": 1.0, "tol": 0.0, **settings}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a given number of rounds

@@ -7,7 +7,14 @@ from numpy.testing import assert_allclose
 from scipy.linalg import solve_discrete_lyapunov
 from sklearn.base import clone
 
-from skfedcausal import FederatedCounterfactualEstimator, GradientServer, KalmanClient, inspection, papers
+from skfedcausal import (
+    Communication,
+    FederatedCounterfactualEstimator,
+    GradientServer,
+    KalmanClient,
+    inspection,
+    papers,
+)
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.input_checks import InputsNotSeparableError
 
@@ -48,7 +55,7 @@ X, INPUTS, CLIENTS, TRUTH = make_plant()
 def fitted(X=X, inputs=INPUTS, clients=CLIENTS, transport=None, **settings):
     settings = {"max_iter": 30, **settings}
     return FederatedCounterfactualEstimator(
-        clients, server=GradientServer(**settings), random_state=0, transport=transport
+        clients, server=GradientServer(**settings), random_state=0, communication=Communication(transport=transport)
     ).fit(X, inputs=inputs)
 
 

@@ -7,6 +7,7 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.preprocessing import FunctionTransformer, PolynomialFeatures
 
 from skfedcausal import (
+    Baseline,
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     GaussianMechanism,
@@ -25,7 +26,7 @@ SQUARES = PolynomialFeatures(2)
 def plant(n_inputs=0):
     given = {"n_inputs": n_inputs} if n_inputs else {}
     X, truth = make_granger_plant(2, n_states=2, n_sensors=3, n_samples=400, random_state=0, **given)
-    clients = [KalmanClient(**model, center=False) for model in truth.clients().values()]
+    clients = [KalmanClient(baseline=Baseline(center=False), **model) for model in truth.clients().values()]
     return X, clients, list(truth.inputs) if n_inputs else None
 
 

@@ -7,6 +7,8 @@ from sklearn.base import clone
 from sklearn.neural_network import MLPRegressor
 
 from skfedcausal import (
+    Baseline,
+    Communication,
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     FederatedRCADetector,
@@ -39,7 +41,7 @@ pytestmark = [
 
 def make_plant(seed=0):
     X, truth = make_granger_plant(2, n_states=2, n_sensors=5, n_samples=N, random_state=seed)
-    return X, {name: KalmanClient(**model, center=False) for name, model in truth.clients().items()}
+    return X, {name: KalmanClient(baseline=Baseline(center=False), **model) for name, model in truth.clients().items()}
 
 
 def paper(**settings):
@@ -63,7 +65,9 @@ class BothWays(ByBytes):
 
 def fit(privacy, X, clients, transport=BothWays, **settings):
     server = GradientServer(**STEPS | settings)
-    return FederatedGrangerEstimator(clients, server=server, privacy=privacy, transport=transport).fit(X)
+    return FederatedGrangerEstimator(
+        clients, server=server, privacy=privacy, communication=Communication(transport=transport)
+    ).fit(X)
 
 
 # --- the papers' noise ------------------------------------------------------------------------------
@@ -250,7 +254,7 @@ def test_training_that_would_go_around_the_noise_is_refused(privacy, server, mes
 
 def test_the_papers_noise_needs_public_models_and_complete_records():
     X, clients = make_plant()
-    for others in (KalmanClient(n_states=2), {n: c.set_params(center=True) for n, c in clients.items()}):
+    for others in (KalmanClient(n_states=2), {n: c.set_params(baseline__center=True) for n, c in clients.items()}):
         with pytest.raises(ValueError, match=r"public A, C, Q and R .* and center=False"):
             fit(paper(), X, others)
     X, clients = make_plant()
@@ -258,9 +262,9 @@ def test_the_papers_noise_needs_public_models_and_complete_records():
     with pytest.raises(ValueError, match="the papers have no formula"):
         fit(paper(), X, clients)
     with pytest.raises(ValueError, match="double precision"):
-        FederatedGrangerEstimator(clients, server=GradientServer(**STEPS), privacy=paper(), wire_dtype="float32").fit(
-            make_plant()[0]
-        )
+        FederatedGrangerEstimator(
+            clients, server=GradientServer(**STEPS), privacy=paper(), communication=Communication(wire_dtype="float32")
+        ).fit(make_plant()[0])
 
 
 @pytest.mark.parametrize("privacy", [paper(), trusted()])
@@ -281,14 +285,16 @@ def test_noise_inside_training_is_for_gradient_training(privacy):
 
 def make_plant_with_inputs(seed=0):
     X, truth = make_granger_plant(2, n_states=2, n_sensors=5, n_inputs=1, n_samples=N, random_state=seed)
-    clients = {name: KalmanClient(**model, center=False) for name, model in truth.clients().items()}
+    clients = {name: KalmanClient(baseline=Baseline(center=False), **model) for name, model in truth.clients().items()}
     return X, clients, list(truth.inputs)
 
 
 def fit_with_inputs(record, **settings):
     X, clients, U = record
     server = GradientServer(**STEPS | {"xi": 1.0} | settings)
-    estimator = FederatedCounterfactualEstimator(clients, server=server, privacy=paper(), transport=BothWays)
+    estimator = FederatedCounterfactualEstimator(
+        clients, server=server, privacy=paper(), communication=Communication(transport=BothWays)
+    )
     return estimator.fit(X, inputs=U)
 
 
@@ -366,7 +372,7 @@ def trained_detector(X, privacy, transport=BothWays):
     detector = FederatedRCADetector(
         KalmanClient(n_states=2), server=server, evidence="flags", false_alarm_rate=0.05, privacy=privacy
     )
-    return detector.set_params(transport=transport).fit(X)
+    return detector.set_params(communication__transport=transport).fit(X)
 
 
 def test_all_that_units_are_told_by_algorithm_one_is_public_or_noised():

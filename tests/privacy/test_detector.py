@@ -9,7 +9,15 @@ from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import binom
 from sklearn.base import clone
 
-from skfedcausal import FederatedRCADetector, GaussianMechanism, PrivacyAccountant, RandomizedResponse, inspection
+from skfedcausal import (
+    Communication,
+    Evidence,
+    FederatedRCADetector,
+    GaussianMechanism,
+    PrivacyAccountant,
+    RandomizedResponse,
+    inspection,
+)
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message import FlagMessage, StateMessage, VerdictReply
 from skfedcausal.message.packet import Packet
@@ -59,7 +67,9 @@ def test_nothing_after_a_release_needs_the_raw_record(transport, evidence):
     for kind in (Poisoning, GaussianMechanism):
         nominal, new = make_records()
         mechanism = kind(**SETTINGS, random_state=0)
-        detector = FederatedRCADetector(privacy=mechanism, transport=transport, evidence=evidence)
+        detector = FederatedRCADetector(
+            privacy=mechanism, communication=Communication(transport=transport), evidence=evidence
+        )
         if kind is Poisoning:
             poisoned = nominal
         detectors[kind] = detector.fit(nominal)
@@ -229,7 +239,7 @@ def test_copies_share_the_account_and_files_have_none(several):
     nominal, new = make_records()
     mechanism = GaussianMechanism(**SETTINGS)
     privacy = [mechanism, RandomizedResponse(epsilon=2.0)] if several else mechanism
-    detector = FederatedRCADetector(privacy=privacy, evidence="flags", horizon=20).fit(nominal)
+    detector = FederatedRCADetector(privacy=privacy, evidence=Evidence("flags", n_steps=20)).fit(nominal)
     (detector.attribute if several else detector.update)(new)
     clone(detector).fit({name: 2 * Y for name, Y in nominal.items()})
     assert_allclose(mechanism.account.spent().mu, np.sqrt(3) * 2.0)
@@ -277,7 +287,7 @@ def test_noise_of_a_stream_is_never_the_same_twice():
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
 def test_watching_passes_the_ledger(privacy, dtype):
     nominal, new = make_records()
-    detector = FederatedRCADetector(privacy=privacy, wire_dtype=dtype).fit(nominal)
+    detector = FederatedRCADetector(privacy=privacy, communication=Communication(wire_dtype=dtype)).fit(nominal)
     before = len(detector.ledger_.entries)
     detector.incidents(new)
     crossed = detector.ledger_.entries[before:]
@@ -344,10 +354,10 @@ def test_flags_and_verdicts_survive_their_way(n_samples):
 def test_flags_are_answered_at_random_and_only_flags_leave():
     nominal, new = make_records()
     mechanism = RandomizedResponse(epsilon=2.0, random_state=0)
-    detector = FederatedRCADetector(privacy=mechanism, evidence="flags", horizon=20).fit(nominal)
+    detector = FederatedRCADetector(privacy=mechanism, evidence=Evidence("flags", n_steps=20)).fit(nominal)
     assert (detector.privacy_spent_.epsilon, detector.privacy_spent_.unit) == (0, "flag pair")
     assert detector.privacy_statement_.startswith("Not differentially private as to the nominal record")
-    plain = FederatedRCADetector(evidence="flags", horizon=20).fit(nominal)
+    plain = FederatedRCADetector(evidence=Evidence("flags", n_steps=20)).fit(nominal)
     before = len(detector.ledger_.entries)
     received, true = inspection.flags(detector, new).to_numpy(), inspection.flags(plain, new).to_numpy()
     same = (received == true).reshape(NEW, 3, 2).all(axis=2).mean()
@@ -371,7 +381,7 @@ def test_flags_are_answered_at_random_and_only_flags_leave():
 def test_both_mechanisms_protect_what_is_theirs():
     nominal, new = make_records()
     privacy = [GaussianMechanism(**SETTINGS), RandomizedResponse(epsilon=2.0)]
-    detector = FederatedRCADetector(privacy=privacy, evidence="flags", horizon=20).fit(nominal)
+    detector = FederatedRCADetector(privacy=privacy, evidence=Evidence("flags", n_steps=20)).fit(nominal)
     detector.predict(new)
     assert len(privacy[0].account) == 3  # the flags come from the raw record, at home
     assert len(privacy[1].account) == 3
@@ -402,7 +412,7 @@ def test_randomised_flags_of_nominal_operation_keep_the_rate(horizon, epsilon):
 
 def test_a_horizon_that_is_too_short_for_the_noise_is_warned_about():
     nominal, _ = make_records()
-    detector = FederatedRCADetector(privacy=RandomizedResponse(epsilon=0.5), evidence="flags", horizon=2)
+    detector = FederatedRCADetector(privacy=RandomizedResponse(epsilon=0.5), evidence=Evidence("flags", n_steps=2))
     with pytest.warns(UserWarning, match=r"never be an alarm\. Give a horizon of at least \d+"):
         detector.fit(nominal)
 
@@ -413,7 +423,7 @@ def test_the_rate_of_false_alarms_is_shared_by_the_units(rate, epsilon, percenti
     nominal, _ = make_records()
     mechanism = RandomizedResponse(epsilon=epsilon)
     detector = FederatedRCADetector(
-        privacy=mechanism, evidence="flags", horizon=2, false_alarm_rate=rate, percentile=percentile
+        privacy=mechanism, false_alarm_rate=rate, evidence=Evidence("flags", n_steps=2, percentile=percentile)
     )
     with pytest.warns(UserWarning, match=r"never be an alarm\.") as caught:
         detector.fit(nominal)
@@ -448,11 +458,11 @@ def test_mechanisms_that_would_protect_nothing_are_refused(settings, message):
 
 def test_a_message_of_a_watched_unit_knows_the_noise():
     nominal, _ = make_records()
-    detector = FederatedRCADetector(privacy=GaussianMechanism(**{**SETTINGS, "mu": 0.5}), transport=ByBytes).fit(
-        nominal
-    )
+    detector = FederatedRCADetector(
+        privacy=GaussianMechanism(**{**SETTINGS, "mu": 0.5}), communication=Communication(transport=ByBytes)
+    ).fit(nominal)
     noisy = StateMessage.from_packet(dict(ByBytes.last.up[:3])["unit0"])
-    FederatedRCADetector(transport=ByBytes).fit(nominal)
+    FederatedRCADetector(communication=Communication(transport=ByBytes)).fit(nominal)
     clean = StateMessage.from_packet(dict(ByBytes.last.up[:3])["unit0"])
     assert np.isfinite(detector.thresholds_["energy"])
     if noisy.J.shape == clean.J.shape:

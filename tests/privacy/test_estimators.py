@@ -13,6 +13,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV, TimeSeriesSplit, cross_val_score
 
 from skfedcausal import (
+    Baseline,
+    Communication,
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     GaussianMechanism,
@@ -89,7 +91,9 @@ def test_two_records_with_one_noised_copy_give_the_same_everything(transport):
     mechanism = make_mechanism()
     for name, release in mechanism.release(X, (N,)).items():
         mechanism.account.remember(mechanism._plan(name, other[name], (N,)).key, release)
-    one, two = (make_estimator(mechanism, transport=transport).fit(record) for record in (X, other))
+    one, two = (
+        make_estimator(mechanism, communication=Communication(transport=transport)).fit(record) for record in (X, other)
+    )
     assert_array_equal(one.transition_, two.transition_)
     assert one.links_.equals(two.links_)
     assert_array_equal(one.predict(X, model="server"), two.predict(other, model="server"))
@@ -100,7 +104,7 @@ def test_two_records_with_one_noised_copy_give_the_same_everything(transport):
 
 def test_no_packet_holds_a_value_of_the_raw_record():
     X = make_plant()
-    make_estimator(transport=ByBytes).fit(X)
+    make_estimator(communication=Communication(transport=ByBytes)).fit(X)
     wire = b"".join(array.tobytes() for _, packet in ByBytes.last.up for array in packet.arrays.values())
     for Y in X.values():
         for pair in Y[::50].reshape(-1, 2):  # eight bytes or more are found by chance once in 10^13 runs
@@ -113,7 +117,7 @@ def test_an_attack_on_the_messages_learns_no_more_than_promised(release_again):
     """Every row is one draw: the unit's measurements are the same at all times, in both records."""
     rng = np.random.default_rng(0)
     C = rng.normal(size=(D, P))
-    client = KalmanClient(A=0.5 * np.eye(P), C=C, Q=np.eye(P), R=0.01 * np.ones(D), center=False)
+    client = KalmanClient(A=0.5 * np.eye(P), C=C, Q=np.eye(P), R=0.01 * np.ones(D), baseline=Baseline(center=False))
     mu, n, radius = 1.0, 10_000, 2.0
     direction = C @ np.linalg.solve(C.T @ C, [1.0, 0.0])
     direction *= radius / 2 / np.linalg.norm(direction)  # the message sees all of it
@@ -138,8 +142,10 @@ def test_an_attack_on_the_messages_learns_no_more_than_promised(release_again):
 
 def test_the_message_carries_the_noise_in_its_information():
     X, truth = make_granger_plant(2, n_states=P, n_sensors=D, n_samples=N, random_state=0)
-    models = {name: KalmanClient(**model, center=False) for name, model in truth.clients().items()}
-    estimator = FederatedGrangerEstimator(models, privacy=make_mechanism(), transport=ByBytes).fit(X)
+    models = {name: KalmanClient(baseline=Baseline(center=False), **model) for name, model in truth.clients().items()}
+    estimator = FederatedGrangerEstimator(
+        models, privacy=make_mechanism(), communication=Communication(transport=ByBytes)
+    ).fit(X)
     for name, packet in ByBytes.last.up[:2]:
         model, noise = truth.clients()[name], estimator.noise_covariance_[name]
         C, R = model["C"], model["R"] if np.ndim(model["R"]) == 2 else np.diag(model["R"])
@@ -364,9 +370,9 @@ def test_a_budget_stops_a_fit_before_anything_leaves():
     X = make_plant()
     account = PrivacyAccountant(epsilon=5.0, delta=1e-6)
     mechanism = make_mechanism(mu=None, epsilon=4.0, accountant=account)
-    make_estimator(mechanism, transport=ByBytes).fit(X)
+    make_estimator(mechanism, communication=Communication(transport=ByBytes)).fit(X)
     ByBytes.last = None
-    estimator = make_estimator(mechanism, transport=ByBytes)
+    estimator = make_estimator(mechanism, communication=Communication(transport=ByBytes))
     with pytest.raises(PrivacyBudgetError, match="the budget is 5, of which 4 is spent"):
         estimator.fit(make_plant(seed=1))
     assert ByBytes.last is None
@@ -412,8 +418,12 @@ def test_gradient_training_is_post_processing(settings, transport):
     X, clean = make_plant(), make_plant()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        poisoned = make_estimator(Poisoning(**mechanism), server=server, transport=transport).fit(X)
-        expected = make_estimator(GaussianMechanism(**mechanism), server=server, transport=transport).fit(clean)
+        poisoned = make_estimator(
+            Poisoning(**mechanism), server=server, communication=Communication(transport=transport)
+        ).fit(X)
+        expected = make_estimator(
+            GaussianMechanism(**mechanism), server=server, communication=Communication(transport=transport)
+        ).fit(clean)
         longer = clone(expected).set_params(server=clone(server).set_params(max_iter=10)).fit(clean)
     assert all(np.isnan(Y).all() for Y in X.values())
     assert np.isfinite(poisoned.transition_).all()
@@ -438,7 +448,7 @@ def test_the_counterfactual_estimator_needs_no_raw_record_after_the_release(tran
     for kind, record in ((Poisoning, X), (GaussianMechanism, clean)):
         mechanism = kind(mu=2.0, clip_norm=25.0, event_radius=3.0, random_state=0)
         estimator = FederatedCounterfactualEstimator(
-            KalmanClient(n_states=P), privacy=mechanism, transport=transport, server=server
+            KalmanClient(n_states=P), privacy=mechanism, server=server, communication=Communication(transport=transport)
         )
         found.append(estimator.fit(record, inputs=inputs).server_)
         assert len(mechanism.account) == 3

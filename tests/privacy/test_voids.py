@@ -5,6 +5,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skfedcausal import (
+    Evidence,
     FederatedGrangerEstimator,
     FederatedRCADetector,
     GaussianMechanism,
@@ -58,7 +59,7 @@ def test_several_reasons_are_all_told():
 
 def test_flags_with_a_seed_promise_nothing():
     privacy = RandomizedResponse(epsilon=2.0, random_state=0)
-    detector = FederatedRCADetector(privacy=privacy, evidence="flags", horizon=20).fit(X)
+    detector = FederatedRCADetector(privacy=privacy, evidence=Evidence("flags", n_steps=20)).fit(X)
     inspection.flags(detector, X)
     assert detector.privacy_statement_.startswith("NOT PRIVATE: the noise of unit0, unit1 is seeded")
     assert detector.privacy_spent_.epsilon == np.inf

@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 
 from skfedcausal import (
+    Communication,
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     FederatedRCADetector,
@@ -216,21 +217,21 @@ def test_a_unit_that_drops_out_takes_its_own_pairs_only(plant, op, monkeypatch):
     monkeypatch.setattr(Losing, "op", op)
     others = {name: Y for name, Y in plant.items() if name != "unit1"}
     with pytest.warns(LostUnitWarning, match="unit1"):
-        left = fitted(plant, transport=Losing, lost_units=LostUnits(quorum=0.5))
+        left = fitted(plant, communication=Communication(transport=Losing, lost_units=LostUnits(quorum=0.5)))
     assert left.client_names_ == tuple(others)
     assert left.lost_units_[["unit", "operation"]].to_numpy().tolist() == [["unit1", op]]
     assert (left.server_.sums_ == fitted(others).server_.sums_).all()  # masks cancel exactly
     with pytest.raises(ClientError, match="unit1"):
-        fitted(plant, transport=Losing)
+        fitted(plant, communication=Communication(transport=Losing))
     with pytest.raises(ClientError, match="quorum"):
-        fitted(plant, transport=Losing, lost_units=LostUnits(quorum=1.0))
+        fitted(plant, communication=Communication(transport=Losing, lost_units=LostUnits(quorum=1.0)))
 
 
 def test_without_the_dealer_there_are_no_sums(plant, monkeypatch):
     monkeypatch.setattr(Losing, "lost", "dealer")
     monkeypatch.setattr(Losing, "op", "secure_masks")
     with pytest.raises(ClientError, match="dealer"):
-        fitted(plant, transport=Losing, lost_units=LostUnits(quorum=0.5))
+        fitted(plant, communication=Communication(transport=Losing, lost_units=LostUnits(quorum=0.5)))
 
 
 def test_a_transport_without_a_dealer_is_refused_before_anything_is_asked(plant):
@@ -242,12 +243,17 @@ def test_a_transport_without_a_dealer_is_refused_before_anything_is_asked(plant)
             return super().exchange(out, timeout=timeout)
 
     with pytest.raises(ValueError, match="no dealer 'dealer'"):
-        fitted(plant, transport=lambda sites: Watched({k: v for k, v in sites.items() if k != "dealer"}))
+        fitted(
+            plant,
+            communication=Communication(
+                transport=lambda sites: Watched({k: v for k, v in sites.items() if k != "dealer"})
+            ),
+        )
     assert not asked
 
 
 def test_over_files_with_every_byte_in_the_ledgers(plant, tmp_path):
-    there, here = fitted(plant, transport=FileLoopback(tmp_path)), fitted(plant)
+    there, here = fitted(plant, communication=Communication(transport=FileLoopback(tmp_path))), fitted(plant)
     assert (there.transition_ == here.transition_).all()
     for name in (*plant, "dealer"):
         account = verify_ledger(tmp_path / "home" / name / "ledger.jsonl")
@@ -396,7 +402,7 @@ def test_who_contradicts_itself_is_left_out_by_name(plant, lie, monkeypatch):
     monkeypatch.setattr(Lying, "array", array)
     monkeypatch.setattr(Lying, "change", staticmethod(change))
     with pytest.warns(LostUnitWarning, match="unit2"):
-        left = fitted(plant, transport=Lying, lost_units=LostUnits(quorum=0.5))
+        left = fitted(plant, communication=Communication(transport=Lying, lost_units=LostUnits(quorum=0.5)))
     others = {name: Y for name, Y in plant.items() if name != "unit2"}
     assert (left.server_.sums_ == fitted(others).server_.sums_).all()
 
@@ -418,4 +424,4 @@ def test_who_contradicts_others_is_named(plant, op, array, change, monkeypatch):
     for name, value in (("op", op), ("array", array), ("change", staticmethod(change))):
         monkeypatch.setattr(Lying, name, value)
     with pytest.raises((ValueError, ClientError), match="unit2"):
-        fitted(plant, transport=Lying)
+        fitted(plant, communication=Communication(transport=Lying))

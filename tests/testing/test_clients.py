@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from sklearn.base import BaseEstimator
 
-from skfedcausal import ExtendedKalmanClient, KalmanClient, UnitClient
+from skfedcausal import Baseline, ExtendedKalmanClient, KalmanClient, UnitClient
 from skfedcausal.testing import check_client
 
 C = np.random.default_rng(0).standard_normal((5, 2))
@@ -49,7 +49,7 @@ class Box:
     """A proprietary filter of given matrices, seen from outside only."""
 
     def __init__(self):
-        self.model = KalmanClient(**GIVEN, center=False)
+        self.model = KalmanClient(baseline=Baseline(center=False), **GIVEN)
         self.n_features_in_ = 5
 
     def filter_moments(self, Y):

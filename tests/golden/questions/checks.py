@@ -30,7 +30,7 @@ class _Unfitted(Plant):
 _CHECKED = {
     "check_plant": lambda fitted: check_plant(fitted.record.X),
     "plan": lambda fitted: fitted.estimator.plan(**fitted.given),
-    "dry run": lambda fitted: fitted.estimator.fit(**fitted.given, dry_run=True),
+    "dry run": lambda fitted: fitted.estimator.plan(**fitted.given),
 }
 
 

@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 
+from skfedcausal import InputModel
+
 from ..plants import Plant, Record
 from .common import ABOUT, LEARNED, ask, ask_nothing, counterfactual, driven, likelihood, made, table_of
 
@@ -97,10 +99,16 @@ PLANTS = [
         },
         ABOUT,
     ),
-    Plant("inputs through a spline", made(counterfactual, input_columns=_COLUMNS, basis="spline"), _bent, _BENT, ABOUT),
+    Plant(
+        "inputs through a spline",
+        made(counterfactual, input_columns=_COLUMNS, input_model=InputModel(basis="spline")),
+        _bent,
+        _BENT,
+        ABOUT,
+    ),
     Plant(
         "inputs through a function",
-        made(counterfactual, input_columns=_COLUMNS, basis={"unit0__u0": np.sign}),
+        made(counterfactual, input_columns=_COLUMNS, input_model=InputModel(basis={"unit0__u0": np.sign})),
         _bent,
         {"plant": LEARNED["plant"], "whatif": _SHORT["whatif"]},
         ABOUT,
@@ -122,7 +130,7 @@ PLANTS = [
     ),
     Plant(
         "inputs that are held",
-        made(counterfactual, input_columns=_COLUMNS, missing_inputs="hold"),
+        made(counterfactual, input_columns=_COLUMNS, input_model=InputModel(missing="hold")),
         _missing,
         {"plant": LEARNED["plant"], "whatif": _SHORT["whatif"]},
         ABOUT,
@@ -151,7 +159,9 @@ PLANTS = [
     Plant(
         "an instrument",
         made(
-            counterfactual, input_columns=["a__valve", "b__valve", "a__setpoint"], instruments={"a__valve": "setpoint"}
+            counterfactual,
+            input_columns=["a__valve", "b__valve", "a__setpoint"],
+            input_model=InputModel(instruments={"a__valve": "setpoint"}),
         ),
         hidden_load,
         {

@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from skfedcausal import Baseline
+
 from ..plants import Plant, Record, at_sites
 from .common import (
     ABOUT,
@@ -115,7 +117,7 @@ PLANTS = [
     Plant("effects of several lags", counterfactual, _driven, _EFFECTS, ABOUT, {"at sites": at_sites}),
     Plant(
         "watching by several lags",
-        made(detector, server=likelihood(), levels=None),
+        made(detector, server=likelihood(), baseline=Baseline(levels=None)),
         _watched,
         WATCHED,
         {

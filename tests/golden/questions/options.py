@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from skfedcausal import Communication
+
 from ..plants import Plant, Record, at_sites
 from .common import (
     ABOUT,
@@ -98,14 +100,14 @@ PLANTS = [
     Plant("remedy of uneven noise", made(granger, remedy="auto"), _heavy_tails, LEARNED, ABOUT),
     Plant(
         "single precision on the wire",
-        made(granger, wire_dtype="float32"),
+        made(granger, communication=Communication(wire_dtype="float32")),
         _short,
         {**LEARNED, "predict": ask("predict")},
         ABOUT,
     ),
     Plant(
         "half precision on the wire",
-        made(granger, wire_dtype="float16"),
+        made(granger, communication=Communication(wire_dtype="float16")),
         lambda: Record(_short().X),
         {**LEARNED, "predict": ask("predict")},
         ABOUT,

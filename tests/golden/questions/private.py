@@ -1,6 +1,6 @@
 """Noise for the sake of privacy, by a seed: on records, gradients, flags and streams, and what it costs."""
 
-from skfedcausal import GaussianMechanism, GradientServer, IndependentFlips, KalmanClient, RandomizedResponse
+from skfedcausal import Baseline, GaussianMechanism, GradientServer, IndependentFlips, KalmanClient, RandomizedResponse
 from skfedcausal.datasets import make_granger_plant
 
 from ..plants import Plant, by_threads
@@ -50,7 +50,7 @@ def _data(seed, n_units=3, n_samples=800):
 def _public():
     """Models that everybody knows."""
     _, truth = make_granger_plant(2, n_samples=400, links=((0, 1),), random_state=37)
-    return {name: KalmanClient(**model, center=False) for name, model in truth.clients().items()}
+    return {name: KalmanClient(baseline=Baseline(center=False), **model) for name, model in truth.clients().items()}
 
 
 def _watched(seed):

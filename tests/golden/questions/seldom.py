@@ -10,9 +10,12 @@ import pandas as pd
 from sklearn.neural_network import MLPRegressor
 
 from skfedcausal import (
+    Baseline,
+    Evidence,
     ExtendedKalmanClient,
     GaussianMechanism,
     GradientServer,
+    InputModel,
     KalmanClient,
     RandomizedResponse,
     RegressorServer,
@@ -454,9 +457,7 @@ def _few_flags():
     """Randomised flags of many rows, few of which say anything."""
     return detector(
         privacy=RandomizedResponse(epsilon=1.3, random_state=0),
-        evidence="flags",
-        horizon=30,
-        percentile=80.0,
+        evidence=Evidence("flags", percentile=80.0, n_steps=30),
         false_alarm_rate=0.05,
     )
 
@@ -465,7 +466,7 @@ def _of_the_papers(seed, **settings):
     """Training whose messages have the noise of the papers, of units with inputs."""
     truth = make_granger_plant(2, n_samples=2, links=((0, 1),), n_inputs=1, input_links=(), random_state=seed)[1]
     return counterfactual(
-        {name: KalmanClient(**model, center=False) for name, model in truth.clients().items()},
+        {name: KalmanClient(baseline=Baseline(center=False), **model) for name, model in truth.clients().items()},
         server=GradientServer(**{"max_iter": 3, "tol": 0.0} | settings),
         privacy=GaussianMechanism(epsilon=1.0, delta=1e-5, clip_norm=25.0, protocol="paper", random_state=0),
     )
@@ -571,7 +572,7 @@ PLANTS = [
     ),
     Plant(
         "watching sensors of several lags",
-        made(detector, KalmanClient(n_states=1), server=likelihood(), levels=None),
+        made(detector, KalmanClient(n_states=1), server=likelihood(), baseline=Baseline(levels=None)),
         _lagged_sensors,
         {
             **_PLANT,
@@ -643,13 +644,17 @@ PLANTS = [
     Plant("batches by the hour", granger, _timed, {**_PLANT, "test_links": ask("test_links")}, fit=_hourly),
     Plant(
         "seasons by the clock",
-        made(granger, KalmanClient(harmonics={24: 2})),
+        made(granger, KalmanClient(baseline=Baseline(harmonics={24: 2}))),
         _seasons,
         {**_PLANT, "predict": ask("predict"), "transform": ask("transform")},
     ),
     Plant(
         "reach through a function",
-        made(counterfactual, input_columns=[f"unit{k}__u0" for k in range(3)], basis={"unit0__u0": np.tanh}),
+        made(
+            counterfactual,
+            input_columns=[f"unit{k}__u0" for k in range(3)],
+            input_model=InputModel(basis={"unit0__u0": np.tanh}),
+        ),
         _bent,
         {
             **_PLANT,
@@ -708,7 +713,7 @@ PLANTS = [
     ),
     Plant(
         "levels that move far",
-        made(granger, KalmanClient(levels=80.0)),
+        made(granger, KalmanClient(baseline=Baseline(levels=80.0))),
         lambda: _far(record(2, 500, links=((0, 1),))),
         {**_PLANT, "transform": ask("transform"), "predict": ask("predict")},
     ),
@@ -745,7 +750,7 @@ PLANTS = [
     ),
     Plant(
         "modes for long",
-        made(detector, mode="unit0__recipe"),
+        made(detector, baseline=Baseline(mode="unit0__recipe")),
         _modes_for_long,
         {"update": updated(60), "transform": LATER["transform"]},
         fit=split(NOMINAL),
@@ -759,7 +764,7 @@ PLANTS = [
     ),
     Plant(
         "watching with a prior",
-        made(detector, prior={"unit0": 3.0, "unit1": 1.0, "unit2": 2.0}),
+        made(detector, evidence=Evidence(prior={"unit0": 3.0, "unit1": 1.0, "unit2": 2.0})),
         _watched,
         {"attribute": LATER["attribute"], "attribute of nominal rows": _attributed_early},
         fit=split(NOMINAL),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skfedcausal import GradientServer
+from skfedcausal import Communication, GradientServer
 from skfedcausal.federation import Failure, InProcessTransport, LostUnits
 
 from ..plants import Plant, at_sites
@@ -36,7 +36,8 @@ class _Losing(InProcessTransport):
 
 
 def _losing(kind, first=1, **settings):
-    return made(kind, lost_units=_RULE, transport=lambda sites: _Losing(sites, first=first), **settings)
+    how = Communication(lost_units=_RULE, transport=lambda sites: _Losing(sites, first=first))
+    return made(kind, communication=how, **settings)
 
 
 def _four():
@@ -75,7 +76,13 @@ PLANTS = [
         ABOUT,
     ),
     Plant("a watched unit that is lost", _losing(detector), _four, {**LEARNED, "incidents": ask("incidents")}, ABOUT),
-    Plant("a unit out of proportion", made(granger, lost_units=LostUnits()), _content, LEARNED, ABOUT),
+    Plant(
+        "a unit out of proportion",
+        made(granger, communication=Communication(lost_units=LostUnits())),
+        _content,
+        LEARNED,
+        ABOUT,
+    ),
     Plant(
         "units at other rates",
         granger,

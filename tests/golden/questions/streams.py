@@ -5,7 +5,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from skfedcausal import inspection
+from skfedcausal import Baseline, Evidence, inspection
 from skfedcausal.federation import InProcessTransport
 from skfedcausal.sites.site import read_site_settings
 
@@ -158,7 +158,7 @@ PLANTS = [
     ),
     Plant(
         "a stream by flags",
-        made(detector, evidence="flags", horizon=5, false_alarm_rate=0.05),
+        made(detector, false_alarm_rate=0.05, evidence=Evidence("flags", n_steps=5)),
         lambda: _plant(1300),
         {"update by 50 rows": updated(50)},
         {},
@@ -166,7 +166,7 @@ PLANTS = [
     ),
     Plant(
         "a stream of campaigns",
-        made(detector, levels="episode"),
+        made(detector, baseline=Baseline(levels="episode")),
         lambda: _with_campaigns(),
         {"update by 40 rows": updated(40)},
         {},

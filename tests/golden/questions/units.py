@@ -3,7 +3,7 @@
 import numpy as np
 from sklearn.linear_model import Ridge
 
-from skfedcausal import ExtendedKalmanClient, KalmanClient, RegressorAugmenter
+from skfedcausal import Baseline, ExtendedKalmanClient, KalmanClient, RegressorAugmenter
 from skfedcausal.datasets import make_granger_plant
 
 from ..plants import Plant, Record, at_sites
@@ -87,16 +87,18 @@ def _linear_maps():
 
 
 PLANTS = [
-    _of_client("seasons and a trend", _seasonal, harmonics={24: 2}, trend="linear"),
-    _of_client("seasons that are found", _seasonal, harmonics="auto", trend="smooth"),
+    _of_client("seasons and a trend", _seasonal, baseline=Baseline(harmonics={24: 2}, trend="linear")),
+    _of_client("seasons that are found", _seasonal, baseline=Baseline(harmonics="auto", trend="smooth")),
     _of_client("subspace identification", identify="subspace"),
     _of_client("identification by lags", identify="lag-var", n_states=2),
     _of_client("identification by components", identify="pca-var", n_states=2),
     _of_client("states that are told", lambda: record(n_samples=500, n_states=3), n_states=3, initial="diffuse"),
     _of_client("states with gaps", lambda: gappy(_short(), 0.03), n_states=2),
-    _of_client("levels of episodes", lambda: Record(_short().X, None, (250, 250)), LEARNED, levels="episode"),
-    _of_client("levels that move", _short, levels=60.0),
-    _of_client("modes of units", _modes, LEARNED, mode=8),
+    _of_client(
+        "levels of episodes", lambda: Record(_short().X, None, (250, 250)), LEARNED, baseline=Baseline(levels="episode")
+    ),
+    _of_client("levels that move", _short, baseline=Baseline(levels=60.0)),
+    _of_client("modes of units", _modes, LEARNED, baseline=Baseline(mode=8)),
     Plant(
         "given models",
         lambda: granger(_given()),

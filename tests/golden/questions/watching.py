@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from skfedcausal import inspection
+from skfedcausal import Baseline, Evidence, inspection
 from skfedcausal.datasets import make_fault_plant
 
 from ...ask import question
@@ -158,7 +158,7 @@ PLANTS = [
     Plant("watching", detector, _plant, {**LEARNED}, _HERE, fit=split(NOMINAL)),
     Plant(
         "watching at sites",
-        made(detector, levels=None),
+        made(detector, baseline=Baseline(levels=None)),
         lambda: faulty(record(n_samples=900, seed=3, links=((0, 1),), n_states=4), at=700),
         WATCHED,
         ABOUT,
@@ -172,10 +172,12 @@ PLANTS = [
         LATER,
         fit=split(NOMINAL),
     ),
-    Plant("watching by energy", made(detector, statistic="energy"), _plant, LATER, fit=split(NOMINAL)),
+    Plant(
+        "watching by energy", made(detector, evidence=Evidence(statistic="energy")), _plant, LATER, fit=split(NOMINAL)
+    ),
     Plant(
         "watching by shifts",
-        made(detector, statistic="shift", prior={"unit0": 3.0, "unit1": 1.0, "unit2": 1.0}),
+        made(detector, evidence=Evidence(statistic="shift", prior={"unit0": 3.0, "unit1": 1.0, "unit2": 1.0})),
         _plant,
         LATER,
         fit=split(NOMINAL),
@@ -183,7 +185,7 @@ PLANTS = [
     Plant("watching by likelihood", made(detector, server=likelihood()), _plant, LEARNED, LATER, fit=split(NOMINAL)),
     Plant(
         "watching by flags",
-        made(detector, evidence="flags", horizon=5, false_alarm_rate=0.05),
+        made(detector, false_alarm_rate=0.05, evidence=Evidence("flags", n_steps=5)),
         _plant,
         {"plant": LEARNED["plant"]},
         {name: LATER[name] for name in ("incidents", "predict_root_cause", "predict", "attribute")}
@@ -192,7 +194,7 @@ PLANTS = [
     ),
     Plant(
         "watching by flags at sites",
-        made(detector, evidence="flags", horizon=5, false_alarm_rate=0.05),
+        made(detector, false_alarm_rate=0.05, evidence=Evidence("flags", n_steps=5)),
         lambda: faulty(record(n_samples=900, seed=3, links=((0, 1),), n_states=4), at=700),
         {"flags": ask("flags"), "incidents": ask("incidents"), "attribute": ask("attribute", start=700)},
         {},
@@ -209,7 +211,7 @@ PLANTS = [
     ),
     Plant(
         "campaigns",
-        made(detector, levels="episode"),
+        made(detector, baseline=Baseline(levels="episode")),
         _campaigns,
         {
             "plant": LEARNED["plant"],
@@ -228,7 +230,7 @@ PLANTS = [
     ),
     Plant(
         "modes that are told",
-        made(detector, mode="unit0__recipe"),
+        made(detector, baseline=Baseline(mode="unit0__recipe")),
         _modes,
         LEARNED,
         {name: LATER[name] for name in ("incidents", "transform", "attribute")} | ABOUT,

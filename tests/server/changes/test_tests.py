@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from skfedcausal import FederatedGrangerEstimator, KalmanClient
+from skfedcausal import Baseline, FederatedGrangerEstimator, KalmanClient
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.changes.hypotheses import Group, shifted
 from skfedcausal.server.changes.innovations import UnitInnovations, unit_innovations
@@ -32,7 +32,7 @@ def innovations_of(est, Y):
 def alone():
     """Two units without links, sensors as many as states, learned with their true models."""
     X, truth = make_granger_plant(2, n_sensors=2, links=[], n_samples=1500, random_state=0)
-    clients = [KalmanClient(**model, center=False) for model in truth.clients().values()]
+    clients = [KalmanClient(baseline=Baseline(center=False), **model) for model in truth.clients().values()]
     return FederatedGrangerEstimator(clients).fit(X), truth, X
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from benchmarks._situations import draw
-from skfedcausal import FederatedGrangerEstimator, KalmanClient
+from skfedcausal import Baseline, FederatedGrangerEstimator, KalmanClient
 from skfedcausal.server.validity.levels import movers, shifts
 from skfedcausal.server.validity.report import _shifts
 
@@ -150,7 +150,7 @@ def test_a_second_fit_that_fails_leaves_the_first_one(moved, monkeypatch):
 @pytest.mark.medium
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_the_report_names_the_rows_and_levels_that_are_taken_off_stay_as_asked_for(moved):
-    est = FederatedGrangerEstimator(KalmanClient(trend="smooth"), remedy="auto").fit(moved)
+    est = FederatedGrangerEstimator(KalmanClient(baseline=Baseline(trend="smooth")), remedy="auto").fit(moved)
     assert 'levels="episode"' not in est.remedies_
     told = FederatedGrangerEstimator().fit(moved).validity_.query("check == 'steady levels'")
     assert set(told["effect"]) == {"u0", "u1", "u2", "u3"}

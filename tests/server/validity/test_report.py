@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skfedcausal import FederatedGrangerEstimator, GradientServer, KalmanClient, LikelihoodServer
+from skfedcausal import Baseline, FederatedGrangerEstimator, GradientServer, KalmanClient, LikelihoodServer
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message import FitRequest
@@ -133,7 +133,10 @@ def test_only_units_whose_sensors_wander_tell_and_only_where_they_are_asked():
         assert told(other, refine=True) is None
     for wishes in ({}, {"refine": True, "orders": True}):
         assert told(Y, **wishes) is None
-    for client in (KalmanClient(n_states=2, levels="wander"), KalmanClient(n_states=2, levels=100)):
+    for client in (
+        KalmanClient(n_states=2, baseline=Baseline(levels="wander")),
+        KalmanClient(n_states=2, baseline=Baseline(levels=100)),
+    ):
         assert told(Y, client, refine=True) is None  # what it takes off
     assert told(Y, noise=np.ones(6), refine=True) is None
 
