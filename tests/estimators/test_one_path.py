@@ -16,6 +16,7 @@ from skfedcausal import (
     FederatedRCADetector,
     GradientServer,
     KalmanClient,
+    LikelihoodOptions,
     LikelihoodServer,
 )
 from skfedcausal.client.worker import UnitWorker
@@ -24,6 +25,7 @@ from skfedcausal.federation import ClientError, FileSite, FileTransport, Gate, I
 from skfedcausal.federation.policy import OPERATIONS
 from skfedcausal.federation.transport import Site
 from skfedcausal.message import Acknowledgement
+from skfedcausal.papers import StopRule
 
 N = 400
 X, TRUTH = make_granger_plant(3, n_samples=N, links=[(0, 1), (1, 2)], n_inputs=1, input_links=[(0, 1)], random_state=0)
@@ -58,7 +60,7 @@ KINDS = {
         },
     ),
     "granger with gaps": (
-        lambda: FederatedGrangerEstimator(server=LikelihoodServer(n_rounds=2)),
+        lambda: FederatedGrangerEstimator(server=LikelihoodServer(options=LikelihoodOptions(n_rounds=2))),
         GAPPY,
         False,
         {
@@ -71,7 +73,7 @@ KINDS = {
         },
     ),
     "trained": (
-        lambda: FederatedGrangerEstimator(server=GradientServer(max_iter=3, tol=0.0)),
+        lambda: FederatedGrangerEstimator(server=GradientServer(stop=StopRule(max_iter=3, tol=0.0))),
         X,
         False,
         {"losses": {}, "predict": {}, "predict by the server": {"model": "server"}, "transform": {}},
@@ -294,7 +296,7 @@ def test_sites_say_the_same_of_units_that_are_operated_together_and_of_whole_uni
 
 def test_sites_that_were_trained_answer_or_say_why_they_cannot():
     """By gradient descent there are effects without standard errors, here as in one process."""
-    make = lambda: FederatedCounterfactualEstimator(server=GradientServer(max_iter=3, tol=0.0))  # noqa: E731
+    make = lambda: FederatedCounterfactualEstimator(server=GradientServer(stop=StopRule(max_iter=3, tol=0.0)))  # noqa: E731
     columns = {name: tuple(f"{name}__x{k}" for k in range(Y.shape[1])) for name, Y in X.items()}
     workers = {
         name: Site(UnitWorker(name, Y, inputs, (0,), columns[name], KalmanClient()))
