@@ -14,12 +14,13 @@ import numpy as np
 from skfedcausal import FederatedGrangerEstimator, GradientServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.displays import LossDisplay
+from skfedcausal.papers import StopRule
 
 X, truth = make_granger_plant(
     2, links=[(0, 1)], link_strength=0.5, n_samples=4000, random_state=0
 )
 trained = FederatedGrangerEstimator(
-    server=GradientServer(max_iter=1000, tol=1e-5)
+    server=GradientServer(stop=StopRule(max_iter=1000, tol=1e-5))
 ).fit(X)
 LossDisplay.from_estimator(trained, relative=True)
 

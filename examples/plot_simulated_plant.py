@@ -11,7 +11,12 @@ What this example does not show: real records are nonlinear, controlled and dist
 import numpy as np
 from matplotlib import pyplot as plt
 
-from skfedcausal import FederatedGrangerEstimator, LikelihoodServer, inspection
+from skfedcausal import (
+    FederatedGrangerEstimator,
+    LikelihoodOptions,
+    LikelihoodServer,
+    inspection,
+)
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.displays import LinkMatrixDisplay
 
@@ -76,7 +81,9 @@ for label, level_shifts, lengths in (
     ("without looking", None, None),
     ("cut at the shift", None, [1500, 1500]),
 ):
-    server = LikelihoodServer(level_shifts=level_shifts)
+    server = LikelihoodServer(
+        options=LikelihoodOptions(level_shifts=level_shifts)
+    )
     fitted = FederatedGrangerEstimator(server=server).fit(
         shifted, lengths=lengths
     )

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .quality import check_plant
     from .server.likelihood import LikelihoodServer
     from .server.moments import MomentServer
+    from .server.options import Knowledge, LikelihoodOptions
     from .server.plant import ServerLearner
 
 __all__ = [
@@ -48,7 +49,9 @@ __all__ = [
     "IndependentFlips",
     "InputModel",
     "KalmanClient",
+    "Knowledge",
     "LSTMRegressor",
+    "LikelihoodOptions",
     "LikelihoodServer",
     "LinearAugmenter",
     "MomentServer",
@@ -83,7 +86,9 @@ _HOMES = {
     "IndependentFlips": "privacy",
     "InputModel": "estimators.input_model",
     "KalmanClient": "client.kalman",
+    "Knowledge": "server.options",
     "LSTMRegressor": "papers.networks",
+    "LikelihoodOptions": "server.options",
     "LikelihoodServer": "server.likelihood",
     "LinearAugmenter": "client.augmenter",
     "MomentServer": "server.moments",

@@ -8,7 +8,7 @@ from sklearn.utils._param_validation import validate_parameter_constraints
 
 
 class ParameterGroup(BaseEstimator):
-    """Base of objects that group parameters: they store what they are given, and who takes them checks it.
+    """Base of objects that group parameters: frozen dataclasses, which who takes them checks.
 
     See Also
     --------
@@ -35,65 +35,26 @@ class ParameterGroup(BaseEstimator):
             self._parameter_constraints, self.get_params(deep=False), caller_name=type(self).__name__
         )
 
+    def changed(self, **settings):
+        """Another group with other values of some parameters.
 
-def _names(kind):
-    """Parameters of a group."""
-    return tuple(signature(kind).parameters)
+        Parameters
+        ----------
+        **settings : dict
 
+        Returns
+        -------
+        ParameterGroup
 
-def place_of(kind, name):
-    """How a class is given a parameter that it or one of its groups has, in code; None where it has none.
-
-    Parameters
-    ----------
-    kind : type
-    name : str
-
-    Returns
-    -------
-    str or None
-
-    Examples
-    --------
-    >>> from skfedcausal import KalmanClient
-    >>> from skfedcausal.parameters import place_of
-    >>> place_of(KalmanClient, "trend")
-    'KalmanClient(baseline=Baseline(trend=...))'
-    """
-    if name in _names(kind):
-        return f"{kind.__name__}({name}=...)"
-    for group, own in getattr(kind, "_groups", {}).items():
-        if name in _names(own):
-            return f"{kind.__name__}({group}={own.__name__}({name}=...))"
-    return None
-
-
-def of_table(kind, settings):
-    """An estimator with the settings of a file, in which a group is a table of its own.
-
-    Parameters
-    ----------
-    kind : type
-    settings : dict
-
-    Returns
-    -------
-    estimator
-
-    Raises
-    ------
-    TypeError
-        If there is no such parameter.
-
-    Examples
-    --------
-    >>> from skfedcausal import KalmanClient
-    >>> from skfedcausal.parameters import of_table
-    >>> of_table(KalmanClient, {"n_states": 2, "baseline": {"harmonics": [24]}})
-    KalmanClient(baseline=Baseline(harmonics=[24]), n_states=2)
-    """
-    tables = {name: own for name, own in getattr(kind, "_groups", {}).items() if isinstance(settings.get(name), dict)}
-    return kind(**settings | {name: own(**settings[name]) for name, own in tables.items()})
+        Raises
+        ------
+        ValueError
+            If there is no such parameter.
+        """
+        own = self.get_params(deep=False)
+        for name in settings.keys() - own.keys():
+            raise ValueError(f"{type(self).__name__} has no parameter {name!r}; it has {', '.join(own)}.")
+        return type(self)(**own | settings)
 
 
 class Grouped:
@@ -108,38 +69,25 @@ class Grouped:
 
     def __init_subclass__(cls, **settings):
         super().__init_subclass__(**settings)
-        for group, kind in vars(cls).get("_groups", {}).items():
+        inherited = (getattr(base, "_groups", {}) for base in cls.__bases__)
+        own = vars(cls).get("_groups", {})
+        cls._groups = {name: kind for groups in (*inherited, own) for name, kind in groups.items()}
+        for group, kind in own.items():
             for name in _names(kind):
                 setattr(cls, name, property(_getter(group, name)))
 
     def __new__(cls, *args, **settings):
         """Say of parameters that stood in the constructor of version 0.1 where they are."""
-        for name in settings:
-            place = None if name in _names(cls) else cls._renamed.get(name) or place_of(cls, name)
+        for name in settings.keys() - {*_names(cls)}:
+            place = cls._renamed.get(name) or place_of(cls, name)
             if place is not None:
                 raise TypeError(f"{cls.__name__} has no parameter {name!r} since version 0.2: {place}.")
         return super().__new__(cls)
 
-    def group(self, name):
-        """The group of a name as it is meant.
-
-        Parameters
-        ----------
-        name : str
-
-        Returns
-        -------
-        ParameterGroup
-        """
-        given, kind = getattr(self, name), self._groups[name]
-        if isinstance(given, str):
-            return kind(**{_names(kind)[0]: given})
-        return kind() if given is None else given
-
     def _validate_params(self):
         super()._validate_params()
         for name in self._groups:
-            self.group(name).check()
+            group_of(self, name).check()
 
     def get_params(self, deep=True):
         """Parameters by name, and with `deep` those in groups and parts, ``group__name``.
@@ -153,9 +101,10 @@ class Grouped:
         dict
         """
         params = super().get_params(deep=deep)
-        if deep:
-            for group in (name for name, kind in self._groups.items() if isinstance(self.group(name), kind)):
-                params |= {f"{group}__{name}": value for name, value in self.group(group).get_params().items()}
+        groups = {name: group_of(self, name) for name in self._groups} if deep else {}
+        for group, own in groups.items():
+            if isinstance(own, ParameterGroup):  # else it will be refused
+                params |= {f"{group}__{name}": value for name, value in own.get_params().items()}
         return params
 
     def set_params(self, **params):
@@ -174,13 +123,141 @@ class Grouped:
         ValueError
             If there is no such parameter.
         """
-        for group in {name.partition("__")[0] for name in params if "__" in name} & {*self._groups} - {*params}:
-            setattr(self, group, self.group(group))
+        inside = {name: name.partition("__")[::2] for name in params if name.partition("__")[0] in self._groups}
+        changes: dict[str, dict] = {}
+        for name, (group, own) in inside.items():
+            value = params.pop(name)
+            if own:
+                changes.setdefault(group, {})[own] = value
+            else:
+                setattr(self, group, value)
+        for group, settings in changes.items():
+            setattr(self, group, group_of(self, group).changed(**settings))
         return super().set_params(**params)
+
+
+def group_of(estimator, name):
+    """The group of an estimator as it is meant, whether it was given, named by a word, or left out.
+
+    Parameters
+    ----------
+    estimator : Grouped
+    name : str
+
+    Returns
+    -------
+    ParameterGroup
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedRCADetector
+    >>> from skfedcausal.parameters import group_of
+    >>> group_of(FederatedRCADetector(evidence="flags"), "evidence")
+    Evidence(signs='flags')
+    """
+    given, kind = getattr(estimator, name), _groups(type(estimator))[name]
+    if isinstance(given, str):
+        return kind(**{_names(kind)[0]: given})
+    return kind() if given is None else given
+
+
+def place_of(kind, name, value="..."):
+    """How a class is given a parameter that it or one of its groups has, in code; None where it has none.
+
+    Parameters
+    ----------
+    kind : type
+    name : str
+    value : object, default="..."
+
+    Returns
+    -------
+    str or None
+
+    Examples
+    --------
+    >>> from skfedcausal import KalmanClient
+    >>> from skfedcausal.parameters import place_of
+    >>> place_of(KalmanClient, "trend")
+    'KalmanClient(baseline=Baseline(trend=...))'
+    """
+    setting = f"{name}={value}"
+    if name in _names(kind):
+        return f"{kind.__name__}({setting})"
+    group = _home(kind, name)
+    return None if group is None else f"{kind.__name__}({group}={_groups(kind)[group].__name__}({setting}))"
+
+
+def configured(kind, settings):
+    """An estimator with settings that know of no groups, as those of a file.
+
+    Parameters
+    ----------
+    kind : type
+    settings : dict
+        Parameters of the estimator, and of its groups by their own names.
+
+    Returns
+    -------
+    estimator
+
+    Raises
+    ------
+    TypeError
+        If there is no such parameter.
+
+    Examples
+    --------
+    >>> from skfedcausal import KalmanClient
+    >>> from skfedcausal.parameters import configured
+    >>> configured(KalmanClient, {"n_states": 2, "harmonics": [24]})
+    KalmanClient(baseline=Baseline(harmonics=[24]), n_states=2)
+    """
+    own, grouped = {}, {}
+    for name, value in settings.items():
+        group = None if name in _names(kind) else _home(kind, name)
+        if group is None:
+            own[name] = value
+        else:
+            grouped.setdefault(group, {})[name] = value
+    return kind(**own, **{group: _groups(kind)[group](**inside) for group, inside in grouped.items()})
+
+
+def settings_by_name(estimator):
+    """Parameters of an estimator and those in its groups by their own names, as :func:`configured` takes them.
+
+    Parameters
+    ----------
+    estimator : BaseEstimator
+
+    Returns
+    -------
+    dict
+    """
+    groups = _groups(type(estimator))
+    own = {name: value for name, value in estimator.get_params(deep=False).items() if name not in groups}
+    for group in groups:
+        own |= group_of(estimator, group).get_params(deep=False)
+    return own
+
+
+def _groups(kind):
+    """Classes of the groups of a class by name."""
+    return getattr(kind, "_groups", {})
+
+
+def _home(kind, name):
+    """Name of the group of a class that has a parameter, None where none has."""
+    return next((group for group, own in _groups(kind).items() if name in _names(own)), None)
+
+
+def _names(kind):
+    """Parameters of a constructor."""
+    return tuple(signature(kind).parameters)
 
 
 def _getter(group, name):
     def value(self):
-        return getattr(self.group(group), name)
+        return getattr(group_of(self, group), name)
 
     return value

@@ -6,7 +6,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, LikelihoodServer, inspection
+from skfedcausal import (
+    FederatedCounterfactualEstimator,
+    FederatedGrangerEstimator,
+    LikelihoodOptions,
+    LikelihoodServer,
+    inspection,
+)
 from skfedcausal.datasets import make_granger_plant
 
 pytestmark = pytest.mark.medium
@@ -14,7 +20,7 @@ pytestmark = pytest.mark.medium
 
 def test_fit_knows_the_benefit_that_a_later_question_finds():
     X, _ = make_granger_plant(3, links=[("unit0", "unit2")], link_strength=0.5, random_state=0)
-    est = FederatedGrangerEstimator(server=LikelihoodServer(held_out=0.3)).fit(X)
+    est = FederatedGrangerEstimator(server=LikelihoodServer(options=LikelihoodOptions(held_out=0.3))).fit(X)
     known = est.benefit_
     assert pickle.loads(pickle.dumps(est)).benefit_.equals(known)
     pd.testing.assert_frame_equal(known, inspection.benefit(est, X, held_out=0.3))
@@ -36,7 +42,9 @@ def test_units_that_nothing_couples_gain_nothing():
     distance = []
     for seed in range(12):
         X, _ = make_granger_plant(3, n_samples=1000, n_links=0, random_state=seed)
-        table = FederatedGrangerEstimator(server=LikelihoodServer(held_out=0.3)).fit(X).benefit_
+        table = (
+            FederatedGrangerEstimator(server=LikelihoodServer(options=LikelihoodOptions(held_out=0.3))).fit(X).benefit_
+        )
         alone = table["stderr"] == 0
         assert (table.loc[alone, "gain"] == 0).all()
         distance.extend((table["gain"] / table["stderr"])[~alone])
@@ -46,6 +54,6 @@ def test_units_that_nothing_couples_gain_nothing():
 
 def test_plants_with_inputs_are_refused():
     X, truth = make_granger_plant(2, n_samples=300, n_inputs=1, random_state=0)
-    est = FederatedCounterfactualEstimator(server=LikelihoodServer(held_out=0.3))
+    est = FederatedCounterfactualEstimator(server=LikelihoodServer(options=LikelihoodOptions(held_out=0.3)))
     with pytest.raises(ValueError, match="without inputs"):
         est.fit(X, inputs=truth.inputs)

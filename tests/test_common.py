@@ -22,6 +22,7 @@ from skfedcausal import (
     FederatedGrangerEstimator,
     FederatedRCADetector,
     KalmanClient,
+    LikelihoodOptions,
     LikelihoodServer,
     LinearAugmenter,
     RegressorAugmenter,
@@ -262,7 +263,7 @@ def test_parts_given_to_the_constructor_stay_as_they_are():
     parts = {
         "client": KalmanClient(n_states=2),
         "augmenter": RegressorAugmenter(Ridge()),
-        "server": LikelihoodServer(n_rounds=2),
+        "server": LikelihoodServer(options=LikelihoodOptions(n_rounds=2)),
     }
     estimator = FederatedGrangerEstimator(**parts).fit(make_plant())
     for name, part in parts.items():

@@ -14,6 +14,7 @@ from skfedcausal import (
     FederatedGrangerEstimator,
     InputModel,
     KalmanClient,
+    LikelihoodOptions,
     LikelihoodServer,
     MomentServer,
     RegressorServer,
@@ -193,7 +194,9 @@ def test_local_blocks_stay_as_given():
         name: KalmanClient(m["A"], m["B"], m["C"], m["Q"], np.diag(m["R"])) for name, m in TRUTH.clients().items()
     }
     clients["unit2"] = clients["unit2"].set_params(B=None)
-    est = FederatedCounterfactualEstimator(clients, server=LikelihoodServer(fix_local=True, shrink=False))
+    est = FederatedCounterfactualEstimator(
+        clients, server=LikelihoodServer(shrink=False, options=LikelihoodOptions(fix_local=True))
+    )
     est.fit(X, inputs=INPUTS)
     for name in ("unit0", "unit1"):
         rows, columns = est.state_slices_[name], est.input_slices_[name]
@@ -205,7 +208,7 @@ def test_local_blocks_stay_as_given():
 def test_what_units_do_not_know_of_their_own_inputs_is_learned_with_local_blocks_fixed():
     """A without B: as its standard errors say, within 4.5 of them; given it has none."""
     clients = given_clients(TRUTH)
-    server = LikelihoodServer(fix_local=True)
+    server = LikelihoodServer(options=LikelihoodOptions(fix_local=True))
     est = FederatedCounterfactualEstimator(clients, server=server).fit(X, inputs=INPUTS)
     effect, std = est.counterfactual("unit1", 0, 1, return_std=True)
     own = [column for column in effect if column.startswith("unit1")]

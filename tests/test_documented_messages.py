@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 from scipy.sparse import csr_matrix
 
-from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
+from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodOptions, LikelihoodServer
 
 _GUIDE = Path(__file__).parent.parent / "docs" / "data.rst"
 
@@ -86,7 +86,9 @@ def test_quoted_convergence_warning(guide):
     """Numbers differ from record to record."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        estimator = FederatedGrangerEstimator(server=LikelihoodServer(max_iter=1, sparsity=None))
+        estimator = FederatedGrangerEstimator(
+            server=LikelihoodServer(options=LikelihoodOptions(max_iter=1, sparsity=None))
+        )
         estimator.fit(FRAME.rolling(3, min_periods=1).mean())
 
     def without_numbers(text):

@@ -13,7 +13,14 @@ from sklearn.model_selection import GridSearchCV, TimeSeriesSplit
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from skfedcausal import Communication, FederatedGrangerEstimator, KalmanClient, LikelihoodServer, inspection
+from skfedcausal import (
+    Communication,
+    FederatedGrangerEstimator,
+    KalmanClient,
+    LikelihoodOptions,
+    LikelihoodServer,
+    inspection,
+)
 from skfedcausal.containers import stack_clients
 from skfedcausal.datasets import load_tep, make_granger_plant
 
@@ -40,7 +47,9 @@ def fit_two_units(form, seed, fix_local):
     for k, rows in enumerate(truth.state_slices.values()):
         A, Q = truth.transition[rows, rows], truth.process_cov[rows, rows]
         clients.append(KalmanClient(A=A, C=truth.observation[k], Q=Q, R=truth.measurement_cov[k]))
-    return FederatedGrangerEstimator(clients, server=LikelihoodServer(fix_local=fix_local)).fit(X), truth
+    return FederatedGrangerEstimator(
+        clients, server=LikelihoodServer(options=LikelihoodOptions(fix_local=fix_local))
+    ).fit(X), truth
 
 
 @pytest.mark.medium
@@ -176,7 +185,7 @@ class OneLag(LikelihoodServer):
 
 @pytest.mark.medium
 @GAPS
-@pytest.mark.parametrize("server", [None, OneLag(sparsity=None)], ids=["default", "dense"])
+@pytest.mark.parametrize("server", [None, OneLag(options=LikelihoodOptions(sparsity=None))], ids=["default", "dense"])
 def test_an_offset_of_units_or_episodes_is_not_taken_for_a_link(missing, server):
     """Every unit moves to another level in each of three episodes; no unit influences another."""
     X, truth = make_granger_plant(3, n_samples=900, n_links=0, missing=missing, episodes=3, random_state=3)

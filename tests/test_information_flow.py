@@ -17,7 +17,15 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import skfedcausal
-from skfedcausal import Baseline, Communication, FederatedGrangerEstimator, KalmanClient, LikelihoodServer, inspection
+from skfedcausal import (
+    Baseline,
+    Communication,
+    FederatedGrangerEstimator,
+    KalmanClient,
+    LikelihoodOptions,
+    LikelihoodServer,
+    inspection,
+)
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation.exchange import Exchange
 from skfedcausal.federation.ledger import Ledger
@@ -109,8 +117,8 @@ def spied_fit(X, client=None, wire_dtype="float64", **settings):
 SETTINGS = {
     "default": {},
     "half precision": {"wire_dtype": "float16"},
-    "fixed local models": {"server": LikelihoodServer(fix_local=True)},
-    "three rounds": {"server": LikelihoodServer(n_rounds=3)},
+    "fixed local models": {"server": LikelihoodServer(options=LikelihoodOptions(fix_local=True))},
+    "three rounds": {"server": LikelihoodServer(options=LikelihoodOptions(n_rounds=3))},
 }
 
 
@@ -130,7 +138,7 @@ def spied(how, missing=0.0):
 def test_the_server_receives_nothing_but_messages(missing, n_rounds):
     X, _ = make_plant(missing)
     SpyServer.received = []
-    estimator, _ = spied_fit(X, server=SpyServer(n_rounds=n_rounds))
+    estimator, _ = spied_fit(X, server=SpyServer(options=LikelihoodOptions(n_rounds=n_rounds)))
     estimator.predict(X, model="server"), estimator.score(X), estimator.transform(X), estimator.links_
     assert len(SpyServer.received) >= 2 * n_rounds + 3
     for messages in SpyServer.received:
@@ -288,7 +296,7 @@ def test_a_fitted_estimator_keeps_no_series(settings, missing):
 
 def test_a_fitted_estimator_does_not_grow_with_the_record():
     sizes = []
-    server = LikelihoodServer(sparsity=None)  # as many elements whatever the record
+    server = LikelihoodServer(options=LikelihoodOptions(sparsity=None))  # as many elements whatever the record
     for n_samples in (1000, 9000):
         X, _ = make_granger_plant(3, n_sensors=D, n_samples=n_samples, random_state=0)
         estimator = FederatedGrangerEstimator(KalmanClient(n_states=P), server=server).fit(X)
@@ -350,14 +358,14 @@ def test_constants_of_the_likelihood_travel_when_they_are_asked_for():
 @pytest.mark.parametrize("needed", [True, False])
 def test_local_models_travel_only_if_the_server_needs_them(needed):
     X, _ = make_plant()
-    _, spy = spied_fit(X, server=LikelihoodServer(fix_local=needed))
+    _, spy = spied_fit(X, server=LikelihoodServer(options=LikelihoodOptions(fix_local=needed)))
     messages = [packet for _, packet, _ in spy.up if packet.op == StateMessage.OP]
     assert all(("transition" in packet.arrays) == needed for packet in messages)
 
 
 def test_rounds_do_not_go_backwards():
     X, _ = make_plant()
-    estimator, _ = spied_fit(X, server=LikelihoodServer(n_rounds=3))
+    estimator, _ = spied_fit(X, server=LikelihoodServer(options=LikelihoodOptions(n_rounds=3)))
     rounds = [entry.round for entry in estimator.ledger_.entries]
     assert rounds == sorted(rounds)
 
@@ -391,7 +399,9 @@ class OtherSites(SpyTransport):
 def two_rounds(missing):
     """Record and what the default transport makes of it."""
     X, _ = make_plant(missing)
-    return X, FederatedGrangerEstimator(KalmanClient(n_states=P), server=LikelihoodServer(n_rounds=2)).fit(X)
+    return X, FederatedGrangerEstimator(
+        KalmanClient(n_states=P), server=LikelihoodServer(options=LikelihoodOptions(n_rounds=2))
+    ).fit(X)
 
 
 @pytest.mark.medium
@@ -441,7 +451,7 @@ def test_a_transport_is_closed_after_the_fit_and_after_its_failure(client):
 
 def test_the_oracle_does_not_send_its_pooled_data_anywhere():
     X, _ = make_plant()
-    estimator, spy = spied_fit(X, server=LikelihoodServer(n_rounds=2))
+    estimator, spy = spied_fit(X, server=LikelihoodServer(options=LikelihoodOptions(n_rounds=2)))
     n_packets = len(spy.up)
     assert inspection.oracle_gap(estimator, X) < 1e-8
     assert len(spy.up) == n_packets

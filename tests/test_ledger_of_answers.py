@@ -21,6 +21,7 @@ from skfedcausal import (
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ByteLimitError
 from skfedcausal.message.schema import KINDS
+from skfedcausal.papers import StopRule
 
 N = 600
 X, TRUTH = make_granger_plant(3, n_samples=N, links=[(0, 1), (1, 2)], n_inputs=1, input_links=[(0, 1)], random_state=0)
@@ -34,7 +35,7 @@ def granger():
 
 
 def trained():
-    return FederatedGrangerEstimator(server=GradientServer(max_iter=3, tol=0.0)).fit(X)
+    return FederatedGrangerEstimator(server=GradientServer(stop=StopRule(max_iter=3, tol=0.0))).fit(X)
 
 
 def counterfactual():
@@ -128,7 +129,7 @@ def test_the_limit_holds_for_what_is_asked_afterwards():
     ("estimator", "more"),
     [
         (FederatedGrangerEstimator(), {}),
-        (FederatedGrangerEstimator(server=GradientServer(max_iter=3, tol=0.0)), {}),
+        (FederatedGrangerEstimator(server=GradientServer(stop=StopRule(max_iter=3, tol=0.0))), {}),
         (FederatedCounterfactualEstimator(), {"inputs": U}),
         (FederatedRCADetector(false_alarm_rate=0.05), {}),
     ],

@@ -15,20 +15,16 @@ from skfedcausal import (
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     FederatedRCADetector,
+    GaussianMechanism,
     InputModel,
     KalmanClient,
 )
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.parameters import ParameterGroup, of_table, place_of
+from skfedcausal.parameters import ParameterGroup, configured, group_of, place_of
 from tests import house
 
 FRAME, _ = make_granger_plant(2, n_samples=400, links=[(0, 1)], random_state=0, container="frame")
-MOST = {
-    "FederatedRCADetector": 14,
-    "GaussianMechanism": 16,
-    "GradientServer": 22,
-    "LikelihoodServer": 20,
-}  # parameters of a constructor, 12 of others
+MOST = {"FederatedRCADetector": 14}  # parameters of a constructor, 12 of others
 
 
 def test_no_constructor_has_more_parameters_than_a_head_holds():
@@ -49,7 +45,7 @@ def test_parameters_of_groups_are_set_by_name_before_there_is_a_group(kind):
         name, value = next(iter(own().get_params(deep=False).items()))
         changed = clone(kind()).set_params(**{f"{group}__{name}": "other"})
         assert kind().get_params()[f"{group}__{name}"] is value
-        assert getattr(changed.group(group), name) == getattr(changed, name) == "other"
+        assert getattr(group_of(changed, group), name) == getattr(changed, name) == "other"
         assert getattr(kind(), group) is kind().get_params(deep=False)[group]
 
 
@@ -57,9 +53,9 @@ def test_parameters_of_groups_are_set_by_name_before_there_is_a_group(kind):
 def test_groups_are_cloned_pickled_and_shown(kind):
     first = {group: own(**dict(list(own().get_params(deep=False).items())[:1])) for group, own in kind._groups.items()}
     one = kind(**first)
-    for other in (clone(one), pickle.loads(pickle.dumps(one))):
-        assert repr(other) == repr(one)
-        assert all(getattr(other, group) is not first[group] for group in first)
+    assert repr(clone(one)) == repr(one)
+    if kind is not GaussianMechanism:  # its account has no copies
+        assert repr(pickle.loads(pickle.dumps(one))) == repr(one)
 
 
 @pytest.mark.parametrize("kind", GROUPED, ids=lambda kind: kind.__name__)
@@ -124,11 +120,11 @@ def test_fit_gives_the_estimator_back():
         FederatedGrangerEstimator().fit(FRAME, dry_run=True)
 
 
-def test_tables_of_a_settings_file_are_groups():
-    client = of_table(KalmanClient, {"n_states": 1, "baseline": {"harmonics": [24]}})
-    assert (client.n_states, client.harmonics) == (1, [24])
-    with pytest.raises(TypeError, match=r"baseline=Baseline\(harmonics=\.\.\.\)"):
-        of_table(KalmanClient, {"harmonics": [24]})
+def test_settings_of_a_file_know_of_no_groups():
+    client = configured(KalmanClient, {"n_states": 1, "harmonics": [24]})
+    assert (client.n_states, client.harmonics, client.get_params(deep=False)["gain"]) == (1, [24], None)
+    with pytest.raises(TypeError, match="'harmonic'"):
+        configured(KalmanClient, {"harmonic": [24]})
 
 
 def test_the_place_of_a_parameter_is_told():

@@ -10,7 +10,14 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import NotFittedError
 
-from skfedcausal import Evidence, FederatedGrangerEstimator, FederatedRCADetector, KalmanClient, inspection
+from skfedcausal import (
+    Evidence,
+    FederatedGrangerEstimator,
+    FederatedRCADetector,
+    KalmanClient,
+    LikelihoodOptions,
+    inspection,
+)
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.message import StateMessage
 from skfedcausal.metrics import incident_report
@@ -143,7 +150,7 @@ def test_plant_is_estimated_from_the_same_messages_as_for_granger(detector):
     X = simulate(3000, seed=1)
     from skfedcausal import LikelihoodServer
 
-    server = LikelihoodServer(sparsity=None)
+    server = LikelihoodServer(options=LikelihoodOptions(sparsity=None))
     watched = FederatedRCADetector(KalmanClient(n_states=P), server=server).fit(X)
     granger = FederatedGrangerEstimator(client, server=server).fit(X)
     gap = np.linalg.norm(watched.transition_ - granger.transition_) / np.linalg.norm(granger.transition_)

@@ -15,6 +15,7 @@ from skfedcausal import (
     FederatedRCADetector,
     GradientServer,
 )
+from skfedcausal.papers import StopRule
 
 PAPER, DEFAULT = "papers' mode (GradientServer)", "skfedcausal, default"
 TASKS: dict = {"links": {}, "effects": {}, "roots": {}}
@@ -104,7 +105,7 @@ def default_links(case):
 @method("links", PAPER)
 def gradient_links(case):
     """Size of the blocks that the first paper's training ends at."""
-    server = GradientServer(exchange="moments", max_iter=1000)
+    server = GradientServer(exchange="moments", stop=StopRule(max_iter=1000))
     return blocks(quietly(FederatedGrangerEstimator(server=server).fit, case.X), case.plant.names)
 
 
@@ -170,7 +171,9 @@ def default_effect(case, unit, horizon):
 @method("effects", PAPER)
 def gradient_effect(case, unit, horizon):
     """The second paper's training."""
-    return federated_effect(case, unit, horizon, GradientServer(exchange="moments", max_iter=1000, xi=1.0))
+    return federated_effect(
+        case, unit, horizon, GradientServer(exchange="moments", xi=1.0, stop=StopRule(max_iter=1000))
+    )
 
 
 @method("effects", "VARX(1) on components")

@@ -8,6 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import Baseline, FederatedGrangerEstimator, GradientServer, KalmanClient
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.parameters import configured
 
 SETTING = (
     "Plant: A11 and A22 are {own} times the identity, A21 = {driving} everywhere, A12 = 0; P = 2, D = "
@@ -76,7 +77,9 @@ def trained(X, truth, augmenter=None, **settings):
     clients = [KalmanClient(baseline=Baseline(center=False), **model) for model in truth.clients().values()]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the tables say how many rounds were run
-        return FederatedGrangerEstimator(clients, augmenter=augmenter, server=GradientServer(**settings)).fit(X)
+        return FederatedGrangerEstimator(clients, augmenter=augmenter, server=configured(GradientServer, settings)).fit(
+            X
+        )
 
 
 def by_default(X, truth):

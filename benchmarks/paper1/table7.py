@@ -7,8 +7,16 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 from statsmodels.tsa.api import VAR
 
-from skfedcausal import FederatedGrangerEstimator, GradientServer, KalmanClient, LikelihoodServer, inspection
+from skfedcausal import (
+    FederatedGrangerEstimator,
+    GradientServer,
+    KalmanClient,
+    LikelihoodOptions,
+    LikelihoodServer,
+    inspection,
+)
 from skfedcausal.datasets import cross_client_columns, load_batadal, load_hai, load_swat, load_tep
+from skfedcausal.parameters import configured
 
 from .._records import folder_of, no_records
 from ._setting import cross_blocks
@@ -91,10 +99,10 @@ def record(data, s):
     rounds, solve = {"exchange": "series", "max_iter": s["max_iter"]}, {"solve": "stationary"}
     default = LikelihoodServer()
     modes = {
-        f"paper's mode, {s['max_iter']} rounds": (GradientServer(**rounds), 3),
-        "paper's mode, stationary solve": (GradientServer(**solve), len(sizes)),
+        f"paper's mode, {s['max_iter']} rounds": (configured(GradientServer, rounds), 3),
+        "paper's mode, stationary solve": (configured(GradientServer, solve), len(sizes)),
         "default mode, the same clients": (default, None),
-        "n_rounds='auto'": (LikelihoodServer(n_rounds="auto"), None),
+        "n_rounds='auto'": (LikelihoodServer(options=LikelihoodOptions(n_rounds="auto")), None),
     }
     rows = []
     with warnings.catch_warnings():

@@ -7,6 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import Baseline, FederatedCounterfactualEstimator, GradientServer, KalmanClient
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.parameters import configured
 
 SETTING = (
     "Plants: P = U = 2 per client, each client driven by the one before it through A_mn of norm "
@@ -71,7 +72,7 @@ def trained(s, X, inputs, truth, seed=0, **settings):
             "tol": 0.0,
         }
         settings = {**start, **settings}
-    server = GradientServer(**settings)
+    server = configured(GradientServer, settings)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the tables say how many rounds were run
         est = FederatedCounterfactualEstimator(given(truth, False), server=server, random_state=seed)

@@ -15,6 +15,7 @@ from skfedcausal.datasets import (
     prepare_records,
     prepare_swat,
 )
+from skfedcausal.parameters import configured
 
 from .._records import folder_of, no_records
 from ._setting import lagrangian
@@ -66,7 +67,7 @@ def prepared(s):
 def fitted(s, data, inputs, mode):
     """Estimator on a table whose units are identified at home."""
     start = {"start_scale": s["start_scale"], "exchange": "moments", "max_iter": s["rounds"], "tol": 0.0}
-    server = None if mode is None else GradientServer(**{**start, **mode})
+    server = None if mode is None else configured(GradientServer, {**start, **mode})
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.simplefilter("ignore", UserWarning)  # feedback: these plants are controlled

@@ -25,7 +25,7 @@ from skfedcausal import (
     inspection,
 )
 from skfedcausal.federation import InProcessTransport
-from skfedcausal.privacy import epsilon_from_mu
+from skfedcausal.privacy import NoiseOptions, epsilon_from_mu
 
 CLIP, RADIUS, ROW = 8.0, 3.0, 30
 SURE, BOTH = 2.326, 2.576  # standard errors of a bound, and of two, that hold in 99 % of all runs
@@ -114,7 +114,7 @@ class Attack:
 
     def _mechanism(self):
         promise = {"epsilon": self.epsilon, "delta": self.delta, "clip_norm": CLIP, "event_radius": RADIUS}
-        return GaussianMechanism(**promise, sampler="float-grid")
+        return GaussianMechanism(noise=NoiseOptions(sampler="float-grid"), **promise)
 
     def _granger(self):
         return FederatedGrangerEstimator(

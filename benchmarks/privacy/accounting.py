@@ -9,6 +9,7 @@ from skfedcausal import (
     FederatedRCADetector,
     GaussianMechanism,
     KalmanClient,
+    LikelihoodOptions,
     LikelihoodServer,
     RandomizedResponse,
 )
@@ -59,7 +60,7 @@ NOTES = {
     ),
     "Secure sums": (
         "`SecureSumsServer()`, the dealer's packets among the bytes, beside open messages "
-        "(`LikelihoodServer(level_shifts=None)`): verdicts that differ, and the largest difference of a strength in "
+        "(`level_shifts=None`): verdicts that differ, and the largest difference of a strength in "
         "standard errors, which comes from first and last rows that are faded."
     ),
 }
@@ -223,7 +224,7 @@ def secure_row(n_units, s):
     """One plant fitted from sums under masks and from open messages."""
     chain = [(k, k + 1) for k in range(0, n_units - 1, 2)]
     X, _ = make_granger_plant(n_units, n_samples=s["secure_rows"], links=chain, random_state=0)
-    servers = LikelihoodServer(level_shifts=None), SecureSumsServer()
+    servers = LikelihoodServer(options=LikelihoodOptions(level_shifts=None)), SecureSumsServer()
     openly, secret = (FederatedGrangerEstimator(KalmanClient(n_states=2), server=one).fit(X) for one in servers)
     one, other = openly.links_, secret.links_
     sent = {"open": openly.communication_, "secure": secret.communication_}

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import matplotlib
 
+from skfedcausal.papers import StopRule
+
 matplotlib.use("Agg")
 import numpy as np
 import pandas as pd
@@ -126,7 +128,7 @@ def write_displays(folder):
     X, truth = make_granger_plant(4, n_samples=3000, random_state=0, **ACTING)
     estimator = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
     granger = FederatedGrangerEstimator().fit(X)
-    trained = FederatedGrangerEstimator(server=GradientServer(max_iter=200)).fit(X)
+    trained = FederatedGrangerEstimator(server=GradientServer(stop=StopRule(max_iter=200))).fit(X)
     detectors = [FederatedRCADetector(false_alarm_rate=rate).fit(X) for rate in (1e-3, 3e-3, 1e-2)]
     curve = pd.DataFrame({"epsilon": [1, 3, 10], "links_kept": [0, 0.6, 1], "forecast_error": [2.0, 1.1, 0.6]})
     effect, std = estimator.counterfactual("unit0", 0.0, 1.0, horizon=15, return_std=True)

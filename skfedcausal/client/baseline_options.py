@@ -9,7 +9,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ..parameters import ParameterGroup
 
 
-@dataclass(repr=False, eq=False, kw_only=True)
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class Baseline(ParameterGroup):
     """What of a record is no news: its operating point, seasons, trend, modes and levels.
 

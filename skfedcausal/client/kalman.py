@@ -12,7 +12,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
 from ..containers import check_lengths, episode_starts
-from ..parameters import Grouped
+from ..parameters import Grouped, group_of
 from ..statespace.matrices import are_covariances
 from .baseline_options import Baseline
 from .filtering import check_initial
@@ -293,7 +293,7 @@ class KalmanClient(Grouped, UnitClient):
 
     def _off_baseline(self, Y, active, index, starts, name, columns, *, is_noised):
         """Measurements (n_samples, n_features) less their baseline, which columns that leaves, and the baseline."""
-        options = self.group("baseline").taken_off()
+        options = group_of(self, "baseline").taken_off()
         if is_noised or not isinstance(index, pd.DatetimeIndex):
             options["profile"] = None  # noise would hide whether it pays; rows of other records have no place in it
         if all(wanted is None for wanted in options.values()):

@@ -9,7 +9,7 @@ from ..message.promise import PrivacyPromise
 from ..message.requests import FitRequest
 from ..message.training import TrainRequest
 from ..message.watching import WatchRequest
-from ..privacy import GaussianMechanism, SiteAccount
+from ..privacy import GaussianMechanism, NoiseOptions, Scope, SiteAccount
 from .site_record import SettingsError
 
 _ACCOUNT, _LEDGER = "privacy/account.jsonl", "ledger.jsonl"
@@ -40,8 +40,10 @@ class SitePrivacy:
         self._gaussian().mu_of_release()
 
     def _gaussian(self, account=None):
-        own = {k: v for k, v in vars(self).items() if k not in ("mechanism", "budget", "period")}
-        return GaussianMechanism(**own, accountant=account)
+        own = {name: getattr(self, name) for name in ("epsilon", "delta", "clip_norm", "event_radius")}
+        noise = NoiseOptions(center=self.center, scale=self.scale, sampler=self.sampler)
+        protects = Scope(self.unit, self.relation, self.window)
+        return GaussianMechanism(**own, protects=protects, noise=noise, accountant=account)
 
     def charging(self, home):
         """The mechanism, which charges the account in the site's home."""

@@ -23,6 +23,7 @@ from ..message import requests
 from ..message.packet import PacketError
 from ..message.states import Acknowledgement
 from ..message.watching import FlagMessage, FlagsRequest, VerdictReply, WatchRequest
+from ..parameters import group_of
 from . import answers
 from .blame import TagModel
 from .fitting import with_fit
@@ -154,9 +155,8 @@ def dithered_client(unit):
     template, Y = unit.client, unit.with_baseline
     if not isinstance(template, KalmanClient) or unit.noise is not None or template.C is not None or not is_status(Y):
         return None
-    if any(
-        wanted is not None for option, wanted in template.group("baseline").taken_off().items() if option != "profile"
-    ):
+    asked = group_of(template, "baseline").taken_off() | {"profile": None}
+    if any(wanted is not None for wanted in asked.values()):
         return None
     dither = Dither.learn(unit.name, Y)
     states = min(Y.shape[1], _MOST_STATES) if template.n_states == "auto" else template.n_states

@@ -30,10 +30,11 @@ class LossDisplay(Display):
     Examples
     --------
     >>> from skfedcausal import FederatedGrangerEstimator, GradientServer
+    >>> from skfedcausal.papers import StopRule
     >>> from skfedcausal.datasets import make_granger_plant
     >>> from skfedcausal.displays import LossDisplay
     >>> X, _ = make_granger_plant(2, random_state=0)
-    >>> est = FederatedGrangerEstimator(server=GradientServer(max_iter=50, tol=0.1)).fit(X)
+    >>> est = FederatedGrangerEstimator(server=GradientServer(stop=StopRule(max_iter=50, tol=0.1))).fit(X)
     >>> LossDisplay.from_estimator(est).ax_.get_xlabel()
     'round'
     """

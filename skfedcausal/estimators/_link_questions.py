@@ -75,7 +75,7 @@ class LinkQuestions(FederatedEstimator):
     def benefit_(self):
         """Table by unit of the last call of :func:`~skfedcausal.inspection.benefit` since `fit`, or of `fit` itself.
 
-        `fit` makes it where the server holds rows out: ``LikelihoodServer(held_out=0.2)``.
+        `fit` makes it where the server holds rows out: ``LikelihoodServer(options=LikelihoodOptions(held_out=0.2))``.
         """
         check_is_fitted(self)
         transition, table = self._known_benefit
@@ -85,7 +85,7 @@ class LinkQuestions(FederatedEstimator):
         if table is None:
             raise AttributeError(
                 "Nothing held-out was predicted: call inspection.benefit(est, X), or fit with "
-                "server=LikelihoodServer(held_out=0.2)."
+                "server=LikelihoodServer(options=LikelihoodOptions(held_out=0.2))."
             )
         return self._with_bytes(table)
 

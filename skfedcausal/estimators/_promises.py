@@ -6,6 +6,7 @@ import joblib
 import numpy as np
 import pandas as pd
 
+from ..parameters import settings_by_name
 from ..privacy import (
     Charge,
     GaussianMechanism,
@@ -22,7 +23,7 @@ NAMED_SENSORS = (
 # spent, ledger and statement where nothing is promised
 NO_PROMISE = (PrivacySpent(np.inf, 0.0, np.inf, "none"), PrivacyAccountant().table, NOT_PRIVATE)
 
-_TOLD = ("mu", "delta", "clip_norm", "event_radius", "unit", "relation", "window")  # settings that sites tell
+_TOLD = ("mu", "delta", "clip_norm", "event_radius")  # settings that sites tell
 _NOT_OF_THE_PROMISE = {"accountant", "random_state", "sampler"}
 
 
@@ -93,7 +94,7 @@ def promise_key(mechanism):
     """What a mechanism promises, as one word; None without one."""
     if mechanism is None:
         return None
-    settings = mechanism.get_params(deep=False)
+    settings = settings_by_name(mechanism)
     return joblib.hash({k: v for k, v in settings.items() if k not in _NOT_OF_THE_PROMISE})
 
 
@@ -114,7 +115,8 @@ def told_promise(promises, names):
         words = NOT_PRIVATE
         if name in known:
             told = promises[name]
-            mechanism = GaussianMechanism(**{k: getattr(told, k) for k in _TOLD}, accountant=known[name])
+            own = {setting: getattr(told, setting) for setting in _TOLD}
+            mechanism = GaussianMechanism(**own, protects=_scope(told), accountant=known[name])
             words = mechanism.promised(spent[name], [name], told.rows)
         statements.setdefault(words, []).append(name)
     words = " ".join(f"{', '.join(units)}: {text}" for text, units in statements.items())
@@ -127,9 +129,14 @@ def _account(name, promise):
     mu = promise.mu / promise.releases**0.5  # as if all had been alike: their sum is what was told
     account.charge(
         [Charge(name, "measurement", mu=mu, count=promise.releases)],
-        Scope(promise.unit, promise.relation, promise.window),
+        _scope(promise),
     )
     return account
+
+
+def _scope(promise):
+    """What a site promises to protect."""
+    return Scope(promise.unit, promise.relation, promise.window)
 
 
 def unaccounted(privacy):

@@ -164,7 +164,7 @@ class FederatedCounterfactualEstimator(InputQuestions):
         "sampled": [StrOptions(set(SAMPLED)), Mapping],
         "input_model": [InputModel, None],
     }
-    _groups = {**InputQuestions._groups, "input_model": InputModel}
+    _groups = {"input_model": InputModel}
     _renamed = {"missing_inputs": "FederatedCounterfactualEstimator(input_model=InputModel(missing=...))"}
 
     _has_inputs = True

@@ -21,6 +21,7 @@ from ..containers.layout import listed
 from ..containers.rows import at_one_level, position, sampling_period
 from ..message.requests import Acknowledgement
 from ..message.watching import FlagsRequest
+from ..parameters import group_of
 from ..privacy.mechanism import PrivacyMechanism
 from ..server.moments import MomentServer
 from ..server.watching.detector import RootCauseServer
@@ -185,13 +186,13 @@ class FederatedRCADetector(WatchingDetector):
         "sampled": [StrOptions({"auto", "after", "before"}), Mapping],
     }
 
-    _groups = {**WatchingDetector._groups, "evidence": Evidence, "baseline": Baseline}
+    _groups = {"evidence": Evidence, "baseline": Baseline}
     _renamed = {"horizon": "FederatedRCADetector(evidence=Evidence(n_steps=...))"}
     _default_server, _monitors, _has_inputs = MomentServer, True, True
 
     def _validate_params(self):
         super()._validate_params()
-        self.group("baseline").check_watched()
+        group_of(self, "baseline").check_watched()
 
     # -- learning --------------------------------------------------------------------------------
 

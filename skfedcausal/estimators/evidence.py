@@ -9,7 +9,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ..parameters import ParameterGroup
 
 
-@dataclass(repr=False, eq=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Evidence(ParameterGroup):
     """What counts as a sign of a fault and how the root is told from it.
 

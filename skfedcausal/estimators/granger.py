@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.utils._param_validation import StrOptions
 
 from ..client.kalman import KalmanClient
+from ..parameters import group_of
 from ..server.validity.report import SHIFTS
 from ._base import explained
 from ._plant import PlantEstimator
@@ -261,7 +262,7 @@ def remedies(estimator, cut=True):
 
 def _asked(client, failed):
     """Have every unit take off what some have; settings that were given stay. Levels that move are trends as well."""
-    options = client.group("baseline").taken_off()
+    options = group_of(client, "baseline").taken_off()
     wanders = "steady sensors" in failed and options["levels"] is None
     slow = {"steady sensors": ("levels", "wander")} if wanders else {"no trend": ("trend", "smooth")}
     wanted = {"no season": ("harmonics", "auto"), **slow}
@@ -272,7 +273,7 @@ def _asked(client, failed):
 def _segments(table, client, n_samples):
     """Rows (start, stop) between shifts of levels, None where none were found or levels are taken off already."""
     shifts = table.attrs.get(SHIFTS)
-    options = client.group("baseline").taken_off()
+    options = group_of(client, "baseline").taken_off()
     if not shifts or any(options[option] is not None for option in _AT_HOME):
         return None
     edges = [0, *(row for shift in shifts for row in shift), n_samples]

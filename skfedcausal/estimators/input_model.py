@@ -10,7 +10,7 @@ from ..parameters import ParameterGroup
 from ..statespace.input_basis import BASES
 
 
-@dataclass(repr=False, eq=False, kw_only=True)
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class InputModel(ParameterGroup):
     """What is known of the inputs of a plant: gaps, curves through which they act, instruments and relays.
 

@@ -11,7 +11,7 @@ from ..parameters import ParameterGroup
 from .lost import LostUnits
 
 
-@dataclass(repr=False, eq=False, kw_only=True)
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
 class Communication(ParameterGroup):
     """What carries the messages of a fit, how precisely, how many bytes, and what is done about units that are lost.
 

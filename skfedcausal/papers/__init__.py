@@ -5,16 +5,21 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from .. import theory
+    from .mechanism import TrainingMechanism
     from .networks import LSTMRegressor, SELURegressor
     from .problems import losses, training_problems
     from .server.gradient import GradientServer
+    from .server.options import Rates, StopRule
     from .server.regressor import RegressorServer
 
 __all__ = [
     "GradientServer",
     "LSTMRegressor",
+    "Rates",
     "RegressorServer",
     "SELURegressor",
+    "StopRule",
+    "TrainingMechanism",
     "losses",
     "theory",
     "training_problems",
@@ -24,8 +29,11 @@ __all__ = [
 _HOMES = {
     "GradientServer": ".server.gradient",
     "LSTMRegressor": ".networks",
+    "Rates": ".server.options",
     "RegressorServer": ".server.regressor",
     "SELURegressor": ".networks",
+    "StopRule": ".server.options",
+    "TrainingMechanism": ".mechanism",
     "losses": ".problems",
     "training_problems": ".problems",
 }

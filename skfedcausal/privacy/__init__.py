@@ -18,7 +18,7 @@ from .errors import (
 )
 from .gaussian import GaussianMechanism
 from .mechanism import PrivacyMechanism, Release
-from .noise import Bounds, UnitNoise
+from .noise import Bounds, NoiseOptions, UnitNoise
 from .randomized_response import IndependentFlips, RandomizedResponse
 from .sensitivity import (
     augmented_message_sensitivity,
@@ -31,7 +31,8 @@ from .sensitivity import (
 from .site_account import SiteAccount
 
 __all__ = [
-    "Bounds", "Charge", "GaussianMechanism", "IndependentFlips", "PrivacyAccountant", "PrivacyBudgetError",
+    "Bounds", "Charge", "GaussianMechanism", "IndependentFlips", "NoiseOptions", "PrivacyAccountant",
+    "PrivacyBudgetError",
     "PrivacyLeakWarning", "PrivacyMechanism", "PrivacySpent", "RandomizedResponse", "Release", "Scope",
     "SeededNoiseWarning", "SensitivityUnboundedError", "SiteAccount", "UnitNoise", "UtilityWarning",
     "WeakPrivacyWarning", "augmented_message_sensitivity", "client_sensitivity", "epsilon_from_mu", "epsilon_of",

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from numbers import Integral
 
 import numpy as np
 import pandas as pd
@@ -73,6 +74,19 @@ class Scope:
     def __str__(self):
         unit = f"window of {self.window} time steps" if self.unit == "window" else self.unit
         return f"{unit} ({self.relation})"
+
+
+def check_scope(scope):
+    """Refuse what no noise on measurements can protect."""
+    known = scope.unit in ("event", "window", "client") and scope.relation in ("replace", "zero_out")
+    rows = scope.window
+    if not known or not (rows is None or (isinstance(rows, Integral) and not isinstance(rows, bool) and rows > 0)):
+        raise ValueError(
+            f"{scope!r}: give unit='event', 'window' or 'client', relation='replace' or 'zero_out', and a window of so "
+            "many time steps."
+        )
+    if (scope.unit == "window") != (rows is not None):
+        raise ValueError(f"unit={scope.unit!r}, window={rows}: a window belongs to unit='window' only.")
 
 
 @dataclass(frozen=True)

@@ -2,25 +2,24 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from numbers import Integral, Real
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from .accountant import PrivacyAccountant, Scope
+from ..parameters import Grouped
+from .accountant import PrivacyAccountant, Scope, check_scope
 from .calibration import mu_from_epsilon
-from .errors import warn_seeded
 from .mechanism import PrivacyMechanism
-from .noise import SAMPLERS, Bounds, norms
-from .promise import gradient_statement, paper_statement, with_voids
+from .noise import Bounds, NoiseOptions, norms
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class GaussianMechanism(PrivacyMechanism):
+class GaussianMechanism(Grouped, PrivacyMechanism):
     """Gaussian noise on every unit's measurements: clipped, noised once, remembered.
 
-    A unit clips its measurements to a ball around `center` whose radius is public and adds white Gaussian
+    A unit clips its measurements to a ball around a center (of `noise`) whose radius is public and adds white Gaussian
     noise, before anything is computed from them. Models, messages, training, replies, flags and
     counterfactuals are post-processing of the noised record: they cost nothing more, however many rounds they
     take. The noise covariance is part of the units' measurement noise, so that filters, likelihoods and
@@ -35,42 +34,21 @@ class GaussianMechanism(PrivacyMechanism):
     mu : float, default=None
         Gaussian-DP parameter of one release instead of `epsilon`; `delta` is only for reporting then.
     clip_norm : float or dict of str to float, default=None
-        Radius of the ball, in units of `scale`. Has to be public: known without looking at the data, from
+        Radius of the ball, in units of the scale of `noise`. Has to be public: known without looking at the data, from
         the ranges of the sensors say. None takes it from the data, which is a leak: a warning says so and
         every statement says "not private".
     event_radius : float or dict of str to float, default=None
-        Largest change that is protected, per time step, in units of `scale`; None for any change inside the
+        Largest change that is protected, per time step, in the same units; None for any change inside the
         ball, ``2 * clip_norm`` for the relation "replace". Less than that is a weaker promise.
-    unit : {"event", "window", "client"}, default="event"
-        What is protected: all measurements of a unit at one time step, at any `window` consecutive ones, or
-        at all of them.
-    window : int, default=None
-        For ``unit="window"``.
-    relation : {"replace", "zero_out"}, default="replace"
-        Neighbouring records have other values at the protected time steps, or `center` in place of them.
-    center : float, array-like or dict, default=0.0
-        Middle of the ball: one number, one per column, or a dict of these by unit. Public, as `clip_norm`.
-    scale : float, array-like or dict, default=1.0
-        Units in which columns are measured against each other; the noise of a column is proportional.
-        Public.
+    protects : {"event", "client"} or Scope, default="event"
+        What is protected: all measurements of a unit at one time step, or at all of them. A
+        :class:`~skfedcausal.privacy.Scope` also names so many consecutive time steps, ``Scope("window", window=60)``,
+        and how neighbouring records differ: they have other values at the protected time steps ("replace"), or the
+        center of the ball in place of them, ``Scope("event", "zero_out")``.
+    noise : NoiseOptions, default=None
+        Middle and axes of the ball, and what draws the noise, see :class:`~skfedcausal.privacy.NoiseOptions`.
     accountant : PrivacyAccountant, default=None
         Shared by all estimators that learn from the same data. None: one of this mechanism and its clones.
-    protocol : {"one-shot", "paper"}, default="one-shot"
-        "paper", for comparison: measurements are clipped, and a unit adds noise to the states of every time
-        step and round of gradient training by the papers' formulas, `epsilon` and `delta` being those of
-        each message. That is no promise about a run. The statement says so, and gives the total that the
-        papers state beside the exact one for a correction theta that does not depend on the record.
-    trust : {"none", "server"}, default="none"
-        "server": the server of gradient training (:class:`GradientServer`, or ``RegressorServer(labels=
-        "augmented")``) may see the units' states, units must not see each other's. Measurements stay as they
-        are, and the gradients that the server sends are clipped and get noise; `epsilon` and `delta` are those of
-        the whole training.
-    gradient_clip : float, default=None
-        For ``trust="server"``: largest norm of the gradient about one time step that a unit is sent. Public.
-    sampler : {"auto", "float-grid", "opendp"}, default="auto"
-        "opendp" draws exact discrete Gaussians with the optional package of that name, "float-grid" in floating
-        point, rounded to a grid. "auto" takes the first where it is installed (66 times slower) and no
-        `random_state` is given. The statement says which was used.
     random_state : int, RandomState or None, default=None
         Anything but None makes the noise reproducible by whoever knows it: it warns, the statement begins with NOT
         PRIVATE, and the epsilon that is spent is infinite. The estimator's own `random_state` is never used.
@@ -132,17 +110,16 @@ class GaussianMechanism(PrivacyMechanism):
         "mu": [Interval(Real, 0, None, closed="neither"), None],
         "clip_norm": [Interval(Real, 0, None, closed="neither"), dict, None],
         "event_radius": [Interval(Real, 0, None, closed="neither"), dict, None],
-        "unit": [StrOptions({"event", "window", "client"})],
-        "window": [Interval(Integral, 1, None, closed="left"), None],
-        "relation": [StrOptions({"replace", "zero_out"})],
-        "center": [Real, "array-like", dict],
-        "scale": [Interval(Real, 0, None, closed="neither"), "array-like", dict],
+        "protects": [StrOptions({"event", "client"}), Scope],
+        "noise": [NoiseOptions, None],
         "accountant": [PrivacyAccountant, None],
-        "protocol": [StrOptions({"one-shot", "paper"})],
-        "trust": [StrOptions({"none", "server"})],
-        "gradient_clip": [Interval(Real, 0, None, closed="neither"), None],
-        "sampler": [StrOptions({"auto", *SAMPLERS})],
         "random_state": ["random_state"],
+    }
+
+    _groups = {"noise": NoiseOptions}
+    _renamed = {
+        **dict.fromkeys(("unit", "window", "relation"), "GaussianMechanism(protects=Scope(unit, relation, window))"),
+        **dict.fromkeys(("protocol", "trust", "gradient_clip"), "skfedcausal.papers.TrainingMechanism has it"),
     }
 
     epsilon: float | None = None
@@ -150,27 +127,15 @@ class GaussianMechanism(PrivacyMechanism):
     mu: float | None = None
     clip_norm: Any = None
     event_radius: Any = None
-    unit: str = "event"
-    window: int | None = None
-    relation: str = "replace"
-    center: Any = 0.0
-    scale: Any = 1.0
+    protects: str | Scope = "event"
+    noise: NoiseOptions | None = None
     accountant: PrivacyAccountant | None = None
-    protocol: str = "one-shot"
-    trust: str = "none"
-    gradient_clip: float | None = None
-    sampler: str = "auto"
     random_state: Any = None
 
     @property
     def scope(self):
         """Protected unit, a :class:`~skfedcausal.privacy.Scope`."""
-        return Scope(self.unit, self.relation, self.window)
-
-    @property
-    def place(self):
-        """Place of the noise: added to the "record", to the "messages" of training or to its "gradients"."""
-        return "messages" if self.protocol == "paper" else "gradients" if self.trust == "server" else "record"
+        return self.protects if isinstance(self.protects, Scope) else Scope(self.protects)
 
     def mu_of_release(self):
         """Gaussian-DP parameter of one release.
@@ -189,8 +154,7 @@ class GaussianMechanism(PrivacyMechanism):
             raise ValueError(f"epsilon={self.epsilon}, mu={self.mu}: give exactly one of them. There is no default.")
         if self.epsilon is not None and self.delta is None:
             raise ValueError("epsilon needs a `delta`, well below one over the number of protected units.")
-        if (self.unit == "window") != (self.window is not None):
-            raise ValueError(f"unit={self.unit!r}, window={self.window}: a window belongs to unit='window' only.")
+        check_scope(self.scope)
         return self.mu if self.mu is not None else mu_from_epsilon(self.epsilon, self.delta)
 
     def bounds(self, name, Y):
@@ -212,12 +176,12 @@ class GaussianMechanism(PrivacyMechanism):
         clip = _of(self.clip_norm, name, "clip_norm")
         if not public:
             clip = max(float(norms(Y, center, scale).max(initial=0.0)), np.finfo(float).tiny)
-        widest = 2.0 * clip if self.relation == "replace" else clip
+        widest = 2.0 * clip if self.scope.relation == "replace" else clip
         radius = widest if self.event_radius is None else _of(self.event_radius, name, "event_radius")
         return Bounds(center, scale, clip, min(radius, widest), public)
 
     def noise_std(self, bounds, n_samples):
-        """Noise standard deviation in units of `scale`, and the sensitivity behind it.
+        """Noise standard deviation in units of the scale, and the sensitivity behind it.
 
         Parameters
         ----------
@@ -245,40 +209,6 @@ class GaussianMechanism(PrivacyMechanism):
             return plan
         # the quotient of sensitivity and noise is off by a rounding
         return replace(plan, charge=replace(plan.charge, mu=self.mu_of_release()))
-
-    def check_training(self):
-        """Refuse settings that belong to noise on the record, or lack what noise inside training needs.
-
-        Raises
-        ------
-        ValueError
-            If such a setting is there, or one is missing.
-        """
-        self.mu_of_release()
-        if self.random_state is not None:
-            warn_seeded()
-        if self.trust == "server" and (self.protocol == "paper" or self.gradient_clip is None):
-            raise ValueError(
-                f"Got trust='server' with protocol={self.protocol!r} and gradient_clip={self.gradient_clip}; "
-                "give protocol='one-shot' and the largest norm of a gradient that is sent."
-            )
-        if self.place == "gradients":
-            return
-        events = self.unit == "event" and self.event_radius is None
-        if self.clip_norm is None or self.epsilon is None or not events:
-            raise ValueError(
-                "protocol='paper' needs epsilon and delta of each message and a public clip_norm, and knows "
-                f"no unit but the event; got epsilon={self.epsilon}, clip_norm={self.clip_norm}, "
-                f"unit={self.unit!r}, event_radius={self.event_radius}."
-            )
-
-    def statement(self, spent, names, n_samples, left="everything"):
-        """The promise in words: unit, relation, bound, composition, what is not covered."""
-        if self.place == "messages":
-            return paper_statement(self, spent, names)
-        if self.place == "gradients":
-            return with_voids(self.account.charges_of(names), gradient_statement(self, spent))
-        return super().statement(spent, names, n_samples, left)
 
 
 def _of(value, name, parameter):

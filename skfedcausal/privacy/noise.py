@@ -12,14 +12,53 @@ References
 
 import secrets
 from dataclasses import dataclass
+from numbers import Real
+from typing import Any
 
 import numpy as np
+from sklearn.utils._param_validation import Interval, StrOptions
 
 from ..optional import import_optional
+from ..parameters import ParameterGroup
 
 _GRID_BITS = 20
 _CHUNK = 2**14  # rows
 SAMPLERS = ("float-grid", "opendp")
+
+
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class NoiseOptions(ParameterGroup):
+    """Middle and axes of the ball that measurements are clipped to, and what draws the noise.
+
+    Parameters
+    ----------
+    center : float, array-like or dict, default=0.0
+        Middle of the ball: one number, one per column, or a dict of these by unit. Public, as `clip_norm`.
+    scale : float, array-like or dict, default=1.0
+        Units in which columns are measured against each other; the noise of a column is proportional.
+        Public.
+    sampler : {"auto", "float-grid", "opendp"}, default="auto"
+        "opendp" draws exact discrete Gaussians with the optional package of that name, "float-grid" in floating
+        point, rounded to a grid. "auto" takes the first where it is installed (66 times slower) and no
+        `random_state` is given. The statement says which was used.
+
+    Examples
+    --------
+    >>> from skfedcausal import GaussianMechanism
+    >>> from skfedcausal.privacy import NoiseOptions
+    >>> GaussianMechanism(noise=NoiseOptions(scale=[1.0, 100.0])).set_params(noise__sampler="opendp").noise
+    NoiseOptions(sampler='opendp', scale=[1.0, 100.0])
+    """
+
+    center: Any = 0.0
+    scale: Any = 1.0
+    sampler: str = "auto"
+
+    _parameter_constraints = {
+        "center": [Real, "array-like", dict],
+        "scale": [Interval(Real, 0, None, closed="neither"), "array-like", dict],
+        "sampler": [StrOptions({"auto", *SAMPLERS})],
+    }
 
 
 @dataclass(frozen=True)

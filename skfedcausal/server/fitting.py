@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ..parameters import settings_by_name
 from ..statespace.matrices import few_threads
 from .dynamics import Plant
 from .effects import DrawnErrors, ErrorsOfOneLag
@@ -66,9 +67,7 @@ def settings_of(server, names, messages=None):
         if server.fix_local and not is_known:
             raise ValueError(f"fix_local=True needs the own model of unit {name!r}, which it did not send.")
         local.append((A, Q, B) if is_known else None)
-    own = {
-        name: value for name, value in server.get_params(deep=False).items() if name in Settings.__dataclass_fields__
-    }
+    own = {name: value for name, value in settings_by_name(server).items() if name in Settings.__dataclass_fields__}
     own["known_links"], own["correction"] = knowledge_of(server, names), correction_of(server, names)
     if server.shares_sensors and sum(message.z.shape[1] for message in (messages or {}).values()) <= FEW:
         own["sparsity"] = None  # a search would be among links of what is one and the same

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
-from typing import Any
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ..parameters import Grouped
 from ..statespace.matrices import few_threads, keep_freed_memory
 from .engines import PlantServer
 from .estimation.covariance import COVARIANCES
@@ -15,11 +15,12 @@ from .estimation.estimate import LARGE
 from .estimation.scoring import Budget
 from .fitting import Fit, checked_record
 from .lagged.timing import SAMPLED
+from .options import Knowledge, LikelihoodOptions
 from .rounds import rounds_of
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
-class LikelihoodServer(PlantServer):
+class LikelihoodServer(Grouped, PlantServer):
     """Maximum-likelihood estimate of the plant from the units' sufficient statistics.
 
     The messages ``z = C' R^-1 y`` and ``J = C' R^-1 C`` carry everything that the units' measurements say
@@ -30,13 +31,6 @@ class LikelihoodServer(PlantServer):
 
     Parameters
     ----------
-    fix_local : bool, default=False
-        Keep the diagonal blocks at the units' own transition matrices (assumption 4.4 of [1]_) instead of
-        re-estimating them, and how their inputs act on themselves where they know it. The units then send
-        them along.
-    sparsity : {"fdr", None}, default="fdr"
-        "fdr" searches for links and for noise that units share with false discovery control and estimates
-        only those; None estimates every block of both (plain maximum likelihood, no selection, no shrinkage).
     alpha : float, default=0.05
         False discovery rate of the search and level of the verdicts.
     correction : {"auto", "family-wise", "fdr"}, default="auto"
@@ -47,60 +41,29 @@ class LikelihoodServer(PlantServer):
     shrink : bool, default=True
         Shrink the off-diagonal blocks of `transition_` by empirical Bayes. Tables, tests and standard
         errors always use the estimate that is not shrunk.
-    level_shifts : {"auto", None}, default="auto"
-        "auto" looks for shifts of the operating point within an episode that nobody announced, which would
-        otherwise be taken for links, and gives every unit that shifted a term of its own; None takes every
-        unit's level as constant.
     sampled : {"auto", "after", "before"} or dict, default="auto"
         When inputs are set: "before" the row they are recorded in is measured, so that they may act in it, or
         "after". A dict has a word, or one for each input, by unit. "auto" is "before" only where the record
         says that an input acts at once and that no measurement acts on it: safe under feedback. "before"
         makes the plant one of several lags, and is refused where only one can be learned.
-    forbidden, required : str, list, DataFrame or networkx.DiGraph, optional
-        Links between states that there cannot be, and that there are: words such as ``"unit0 -> unit1"``, pairs
-        (cause, effect), a table with columns ``cause`` and ``effect``, or a graph. A forbidden link is zero in every
-        matrix and has the verdict "no influence"; a required one is never searched for nor dropped, and has the
-        verdict "influence", whatever its p-value is.
-    delays : dict, DataFrame or networkx.DiGraph, optional
-        Rows after which a link may act, ``{"unit0 -> unit1": 3}`` or several of them, a table or edges with a
-        ``delay``. At other lags it is zero; where one row is not among them a plant of several lags is learned.
     likelihood : {"whittle", "time-domain"}, default="whittle"
         For complete records: "whittle" is fast, "time-domain" exact also at the ends of the record.
+    knowledge : Knowledge, default=None
+        Links that there cannot be or that there are, and rows after which they act, see
+        :class:`~skfedcausal.Knowledge`.
+    options : LikelihoodOptions, default=None
+        The search, rounds of messages and the climb, see :class:`~skfedcausal.LikelihoodOptions`.
     covariance : {"information", "sandwich", "hac"}, default="information"
         Covariance of the estimates behind all tests, intervals and verdicts of links and the standard
         errors of answers. "information" is that of Gaussian noise of constant variance; "sandwich" holds
         for noise of any distribution whose variance may change with time [4]_, as long as innovations are
         unpredictable given the past; "hac" also where they are correlated over a few steps [5]_. Links are
         searched and shrunk by the information in any case.
-    margin : float, default=0.1
-        Strength below which an influence counts as none in the verdicts.
-    held_out : float, default=None
-        Share of every episode, its last part, on which `fit` also measures what every unit gains from joining
-        (`benefit_`): the plant, and every unit alone, are learned once more from the rest. For plants
-        without inputs. None does not measure it.
-    n_rounds : int or "auto", default=1
-        Rounds of messages, beside the few sensors that units share. In every round after the first the units get their
-        smoothed states back, re-estimate their sensors (loadings, noise, level) at home and send their message again:
-        together with the server's fit this is expectation maximisation of the whole model, nothing pooled, and every
-        message leaves once more. "auto" asks the units of which an autoregression of their own measurements is
-        likelier than their model, as long as the likelihood of the record gains from another round, at most 30 times.
-        It is one round over links that go one way, for plants with inputs, with measurements missing, and under
-        privacy.
-    horizon : int, default=50
-        Steps ahead up to which forecasts under the recorded inputs choose how much counts as sensor noise in
-        units with as many states as sensors, whose measurements alone do not tell; at most a tenth of the
-        longest episode. 1 leaves it as small as the units suppose. Plants of up to 64 units with inputs and
-        complete records only.
     max_time : float, default=25.0
         Seconds of a processor that a fit may take. What it does besides searching (units' own models, held-out gains,
         checks) is taken off first, up to four fifths; two fifths of the rest are for the plant of one lag. They are
         counted in operations so that what is learned does not depend on the load; a clock of the processor stops what
         takes longer than it counts as. The best plant so far is kept, with a warning.
-    max_iter : int, default=300
-        Iterations of the final climb.
-    tol : float, default=1e-10
-        Length of the gradient of the log-likelihood per time step, in the metric of its curvature, at which
-        the climb has converged: the distance to the maximum in standard errors of a single time step.
     n_jobs : int, default=None
         Processes, or workers of the backend of `joblib.parallel_config`, that plants of 128 units or more are
         learned with. None takes what is configured, one unless it is. The same bits come for any number.
@@ -161,55 +124,37 @@ class LikelihoodServer(PlantServer):
     'cause effect\\nunit0  unit2'
     """
 
-    fix_local: bool = False
-    sparsity: str | None = "fdr"
     alpha: float = 0.05
     correction: str = "auto"
     shrink: bool = True
-    level_shifts: str | None = "auto"
     sampled: str | Mapping = "auto"
-    forbidden: Any = None
-    required: Any = None
-    delays: Any = None
     likelihood: str = "whittle"
     covariance: str = "information"
-    margin: float = 0.1
-    held_out: float | None = None
-    n_rounds: Any = 1  # or "auto"
-    horizon: int = 50
+    knowledge: Knowledge | None = None
+    options: LikelihoodOptions | None = None
     max_time: float = 25.0
-    max_iter: int = 300
-    tol: float = 1e-10
     n_jobs: int | None = None
 
     _parameter_constraints = {
-        "fix_local": ["boolean"],
-        "sparsity": [StrOptions({"fdr"}), None],
         "alpha": [Interval(Real, 0, 1, closed="neither")],
         "correction": [StrOptions({"auto", "family-wise", "fdr"})],
         "shrink": ["boolean"],
-        "level_shifts": [StrOptions({"auto"}), None],
         "sampled": [StrOptions(set(SAMPLED)), dict],
-        "forbidden": "no_validation",  # many forms, read by `read_knowledge`
-        "required": "no_validation",
-        "delays": "no_validation",
         "likelihood": [StrOptions({"whittle", "time-domain"})],
         "covariance": [StrOptions(set(COVARIANCES))],
-        "margin": [Interval(Real, 0, None, closed="neither")],
-        "held_out": [Interval(Real, 0, 1, closed="neither"), None],
-        "n_rounds": [Interval(Integral, 1, None, closed="left"), StrOptions({"auto"})],
-        "horizon": [Interval(Integral, 1, None, closed="left")],
+        "knowledge": [Knowledge, None],
+        "options": [LikelihoodOptions, None],
         "max_time": [Interval(Real, 0, None, closed="neither")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [Interval(Real, 0, None, closed="neither")],
         "n_jobs": [Integral, None],
     }
+    _groups = {"knowledge": Knowledge, "options": LikelihoodOptions}
 
     tests_links = True
     knows_curvature = True  # whether effects depend on the inputs that are changed
     frees_lags = True  # whether plants of several lags are learned where the record asks for them
     yields_to_responses = False  # whether a search for links ends where responses will answer what inputs do
     looks_for_all_drivers = False  # also where other checks leave no verdict, for those who ask what would help
+    measures_benefit = True  # where `held_out` asks for it
     outdone_ = False
     work_left = 0.0  # seconds of `max_time` that the fit left
     shares_sensors = False  # whether sensors that several units read are states of theirs: their noise goes together
@@ -242,7 +187,7 @@ class LikelihoodServer(PlantServer):
             self.benefit_ = self.batches_ = None
             with few_threads(record.partition.n_states):
                 self._leave_alone(messages)
-                if self.held_out is not None:
+                if self.held_out is not None and self.measures_benefit:
                     self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
         self._judge_later(messages)
         return self

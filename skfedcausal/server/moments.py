@@ -108,9 +108,11 @@ class MomentServer(ServerLearner):
     def _learned_in_blocks(self, record):
         """Learn a plant of many units in blocks, as the likelihood server does; False where that is not possible."""
         from .likelihood import LARGE, LikelihoodServer  # for such plants only
+        from .options import LikelihoodOptions
         from .sparse.server import learned_in_blocks
 
-        learner = LikelihoodServer(level_shifts=None, shrink=False, max_iter=_BLOCK_STEPS)
+        options = LikelihoodOptions(level_shifts=None, max_iter=_BLOCK_STEPS)
+        learner = LikelihoodServer(shrink=False, options=options)
         learner.frees_lags = self._response is None  # what is left of inputs asks for lags that links have not
         if record.u is not None or len(record.names) <= LARGE or not learned_in_blocks(learner, record)[0]:
             return False

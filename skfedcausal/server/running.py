@@ -11,6 +11,7 @@ import numpy as np
 
 from ..message.requests import Ask, FitRequest, LawRequest, RecordRequest
 from ..message.states import Acknowledgement, FeedbackLaw, StateMessage
+from ..parameters import place_of
 from ..statespace.lag_products import LagProducts, RunningProducts
 from ..statespace.matrices import without_last_bits
 from ..statespace.observation import Information
@@ -225,7 +226,7 @@ def check_batches(server):
         if value not in able:
             raise ValueError(
                 f"{server!r} needs all rows at once for {name}={value!r}, and of earlier batches there are only sums; "
-                f"give LikelihoodServer({name}={able[0]!r}, ...)."
+                f"give {place_of(type(server), name, repr(able[0]))}."
             )
 
 

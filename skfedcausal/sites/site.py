@@ -18,7 +18,7 @@ from ..message.requests import FitRequest
 from ..message.secure import SecureSumsRequest
 from ..message.states import WIRE_DTYPES, EffectReply
 from ..message.watching import VerdictReply, WatchRequest
-from ..parameters import of_table
+from ..parameters import configured
 from .secure import DealerSettings, SiteSums, sums_head
 from .settings import SettingsError, check_numbers, csv_bytes, read_section, read_settings_file
 
@@ -173,7 +173,7 @@ class SiteSettings:
     def worker(self, record, noise=None, batches=None):
         """The unit's worker on its record, to which noise of the given variance was added."""
         try:
-            client = of_table(KalmanClient, self.client)
+            client = configured(KalmanClient, self.client)
         except TypeError as error:
             raise SettingsError(f"[client]: {error}") from None
         return record.worker(self.name, client, noise=noise, monitored=batches, monitor=self.is_monitored)

@@ -11,6 +11,7 @@ from ..client.augmenter import as_augmenter
 from ..client.unit_model import UnitClient
 from ..client.worker import fitted_client
 from ..message.states import StateMessage
+from ..parameters import settings_by_name
 from ..privacy.accountant import PrivacyAccountant, Scope
 from ..privacy.errors import PrivacyBudgetError
 from ..privacy.mechanism import PrivacyMechanism
@@ -351,7 +352,7 @@ class _SeenMechanism(check.Seen):
 
     def records(self, n_rows, place=0.0):
         """Record of two units whose rows are `place` times the radius from the middle; flags for flags."""
-        own = self.given.get_params(deep=False)
+        own = settings_by_name(self.given)
         named = [value for value in own.values() if isinstance(value, dict)]
         d = max([np.size(own[key]) for key in ("center", "scale") if own.get(key) is not None], default=2)
         names, records = tuple(named[0])[:2] if named else ("boiler", "mill"), {}

@@ -12,6 +12,7 @@ from skfedcausal import (
     FederatedRCADetector,
     GradientServer,
     KalmanClient,
+    LikelihoodOptions,
     LikelihoodServer,
     inspection,
 )
@@ -32,6 +33,7 @@ from skfedcausal.federation.framed import FramedTransport
 from skfedcausal.federation.repair import repair_ledger
 from skfedcausal.message import FitRequest, PrivacyPromise
 from skfedcausal.message.packet import PacketError
+from skfedcausal.papers import StopRule
 from skfedcausal.privacy import PrivacyBudgetError, SiteAccount, epsilon_from_mu, mu_from_epsilon
 from skfedcausal.sites.settings import SettingsError
 from skfedcausal.sites.site import read_site_settings
@@ -120,9 +122,11 @@ def over_frames(folder, gates):
 
 LEARNERS = {
     "likelihood": lambda: FederatedGrangerEstimator(),
-    "two rounds": lambda: FederatedGrangerEstimator(server=LikelihoodServer(n_rounds=2)),
-    "gradient": lambda: FederatedGrangerEstimator(server=GradientServer(max_iter=5, tol=0.0)),
-    "moments": lambda: FederatedGrangerEstimator(server=GradientServer(exchange="moments", max_iter=5, tol=0.0)),
+    "two rounds": lambda: FederatedGrangerEstimator(server=LikelihoodServer(options=LikelihoodOptions(n_rounds=2))),
+    "gradient": lambda: FederatedGrangerEstimator(server=GradientServer(stop=StopRule(max_iter=5, tol=0.0))),
+    "moments": lambda: FederatedGrangerEstimator(
+        server=GradientServer(exchange="moments", stop=StopRule(max_iter=5, tol=0.0))
+    ),
     "detector": lambda: FederatedRCADetector(false_alarm_rate=0.05),
 }
 

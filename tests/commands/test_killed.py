@@ -17,6 +17,7 @@ from skfedcausal import FederatedGrangerEstimator, GradientServer
 from skfedcausal.__main__ import main
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import verify_ledger
+from skfedcausal.papers import StopRule
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals and limits of posix")
 UNITS = ("mill", "kiln", "silo")
@@ -95,7 +96,7 @@ def test_thirty_kills_at_random_moments(tmp_path):
     """Sites and server of runs of many rounds, killed and started again until they end."""
     kills, chance, number = 0, random.Random(0), 0
     learner = '[learner]\nkind = "gradient"\nmax_iter = 30\ntol = 0.0\n'
-    here = FederatedGrangerEstimator(server=GradientServer(max_iter=30, tol=0.0)).fit(X).transition_
+    here = FederatedGrangerEstimator(server=GradientServer(stop=StopRule(max_iter=30, tol=0.0))).fit(X).transition_
     while kills < 30:
         plant, number = tmp_path / f"{number}", number + 1
         plant.mkdir()

@@ -15,6 +15,7 @@ from skfedcausal import (
     FederatedGrangerEstimator,
     FederatedRCADetector,
     InputModel,
+    LikelihoodOptions,
     LikelihoodServer,
     inspection,
 )
@@ -503,7 +504,7 @@ def test_an_instrument_said_at_the_site_gives_the_plant_of_a_fit_with_it(plant):
     frame.to_csv(plant / "mill.csv", index=False)
     site(plant, "mill", 'inputs = ["valve", "load", "stuck"]\ninstruments = {valve = "load"}\n')
     gates = {name: read_site_settings(plant / f"{name}.toml").gate() for name in UNITS}
-    settings = {"server": LikelihoodServer(max_time=5.0, level_shifts=None)}
+    settings = {"server": LikelihoodServer(max_time=5.0, options=LikelihoodOptions(level_shifts=None))}
     transport = InProcessTransport({name: Site(gate.worker) for name, gate in gates.items()})
     told = FederatedCounterfactualEstimator(**settings).fit_sites(transport)
     sensors = {name: pd.read_csv(plant / f"{name}.csv").drop(columns=["time"]) for name in UNITS}
@@ -528,7 +529,7 @@ def test_what_sites_send_is_what_a_fit_in_one_process_sends(plant):
     )
     sites = {name: read_site_settings(plant / f"{name}.toml").gate() for name in UNITS}
     workers = {name: Site(gate.worker) for name, gate in sites.items()}
-    settings = {"server": LikelihoodServer(max_time=5.0, level_shifts=None)}
+    settings = {"server": LikelihoodServer(max_time=5.0, options=LikelihoodOptions(level_shifts=None))}
     told = FederatedCounterfactualEstimator(**settings).fit_sites(InProcessTransport(workers))
     sensors = {name: pd.read_csv(plant / f"{name}.csv").drop(columns=["time"]) for name in UNITS}
     sensors["mill"] = sensors["mill"].drop(columns=["stuck"])

@@ -14,6 +14,7 @@ from skfedcausal.datasets import (
     prepare_records,
     prepare_swat,
 )
+from skfedcausal.papers import StopRule
 
 N = 600
 
@@ -90,7 +91,7 @@ def test_what_stands_still_after_truncation_is_dropped_too(hai):
 @pytest.mark.filterwarnings("ignore:.*stands still")  # as that sensor does after the first rows
 def test_prepared_records_can_be_trained_on(hai):
     ready = prepare_hai(hai[0])
-    server = GradientServer(xi=1.0, exchange="moments", max_iter=20, tol=0.0)
+    server = GradientServer(xi=1.0, exchange="moments", stop=StopRule(max_iter=20, tol=0.0))
     est = FederatedCounterfactualEstimator(KalmanClient(n_states=1), server=server, input_columns=ready.inputs)
     est.fit(ready.data)
     assert est.client_names_ == ("P1", "P2", "P3", "P4")

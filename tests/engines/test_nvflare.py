@@ -19,12 +19,14 @@ from skfedcausal import (
     FederatedGrangerEstimator,
     GradientServer,
     KalmanClient,
+    LikelihoodOptions,
     LikelihoodServer,
 )
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import Failure, InProcessTransport, LostUnits, LostUnitWarning
 from skfedcausal.federation.chain import read_ledger
+from skfedcausal.papers import StopRule
 
 if importlib.util.find_spec("nvflare") is None:
     pytest.skip("needs the extra skfedcausal[nvflare]", allow_module_level=True)
@@ -116,7 +118,9 @@ def test_plant_links_and_counterfactuals_are_identical(federation):
     federation.inputs(True)
     question = '[[question]]\nunit = "unit0"\nfrom = 0.0\nto = 1.0\nhorizon = 4\n'
     summary, plant = federation.run("whatif", f'estimator = "counterfactual"\ntimeout = 20\n{question}')
-    here = FederatedCounterfactualEstimator(server=LikelihoodServer(n_rounds=1)).fit(X, inputs=TRUTH.inputs)
+    here = FederatedCounterfactualEstimator(server=LikelihoodServer(options=LikelihoodOptions(n_rounds=1))).fit(
+        X, inputs=TRUTH.inputs
+    )
     assert_array_equal(plant["transition"], here.transition_)
     assert_array_equal(plant["input"], here.input_)
     links = pd.read_csv(federation.folder / "out/whatif/links.csv")
@@ -146,7 +150,7 @@ def test_a_site_that_is_killed_takes_part_in_the_next_job_which_goes_on(federati
     admin.close()
     done = len(list((federation.home("unit0") / "runs/killed").glob("*.question")))
     summary, plant = federation.run("killed", text, journal=journal)
-    here = FederatedGrangerEstimator(server=GradientServer(max_iter=60, tol=0.0)).fit(record(False))
+    here = FederatedGrangerEstimator(server=GradientServer(stop=StopRule(max_iter=60, tol=0.0))).fit(record(False))
     assert_array_equal(plant["transition"], here.transition_)
     assert 8 <= done < summary["rounds"]
     for name in UNITS:
@@ -164,7 +168,7 @@ def test_garbage_an_old_packet_and_silence_are_refused_and_nothing_hangs(federat
     for reason, expected in zip(lost["reason"], reasons, strict=True):
         assert pd.Series(reason).str.contains(expected).all(), reason
     here = FederatedGrangerEstimator(
-        server=GradientServer(max_iter=12, tol=0.0),
+        server=GradientServer(stop=StopRule(max_iter=12, tol=0.0)),
         communication=Communication(transport=LossyTransport, lost_units=LostUnits(quorum=2)),
     )
     with pytest.warns(LostUnitWarning):

@@ -14,6 +14,7 @@ from skfedcausal import (
     FederatedGrangerEstimator,
     GradientServer,
     KalmanClient,
+    LikelihoodOptions,
     LikelihoodServer,
     inspection,
 )
@@ -22,7 +23,7 @@ from skfedcausal.federation import InProcessTransport, LostUnits, LostUnitWarnin
 from skfedcausal.federation.transport import Failure
 
 ROWS, BATCHES = 600, 4
-ONE = LikelihoodServer(level_shifts=None)
+ONE = LikelihoodServer(options=LikelihoodOptions(level_shifts=None))
 
 
 def part(X, k, rows=ROWS):

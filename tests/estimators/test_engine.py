@@ -7,6 +7,7 @@ from numpy.testing import assert_allclose
 
 from skfedcausal import FederatedCounterfactualEstimator, GradientServer, LikelihoodServer, inspection
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.papers import StopRule
 from skfedcausal.server.responses import choice
 
 pytestmark = [
@@ -172,7 +173,9 @@ def test_plants_that_are_what_they_are_taken_for_stay():
 @pytest.mark.filterwarnings("ignore:Training did not converge")
 def test_where_there_are_no_scores_the_plant_answers():
     X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], n_samples=300, random_state=0)
-    estimator = FederatedCounterfactualEstimator(server=GradientServer(max_iter=10)).fit(X, inputs=truth.inputs)
+    estimator = FederatedCounterfactualEstimator(server=GradientServer(stop=StopRule(max_iter=10))).fit(
+        X, inputs=truth.inputs
+    )
     assert estimator.engine_ == "plant"
 
 

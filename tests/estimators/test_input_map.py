@@ -6,7 +6,14 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
-from skfedcausal import FederatedCounterfactualEstimator, GradientServer, InputModel, LikelihoodServer
+from skfedcausal import (
+    FederatedCounterfactualEstimator,
+    GradientServer,
+    InputModel,
+    LikelihoodOptions,
+    LikelihoodServer,
+)
+from skfedcausal.papers import StopRule
 
 pytestmark = pytest.mark.medium
 
@@ -126,7 +133,7 @@ _ONE_LAG = {
     "time domain": LikelihoodServer(likelihood="time-domain"),
     "short": None,
     "gaps": None,
-    "fix_local": LikelihoodServer(fix_local=True),
+    "fix_local": LikelihoodServer(options=LikelihoodOptions(fix_local=True)),
 }
 
 
@@ -145,7 +152,7 @@ def test_an_input_that_acts_at_once_does_so_in_plants_of_one_lag(case):
 
 def test_it_works_for_trained_plants():
     with pytest.warns(ConvergenceWarning):
-        plant = _fit(_record(n_samples=600), server=GradientServer(max_iter=20), sampled="before")
+        plant = _fit(_record(n_samples=600), server=GradientServer(stop=StopRule(max_iter=20)), sampled="before")
     assert plant.counterfactual("a", 0, 0.5).shape == (1, 4)
 
 

@@ -16,6 +16,7 @@ from skfedcausal import (
     FederatedRCADetector,
     GradientServer,
     KalmanClient,
+    LikelihoodOptions,
     LikelihoodServer,
     inspection,
 )
@@ -25,6 +26,7 @@ from skfedcausal.federation import ClientError, FileSite, FileTransport, Gate, I
 from skfedcausal.federation.policy import OPERATIONS
 from skfedcausal.federation.transport import Site
 from skfedcausal.message import Acknowledgement
+from skfedcausal.papers import StopRule
 
 from ..ask import question as named
 
@@ -61,7 +63,7 @@ KINDS = {
         },
     ),
     "granger with gaps": (
-        lambda: FederatedGrangerEstimator(server=LikelihoodServer(n_rounds=2)),
+        lambda: FederatedGrangerEstimator(server=LikelihoodServer(options=LikelihoodOptions(n_rounds=2))),
         GAPPY,
         False,
         {
@@ -74,7 +76,7 @@ KINDS = {
         },
     ),
     "trained": (
-        lambda: FederatedGrangerEstimator(server=GradientServer(max_iter=3, tol=0.0)),
+        lambda: FederatedGrangerEstimator(server=GradientServer(stop=StopRule(max_iter=3, tol=0.0))),
         X,
         False,
         {"losses": {}, "predict": {}, "predict by the server": {"model": "server"}, "transform": {}},
@@ -297,7 +299,7 @@ def test_sites_say_the_same_of_units_that_are_operated_together_and_of_whole_uni
 
 def test_sites_that_were_trained_answer_or_say_why_they_cannot():
     """By gradient descent there are effects without standard errors, here as in one process."""
-    make = lambda: FederatedCounterfactualEstimator(server=GradientServer(max_iter=3, tol=0.0))  # noqa: E731
+    make = lambda: FederatedCounterfactualEstimator(server=GradientServer(stop=StopRule(max_iter=3, tol=0.0)))  # noqa: E731
     columns = {name: tuple(f"{name}__x{k}" for k in range(Y.shape[1])) for name, Y in X.items()}
     workers = {
         name: Site(UnitWorker(name, Y, inputs, (0,), columns[name], KalmanClient()))

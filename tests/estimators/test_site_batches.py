@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, LikelihoodServer, inspection
+from skfedcausal import (
+    FederatedCounterfactualEstimator,
+    FederatedGrangerEstimator,
+    LikelihoodOptions,
+    LikelihoodServer,
+    inspection,
+)
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import FileSite, FileTransport, InProcessTransport
 from skfedcausal.sites.site import read_site_settings
@@ -15,7 +21,7 @@ UNITS, ROWS = ("mill", "kiln"), 400
 X, _ = make_granger_plant(2, names=UNITS, n_samples=4 * ROWS, links=[(0, 1)], random_state=0)
 PARTS = [{name: Y[k * ROWS : (k + 1) * ROWS] for name, Y in X.items()} for k in range(4)]
 KEYS = {name: name.encode() * 8 for name in UNITS}
-ONE = LikelihoodServer(level_shifts=None)
+ONE = LikelihoodServer(options=LikelihoodOptions(level_shifts=None))
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skfedcausal import Communication, FederatedGrangerEstimator, LikelihoodServer
+from skfedcausal import Communication, FederatedGrangerEstimator, LikelihoodOptions, LikelihoodServer
 from skfedcausal.client.kalman import KalmanClient
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
@@ -69,7 +69,7 @@ def learned_from_rows(records, first, last):
         message = StateMessage.from_packet(worker.handle(FitRequest().to_packet(1), {})[0])
         start = int(np.searchsorted(frame.index, TIMES[first]))
         messages[name] = message.at(np.arange(start, start + last - first), (last - first,))
-    return LikelihoodServer(n_rounds=1).fit(messages)
+    return LikelihoodServer(options=LikelihoodOptions(n_rounds=1)).fit(messages)
 
 
 @pytest.mark.medium

@@ -16,6 +16,7 @@ from skfedcausal import (
     FederatedRCADetector,
     GradientServer,
     KalmanClient,
+    LikelihoodOptions,
     LikelihoodServer,
 )
 from skfedcausal.client.worker import UnitWorker
@@ -35,6 +36,7 @@ from skfedcausal.federation import (
 from skfedcausal.federation.atomic import file_name
 from skfedcausal.federation.envelope import Envelope
 from skfedcausal.message.requests import FitRequest
+from skfedcausal.papers import StopRule
 
 pytestmark = pytest.mark.medium
 
@@ -103,9 +105,12 @@ def sites(tmp_path):
 TRAINED = SitePolicy(operations=("train",), rounds=100)
 SERVERS = {
     "likelihood": (LikelihoodServer(), SitePolicy()),
-    "likelihood, two rounds": (LikelihoodServer(n_rounds=2), SitePolicy(operations=("refine",), rounds=2)),
-    "gradient, series": (GradientServer(max_iter=5, tol=0.0), TRAINED),
-    "gradient, moments": (GradientServer(exchange="moments", max_iter=5, tol=0.0), TRAINED),
+    "likelihood, two rounds": (
+        LikelihoodServer(options=LikelihoodOptions(n_rounds=2)),
+        SitePolicy(operations=("refine",), rounds=2),
+    ),
+    "gradient, series": (GradientServer(stop=StopRule(max_iter=5, tol=0.0)), TRAINED),
+    "gradient, moments": (GradientServer(exchange="moments", stop=StopRule(max_iter=5, tol=0.0)), TRAINED),
     "gradient, stationary": (GradientServer(solve="stationary"), TRAINED),
 }
 
@@ -135,7 +140,9 @@ def test_the_identical_plant_in_lower_precision(sites, dtype):
 
 
 def test_counterfactuals_are_identical_at_the_sites(tmp_path):
-    here = FederatedCounterfactualEstimator(server=LikelihoodServer(n_rounds=1)).fit(DRIVEN, inputs=DRIVEN_TRUTH.inputs)
+    here = FederatedCounterfactualEstimator(server=LikelihoodServer(options=LikelihoodOptions(n_rounds=1))).fit(
+        DRIVEN, inputs=DRIVEN_TRUTH.inputs
+    )
     effect, std = here.counterfactual("unit0", 0.0, 1.0, horizon=5, return_std=True)
     with Sites(tmp_path, DRIVEN, DRIVEN_TRUTH.inputs) as sites:
         sites.policy = SitePolicy(operations=("counterfactual",))
@@ -154,7 +161,7 @@ def test_counterfactuals_are_identical_at_the_sites(tmp_path):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("exchange", ["series", "moments"])
 def test_gradient_training_with_inputs_is_identical_at_the_sites(tmp_path, exchange):
-    server = GradientServer(exchange=exchange, max_iter=4, tol=0.0)
+    server = GradientServer(exchange=exchange, stop=StopRule(max_iter=4, tol=0.0))
     here = FederatedCounterfactualEstimator(server=server).fit(DRIVEN, inputs=DRIVEN_TRUTH.inputs)
     effect = here.counterfactual("unit0", 0.0, 1.0, horizon=3)
     with Sites(tmp_path, DRIVEN, DRIVEN_TRUTH.inputs) as sites:
@@ -373,7 +380,7 @@ def test_the_text_of_an_exception_stays_at_the_site(sites):
 
 
 def test_a_site_that_was_killed_goes_on_where_it_was(sites):
-    server = GradientServer(max_iter=8, tol=0.0)
+    server = GradientServer(stop=StopRule(max_iter=8, tol=0.0))
     transport = sites.transport()
     exchange, rounds = transport.exchange, []
 
@@ -396,7 +403,7 @@ def test_a_site_that_was_killed_goes_on_where_it_was(sites):
 
 
 def test_a_server_that_was_killed_goes_on_where_it_was(sites, tmp_path):
-    server = GradientServer(max_iter=8, tol=0.0)
+    server = GradientServer(stop=StopRule(max_iter=8, tol=0.0))
     sites.policy = TRAINED
     sites.start()
     transport = sites.transport(journal=tmp_path / "journal")

@@ -14,11 +14,13 @@ from skfedcausal import (
     FederatedRCADetector,
     GradientServer,
     KalmanClient,
+    LikelihoodOptions,
     LikelihoodServer,
 )
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, InProcessTransport, LostUnits, LostUnitWarning
 from skfedcausal.message import LocalModel, StateMessage
+from skfedcausal.papers import StopRule
 
 from ._lies import CONTENT, CONTENT_LEARNED, LIES, ODD, Lying
 
@@ -127,7 +129,7 @@ def with_known_matrices():
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_second_round_is_that_without_the_unit_s_answer(kind):
     estimator, more = KINDS[kind]
-    settings = {"server": LikelihoodServer(n_rounds=2)}
+    settings = {"server": LikelihoodServer(options=LikelihoodOptions(n_rounds=2))}
     if kind == "root cause":
         settings["client"] = with_known_matrices()
     with pytest.warns(LostUnitWarning, match="unit1"):
@@ -254,7 +256,7 @@ def test_training_goes_on_without_a_unit_whose_model_is_none(change, reason, exc
     def changed(model):
         return replace(model, **{name: factor * getattr(model, name) for name, factor in change.items()})
 
-    server = GradientServer(max_iter=5, exchange=exchange)
+    server = GradientServer(exchange=exchange, stop=StopRule(max_iter=5))
     with pytest.warns(LostUnitWarning, match="unit1"):
         found = FederatedGrangerEstimator(
             server=server,

@@ -12,10 +12,12 @@ from skfedcausal import (
     FederatedGrangerEstimator,
     GradientServer,
     InputModel,
+    LikelihoodOptions,
     LikelihoodServer,
 )
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, Failure, InProcessTransport, LostUnits, LostUnitWarning, Packet
+from skfedcausal.papers import StopRule
 from skfedcausal.papers.server.rounds import moving
 from skfedcausal.statespace.partition import Partition
 
@@ -57,7 +59,7 @@ def test_a_unit_without_a_message_is_missing_data():
 
 @pytest.mark.medium
 def test_a_unit_that_is_lost_in_a_later_round_keeps_its_message():
-    server = LikelihoodServer(n_rounds=2)
+    server = LikelihoodServer(options=LikelihoodOptions(n_rounds=2))
     est = fitted(server, before=[("unit1", 2, "refine")])
     whole = FederatedGrangerEstimator(server=server).fit(X)
     assert_allclose(est.transition_, whole.transition_, atol=0.1)
@@ -77,7 +79,7 @@ def test_a_reply_that_is_not_taken_changes_nothing_at_the_server():
 @pytest.mark.parametrize("way", ["before", "after"])
 def test_training_with_lost_rounds_converges_to_the_same_plant(exchange, stale, way):
     op = {"series": "gradient", "moments": "blocks"}[exchange]
-    server = GradientServer(exchange=exchange, max_iter=4000, tol=1e-8)
+    server = GradientServer(exchange=exchange, stop=StopRule(max_iter=4000, tol=1e-8))
     lost = [("unit1", k, op) for k in (4, 5, 6, 20, 31)]
     est = fitted(server, rule=LostUnits(quorum=2, stale=stale), **{way: lost})
     whole = FederatedGrangerEstimator(server=server).fit(X)
@@ -88,7 +90,7 @@ def test_training_with_lost_rounds_converges_to_the_same_plant(exchange, stale, 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(("round", "op"), [(1, "train"), (2, "plan")])
 def test_a_unit_that_is_lost_before_training_is_left_out(round, op):
-    server = GradientServer(max_iter=5, tol=0.0)
+    server = GradientServer(stop=StopRule(max_iter=5, tol=0.0))
     est = fitted(server, before=[("unit1", round, op)])
     assert_array_equal(est.transition_, FederatedGrangerEstimator(server=server).fit(OTHERS).transition_)
 
@@ -118,7 +120,7 @@ def test_below_the_quorum_a_fit_ends():
 
 
 def test_training_step_by_step_needs_everybody():
-    server = GradientServer(update="online", max_iter=1)
+    server = GradientServer(update="online", stop=StopRule(max_iter=1))
     estimator = FederatedGrangerEstimator(
         server=server,
         communication=Communication(

@@ -8,6 +8,7 @@ from skfedcausal import (
     FederatedCounterfactualEstimator,
     FederatedRCADetector,
     KalmanClient,
+    LikelihoodOptions,
     LikelihoodServer,
 )
 from skfedcausal.client.site_record import n_moving
@@ -256,7 +257,9 @@ def test_units_with_inputs_of_which_one_begins_late_are_fitted_as_without_a_poli
             index = pd.date_range("2026-03-01", periods=len(u), freq="10s", tz="UTC")[late:]
             about = {"clock": Clock.of_index(index, (len(index),)), "index": index}
             units[name] = through(UnitWorker(name, own[late:], u[late:], (0,), None, KalmanClient(), **about))
-        estimator = kind(server=LikelihoodServer(n_rounds=1, max_time=0.5)).fit_sites(InProcessTransport(units))
+        estimator = kind(server=LikelihoodServer(max_time=0.5, options=LikelihoodOptions(n_rounds=1))).fit_sites(
+            InProcessTransport(units)
+        )
         return estimator, [entry.op for entry in estimator.ledger_.entries if entry.direction == "down"]
 
     (gated, asked), (free, _) = fitted(lambda worker: Behind(worker, tmp_path / worker.name)), fitted(lambda one: one)

@@ -13,6 +13,7 @@ from skfedcausal.federation.repair import repair_ledger
 from skfedcausal.federation.site_ledger import ByteLimitError, LedgerError, SiteLedger, verify_ledger
 from skfedcausal.message.packet import Packet, PacketError
 from skfedcausal.message.schema import KINDS, RIDERS
+from skfedcausal.papers import StopRule
 
 STATES = Packet("states", 1, {"z": np.zeros((5, 2), "<f2")}, {"dtype": "float16"})
 
@@ -148,6 +149,7 @@ def fitted_ledgers():
         FederatedGrangerEstimator,
         FederatedRCADetector,
         GradientServer,
+        LikelihoodOptions,
         LikelihoodServer,
     )
     from skfedcausal.datasets import make_granger_plant
@@ -156,10 +158,10 @@ def fitted_ledgers():
     X["unit0"][5:9, 2] = np.nan
     entries = []
     for server in (
-        LikelihoodServer(n_rounds=2),
-        LikelihoodServer(fix_local=True),
-        GradientServer(max_iter=2, tol=0.0),
-        GradientServer(exchange="moments", max_iter=2, tol=0.0),
+        LikelihoodServer(options=LikelihoodOptions(n_rounds=2)),
+        LikelihoodServer(options=LikelihoodOptions(fix_local=True)),
+        GradientServer(stop=StopRule(max_iter=2, tol=0.0)),
+        GradientServer(exchange="moments", stop=StopRule(max_iter=2, tol=0.0)),
         GradientServer(solve="stationary"),
     ):
         for dtype in ("float64", "float16"):
@@ -171,7 +173,7 @@ def fitted_ledgers():
     plant = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
     plant.counterfactual("unit0", 0.0, 1.0)
     for exchange in ("series", "moments"):
-        server = GradientServer(exchange=exchange, max_iter=3, tol=0.0)
+        server = GradientServer(exchange=exchange, stop=StopRule(max_iter=3, tol=0.0))
         entries += FederatedCounterfactualEstimator(server=server).fit(X, inputs=truth.inputs).ledger_.entries
     detector = FederatedRCADetector(false_alarm_rate=0.02).fit(X)
     detector.incidents(X)

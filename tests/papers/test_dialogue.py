@@ -20,6 +20,8 @@ from skfedcausal.message.training import (
     TrainingEnd,
     TrainingPlan,
 )
+from skfedcausal.papers import StopRule
+from skfedcausal.parameters import configured
 
 UNITS = ("unit0", "unit1", "unit2")
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -83,7 +85,7 @@ def kinds(asked):
 def test_local_models_plans_rounds_and_an_end_are_asked_for(settings, first, later):
     """Everybody each time; the quorum decides who is needed but step by step, and nobody is for the end."""
     plant = Plant()
-    server = plant.train(GradientServer(**{"max_iter": 3, "tol": 0.0} | settings))
+    server = plant.train(configured(GradientServer, {"max_iter": 3, "tol": 0.0} | settings))
     request, plan, *rounds, end = plant.asked
     assert all(set(ask.requests) == set(UNITS) for ask in plant.asked)
     assert (request.answer, request.needed) == (LocalModel, None)
@@ -117,7 +119,7 @@ def test_local_models_plans_rounds_and_an_end_are_asked_for(settings, first, lat
 @pytest.mark.parametrize("inputs", [False, True])
 def test_the_first_request_says_how_training_will_go(settings, told, inputs):
     told = {**told, "seed": int(np.random.RandomState(4).randint(2**31)) if told["seed"] else 0}
-    ask = next(GradientServer(**settings).dialogue(UNITS, inputs))
+    ask = next(configured(GradientServer, settings).dialogue(UNITS, inputs))
     packets = [one.to_packet(7, "float32") for one in ask.requests.values()]
     for packet in packets:
         assert (packet.op, packet.round) == ("train", 7)
@@ -133,7 +135,7 @@ def test_settings_that_contradict_each_other_are_refused_before_anything_is_aske
 
 def test_plants_with_inputs_send_the_rest_only_once():
     plant = Plant(n_inputs=1)
-    server = plant.train(GradientServer(max_iter=4, tol=0.0))
+    server = plant.train(GradientServer(stop=StopRule(max_iter=4, tol=0.0)))
     assert [ask.answer for ask in plant.asked[:5]] == [
         LocalModel,
         AugmentedMessage,
@@ -153,14 +155,14 @@ def test_a_unit_lost_before_training_is_left_out(settings, lost):
     """In the first question the others go on; in the second they start again."""
     plant = Plant()
     settings = {"max_iter": 4, "tol": 0.0} | settings
-    server = plant.train(GradientServer(**settings), lost)
+    server = plant.train(configured(GradientServer, settings), lost)
     assert kinds(plant.asked)[:4] == (
         ["TrainRequest", "TrainingPlan", "TrainRequest", "TrainingPlan"]
         if lost[0][0]
         else ["TrainRequest", "TrainingPlan", *kinds(plant.asked)[2:4]]
     )
     assert set(plant.asked[-1].requests) == {"unit0", "unit2"}
-    alone = Plant(names=("unit0", "unit2")).train(GradientServer(**settings))
+    alone = Plant(names=("unit0", "unit2")).train(configured(GradientServer, settings))
     assert server.names_ == ("unit0", "unit2")
     assert_array_equal(server.transition_, alone.transition_)
     assert_array_equal(server.loss_history_, alone.loss_history_)
@@ -168,7 +170,7 @@ def test_a_unit_lost_before_training_is_left_out(settings, lost):
 
 def test_several_may_be_lost_one_after_the_other():
     plant = Plant()
-    server = plant.train(GradientServer(max_iter=3, tol=0.0), [(1, "unit1"), (3, "unit0")])
+    server = plant.train(GradientServer(stop=StopRule(max_iter=3, tol=0.0)), [(1, "unit1"), (3, "unit0")])
     assert kinds(plant.asked) == ["TrainRequest", "TrainingPlan"] * 3 + ["GradientReply"] * 3 + ["TrainingEnd"]
     assert server.names_ == ("unit2",)
 
@@ -179,21 +181,21 @@ def test_a_unit_lost_later_is_held_at_its_last_message(exchange):
     lost = [(3, "unit1"), (4, "unit1"), (5, "unit2")]
     held, repeated = Plant(), Plant()
     settings = {"max_iter": 8, "tol": 0.0, "exchange": exchange}
-    server = held.train(GradientServer(**settings), lost)
-    other = repeated.train(GradientServer(**settings), lost, repeated=True)
+    server = held.train(configured(GradientServer, settings), lost)
+    other = repeated.train(configured(GradientServer, settings), lost, repeated=True)
     assert kinds(held.asked) == kinds(repeated.asked)
     assert kinds(held.asked).count("TrainRequest") == 1
     assert all(set(ask.requests) == set(UNITS) for ask in held.asked)
     assert_array_equal(server.transition_, other.transition_)
     assert_array_equal(server.loss_history_, other.loss_history_)
-    assert not np.array_equal(server.transition_, Plant().train(GradientServer(**settings)).transition_)
+    assert not np.array_equal(server.transition_, Plant().train(configured(GradientServer, settings)).transition_)
 
 
 @pytest.mark.parametrize("exchange", ["series", "moments"])
 def test_the_block_row_of_a_skipped_unit_rests(exchange):
     """From the round in which it is lost to the one before it is back."""
     history = []
-    server = GradientServer(max_iter=6, tol=0.0, exchange=exchange, start_scale=0.1, random_state=0)
+    server = GradientServer(exchange=exchange, start_scale=0.1, random_state=0, stop=StopRule(max_iter=6, tol=0.0))
     _blocks_after_rounds(server, history)
     Plant().train(server, [(3, "unit1"), (4, "unit1")], stale="skip")
     rows = server.state_slices_["unit1"]
@@ -217,7 +219,7 @@ def _blocks_after_rounds(server, history):
 def test_a_message_of_another_kind_is_not_held():
     """With inputs the second message lacks what the first had: a unit lost between them is left out."""
     plant = Plant(n_inputs=1)
-    server = plant.train(GradientServer(max_iter=4, tol=0.0), [(2, "unit0")])
+    server = plant.train(GradientServer(stop=StopRule(max_iter=4, tol=0.0)), [(2, "unit0")])
     assert kinds(plant.asked)[:5] == [
         "TrainRequest",
         "TrainingPlan",
@@ -231,7 +233,7 @@ def test_a_message_of_another_kind_is_not_held():
 def test_replies_are_made_anew_in_every_round():
     """So that noise added to one before it leaves changes none of the others."""
     plant = Plant()
-    plant.train(GradientServer(max_iter=3, tol=0.0))
+    plant.train(GradientServer(stop=StopRule(max_iter=3, tol=0.0)))
     first, second = plant.asked[2].requests, plant.asked[3].requests
     for name in UNITS:
         assert isinstance(first[name], GradientReply)

@@ -5,6 +5,7 @@ import pytest
 
 from skfedcausal import FederatedGrangerEstimator, GradientServer, KalmanClient, papers
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.parameters import configured
 
 UNCONVERGED = "ignore:Training did not converge:sklearn.exceptions.ConvergenceWarning"
 
@@ -19,7 +20,7 @@ def level_shift_plant(seed=0, A21=0.25, A12=0.0, size=5.0, n_samples=5000):
 
 def trained(X, truth, **settings):
     clients = [KalmanClient(**model) for model in truth.clients().values()]
-    return FederatedGrangerEstimator(clients, server=GradientServer(**settings)).fit(X)
+    return FederatedGrangerEstimator(clients, server=configured(GradientServer, settings)).fit(X)
 
 
 MODES = {

@@ -23,8 +23,10 @@ from skfedcausal.message.training import (
     PredictedMessage,
     TrainingPlan,
 )
+from skfedcausal.papers import StopRule
 from skfedcausal.papers.numerics.augmented import augmented_problem
 from skfedcausal.papers.numerics.descent import Rates
+from skfedcausal.parameters import configured
 from skfedcausal.theory.descent import descend, descend_online
 
 UNCONVERGED = "ignore:Training did not converge:sklearn.exceptions.ConvergenceWarning"
@@ -46,7 +48,7 @@ def clients_of(truth):
 
 
 def fitted(X, truth, transport=None, wire_dtype="float64", lengths=None, **settings):
-    server = GradientServer(**settings)
+    server = configured(GradientServer, settings)
     estimator = FederatedGrangerEstimator(
         clients_of(truth), server=server, communication=Communication(transport=transport, wire_dtype=wire_dtype)
     )
@@ -447,7 +449,9 @@ def test_links_are_measured_but_not_tested():
 @pytest.mark.parametrize("mode", MODES.values(), ids=MODES.keys())
 def test_missing_measurements_and_units_identified_at_home(mode):
     X, _ = make_plant(n_samples=300, missing=0.05)
-    estimator = FederatedGrangerEstimator(KalmanClient(n_states=1), server=GradientServer(max_iter=3, **mode)).fit(X)
+    estimator = FederatedGrangerEstimator(
+        KalmanClient(n_states=1), server=configured(GradientServer, {"max_iter": 3} | mode)
+    ).fit(X)
     assert np.isfinite(estimator.transition_).all()
     assert np.isfinite(estimator.predict(X)).all()
     assert np.isfinite(estimator.score(X))
@@ -467,7 +471,9 @@ def test_the_order_of_the_units_permutes_the_answer():
     clients = dict(zip(X, clients_of(truth), strict=True))
     names = ["unit2", "unit0", "unit1"]
     one, other = (
-        FederatedGrangerEstimator(clients, server=GradientServer(max_iter=10)).fit({name: X[name] for name in order})
+        FederatedGrangerEstimator(clients, server=GradientServer(stop=StopRule(max_iter=10))).fit(
+            {name: X[name] for name in order}
+        )
         for order in (list(X), names)
     )
     states = np.concatenate([np.arange(6)[one.state_slices_[name]] for name in names])

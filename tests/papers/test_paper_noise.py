@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal import GaussianMechanism
+from skfedcausal.papers import TrainingMechanism
 from skfedcausal.papers.client.noise import (
     GradientGuard,
     PaperNoise,
@@ -14,7 +14,7 @@ from skfedcausal.papers.client.noise import (
     messages_mu,
     run_mu,
 )
-from skfedcausal.privacy import epsilon_from_mu, event_sensitivity
+from skfedcausal.privacy import NoiseOptions, epsilon_from_mu, event_sensitivity
 from skfedcausal.privacy.noise import normal_noise, on_grid
 from skfedcausal.privacy.sensitivity import gradient_sensitivity
 
@@ -131,8 +131,12 @@ def test_a_run_without_memory_is_twice_its_last_state():
 
 @pytest.mark.parametrize("remembers", [0.0, 0.8])
 def test_the_charge_and_the_noise_of_a_unit(remembers):
-    mechanism = GaussianMechanism(
-        epsilon=0.7, delta=1e-5, clip_norm=3.0, scale=[1.0, 2.0], center=[3.0, 4.0], protocol="paper"
+    mechanism = TrainingMechanism(
+        epsilon=0.7,
+        delta=1e-5,
+        clip_norm=3.0,
+        protocol="paper",
+        noise=NoiseOptions(scale=[1.0, 2.0], center=[3.0, 4.0]),
     )
     gains = [np.diag([4.0, 1.0]), np.diag([2.0, 0.25])]
     transitions = [np.zeros((2, 2)), remembers * np.eye(2)]

@@ -8,6 +8,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import Baseline, FederatedCounterfactualEstimator, GradientServer, KalmanClient
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.parameters import configured
 
 pytestmark = pytest.mark.medium
 
@@ -42,7 +43,7 @@ def trained(X, inputs, truth, **settings):
     settings = {"exchange": "moments", "start_scale": 1.0, "tol": 0.0, **settings}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a given number of rounds
-        est = FederatedCounterfactualEstimator(given, server=GradientServer(**settings), random_state=0)
+        est = FederatedCounterfactualEstimator(given, server=configured(GradientServer, settings), random_state=0)
         return est.fit(X, inputs=inputs)
 
 

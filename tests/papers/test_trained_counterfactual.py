@@ -16,6 +16,8 @@ from skfedcausal import (
     papers,
 )
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.papers import StopRule
+from skfedcausal.parameters import configured
 from skfedcausal.server.estimation.input_checks import InputsNotSeparableError
 
 pytestmark = pytest.mark.filterwarnings("ignore:Training did not converge:sklearn.exceptions.ConvergenceWarning")
@@ -55,7 +57,10 @@ X, INPUTS, CLIENTS, TRUTH = make_plant()
 def fitted(X=X, inputs=INPUTS, clients=CLIENTS, transport=None, **settings):
     settings = {"max_iter": 30, **settings}
     return FederatedCounterfactualEstimator(
-        clients, server=GradientServer(**settings), random_state=0, communication=Communication(transport=transport)
+        clients,
+        server=configured(GradientServer, settings),
+        random_state=0,
+        communication=Communication(transport=transport),
     ).fit(X, inputs=inputs)
 
 
@@ -201,7 +206,7 @@ def test_episodes_tables_and_an_input_that_never_moves():
     frames += [pd.DataFrame(INPUTS[0]).add_prefix("unit0__u"), pd.DataFrame(INPUTS[2]).add_prefix("unit2__u")]
     table = pd.concat(frames, axis=1).assign(unit1__u0=1.0)
     inputs = ["unit0__u0", "unit0__u1", "unit2__u0", "unit1__u0"]
-    server = GradientServer(xi=2.0, exchange="moments", max_iter=30)
+    server = GradientServer(xi=2.0, exchange="moments", stop=StopRule(max_iter=30))
     with pytest.warns(UserWarning, match="unit1__u0"):
         est = FederatedCounterfactualEstimator(CLIENTS, server=server, input_columns=inputs).fit(
             table, lengths=[150, 250]

@@ -10,7 +10,6 @@ from skfedcausal import (
     Baseline,
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
-    GaussianMechanism,
     GradientServer,
     KalmanClient,
     LinearAugmenter,
@@ -18,6 +17,8 @@ from skfedcausal import (
     papers,
 )
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.papers import TrainingMechanism
+from skfedcausal.parameters import configured
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 SQUARES = PolynomialFeatures(2)
@@ -32,7 +33,9 @@ def plant(n_inputs=0):
 
 def fit(augmenter, **settings):
     X, clients, _ = plant()
-    return FederatedGrangerEstimator(clients, augmenter=augmenter, server=GradientServer(**settings)).fit(X), X
+    return FederatedGrangerEstimator(clients, augmenter=augmenter, server=configured(GradientServer, settings)).fit(
+        X
+    ), X
 
 
 @pytest.mark.medium
@@ -106,7 +109,7 @@ def test_what_cannot_be_trained_so_is_refused():
     with pytest.raises(ValueError, match="gave shape"):
         fit(LinearAugmenter(features=FunctionTransformer(lambda Y: Y[1:])))
     X, clients, _ = plant()
-    noise = GaussianMechanism(epsilon=1.0, delta=1e-5, clip_norm=9.0, protocol="paper")
+    noise = TrainingMechanism(epsilon=1.0, delta=1e-5, clip_norm=9.0, protocol="paper")
     estimator = FederatedGrangerEstimator(
         clients, augmenter=LinearAugmenter(features=SQUARES), server=GradientServer(), privacy=noise
     )

@@ -12,7 +12,6 @@ from skfedcausal import (
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     FederatedRCADetector,
-    GaussianMechanism,
     GradientServer,
     KalmanClient,
     PrivacyAccountant,
@@ -23,7 +22,9 @@ from skfedcausal import (
 from skfedcausal.client.unit_model import UnitModel
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message import AugmentedMessage, GradientReply, LocalModel, NetworkPlan, PredictedMessage, TrainingPlan
+from skfedcausal.papers import TrainingMechanism
 from skfedcausal.papers.client.noise import GradientGuard, _filters, classical_noise_multiplier, message_noise, run_mu
+from skfedcausal.parameters import configured
 from skfedcausal.privacy import PrivacyBudgetError
 from skfedcausal.privacy.sensitivity import gradient_sensitivity
 
@@ -45,14 +46,14 @@ def make_plant(seed=0):
 
 
 def paper(**settings):
-    return GaussianMechanism(
+    return TrainingMechanism(
         **{"epsilon": 1.0, "delta": 1e-5, "clip_norm": CLIP, "protocol": "paper", "random_state": 0} | settings
     )
 
 
 def trusted(**settings):
     given = {"mu": 1.0, "delta": 1e-5, "trust": "server", "gradient_clip": 0.01, "random_state": 0}
-    return GaussianMechanism(**given | settings)
+    return TrainingMechanism(**given | settings)
 
 
 class BothWays(ByBytes):
@@ -64,7 +65,7 @@ class BothWays(ByBytes):
 
 
 def fit(privacy, X, clients, transport=BothWays, **settings):
-    server = GradientServer(**STEPS | settings)
+    server = configured(GradientServer, STEPS | settings)
     return FederatedGrangerEstimator(
         clients, server=server, privacy=privacy, communication=Communication(transport=transport)
     ).fit(X)
@@ -242,7 +243,7 @@ def test_a_budget_stops_training_before_anything_leaves(privacy):
         (trusted(gradient_clip=None), {}, "largest norm of a gradient"),
         (trusted(protocol="paper"), {}, "largest norm of a gradient|protocol='paper' needs"),
         (paper(clip_norm=None), {}, "public clip_norm"),
-        (paper(unit="client"), {}, "no unit but the event"),
+        (paper(protects="client"), {}, "no unit but the event"),
     ],
 )
 def test_training_that_would_go_around_the_noise_is_refused(privacy, server, message):
@@ -263,7 +264,10 @@ def test_the_papers_noise_needs_public_models_and_complete_records():
         fit(paper(), X, clients)
     with pytest.raises(ValueError, match="double precision"):
         FederatedGrangerEstimator(
-            clients, server=GradientServer(**STEPS), privacy=paper(), communication=Communication(wire_dtype="float32")
+            clients,
+            server=configured(GradientServer, STEPS),
+            privacy=paper(),
+            communication=Communication(wire_dtype="float32"),
         ).fit(make_plant()[0])
 
 
@@ -276,7 +280,9 @@ def test_noise_inside_training_is_for_gradient_training(privacy):
         FederatedRCADetector(privacy=privacy).fit(X)
     est = FederatedGrangerEstimator(clients, server=GradientServer(**STEPS), privacy=privacy)
     with pytest.raises(ValueError, match="noise on the record"):
-        inspection.privacy_curve(est, X, [1.0])
+        inspection.privacy_curve(
+            FederatedGrangerEstimator(clients, server=configured(GradientServer, STEPS), privacy=privacy), X, [1.0]
+        )
     assert len(privacy.account) == 0
 
 
@@ -291,7 +297,7 @@ def make_plant_with_inputs(seed=0):
 
 def fit_with_inputs(record, **settings):
     X, clients, U = record
-    server = GradientServer(**STEPS | {"xi": 1.0} | settings)
+    server = configured(GradientServer, STEPS | {"xi": 1.0} | settings)
     estimator = FederatedCounterfactualEstimator(
         clients, server=server, privacy=paper(), communication=Communication(transport=BothWays)
     )
@@ -358,7 +364,7 @@ def test_inputs_need_a_public_matrix_and_a_server_that_tells_nothing_of_their_le
     without = {name: clone(client).set_params(B=None) for name, client in clients.items()}
     with pytest.raises(ValueError, match=r"and B, with inputs"):
         fit_with_inputs((X, without, U))
-    estimator = FederatedCounterfactualEstimator(clients, server=GradientServer(**STEPS), privacy=trusted())
+    estimator = FederatedCounterfactualEstimator(clients, server=configured(GradientServer, STEPS), privacy=trusted())
     with pytest.raises(ValueError, match="mean influence of the others' inputs"):
         estimator.fit(X, inputs=U)
 

@@ -18,6 +18,7 @@ from skfedcausal.message import GradientReply
 from skfedcausal.papers.numerics.augmented import augmented_problem
 from skfedcausal.papers.numerics.descent import Rates, WarmUp
 from skfedcausal.papers.numerics.fixed_point import fixed_point, from_delta, recurrence
+from skfedcausal.parameters import configured
 from skfedcausal.theory.descent import descend, descend_step
 from skfedcausal.theory.disentanglement import disentanglement
 from skfedcausal.theory.training_costs import numbers_sent
@@ -44,7 +45,7 @@ def trained(wrap=lambda transport: transport, level=0.0, **settings):
         columns = tuple(f"s{k}" for k in range(4))
         workers[name] = UnitWorker(name, Y, U, (0,), columns, KalmanClient(**model))
     transport = InProcessTransport(workers)
-    server = GradientServer(**settings)
+    server = configured(GradientServer, settings)
     Exchange(wrap(transport), Ledger(), names=list(X)).learn(server, inputs=True)
     sites = {name: transport.state(name) for name in X}
     return server, sites, X, inputs

@@ -8,7 +8,7 @@ import joblib
 import numpy as np
 import pytest
 
-from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer, parallel
+from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodOptions, LikelihoodServer, parallel
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import Packet, transport
 
@@ -35,7 +35,9 @@ def _fitted(X, client=None):
     """An estimator and what it warned of."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        estimator = FederatedGrangerEstimator(client, server=LikelihoodServer(n_rounds=2)).fit(X)
+        estimator = FederatedGrangerEstimator(
+            client, server=LikelihoodServer(options=LikelihoodOptions(n_rounds=2))
+        ).fit(X)
     return estimator, sorted(str(each.message) for each in caught if each.category is UserWarning)
 
 

@@ -21,7 +21,7 @@ from skfedcausal import (
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message import FlagMessage, StateMessage, VerdictReply
 from skfedcausal.message.packet import Packet
-from skfedcausal.privacy import PrivacyBudgetError, UnitNoise
+from skfedcausal.privacy import PrivacyBudgetError, Scope, UnitNoise
 from skfedcausal.privacy.noise import Bounds
 from skfedcausal.server.watching.flags import needed_answers, roots_of_flags
 
@@ -180,10 +180,10 @@ def test_a_record_is_paid_for_once_and_every_record_counts():
     assert_allclose(detector.privacy_spent_.mu, np.sqrt(2) * 2.0)  # an event is in one of the periods
 
 
-@pytest.mark.parametrize("unit", [{"unit": "event"}, {"unit": "window", "window": 30}], ids=["event", "window"])
+@pytest.mark.parametrize("unit", ["event", Scope("window", window=30)], ids=["event", "window"])
 def test_an_event_is_in_a_stream_once(unit):
     nominal, new = make_records()
-    detector = FederatedRCADetector(privacy=GaussianMechanism(**SETTINGS, **unit)).fit(nominal)
+    detector = FederatedRCADetector(privacy=GaussianMechanism(**SETTINGS, protects=unit)).fit(nominal)
     account = detector.privacy.account
     for batch in batches(new, 7):
         detector.update(batch)
@@ -201,7 +201,7 @@ def test_an_event_is_in_a_stream_once(unit):
 
 def test_a_client_pays_for_every_row_of_a_stream():
     nominal, new = make_records()
-    mechanism = GaussianMechanism(**{**SETTINGS, "mu": 200.0}, unit="client")
+    mechanism = GaussianMechanism(protects="client", **{**SETTINGS, "mu": 200.0})
     detector = FederatedRCADetector(privacy=mechanism).fit(nominal)
     for batch in batches(new, 20):
         detector.update(batch)
@@ -215,7 +215,7 @@ def test_a_client_pays_for_every_row_of_a_stream():
 @pytest.mark.parametrize("unit", ["event", "client"])
 def test_a_budget_stops_a_stream_before_anything_leaves(unit):
     nominal, new = make_records()
-    mechanism = GaussianMechanism(**{**SETTINGS, "mu": 1.0}, unit=unit)
+    mechanism = GaussianMechanism(protects=Scope(unit), **{**SETTINGS, "mu": 1.0})
     mechanism.set_params(accountant=PrivacyAccountant(8.0, 1e-6))
     detector = FederatedRCADetector(privacy=mechanism).fit(nominal)
     detector.update({name: Y[:10] for name, Y in new.items()})  # spends little per client

@@ -8,7 +8,14 @@ from numpy.testing import assert_allclose
 
 from skfedcausal import FederatedGrangerEstimator, GaussianMechanism, KalmanClient, RandomizedResponse
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.privacy import SeededNoiseWarning, UtilityWarning, WeakPrivacyWarning, mu_from_epsilon
+from skfedcausal.privacy import (
+    NoiseOptions,
+    Scope,
+    SeededNoiseWarning,
+    UtilityWarning,
+    WeakPrivacyWarning,
+    mu_from_epsilon,
+)
 from skfedcausal.privacy.errors import largest_deviation
 
 from ._strangers import LaplaceMechanism
@@ -54,7 +61,7 @@ def test_epsilons_of_other_noise_and_of_responses():
 
 
 def test_the_unit_that_pays_most_is_the_one_that_is_warned_of():
-    mechanism = GaussianMechanism(epsilon=9.0, delta=DELTA, clip_norm=3.0, unit="client")
+    mechanism = GaussianMechanism(epsilon=9.0, delta=DELTA, clip_norm=3.0, protects="client")
     noise = {name: mechanism.noise_of(name, np.eye(3)) for name in ("kiln", "mill", "oven")}
     records = {"kiln": np.eye(3), "mill": np.eye(12)[:, :3], "oven": np.eye(3)}
     (message,) = warned(mechanism, records, WeakPrivacyWarning, noise=noise)
@@ -74,7 +81,7 @@ def test_the_unit_that_pays_most_is_the_one_that_is_warned_of():
 )
 def test_a_delta_above_one_over_the_protected_units(unit, delta, limit):
     """Two units of 20 time steps each: 40 events, two clients."""
-    mechanism = GaussianMechanism(epsilon=1.0, delta=delta, clip_norm=3.0, unit=unit)
+    mechanism = GaussianMechanism(epsilon=1.0, delta=delta, clip_norm=3.0, protects=Scope(unit))
     messages = warned(mechanism, {"mill": np.eye(20), "kiln": -np.eye(20)}, WeakPrivacyWarning)
     assert bool(messages) == (limit is not None)
     if limit is not None:
@@ -180,7 +187,7 @@ def test_the_strongest_direction_is_that_of_the_eigenvalues_and_gaps_are_level()
     seen_once[3] = 1000.0
     assert_allclose(largest_deviation(np.hstack([strong(40, 2.5), seen_once])), 2.5)
     assert largest_deviation(np.full((4, 2), np.nan)) == 0.0
-    bounds = GaussianMechanism(clip_norm=1.0, scale=10.0).bounds("mill", np.empty((0, 2)))
+    bounds = GaussianMechanism(clip_norm=1.0, noise=NoiseOptions(scale=10.0)).bounds("mill", np.empty((0, 2)))
     assert_allclose(largest_deviation(strong(40, 2.5) - 3.0, bounds), 0.25)
 
 

@@ -20,6 +20,7 @@ from skfedcausal import (
     GaussianMechanism,
     GradientServer,
     KalmanClient,
+    LikelihoodOptions,
     LikelihoodServer,
     PrivacyAccountant,
     inspection,
@@ -32,6 +33,8 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message.packet import Packet
 from skfedcausal.message.requests import FitRequest
 from skfedcausal.message.states import StateMessage
+from skfedcausal.papers import StopRule
+from skfedcausal.parameters import configured
 from skfedcausal.privacy import PrivacyBudgetError, UtilityWarning
 
 from ._audit import gaussian_mu
@@ -65,7 +68,8 @@ def make_estimator(privacy=None, **settings):
 @pytest.mark.parametrize("n_rounds", [1, 3])
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_nothing_after_the_release_needs_the_raw_record(transport, n_rounds):
-    X, settings = make_plant(), {"transport": transport, "server": LikelihoodServer(n_rounds=n_rounds)}
+    server = LikelihoodServer(options=LikelihoodOptions(n_rounds=n_rounds))
+    X, settings = make_plant(), {"communication": Communication(transport=transport), "server": server}
     clean = {name: Y.copy() for name, Y in X.items()}
     mechanism = {"mu": 2.0, "clip_norm": 25.0, "event_radius": 3.0, "random_state": 0}
     estimator = make_estimator(Poisoning(**mechanism), **settings).fit(X)
@@ -195,7 +199,7 @@ def test_as_many_states_as_sensors_is_no_problem_when_the_noise_is_known():
 
 def test_refined_sensors_never_have_less_noise_than_was_added():
     X = make_plant()
-    estimator = make_estimator(server=LikelihoodServer(n_rounds=3)).fit(X)
+    estimator = make_estimator(server=LikelihoodServer(options=LikelihoodOptions(n_rounds=3))).fit(X)
     for name, client in estimator.clients_.items():
         assert (client.measurement_cov_ > np.diag(estimator.noise_covariance_[name])).all()
 
@@ -203,7 +207,7 @@ def test_refined_sensors_never_have_less_noise_than_was_added():
 @pytest.mark.parametrize("n_rounds", [1, 2])
 def test_the_oracle_learns_from_the_same_noised_record(n_rounds):
     X = make_plant(n_samples=2000)
-    estimator = make_estimator(server=LikelihoodServer(n_rounds=n_rounds)).fit(X)
+    estimator = make_estimator(server=LikelihoodServer(options=LikelihoodOptions(n_rounds=n_rounds))).fit(X)
     assert inspection.oracle_gap(estimator, X) < 1e-8
     assert len(estimator.privacy.account) == 3
 
@@ -311,7 +315,7 @@ def test_rounds_refits_and_answers_about_the_same_record_cost_nothing_more():
     X = make_plant()
     estimator = make_estimator().fit(X)
     estimator.fit(X), estimator.score(X), estimator.transform(X), estimator.predict(X, model="server")
-    clone(estimator).set_params(server=LikelihoodServer(n_rounds=3)).fit(X)
+    clone(estimator).set_params(server=LikelihoodServer(options=LikelihoodOptions(n_rounds=3))).fit(X)
     assert_allclose(estimator.privacy_spent_.mu, 2.0)
     assert len(estimator.privacy.account) == 3  # one release of each unit
     estimator.score({name: Y[:400] for name, Y in X.items()})
@@ -413,7 +417,7 @@ def test_a_fitted_estimator_is_saved_without_its_mechanism_and_releases_nothing_
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize("settings", [{"exchange": "series"}, {"exchange": "moments"}], ids=["series", "moments"])
 def test_gradient_training_is_post_processing(settings, transport):
-    server = GradientServer(max_iter=3, **settings)
+    server = configured(GradientServer, {"max_iter": 3} | settings)
     mechanism = {"mu": 2.0, "clip_norm": 25.0, "event_radius": 3.0, "random_state": 0}
     X, clean = make_plant(), make_plant()
     with warnings.catch_warnings():
@@ -424,7 +428,7 @@ def test_gradient_training_is_post_processing(settings, transport):
         expected = make_estimator(
             GaussianMechanism(**mechanism), server=server, communication=Communication(transport=transport)
         ).fit(clean)
-        longer = clone(expected).set_params(server=clone(server).set_params(max_iter=10)).fit(clean)
+        longer = clone(expected).set_params(server=clone(server).set_params(stop__max_iter=10)).fit(clean)
     assert all(np.isnan(Y).all() for Y in X.values())
     assert np.isfinite(poisoned.transition_).all()
     assert_array_equal(poisoned.transition_, expected.transition_)
@@ -438,7 +442,9 @@ def test_gradient_training_is_post_processing(settings, transport):
 
 
 @pytest.mark.medium
-@pytest.mark.parametrize("server", [None, GradientServer(max_iter=3, tol=0)], ids=["likelihood", "gradients"])
+@pytest.mark.parametrize(
+    "server", [None, GradientServer(stop=StopRule(max_iter=3, tol=0))], ids=["likelihood", "gradients"]
+)
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_the_counterfactual_estimator_needs_no_raw_record_after_the_release(transport, server):

@@ -7,9 +7,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal import GaussianMechanism, PrivacyAccountant
+from skfedcausal.papers import TrainingMechanism
+from skfedcausal.parameters import configured
 from skfedcausal.privacy import (
+    NoiseOptions,
     PrivacyBudgetError,
     PrivacyLeakWarning,
+    Scope,
     SeededNoiseWarning,
     UtilityWarning,
     WeakPrivacyWarning,
@@ -40,7 +44,7 @@ def neighbours(mechanism, d):
     """Rows of the two records that are furthest apart, in the mechanism's units."""
     direction = np.ones(d) / np.sqrt(d)
     plus = mechanism.clip_norm * direction
-    if mechanism.relation == "zero_out":
+    if mechanism.scope.relation == "zero_out":
         return plus, np.zeros(d)
     radius = 2 * mechanism.clip_norm if mechanism.event_radius is None else mechanism.event_radius
     return plus, plus - radius * direction
@@ -51,7 +55,7 @@ AUDITED = {
     "noise below one": {"mu": 2.0, "clip_norm": 0.4},
     "epsilon": {"epsilon": 1.0, "delta": 1e-5},
     "part of the range": {"mu": 1.0, "event_radius": 0.5},
-    "zero out": {"mu": 1.0, "relation": "zero_out"},
+    "zero out": {"mu": 1.0, "protects": Scope("event", "zero_out")},
     "columns with units": {"mu": 1.0, "scale": [1.0, 100.0, 1e-3], "center": [5.0, -300.0, 0.01]},
 }
 
@@ -59,7 +63,7 @@ AUDITED = {
 @pytest.mark.parametrize("settings", AUDITED.values(), ids=AUDITED)
 @pytest.mark.parametrize("halved", [False, True], ids=["as it is", "half the noise"])
 def test_no_attack_learns_more_than_promised_and_half_the_noise_is_caught(settings, halved, monkeypatch):
-    mechanism = GaussianMechanism(**{"clip_norm": 3.0, **settings}, random_state=0)
+    mechanism = configured(GaussianMechanism, {"clip_norm": 3.0, "random_state": 0} | settings)
     if halved:
         monkeypatch.setattr(contract, "normal_noise", lambda shape, std, *rest: normal_noise(shape, std / 2, *rest))
     mu, d = mechanism.mu_of_release(), 3
@@ -75,7 +79,7 @@ def test_no_attack_learns_more_than_promised_and_half_the_noise_is_caught(settin
 
 @pytest.mark.parametrize(("unit", "window", "steps"), [("event", None, 1), ("window", 7, 7), ("client", None, 50)])
 def test_noise_hides_every_change_of_the_protected_unit(unit, window, steps):
-    mechanism = GaussianMechanism(mu=0.5, clip_norm=2.0, unit=unit, window=window)
+    mechanism = GaussianMechanism(mu=0.5, clip_norm=2.0, protects=Scope(unit, window=window))
     rng = np.random.default_rng(0)
     Y = rng.normal(size=(50, 3))
     release = noised(mechanism, Y)
@@ -123,8 +127,8 @@ def test_other_noise_is_another_release(change):
     account = PrivacyAccountant()
     settings = {"mu": 1.0, "clip_norm": 3.0, "accountant": account}
     Y = np.random.default_rng(0).normal(size=(100, 2))
-    noised(GaussianMechanism(**settings), Y)
-    noised(GaussianMechanism(**settings | change), Y)
+    noised(configured(GaussianMechanism, settings), Y)
+    noised(configured(GaussianMechanism, settings | change), Y)
     assert len(account) == 2
 
 
@@ -176,7 +180,7 @@ def test_a_bound_from_the_data_is_a_leak():
     [
         ({"epsilon": 12.0, "delta": 1e-6}, 100, "epsilon = 12"),
         ({"epsilon": 1.0, "delta": 1e-3}, 5000, "above one over the 5000 protected units"),
-        ({"epsilon": 1.0, "delta": 0.6, "unit": "client"}, 5000, None),
+        ({"epsilon": 1.0, "delta": 0.6, "protects": "client"}, 5000, None),
     ],
 )
 def test_promises_that_say_little_are_warned_of(settings, n_rows, match):
@@ -202,10 +206,11 @@ def test_noise_that_leaves_nothing_is_warned_of():
         ({}, "exactly one of them. There is no default"),
         ({"epsilon": 1.0, "delta": 1e-6, "mu": 1.0}, "exactly one of them"),
         ({"epsilon": 1.0}, "needs a `delta`"),
-        ({"mu": 1.0, "unit": "window"}, "window=None"),
-        ({"mu": 1.0, "protocol": "paper"}, "to the messages of gradient training and has none for a record"),
-        ({"mu": 1.0, "trust": "server"}, "to the gradients of gradient training and has none for a record"),
-        ({"mu": 1.0, "window": 3}, "window=3"),
+        ({"mu": 1.0, "protects": Scope("window")}, "window=None"),
+        ({"mu": 1.0, "protects": Scope("event", window=3)}, "window=3"),
+        ({"mu": 1.0, "protects": Scope("flag pair")}, "give unit='event', 'window' or 'client'"),
+        ({"mu": 1.0, "protects": Scope("event", "add")}, "relation='replace' or 'zero_out'"),
+        ({"mu": 1.0, "protects": "window"}, "'protects' parameter"),
         ({"mu": 1.0, "center": [1.0, 2.0, 3.0]}, r"`center` has shape \(3,\) for unit 'boiler', which has 2"),
         ({"mu": 1.0, "center": [[1.0, 2.0]]}, r"`center` has shape \(1, 2\) for unit 'boiler'"),
         ({"mu": 1.0, "scale": [1.0, -1.0]}, "`scale` of unit 'boiler'"),
@@ -220,13 +225,22 @@ def test_noise_that_leaves_nothing_is_warned_of():
 )
 def test_promises_that_are_not_complete_are_refused(settings, problem):
     with pytest.raises(ValueError, match=problem):
-        noised(GaussianMechanism(**{"clip_norm": 1.0, **settings}), np.zeros((10, 2)))
+        noised(configured(GaussianMechanism, {"clip_norm": 1.0, **settings}), np.zeros((10, 2)))
+
+
+@pytest.mark.parametrize(("change", "place"), [({"protocol": "paper"}, "messages"), ({"trust": "server"}, "gradients")])
+def test_noise_inside_training_is_none_on_a_record(change, place):
+    mechanism = TrainingMechanism(mu=1.0, clip_norm=1.0, **change)
+    with pytest.raises(ValueError, match=f"to the {place} of gradient training and has none for a record"):
+        noised(mechanism, np.zeros((10, 2)))
 
 
 @pytest.mark.parametrize("relation", ["replace", "zero_out"])
 @pytest.mark.parametrize("size", [1e-3, 40.0])
 def test_a_ball_taken_from_the_data_holds_them_and_no_more(size, relation):
-    mechanism = GaussianMechanism(mu=1.0, relation=relation, scale=[2.0, 5.0], center=[1.0, 0.0])
+    mechanism = GaussianMechanism(
+        mu=1.0, protects=Scope("event", relation), noise=NoiseOptions(scale=[2.0, 5.0], center=[1.0, 0.0])
+    )
     Y = size * np.array([[0.6 * 2, 0.8 * 5], [0.1, np.nan], [0.0, 0.2]]) + [1.0, 0.0]
     bounds = mechanism.bounds("mill", Y)
     assert_allclose(bounds.clip, size, rtol=1e-12)
@@ -239,11 +253,11 @@ def test_a_ball_taken_from_the_data_holds_them_and_no_more(size, relation):
     ("settings", "radius"),
     [
         ({}, 3.0),
-        ({"relation": "zero_out"}, 1.5),
+        ({"protects": Scope("event", "zero_out")}, 1.5),
         ({"event_radius": 0.7}, 0.7),
         ({"event_radius": 9.0}, 3.0),
         ({"event_radius": {"mill": 2.0}}, 2.0),
-        ({"event_radius": 2.0, "relation": "zero_out"}, 1.5),
+        ({"event_radius": 2.0, "protects": Scope("event", "zero_out")}, 1.5),
     ],
 )
 def test_no_change_reaches_further_than_across_the_ball(settings, radius):
@@ -265,11 +279,12 @@ def test_rounding_to_the_grid_is_paid_for_also_where_the_grid_doubles(std):
 def test_a_window_of_one_step_is_an_event_and_one_of_none_is_refused():
     Y = np.zeros((10, 2))
     event, window = (
-        GaussianMechanism(mu=1.0, clip_norm=1.0, unit=u, window=w) for u, w in (("event", None), ("window", 1))
+        GaussianMechanism(mu=1.0, clip_norm=1.0, protects=Scope(u, window=w))
+        for u, w in (("event", None), ("window", 1))
     )
     assert event.noise_of("mill", Y).std == window.noise_of("mill", Y).std
-    with pytest.raises(ValueError, match="'window' parameter"):
-        noised(GaussianMechanism(mu=1.0, clip_norm=1.0, unit="window", window=0), Y)
+    with pytest.raises(ValueError, match="a window of so many"):
+        noised(GaussianMechanism(mu=1.0, clip_norm=1.0, protects=Scope("window", window=0)), Y)
 
 
 @pytest.mark.parametrize(
@@ -283,34 +298,33 @@ def test_a_window_of_one_step_is_an_event_and_one_of_none_is_refused():
 def test_seeds_inside_training_are_warned_of(settings, random_state):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        GaussianMechanism(**settings, random_state=random_state).check_training()
+        TrainingMechanism(**settings, random_state=random_state).check_training()
     assert [w.category for w in caught] == [SeededNoiseWarning] * (random_state is not None)
 
 
 def test_the_papers_noise_is_not_that_of_a_trusted_server():
     settings = {"epsilon": 1.0, "delta": 1e-5, "clip_norm": 1.0, "gradient_clip": 0.1, "trust": "server"}
-    GaussianMechanism(**settings).check_training()
+    configured(TrainingMechanism, settings).check_training()
     for change in ({"protocol": "paper"}, {"gradient_clip": None}):
         with pytest.raises(ValueError, match="Got trust='server' with"):
-            GaussianMechanism(**settings | change).check_training()
+            configured(TrainingMechanism, settings | change).check_training()
 
 
 @pytest.mark.parametrize(
-    "change", [{"unit": "client"}, {"event_radius": 0.5}, {"clip_norm": None}, {"epsilon": None, "mu": 1.0}]
+    "change", [{"protects": "client"}, {"event_radius": 0.5}, {"clip_norm": None}, {"epsilon": None, "mu": 1.0}]
 )
 def test_the_papers_noise_is_for_events_inside_a_public_ball(change):
     settings = {"epsilon": 1.0, "delta": 1e-5, "clip_norm": 1.0, "protocol": "paper"}
-    GaussianMechanism(**settings).check_training()
+    configured(TrainingMechanism, settings).check_training()
     with pytest.raises(ValueError, match="protocol='paper' needs"):
-        GaussianMechanism(**settings | change).check_training()
+        configured(TrainingMechanism, settings | change).check_training()
 
 
 def test_units_have_bounds_of_their_own():
     mechanism = GaussianMechanism(
         mu=1.0,
         clip_norm={"a": 1.0, "b": 10.0},
-        center={"a": 0.0, "b": [1.0, 2.0]},
-        scale={"a": 1.0, "b": [1.0, 5.0]},
+        noise=NoiseOptions(center={"a": 0.0, "b": [1.0, 2.0]}, scale={"a": 1.0, "b": [1.0, 5.0]}),
     )
     release = mechanism.release({name: np.zeros((10, 2)) for name in "ab"}, (10,))
     assert_allclose(np.sqrt(release["a"].variance), 2.0, rtol=1e-5)

@@ -12,8 +12,11 @@ from sklearn.preprocessing import StandardScaler
 
 from skfedcausal import FederatedGrangerEstimator, GaussianMechanism, PrivacyAccountant, RandomizedResponse
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.papers import TrainingMechanism
+from skfedcausal.parameters import configured
 from skfedcausal.privacy import (
     Charge,
+    NoiseOptions,
     PrivacyBudgetError,
     PrivacyLeakWarning,
     PrivacyMechanism,
@@ -34,16 +37,18 @@ N, D, CLIP = 24, 3, 2.0
 
 
 def gaussian(**settings):
-    return lambda **more: GaussianMechanism(**{"mu": 0.7, "delta": 1e-6, "clip_norm": CLIP, **settings, **more})
+    return lambda **more: configured(
+        GaussianMechanism, {"mu": 0.7, "delta": 1e-6, "clip_norm": CLIP, **settings, **more}
+    )
 
 
 MECHANISMS = {
     "gaussian event": gaussian(),
     "gaussian part of the range": gaussian(event_radius=0.5),
-    "gaussian zero out": gaussian(relation="zero_out"),
+    "gaussian zero out": gaussian(protects=Scope("event", "zero_out")),
     "gaussian scaled": gaussian(scale=[1.0, 50.0, 0.1], center=[3.0, -100.0, 0.0]),
-    "gaussian window": gaussian(unit="window", window=5),
-    "gaussian client": gaussian(unit="client"),
+    "gaussian window": gaussian(protects=Scope("window", window=5)),
+    "gaussian client": gaussian(protects="client"),
     "laplace": lambda **more: LaplaceMechanism(epsilon=1.1, clip_norm=CLIP, **more),
     "rounding": lambda **more: RoundingMechanism(std=7.0, step=0.25, clip_norm=CLIP, **more),
     "rounding window": lambda **more: RoundingMechanism(std=7.0, step=0.25, clip_norm=CLIP, window=4, **more),
@@ -331,8 +336,8 @@ def test_parts_of_the_contract_and_where_noise_is_added():
         PrivacyMechanism()
     places = {
         "record": GaussianMechanism(mu=1.0),
-        "messages": GaussianMechanism(mu=1.0, protocol="paper"),
-        "gradients": GaussianMechanism(mu=1.0, trust="server"),
+        "messages": TrainingMechanism(mu=1.0, protocol="paper"),
+        "gradients": TrainingMechanism(mu=1.0, trust="server"),
         "flags": RandomizedResponse(epsilon=1.0),
     }
     for place, mechanism in places.items():
@@ -360,7 +365,7 @@ def test_protected_units_of_a_record(scope, n_samples, steps, count):
 
 
 def test_noise_is_added_to_what_is_clipped_in_units_of_the_columns(monkeypatch):
-    mechanism = GaussianMechanism(mu=1.0, clip_norm=2.0, center=[1.0, -1.0], scale=[10.0, 0.5])
+    mechanism = GaussianMechanism(mu=1.0, clip_norm=2.0, noise=NoiseOptions(center=[1.0, -1.0], scale=[10.0, 0.5]))
     noise = mechanism.noise_of("unit0", np.empty((3, 2)))
     monkeypatch.setattr(GaussianMechanism, "draw", lambda self, shape, std, rng: np.full(shape, 3.0))
     Y = np.array([[1.0, -1.0], [11.0, -1.0], [1.0, np.nan], [61.0, 3.0]])  # the last one outside the ball

@@ -7,7 +7,9 @@ import pytest
 from numpy.testing import assert_allclose
 
 from skfedcausal import GaussianMechanism, RandomizedResponse
+from skfedcausal.papers import TrainingMechanism
 from skfedcausal.papers.client.noise import GradientGuard, PaperNoise
+from skfedcausal.parameters import configured
 from skfedcausal.privacy import PrivacySpent, Scope
 from skfedcausal.privacy.promise import record_statement
 
@@ -24,18 +26,18 @@ FOUR, THREE = 6e-4, 6e-3  # relative error of a number that is shown with so man
 def farthest(mechanism, n_samples):
     """Two records all of whose rows differ as much as is protected, in the ball, and a unit's noise."""
     row = np.array([0.6, 0.8])
-    moved = {"replace": 2 * CLIP, "zero_out": CLIP}[mechanism.relation]
+    moved = {"replace": 2 * CLIP, "zero_out": CLIP}[mechanism.scope.relation]
     moved = moved if mechanism.event_radius is None else mechanism.event_radius
     return np.tile(CLIP * row, (n_samples, 1)), np.tile((CLIP - moved) * row, (n_samples, 1))
 
 
 CASES = {
     "event": {},
-    "zero out": {"relation": "zero_out"},
+    "zero out": {"protects": Scope("event", "zero_out")},
     "part of the range": {"event_radius": 0.7},
-    "window": {"unit": "window", "window": 5},
-    "window and radius": {"unit": "window", "window": 61, "event_radius": 0.3},
-    "client": {"unit": "client"},
+    "window": {"protects": Scope("window", window=5)},
+    "window and radius": {"protects": Scope("window", window=61), "event_radius": 0.3},
+    "client": {"protects": "client"},
 }
 
 
@@ -48,14 +50,14 @@ def test_the_losses_of_a_record_are_those_of_what_was_released(case, n_releases,
         Y, other = farthest(mechanism, N)
         std = np.sqrt(mechanism.release({"mill": Y + 0.1 * k}, (N,))["mill"].variance[0])
     text = mechanism.statement(mechanism.account.spent(DELTA), ["mill"], N)
-    steps = {"event": 1, "window": mechanism.window, "client": N}[mechanism.unit]
+    steps = {"event": 1, "window": mechanism.scope.window, "client": N}[mechanism.scope.unit]
     mu = np.sqrt(n_releases) * np.linalg.norm((Y - other)[:steps]) / std
     assert_allclose(number(text, "mu = "), mu, rtol=FOUR)
     assert_allclose(number(text, "at most epsilon = "), gaussian_epsilon(mu, DELTA), rtol=FOUR)
     assert number(text, ", delta = ") == DELTA
     assert number(text, "clipped to the public radius ") == CLIP
     whole = f"whole record of {N} time steps is protected only to epsilon = "
-    if mechanism.unit == "client":
+    if mechanism.scope.unit == "client":
         assert "whole record" not in text
     else:  # windows that reach over the end of the record count in full
         windows = np.linalg.norm(Y - other) * np.sqrt(-(-N // steps) * steps / N)
@@ -67,15 +69,15 @@ def test_the_losses_of_a_record_are_those_of_what_was_released(case, n_releases,
 
 def test_the_unit_and_the_change_are_named():
     for settings, words in (
-        ({"unit": "window", "window": 4}, "per window of 4 time steps (replace): all measurements of one "
+        ({"protects": Scope("window", window=4)}, "per window of 4 time steps (replace): all measurements of one "
          "unit at 4 consecutive time steps having other values, each clipped"),
-        ({"unit": "client"}, "per client (replace): all measurements of one unit at all time steps having"),
-        ({"relation": "zero_out"}, "per event (zero_out): all measurements of one unit at one time step "
-         "being replaced by `center`, each"),
+        ({"protects": "client"}, "per client (replace): all measurements of one unit at all time steps having"),
+        ({"protects": Scope("event", "zero_out")}, "per event (zero_out): all measurements of one unit at one time "
+         "step being replaced by `center`, each"),
         ({"event_radius": 0.25}, "each by at most 0.25 (larger changes are protected less) and clipped"),
         ({"clip_norm": {"mill": 2.5}}, "clipped to the public radius 2.5 (mill)"),
     ):  # fmt: skip
-        mechanism = GaussianMechanism(**{"mu": 0.4, "delta": DELTA, "clip_norm": CLIP} | settings)
+        mechanism = configured(GaussianMechanism, {"mu": 0.4, "delta": DELTA, "clip_norm": CLIP} | settings)
         mechanism.release({"mill": np.zeros((N, 2))}, (N,))
         assert words in mechanism.statement(mechanism.account.spent(DELTA), ["mill"], N)
 
@@ -105,7 +107,7 @@ def test_periods_and_other_units_are_not_mixed_into_a_promise():
         assert_allclose(number(text, "only to epsilon = "), whole, rtol=THREE)
 
 
-@pytest.mark.parametrize("case", [{}, {"unit": "window", "window": 5}, {"unit": "client"}], ids=str)
+@pytest.mark.parametrize("case", [{}, {"protects": Scope("window", window=5)}, {"protects": "client"}], ids=str)
 def test_a_stream_is_told_with_all_its_batches(case):
     mechanism = GaussianMechanism(mu=0.4, delta=DELTA, clip_norm=CLIP, **case)
     Y, other = farthest(mechanism, N)
@@ -114,7 +116,7 @@ def test_a_stream_is_told_with_all_its_batches(case):
     for k in range(0, 12, 3):
         stream.release({"mill": Y[k : k + 3]})
     text = mechanism.statement(mechanism.account.spent(DELTA), ["mill"], N)
-    first, later = {"event": (1, 1), "window": (5, 5), "client": (N, 12)}[mechanism.unit]
+    first, later = {"event": (1, 1), "window": (5, 5), "client": (N, 12)}[mechanism.scope.unit]
     changes = [np.linalg.norm((Y - other)[:rows]) for rows in (first, later)]
     mu = np.linalg.norm(changes) / noise.std  # a client is in the record and in every batch
     assert_allclose(number(text, "mu = "), mu, rtol=FOUR)
@@ -177,7 +179,7 @@ def test_responses_are_told_as_every_outcome_makes_them(unit):
 
 def test_the_papers_total_and_the_exact_one():
     """A unit whose states are its measurements: no memory, a gain of one, the worst measurement known."""
-    mechanism = GaussianMechanism(epsilon=0.9, delta=DELTA, clip_norm=CLIP, protocol="paper")
+    mechanism = TrainingMechanism(epsilon=0.9, delta=DELTA, clip_norm=CLIP, protocol="paper")
     K, F = np.eye(2), np.zeros((2, 2))
     noise = PaperNoise.calibrated(mechanism, "mill", np.zeros((N, 2)), [F], [K])
     mechanism.account.charge([noise.charge("mill", 7)], mechanism.scope)
@@ -194,7 +196,7 @@ def test_the_papers_total_and_the_exact_one():
 
 def test_gradients_of_a_trusted_server():
     """All gradients of all steps, rounds and recipients move from one end of the clip to the other."""
-    mechanism = GaussianMechanism(epsilon=1.5, delta=DELTA, trust="server", gradient_clip=0.125)
+    mechanism = TrainingMechanism(epsilon=1.5, delta=DELTA, trust="server", gradient_clip=0.125)
     steps, rounds, units = 40, 3, 2
     guard = GradientGuard.calibrated(0.125, mechanism.mu_of_release(), steps, rounds, units, 4)
     mechanism.account.charge([guard.charge(name) for name in ("mill", "kiln")], mechanism.scope)

@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal import GaussianMechanism, PrivacyAccountant
 from skfedcausal.federation.chain import read_ledger
+from skfedcausal.parameters import configured
 from skfedcausal.privacy import Charge, PrivacyBudgetError, Scope, SiteAccount
 
 from ._strangers import LaplaceMechanism
@@ -23,7 +24,7 @@ Y = np.random.default_rng(0).normal(size=(N, 2))
 def gaussian(folder, **settings):
     account = SiteAccount(folder, 30.0, 1e-6)
     given = {"mu": 1.0, "delta": 1e-6, "clip_norm": 3.0, "scale": [1.0, 2.0], "center": [0.5, 0.0]}
-    return GaussianMechanism(**given | settings, accountant=account)
+    return configured(GaussianMechanism, given | settings | {"accountant": account})
 
 
 def test_the_next_process_has_the_release_its_noise_and_its_charge(tmp_path):
@@ -53,7 +54,7 @@ def test_the_account_of_a_site_adds_up_as_any_other(tmp_path):
     assert list(account.table["client"]) == ["mill", "kiln", "mill", "mill"]
     assert_allclose(account.spent().mu, np.sqrt(3), rtol=1e-12)
     with pytest.raises(ValueError, match="does not add up"):
-        gaussian(tmp_path, unit="client").release({"mill": Y}, (N,))
+        gaussian(tmp_path, protects="client").release({"mill": Y}, (N,))
 
 
 def test_a_budget_counts_what_other_processes_spent(tmp_path):
@@ -147,8 +148,8 @@ def test_units_that_got_no_noise_are_not_charged_again(tmp_path, monkeypatch, ac
 def test_a_stream_pays_as_it_does_in_memory(tmp_path, unit):
     spent = []
     for mechanism in (
-        gaussian(tmp_path, unit=unit),
-        gaussian(tmp_path, unit=unit).set_params(accountant=None),
+        gaussian(tmp_path, protects=unit),
+        gaussian(tmp_path, protects=unit).set_params(accountant=None),
     ):
         noise = {"mill": mechanism.noise_of("mill", Y)}
         for _ in range(2):

@@ -13,7 +13,7 @@ from skfedcausal import (
     inspection,
 )
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.privacy import PrivacyAccountant, PrivacyBudgetError
+from skfedcausal.privacy import NoiseOptions, PrivacyAccountant, PrivacyBudgetError, Scope
 from skfedcausal.privacy.voids import chosen_sampler
 
 from ._words import gaussian_epsilon, number
@@ -108,7 +108,7 @@ def test_columns_that_do_not_move_belong_to_nobody():
 
 @pytest.mark.parametrize("radius", [1e-9, 1e-4, 3.0])
 def test_a_radius_is_judged_by_the_measurements_in_units_of_their_scale(radius):
-    scaled = GaussianMechanism(**SETTINGS | {"event_radius": radius}, scale=1e-3)
+    scaled = GaussianMechanism(noise=NoiseOptions(scale=1e-3), **SETTINGS | {"event_radius": radius})
     scaled.release({"mill": 1e-3 * X["unit0"]}, (300,))
     assert np.isinf(scaled.account.spent(1e-6).epsilon) == (radius < 1)
 
@@ -136,7 +136,7 @@ def test_accounts_of_other_data_or_units_do_not_add_up():
     first.release({"mill": data + 1}, (300,))
     second.release({"mill": data + 2}, (300,))
     assert "NOTE" not in second.statement(second.account.spent(1e-6), ["mill"], 300)
-    third = GaussianMechanism(**SETTINGS | {"unit": "window", "window": 5})
+    third = GaussianMechanism(**SETTINGS | {"protects": Scope("window", window=5)})
     third.release({"mill": data + 2}, (300,))
     assert "under another protected unit" in third.statement(third.account.spent(1e-6), ["mill"], 300)
 

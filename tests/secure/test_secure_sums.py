@@ -15,6 +15,7 @@ from skfedcausal import (
     FederatedRCADetector,
     GaussianMechanism,
     KalmanClient,
+    LikelihoodOptions,
     LikelihoodServer,
     inspection,
 )
@@ -68,7 +69,10 @@ def test_sums_are_the_open_ones_within_the_derived_error(plant, messages):
 
 def test_links_are_those_of_open_messages_but_for_the_faded_rows(plant):
     """Estimates from all rows and from a share f of them differ by sqrt((1 - f) / f) standard errors."""
-    secret, openly = fitted(plant).links_, fitted(plant, LikelihoodServer(level_shifts=None)).links_
+    secret, openly = (
+        fitted(plant).links_,
+        fitted(plant, LikelihoodServer(options=LikelihoodOptions(level_shifts=None))).links_,
+    )
     assert secret["verdict"].tolist() == openly["verdict"].tolist()
     share = effective_rows([1500])[1] / 1500
     distance = (secret["norm"] - openly["norm"]).abs() / openly["stderr"]
@@ -285,9 +289,9 @@ def test_estimators_that_need_rows_say_so(plant):
     ("learner", "match"),
     [
         (LikelihoodServer(), "level_shifts='auto'"),
-        (LikelihoodServer(level_shifts=None, covariance="hac"), "covariance='hac'"),
-        (LikelihoodServer(level_shifts=None, n_rounds=2), "n_rounds=2"),
-        (LikelihoodServer(level_shifts=None, held_out=0.3), "held_out=0.3"),
+        (LikelihoodServer(covariance="hac", options=LikelihoodOptions(level_shifts=None)), "covariance='hac'"),
+        (LikelihoodServer(options=LikelihoodOptions(level_shifts=None, n_rounds=2)), "n_rounds=2"),
+        (LikelihoodServer(options=LikelihoodOptions(level_shifts=None, held_out=0.3)), "held_out=0.3"),
     ],
 )
 def test_learners_that_need_rows_are_refused(plant, learner, match):
@@ -333,7 +337,7 @@ def test_three_lags_are_enough_to_learn_from(plant):
 
 
 def test_noise_of_a_mechanism_on_the_record_stays_accounted(plant):
-    mechanism = GaussianMechanism(epsilon=5.0, delta=1e-5, clip_norm=30.0, event_radius=0.1, unit="event")
+    mechanism = GaussianMechanism(epsilon=5.0, delta=1e-5, clip_norm=30.0, event_radius=0.1, protects="event")
     est = fitted(plant, privacy=mechanism)
     assert est.privacy_spent_.epsilon == pytest.approx(5.0)
     assert set(est.noise_covariance_) == set(plant)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer
+from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodOptions, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.input_checks import feedback_table
 from skfedcausal.server.joint import JointRecord
@@ -41,7 +41,7 @@ def standardised_errors(server, truth):
 @pytest.mark.parametrize("missing", [0.0, 0.1])
 def test_the_plant_is_found_and_the_gradient_vanishes(missing):
     X, truth = plant(missing=missing, n_samples=1500)
-    server = LikelihoodServer(sparsity=None).fit(messages_of(X, truth, truth.inputs))
+    server = LikelihoodServer(options=LikelihoodOptions(sparsity=None)).fit(messages_of(X, truth, truth.inputs))
     assert server.converged_
     z = standardised_errors(server, truth)
     assert np.abs(z).max() < stats.norm.isf(0.0005 / len(z))
@@ -101,7 +101,7 @@ def test_slow_inputs_have_honest_standard_errors():
             h[t] = truth.transition @ h[t - 1] + B @ u[t - 1]
         C = [m["C"] for m in truth.clients().values()]
         driven = {n: X[n] + h[:, s] @ c.T for n, s, c in zip(X, truth.state_slices.values(), C, strict=True)}
-        server = OneLag(sparsity=None).fit(messages_of(driven, truth, [u, None]))
+        server = OneLag(options=LikelihoodOptions(sparsity=None)).fit(messages_of(driven, truth, [u, None]))
         c = server.coefficients_
         scale = np.linalg.inv(c.state_scale)
         error = (c.matrix[:, 4] - (scale @ B * c.input_scale)[:, 0])[c.rows[c.cols == 4]]
@@ -114,7 +114,9 @@ def test_slow_inputs_have_honest_standard_errors():
 @pytest.mark.slow
 def test_covariances_are_those_of_repeated_records():
     z = [
-        standardised_errors(OneLag(sparsity=None).fit(messages_of(X, truth, truth.inputs)), truth)
+        standardised_errors(
+            OneLag(options=LikelihoodOptions(sparsity=None)).fit(messages_of(X, truth, truth.inputs)), truth
+        )
         for X, truth in (plant(1500, seed=seed) for seed in range(60))
     ]
     share = (np.abs(z) < stats.norm.ppf(0.95)).mean()

@@ -5,7 +5,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skfedcausal import FederatedCounterfactualEstimator, FederatedGrangerEstimator, LikelihoodServer, inspection
+from skfedcausal import (
+    FederatedCounterfactualEstimator,
+    FederatedGrangerEstimator,
+    Knowledge,
+    LikelihoodServer,
+    inspection,
+)
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.knowledge import read_knowledge
 
@@ -68,7 +74,9 @@ def row(links, cause, effect):
 def test_every_answer_honours_what_is_known(plant, delays):
     X, truth = plant
     inputs = dict(zip(X, truth.inputs, strict=True))
-    server = LikelihoodServer(forbidden=["unit0 -> unit1", "unit0 -> unit2"], required="unit2 -> unit0", delays=delays)
+    server = LikelihoodServer(
+        knowledge=Knowledge(forbidden=["unit0 -> unit1", "unit0 -> unit2"], required="unit2 -> unit0", delays=delays)
+    )
     est = FederatedCounterfactualEstimator(server=server).fit(X, inputs=inputs)
     unit = [est.state_slices_[f"unit{m}"] for m in range(3)]
     assert not est.lag_transitions_[:, unit[1], unit[0]].any()
@@ -97,14 +105,14 @@ def test_every_answer_honours_what_is_known(plant, delays):
 )
 def test_a_delay_that_the_record_cannot_show_names_the_link(delay, lengths, words):
     X, _ = make_granger_plant(2, n_samples=300, random_state=0)
-    server = LikelihoodServer(delays={"unit0 -> unit1": delay})
+    server = LikelihoodServer(knowledge=Knowledge(delays={"unit0 -> unit1": delay}))
     with pytest.raises(ValueError, match=words):
         FederatedGrangerEstimator(server=server).fit(X, lengths=lengths)
 
 
 def test_a_delay_without_plants_of_several_lags_is_refused(plant):
     X, _ = plant
-    server = LikelihoodServer(delays={"unit0 -> unit1": 3}, covariance="sandwich")
+    server = LikelihoodServer(covariance="sandwich", knowledge=Knowledge(delays={"unit0 -> unit1": 3}))
     with pytest.raises(ValueError, match="leave out a link's first row"):
         FederatedGrangerEstimator(server=server).fit(X)
 
@@ -112,7 +120,9 @@ def test_a_delay_without_plants_of_several_lags_is_refused(plant):
 @pytest.mark.medium
 def test_tests_and_searches_honour_what_is_known(plant):
     X, _ = plant
-    est = FederatedGrangerEstimator(server=LikelihoodServer(forbidden="unit0 -> unit1", required="unit2 -> unit0"))
+    est = FederatedGrangerEstimator(
+        server=LikelihoodServer(knowledge=Knowledge(forbidden="unit0 -> unit1", required="unit2 -> unit0"))
+    )
     est.fit(X)
     if len(est.lag_transitions_) == 1:
         shares = inspection.stable_links(est, X, n_resamples=3, random_state=0).set_index(["cause", "effect"])["share"]
@@ -126,7 +136,9 @@ def test_tests_and_searches_honour_what_is_known(plant):
 def test_answers_about_times_and_scatter_honour_what_is_known(plant):
     """Of a link that there is and somebody forbade, and one that there is not and somebody requires."""
     X, _ = plant
-    est = FederatedGrangerEstimator(server=LikelihoodServer(forbidden="unit0 -> unit1", required="unit2 -> unit0"))
+    est = FederatedGrangerEstimator(
+        server=LikelihoodServer(knowledge=Knowledge(forbidden="unit0 -> unit1", required="unit2 -> unit0"))
+    )
     est.fit(X)
     pieces = inspection.links_over_time(est, X, piece=500)
     out = pieces.query("cause == 'unit0' and effect == 'unit1'")
@@ -154,7 +166,7 @@ def test_what_is_forbidden_is_not_told_as_a_change():
     learned, changed = with_a_new_link(lag=1)
     said = {}
     for forbidden in (None, "unit0 -> unit1"):
-        est = FederatedGrangerEstimator(server=LikelihoodServer(forbidden=forbidden)).fit(learned)
+        est = FederatedGrangerEstimator(server=LikelihoodServer(knowledge=Knowledge(forbidden=forbidden))).fit(learned)
         said[forbidden] = inspection.changed_links(est, changed).set_index(["cause", "effect"]).loc[("unit0", "unit1")]
     assert said[None]["verdict"] == "new"
     assert said["unit0 -> unit1"][["changed", "verdict", "p_value"]].tolist() == [False, "unchanged", 1.0]
@@ -165,7 +177,7 @@ def test_a_new_link_is_told_at_lags_that_are_known():
     learned, changed = with_a_new_link(lag=3)
     for delays, expected in ((None, 3), ([1, 2], 2)):
         known = None if delays is None else {"unit0 -> unit1": delays}
-        est = FederatedGrangerEstimator(server=LikelihoodServer(delays=known)).fit(learned)
+        est = FederatedGrangerEstimator(server=LikelihoodServer(knowledge=Knowledge(delays=known))).fit(learned)
         row = inspection.changed_links(est, changed).set_index(["cause", "effect"]).loc[("unit0", "unit1")]
         assert not row["delay_after"] > expected
         assert delays or (row["verdict"], row["delay_after"]) == ("new", 3)

@@ -10,9 +10,10 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from statsmodels.tsa.api import VAR
 
-from skfedcausal import KalmanClient
+from skfedcausal import KalmanClient, LikelihoodOptions
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message import StateMessage
+from skfedcausal.parameters import configured
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.likelihood import LikelihoodServer
 from skfedcausal.server.links.grades import VALUES
@@ -30,7 +31,7 @@ def example(missing=0.0, n_samples=600, seed=4, starts=(0,), **options):
 
 
 def fit(coupled, Y, starts=(0,), local_model=False, **options):
-    return LikelihoodServer(**options).fit(coupled.messages(Y, starts, local_model))
+    return configured(LikelihoodServer, options).fit(coupled.messages(Y, starts, local_model))
 
 
 def off_diagonal(server):
@@ -63,7 +64,7 @@ def test_fix_local_asks_for_the_units_models_by_name():
     messages = coupled.messages(Y, local_model=True)
     messages["unit1"] = replace(messages["unit1"], transition=None)
     with pytest.raises(ValueError, match=r"fix_local=True needs the own model of unit 'unit1'"):
-        LikelihoodServer(fix_local=True).fit(messages)
+        LikelihoodServer(options=LikelihoodOptions(fix_local=True)).fit(messages)
 
 
 @GAPS
@@ -99,7 +100,7 @@ def seen_states(n_samples, n_lags=1):
 def test_dense_is_a_regression_where_states_are_seen(likelihood):
     """Least squares and the covariance of all their residuals, by statsmodels."""
     x, messages = seen_states(2000)
-    server = LikelihoodServer(sparsity=None, likelihood=likelihood).fit(messages)
+    server = LikelihoodServer(likelihood=likelihood, options=LikelihoodOptions(sparsity=None)).fit(messages)
     expected = VAR(x).fit(1, trend="n")
     assert not server.has_prior_
     # the density of the first row, one of 2000, and noise that is nearly none
@@ -110,7 +111,7 @@ def test_dense_is_a_regression_where_states_are_seen(likelihood):
 
 def test_dense_shares_noise_with_several_lags_too():
     x, messages = seen_states(3000, n_lags=3)
-    server = LikelihoodServer(sparsity=None).fit(messages)
+    server = LikelihoodServer(options=LikelihoodOptions(sparsity=None)).fit(messages)
     expected = VAR(x).fit(len(server.lag_transitions_), trend="n")
     assert len(server.lag_transitions_) >= 3
     error = np.linalg.norm(server.process_cov_ - expected.sigma_u_mle) / np.linalg.norm(expected.sigma_u_mle)
@@ -128,7 +129,9 @@ def test_dense_does_not_take_noise_that_units_share_for_links():
             x[t] = 0.5 * x[t - 1] + shocks[t]
         z, J = (x + 0.5 * rng.standard_normal(x.shape)) / 0.25, np.full((1, 1, 1), 4.0)
         messages = {f"unit{k}": StateMessage(z[:, k : k + 1].copy(), J, None, (1000,)) for k in range(2)}
-        rejected += np.count_nonzero(LikelihoodServer(sparsity=None).fit(messages).links_["p_value"] < 0.01)
+        rejected += np.count_nonzero(
+            LikelihoodServer(options=LikelihoodOptions(sparsity=None)).fit(messages).links_["p_value"] < 0.01
+        )
     assert rejected <= stats.binom.isf(1e-3, 40, 0.01)
 
 
@@ -217,13 +220,13 @@ def test_bad_values_are_refused_by_name(wrong):
     (name,) = wrong
     messages = coupled.messages(Y)
     for method in ("fit", "screen"):
-        with pytest.raises(ValueError, match=f"The '{name}' parameter of LikelihoodServer must be"):
-            getattr(LikelihoodServer(**wrong), method)(messages)
+        with pytest.raises(ValueError, match=f"The '{name}' parameter of Likelihood(Server|Options) must be"):
+            getattr(configured(LikelihoodServer, wrong), method)(messages)
 
 
 def test_fitting_leaves_the_parameters_alone_and_starts_afresh():
     coupled, Y = example()
-    server = LikelihoodServer(sparsity=None)
+    server = LikelihoodServer(options=LikelihoodOptions(sparsity=None))
     before = server.get_params()
     first = server.fit(coupled.messages(Y)).transition_
     server.fit(coupled.messages(Y[:300]))

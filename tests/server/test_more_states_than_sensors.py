@@ -11,6 +11,7 @@ from skfedcausal import (
     LikelihoodServer,
 )
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.parameters import configured
 
 X, TRUTH = make_granger_plant(2, links=[(0, 1)], n_samples=800, n_sensors=2, n_states=2, n_inputs=1, random_state=0)
 X = {name: Y[:, :1] for name, Y in X.items()}
@@ -21,7 +22,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.medium
 @pytest.mark.parametrize("settings", [{}, {"sparsity": None}, {"covariance": "sandwich"}, {"fix_local": True}], ids=str)
 def test_plants_of_hidden_states_are_learned_and_tested(settings):
-    found = FederatedGrangerEstimator(HIDDEN, server=LikelihoodServer(**settings)).fit(X)
+    found = FederatedGrangerEstimator(HIDDEN, server=configured(LikelihoodServer, settings)).fit(X)
     assert np.isfinite(found.predict(X)).all()
     assert found.links_["p_value"].between(0, 1).all()
     assert found.test_links(X, "score")["p_value"].between(0, 1).all()

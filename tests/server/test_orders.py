@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer, inspection
+from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodOptions, LikelihoodServer, inspection
 from skfedcausal.client.orders import client_with_inputs
 from skfedcausal.client.worker import UnitWorker
 
@@ -42,7 +42,9 @@ def record():
 def test_a_state_that_only_inputs_of_others_move_is_found(record):
     X, inputs, first = record
     alone = FederatedCounterfactualEstimator(server=_Alone()).fit(X, inputs=inputs)
-    plant = FederatedCounterfactualEstimator(server=LikelihoodServer(n_rounds="auto")).fit(X, inputs=inputs)
+    plant = FederatedCounterfactualEstimator(server=LikelihoodServer(options=LikelihoodOptions(n_rounds="auto"))).fit(
+        X, inputs=inputs
+    )
     assert alone.clients_["b"].n_states_ == 2
     assert plant.clients_["b"].n_states_ == 3
     assert _error(alone, first) > 0.8
@@ -58,7 +60,9 @@ def test_a_state_that_only_inputs_of_others_move_is_found(record):
 def test_loadings_of_as_many_states_are_found_with_inputs_of_others():
     X, inputs, first = _plant(seed=1, gain=1.0, noise=1.0)
     alone = FederatedCounterfactualEstimator(server=_Alone()).fit(X, inputs=inputs)
-    plant = FederatedCounterfactualEstimator(server=LikelihoodServer(n_rounds="auto")).fit(X, inputs=inputs)
+    plant = FederatedCounterfactualEstimator(server=LikelihoodServer(options=LikelihoodOptions(n_rounds="auto"))).fit(
+        X, inputs=inputs
+    )
     assert alone.clients_["b"].n_states_ == plant.clients_["b"].n_states_ == 3
     # with loadings known, an input of variance one over 4000 rows tells the state that it moves within
     # sqrt(0.05^2 + 1 / |C_b|^2) / sqrt(4000) < 1 %, and those that it does not move within 0.5 / sqrt(4000) each
@@ -70,7 +74,9 @@ def test_loadings_of_as_many_states_are_found_with_inputs_of_others():
 def test_units_that_gain_nothing_keep_their_model():
     X, inputs, _ = _plant(gain=0.0)
     alone = FederatedCounterfactualEstimator(server=_Alone()).fit(X, inputs=inputs)
-    plant = FederatedCounterfactualEstimator(server=LikelihoodServer(n_rounds="auto")).fit(X, inputs=inputs)
+    plant = FederatedCounterfactualEstimator(server=LikelihoodServer(options=LikelihoodOptions(n_rounds="auto"))).fit(
+        X, inputs=inputs
+    )
     np.testing.assert_array_equal(plant.transition_, alone.transition_)
     np.testing.assert_array_equal(plant.input_, alone.input_)
     assert plant.ledger_.table.query("op == 'message'").empty

@@ -12,6 +12,7 @@ from skfedcausal import (
     FederatedGrangerEstimator,
     FederatedRCADetector,
     KalmanClient,
+    LikelihoodOptions,
     LikelihoodServer,
     RegressorAugmenter,
     RegressorServer,
@@ -81,7 +82,7 @@ def learned():
     X, _ = make_granger_plant(3, n_samples=600, n_states=[2, 1, 2], links=[(0, 1)], random_state=0)
     messages = messages_of(X)
     # a server that neither shrinks nor knows of shifts answers as the base does
-    return messages, LikelihoodServer(shrink=False, level_shifts=None).fit(messages)
+    return messages, LikelihoodServer(shrink=False, options=LikelihoodOptions(level_shifts=None)).fit(messages)
 
 
 def test_of_any_plant_the_base_makes_filter_smoother_and_replies(learned):
@@ -103,7 +104,7 @@ def test_of_any_plant_the_base_makes_filter_smoother_and_replies(learned):
 def test_inputs_count_where_a_plant_has_an_input_matrix():
     X, truth = make_granger_plant(2, n_samples=500, n_inputs=1, input_links=[(0, 1)], random_state=0)
     messages = messages_of(X, truth.inputs)
-    server = LikelihoodServer(shrink=False, level_shifts=None).fit(messages)
+    server = LikelihoodServer(shrink=False, options=LikelihoodOptions(level_shifts=None)).fit(messages)
     known = Known(server.transition_, server.process_cov_).fit(messages)
     known.input_, known.input_slices_ = server.input_, server.input_slices_
     known.input_level_ = server.input_level_
@@ -139,8 +140,8 @@ def test_one_round_ends_with_the_replies():
 
 def test_rounds_smooth_and_ask_again():
     X, _ = make_granger_plant(2, n_samples=600, links=[(0, 1)], random_state=0)
-    server = LikelihoodServer(n_rounds=3)
-    expected = FederatedGrangerEstimator(server=LikelihoodServer(n_rounds=3)).fit(X)
+    server = LikelihoodServer(options=LikelihoodOptions(n_rounds=3))
+    expected = FederatedGrangerEstimator(server=LikelihoodServer(options=LikelihoodOptions(n_rounds=3))).fit(X)
     asked = run(server, workers_of(X))
     kinds = [{kind.__name__ for _, kind, _ in requests} for requests in asked]
     assert kinds == [{"FitRequest"}, {"SmoothedReply"}, {"SmoothedReply"}, {"StateReply"}]
@@ -164,7 +165,10 @@ def test_controlled_units_are_asked_for_their_laws():
 
 def test_units_are_asked_for_their_own_models_where_these_are_needed(learned):
     messages, _ = learned
-    for server in (LikelihoodServer(n_rounds=1), LikelihoodServer(n_rounds=1, fix_local=True)):
+    for server in (
+        LikelihoodServer(options=LikelihoodOptions(n_rounds=1)),
+        LikelihoodServer(options=LikelihoodOptions(n_rounds=1, fix_local=True)),
+    ):
         ask = next(server.dialogue(tuple(messages)))
         assert ask.answer is StateMessage
         wishes = {"own_past": True, "sharp": True, "sketch": None if server.fix_local else True}

@@ -8,6 +8,7 @@ from skfedcausal import (
     FederatedGrangerEstimator,
     GaussianMechanism,
     KalmanClient,
+    LikelihoodOptions,
     LikelihoodServer,
     inspection,
 )
@@ -16,7 +17,7 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.fitting import Fit
 from skfedcausal.statespace.episodes import lag_covariances
 
-ONE = LikelihoodServer(n_rounds=1)
+ONE = LikelihoodServer(options=LikelihoodOptions(n_rounds=1))
 
 
 def few_sensors(n_samples=1500, seed=0):
@@ -28,7 +29,7 @@ def few_sensors(n_samples=1500, seed=0):
 
 
 def narrow(n_rounds):
-    server = LikelihoodServer(n_rounds=n_rounds)
+    server = LikelihoodServer(options=LikelihoodOptions(n_rounds=n_rounds))
     return FederatedGrangerEstimator(KalmanClient(n_states=2), server=server)
 
 
@@ -117,7 +118,7 @@ def test_all_rounds_share_the_work_that_a_fit_may_take(monkeypatch):
     budgets, learn = [], Fit.learn
     monkeypatch.setattr(Fit, "learn", lambda fit: (budgets.append(fit.budget), fit.budget.spend(6e9), learn(fit))[-1])
     X, _ = make_granger_plant(2, n_samples=300, random_state=0)
-    FederatedGrangerEstimator(server=LikelihoodServer(n_rounds=3, max_time=9.0)).fit(X)
+    FederatedGrangerEstimator(server=LikelihoodServer(max_time=9.0, options=LikelihoodOptions(n_rounds=3))).fit(X)
     assert [budget.max_time for budget in budgets] == pytest.approx([3.0, 3.0, 9.0], rel=0.02)
     assert all(budget.is_spent for budget in budgets)  # six billion operations are three seconds
 
@@ -141,7 +142,9 @@ def test_a_round_whose_states_have_no_covariance_is_the_last_one(monkeypatch):
     """Of a plant at the border of stability, whose smoother ends at -1e19 by some processors' products."""
     monkeypatch.setattr("skfedcausal.server.rounds.are_covariances", lambda covariances: False)
     with pytest.warns(UserWarning, match="has no covariance"):
-        estimator = FederatedGrangerEstimator(server=LikelihoodServer(n_rounds="auto")).fit(upset(60, 30, 102))
+        estimator = FederatedGrangerEstimator(server=LikelihoodServer(options=LikelihoodOptions(n_rounds="auto"))).fit(
+            upset(60, 30, 102)
+        )
     assert estimator.server_.n_rounds_ <= 2
     assert estimator.links_["p_value"].between(0, 1).all()
     assert not (estimator.links_["verdict"] == "influence").any()
@@ -150,5 +153,7 @@ def test_a_round_whose_states_have_no_covariance_is_the_last_one(monkeypatch):
 @pytest.mark.parametrize("n_rounds", ["auto", 2])
 def test_what_a_round_may_take_and_knows_ends_with_it(n_rounds):
     X, _ = make_granger_plant(2, n_samples=300, random_state=0)
-    server = FederatedGrangerEstimator(server=LikelihoodServer(n_rounds=n_rounds)).fit(X).server_
+    server = (
+        FederatedGrangerEstimator(server=LikelihoodServer(options=LikelihoodOptions(n_rounds=n_rounds))).fit(X).server_
+    )
     assert "_how" not in vars(server)

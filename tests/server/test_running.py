@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose
 
-from skfedcausal import KalmanClient, LikelihoodServer
+from skfedcausal import KalmanClient, LikelihoodOptions, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message import StateMessage
+from skfedcausal.parameters import configured
 from skfedcausal.server.running import RunningRecord
 
 ROWS = 500
@@ -19,7 +20,7 @@ def messages(first, stop, **settings):
 
 
 def learned(n_batches, **settings):
-    server = LikelihoodServer(level_shifts=None, **settings)
+    server = configured(LikelihoodServer, {"level_shifts": None} | settings)
     for k in range(n_batches):
         server.partial_fit(messages(k * ROWS, (k + 1) * ROWS))
     return server
@@ -28,7 +29,9 @@ def learned(n_batches, **settings):
 @pytest.mark.parametrize("sparsity", ["fdr", None])
 def test_sums_give_the_plant_of_all_rows(sparsity):
     found = learned(3, sparsity=sparsity)
-    whole = LikelihoodServer(level_shifts=None, sparsity=sparsity).fit(messages(0, 3 * ROWS, lengths=[ROWS] * 3))
+    whole = LikelihoodServer(options=LikelihoodOptions(level_shifts=None, sparsity=sparsity)).fit(
+        messages(0, 3 * ROWS, lengths=[ROWS] * 3)
+    )
     for name in ("transition_", "process_cov_", "unshrunk_transition_"):
         assert_allclose(getattr(found, name), getattr(whole, name), atol=1e-10)
     assert_allclose(found.link_intervals()["low"], whole.link_intervals()["low"], atol=1e-8)
@@ -47,7 +50,7 @@ def test_an_episode_that_goes_on_gives_the_plant_of_several_lags_of_all_rows():
     units = {"a": y[:, :3], "b": y[:, 3:]}
     clients = {name: KalmanClient(A=np.eye(1) / 2, C=np.ones((3, 1)), Q=np.eye(1), R=np.eye(3) / 4) for name in units}
     clients = {name: client.fit(units[name]) for name, client in clients.items()}
-    found, whole = (LikelihoodServer(level_shifts=None) for _ in range(2))
+    found, whole = (LikelihoodServer(options=LikelihoodOptions(level_shifts=None)) for _ in range(2))
     for k in range(3):
         batch = {name: clients[name].message(Y[k * rows : (k + 1) * rows]) for name, Y in units.items()}
         found.partial_fit(batch, continues=k > 0)
@@ -95,7 +98,10 @@ def test_strangers_and_silence_are_refused():
 
 def test_a_silent_message_adds_nothing_to_a_likelihood():
     """The density of the others alone, for they are all that was measured."""
-    server, told = LikelihoodServer(level_shifts=None).fit(messages(0, ROWS)), messages(0, ROWS, const=True)
+    server, told = (
+        LikelihoodServer(options=LikelihoodOptions(level_shifts=None)).fit(messages(0, ROWS)),
+        messages(0, ROWS, const=True),
+    )
     told["unit2"] = StateMessage.silent(told["unit2"].z.shape[1], (ROWS,), const=True)
     nothing = {**X, "unit2": np.full_like(X["unit2"], np.nan)}
     missing = {name: CLIENTS[name].message(Y[:ROWS], const=True) for name, Y in nothing.items()}

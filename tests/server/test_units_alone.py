@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
-from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
+from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodOptions, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 
 pytestmark = pytest.mark.medium
@@ -22,7 +22,7 @@ def _with_counter(n_samples=2000, seed=0):
 def fitted():
     X = _with_counter()
     with pytest.warns(UserWarning, match="drift"):
-        return FederatedGrangerEstimator(server=LikelihoodServer(n_rounds="auto")).fit(X), X
+        return FederatedGrangerEstimator(server=LikelihoodServer(options=LikelihoodOptions(n_rounds="auto"))).fit(X), X
 
 
 def test_a_counter_is_left_to_itself(fitted):

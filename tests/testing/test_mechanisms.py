@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from skfedcausal import GaussianMechanism, PrivacyAccountant, RandomizedResponse
-from skfedcausal.privacy import Bounds, Charge, Release, Scope, UnitNoise
+from skfedcausal.papers import TrainingMechanism
+from skfedcausal.privacy import Bounds, Charge, NoiseOptions, Release, Scope, UnitNoise
 from skfedcausal.privacy.mechanism import PrivacyMechanism
 from skfedcausal.privacy.noise import clipped
 from skfedcausal.testing import check_mechanism
@@ -34,12 +35,14 @@ class Plain(PrivacyMechanism):
         RoundingMechanism(std=2.0, step=0.5, clip_norm=3.0),
         GaussianMechanism(epsilon=4.0, **GAUSSIAN), GaussianMechanism(mu=0.5, clip_norm=3.0),
         GaussianMechanism(epsilon=4.0, delta=1e-5, clip_norm={"a": 1.0, "b": 2.0}),
-        GaussianMechanism(epsilon=4.0, **GAUSSIAN, unit="window", window=5, relation="zero_out"),
-        GaussianMechanism(epsilon=4.0, **GAUSSIAN, unit="client"),
-        GaussianMechanism(epsilon=4.0, **GAUSSIAN, event_radius=0.5, center=[1, 2, 3], scale=[1, 10, 0.1]),
+        GaussianMechanism(epsilon=4.0, protects=Scope("window", window=5, relation="zero_out"), **GAUSSIAN),
+        GaussianMechanism(epsilon=4.0, protects="client", **GAUSSIAN),
+        GaussianMechanism(
+            epsilon=4.0, event_radius=0.5, noise=NoiseOptions(center=[1, 2, 3], scale=[1, 10, 0.1]), **GAUSSIAN
+        ),
         GaussianMechanism(epsilon=4.0, delta=1e-5),
-        GaussianMechanism(epsilon=1.0, **GAUSSIAN, protocol="paper"),
-        GaussianMechanism(epsilon=1.0, delta=1e-5, trust="server", gradient_clip=1.0),
+        TrainingMechanism(epsilon=1.0, **GAUSSIAN, protocol="paper"),
+        TrainingMechanism(epsilon=1.0, delta=1e-5, trust="server", gradient_clip=1.0),
         RandomizedResponse(epsilon=1.0), RandomizedResponse(epsilon=1.0, unit="event"),
     ],
     ids=lambda m: type(m).__name__,

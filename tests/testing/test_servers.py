@@ -6,8 +6,9 @@ from scipy.linalg import block_diag
 from sklearn.linear_model import Ridge
 from sklearn.neural_network import MLPRegressor
 
-from skfedcausal import GradientServer, LikelihoodServer, MomentServer, RegressorServer
+from skfedcausal import GradientServer, LikelihoodOptions, LikelihoodServer, MomentServer, RegressorServer
 from skfedcausal.message import Acknowledgement, Ask
+from skfedcausal.papers import StopRule
 from skfedcausal.server.plant import ServerLearner
 from skfedcausal.testing import check_server
 
@@ -34,11 +35,12 @@ TRAINED = MLPRegressor(hidden_layer_sizes=(4,), random_state=0)
 @pytest.mark.parametrize(
     "server",
     [
-        LikelihoodServer(), LikelihoodServer(n_rounds=2), LikelihoodServer(fix_local=True, held_out=0.2),
+        LikelihoodServer(), LikelihoodServer(options=LikelihoodOptions(n_rounds=2)),
+        LikelihoodServer(options=LikelihoodOptions(fix_local=True, held_out=0.2)),
         MomentServer(), MomentServer(n_steps=0), RegressorServer(Ridge()),
         RegressorServer(TRAINED, labels="augmented", n_epochs=2),
         GradientServer(solve="stationary"), GradientServer(update="online", start_scale=0.1),
-        GradientServer(max_iter=20), Apart(),
+        GradientServer(stop=StopRule(max_iter=20)), Apart(),
     ],
     ids=repr,
 )  # fmt: skip

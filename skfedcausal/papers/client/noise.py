@@ -251,7 +251,7 @@ def _check_public_steps(server):
     if missing or server.tol != 0 or server.callback is not None or server.constraint != "penalty":
         raise ValueError(
             "trust='server' adds noise to the gradients and to nothing else that units are told: step sizes and the "
-            "number of rounds must not depend on the records. Give GradientServer eta1, eta2, gamma and max_iter, "
+            "number of rounds must not depend on the records. Give a GradientServer eta1, eta2, gamma and max_iter, "
             f"constraint='penalty', tol=0 and no callback; got {', '.join(missing) or 'nothing'} missing, "
             f"constraint={server.constraint!r}, tol={server.tol:g}."
         )

@@ -1,7 +1,6 @@
 """The papers' server: block rows of the transition matrix by gradient descent on the units' states."""
 
 import warnings
-from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -19,6 +18,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from ...message.requests import Acknowledgement, Ask
 from ...message.states import EffectReply
 from ...message.training import ANSWERS, LocalModel, TrainingEnd, TrainRequest, later_answer
+from ...parameters import Grouped
 from ...server.dynamics import Plant as LearnedPlant
 from ...server.effects import ErrorsOfOneLag
 from ...server.joint import JointRecord
@@ -28,16 +28,15 @@ from ...statespace.inputs import input_response
 from ...statespace.matrices import spectral_radius
 from . import rounds
 from .answers import ServerPrediction, untested_links
+from .options import Rates, StopRule
 from .state import Plant, Training
 from .step_sizes import VARIANTS, choose_sizes, load
 
 _ROUNDS = {"batch": 3000, "online": 2}
-_STEP_SIZES = ("eta1", "eta2", "gamma", "gamma1", "gamma2", "alpha_A", "alpha_B")
-_FROM_ZERO, _POSITIVE = (Interval(Real, 0, None, closed=closed) for closed in ("left", "neither"))
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
-class GradientServer(BaseEstimator):
+class GradientServer(Grouped, BaseEstimator):
     """Learns the blocks between units as in the papers: clients and server descend on each other.
 
     Every unit corrects its filtered state by a function of its own measurements, ``h_hat_a = h_hat_c +
@@ -58,17 +57,9 @@ class GradientServer(BaseEstimator):
     solve : {"iterate", "stationary"}, default="iterate"
         "stationary" solves for the fixed point that batch rounds converge to, with one linear solve per
         unit. It needs the other units' states at each unit: the server relays them once.
-    client_weight : float, default=1.0
-        Weight of the client loss against the server's, eta1 / eta2, unless both are given.
-    eta1, eta2 : float, default=None
-        Step sizes of ``theta`` along the client loss and along the server loss. None takes the largest that
-        are sure to converge given the curvature (a twentieth of it step by step).
-    gamma : float, default=None
-        Step size of the blocks ``A_mn``. None as above.
-    gamma1, gamma2 : float, default=None
-        Step sizes of the constant ``phi_m`` of [2]_, for plants with inputs.
-    alpha_A, alpha_B : float, default=None
-        Step sizes of ``A_mn`` (in place of `gamma`) and ``B_mn`` of [2]_, for plants with inputs.
+    rates : Rates, default=None
+        Weights and step sizes of the losses, see :class:`~skfedcausal.papers.server.options.Rates`. None takes the
+        largest that are sure to converge.
     xi : float, default=0.0
         Weight of the penalty ``D = mean |A_mm theta y - sum_n A_mn h_n|^2`` of [2]_ in the server's loss;
         ``rho / 2`` of the augmented Lagrangian.
@@ -91,17 +82,8 @@ class GradientServer(BaseEstimator):
     variant : {"joint", "no_augmentation", "no_server", "pretrained"}, default="joint"
         The paper's method or its baselines: ``theta = 0``; ``theta`` from the client loss alone and nothing
         at the server; ``theta`` from the client loss alone and the server fitted to it.
-    max_iter : int, default=None
-        Rounds, or passes over the record for ``update="online"``. None stands for 3000 rounds, 2 passes.
-    tol : float, default=1e-9
-        Stop when no parameter moves by more than this share of the largest in a round; step by step, when
-        blocks and losses change by less than this from one pass to the next.
-    loss_tol : float, default=None
-        Stop once ``L_s``, penalty included, is at or below this number, in the scale of the states: the stop
-        rule that the papers print. None: only by `tol`, `max_iter` and `callback`.
-    callback : callable, default=None
-        Called after every round with its number and a dict of the losses by unit, ``client`` and ``server``;
-        training stops when it returns True.
+    stop : StopRule, default=None
+        When training ends, see :class:`~skfedcausal.papers.server.options.StopRule`.
 
     Attributes
     ----------
@@ -162,14 +144,7 @@ class GradientServer(BaseEstimator):
 
     update: str = "batch"
     solve: str = "iterate"
-    client_weight: float = 1.0
-    eta1: float | None = None
-    eta2: float | None = None
-    gamma: float | None = None
-    gamma1: float | None = None
-    gamma2: float | None = None
-    alpha_A: float | None = None
-    alpha_B: float | None = None
+    rates: Rates | None = None
     xi: float = 0.0
     constraint: str = "penalty"
     n_warm_up: int = 200
@@ -178,10 +153,7 @@ class GradientServer(BaseEstimator):
     ridge: float = 0.0
     exchange: str = "series"
     variant: str = "joint"
-    max_iter: int | None = None
-    tol: float = 1e-9
-    loss_tol: float | None = None
-    callback: Callable | None = None
+    stop: StopRule | None = None
 
     trains_units = True  # round by round, so that there are losses
     needs_replies = True
@@ -190,18 +162,16 @@ class GradientServer(BaseEstimator):
     _parameter_constraints = {
         "update": [StrOptions({"batch", "online"})],
         "solve": [StrOptions({"iterate", "stationary"})],
-        **{name: [_FROM_ZERO] for name in ("client_weight", "xi", "start_scale", "ridge", "tol")},
-        **{name: [_FROM_ZERO, None] for name in ("eta1", "eta2", "gamma1", "gamma2")},
-        **{name: [_POSITIVE, None] for name in ("gamma", "alpha_A", "alpha_B")},
+        **{name: [Interval(Real, 0, None, closed="left")] for name in ("xi", "start_scale", "ridge")},
+        "rates": [Rates, None],
+        "stop": [StopRule, None],
         "constraint": [StrOptions({"penalty", "augmented_lagrangian", "hybrid"})],
         "n_warm_up": [Interval(Integral, 1, None, closed="left")],
         "random_state": ["random_state"],
         "exchange": [StrOptions({"series", "moments"})],
         "variant": [StrOptions(set(VARIANTS))],
-        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
-        "loss_tol": [_FROM_ZERO, None],
-        "callback": [callable, None],
     }
+    _groups = {"rates": Rates, "stop": StopRule}
 
     excitation_ = feedback_ = None  # training diagnoses neither
 
@@ -338,7 +308,7 @@ class GradientServer(BaseEstimator):
         sizes = choose_sizes(self, plant, blocks)
         if blocks is not None:
             self.rates_, self.step_sizes_ = _rate_table(plant, sizes), sizes
-            free = copy(self).set_params(variant="joint", **dict.fromkeys(_STEP_SIZES))
+            free = copy(self).set_params(variant="joint", rates=Rates(client_weight=self.client_weight))
             training.largest_rates = _rate_table(plant, choose_sizes(free, plant, blocks))
             if self.solve == "iterate":
                 loads = load(plant, sizes, blocks)

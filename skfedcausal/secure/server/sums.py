@@ -18,6 +18,7 @@ from ...message.secure import (
     ProductsRequest,
     SecureSumsRequest,
 )
+from ...parameters import configured, place_of
 from ...server.estimation.standardised import StandardisedPlant
 from ...server.likelihood import LikelihoodServer
 from ...server.links.grades import fewest_rows, grades_of_sums
@@ -191,7 +192,7 @@ class SecureSumsServer(ServerLearner):
     Parameters
     ----------
     learner : LikelihoodServer, default=None
-        How the plant is learned from the sums; None stands for ``LikelihoodServer(level_shifts=None)``.
+        How the plant is learned from the sums; None stands for one that looks for no shifts of levels.
     n_lags : int, default=12
         Lags of the likelihood. More are asked of the units where filters remember more, at the price of more
         sums; a warning says so.
@@ -321,15 +322,13 @@ class SecureSumsServer(ServerLearner):
     def _new_learner(self):
         """The learner, which must not need rows."""
         if self.learner is None:
-            return LikelihoodServer(level_shifts=None, n_rounds=1)
-        given = self.learner.get_params(deep=False)
-        if given["n_rounds"] == "auto":  # as many as help: there is nothing to ask again
-            given["n_rounds"] = 1
+            return configured(LikelihoodServer, {"level_shifts": None, "n_rounds": 1})
         for name, value in _WITHOUT_ROWS.items():
-            if given[name] != value:
+            given = getattr(self.learner, name)
+            if given != value and (name, given) != ("n_rounds", "auto"):  # as many as help: nothing is asked again
                 raise ValueError(
-                    f"learner={self.learner!r} needs rows for {name}={given[name]!r}, and there are only sums; give "
-                    f"LikelihoodServer({', '.join(f'{k}={v!r}' for k, v in _WITHOUT_ROWS.items() if k == name)}, ...)."
+                    f"learner={self.learner!r} needs rows for {name}={given!r}, and there are only sums; give "
+                    f"{place_of(LikelihoodServer, name, repr(value))}."
                 )
         return clone(self.learner)
 

@@ -245,7 +245,7 @@ class LinkQuestions(ServerLearner):
     def _anew(self, messages):
         """Another server like this one that learned from other messages, and measured no benefit."""
         other = clone(self)
-        other.held_out = None
+        other.measures_benefit = False
         return other.fit(messages)
 
     def _tested(self, messages, method):

@@ -225,7 +225,7 @@ def refitted(plant, rows, slices):
         }
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # said of the whole record already
-            learned = clone(plant).set_params(held_out=None, max_time=max_time).fit(messages)
+            learned = clone(plant).set_params(options__held_out=None, max_time=max_time).fit(messages)
         model = PlantModel(learned.lag_transitions_, learned.process_cov_, rows.J)
         fold = rows.x[start:stop] - level
         found = model.from_first(fold @ rows.J)

@@ -17,6 +17,7 @@ from skfedcausal import (
     LikelihoodServer,
 )
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.parameters import configured
 
 from ...ask import question
 from ..leaves import public_attributes
@@ -47,7 +48,7 @@ _ABOUT_THE_FIT = {
 
 def likelihood(**settings):
     """A server without a limit on its work."""
-    return LikelihoodServer(**{"max_time": WORK} | settings)
+    return configured(LikelihoodServer, {"max_time": WORK} | settings)
 
 
 def granger(client=None, server=None, **settings):

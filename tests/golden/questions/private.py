@@ -2,6 +2,7 @@
 
 from skfedcausal import Baseline, GaussianMechanism, GradientServer, IndependentFlips, KalmanClient, RandomizedResponse
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.papers import Rates, StopRule, TrainingMechanism
 
 from ..plants import Plant, by_threads
 from .common import (
@@ -35,11 +36,11 @@ def _private(kind, mechanism, *args, **settings):
 
 def _trusted(**settings):
     given = {"mu": 1.0, "delta": 1e-5, "trust": "server", "gradient_clip": 0.01, "random_state": 0}
-    return lambda: GaussianMechanism(**given | settings)
+    return lambda: TrainingMechanism(**given | settings)
 
 
 def _trained():
-    return GradientServer(max_iter=3, tol=0, eta1=1e-3, eta2=1e-3, gamma=1e-3)
+    return GradientServer(stop=StopRule(max_iter=3, tol=0), rates=Rates(eta1=1e-3, eta2=1e-3, gamma=1e-3))
 
 
 def _data(seed, n_units=3, n_samples=800):
@@ -123,7 +124,7 @@ PLANTS = [
         "privacy of the papers",
         _private(
             granger,
-            lambda: GaussianMechanism(epsilon=1.0, delta=1e-5, clip_norm=25.0, protocol="paper", random_state=0),
+            lambda: TrainingMechanism(epsilon=1.0, delta=1e-5, clip_norm=25.0, protocol="paper", random_state=0),
             _public(),
             server=_trained(),
         ),

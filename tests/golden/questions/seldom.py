@@ -13,7 +13,6 @@ from skfedcausal import (
     Baseline,
     Evidence,
     ExtendedKalmanClient,
-    GaussianMechanism,
     GradientServer,
     InputModel,
     KalmanClient,
@@ -27,6 +26,8 @@ from skfedcausal.client.maps import LinearMap
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.estimators._interventions import one_lag_realisation
 from skfedcausal.estimators._stream_batches import stops
+from skfedcausal.papers import TrainingMechanism
+from skfedcausal.parameters import configured
 from skfedcausal.secure import SecureSumsServer
 from skfedcausal.server import likelihood as server_likelihood
 from skfedcausal.server import moments as server_moments
@@ -467,8 +468,8 @@ def _of_the_papers(seed, **settings):
     truth = make_granger_plant(2, n_samples=2, links=((0, 1),), n_inputs=1, input_links=(), random_state=seed)[1]
     return counterfactual(
         {name: KalmanClient(baseline=Baseline(center=False), **model) for name, model in truth.clients().items()},
-        server=GradientServer(**{"max_iter": 3, "tol": 0.0} | settings),
-        privacy=GaussianMechanism(epsilon=1.0, delta=1e-5, clip_norm=25.0, protocol="paper", random_state=0),
+        server=configured(GradientServer, {"max_iter": 3, "tol": 0.0} | settings),
+        privacy=TrainingMechanism(epsilon=1.0, delta=1e-5, clip_norm=25.0, protocol="paper", random_state=0),
     )
 
 
@@ -681,7 +682,7 @@ PLANTS = [
     *(
         Plant(
             f"training that stops, {how}",
-            made(counterfactual, server=GradientServer(max_iter=8, xi=0.1, **settings)),
+            made(counterfactual, server=configured(GradientServer, {"xi": 0.1, "max_iter": 8} | settings)),
             lambda: driven(2, 250, links=((0, 1),)),
             LEARNED,
         )

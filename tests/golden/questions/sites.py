@@ -4,6 +4,7 @@ import numpy as np
 
 from skfedcausal import Communication, GradientServer
 from skfedcausal.federation import Failure, InProcessTransport, LostUnits
+from skfedcausal.papers import StopRule
 
 from ..plants import Plant, at_sites
 from .common import (
@@ -63,7 +64,7 @@ PLANTS = [
     Plant("a unit that is lost later", _losing(granger, first=2, server=likelihood(n_rounds=3)), _four, LEARNED, ABOUT),
     Plant(
         "a unit that is lost in training",
-        _losing(granger, first=3, server=GradientServer(max_iter=4, tol=0.0)),
+        _losing(granger, first=3, server=GradientServer(stop=StopRule(max_iter=4, tol=0.0))),
         _four,
         LEARNED,
         ABOUT,

@@ -6,6 +6,8 @@ from sklearn.neural_network import MLPRegressor
 
 from skfedcausal import ExtendedKalmanClient, GradientServer, KalmanClient, MomentServer, RegressorServer
 from skfedcausal.datasets import make_nonlinear_plant
+from skfedcausal.papers import StopRule
+from skfedcausal.parameters import configured
 from skfedcausal.secure import SecureSumsServer
 
 from ..plants import Plant, Record, at_sites, by_files, by_threads
@@ -57,7 +59,12 @@ def _of_gradients(name, questions=_TRAINED, data=_few, here=None, ways=None, kin
     """A plant that is trained round by round."""
     given = {"max_iter": 5, "tol": 0.0} | settings
     return Plant(
-        name, made(kind, server=GradientServer(**given)), data, questions, {**ABOUT, **(here or {})}, ways or {}
+        name,
+        made(kind, server=configured(GradientServer, given)),
+        data,
+        questions,
+        {**ABOUT, **(here or {})},
+        ways or {},
     )
 
 
@@ -177,7 +184,7 @@ PLANTS = [
         "training of given models",
         lambda: granger(
             {name: KalmanClient(n_states=2) for name in ("unit0", "unit1", "unit2")},
-            server=GradientServer(max_iter=4, tol=0.0),
+            server=GradientServer(stop=StopRule(max_iter=4, tol=0.0)),
         ),
         _few,
         _PLANT,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.linalg import solve_discrete_lyapunov
 
-from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
+from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodOptions, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.block_tests import link_estimates
 from skfedcausal.server.estimation.covariance import ExactInformation, ScoreProducts, simulated_records
@@ -39,7 +39,7 @@ def fitted(X, truth, sparsity="fdr", inputs=None):
         name: client.fit(Y, inputs=u).message(Y, inputs=u)
         for (name, Y), client, u in zip(X.items(), clients, inputs, strict=True)
     }
-    record = LikelihoodServer(level_shifts=None).fit(messages)._record(messages)
+    record = LikelihoodServer(options=LikelihoodOptions(level_shifts=None)).fit(messages)._record(messages)
     plant, maximum = fitted_likelihood(record, Settings(sparsity=sparsity, **GOAL))
     return maximum.scoring, plant
 

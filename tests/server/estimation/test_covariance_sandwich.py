@@ -7,7 +7,7 @@ import pytest
 import statsmodels.api as sm
 from scipy import stats
 
-from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer, inspection
+from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodOptions, LikelihoodServer, inspection
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation import covariance as module
 from skfedcausal.server.estimation.covariance import (
@@ -39,7 +39,10 @@ def test_gaussian_noise_makes_it_agree_with_the_information(missing, sparsity):
         3, n_samples=n_samples, links=[(0, 1)], missing=missing, n_states=[2, 1, 2], random_state=0
     )
     messages = messages_of(X)
-    fits = {c: LikelihoodServer(sparsity=sparsity, covariance=c).fit(messages) for c in ("information", "sandwich")}
+    fits = {
+        c: LikelihoodServer(covariance=c, options=LikelihoodOptions(sparsity=sparsity)).fit(messages)
+        for c in ("information", "sandwich")
+    }
     usual, robust = (fits[c].links_ for c in ("information", "sandwich"))
     np.testing.assert_array_equal(usual["norm"], robust["norm"])
     np.testing.assert_array_equal(fits["information"].transition_, fits["sandwich"].transition_)
@@ -72,7 +75,7 @@ def test_of_a_measured_var_it_is_that_of_least_squares(covariance, monkeypatch):
     messages = {
         f"unit{k}": KalmanClient(A=np.zeros((1, 1)), **unit).fit(h[:, [k]]).message(h[:, [k]]) for k in range(3)
     }
-    server = LikelihoodServer(sparsity=None, covariance=covariance).fit(messages)
+    server = LikelihoodServer(covariance=covariance, options=LikelihoodOptions(sparsity=None)).fit(messages)
     links = server.links_.set_index(["cause", "effect"])
     settings = {"cov_type": "HC0"}
     if covariance == "hac":
@@ -97,9 +100,9 @@ def test_blocks_in_and_outside_the_model_have_the_same_covariance_in_large_recor
         f"unit{k}": KalmanClient(A=np.zeros((1, 1)), **unit).fit(Y[:, [k]]).message(Y[:, [k]]) for k in range(3)
     }
     score = LikelihoodServer(covariance="sandwich").fit(messages).links_
-    wald = LikelihoodServer(covariance="sandwich", sparsity=None).fit(messages).links_
+    wald = LikelihoodServer(covariance="sandwich", options=LikelihoodOptions(sparsity=None)).fit(messages).links_
     np.testing.assert_allclose(score["stderr"], wald["stderr"], rtol=0.03)
-    usual = LikelihoodServer(sparsity=None).fit(messages).links_
+    usual = LikelihoodServer(options=LikelihoodOptions(sparsity=None)).fit(messages).links_
     assert (wald["stderr"] > 1.15 * usual["stderr"]).any()  # the variance that swings matters here
 
 

@@ -13,6 +13,7 @@ from skfedcausal import (
     LikelihoodServer,
 )
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.parameters import configured
 from skfedcausal.server.estimation import level_shifts
 from skfedcausal.server.estimation.block_tests import link_estimates
 from skfedcausal.server.estimation.level_shifts import (
@@ -46,7 +47,7 @@ def shifted(size=3.0, n_samples=1500, seed=0, **options):
 
 
 def estimator(server=None, **options):
-    return FederatedGrangerEstimator(server=server or LikelihoodServer(**options))
+    return FederatedGrangerEstimator(server=server or configured(LikelihoodServer, options))
 
 
 def records(X, **options):

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer, inspection
+from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodOptions, LikelihoodServer, inspection
 from skfedcausal.client.unit_model import with_noise_share
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message.states import PacketError, StateMessage, StateReply
@@ -71,7 +71,9 @@ def test_units_with_more_sensors_than_states_leave_nothing_open():
 
 def test_noise_in_square_units_is_found_and_the_effect_with_it(fitted):
     est, X, truth = fitted
-    floor = FederatedCounterfactualEstimator(server=LikelihoodServer(horizon=1)).fit(X, inputs=truth.inputs)
+    floor = FederatedCounterfactualEstimator(server=LikelihoodServer(options=LikelihoodOptions(horizon=1))).fit(
+        X, inputs=truth.inputs
+    )
     assert est.server_.noise_share_ >= 0.5
     assert floor.server_.noise_share_ is None
     true = np.linalg.eigvals(truth.transition).real
@@ -156,7 +158,9 @@ def coloured_noise(n_samples=3000, seed=0):
 def test_coefficients_are_learned_for_forecasts_and_filters_for_the_next_step():
     X, inputs, pole = coloured_noise()
     est, single = (
-        FederatedCounterfactualEstimator(server=LikelihoodServer(horizon=horizon)).fit(X, inputs=inputs)
+        FederatedCounterfactualEstimator(server=LikelihoodServer(options=LikelihoodOptions(horizon=horizon))).fit(
+            X, inputs=inputs
+        )
         for horizon in (50, 1)
     )
     assert est.server_.noise_share_ > 1 > est.server_.filter_noise_share_

@@ -19,6 +19,7 @@ from skfedcausal import (
 )
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.estimators._link_questions import state_covariance
+from skfedcausal.parameters import configured
 from skfedcausal.server import fitting
 from skfedcausal.server.dynamics import PaddedRecord, Plant
 from skfedcausal.server.estimation.scoring import Budget
@@ -451,7 +452,7 @@ def test_after_keeps_an_input_out_of_its_row():
 )
 def test_a_server_of_one_lag_refuses_inputs_that_act_at_once(settings):
     X, inputs = same_row(400)
-    server = LikelihoodServer(sampled={"unit0": "before"}, **settings)
+    server = configured(LikelihoodServer, {"sampled": {"unit0": "before"}} | settings)
     with pytest.raises(ValueError, match=r"inputs of unit0 were set before .* act in it, but with this"):
         FederatedCounterfactualEstimator(server=server).fit(X, inputs=inputs)
 
@@ -520,7 +521,7 @@ def test_a_plant_at_the_border_of_stability_stays_inside():
 
 @pytest.mark.parametrize("settings", [{"covariance": "hac"}, {"likelihood": "time-domain"}])
 def test_some_settings_keep_one_lag(settings):
-    estimator = FederatedGrangerEstimator(server=LikelihoodServer(**settings)).fit(five_nodes(600))
+    estimator = FederatedGrangerEstimator(server=configured(LikelihoodServer, settings)).fit(five_nodes(600))
     assert len(estimator.server_.lag_transitions_) == 1
     assert len(estimator.server_.misfit_) == 0
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import statsmodels.api as sm
 
-from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer, inspection
+from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodOptions, LikelihoodServer, inspection
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.links.benefit import connected, split_messages
 from skfedcausal.statespace.episodes import mean_with_error
@@ -95,7 +95,9 @@ def test_nothing_is_gained_where_nothing_couples():
         messages = messages_of(X)
         sparse = LikelihoodServer().fit(messages).benefit(messages).by_unit()
         assert (sparse["gain"].abs() <= 4 * sparse["stderr"]).all()
-        gains.extend(LikelihoodServer(sparsity=None).fit(messages).benefit(messages).by_unit()["gain"])
+        gains.extend(
+            LikelihoodServer(options=LikelihoodOptions(sparsity=None)).fit(messages).benefit(messages).by_unit()["gain"]
+        )
     cost, error = 2 * 4 / (2 * 1400), np.std(gains) / np.sqrt(len(gains))
     assert -cost - 4 * error < np.mean(gains) < 4 * error
 

@@ -6,6 +6,7 @@ from scipy.stats import false_discovery_control
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.parameters import configured
 
 X, TRUTH = make_granger_plant(4, n_states=1, n_sensors=3, n_samples=600, random_state=0)
 MANY, OF_MANY = make_granger_plant(34, n_states=1, n_sensors=2, n_samples=200, random_state=0)
@@ -13,7 +14,7 @@ MANY, OF_MANY = make_granger_plant(34, n_states=1, n_sensors=2, n_samples=200, r
 
 def fitted(record, truth, **settings):
     clients = [KalmanClient(C=C) for C in truth.observation]
-    return FederatedGrangerEstimator(clients, server=LikelihoodServer(**settings)).fit(record)
+    return FederatedGrangerEstimator(clients, server=configured(LikelihoodServer, settings)).fit(record)
 
 
 def test_it_says_what_it_is_about():

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
+from skfedcausal import FederatedGrangerEstimator, KalmanClient, Knowledge, LikelihoodServer
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.links.grades import VALUES, fewest_rows, grades, grades_of, holds, with_grades
 
@@ -202,6 +202,8 @@ def test_of_many_units_the_likelihood_is_enough_where_it_holds():
 
 
 def test_what_is_known_is_given():
-    est = FederatedGrangerEstimator(server=LikelihoodServer(forbidden=[("u0", "u1")])).fit(plant(0, link=0.4))
+    est = FederatedGrangerEstimator(server=LikelihoodServer(knowledge=Knowledge(forbidden=[("u0", "u1")]))).fit(
+        plant(0, link=0.4)
+    )
     told = est.links_.set_index(["cause", "effect"]).loc[("u0", "u1")]
     assert (told["verdict"], told["basis"]) == ("no influence", "given")

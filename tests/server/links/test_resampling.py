@@ -12,6 +12,7 @@ from skfedcausal import (
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     KalmanClient,
+    LikelihoodOptions,
     LikelihoodServer,
     inspection,
 )
@@ -99,7 +100,7 @@ def test_blocks_know_that_the_variance_swings_and_the_plant_does_not():
     X = {f"unit{k}": Y[:, [k]] for k in range(2)}
     fits = {}
     for covariance in ("information", "hac"):
-        server = LikelihoodServer(sparsity=None, level_shifts=None, covariance=covariance)
+        server = LikelihoodServer(covariance=covariance, options=LikelihoodOptions(sparsity=None, level_shifts=None))
         fits[covariance] = FederatedGrangerEstimator(clients, server=server).fit(X)
     blocks = inspection.bootstrap_links(fits["hac"], X, n_resamples=150, random_state=0)
     plant = inspection.bootstrap_links(fits["hac"], X, n_resamples=150, random_state=0, method="parametric")

@@ -8,7 +8,7 @@ from scipy import stats
 from scipy.signal import lfilter
 from statsmodels.stats.multitest import multipletests
 
-from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
+from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodOptions, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.links.tests import METHODS
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.medium
 def server_for(n_samples, seed, links=(), sparsity=None, **settings):
     X, _ = make_granger_plant(2, n_samples=n_samples, links=links, random_state=seed, **settings)
     messages = {name: KalmanClient().fit(Y).message(Y) for name, Y in X.items()}
-    server = LikelihoodServer(sparsity=sparsity).fit(messages)
+    server = LikelihoodServer(options=LikelihoodOptions(sparsity=sparsity)).fit(messages)
     return server, partial(server.test_links, messages)
 
 
@@ -56,7 +56,9 @@ def test_likelihood_ratio_of_a_measured_var_is_that_of_least_squares():
     unit = {"C": np.eye(1), "Q": np.eye(1), "R": 1e-8 * np.eye(1)}
     clients = [KalmanClient(A=A[[k]][:, [k]], **unit) for k in range(3)]
     X = {f"unit{k}": h[:, [k]] for k in range(3)}
-    est = FederatedGrangerEstimator(client=clients, server=LikelihoodServer(sparsity=None)).fit(X)
+    est = FederatedGrangerEstimator(
+        client=clients, server=LikelihoodServer(options=LikelihoodOptions(sparsity=None))
+    ).fit(X)
     table = est.test_links(X, "lr")
     centred = h - h.mean(axis=0)
     past, now = centred[:-1], centred[1:]
@@ -122,6 +124,6 @@ def test_size_without_coupling_under_noise_that_is_not_normal(noise):
         for k in range(2):
             Y = h[:, [k]] * [1.0, -0.5, 0.8] + 0.5 * rng.normal(size=(n_samples, 3))
             messages[f"unit{k}"] = KalmanClient(n_states=1).fit(Y).message(Y)
-        p_values.extend(LikelihoodServer(level_shifts=None).screen(messages)["p_value"])
+        p_values.extend(LikelihoodServer(options=LikelihoodOptions(level_shifts=None)).screen(messages)["p_value"])
     rejected = np.mean(np.array(p_values) < 0.05)
     assert abs(rejected - 0.05) < 3 * np.sqrt(0.05 * 0.95 / len(p_values))

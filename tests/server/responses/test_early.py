@@ -8,6 +8,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 from skfedcausal import FederatedCounterfactualEstimator, LikelihoodServer
+from skfedcausal.parameters import configured
 from skfedcausal.server.responses import early
 
 _LATE = 6  # rows until an input acts
@@ -73,7 +74,7 @@ def test_a_first_stage_that_settles_leaves_everything_as_it_was():
 
 @pytest.mark.parametrize("settings", [{"forbidden": [("a", "b")]}, {"sampled": "before"}])
 def test_what_is_known_of_links_or_timing_is_not_given_up(short, settings):
-    found, _ = fitted(late_plant(_LATE), server=LikelihoodServer(max_time=1.0, **settings))
+    found, _ = fitted(late_plant(_LATE), server=configured(LikelihoodServer, {"max_time": 1.0} | settings))
     assert not found.server_.outdone_
 
 

@@ -12,6 +12,7 @@ from numpy.testing import assert_allclose
 
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodServer, parallel
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.parameters import configured
 from skfedcausal.server import likelihood
 from skfedcausal.server.estimation.scoring import RATE, Budget
 from skfedcausal.server.fitting import settings_of
@@ -55,7 +56,7 @@ def learned(messages, *, as_a_whole=False, **settings):
         if as_a_whole:
             patch.setattr(likelihood, "LARGE", 10**6)
             patch.setattr(LikelihoodServer, "frees_lags", False)
-        server = LikelihoodServer(correction="fdr", **settings).fit(messages)
+        server = configured(LikelihoodServer, {"correction": "fdr"} | settings).fit(messages)
     assert (not isinstance(server.plant_, SparsePlant)) == as_a_whole
     return server
 

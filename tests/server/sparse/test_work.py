@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from skfedcausal import KalmanClient, LikelihoodServer
+from skfedcausal import KalmanClient, LikelihoodOptions, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.sparse.server import asks_for_the_whole, warn_of_work
@@ -19,7 +19,9 @@ def record():
 
 def test_what_asks_for_the_whole_is_named(record):
     assert asks_for_the_whole(record, LikelihoodServer()) == ""
-    words = asks_for_the_whole(record, LikelihoodServer(covariance="sandwich", fix_local=True))
+    words = asks_for_the_whole(
+        record, LikelihoodServer(covariance="sandwich", options=LikelihoodOptions(fix_local=True))
+    )
     assert words == "covariance='sandwich', fix_local=True"
     assert asks_for_the_whole(replace(record, known_links=object()), LikelihoodServer()) == "known links"
 

@@ -8,7 +8,14 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from skfedcausal import Baseline, FederatedGrangerEstimator, GradientServer, KalmanClient, LikelihoodServer
+from skfedcausal import (
+    Baseline,
+    FederatedGrangerEstimator,
+    GradientServer,
+    KalmanClient,
+    LikelihoodOptions,
+    LikelihoodServer,
+)
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message import FitRequest
@@ -174,7 +181,9 @@ def test_a_driver_has_its_own_word_unless_something_else_failed(fitted):
     assert "shared driver" not in set(doubtful["verdict"])
 
 
-@pytest.mark.parametrize("server", [LikelihoodServer(covariance="sandwich"), LikelihoodServer(fix_local=True)])
+@pytest.mark.parametrize(
+    "server", [LikelihoodServer(covariance="sandwich"), LikelihoodServer(options=LikelihoodOptions(fix_local=True))]
+)
 def test_settings_of_the_server_are_checked_as_well(server):
     est = FederatedGrangerEstimator(server=server).fit(plant())
     assert est.validity_["passed"].all()

@@ -7,6 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.stats import chi2
 
+from skfedcausal import LikelihoodOptions
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.likelihood import LikelihoodServer
 from skfedcausal.server.watching.learning import _noise_of, held_out_models
@@ -187,7 +188,7 @@ def example():
     Y[np.random.default_rng(0).random(Y.shape) < 0.1] = np.nan
     Y[20:30, coupled.sensors[0]] = np.nan
     messages = coupled.messages(Y, STARTS)
-    plant = LikelihoodServer(sparsity=None).fit(messages)
+    plant = LikelihoodServer(options=LikelihoodOptions(sparsity=None)).fit(messages)
     return plant, messages, JointRecord.from_messages(messages)
 
 
@@ -270,7 +271,7 @@ def test_records_shorter_than_the_states_are_refused(n_rows):
     """Their covariance would not have full rank."""
     coupled = coupled_plant(0)
     Y = coupled.simulate(30, 0)
-    plant = LikelihoodServer(sparsity=None).fit(coupled.messages(Y))
+    plant = LikelihoodServer(options=LikelihoodOptions(sparsity=None)).fit(coupled.messages(Y))
     messages = coupled.messages(Y[:n_rows])
     record = JointRecord.from_messages(messages)
     if n_rows > 4:

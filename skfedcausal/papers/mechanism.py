@@ -1,0 +1,93 @@
+"""Noise inside gradient training: the papers' protocol, and a trusted server that hides units from each other."""
+
+from dataclasses import dataclass
+from numbers import Real
+
+from sklearn.utils._param_validation import Interval, StrOptions
+
+from ..privacy.errors import warn_seeded
+from ..privacy.gaussian import GaussianMechanism
+from ..privacy.promise import gradient_statement, paper_statement, with_voids
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class TrainingMechanism(GaussianMechanism):
+    """Gaussian noise inside the training of a :class:`~skfedcausal.GradientServer`, in place of noise on the record.
+
+    Parameters
+    ----------
+    epsilon, delta, mu, clip_norm, event_radius, protects, noise, accountant, random_state
+        As in :class:`~skfedcausal.GaussianMechanism`.
+    protocol : {"one-shot", "paper"}, default="one-shot"
+        "paper", for comparison: measurements are clipped, and a unit adds noise to the states of every time
+        step and round of gradient training by the papers' formulas, `epsilon` and `delta` being those of
+        each message. That is no promise about a run. The statement says so, and gives the total that the
+        papers state beside the exact one for a correction theta that does not depend on the record.
+    trust : {"none", "server"}, default="none"
+        "server": the server of gradient training (:class:`GradientServer`, or ``RegressorServer(labels=
+        "augmented")``) may see the units' states, units must not see each other's. Measurements stay as they
+        are, and the gradients that the server sends are clipped and get noise; `epsilon` and `delta` are those of
+        the whole training.
+    gradient_clip : float, default=None
+        For ``trust="server"``: largest norm of the gradient about one time step that a unit is sent. Public.
+
+    See Also
+    --------
+    skfedcausal.GaussianMechanism : Noise on the record, which costs nothing more however much is learned from it.
+
+    Examples
+    --------
+    >>> from skfedcausal.papers import TrainingMechanism
+    >>> TrainingMechanism(epsilon=1.0, delta=1e-5, clip_norm=3.0, protocol="paper").place
+    'messages'
+    """
+
+    protocol: str = "one-shot"
+    trust: str = "none"
+    gradient_clip: float | None = None
+
+    _parameter_constraints = {
+        **GaussianMechanism._parameter_constraints,
+        "protocol": [StrOptions({"one-shot", "paper"})],
+        "trust": [StrOptions({"none", "server"})],
+        "gradient_clip": [Interval(Real, 0, None, closed="neither"), None],
+    }
+
+    @property
+    def place(self):
+        """Place of the noise: added to the "record", to the "messages" of training or to its "gradients"."""
+        return "messages" if self.protocol == "paper" else "gradients" if self.trust == "server" else "record"
+
+    def check_training(self):
+        """Refuse settings that belong to noise on the record, or lack what noise inside training needs.
+
+        Raises
+        ------
+        ValueError
+            If such a setting is there, or one is missing.
+        """
+        self.mu_of_release()
+        if self.random_state is not None:
+            warn_seeded()
+        if self.trust == "server" and (self.protocol == "paper" or self.gradient_clip is None):
+            raise ValueError(
+                f"Got trust='server' with protocol={self.protocol!r} and gradient_clip={self.gradient_clip}; "
+                "give protocol='one-shot' and the largest norm of a gradient that is sent."
+            )
+        if self.place == "gradients":
+            return
+        events = self.scope.unit == "event" and self.event_radius is None
+        if self.clip_norm is None or self.epsilon is None or not events:
+            raise ValueError(
+                "protocol='paper' needs epsilon and delta of each message and a public clip_norm, and knows "
+                f"no unit but the event; got epsilon={self.epsilon}, clip_norm={self.clip_norm}, "
+                f"unit={self.scope.unit!r}, event_radius={self.event_radius}."
+            )
+
+    def statement(self, spent, names, n_samples, left="everything"):
+        """The promise in words: unit, relation, bound, composition, what is not covered."""
+        if self.place == "messages":
+            return paper_statement(self, spent, names)
+        if self.place == "gradients":
+            return with_voids(self.account.charges_of(names), gradient_statement(self, spent))
+        return super().statement(spent, names, n_samples, left)

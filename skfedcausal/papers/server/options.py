@@ -1,0 +1,97 @@
+"""Step sizes of gradient training and when it ends."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from numbers import Integral, Real
+
+from sklearn.utils._param_validation import Interval
+
+from ...parameters import ParameterGroup
+
+_FROM_ZERO, _POSITIVE = (Interval(Real, 0, None, closed=closed) for closed in ("left", "neither"))
+
+
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class Rates(ParameterGroup):
+    """Weight and step sizes of the losses of a :class:`~skfedcausal.GradientServer`, by the letters of the papers.
+
+    Parameters
+    ----------
+    client_weight : float, default=1.0
+        Weight of the client loss against the server's, eta1 / eta2, unless both are given.
+    eta1, eta2 : float, default=None
+        Step sizes of ``theta`` along the client loss and along the server loss. None takes the largest that
+        are sure to converge given the curvature (a twentieth of it step by step).
+    gamma : float, default=None
+        Step size of the blocks ``A_mn``. None as above.
+    gamma1, gamma2 : float, default=None
+        Step sizes of the constant ``phi_m`` of [2]_, for plants with inputs.
+    alpha_A, alpha_B : float, default=None
+        Step sizes of ``A_mn`` (in place of `gamma`) and ``B_mn`` of [2]_, for plants with inputs.
+
+    References
+    ----------
+    .. [2] Mohamed, Mohanty, Gebraeel, Federated Causal Representation Learning in State-Space Systems for
+           Decentralized Counterfactual Reasoning.
+
+    Examples
+    --------
+    >>> from skfedcausal import GradientServer
+    >>> from skfedcausal.papers.server.options import Rates
+    >>> GradientServer(rates=Rates(eta1=0.1)).set_params(rates__eta2=0.2).rates
+    Rates(eta1=0.1, eta2=0.2)
+    """
+
+    client_weight: float = 1.0
+    eta1: float | None = None
+    eta2: float | None = None
+    gamma: float | None = None
+    gamma1: float | None = None
+    gamma2: float | None = None
+    alpha_A: float | None = None
+    alpha_B: float | None = None
+
+    _parameter_constraints = {
+        "client_weight": [_FROM_ZERO],
+        **{name: [_FROM_ZERO, None] for name in ("eta1", "eta2", "gamma1", "gamma2")},
+        **{name: [_POSITIVE, None] for name in ("gamma", "alpha_A", "alpha_B")},
+    }
+
+
+@dataclass(frozen=True, repr=False, eq=False, kw_only=True)
+class StopRule(ParameterGroup):
+    """When the training of a :class:`~skfedcausal.GradientServer` ends.
+
+    Parameters
+    ----------
+    max_iter : int, default=None
+        Rounds, or passes over the record for ``update="online"``. None stands for 3000 rounds, 2 passes.
+    tol : float, default=1e-9
+        Stop when no parameter moves by more than this share of the largest in a round; step by step, when
+        blocks and losses change by less than this from one pass to the next.
+    loss_tol : float, default=None
+        Stop once ``L_s``, penalty included, is at or below this number, in the scale of the states: the stop
+        rule that the papers print. None: only by `tol`, `max_iter` and `callback`.
+    callback : callable, default=None
+        Called after every round with its number and a dict of the losses by unit, ``client`` and ``server``;
+        training stops when it returns True.
+
+    Examples
+    --------
+    >>> from skfedcausal import GradientServer
+    >>> from skfedcausal.papers.server.options import StopRule
+    >>> GradientServer(stop=StopRule(max_iter=100)).max_iter
+    100
+    """
+
+    max_iter: int | None = None
+    tol: float = 1e-9
+    loss_tol: float | None = None
+    callback: Callable | None = None
+
+    _parameter_constraints = {
+        "max_iter": [Interval(Integral, 1, None, closed="left"), None],
+        "tol": [_FROM_ZERO],
+        "loss_tol": [_FROM_ZERO, None],
+        "callback": [callable, None],
+    }
