@@ -19,7 +19,6 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 from ..beside import beside
-from ..client.kalman import KalmanClient
 from ..client.units import (
     client_templates,
     kept_states,
@@ -42,7 +41,7 @@ from ..message.requests import SensorsAsStates
 from ..message.states import WIRE_DTYPES, StateMessage
 from ..privacy.mechanism import PrivacyMechanism
 from ..seeding import seeded
-from ..server.likelihood import LikelihoodServer
+from ._parts import DefaultParts
 from ._progress import CallbackSupportMixin, followed, written_out
 from ._promises import NAMED_SENSORS, NO_PROMISE, promise, told_promise, unaccounted
 from ._queries import QueriedUnits
@@ -55,11 +54,10 @@ def explained(cls):
     @wraps(init)
     def checked(self, *args, **settings):
         for name in settings.keys() - set(cls._get_param_names()):
-            owners = {"client": KalmanClient, "server": self._default_server}
-            parts = [(part, kind) for part, kind in owners.items() if name in kind().get_params(deep=False)]
-            where = "; ".join(f"it is one of its {part}: {part}={kind.__name__}({name}=...)" for part, kind in parts)
+            found = [(part, own) for part, own in cls._default_parts().items() if name in own.get_params(deep=False)]
+            parts = [f"it is one of its {part}: {part}={type(own).__name__}({name}=...)" for part, own in found]
             known = f"it has {listed(cls._get_param_names(), 20)}"
-            raise TypeError(f"{type(self).__name__} has no parameter {name!r}: {where or known}.")
+            raise TypeError(f"{type(self).__name__} has no parameter {name!r}: {'; '.join(parts) or known}.")
         init(self, *args, **settings)
 
     cls.__init__ = checked
@@ -79,7 +77,7 @@ class where_server:
     def __get__(self, estimator, cls=None):
         if estimator is None:
             return self._function
-        server = cls._default_server() if estimator.server is None else estimator.server
+        server = estimator._parts()["server"]
         if not getattr(server, self._name, False):
             raise AttributeError(
                 f"{cls.__name__}.{self._function.__name__} is not answered by a fit with "
@@ -90,7 +88,7 @@ class where_server:
 
 @explained
 @dataclass(repr=False, eq=False)
-class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
+class FederatedEstimator(DefaultParts, CallbackSupportMixin, TransformerMixin, BaseEstimator):
     """Base of the federated estimators; use a subclass."""
 
     client: Any = None
@@ -121,7 +119,6 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
         "max_bytes": [Interval(Integral, 0, None, closed="left"), None],
         "verbose": ["verbose"],
     }
-    _default_server = LikelihoodServer
     _monitors = False  # whether units tell also what their states do not show
     _has_inputs = False  # whether units may have inputs
     _needs_rows = True  # whether a fit is more than what sums of products over rows tell
@@ -303,7 +300,7 @@ class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
             )
 
     def _new_server(self):
-        server = self._default_server() if self.server is None else seeded(self.server, self.random_state)
+        server = self._parts()["server"] if self.server is None else seeded(self.server, self.random_state)
         if self._needs_rows and getattr(server, "dealer", None) is not None:
             raise ValueError(
                 f"{type(server).__name__} learns from sums over rows, and {type(self).__name__} needs every row; use "

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.utils._param_validation import HasMethods, StrOptions
+from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..containers.layout import SEPARATOR, listed
 from ..server.estimation.input_checks import InputsNotSeparableError
 from ..server.lagged.timing import SAMPLED
-from ..server.likelihood import LikelihoodServer
 from ..statespace.input_basis import BASES
 from ._base import explained
 from ._declared import Declared, coded_record, filled_inputs, learned_levels, merged_inputs
@@ -185,7 +184,6 @@ class FederatedCounterfactualEstimator(InputQuestions):
 
     _parameter_constraints = {
         **InputQuestions._parameter_constraints,
-        "server": [HasMethods("effects"), None],
         "input_columns": ["array-like", callable, Mapping, None],
         "missing_inputs": [StrOptions({"error", "hold"})],
         "sampled": [StrOptions(set(SAMPLED)), Mapping],
@@ -195,6 +193,7 @@ class FederatedCounterfactualEstimator(InputQuestions):
     }
 
     _has_inputs = True
+    _server_answers = ("effects",)
     _acting = ("lag_transitions_", "lag_inputs_", "input_at_once_")
 
     # -- fitting ---------------------------------------------------------------------------------
@@ -331,8 +330,7 @@ class FederatedCounterfactualEstimator(InputQuestions):
         return self._spec.encode(plant)
 
     def _server_knows_timing(self):
-        server = LikelihoodServer() if self.server is None else self.server
-        return "sampled" in server.get_params(deep=False)
+        return "sampled" in self._parts()["server"].get_params(deep=False)
 
     def _new_server(self):
         """The server, told when inputs act where it can be told; those sent a row ahead act on the next."""
