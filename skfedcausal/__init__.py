@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from .client.extended_kalman import ExtendedKalmanClient
     from .client.kalman import KalmanClient
     from .client.unit_model import UnitClient
-    from .containers import stack_clients
+    from .containers import ClientArrays, stack_clients
     from .containers.scaler import UnitScaler
     from .estimators.counterfactual import FederatedCounterfactualEstimator
     from .estimators.detector import FederatedRCADetector
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Augmenter",
+    "ClientArrays",
     "ExtendedKalmanClient",
     "FederatedCounterfactualEstimator",
     "FederatedGrangerEstimator",
@@ -63,6 +64,7 @@ __all__ = [
 # where the public names are: imported when they are asked for, so that commands have a word to say at once
 _HOMES = {
     "Augmenter": "client.augmenter",
+    "ClientArrays": "containers",
     "ExtendedKalmanClient": "client.extended_kalman",
     "FederatedCounterfactualEstimator": "estimators.counterfactual",
     "FederatedGrangerEstimator": "estimators.granger",

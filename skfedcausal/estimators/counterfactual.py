@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from sklearn.utils._param_validation import StrOptions
+from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ..containers.clients import opened
 from ..containers.layout import SEPARATOR, listed
 from ..server.estimation.input_checks import InputsNotSeparableError
 from ..server.lagged.timing import SAMPLED
@@ -184,6 +185,7 @@ class FederatedCounterfactualEstimator(InputQuestions):
 
     _parameter_constraints = {
         **InputQuestions._parameter_constraints,
+        "server": [HasMethods("effects"), None],
         "input_columns": ["array-like", callable, Mapping, None],
         "missing_inputs": [StrOptions({"error", "hold"})],
         "sampled": [StrOptions(set(SAMPLED)), Mapping],
@@ -193,7 +195,6 @@ class FederatedCounterfactualEstimator(InputQuestions):
     }
 
     _has_inputs = True
-    _server_answers = ("effects",)
     _acting = ("lag_transitions_", "lag_inputs_", "input_at_once_")
 
     # -- fitting ---------------------------------------------------------------------------------
@@ -282,6 +283,7 @@ class FederatedCounterfactualEstimator(InputQuestions):
 
     def _read_first(self, X, inputs, lengths):
         """The record to learn from as units see it, and what is to be known of its inputs."""
+        X, inputs, lengths = opened(X, inputs, lengths)
         inputs, moved = merged_inputs(inputs)
         declared = Declared(self.input_columns, moved)
         levels = learned_levels(X, inputs, declared.names)
@@ -322,6 +324,7 @@ class FederatedCounterfactualEstimator(InputQuestions):
         return pd.DataFrame(columns=columns) if self._spec.instruments is None else self._spec.instruments.table
 
     def _read(self, X, inputs=None, lengths=None):
+        X, inputs, lengths = opened(X, inputs, lengths)
         inputs, _ = merged_inputs(inputs)
         X, inputs = self._spec.coded(X, inputs, self.layout_.names)
         return filled_inputs(super()._read(X, inputs, lengths), self.missing_inputs)

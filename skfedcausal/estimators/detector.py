@@ -16,6 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from ..client.units import randomised_flags, units_alone
+from ..containers.clients import opened
 from ..containers.layout import listed
 from ..containers.rows import at_one_level, position, sampling_period
 from ..message.requests import Acknowledgement
@@ -247,6 +248,7 @@ class FederatedRCADetector(WatchingDetector):
         if dry_run:
             return self.plan(X, inputs=inputs, lengths=lengths)
         self._check_privacy()
+        X, inputs, lengths = opened(X, inputs, lengths)
         inputs, moved = merged_inputs(inputs)
         declared = Declared(self.input_columns, moved)
         X, inputs, columns = self._learn_modes(X, inputs, declared.names)
