@@ -1,13 +1,14 @@
 """Who called: the line of the user that a warning is about, and what scikit-learn has cut."""
 
 import sys
+from types import FrameType
 
 _BETWEEN = {"skfedcausal", "sklearn", "joblib", "contextlib", "functools", "threading", "concurrent", "asyncio"}
 _CUTTING = "sklearn.model_selection"
 
 
 def _frames(depth):
-    frame = sys._getframe(depth + 1)
+    frame: FrameType | None = sys._getframe(depth + 1)
     while frame is not None:
         yield frame
         frame = frame.f_back

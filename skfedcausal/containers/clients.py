@@ -77,10 +77,10 @@ class ClientArrays:
         if not isinstance(clients, (Mapping, list, tuple)) or len(clients) == 0:
             raise TypeError(f"Got {_kind(clients)}; give a list or dict with one array per unit.")
         refuse_pairs(clients)
-        named = isinstance(clients, Mapping)
-        self.names = tuple(str(name) for name in clients) if named else _client_names(len(clients))
+        by_name = clients if isinstance(clients, Mapping) else None
+        self.names = tuple(map(str, by_name or (f"client{k}" for k in range(len(clients)))))
         check_unit_names(self.names)
-        tables = [as_table(table) for table in (clients.values() if named else clients)]
+        tables = [as_table(table) for table in (clients if by_name is None else by_name.values())]
         deep = [name for name, table in zip(self.names, tables, strict=True) if table.ndim != 2]
         if deep:
             raise TypeError(f"The tables of {listed(deep)} do not have rows and columns; give one table per unit.")
@@ -89,7 +89,7 @@ class ClientArrays:
             counts = zip(self.names, map(len, tables), strict=True)
             found = listed([f"unit {name!r}: {count} rows" for name, count in counts], quoted=False)
             raise ValueError(f"Got tables of different length: {found}. Give NaN where a unit has no value.")
-        self.tables = dict(zip(clients, tables, strict=True)) if named else tables
+        self.tables = tables if by_name is None else dict(zip(by_name, tables, strict=True))
         self.shape = (n_rows.pop(), sum(table.shape[1] for table in tables))
         self.lengths = check_lengths(lengths, len(self))
         self.rows, self._n_whole = np.arange(len(self)), len(self)
@@ -321,10 +321,6 @@ def _pieces(taken, lengths):
     episode = np.searchsorted(np.cumsum(lengths), taken, side="right")
     borders = np.flatnonzero((np.diff(taken) > 1) | (np.diff(episode) > 0)) + 1
     return tuple(np.diff([0, *borders, len(taken)]).tolist())
-
-
-def _client_names(n_units):
-    return tuple(f"client{k}" for k in range(n_units))
 
 
 def _kind(clients):

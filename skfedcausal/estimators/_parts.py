@@ -2,13 +2,15 @@
 
 from types import SimpleNamespace
 
+from sklearn.base import BaseEstimator
+
 from ..client.augmenter import LinearAugmenter
 from ..client.kalman import KalmanClient
 from ..containers.layout import listed
 from ..server.likelihood import LikelihoodServer
 
 
-class DefaultParts:
+class DefaultParts(BaseEstimator):
     """Lets an estimator whose parts are None list and set the parameters of what None stands for.
 
     The part itself is put in by the first ``set_params(part__name=...)``, so that an estimator of which nothing was set
