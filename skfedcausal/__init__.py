@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .client.extended_kalman import ExtendedKalmanClient
     from .client.kalman import KalmanClient
     from .client.unit_model import UnitClient
-    from .containers import stack_clients
+    from .containers import ClientArrays, stack_clients
     from .containers.scaler import UnitScaler
     from .estimators.counterfactual import FederatedCounterfactualEstimator
     from .estimators.detector import FederatedRCADetector
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Augmenter",
     "Baseline",
+    "ClientArrays",
     "Communication",
     "Evidence",
     "ExtendedKalmanClient",
@@ -75,6 +76,7 @@ __all__ = [
 _HOMES = {
     "Augmenter": "client.augmenter",
     "Baseline": "client.baseline_options",
+    "ClientArrays": "containers",
     "Communication": "federation.communication",
     "Evidence": "estimators.evidence",
     "ExtendedKalmanClient": "client.extended_kalman",

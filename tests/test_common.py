@@ -18,6 +18,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from sklearn.utils.fixes import parse_version
 
 from skfedcausal import (
+    ExtendedKalmanClient,
     FederatedCounterfactualEstimator,
     FederatedGrangerEstimator,
     FederatedRCADetector,
@@ -66,6 +67,18 @@ def test_scikit_learn_check(estimator, check):
     **STRICT,
 )
 def test_scikit_learn_check_of_the_detector(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.medium
+@parametrize_with_checks(
+    [ExtendedKalmanClient(hidden=8), LinearAugmenter()],
+    expected_failed_checks=lambda part: NOT_FOR_TIME_SERIES,
+    **STRICT,
+)
+@pytest.mark.filterwarnings("ignore:Only .* pairs of successive rows:UserWarning")
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer:sklearn.exceptions.ConvergenceWarning")
+def test_scikit_learn_check_of_a_part(estimator, check):
     check(estimator)
 
 

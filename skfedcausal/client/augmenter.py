@@ -62,6 +62,13 @@ class Augmenter(RegressorMixin, BaseEstimator):
     """
 
     _get_param_names = classmethod(quick_names)
+    _is_flat = False  # whether the cross term came without its second dimension
+
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.regressor_tags.poor_score = True  # of rows that do not follow each other
+        return tags
 
 
 def as_augmenter(given):
@@ -126,15 +133,15 @@ class LinearAugmenter(Augmenter):
 
     features_ = None
 
-    def fit(self, Y, cross_term, transition=None, starts=(0,), *, level=None, products=None):
+    def fit(self, X, y, transition=None, starts=(0,), *, level=None, products=None):
         """Regress the cross term on the previous measurements.
 
         Parameters
         ----------
-        Y : ndarray of shape (n_samples, n_features)
+        X : ndarray of shape (n_samples, n_features)
             Centred measurements (or see `level`), complete.
-        cross_term : ndarray of shape (n_samples, n_states)
-            Influence of the other units at each time step.
+        y : ndarray of shape (n_samples, n_states) or (n_samples,)
+            Cross term: influence of the other units at each time step.
         transition : ndarray of shape (n_states, n_states), default=None
             The unit's diagonal block A_mm; None stands for the identity.
         starts : sequence of int
@@ -155,7 +162,8 @@ class LinearAugmenter(Augmenter):
         """
         self._validate_params()
         # whoever knows the products of the measurements has checked them
-        Y, cross_term, rows = _read_training(self, Y, cross_term, starts, is_checked=products is not None)
+        self._is_flat = np.asarray(y).ndim == 1
+        Y, cross_term, rows = _read_training(self, X, y, starts, is_checked=products is not None)
         if self.features is not None:
             Y, level, products = self.learn_features(Y if level is None else Y - level), None, None
         sums = _Sums.of(Y, cross_term, starts, level, products)
@@ -172,27 +180,27 @@ class LinearAugmenter(Augmenter):
         self.theta_ = np.linalg.lstsq(A, self.coef_, rcond=None)[0]
         return self
 
-    def predict(self, Y, starts=(0,)):
+    def predict(self, X, starts=(0,)):
         """Predict the cross term of each row from the measurements before it.
 
         Parameters
         ----------
-        Y : ndarray of shape (n_samples, n_features)
+        X : ndarray of shape (n_samples, n_features)
             Centred measurements, complete.
         starts : sequence of int
 
         Returns
         -------
         cross_term : ndarray of shape (n_samples, n_states)
-            Zero in the first row of an episode.
+            Zero in the first row of an episode. Without its second dimension where `fit` was given one column so.
         """
         check_is_fitted(self)
-        Y = self.seen(validate_data(self, Y, dtype=float, reset=False))
+        Y = self.seen(validate_data(self, X, dtype=float, reset=False))
         guess = np.empty((len(Y), len(self.coef_)))
         np.dot(Y[:-1], self.coef_.T, out=guess[1:])
         guess += self.phi_
         guess[list(starts)] = 0.0
-        return guess
+        return guess[:, 0] if self._is_flat else guess
 
     def learn_features(self, Y):
         """Fit the features to centred measurements.
@@ -279,14 +287,15 @@ class RegressorAugmenter(Augmenter):
         "n_lags": [Interval(Integral, 1, None, closed="left")],
     }
 
-    def fit(self, Y, cross_term, transition=None, starts=(0,)):
+    def fit(self, X, y, transition=None, starts=(0,)):
         """Regress the cross term on the previous measurements; `transition` is not used.
 
         Parameters
         ----------
-        Y : ndarray of shape (n_samples, n_features)
+        X : ndarray of shape (n_samples, n_features)
             Centred measurements, complete.
-        cross_term : ndarray of shape (n_samples, n_states)
+        y : ndarray of shape (n_samples, n_states) or (n_samples,)
+            Cross term: influence of the other units at each time step.
         transition : ndarray of shape (n_states, n_states), default=None
         starts : sequence of int
 
@@ -301,7 +310,8 @@ class RegressorAugmenter(Augmenter):
         """
         self._validate_params()
         estimator = Ridge() if self.estimator is None else clone(self.estimator)
-        Y, cross_term, rows = _read_training(self, Y, cross_term, starts)
+        self._is_flat = np.asarray(y).ndim == 1
+        Y, cross_term, rows = _read_training(self, X, y, starts)
         target = cross_term[rows]
         single = target.shape[1] == 1
         if not single and not get_tags(estimator).target_tags.multi_output:
@@ -310,25 +320,25 @@ class RegressorAugmenter(Augmenter):
         self.estimator_ = estimator
         return self
 
-    def predict(self, Y, starts=(0,)):
+    def predict(self, X, starts=(0,)):
         """Predict the cross term of each row from the measurements before it.
 
         Parameters
         ----------
-        Y : ndarray of shape (n_samples, n_features)
+        X : ndarray of shape (n_samples, n_features)
             Centred measurements, complete.
         starts : sequence of int
 
         Returns
         -------
         cross_term : ndarray of shape (n_samples, n_states)
-            Zero in the first row of an episode.
+            Zero in the first row of an episode. Without its second dimension where `fit` was given one column so.
         """
         check_is_fitted(self)
-        Y = validate_data(self, Y, dtype=float, reset=False)
+        Y = validate_data(self, X, dtype=float, reset=False)
         guess = self.estimator_.predict(lagged_rows(Y, self.n_lags, starts)).reshape(len(Y), -1)
         guess[list(starts)] = 0.0
-        return guess
+        return guess[:, 0] if self._is_flat else guess
 
 
 class _Sums(NamedTuple):
@@ -374,7 +384,13 @@ def _read_training(augmenter, Y, cross_term, starts, is_checked=False):
         augmenter.n_features_in_ = Y.shape[1]
     else:
         Y = validate_data(augmenter, Y, dtype=float)
+    if cross_term is None:
+        raise ValueError(
+            f"{type(augmenter).__name__} requires y to be passed, but the target y is None: give the cross term, the "
+            "influence of the other units on each row."
+        )
     cross_term = np.asarray(cross_term, dtype=float)
+    cross_term = cross_term[:, None] if cross_term.ndim == 1 else cross_term
     if cross_term.ndim != 2 or len(cross_term) != len(Y):
         raise ValueError(
             f"`cross_term` has shape {cross_term.shape}, expected {len(Y)} rows, as Y has, and a column per state."
@@ -384,7 +400,7 @@ def _read_training(augmenter, Y, cross_term, starts, is_checked=False):
     rows = inner_rows(len(Y), starts)
     if len(rows) == 0:
         raise ValueError(
-            f"Got {len(Y)} rows that are all the first of an episode: without a transition from one row to "
-            "the next nothing can be learned. Give longer episodes."
+            f"Got rows (n_samples = {len(Y)}) that are all the first of an episode: without a transition from one row "
+            "to the next nothing can be learned. Give longer episodes."
         )
     return Y, cross_term, rows

@@ -1,5 +1,6 @@
 """A unit's own nonlinear model: extended Kalman filter with given maps or maps learned at home."""
 
+import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
@@ -9,8 +10,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.neural_network import MLPRegressor
 from sklearn.utils._param_validation import HasMethods, Interval
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..callers import users_line
 from ..containers import check_lengths, episode_starts
 from ..seeding import seeded
 from ..statespace.episodes import episodes, inner_rows
@@ -18,6 +20,8 @@ from .maps import GivenMap, ScaledOutput, check_derivative, fitted_map
 from .records import active_columns
 
 _FLOOR = 0.01  # of the measurement noise, in standardised units
+_VALIDATION = 0.1  # share of the rows that tell when to stop, where that is early
+_CHECKS = {"dtype": float, "ensure_all_finite": "allow-nan"}
 
 
 @dataclass(repr=False, eq=False)
@@ -42,7 +46,7 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     n_states : int, default=2
         States to learn, at most as many as there are independent columns. Of no meaning with given maps.
     hidden : int, default=32
-        Tanh units of the default networks.
+        Tanh units of the default networks, half as many as there are pairs of successive rows at most.
     random_state : int, RandomState instance or None, default=None
 
     Attributes
@@ -99,6 +103,11 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         "random_state": ["random_state"],
     }
 
+    def __sklearn_tags__(self):
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        return tags
+
     @property
     def is_fitted(self):
         """Whether the maps have been given or learned."""
@@ -127,11 +136,13 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
             is not the derivative of its map.
         TypeError
             If a regressor gives no derivative.
+
+        Warns
+        -----
+        UserWarning
+            If so few rows are complete that the default networks get fewer than `hidden` units.
         """
         self._validate_params()
-        Y = np.asarray(X, dtype=float)
-        if Y.ndim != 2:
-            raise ValueError(f"X has shape {Y.shape}; give one row per time step and one column per sensor.")
         parts = {name: getattr(self, name) for name in ("f", "h", "Q", "R")}
         given = [name for name, value in parts.items() if value is not None and not hasattr(value, "fit")]
         if given and len(given) < len(parts):
@@ -140,6 +151,7 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
                 f"Got {', '.join(given)} without {', '.join(lacking)}. Give f and h as functions with Q and R, or "
                 "none of the four to learn them."
             )
+        Y = validate_data(self, X, ensure_min_samples=1 if given else 2, **_CHECKS)
         if given:
             return self._take(Y)
         return self._learn(Y, episode_starts(check_lengths(lengths, len(Y))))
@@ -168,16 +180,16 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         complete = np.all(np.isfinite(inside), axis=1)
         follows = inner_rows(len(Y), starts) - 1
         follows = follows[complete[follows] & complete[follows + 1]]
-        if len(follows) < 2 * self.hidden:
+        if len(follows) < 2:
             raise ValueError(
-                f"Only {len(follows)} pairs of successive rows are complete; learning the unit's maps needs "
-                f"at least {2 * self.hidden}. Give more nominal rows, or the maps."
+                f"Only {len(follows)} pairs of successive rows are complete, from which the unit's maps cannot be "
+                "learned. Give more nominal rows, or the maps."
             )
         _, values, axes = np.linalg.svd(inside[complete], full_matrices=False)
         n = min(self.n_states, int((values > 1e-8 * values[0]).sum()))
         states = inside @ (axes[:n].T / values[:n] * np.sqrt(complete.sum()))
-        step = self._regressor(self.f).fit(states[follows], states[follows + 1])
-        show = self._regressor(self.h).fit(states[complete], inside[complete])
+        step = self._regressor(self.f, len(follows), len(follows)).fit(states[follows], states[follows + 1])
+        show = self._regressor(self.h, len(follows), int(complete.sum())).fit(states[complete], inside[complete])
         w = states[follows + 1] - step.predict(states[follows]).reshape(-1, n)
         v = inside[complete] - show.predict(states[complete]).reshape(-1, len(scale))
         self.process_cov_ = w.T @ w / len(w)
@@ -187,16 +199,25 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
         self.f_map_, self.h_map_ = fitted_map(step), ScaledOutput(fitted_map(show), mean, scale)
         return self
 
-    def _regressor(self, template):
+    def _regressor(self, template, n_pairs, n_rows):
+        """What to learn a map with from `n_rows`, where there are `n_pairs` of successive ones."""
         if template is not None:
             return seeded(template, self.random_state)
+        hidden = min(self.hidden, n_pairs // 2)
+        if hidden < self.hidden:
+            warnings.warn(
+                f"Only {n_pairs} pairs of successive rows are complete: networks get {hidden} tanh units "
+                f"in place of {self.hidden}. Give more nominal rows, or the maps.",
+                stacklevel=users_line(),
+            )
         return MLPRegressor(
-            hidden_layer_sizes=(self.hidden,),
+            hidden_layer_sizes=(hidden,),
             activation="tanh",
             alpha=1e-4,
             learning_rate_init=3e-3,
-            batch_size=128,
-            early_stopping=True,
+            batch_size=min(128, int((1 - _VALIDATION) * n_rows)),
+            early_stopping=hidden == self.hidden,
+            validation_fraction=_VALIDATION,
             n_iter_no_change=10,
             max_iter=300,
             random_state=self.random_state,
@@ -253,12 +274,7 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ba
     def _record(self, X, lengths):
         """Checked measurements and the bounds of their episodes."""
         check_is_fitted(self)
-        Y = check_array(X, dtype=float, ensure_all_finite="allow-nan", estimator=self, input_name="X")
-        n_features = len(self.measurement_cov_)
-        if Y.shape[1] != n_features:
-            raise ValueError(
-                f"X has {Y.shape[1]} features, but {type(self).__name__} is expecting {n_features} features as input."
-            )
+        Y = validate_data(self, X, reset=False, **_CHECKS)
         return Y, list(episodes(episode_starts(check_lengths(lengths, len(Y))), len(Y)))
 
     def transform(self, X, *, lengths=None):

@@ -1,11 +1,13 @@
 """Containers for plants: many forms in, arrays and column positions out."""
 
 from .arrays import constant_columns
+from .clients import ClientArrays
 from .layout import PlantLayout
 from .plant import PlantData, read_plant, stack_clients
 from .rows import check_lengths, episode_starts
 
 __all__ = [
+    "ClientArrays",
     "PlantData",
     "PlantLayout",
     "check_lengths",

@@ -15,9 +15,10 @@ import pandas as pd
 from scipy.sparse import issparse
 
 from .arrays import as_native, constant_columns, names_units, same_kind
+from .clients import opened
 from .layout import SEPARATOR, PlantLayout, listed
 from .readers import Reading, common_index, read_inputs, read_table, read_units
-from .rows import check_lengths, check_times, episode_starts, sampling_period
+from .rows import at_gaps, check_lengths, check_times, episode_starts, sampling_period
 
 
 @dataclass(frozen=True, eq=False)
@@ -232,6 +233,7 @@ def read_plant(
     X : list, tuple, dict, DataFrame or array-like
         One of
 
+        - :class:`~skfedcausal.ClientArrays`, which scikit-learn cuts by rows;
         - list or tuple of arrays or frames of shape (n_samples, n_columns_m), one per unit; units
           are called ``client0, client1, ...``;
         - dict name -> array, frame or Series;
@@ -251,10 +253,12 @@ def read_plant(
     input_columns : list of (str or int) or callable, default=None
         Columns inside X that are inputs of the unit they belong to: flat names, positions in the
         flat table (units side by side), or ``f(name_or_position) -> bool``.
-    inputs : list or dict, default=None
+    inputs : list, dict, DataFrame, ndarray or ClientArrays, default=None
         Inputs beside X: one array of shape (n_samples, n_inputs_m) or None per unit, or dict
-        name -> array, frame or None, where units left out have none. If X is a list of episodes,
-        a list with one such list or dict (or None) per episode. NaN means missing.
+        name -> array, frame or None, where units left out have none; or a table of all, a frame with
+        ``client__input`` names or an array with as many columns for every unit. If X is a list of episodes,
+        a list with one such list or dict (or None) per episode. NaN means missing. Where there are more rows than
+        X has, those of :class:`~skfedcausal.ClientArrays` or of the index of a frame are taken.
     lengths : array-like of int of shape (n_episodes,), default=None
         Number of rows of each episode; None for a single episode.
     layout : PlantLayout, default=None
@@ -305,6 +309,7 @@ def read_plant(
     """
     if inputs is not None and input_columns is not None:
         raise ValueError("Got both `inputs` and `input_columns`; give inputs either beside X or as columns inside X.")
+    X, inputs, lengths = opened(X, inputs, lengths)
     how = Reading(client_labels, input_columns, estimator, min_samples)
     X = X.to_episodes() if hasattr(X, "to_episodes") else as_native(X)  # a PlantTable knows where it is cut
     if isinstance(X, (list, tuple)):
@@ -360,9 +365,9 @@ def stack_clients(clients, inputs=None):
     >>> data.inputs[0].ravel(), data.inputs[1]
     (array([5., 5., 5.]), None)
     """
+    if isinstance(clients, (list, tuple)) and _are_episodes([as_native(part) for part in clients]):
+        raise ValueError(f"Got a list of {len(clients)} episodes; stack every episode and list the frames.")
     data = read_plant(clients, inputs=inputs, min_samples=1)
-    if len(data.lengths) > 1:
-        raise ValueError(f"Got a list of {len(data.lengths)} episodes; stack every episode and list the frames.")
     arrays = [*data.outputs, *(array for array in data.inputs if array is not None)]
     columns = [name for names in (*data.layout.outputs, *data.layout.inputs) for name in names]
     return pd.DataFrame(np.hstack(arrays), columns=columns, index=data.index)
@@ -430,7 +435,8 @@ def _read_record(X, inputs, lengths, layout, how):
     outputs, inputs_inside = zip(*arrays, strict=True)
     full_layout, inputs_beside, input_clocks = read_inputs(inputs, inner_layout, learned=layout is not None)
     index = common_index(clocks + input_clocks)
-    lengths = (len(outputs[0]),) if lengths is None else check_lengths(lengths, len(outputs[0]))
+    n_samples = len(outputs[0])
+    lengths = at_gaps(index, n_samples) if lengths is None else check_lengths(lengths, n_samples)
     if index is not None:
         check_times(index, lengths)
     return PlantData(

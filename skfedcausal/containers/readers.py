@@ -14,6 +14,7 @@ import pandas as pd
 from sklearn.utils.validation import validate_data
 
 from .arrays import as_native, column_names, columns_apart, is_fine, n_columns, names_units, pick_columns, to_floats
+from .clients import unit_inputs
 from .layout import (
     SEPARATOR,
     check_known,
@@ -211,7 +212,8 @@ def read_inputs(inputs, layout, *, learned):
         return layout, None, []
     if learned and any(layout.input_positions):
         raise ValueError("Got `inputs`, but in `fit` the inputs were columns of X; give them as columns of X.")
-    tables = _tables_in_order(inputs, layout.names, "`inputs`", complete=False)
+    sizes = [len(own) for own in layout.inputs] if learned else None
+    tables = _tables_in_order(unit_inputs(inputs, layout.names, sizes), layout.names, "`inputs`", complete=False)
     names: list[tuple] = []
     arrays, clocks = [], []
     for unit, table, had in zip(layout.names, tables, layout.inputs, strict=True):
@@ -278,7 +280,11 @@ def _tables_in_order(tables, names, what, *, complete=True):
     if len(tables) != len(names):
         raise ValueError(
             f"Got {len(tables)} element(s) in {what}, expected {len(names)}; give one per unit: {listed(names)}."
-            + (" Cross-validation splits a list between units: use one table, stack_clients(X)." if what == "X" else "")
+            + (
+                " Cross-validation splits a list between units: use ClientArrays(X), or one table, stack_clients(X)."
+                if what == "X"
+                else ""
+            )
         )
     return list(tables)
 

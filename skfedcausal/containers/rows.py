@@ -10,6 +10,8 @@ from numbers import Integral
 import numpy as np
 import pandas as pd
 
+from ..callers import users_line
+
 
 def check_lengths(lengths, n_samples):
     """Check the lengths of episodes.
@@ -182,7 +184,6 @@ def warn_of_gaps(index, starts):
     """Warn where rows of an episode are further apart than one sampling period."""
     period = sampling_period(index)
     if period is None:
-        _warn_of_missing_numbers(index, starts)
         return
     far = np.array(index[1:] - index[:-1] > 1.5 * period)
     far[[start - 1 for start in starts if start > 0]] = False
@@ -192,26 +193,50 @@ def warn_of_gaps(index, starts):
         warnings.warn(
             f"X has no rows between {index[gaps[0]]} and {index[gaps[0] + 1]}{more}; its rows are taken as "
             "one step apart. Give missing rows as NaN, or cut there by `lengths`"
-            f"{f'. {_SHUFFLE}' if len(gaps) > _MANY * len(index) else '; PlantTable.read(X) does both.'}",
+            f"{f'. {SHUFFLE}' if len(gaps) > _MANY * len(index) else '; PlantTable.read(X) does both.'}",
             stacklevel=4,
         )
 
 
 _MANY = 0.05  # share of the rows after which some are missing, as cross-validation with shuffle leaves them
-_SHUFFLE = (
+SHUFFLE = (
     "Cross-validation with shuffle=True takes rows out of their order like that: split time series by "
     "TimeSeriesSplit, or KFold without shuffle."
 )
 
 
-def _warn_of_missing_numbers(index, starts):
-    """Warn where numbers of rows that count up leave out many."""
+def is_in_pieces(lengths):
+    """Whether episodes are so many for their rows that rows were left out everywhere."""
+    return len(lengths) > 2 and len(lengths) > 1 + _MANY * sum(lengths)
+
+
+def at_gaps(index, n_samples):
+    """Lengths of the episodes between which numbers of rows that count up leave some out, with a warning.
+
+    One episode where the index has times, which are told of otherwise, or its numbers do not count up. If rows are
+    missing everywhere, they are taken as one step apart, and a warning says that as well.
+    """
+    whole = (n_samples,)
     if index is None or len(index) < 3 or index.dtype.kind not in "iu" or isinstance(index, pd.RangeIndex):
-        return
-    steps = np.delete(np.diff(index.to_numpy()), [start - 1 for start in starts if start > 0])
-    if len(steps) and (steps > 0).all() and (steps > 1).mean() > _MANY:
-        n = int((steps > 1).sum())
-        warnings.warn(f"X lacks rows in {n} places; its rows are taken as one step apart. {_SHUFFLE}", stacklevel=5)
+        return whole
+    steps = np.diff(index.to_numpy())
+    if (steps < 1).any():
+        return whole
+    gaps = np.flatnonzero(steps > np.median(steps))
+    if not len(gaps):
+        return whole
+    lengths = tuple(np.diff([0, *(gaps + 1), n_samples]).tolist())
+    if is_in_pieces(lengths):
+        text = f"X lacks rows in {len(gaps)} places; its rows are taken as one step apart. {SHUFFLE}"
+        warnings.warn(text, stacklevel=users_line())
+        return whole
+    more = f" and {len(gaps) - 1} times more" if len(gaps) > 1 else ""
+    warnings.warn(
+        f"The index of X has no rows between {index[gaps[0]]} and {index[gaps[0] + 1]}{more}: another episode begins "
+        "there. Give missing rows as NaN, or reset_index(drop=True) if none are missing.",
+        stacklevel=users_line(),
+    )
+    return lengths
 
 
 class StreamTimes:

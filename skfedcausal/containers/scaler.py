@@ -7,7 +7,8 @@ import pandas as pd
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils._set_output import _get_output_config
 
-from .arrays import as_native
+from .arrays import as_native, column_names
+from .clients import ClientArrays, opened
 from .plant import stack_clients
 
 
@@ -57,7 +58,7 @@ class UnitScaler(StandardScaler):
 
         Parameters
         ----------
-        X : DataFrame, ndarray, or dict or list of units
+        X : DataFrame, ndarray, ClientArrays, or dict or list of units
             Of pandas or polars, NaN where missing.
         y : None
             Ignored.
@@ -79,12 +80,12 @@ class UnitScaler(StandardScaler):
 
         Parameters
         ----------
-        X : DataFrame, ndarray, or dict or list of units
+        X : DataFrame, ndarray, ClientArrays, or dict or list of units
         copy : bool, default=None
 
         Returns
         -------
-        DataFrame or ndarray of shape (n_samples, n_features)
+        DataFrame, ClientArrays or ndarray of shape (n_samples, n_features)
             Of the kind that came (a pandas table for a dict or list), or as ``set_output`` says.
         """
         return self._in_kind(super().transform, X, copy)
@@ -94,7 +95,7 @@ class UnitScaler(StandardScaler):
 
         Parameters
         ----------
-        X : DataFrame, ndarray, or dict or list of units
+        X : DataFrame, ndarray, ClientArrays, or dict or list of units
         copy : bool, default=None
 
         Returns
@@ -108,6 +109,8 @@ class UnitScaler(StandardScaler):
         table = _table(X)
         changed = change(table, copy=copy)
         is_set = _get_output_config("transform", self)["dense"] != "default"
+        if isinstance(X, ClientArrays) and not is_set:
+            return X.replaced(np.asarray(changed))
         if is_set or not isinstance(table, pd.DataFrame):
             return changed
         if hasattr(X, "to_pandas"):  # polars
@@ -117,6 +120,8 @@ class UnitScaler(StandardScaler):
 
 def _table(X):
     """A table of any container."""
-    X = as_native(X)
+    X = as_native(opened(X)[0])
     several = isinstance(X, (list, tuple)) and any(np.ndim(part) == 2 for part in X)
-    return stack_clients(X) if isinstance(X, Mapping) or several else X
+    table = stack_clients(X) if isinstance(X, Mapping) or several else X
+    column_names(table)  # refuses those that are there twice
+    return table

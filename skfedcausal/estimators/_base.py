@@ -18,7 +18,6 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 from ..beside import beside
-from ..client.kalman import KalmanClient
 from ..client.units import (
     client_templates,
     kept_states,
@@ -43,9 +42,9 @@ from ..message.states import StateMessage
 from ..parameters import Grouped, place_of
 from ..privacy.mechanism import PrivacyMechanism
 from ..seeding import seeded
-from ..server.likelihood import LikelihoodServer
 from ._asked import Asked
 from ._moved import moved
+from ._parts import DefaultParts
 from ._progress import CallbackSupportMixin, followed, written_out
 from ._promises import NAMED_SENSORS, NO_PROMISE, promise, told_promise, unaccounted
 from ._queries import QueriedUnits
@@ -58,11 +57,10 @@ def explained(cls):
     @wraps(init)
     def checked(self, *args, **settings):
         for name in settings.keys() - set(cls._get_param_names()):
-            owners = {"client": KalmanClient, "server": self._default_server}
-            places = [(part, place_of(kind, name)) for part, kind in owners.items()]
-            where = "; ".join(f"it is one of its {part}: {part}={place}" for part, place in places if place)
+            places = {part: place_of(type(own), name) for part, own in cls._default_parts().items()}
+            parts = [f"it is one of its {part}: {part}={place}" for part, place in places.items() if place]
             known = f"it has {listed(cls._get_param_names(), 20)}"
-            raise TypeError(f"{type(self).__name__} has no parameter {name!r}: {where or known}.")
+            raise TypeError(f"{type(self).__name__} has no parameter {name!r}: {'; '.join(parts) or known}.")
         init(self, *args, **settings)
 
     cls.__init__ = checked
@@ -82,7 +80,7 @@ class where_server:
     def __get__(self, estimator, cls=None):
         if estimator is None:
             return self._function
-        server = cls._default_server() if estimator.server is None else estimator.server
+        server = estimator._parts()["server"]
         if not getattr(server, self._name, False):
             raise AttributeError(
                 f"{cls.__name__}.{self._function.__name__} is not answered by a fit with "
@@ -93,7 +91,7 @@ class where_server:
 
 @explained
 @dataclass(repr=False, eq=False)
-class FederatedEstimator(Grouped, CallbackSupportMixin, TransformerMixin, BaseEstimator):
+class FederatedEstimator(Grouped, DefaultParts, CallbackSupportMixin, TransformerMixin, BaseEstimator):
     """Base of the federated estimators; use a subclass."""
 
     client: Any = None
@@ -119,7 +117,6 @@ class FederatedEstimator(Grouped, CallbackSupportMixin, TransformerMixin, BaseEs
         "verbose": ["verbose"],
     }
     _groups = {"communication": Communication}
-    _default_server = LikelihoodServer
     _monitors = False  # whether units tell also what their states do not show
     _has_inputs = False  # whether units may have inputs
     _needs_rows = True  # whether a fit is more than what sums of products over rows tell
@@ -303,7 +300,7 @@ class FederatedEstimator(Grouped, CallbackSupportMixin, TransformerMixin, BaseEs
             )
 
     def _new_server(self):
-        server = self._default_server() if self.server is None else seeded(self.server, self.random_state)
+        server = self._parts()["server"] if self.server is None else seeded(self.server, self.random_state)
         if self._needs_rows and getattr(server, "dealer", None) is not None:
             raise ValueError(
                 f"{type(server).__name__} learns from sums over rows, and {type(self).__name__} needs every row; use "

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 
 from ..containers.arrays import as_native, as_table, column_names, names_units
+from ..containers.clients import unit_inputs
 from ..containers.layout import SEPARATOR, flat_name, input_mask, listed, split_flat_names
 from ..statespace.episodes import episodes
 
@@ -277,6 +278,7 @@ def _columns_beside(inputs, names, function):
     """The same for inputs beside X."""
     if not isinstance(inputs, Mapping) and names is None:
         raise ValueError("Inputs that are no numbers need the names of their units here: give `inputs` as a dict.")
+    inputs = inputs if names is None else unit_inputs(inputs, names)
     by_unit = list(inputs.items()) if isinstance(inputs, Mapping) else list(zip(names, inputs, strict=True))
     changed = []
     for unit, table in by_unit:

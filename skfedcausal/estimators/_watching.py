@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..beside import beside
 from ..client.units import UnitStreams
+from ..containers.clients import opened
 from ..containers.rows import check_following, check_sampling, has_stopped, warn_of_gaps
 from ..federation.ledger import StreamLedger
 from ..message.watching import FlagMessage, FlagsRequest
@@ -64,11 +65,13 @@ class WatchingDetector(FederatedEstimator):
     def _levels_and_times(self, X, lengths=None, levels=None):
         """Alarm levels of a record as :meth:`transform` gives them, unless known, and times or numbers of its rows."""
         levels = np.asarray(self.transform(X, lengths=lengths) if levels is None else levels)
+        X, _, lengths = opened(X, None, lengths)
         index = super()._read(self._with_codes(X)[0], lengths=lengths).index
         return levels, np.arange(len(levels)) if index is None else index
 
     def _read(self, X, inputs=None, lengths=None):
         """Plant data in the layout and at the sampling period of `fit`."""
+        X, inputs, lengths = opened(X, inputs, lengths)
         X, inputs = self._with_codes(X, inputs)
         plant = self._read_coded(X, inputs, lengths)
         self._warn_beyond(plant)

@@ -10,10 +10,10 @@ import pandas as pd
 from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ..containers.clients import opened
 from ..containers.layout import SEPARATOR, listed
 from ..server.estimation.input_checks import InputsNotSeparableError
 from ..server.lagged.timing import SAMPLED
-from ..server.likelihood import LikelihoodServer
 from ._base import explained
 from ._declared import Declared, coded_record, filled_inputs, learned_levels, merged_inputs
 from ._input_effects import learned_engine
@@ -251,6 +251,7 @@ class FederatedCounterfactualEstimator(InputQuestions):
 
     def _read_first(self, X, inputs, lengths):
         """The record to learn from as units see it, and what is to be known of its inputs."""
+        X, inputs, lengths = opened(X, inputs, lengths)
         inputs, moved = merged_inputs(inputs)
         declared = Declared(self.input_columns, moved)
         levels = learned_levels(X, inputs, declared.names)
@@ -291,6 +292,7 @@ class FederatedCounterfactualEstimator(InputQuestions):
         return pd.DataFrame(columns=columns) if self._spec.instruments is None else self._spec.instruments.table
 
     def _read(self, X, inputs=None, lengths=None):
+        X, inputs, lengths = opened(X, inputs, lengths)
         inputs, _ = merged_inputs(inputs)
         X, inputs = self._spec.coded(X, inputs, self.layout_.names)
         return filled_inputs(super()._read(X, inputs, lengths), self.missing)
@@ -299,8 +301,7 @@ class FederatedCounterfactualEstimator(InputQuestions):
         return self._spec.encode(plant)
 
     def _server_knows_timing(self):
-        server = LikelihoodServer() if self.server is None else self.server
-        return "sampled" in server.get_params(deep=False)
+        return "sampled" in self._parts()["server"].get_params(deep=False)
 
     def _new_server(self):
         """The server, told when inputs act where it can be told; those sent a row ahead act on the next."""

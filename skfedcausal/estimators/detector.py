@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from ..client.baseline_options import Baseline
 from ..client.units import randomised_flags, units_alone
+from ..containers.clients import opened
 from ..containers.layout import listed
 from ..containers.rows import at_one_level, position, sampling_period
 from ..message.requests import Acknowledgement
@@ -228,6 +229,7 @@ class FederatedRCADetector(WatchingDetector):
         """
         self._validate_params()
         self._check_privacy()
+        X, inputs, lengths = opened(X, inputs, lengths)
         inputs, moved = merged_inputs(inputs)
         declared = Declared(self.input_columns, moved)
         X, inputs, columns = self._learn_modes(X, inputs, declared.names)

@@ -17,7 +17,6 @@ from ._progress import with_callbacks
 
 _SHORTEST = 20  # rows that are kept between two shifts of levels
 _AT_HOME = ("harmonics", "trend", "mode", "levels")
-_MAX_TIME = 10.0  # seconds of a fit by default: on networks of other plants more told no other link
 
 
 @explained
@@ -142,6 +141,7 @@ class FederatedGrangerEstimator(PlantEstimator):
     remedy: str | None = None
 
     _parameter_constraints = {**PlantEstimator._parameter_constraints, "remedy": [StrOptions({"auto"}), None]}
+    _server_settings = {"max_time": 10.0}  # seconds: on networks of other plants more told no other link
     _needs_rows = False
     _leaves_out_still_units = True
 
@@ -199,8 +199,6 @@ class FederatedGrangerEstimator(PlantEstimator):
 
     def _new_server(self):
         server = super()._new_server()
-        if self.server is None:
-            server.max_time = _MAX_TIME
         server.looks_for_all_drivers = self.remedy is not None
         return server
 

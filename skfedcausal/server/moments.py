@@ -1,7 +1,7 @@
 """The plant from lagged moments and a fixed number of steps towards maximum likelihood: no search."""
 
 from dataclasses import dataclass
-from numbers import Integral
+from numbers import Integral, Real
 
 import numpy as np
 from scipy.stats import chi2
@@ -17,7 +17,6 @@ from .plant import ServerLearner
 from .prediction import PlantFilter
 from .watching.nominal import LEAST_ATTENDED, attended_rows, filled_states, usual_pattern
 
-_FALSE_LINKS = 0.05  # false discovery rate of the links that are kept
 _LARGE = 200  # states, beyond which plants are learned in blocks
 _BLOCK_STEPS = 20  # of blocks of a large plant towards maximum likelihood
 _SPARSE_STEPS = 5  # of expectation maximisation with these only
@@ -31,7 +30,7 @@ class MomentServer(ServerLearner):
     ``s = J^-1 z = h + e``, N the covariance of e that the messages bring. That is consistent but loses much
     where N is nearly as large as G0 in some direction; a fixed number of steps towards maximum likelihood
     repairs it.
-    Links that are not significant at a false discovery rate of 5 % are left out by a few more steps, because
+    Links that are not significant at the false discovery rate `alpha` are left out by a few more steps, because
     what is estimated of them is mostly error. The cost is known beforehand and small: enough for telling
     whose innovations are out of the ordinary.
 
@@ -41,6 +40,8 @@ class MomentServer(ServerLearner):
         Steps of expectation maximisation; 0 gives the moments' closed form. Where single measurements are
         missing the steps take the plant's predictions for them; rows in which a unit is absent are left out,
         and if those are more than four fifths the closed form stays.
+    alpha : float, default=0.05
+        False discovery rate of the links that are kept.
 
     Attributes
     ----------
@@ -70,8 +71,12 @@ class MomentServer(ServerLearner):
     """
 
     n_steps: int = 20
+    alpha: float = 0.05
 
-    _parameter_constraints = {"n_steps": [Interval(Integral, 0, None, closed="left")]}
+    _parameter_constraints = {
+        "n_steps": [Interval(Integral, 0, None, closed="left")],
+        "alpha": [Interval(Real, 0, 1, closed="neither")],
+    }
 
     def fit(self, messages):
         """Learn the plant from one message per unit.
@@ -112,7 +117,7 @@ class MomentServer(ServerLearner):
         from .sparse.server import learned_in_blocks
 
         options = LikelihoodOptions(level_shifts=None, max_iter=_BLOCK_STEPS)
-        learner = LikelihoodServer(shrink=False, options=options)
+        learner = LikelihoodServer(shrink=False, alpha=self.alpha, options=options)
         learner.frees_lags = self._response is None  # what is left of inputs asks for lags that links have not
         if record.u is not None or len(record.names) <= LARGE or not learned_in_blocks(learner, record)[0]:
             return False
@@ -148,15 +153,16 @@ class MomentServer(ServerLearner):
             x = filled_states(record, PlantFilter(A, Q, record).predicted)[rows]
         x = x - x.mean(axis=0) if len(starts) > len(record.starts) else remove_episode_means(x, starts)
         A, Q = expectation_maximisation(x, N, A, Q, starts, self.n_steps)
-        self.support_ = _support(block_statistics(x, N, A, Q, record.partition.slices, starts), record)
+        statistics = block_statistics(x, N, A, Q, record.partition.slices, starts)
+        self.support_ = _support(statistics, record, self.alpha)
         return expectation_maximisation(x, N, A, Q, starts, _SPARSE_STEPS, self.support_)
 
 
-def _support(statistics, record):
+def _support(statistics, record, alpha):
     """Elements of the units' own blocks and of those that are significant."""
     sizes = np.array([b.stop - b.start for b in record.partition.slices])
     other = ~np.eye(len(sizes), dtype=bool)
     p_values = chi2.sf(statistics, np.outer(sizes, sizes))
     linked = ~other
-    linked[other] = benjamini_hochberg(p_values[other], _FALSE_LINKS)
+    linked[other] = benjamini_hochberg(p_values[other], alpha)
     return linked.repeat(sizes, axis=0).repeat(sizes, axis=1)

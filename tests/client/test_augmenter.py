@@ -209,16 +209,16 @@ def test_settings_out_of_range_are_refused_by_name(augmenter, name):
     ("change", "message"),
     [
         (lambda Y, c: (Y, c[:-1]), "cross_term"),
-        (lambda Y, c: (Y, c[:, 0]), "cross_term"),
+        (lambda Y, c: (Y, c[:, None]), "cross_term"),
         (lambda Y, c: (Y[:1], c[:1]), "transition|rows"),
         (lambda Y, c: (np.where(Y > 0, np.nan, Y), c), "Y|NaN"),
         (lambda Y, c: (Y[:, 0], c), "Expected 2D array"),
         (lambda Y, c: (Y, np.where(c > 2, np.inf, c)), "cross_term"),
-        (lambda Y, c: (Y, c, None, range(N)), f"Got {N} rows that are all the first of an episode"),
+        (lambda Y, c: (Y, c, None, range(N)), rf"Got rows \(n_samples = {N}\) that are all the first of an episode"),
     ],
     ids=[
         "other length",
-        "one dimension",
+        "three dimensions",
         "one row",
         "NaN",
         "Y of one dimension",
@@ -260,3 +260,11 @@ def test_parameters_of_a_class_are_those_of_its_constructor_also_in_subclasses()
     assert LinearAugmenter._get_param_names() == ["alpha", "features"]
     assert Own._get_param_names() == ["alpha", "weight"]
     assert Own(weight=3).get_params() == {"alpha": 0.5, "weight": 3}
+
+
+@pytest.mark.parametrize("augmenter", AUGMENTERS[:2], ids=str)
+def test_one_column_of_one_dimension_is_guessed_in_one_dimension(augmenter):
+    rng = np.random.default_rng(0)
+    Y, cross_term = rng.standard_normal((200, 3)), rng.standard_normal((200, 1))
+    flat = clone(augmenter).fit(Y, cross_term[:, 0]).predict(Y)
+    np.testing.assert_array_equal(flat, clone(augmenter).fit(Y, cross_term).predict(Y)[:, 0])

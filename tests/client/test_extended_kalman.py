@@ -109,9 +109,14 @@ def test_regressor_without_derivative_is_refused():
         ExtendedKalmanClient(KNeighborsRegressor()).fit(Y)
 
 
-def test_too_few_rows_are_refused():
-    with pytest.raises(ValueError, match="at least 64"):
-        ExtendedKalmanClient().fit(np.random.default_rng(0).standard_normal((30, 3)))
+@pytest.mark.filterwarnings("ignore:Stochastic Optimizer:sklearn.exceptions.ConvergenceWarning")
+def test_few_rows_make_small_networks_and_too_few_are_refused():
+    Y = np.random.default_rng(0).standard_normal((30, 3))
+    with pytest.warns(UserWarning, match="Only 29 pairs .* networks get 14 tanh units in place of 32"):
+        assert len(ExtendedKalmanClient(random_state=0).fit(Y).transform(Y)) == 30
+    Y[::2] = np.nan
+    with pytest.raises(ValueError, match=r"Only 0 pairs of successive rows .* Give more nominal rows"):
+        ExtendedKalmanClient().fit(Y)
 
 
 @pytest.mark.medium

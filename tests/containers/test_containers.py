@@ -688,7 +688,12 @@ WRONG = {
         ValueError,
         r"Got 1 element\(s\) in `inputs`, exp",
     ),
-    "array of inputs": ([A, B], {"inputs": U}, TypeError, "`inputs` of type ndarray; give a list"),
+    "array of inputs": (
+        [A, B],
+        {"inputs": U[:, :1]},
+        ValueError,
+        r"`inputs` of shape .*, expected as many columns for each",
+    ),
     "1-D inputs": (
         [A, B],
         {"inputs": [U[:, 0], None]},

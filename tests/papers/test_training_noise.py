@@ -278,11 +278,9 @@ def test_noise_inside_training_is_for_gradient_training(privacy):
         FederatedGrangerEstimator(clients, privacy=privacy).fit(X)
     with pytest.raises(ValueError, match="which this detector does not have"):
         FederatedRCADetector(privacy=privacy).fit(X)
-    est = FederatedGrangerEstimator(clients, server=GradientServer(**STEPS), privacy=privacy)
+    est = FederatedGrangerEstimator(clients, server=configured(GradientServer, STEPS), privacy=privacy)
     with pytest.raises(ValueError, match="noise on the record"):
-        inspection.privacy_curve(
-            FederatedGrangerEstimator(clients, server=configured(GradientServer, STEPS), privacy=privacy), X, [1.0]
-        )
+        inspection.privacy_curve(est, X, [1.0])
     assert len(privacy.account) == 0
 
 

@@ -50,6 +50,7 @@ class RegressorServer(MomentServer):
         Algorithm 1: whether the units get the server's gradients. Without them the units are pre-trained and
         the server learns from what they send, a baseline of the paper.
     n_steps : int, default=20
+    alpha : float, default=0.05
         Of the linear model, see :class:`MomentServer`.
     random_state : int, RandomState instance or None, default=None
         Of the networks that were given none; None takes that of the estimator the server belongs to.
