@@ -12,8 +12,8 @@ from skfedcausal.client import handlers
 
 ROOT = Path(skfedcausal.__file__).parent
 BESIDE = (
-    "commands", "datasets", "displays", "engines", "historian", "metrics", "papers", "quality", "reports", "secure",
-    "sites", "streams", "testing", "theory",
+    "commands", "datasets", "displays", "engines", "historian", "metrics", "papers", "quality", "reports", "saving",
+    "secure", "sites", "streams", "testing", "theory",
 )  # fmt: skip
 PUBLIC = ("__init__.py", "__main__.py")  # the top of the package names everything
 EXCEPTIONS = {"statespace/training/__init__.py": "papers"}  # a former path; this list may only shrink

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from ..containers import check_lengths, episode_starts
 from ..seeding import seeded
 from ..statespace.episodes import episodes, inner_rows
+from ..versioned import Versioned
 from .maps import GivenMap, ScaledOutput, check_derivative, fitted_map
 from .records import active_columns
 
@@ -21,7 +22,7 @@ _FLOOR = 0.01  # of the measurement noise, in standardised units
 
 
 @dataclass(repr=False, eq=False)
-class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, BaseEstimator):
     """Extended Kalman filter of one unit (eq. 1 and 2 of [1]_).
 
     The model is ``x[t] = f(x[t-1]) + w``, ``y[t] = h(x[t]) + v``. Give both maps as functions with the

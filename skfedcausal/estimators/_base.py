@@ -43,6 +43,7 @@ from ..message.states import WIRE_DTYPES, StateMessage
 from ..privacy.mechanism import PrivacyMechanism
 from ..seeding import seeded
 from ..server.likelihood import LikelihoodServer
+from ..versioned import Versioned
 from ._progress import CallbackSupportMixin, followed, written_out
 from ._promises import NAMED_SENSORS, NO_PROMISE, promise, told_promise, unaccounted
 from ._queries import QueriedUnits
@@ -90,7 +91,7 @@ class where_server:
 
 @explained
 @dataclass(repr=False, eq=False)
-class FederatedEstimator(CallbackSupportMixin, TransformerMixin, BaseEstimator):
+class FederatedEstimator(CallbackSupportMixin, TransformerMixin, Versioned, BaseEstimator):
     """Base of the federated estimators; use a subclass."""
 
     client: Any = None
