@@ -2,7 +2,9 @@
 
 import io
 import json
+import struct
 import zipfile
+import zlib
 from pathlib import Path
 
 from numpy.lib import format as npy
@@ -37,7 +39,7 @@ def read_archive(path, max_bytes):
             document = json.loads(file.read(TEXT))
             members = (name for name in file.namelist() if name != TEXT)
             return document, {name.removesuffix(".npy"): _flat(name, file.read(name)) for name in members}
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, ValueError, RecursionError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, struct.error, EOFError, ValueError, RuntimeError) as error:
         if isinstance(error, ModelFileError):
             raise
         raise ModelFileError(

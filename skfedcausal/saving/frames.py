@@ -41,7 +41,8 @@ def _column_of(node, reader):
     if "categories" in node:
         return pd.Categorical.from_codes(values, categories=reader.value(node["categories"]), ordered=node["ordered"])
     if "words" in node:
-        return pd.array(values, dtype=node["words"])
+        words = pd.array(values, dtype=node["words"])
+        return words if isinstance(words.dtype, pd.StringDtype) else np.asarray(values, dtype=object)  # before pandas 3
     if "masked" in node:
         return _MASKED[node["masked"]](values, reader.value(node["missing"]))
     return values

@@ -11,8 +11,8 @@ from scipy import sparse
 from .archive import NUMBERS
 from .nodes import Kind
 
-_GENERATORS = {kind.__name__: kind for kind in (np.random.MT19937, np.random.PCG64, np.random.PCG64DXSM,
-                                                np.random.Philox, np.random.SFC64)}  # fmt: skip
+_GENERATORS = {kind.__name__: kind for kind in (np.random.MT19937, np.random.PCG64)}
+_LAST = 624  # place in the table of an MT19937, which reads there without a look
 
 
 def _items(values, writer):
@@ -107,15 +107,32 @@ _SPARSE = {kind.__name__: kind for kind in (sparse.csr_matrix, sparse.csc_matrix
 
 
 def _generator(value, writer):
-    bits = value._bit_generator if isinstance(value, np.random.RandomState) else value.bit_generator
-    return {"state": writer.value(bits.state)}
+    """State of the bits, and of a RandomState the normal number that it has in hand."""
+    legacy = isinstance(value, np.random.RandomState)
+    state = value.get_state(legacy=False) if legacy else value.bit_generator.state
+    if state["bit_generator"] not in _GENERATORS:
+        writer.refuse(f"a {state['bit_generator']}, of which model files hold {' and '.join(_GENERATORS)}.")
+    return {"state": writer.value(state)}
 
 
-def _bits_of(node, reader):
+def _generator_of(node, reader):
     state = reader.value(node["state"])
-    bits = _GENERATORS[state["bit_generator"]]()
+    if not 0 <= state["state"].get("pos", 0) <= _LAST:
+        raise ValueError(f"a generator stands at {state['state']['pos']}, expected 0 to {_LAST}")
+    return state, _GENERATORS[state["bit_generator"]]()
+
+
+def _numbers_of(node, reader):
+    state, bits = _generator_of(node, reader)
     bits.state = state
-    return bits
+    return np.random.Generator(bits)
+
+
+def _legacy_of(node, reader):
+    state, bits = _generator_of(node, reader)
+    found = np.random.RandomState(bits)
+    found.set_state(state)
+    return found
 
 
 # -- all of them -------------------------------------------------------------------------------------------------------
@@ -155,10 +172,6 @@ PLAIN = {
     np.generic: Kind("number", lambda value, writer: _array(np.asarray(value), writer), _scalar_of),
     np.dtype: Kind("dtype", lambda value, writer: {"text": value.str}, lambda node, reader: np.dtype(node["text"])),
     sparse.sparray: Kind("sparse", _sparse, _sparse_of),
-    np.random.RandomState: Kind(
-        "random state", _generator, lambda node, reader: np.random.RandomState(_bits_of(node, reader))
-    ),
-    np.random.Generator: Kind(
-        "generator", _generator, lambda node, reader: np.random.Generator(_bits_of(node, reader))
-    ),
+    np.random.RandomState: Kind("random state", _generator, _legacy_of),
+    np.random.Generator: Kind("generator", _generator, _numbers_of),
 }

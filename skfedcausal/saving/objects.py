@@ -16,7 +16,7 @@ from .upgrades import UPGRADES
 
 _SKLEARN = ("compose", "cross_decomposition", "dummy", "feature_selection", "gaussian_process",
             "gaussian_process.kernels", "isotonic", "kernel_approximation", "kernel_ridge", "linear_model",
-            "neural_network", "pipeline", "preprocessing", "svm")  # fmt: skip
+            "neural_network", "pipeline", "preprocessing")  # fmt: skip
 
 
 @cache
@@ -82,8 +82,8 @@ def why_not(value):
     if callable(value) and hasattr(value, "__name__"):
         what = "class" if isinstance(value, type) else "function"
         return (
-            f"the {what} {value.__qualname__!r}, and a model file holds no code; give it a name in own={{...}} of `save` "
-            "and `load`."
+            f"the {what} {value.__qualname__!r}, and a model file holds no code; give it a name in own={{...}} of "
+            "`save` and `load`."
         )
     kind = type(value)
     return (
@@ -150,6 +150,8 @@ class ObjectKinds:
 
     def _made(self, node, reader):
         kind = self._class_of(node["class"])
+        if issubclass(kind, tuple):
+            raise ValueError(f"a {kind.__name__} stands where none may")
         return kind.__new__(kind)
 
     def _fill(self, made, node, reader):
@@ -165,7 +167,10 @@ class ObjectKinds:
                 object.__setattr__(made, name, value)
 
     def _record(self, node, reader):
-        return self._class_of(node["class"])(**self._upgraded(node, reader))
+        kind = self._class_of(node["class"])
+        if not issubclass(kind, tuple):
+            raise ValueError(f"a {kind.__name__} stands where none may")
+        return kind(**self._upgraded(node, reader))
 
     def _upgraded(self, node, reader):
         """State of an object as this version has it."""
