@@ -44,6 +44,10 @@ def save(estimator, path, *, own=None):
         Classes and functions of your own that the estimator has, such as a map of an extended Kalman filter. The file
         holds their names, and :func:`load` is to be given the same.
 
+    Returns
+    -------
+    None
+
     Raises
     ------
     ModelFileError
