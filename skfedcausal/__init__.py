@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from .papers.server.regressor import RegressorServer
     from .privacy import GaussianMechanism, IndependentFlips, PrivacyAccountant, PrivacyMechanism, RandomizedResponse
     from .quality import check_plant
+    from .saving import load, save
     from .server.likelihood import LikelihoodServer
     from .server.moments import MomentServer
     from .server.options import Knowledge, LikelihoodOptions
@@ -68,7 +69,9 @@ __all__ = [
     "UnitScaler",
     "__version__",
     "check_plant",
+    "load",
     "read_historian",
+    "save",
     "stack_clients",
 ]
 
@@ -105,7 +108,9 @@ _HOMES = {
     "UnitClient": "client.unit_model",
     "UnitScaler": "containers.scaler",
     "check_plant": "quality",
+    "load": "saving",
     "read_historian": "historian",
+    "save": "saving",
     "stack_clients": "containers",
 }
 

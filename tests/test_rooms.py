@@ -13,6 +13,7 @@ from skfedcausal.client import handlers
 ROOT = Path(skfedcausal.__file__).parent
 BESIDE = (
     "commands", "datasets", "displays", "engines", "historian", "inspection", "metrics", "papers", "quality", "reports",
+    "saving",
     "secure", "sites", "streams", "testing", "theory",
 )  # fmt: skip
 PUBLIC = ("__init__.py", "__main__.py")  # the top of the package names everything

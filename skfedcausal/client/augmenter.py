@@ -19,13 +19,14 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..statespace.episodes import add_product, episodes, inner_rows, lagged_rows, symmetric
+from ..versioned import Versioned
 from .filtering import quick_names
 
 _PIECE = 1 << 14  # measurements that stay in the second-level cache together with their copies
 _ROUNDING = 1e-6  # standard deviations per level at which products need not be centred before they are summed
 
 
-class Augmenter(RegressorMixin, BaseEstimator):
+class Augmenter(RegressorMixin, Versioned, BaseEstimator):
     """Base of augmenters, which predict the other units' influence from a unit's own measurements.
 
     A subclass has two methods. ``fit(Y, cross_term, transition=None, starts=(0,))`` learns the influence of

@@ -16,6 +16,7 @@ from ..callers import users_line
 from ..containers import check_lengths, episode_starts
 from ..seeding import seeded
 from ..statespace.episodes import episodes, inner_rows
+from ..versioned import Versioned
 from .maps import GivenMap, ScaledOutput, check_derivative, fitted_map
 from .records import active_columns
 
@@ -25,7 +26,7 @@ _CHECKS = {"dtype": float, "ensure_all_finite": "allow-nan"}
 
 
 @dataclass(repr=False, eq=False)
-class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, BaseEstimator):
     """Extended Kalman filter of one unit (eq. 1 and 2 of [1]_).
 
     The model is ``x[t] = f(x[t-1]) + w``, ``y[t] = h(x[t]) + v``. Give both maps as functions with the

@@ -14,6 +14,7 @@ from ..containers import check_lengths, episode_starts
 from ..containers.arrays import is_fine
 from ..statespace.episodes import episodes
 from ..statespace.matrices import are_covariances
+from ..versioned import Versioned
 from .records import as_inputs, check_inputs_fit, warn_inputs_ignored
 
 
@@ -37,7 +38,7 @@ class CheckedRecord(NamedTuple):
     off: np.ndarray | None  # (n_samples, n_features), what is taken off at home
 
 
-class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, BaseEstimator):
     """Methods of an estimator that has a `UnitModel` as `model`; base of :class:`~skfedcausal.UnitClient`."""
 
     _get_param_names = classmethod(quick_names)

@@ -182,6 +182,9 @@ class Feed:
     def __init__(self):
         self.number, self._last = 0, None
 
+    def __getstate__(self):
+        return {"number": self.number, "_last": None}  # rows stay where they came
+
     def put(self, batch):
         """Take the next batch."""
         self.number, self._last = self.number + 1, batch

@@ -7,12 +7,13 @@ import pandas as pd
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils._set_output import _get_output_config
 
+from ..versioned import Versioned
 from .arrays import as_native, column_names
 from .clients import ClientArrays, opened
 from .plant import stack_clients
 
 
-class UnitScaler(StandardScaler):
+class UnitScaler(Versioned, StandardScaler):
     """Brings every column to zero mean and unit variance and keeps the names of units and sensors.
 
     A :class:`~sklearn.preprocessing.StandardScaler` that gives back a table for a table, so that the

@@ -42,6 +42,7 @@ from ..message.states import StateMessage
 from ..parameters import Grouped, place_of
 from ..privacy.mechanism import PrivacyMechanism
 from ..seeding import seeded
+from ..versioned import Versioned
 from ._asked import Asked
 from ._moved import moved
 from ._parts import DefaultParts
@@ -91,7 +92,7 @@ class where_server:
 
 @explained
 @dataclass(repr=False, eq=False)
-class FederatedEstimator(Grouped, DefaultParts, CallbackSupportMixin, TransformerMixin, BaseEstimator):
+class FederatedEstimator(Grouped, DefaultParts, CallbackSupportMixin, TransformerMixin, Versioned, BaseEstimator):
     """Base of the federated estimators; use a subclass."""
 
     client: Any = None

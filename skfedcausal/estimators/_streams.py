@@ -51,6 +51,10 @@ class PlantStream:
         """A copy starts another stream: the last rows of this one stay with its units."""
         return PlantStream, (self._watch, self._names)
 
+    def __getstate__(self):
+        """All that a model file holds of it: the exchange with the units is made anew."""
+        return vars(self) | {"exchange": None}
+
     def usual_row(self, batch):
         """A row that came in the container of those before it, as PlantData; None of what has to be looked at."""
         plant = None if self._usual is None else self._usual.read(batch)

@@ -209,6 +209,7 @@ class WatchingDetector(FederatedEstimator):
         if stream.units is None:
             self._check_units(self.client_names_)
             stream.units = UnitStreams(self._units, self._plant_layout)
+        if stream.exchange is None:
             stream.exchange = self._exchange(self._transport(stream.units.sites), self.stream_ledger_)
         if stream.noised is None and (mechanism := self._checked_mechanism()) is not None:
             stream.noised = mechanism.stream(self._noise)

@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from ..optional import import_optional
 from ..statespace.networks import FeedForward
+from ..versioned import Versioned
 from .numerics.lstm import LSTM, uniform_lstm
 
 _DECAY = (0.9, 0.999)  # of Adam's two averages
@@ -34,7 +35,7 @@ _CONSTRAINTS = {
 
 
 @dataclass(repr=False, eq=False)
-class _TorchRegressor(RegressorMixin, BaseEstimator):
+class _TorchRegressor(RegressorMixin, Versioned, BaseEstimator):
     """Base of the regressors: Adam on mini-batches of half the squared error."""
 
     _parameter_constraints = _CONSTRAINTS

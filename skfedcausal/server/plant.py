@@ -10,12 +10,13 @@ from sklearn.base import BaseEstimator
 from ..message.requests import Acknowledgement, Ask, FitRequest, LawRequest
 from ..message.schema import Message
 from ..message.states import FeedbackLaw, SmoothedReply, StateMessage
+from ..versioned import Versioned
 from .dynamics import Plant
 from .joint import JointRecord
 from .prediction import OperatingPoint
 
 
-class ServerLearner(BaseEstimator, ABC):
+class ServerLearner(Versioned, BaseEstimator, ABC):
     """Base of servers that learn a plant from one message per unit.
 
     A subclass defines ``fit(messages)``, which sets the attributes below. From these the base gives the

@@ -9,6 +9,7 @@ from . import store
 from .compare import differing
 from .questions import GROUPS, plants_of
 from .run import answered, asked
+from .through_file import answered_through_files
 from .tolerances import MAY_MOVE, WIDER, tolerance_of
 
 _NAMED = 12  # answers that are named beside the first one that differs
@@ -21,6 +22,9 @@ def parser():
     found.add_argument("--jobs", type=int, default=1, help="processes that ask at the same time")
     found.add_argument("--part", help="with a comparison, K/N: every N-th group of answers, from the K-th on")
     found.add_argument("--write", action="store_true", help="store the answers instead of comparing them")
+    found.add_argument(
+        "--through-file", action="store_true", help="save each fit and compare what is answered of the file elsewhere"
+    )
     found.add_argument("--list", action="store_true", help="print the names of the answers and their classes")
     found.add_argument("--folder", default=store.FOLDER, help="where stored answers are")
     return found
@@ -43,6 +47,11 @@ def main(arguments):
 def _run(options):
     began = time.perf_counter()
     groups = part_of(_groups(options.patterns), options.part)
+    if options.through_file:
+        found = answered_through_files(groups, options.patterns)
+        failures = found.other_bits | _last_lines(found.errors)
+        _report(found, failures, time.perf_counter() - began)
+        return 1 if failures else 0
     stored = {} if options.write else {group: store.read(group, options.folder) for group in groups}
     tasks = [(group, k) for group in groups for k in range(len(plants_of(group)))]
     found = answered(tasks, options.patterns, options.jobs)

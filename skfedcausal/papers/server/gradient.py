@@ -26,6 +26,7 @@ from ...server.plant import smoothed_replies
 from ...server.prediction import InputDrive, OperatingPoint
 from ...statespace.inputs import input_response
 from ...statespace.matrices import spectral_radius
+from ...versioned import Versioned
 from . import rounds
 from .answers import ServerPrediction, untested_links
 from .options import Rates, StopRule
@@ -36,7 +37,7 @@ _ROUNDS = {"batch": 3000, "online": 2}
 
 
 @dataclass(repr=False, eq=False, kw_only=True)
-class GradientServer(Grouped, BaseEstimator):
+class GradientServer(Grouped, Versioned, BaseEstimator):
     """Learns the blocks between units as in the papers: clients and server descend on each other.
 
     Every unit corrects its filtered state by a function of its own measurements, ``h_hat_a = h_hat_c +

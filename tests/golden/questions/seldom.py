@@ -224,7 +224,7 @@ def _far(found):
     return gappy(found, 0.02)
 
 
-class _Box:
+class Box:
     """A filter that somebody else has written."""
 
     def __init__(self, model):
@@ -238,7 +238,7 @@ class _Box:
 
 def _boxes():
     truth = make_granger_plant(2, n_samples=400, links=((0, 1),), random_state=0)[1]
-    return {name: _Box(model) for name, model in truth.clients().items()}
+    return {name: Box(model) for name, model in truth.clients().items()}
 
 
 def _maps(**settings):

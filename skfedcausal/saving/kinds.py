@@ -1,0 +1,177 @@
+"""Kinds of nodes for Python's and numpy's own types."""
+
+import base64
+from collections import OrderedDict, deque
+from math import prod
+from types import MappingProxyType
+
+import numpy as np
+from scipy import sparse
+
+from .archive import NUMBERS
+from .nodes import Kind
+
+_GENERATORS = {kind.__name__: kind for kind in (np.random.MT19937, np.random.PCG64)}
+_LAST = 624  # place in the table of an MT19937, which reads there without a look
+
+
+def _items(values, writer):
+    return {"items": [writer.value(one, f"[{k}]") for k, one in enumerate(values)]}
+
+
+def _pairs(values, writer):
+    return {"items": [[writer.value(k, f"[{k!r}]"), writer.value(v, f"[{k!r}]")] for k, v in values.items()]}
+
+
+def _put_pairs(values, node, reader):
+    for key, value in node["items"]:
+        values[reader.value(key)] = reader.value(value)
+
+
+def _read_only(node, reader):
+    found: dict = {}
+    _put_pairs(found, node, reader)
+    return MappingProxyType(found)
+
+
+def _made_of(kind):
+    return lambda node, reader: kind(reader.values(node["items"]))
+
+
+def _bounds(value, writer):
+    return {"items": [writer.value(one) for one in (value.start, value.stop, value.step)]}
+
+
+# -- arrays ------------------------------------------------------------------------------------------------------------
+
+
+def _array(values, writer):
+    """Fields of an array: numbers by their place, words and objects one by one."""
+    if values.dtype.kind in "OUS":
+        fields = {"items": [writer.value(one, f"[{k}]") for k, one in enumerate(values.ravel().tolist())], "order": "C"}
+    else:
+        order = "F" if values.flags.f_contiguous and not values.flags.c_contiguous else "C"
+        flat = values.ravel(order)
+        flat = flat.view(np.int64) if values.dtype.kind in "mM" else flat
+        if flat.dtype.name not in NUMBERS or not values.dtype.isnative:
+            writer.refuse(f"an array of {values.dtype}, which no model file holds.")
+        fields = {"start": writer.take_in(flat), "order": order}
+    return {"dtype": values.dtype.str.lstrip("<>=|"), "shape": list(values.shape), **fields}
+
+
+def _array_of(node, reader):
+    dtype, shape, order = np.dtype(node["dtype"]), tuple(node["shape"]), node["order"]
+    if not all(type(k) is int and k >= 0 for k in shape) or order not in ("C", "F"):
+        raise ValueError(f"an array has the shape {shape} in the order {order!r}")
+    size = prod(shape)
+    if dtype.kind in "OUS":
+        if len(node["items"]) != size:
+            raise ValueError(f"an array of the shape {shape} has {len(node['items'])} elements")
+        return np.empty(shape, dtype)
+    stored = np.dtype(np.int64) if dtype.kind in "mM" else dtype
+    flat = reader.take_out(stored.name, node["start"], size).view(dtype)
+    return flat.reshape(shape, order=order).copy(order="K")
+
+
+def _fill_array(values, node, reader):
+    if "items" in node:
+        flat = values.reshape(-1)  # a view: these are in C order
+        for k, one in enumerate(reader.values(node["items"])):
+            flat[k] = one
+
+
+def _scalar_of(node, reader):
+    value = _array_of(node, reader)
+    _fill_array(value, node, reader)
+    return value[()]
+
+
+def _sparse(values, writer):
+    if type(values).__name__ not in _SPARSE:
+        writer.refuse(f"a {type(values).__name__}, of which model files hold {', '.join(_SPARSE)}.")
+    parts = {name: writer.value(getattr(values, name)) for name in ("data", "indices", "indptr")}
+    return {"class": type(values).__name__, "shape": list(values.shape), **parts}
+
+
+def _sparse_of(node, reader):
+    parts = tuple(reader.value(node[name]) for name in ("data", "indices", "indptr"))
+    found = _SPARSE[node["class"]](parts, shape=tuple(node["shape"]))
+    found.check_format(full_check=True)  # products trust the indices
+    return found
+
+
+_SPARSE = {kind.__name__: kind for kind in (sparse.csr_matrix, sparse.csc_matrix, sparse.csr_array, sparse.csc_array)}
+
+
+# -- random numbers ----------------------------------------------------------------------------------------------------
+
+
+def _generator(value, writer):
+    """State of the bits, and of a RandomState the normal number that it has in hand."""
+    legacy = isinstance(value, np.random.RandomState)
+    state = value.get_state(legacy=False) if legacy else value.bit_generator.state
+    if state["bit_generator"] not in _GENERATORS:
+        writer.refuse(f"a {state['bit_generator']}, of which model files hold {' and '.join(_GENERATORS)}.")
+    return {"state": writer.value(state)}
+
+
+def _generator_of(node, reader):
+    state = reader.value(node["state"])
+    if not 0 <= state["state"].get("pos", 0) <= _LAST:
+        raise ValueError(f"a generator stands at {state['state']['pos']}, expected 0 to {_LAST}")
+    return state, _GENERATORS[state["bit_generator"]]()
+
+
+def _numbers_of(node, reader):
+    state, bits = _generator_of(node, reader)
+    bits.state = state
+    return np.random.Generator(bits)
+
+
+def _legacy_of(node, reader):
+    state, bits = _generator_of(node, reader)
+    found = np.random.RandomState(bits)
+    found.set_state(state)
+    return found
+
+
+# -- all of them -------------------------------------------------------------------------------------------------------
+
+PLAIN = {
+    float: Kind("float", lambda value, writer: {"text": repr(value)}, lambda node, reader: float(node["text"])),
+    complex: Kind(
+        "complex",
+        lambda value, writer: {"items": [writer.value(value.real), writer.value(value.imag)]},
+        lambda node, reader: complex(*reader.values(node["items"])),
+    ),
+    bytes: Kind(
+        "bytes",
+        lambda value, writer: {"text": base64.b64encode(value).decode("ascii")},
+        lambda node, reader: base64.b64decode(node["text"], validate=True),
+    ),
+    list: Kind(
+        "list", _items, lambda node, reader: [], lambda made, node, reader: made.extend(reader.values(node["items"]))
+    ),
+    set: Kind(
+        "set", _items, lambda node, reader: set(), lambda made, node, reader: made.update(reader.values(node["items"]))
+    ),
+    deque: Kind(
+        "deque",
+        lambda value, writer: {"longest": value.maxlen, **_items(value, writer)},
+        lambda node, reader: deque(maxlen=node["longest"]),
+        lambda made, node, reader: made.extend(reader.values(node["items"])),
+    ),
+    tuple: Kind("tuple", _items, _made_of(tuple)),
+    frozenset: Kind("frozenset", _items, _made_of(frozenset)),
+    dict: Kind("dict", _pairs, lambda node, reader: {}, _put_pairs),
+    OrderedDict: Kind("ordered dict", _pairs, lambda node, reader: OrderedDict(), _put_pairs),
+    MappingProxyType: Kind("read-only dict", _pairs, _read_only),
+    slice: Kind("slice", _bounds, lambda node, reader: slice(*reader.values(node["items"]))),
+    range: Kind("range", _bounds, lambda node, reader: range(*reader.values(node["items"]))),
+    np.ndarray: Kind("array", _array, _array_of, _fill_array),
+    np.generic: Kind("number", lambda value, writer: _array(np.asarray(value), writer), _scalar_of),
+    np.dtype: Kind("dtype", lambda value, writer: {"text": value.str}, lambda node, reader: np.dtype(node["text"])),
+    sparse.sparray: Kind("sparse", _sparse, _sparse_of),
+    np.random.RandomState: Kind("random state", _generator, _legacy_of),
+    np.random.Generator: Kind("generator", _generator, _numbers_of),
+}

@@ -1,0 +1,12 @@
+"""Files of earlier versions: what is done to their states and documents so that this version reads them.
+
+Who gives a class another state, so that one of an earlier version would no longer do, adds a function here that makes
+the new state of the old one. Attributes that are added with a default of their class need none.
+"""
+
+from collections.abc import Callable
+
+SCHEMA = 1  # of the document
+OLDER: dict[int, Callable[[dict], dict]] = {}  # makes a document of schema k + 1 of one of schema k
+# by the name of a class in files: the k-th function makes the state of form k + 1 of one of form k
+UPGRADES: dict[str, tuple[Callable[[dict], dict], ...]] = {}
