@@ -101,7 +101,7 @@ def test_roots_per_step_follow_the_incidents(detector):
 
 def test_one_look_at_a_record_gives_its_incidents_and_levels(detector):
     X = simulate(400, seed=11, fault=1)
-    incidents, levels = detector.reader_.incidents_and_levels(X)
+    incidents, levels = detector.asked_.incidents_and_levels(X)
     pd.testing.assert_frame_equal(incidents, detector.incidents(X))
     assert_array_equal(levels, detector.transform(X))
 

@@ -37,6 +37,11 @@ class CheckedRecord(NamedTuple):
     off: np.ndarray | None  # (n_samples, n_features), what is taken off at home
 
 
+def in_use(client, Y):
+    """Columns of `Y` (n_samples, n_features) that the model of a client uses."""
+    return Y if client.uses_all_columns else Y[:, client.used_columns]
+
+
 class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """Methods of an estimator that has a `UnitModel` as `model`; base of :class:`~skfedcausal.UnitClient`."""
 
@@ -66,7 +71,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         if self.baseline_ is not None:
             off = self.baseline_.of(Y, index, starts)[0]
             Y = Y - off
-        return CheckedRecord(model, self.active_columns(Y), U, starts, off)
+        return CheckedRecord(model, in_use(self, Y), U, starts, off)
 
     def transform(self, X, *, inputs=None, lengths=None):
         """Filtered states ``E[h_t | y_1, ..., y_t]``.
@@ -194,23 +199,6 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimato
         full = np.tile(self.mean_, (len(expected), 1))
         full[:, self._active] = expected
         return full
-
-    def residuals(self, X, *, inputs=None, lengths=None):
-        """Measurements minus their one-step-ahead predictions.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        inputs : array-like of shape (n_samples, n_inputs), default=None
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-            NaN where a measurement is missing.
-        """
-        predicted = self.predict(X, inputs=inputs, lengths=lengths)
-        return np.asarray(X, dtype=float) - predicted
 
     def score_samples(self, X, *, inputs=None, lengths=None):
         """Log-density of each row given the past rows of its episode.

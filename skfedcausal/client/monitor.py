@@ -14,6 +14,7 @@ from ..statespace.em import expected_cells, partial_covariance
 from ..statespace.episodes import episode_lengths
 from ..statespace.observation import information, is_regular
 from .black_box import NonlinearClient
+from .filtering import in_use
 from .kalman import KalmanClient
 from .moments import Moments
 from .unit_model import UnitModel, monitored_by
@@ -284,7 +285,7 @@ def monitored(client, Y, starts, again):
             f"Got n_states={client.n_states_} for a unit with fewer sensors that vary, {d}: to be watched it has at "
             "most as many states as sensors. Give a smaller n_states."
         )
-    monitor = UnitMonitor.learn(client, client.active_columns(Y), starts)
+    monitor = UnitMonitor.learn(client, in_use(client, Y), starts)
     return monitored_by(client, monitor.model), monitor
 
 

@@ -115,7 +115,7 @@ def told_promise(promises, names):
         if name in known:
             told = promises[name]
             mechanism = GaussianMechanism(**{k: getattr(told, k) for k in _TOLD}, accountant=known[name])
-            words = mechanism.promised(spent[name], [name], told.rows)
+            words = mechanism.statement(spent[name], [name], told.rows, drawn=False)
         statements.setdefault(words, []).append(name)
     words = " ".join(f"{', '.join(units)}: {text}" for text, units in statements.items())
     return worst, table, f"According to the accounts of the sites. {words}"

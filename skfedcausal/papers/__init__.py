@@ -10,25 +10,14 @@ if TYPE_CHECKING:
     from .server.gradient import GradientServer
     from .server.regressor import RegressorServer
 
-__all__ = [
-    "GradientServer",
-    "LSTMRegressor",
-    "RegressorServer",
-    "SELURegressor",
-    "losses",
-    "theory",
-    "training_problems",
-]
-
 # imported when they are asked for: units and servers use the modules of this room while these are being loaded
 _HOMES = {
-    "GradientServer": ".server.gradient",
-    "LSTMRegressor": ".networks",
-    "RegressorServer": ".server.regressor",
-    "SELURegressor": ".networks",
-    "losses": ".problems",
-    "training_problems": ".problems",
-}
+    "GradientServer": ".server.gradient", "LSTMRegressor": ".networks", "RegressorServer": ".server.regressor",
+    "SELURegressor": ".networks", "losses": ".problems", "training_problems": ".problems",
+}  # fmt: skip
+__all__ = [
+    "GradientServer", "LSTMRegressor", "RegressorServer", "SELURegressor", "losses", "theory", "training_problems",
+]  # fmt: skip
 
 
 def __getattr__(name):

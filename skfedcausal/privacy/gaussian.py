@@ -10,7 +10,6 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from .accountant import PrivacyAccountant, Scope
 from .calibration import mu_from_epsilon
-from .errors import warn_seeded
 from .mechanism import PrivacyMechanism
 from .noise import SAMPLERS, Bounds, norms
 from .promise import gradient_statement, paper_statement, with_voids
@@ -61,10 +60,10 @@ class GaussianMechanism(PrivacyMechanism):
         each message. That is no promise about a run. The statement says so, and gives the total that the
         papers state beside the exact one for a correction theta that does not depend on the record.
     trust : {"none", "server"}, default="none"
-        "server": the server of gradient training (:class:`GradientServer`, or ``RegressorServer(labels=
-        "augmented")``) may see the units' states, units must not see each other's. Measurements stay as they
-        are, and the gradients that the server sends are clipped and get noise; `epsilon` and `delta` are those of
-        the whole training.
+        "server": the server of gradient training (:class:`~skfedcausal.papers.GradientServer`, or
+        ``RegressorServer(labels="augmented")``) may see the units' states, units must not see each other's.
+        Measurements stay as they are, and the gradients that the server sends are clipped and get noise; `epsilon` and
+        `delta` are those of the whole training.
     gradient_clip : float, default=None
         For ``trust="server"``: largest norm of the gradient about one time step that a unit is sent. Public.
     sampler : {"auto", "float-grid", "opendp"}, default="auto"
@@ -193,47 +192,9 @@ class GaussianMechanism(PrivacyMechanism):
             raise ValueError(f"unit={self.unit!r}, window={self.window}: a window belongs to unit='window' only.")
         return self.mu if self.mu is not None else mu_from_epsilon(self.epsilon, self.delta)
 
-    def bounds(self, name, Y):
-        """Public ball and protected change of a unit's measurements.
-
-        Parameters
-        ----------
-        name : str
-        Y : ndarray of shape (n_samples, n_features)
-            Looked at only if `clip_norm` is None.
-
-        Returns
-        -------
-        Bounds
-        """
-        center = _columns(_of(self.center, name, "center"), Y.shape[1], name, "center")
-        scale = _columns(_of(self.scale, name, "scale"), Y.shape[1], name, "scale")
-        public = self.clip_norm is not None
-        clip = _of(self.clip_norm, name, "clip_norm")
-        if not public:
-            clip = max(float(norms(Y, center, scale).max(initial=0.0)), np.finfo(float).tiny)
-        widest = 2.0 * clip if self.relation == "replace" else clip
-        radius = widest if self.event_radius is None else _of(self.event_radius, name, "event_radius")
-        return Bounds(center, scale, clip, min(radius, widest), public)
-
-    def noise_std(self, bounds, n_samples):
-        """Noise standard deviation in units of `scale`, and the sensitivity behind it.
-
-        Parameters
-        ----------
-        bounds : Bounds
-        n_samples : int
-
-        Returns
-        -------
-        std, sensitivity : float
-        """
-        noise = self.noise_for(bounds, n_samples, self.mu_of_release())
-        return noise.std, self.sensitivity(noise, n_samples)
-
     def noise_of(self, name, Y):
         """Ball and noise of a release of a unit's record, as much as one release asks for."""
-        return self.noise_for(self.bounds(name, Y), len(Y), self.mu_of_release())
+        return self.noise_for(bounds_of(self, name, Y), len(Y), self.mu_of_release())
 
     def check(self):
         """Refuse parameters that do not state a promise completely."""
@@ -246,39 +207,38 @@ class GaussianMechanism(PrivacyMechanism):
         # the quotient of sensitivity and noise is off by a rounding
         return replace(plan, charge=replace(plan.charge, mu=self.mu_of_release()))
 
-    def check_training(self):
-        """Refuse settings that belong to noise on the record, or lack what noise inside training needs.
-
-        Raises
-        ------
-        ValueError
-            If such a setting is there, or one is missing.
-        """
-        self.mu_of_release()
-        if self.random_state is not None:
-            warn_seeded()
-        if self.trust == "server" and (self.protocol == "paper" or self.gradient_clip is None):
-            raise ValueError(
-                f"Got trust='server' with protocol={self.protocol!r} and gradient_clip={self.gradient_clip}; "
-                "give protocol='one-shot' and the largest norm of a gradient that is sent."
-            )
-        if self.place == "gradients":
-            return
-        events = self.unit == "event" and self.event_radius is None
-        if self.clip_norm is None or self.epsilon is None or not events:
-            raise ValueError(
-                "protocol='paper' needs epsilon and delta of each message and a public clip_norm, and knows "
-                f"no unit but the event; got epsilon={self.epsilon}, clip_norm={self.clip_norm}, "
-                f"unit={self.unit!r}, event_radius={self.event_radius}."
-            )
-
-    def statement(self, spent, names, n_samples, left="everything"):
+    def statement(self, spent, names, n_samples, left="everything", *, drawn=True):
         """The promise in words: unit, relation, bound, composition, what is not covered."""
         if self.place == "messages":
             return paper_statement(self, spent, names)
         if self.place == "gradients":
             return with_voids(self.account.charges_of(names), gradient_statement(self, spent))
-        return super().statement(spent, names, n_samples, left)
+        return super().statement(spent, names, n_samples, left, drawn=drawn)
+
+
+def bounds_of(mechanism, name, Y):
+    """Public ball and protected change of a unit's measurements, by a :class:`GaussianMechanism`.
+
+    Parameters
+    ----------
+    mechanism : GaussianMechanism
+    name : str
+    Y : ndarray of shape (n_samples, n_features)
+        Looked at only if `clip_norm` is None.
+
+    Returns
+    -------
+    Bounds
+    """
+    center = _columns(_of(mechanism.center, name, "center"), Y.shape[1], name, "center")
+    scale = _columns(_of(mechanism.scale, name, "scale"), Y.shape[1], name, "scale")
+    public = mechanism.clip_norm is not None
+    clip = _of(mechanism.clip_norm, name, "clip_norm")
+    if not public:
+        clip = max(float(norms(Y, center, scale).max(initial=0.0)), np.finfo(float).tiny)
+    widest = 2.0 * clip if mechanism.relation == "replace" else clip
+    radius = widest if mechanism.event_radius is None else _of(mechanism.event_radius, name, "event_radius")
+    return Bounds(center, scale, clip, min(radius, widest), public)
 
 
 def _of(value, name, parameter):

@@ -28,8 +28,9 @@ from skfedcausal.federation import (
     LostUnitWarning,
     verify_ledger,
 )
-from skfedcausal.message import FitRequest, StateMessage
+from skfedcausal.message import StateMessage
 from skfedcausal.message.packet import Packet, PacketError
+from skfedcausal.message.requests import FitRequest
 from skfedcausal.secure import SecureSumsServer
 from skfedcausal.secure.series import effective_rows, fade
 from skfedcausal.secure.server.record import SummedRecord, news_that_follows

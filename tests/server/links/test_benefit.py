@@ -8,6 +8,7 @@ import statsmodels.api as sm
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer, inspection
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.links.answers import benefit
 from skfedcausal.server.links.benefit import connected, split_messages
 from skfedcausal.statespace.episodes import mean_with_error
 from skfedcausal.statespace.partition import Partition
@@ -93,9 +94,9 @@ def test_nothing_is_gained_where_nothing_couples():
     for seed in range(8):
         X, _ = make_granger_plant(3, n_samples=2000, links=[], random_state=seed)
         messages = messages_of(X)
-        sparse = LikelihoodServer().fit(messages).benefit(messages).by_unit()
+        sparse = benefit(LikelihoodServer().fit(messages), messages).by_unit()
         assert (sparse["gain"].abs() <= 4 * sparse["stderr"]).all()
-        gains.extend(LikelihoodServer(sparsity=None).fit(messages).benefit(messages).by_unit()["gain"])
+        gains.extend(benefit(LikelihoodServer(sparsity=None).fit(messages), messages).by_unit()["gain"])
     cost, error = 2 * 4 / (2 * 1400), np.std(gains) / np.sqrt(len(gains))
     assert -cost - 4 * error < np.mean(gains) < 4 * error
 
@@ -107,7 +108,7 @@ def test_a_unit_without_connections_gains_exactly_zero():
     np.testing.assert_array_equal(connected(A, Q, Partition((1, 1, 1))), expected)
     X, _ = make_granger_plant(2, n_samples=500, links=[], random_state=3)
     messages = messages_of(X)
-    table = LikelihoodServer(alpha=1e-6).fit(messages).benefit(messages).by_unit()
+    table = benefit(LikelihoodServer(alpha=1e-6).fit(messages), messages).by_unit()
     assert (table[["gain", "stderr"]] == 0).all(axis=None)
 
 
