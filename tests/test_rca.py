@@ -16,6 +16,8 @@ from skfedcausal.message import StateMessage
 from skfedcausal.metrics import incident_report
 from skfedcausal.server.watching.thresholds import steps_between_alarms
 
+from .ask import question as named
+
 M, P, D = 4, 2, 5
 LINKS = ((1, 0), (2, 1), (0, 2), (3, 2))  # effect, cause: a loop of three units and one behind it
 
@@ -579,7 +581,7 @@ def test_windows_outside_the_record_are_refused(detector):
 @pytest.mark.parametrize("method", ["incidents", "update", "attribute", "flags", "score"])
 def test_unfitted_detector_says_so(method):
     with pytest.raises(NotFittedError, match="not fitted"):
-        getattr(FederatedRCADetector(), method)(simulate(50, seed=1))
+        named(FederatedRCADetector(), method)(simulate(50, seed=1))
 
 
 def test_window_without_a_start_begins_with_the_record(detector):

@@ -7,8 +7,8 @@ import numpy as np
 from ..message.packet import PacketError
 from ..message.states import StateMessage
 from ..statespace.episodes import episode_lengths, lagged_rows
-from .filtering import in_use
 from .monitor import ResidualFlag
+from .records import in_use
 from .unit_model import UnitClient, expected_measurements, under_noise
 
 

@@ -14,7 +14,7 @@ from ..containers import check_lengths, episode_starts
 from ..containers.arrays import is_fine
 from ..statespace.episodes import episodes
 from ..statespace.matrices import are_covariances
-from .records import as_inputs, check_inputs_fit, warn_inputs_ignored
+from .records import as_inputs, check_inputs_fit, in_use, warn_inputs_ignored
 
 
 @cache
@@ -35,11 +35,6 @@ class CheckedRecord(NamedTuple):
     U: np.ndarray | None  # (n_samples, n_inputs)
     starts: tuple[int, ...]  # first rows of episodes
     off: np.ndarray | None  # (n_samples, n_features), what is taken off at home
-
-
-def in_use(client, Y):
-    """Columns of `Y` (n_samples, n_features) that the model of a client uses."""
-    return Y if client.uses_all_columns else Y[:, client.used_columns]
 
 
 class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):

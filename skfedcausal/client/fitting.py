@@ -14,11 +14,10 @@ from ..statespace.episodes import episodes
 from . import answers, unit_model
 from .augmenter import LinearAugmenter, as_augmenter
 from .baseline import wander_period
-from .filtering import in_use
 from .habits import stops_of
 from .handlers import handles
 from .kalman import KalmanClient
-from .records import column_means
+from .records import column_means, in_use
 from .unit_model import UnitClient
 
 _BLOCKS, _LEAST_ROWS = 40, 25  # segments that a batch is cut into, rows of one

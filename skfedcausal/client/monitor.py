@@ -14,9 +14,9 @@ from ..statespace.em import expected_cells, partial_covariance
 from ..statespace.episodes import episode_lengths
 from ..statespace.observation import information, is_regular
 from .black_box import NonlinearClient
-from .filtering import in_use
 from .kalman import KalmanClient
 from .moments import Moments
+from .records import in_use
 from .unit_model import UnitModel, monitored_by
 
 _FLOOR = 0.01  # share of a column's variance added to the covariance of what the states do not show

@@ -9,9 +9,9 @@ from ..message.packet import PacketError
 from ..message.states import MOST_SUMS, SensorStates, n_named
 from ..statespace.episodes import episode_lengths, first_part
 from ..statespace.observation import weights
-from .filtering import in_use
 from .identification import EDGE_SHARE, dynamics, unit_states
 from .moments import Moments
+from .records import in_use
 from .shifts import without_shifts
 
 _NOISELESS = 1e-6  # noise of states that is none to speak of, as a share of their variance

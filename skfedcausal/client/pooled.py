@@ -9,7 +9,7 @@ from ..federation.transport import InProcessTransport
 from ..message.states import StateMessage
 from ..statespace.episodes import episode_lengths
 from ..statespace.observation import information
-from .filtering import in_use
+from .records import in_use
 from .unit_model import UnitClient
 
 

@@ -41,6 +41,11 @@ class UnitRows(NamedTuple):
     row_index: pd.Index | None = None
 
 
+def in_use(client, Y):
+    """Columns of `Y` (n_samples, n_features) that the model of a client uses."""
+    return Y if client.uses_all_columns else Y[:, client.used_columns]
+
+
 def as_inputs(inputs, n_samples):
     """Inputs as a checked array of shape (n_samples, n_inputs), or None."""
     if inputs is None:

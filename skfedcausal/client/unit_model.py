@@ -25,9 +25,10 @@ from ..statespace.kalman import (
 from ..statespace.matrices import are_heavy, floor_eigenvalues, remembered
 from ..statespace.observation import information, weights
 from ..statespace.riccati import NotStationaryError, predicted_covariance, stationary_covariance
-from .filtering import UnitFilter, in_use, own_run
+from .filtering import UnitFilter, own_run
 from .given import check_matrices, with_diagonal
 from .own_past import OwnPast, ResidualModel, bic_penalty
+from .records import in_use
 
 NOISE_FLOOR = 1e-3  # share of a column's variance that counts as sensor noise at least
 _FLOOR = 0.05  # share of the variance of the states that their past explains at least

@@ -50,6 +50,11 @@ def privacy_curve(est, X, epsilons, *, inputs=None, lengths=None, n_draws=1, ran
         forecasts beat the level. ``attrs["smallest_useful_epsilon"]`` is the smallest from which on
         all are, or NaN.
 
+    Raises
+    ------
+    ValueError
+        If `privacy` is no noise on the record that states its bounds, or an epsilon is not positive.
+
     Warns
     -----
     UtilityWarning

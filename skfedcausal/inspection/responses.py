@@ -95,6 +95,11 @@ def step_response(est, input, output, *, n_steps=None, confidence=0.9):
     DataFrame
         One row per row from that of the move, 0, on: ``step, response, response_low, response_high``.
 
+    Raises
+    ------
+    ValueError
+        If the input or sensor is unknown, the input never moved in `fit`, or a setting cannot be meant.
+
     Examples
     --------
     >>> from skfedcausal import FederatedCounterfactualEstimator
@@ -129,6 +134,11 @@ def frequency_response(est, input, output, *, frequencies=None, confidence=0.9):
     DataFrame
         One row per frequency: ``frequency, gain, gain_low, gain_high, phase, phase_low, phase_high``, the phase in
         radians.
+
+    Raises
+    ------
+    ValueError
+        If `frequencies` are none, and as :func:`step_response`.
 
     Examples
     --------
@@ -179,6 +189,11 @@ def dose_response(est, X, input, doses, window, *, inputs=None, lengths=None, co
     DataFrame
         One row per dose and column: ``dose, column, effect, low, high``, the effect a mean over the window
         and against the record as it is.
+
+    Raises
+    ------
+    ValueError
+        If `doses` is no list of values, and as `impact`.
 
     Examples
     --------

@@ -80,6 +80,10 @@ def acknowledge(est, incident):
     incident : Series, DataFrame or place
         Row of what `update` gave, of a table its first, or the row's ``detected``.
 
+    Returns
+    -------
+    None
+
     Raises
     ------
     ValueError
@@ -111,6 +115,10 @@ def rebaseline(est, units=None):
         Fitted.
     units : sequence of str, default=None
         Only of these units; None for all.
+
+    Returns
+    -------
+    None
 
     Raises
     ------

@@ -299,6 +299,11 @@ class ServerLearner(BaseEstimator, ABC):
         Returns
         -------
         JointRecord
+
+        Raises
+        ------
+        ValueError
+            If the units have other inputs than in `fit`.
         """
         record = JointRecord.from_messages(messages, names=self.names_)
         known = getattr(self, "input_slices_", dict.fromkeys(self.names_, slice(0, 0))).values()

@@ -108,7 +108,7 @@ def test_before_fit_given_matrices_work_with_a_level_of_zero(unit, record):
     Y, U = record
     new = KalmanClient(**unit.matrices)
     fitted = KalmanClient(**unit.matrices, center=False).fit(Y, inputs=U)
-    for method in ("transform", "filter", "predict", "residuals", "score_samples", "score"):
+    for method in ("transform", "filter", "predict", "score_samples", "score"):
         assert_array_equal(getattr(new, method)(Y, inputs=U), getattr(fitted, method)(Y, inputs=U))
     assert_array_equal(new.message(Y).z, fitted.message(Y).z)
     assert not [name for name in vars(new) if name.endswith("_")]

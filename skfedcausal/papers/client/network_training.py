@@ -17,8 +17,8 @@ from sklearn.neural_network import MLPRegressor
 
 from ...client.augmenter import RegressorAugmenter, as_augmenter
 from ...client.black_box import NonlinearClient
-from ...client.filtering import in_use
 from ...client.maps import LinearMap
+from ...client.records import in_use
 from ...client.unit_model import UnitClient
 from ...message.packet import PacketError
 from ...message.training import GradientReply, NetworkPlan, NoGradient, PredictedStates

@@ -8,7 +8,7 @@ from zlib import crc32
 import numpy as np
 
 from ...client.augmenter import LinearAugmenter
-from ...client.filtering import in_use
+from ...client.records import in_use
 from ...client.unit_model import UnitModel
 from ...message.packet import PacketError
 from ...message.training import (

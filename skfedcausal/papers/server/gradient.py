@@ -473,6 +473,17 @@ class GradientServer(BaseEstimator):
         return smoothed_replies(self.state_slices_, *self.plant_.smooth(self.joint_record(messages), intercept=False))
 
     def joint_record(self, messages):
+        """Record of the units of `fit`, with their inputs.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
+
+        Returns
+        -------
+        JointRecord
+        """
         return JointRecord.from_messages(messages, names=self.names_)
 
     def _drive(self, B):

@@ -70,7 +70,7 @@ def test_densities_with_changing_information_agree_with_those_of_a_constant_one(
 @pytest.mark.medium
 def test_gain_from_a_neighbour_is_half_of_gewekes_measure(plant, chain):
     """The expectation of a log-density of D numbers is ``-1/2 (log|V| + D)`` less a constant."""
-    pairs = inspection.benefit(plant, chain).by_pair().set_index(["cause", "effect"])
+    pairs = benefit(plant, chain).by_pair().set_index(["cause", "effect"])
     measures = plant.links_.set_index(["cause", "effect"])["geweke"]
     for pair in CHAIN:
         found = pairs.loc[pair]
@@ -80,7 +80,7 @@ def test_gain_from_a_neighbour_is_half_of_gewekes_measure(plant, chain):
 
 @pytest.mark.medium
 def test_the_neighbour_that_acts_is_named(chain, plant):
-    table = inspection.benefit(plant, chain).by_unit()
+    table = benefit(plant, chain).by_unit()
     assert table["neighbour"].to_dict() == {"unit0": "", "unit1": "unit0", "unit2": "unit1"}
     assert (table["rows"] == 2400).all()
     assert table.loc["unit1", "gain"] > 4 * table.loc["unit1", "stderr"]
@@ -145,7 +145,7 @@ def message_of(*lengths):
 @pytest.mark.parametrize("held_out", [0, 1, -0.1])
 def test_what_is_no_share_is_refused(plant, chain, held_out):
     with pytest.raises(ValueError, match="share between 0 and 1"):
-        inspection.benefit(plant, chain, held_out=held_out)
+        benefit(plant, chain, held_out=held_out)
 
 
 def test_every_episode_keeps_a_row_in_either_part():
