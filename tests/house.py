@@ -196,7 +196,7 @@ def surface():
         kind = getattr(skfedcausal, name)
         if isinstance(kind, type) and not issubclass(kind, BaseException):
             names = _parameters(kind)
-            methods[name] = len({found for found in _methods(kind) if found not in names})
+            methods[name] = len({found for found in methods_of(kind) if found not in names})
             parameters[name] = len(names)
     return methods, parameters
 
@@ -208,7 +208,7 @@ def _parameters(kind):
         return set()
 
 
-def _methods(kind):
+def methods_of(kind):
     """Public names of a class's own kinds that can be called and are not scikit-learn's."""
     for base in kind.__mro__:
         if not base.__module__.startswith("skfedcausal"):

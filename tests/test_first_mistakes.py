@@ -233,12 +233,6 @@ def test_the_zone_of_the_plant_is_kept():
     assert str(plant.frame.index[0]) == "2026-03-01 01:00:00+01:00"
 
 
-@pytest.mark.medium
-def test_a_detector_is_fitted_and_asked_at_once():
-    alarms = detector().fit_predict(X)
-    np.testing.assert_array_equal(alarms, detector().fit(X).predict(X))
-
-
 def test_the_decision_is_below_zero_where_a_unit_is_in_alarm():
     X, _ = make_granger_plant(2, n_samples=3000, container="frame", random_state=0)
     fitted = detector().fit(X.iloc[:2600])

@@ -4,6 +4,9 @@ import ast
 
 import pytest
 
+from skfedcausal import federation, secure
+from skfedcausal.server import engines
+from skfedcausal.transfer import TransferFunction
 from tests import house
 
 SOURCE = '''"""A module."""
@@ -81,6 +84,22 @@ def test_a_written_budget_reads_as_it_was(tmp_path, monkeypatch):
     monkeypatch.setattr(house, "BUDGET", tmp_path / "house.toml")
     house.BUDGET.write_text(house.as_toml(numbers))
     assert house.budget() == numbers
+
+
+def test_estimators_have_sixteen_methods_at_most_and_other_public_classes_twelve():
+    counts = house.surface()[0]
+    estimators = {name: n for name, n in counts.items() if name.startswith("Federated")}
+    assert len(estimators) == 3
+    assert {name: n for name, n in estimators.items() if n > 16} == {}
+    assert {name: n for name, n in counts.items() if n > 12 and name not in estimators} == {}
+    rooms = (
+        (engines.EngineServer, engines.PlantServer, TransferFunction),
+        vars(federation).values(),
+        vars(secure).values(),
+    )
+    others = {kind for room in rooms for kind in room if isinstance(kind, type) and kind.__module__.startswith("skfed")}
+    assert len(others) > 20
+    assert {kind.__name__ for kind in others if len(set(house.methods_of(kind))) > 12} == set()
 
 
 @pytest.mark.medium

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from skfedcausal import FederatedGrangerEstimator
+import skfedcausal
+from skfedcausal import FederatedGrangerEstimator, inspection, papers
 
 NumpyDocString = pytest.importorskip("numpydoc.docscrape").NumpyDocString
 
@@ -17,8 +18,10 @@ MODULES = (
     "skfedcausal.displays",
     "skfedcausal.federation",
     "skfedcausal.historian",
+    "skfedcausal.inspection",
     "skfedcausal.message",
     "skfedcausal.metrics",
+    "skfedcausal.papers",
     "skfedcausal.containers",
     "skfedcausal.privacy",
     "skfedcausal.quality",
@@ -31,7 +34,7 @@ MODULES = (
 # an example would need records that are not public, or an object that only a mechanism makes
 WITHOUT_EXAMPLE = {
     "load_hai", "load_swat", "prepare_hai", "prepare_records", "prepare_swat", "Release", "UnitNoise",
-    "follow_mqtt",
+    "follow_mqtt", "follow_sites", "partial_fit_sites", "to_networkx", "watch_sites",
 }  # fmt: skip
 # the one contract that all messages share; StateMessage and Packet describe it
 CODEC = {"to_packet", "from_packet"}
@@ -92,9 +95,10 @@ def described(doc, *sections):
 
 
 def is_described_at_the_estimator(name):
-    """Questions that an estimator passes on to its server with the messages, under the same name."""
+    """Questions that are passed on to a server with the messages, under the same name."""
     owner, method = name.split(".")
-    return owner == "LikelihoodServer" and method != "fit" and hasattr(FederatedGrangerEstimator, method)
+    of_estimators = hasattr(FederatedGrangerEstimator, method) or hasattr(inspection, method)
+    return owner == "LikelihoodServer" and method != "fit" and of_estimators
 
 
 def is_signal(thing):
@@ -163,9 +167,21 @@ def test_what_a_fit_leaves_behind_is_documented(name, thing):
     assert any(re.search(r"\w_\b", attribute.name) for attribute in attributes)
 
 
-def test_the_api_page_lists_every_public_name():
-    page = (Path(__file__).parent.parent / "docs" / "api.rst").read_text(encoding="utf-8")
-    listed = set(re.findall(r"^   (?:\w+\.)*(\w+)$", page, re.MULTILINE))
+def names_of_page(name):
+    """Names that a page of the reference lists."""
+    page = (Path(__file__).parent.parent / "docs" / f"{name}.rst").read_text(encoding="utf-8")
+    return re.findall(r"^   (?:\w+\.)*(\w+)$", page, re.MULTILINE)
+
+
+def test_the_reference_lists_every_public_name_once():
+    listed = names_of_page("api") + names_of_page("rooms")
     exported = {name for name, _ in public_names()}
     internal = {"Release", "UnitNoise", "flat_name", "later_answer"}
-    assert exported - internal <= listed
+    assert exported - internal <= set(listed)
+    assert len(listed) == len(set(listed))
+
+
+def test_the_api_page_fits_in_a_head():
+    listed = names_of_page("api")
+    assert {*skfedcausal.__all__, *inspection.__all__, *papers.__all__} - {"__version__", "theory"} <= set(listed)
+    assert len(listed) <= 100

@@ -23,6 +23,8 @@ from skfedcausal.message import StateMessage
 from skfedcausal.metrics import incident_report
 from skfedcausal.server.watching.thresholds import steps_between_alarms
 
+from .ask import question as named
+
 M, P, D = 4, 2, 5
 LINKS = ((1, 0), (2, 1), (0, 2), (3, 2))  # effect, cause: a loop of three units and one behind it
 
@@ -108,7 +110,7 @@ def test_roots_per_step_follow_the_incidents(detector):
 
 def test_one_look_at_a_record_gives_its_incidents_and_levels(detector):
     X = simulate(400, seed=11, fault=1)
-    incidents, levels = detector.reader_.incidents_and_levels(X)
+    incidents, levels = detector.asked_.incidents_and_levels(X)
     pd.testing.assert_frame_equal(incidents, detector.incidents(X))
     assert_array_equal(levels, detector.transform(X))
 
@@ -586,7 +588,7 @@ def test_windows_outside_the_record_are_refused(detector):
 @pytest.mark.parametrize("method", ["incidents", "update", "attribute", "flags", "score"])
 def test_unfitted_detector_says_so(method):
     with pytest.raises(NotFittedError, match="not fitted"):
-        getattr(FederatedRCADetector(), method)(simulate(50, seed=1))
+        named(FederatedRCADetector(), method)(simulate(50, seed=1))
 
 
 def test_window_without_a_start_begins_with_the_record(detector):

@@ -1,7 +1,6 @@
 """What a team must hold in its head is the core; the rooms beside it can be left out of sight one at a time."""
 
 import ast
-from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,6 @@ BESIDE = (
     "secure", "sites", "streams", "testing", "theory",
 )  # fmt: skip
 PUBLIC = ("__init__.py", "__main__.py")  # the top of the package names everything
-EXCEPTIONS = {"statespace/training/__init__.py": "papers"}  # a former path; this list may only shrink
 MODULES = sorted(path.relative_to(ROOT).as_posix() for path in ROOT.rglob("*.py"))
 FOLDERS = sorted({path.parent for path in (*ROOT.glob("*/__init__.py"), *ROOT.glob("server/*/__init__.py"))})
 
@@ -65,7 +63,7 @@ def test_the_core_imports_nothing_from_rooms_beside_it():
     assert "server/likelihood.py" in core
     found = {name: rooms_of_imports(name, (ROOT / name).read_text(encoding="utf-8")) & {*BESIDE} for name in core}
     found = {name: ", ".join(sorted(rooms)) for name, rooms in found.items() if rooms}
-    assert found == EXCEPTIONS, (
+    assert not found, (
         "Modules of the core import from rooms beside it. What they need belongs to the core, to an object that the "
         "room hands in, or into `skfedcausal.beside`."
     )
@@ -81,12 +79,6 @@ def test_what_the_core_uses_of_rooms_beside_it_is_there_and_used():
         assert home.split(".")[0] in BESIDE
         assert callable(beside.beside(name))
         assert f'beside("{name}")' in text.replace(f'>>> beside("{name}")', "")
-
-
-@pytest.mark.parametrize("name", ["augmented", "descent", "fixed_point", "lagrangian"])
-def test_former_paths_lead_to_the_same_modules(name):
-    former = import_module(f"skfedcausal.statespace.training.{name}")
-    assert former is import_module(f"skfedcausal.papers.numerics.{'descent' if name == 'lagrangian' else name}")
 
 
 def test_units_answer_in_the_core_and_in_the_papers_room():

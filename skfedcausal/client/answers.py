@@ -8,7 +8,8 @@ from ..message.packet import PacketError
 from ..message.states import StateMessage
 from ..statespace.episodes import episode_lengths, lagged_rows
 from .monitor import ResidualFlag
-from .unit_model import UnitClient, expected_measurements
+from .records import in_use
+from .unit_model import UnitClient, expected_measurements, under_noise
 
 
 def loadings(client, n_states):
@@ -62,7 +63,7 @@ def local_features(client, Y, U, starts, n_states=None):
         expected = in_shape(client.measurements(states), Y.shape, client, "measurements")
         centred = np.where(np.isnan(Y), expected, Y) - level
         return np.nan_to_num(centred)  # a sensor that was never seen has no level
-    Y = client.active_columns(Y)
+    Y = in_use(client, Y)
     model = client.model
     centred = Y - model.mean
     if not is_complete(Y):
@@ -89,7 +90,7 @@ def in_shape(value, shape, part, method):
 def _filtered(client, Y, U, starts, n_states=None):
     """States by the unit's own filter."""
     if isinstance(client, UnitClient):
-        return client.model.filter(client.active_columns(Y), U, starts)
+        return client.model.filter(in_use(client, Y), U, starts)
     states = client.filter(Y, **along(Y, U, starts))
     return states if n_states is None else in_shape(states, (len(Y), n_states), client, "filter")
 
@@ -97,7 +98,7 @@ def _filtered(client, Y, U, starts, n_states=None):
 def _predicted(client, Y, U, starts):
     """Measurements predicted one step ahead by the unit's own filter."""
     if isinstance(client, UnitClient):
-        states = client.model.predict(client.active_columns(Y), U, starts)
+        states = client.model.predict(in_use(client, Y), U, starts)
         return expected_measurements(client, states, Y, U, starts)
     return in_shape(client.predict(Y, **along(Y, U, starts)), Y.shape, client, "predict")
 
@@ -195,7 +196,7 @@ def with_events(message, habits, Y, starts, before=None):
 
 def shown_columns(client, Y):
     """Columns that a client's monitor looks at."""
-    return client.active_columns(Y) if isinstance(client, UnitClient) else Y
+    return in_use(client, Y) if isinstance(client, UnitClient) else Y
 
 
 def factual(client, Y, reply):
@@ -218,9 +219,9 @@ def factual(client, Y, reply):
 def own_record(state):
     """State of a unit for its raw record, to which no noise was added."""
     client = state["client"]
-    if not hasattr(client, "with_noise"):  # cannot be told of noise
+    if not (isinstance(client, UnitClient) or hasattr(client, "with_noise")):  # cannot be told of noise
         return state
-    return {**state, "client": client.with_noise(np.zeros(len(client.mean_)))}
+    return {**state, "client": under_noise(client, np.zeros(len(client.mean_)))}
 
 
 def learned_flags(state, Y, starts, percentile):

@@ -91,7 +91,8 @@ class LinearAugmenter(Augmenter):
     Parameters
     ----------
     alpha : float, default=1e-6
-        Ridge penalty per time step, in units of the measurements' variance; :class:`GradientServer` has its own.
+        Ridge penalty per time step, in units of the measurements' variance;
+        :class:`~skfedcausal.papers.GradientServer` has its own.
     features : transformer, default=None
         What theta is multiplied with in place of the centred measurements: polynomials, splines or random
         features of them, another ``f_ML`` in the sense of Appendix A.2 of [1]_. Cloned and fitted at every

@@ -37,8 +37,8 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ve
     ----------
     f, h : callable or regressor, default=None
         Transition ``(n_states,) -> (n_states,)`` and measurement ``(n_states,) -> (n_features,)``. A
-        regressor (MLPRegressor, :class:`LSTMRegressor`, :class:`SELURegressor`) is what to learn the map
-        with; None stands for an MLPRegressor.
+        regressor (MLPRegressor, :class:`~skfedcausal.papers.LSTMRegressor`,
+        :class:`~skfedcausal.papers.SELURegressor`) is what to learn the map with; None stands for an MLPRegressor.
     f_jacobian, h_jacobian : callable, default=None
         ``(n_states,) -> (n_states, n_states)`` and ``(n_states,) -> (n_features, n_states)``; checked against
         central differences when fitted. None takes central differences.

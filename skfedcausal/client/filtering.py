@@ -15,7 +15,7 @@ from ..containers.arrays import is_fine
 from ..statespace.episodes import episodes
 from ..statespace.matrices import are_covariances
 from ..versioned import Versioned
-from .records import as_inputs, check_inputs_fit, warn_inputs_ignored
+from .records import as_inputs, check_inputs_fit, in_use, warn_inputs_ignored
 
 
 @cache
@@ -67,7 +67,7 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, B
         if self.baseline_ is not None:
             off = self.baseline_.of(Y, index, starts)[0]
             Y = Y - off
-        return CheckedRecord(model, self.active_columns(Y), U, starts, off)
+        return CheckedRecord(model, in_use(self, Y), U, starts, off)
 
     def transform(self, X, *, inputs=None, lengths=None):
         """Filtered states ``E[h_t | y_1, ..., y_t]``.
@@ -195,23 +195,6 @@ class UnitFilter(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Versioned, B
         full = np.tile(self.mean_, (len(expected), 1))
         full[:, self._active] = expected
         return full
-
-    def residuals(self, X, *, inputs=None, lengths=None):
-        """Measurements minus their one-step-ahead predictions.
-
-        Parameters
-        ----------
-        X : array-like of shape (n_samples, n_features)
-        inputs : array-like of shape (n_samples, n_inputs), default=None
-        lengths : sequence of int, default=None
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_features)
-            NaN where a measurement is missing.
-        """
-        predicted = self.predict(X, inputs=inputs, lengths=lengths)
-        return np.asarray(X, dtype=float) - predicted
 
     def score_samples(self, X, *, inputs=None, lengths=None):
         """Log-density of each row given the past rows of its episode.

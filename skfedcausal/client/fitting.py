@@ -17,7 +17,7 @@ from .baseline import wander_period
 from .habits import stops_of
 from .handlers import handles
 from .kalman import KalmanClient
-from .records import column_means
+from .records import column_means, in_use
 from .unit_model import UnitClient
 
 _BLOCKS, _LEAST_ROWS = 40, 25  # segments that a batch is cut into, rows of one
@@ -159,7 +159,7 @@ class Fit(NamedTuple):
 
 def fit_of(client, Y, U, starts):
     """How a unit's own model explains rows around their level in each episode, a `Fit`; None of too few rows."""
-    Y = client.active_columns(Y)
+    Y = in_use(client, Y)
     levelled = np.array(Y, dtype=float)
     there = ~np.isnan(levelled)
     for start, stop in episodes(starts, len(Y)):
@@ -264,7 +264,7 @@ def _fit_augmenter(unit, augmenter, client, reply):
     n_states = len(reply.transition)
     influence = reply.cross_term, reply.transition[:, :n_states], unit.starts
     if isinstance(augmenter, LinearAugmenter) and isinstance(client, UnitClient):
-        Y = client.active_columns(unit.outputs)
+        Y = in_use(client, unit.outputs)
         products = client.model.products
         if products is not None or answers.is_complete(Y):
             with config_context(assume_finite=True):

@@ -20,6 +20,7 @@ from .given import COMPLETE, GIVEN, check_matrices, checked_gain, given_matrices
 from .identification import METHODS, dynamics, identify, split_variance
 from .moments import Moments
 from .records import (
+    UnitRows,
     active_columns,
     as_inputs,
     check_identifiable,
@@ -200,40 +201,20 @@ class KalmanClient(Grouped, UnitClient):
         ConvergenceWarning
             If sensor noise and states can hardly be told apart.
         """
+        if isinstance(X, UnitRows):  # as a worker gives them, which has checked them
+            return self._learn(X)
         Y = validate_data(self, X, dtype=float, ensure_all_finite="allow-nan", ensure_min_samples=2)
         U = as_inputs(inputs, len(Y))
-        about = {"columns": getattr(self, "feature_names_in_", None), "index": getattr(X, "index", None)}
-        self.fit_arrays(Y, U, episode_starts(check_lengths(lengths, len(Y))), **about)
+        columns, index = getattr(self, "feature_names_in_", None), getattr(X, "index", None)
+        starts = episode_starts(check_lengths(lengths, len(Y)))
+        self._learn(UnitRows(Y, U, starts, columns=columns, row_index=index))
         if U is not None and self.input_ is None:
             warn_inputs_ignored()
         return self
 
-    def fit_arrays(self, Y, U=None, starts=(0,), name="the unit", columns=None, noise=None, index=None):
-        """`fit` on arrays that were checked before; `name` and `columns` are for messages.
-
-        `noise` is the known variance of noise that was added to each column on purpose. It becomes part of R.
-
-        Parameters
-        ----------
-        Y : ndarray of shape (n_samples, n_features)
-        U : ndarray of shape (n_samples, n_inputs), default=None
-        starts : sequence of int
-            First row of each episode.
-        name : str
-        columns : sequence of str, default=None
-        noise : ndarray of shape (n_features,), default=None
-        index : Index, default=None
-            Of the rows, where they have one.
-
-        Returns
-        -------
-        KalmanClient
-
-        Raises
-        ------
-        ValueError
-            If nothing can be learned from such measurements.
-        """
+    def _learn(self, rows):
+        """Learn from rows that were checked, :class:`UnitRows`."""
+        Y, U, starts, name, columns, noise, index = rows
         self._validate_params()
         given = {name: getattr(self, name) for name in GIVEN if getattr(self, name) is not None}
         if given:

@@ -16,6 +16,7 @@ from ..statespace.observation import information, is_regular
 from .black_box import NonlinearClient
 from .kalman import KalmanClient
 from .moments import Moments
+from .records import in_use
 from .unit_model import UnitModel, monitored_by
 
 _FLOOR = 0.01  # share of a column's variance added to the covariance of what the states do not show
@@ -284,7 +285,7 @@ def monitored(client, Y, starts, again):
             f"Got n_states={client.n_states_} for a unit with fewer sensors that vary, {d}: to be watched it has at "
             "most as many states as sensors. Give a smaller n_states."
         )
-    monitor = UnitMonitor.learn(client, client.active_columns(Y), starts)
+    monitor = UnitMonitor.learn(client, in_use(client, Y), starts)
     return monitored_by(client, monitor.model), monitor
 
 

@@ -11,6 +11,7 @@ from ..statespace.episodes import episode_lengths, first_part
 from ..statespace.observation import weights
 from .identification import EDGE_SHARE, dynamics, unit_states
 from .moments import Moments
+from .records import in_use
 from .shifts import without_shifts
 
 _NOISELESS = 1e-6  # noise of states that is none to speak of, as a share of their variance
@@ -59,7 +60,7 @@ def sketch(client, Y, starts):
     most.
     """
     model = client.model
-    left, at = model.residual_model.left(client.active_columns(Y), starts)
+    left, at = model.residual_model.left(in_use(client, Y), starts)
     scale = np.sqrt(np.maximum((left**2).mean(axis=0), np.finfo(float).tiny))
     found = np.zeros((len(Y), left.shape[1]))
     found[at] = left / scale
@@ -109,7 +110,7 @@ def client_with_sensors(client, Y, starts, U, sensors):
 
 def sensor_states(message, before, after, Y, sensors):
     """What a unit sends of a model with sensors as states, beyond its message by the model before."""
-    kept, sensors = after.active_columns(Y) - after.model.mean, np.unique(sensors)
+    kept, sensors = in_use(after, Y) - after.model.mean, np.unique(sensors)
     known = np.hstack([before.model.weights, np.eye(len(after.model.C))[:, sensors]])
     size = np.sqrt((known**2).sum(axis=0))
     mixed = np.linalg.lstsq(known / size, after.model.weights, rcond=None)[0].T / size
@@ -121,7 +122,7 @@ def _with_loadings(client, Y, starts, U, C):
 
     Of the noise R of the sensors only what the scores ``J^-1 C' R^-1 y`` do not see stays as it is.
     """
-    model, kept = client.model, client.active_columns(Y)
+    model, kept = client.model, in_use(client, Y)
     level = None if client.center else model.mean
     steady = kept if level is not None or U is not None else without_shifts(kept, starts)
     moments = Moments(steady, level, starts, U, model.input_mean)

@@ -9,6 +9,7 @@ from ..federation.transport import InProcessTransport
 from ..message.states import StateMessage
 from ..statespace.episodes import episode_lengths
 from ..statespace.observation import information
+from .records import in_use
 from .unit_model import UnitClient
 
 
@@ -43,7 +44,7 @@ def pooled_messages(sites):
             )
     workers = {name: site.worker.off_baseline(site.state) for name, site in sites.items()}
     models = [client.message_model for client in clients.values()]
-    shown = [clients[name].active_columns(worker.outputs) for name, worker in workers.items()]
+    shown = [in_use(clients[name], worker.outputs) for name, worker in workers.items()]
     Y = np.concatenate(shown, axis=1)
     C = block_diag(*[model.C for model in models])
     mean = np.concatenate([model.mean for model in models])

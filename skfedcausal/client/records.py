@@ -25,6 +25,27 @@ _PROBES = 64  # rows in which sensors differ
 _EXPLAINED, _ROUNDED = 1e-10, 16 * np.finfo(float).eps  # of a column's range, of its values: what is left by rounding
 
 
+class UnitRows(NamedTuple):
+    """A unit's own rows, checked before, for a `KalmanClient` to learn from; `name` and `columns` are for messages.
+
+    `Y` (n_samples, n_features), inputs `U` (n_samples, n_inputs), first rows of episodes, the known variance `noise`
+    (n_features,) of what was added to the columns on purpose, which becomes part of R, and the index of the rows.
+    """
+
+    Y: np.ndarray
+    U: np.ndarray | None = None
+    starts: tuple = (0,)
+    name: str = "the unit"
+    columns: tuple | None = None
+    noise: np.ndarray | None = None
+    row_index: pd.Index | None = None
+
+
+def in_use(client, Y):
+    """Columns of `Y` (n_samples, n_features) that the model of a client uses."""
+    return Y if client.uses_all_columns else Y[:, client.used_columns]
+
+
 def as_inputs(inputs, n_samples):
     """Inputs as a checked array of shape (n_samples, n_inputs), or None."""
     if inputs is None:

@@ -64,7 +64,7 @@ class SitePrivacy:
         noise = None if noise is None else {name: noise}
         release = mechanism.release({name: record.outputs}, record.lengths, noise=noise)[name]
         spent = account.spent()
-        statement = mechanism.promised(spent, [name], len(record.outputs))
+        statement = mechanism.statement(spent, [name], len(record.outputs), drawn=False)
         write_whole(home / "privacy" / "statement.txt", statement.encode())
         promise = self._promise(record, release.variance, spent.mu, len(account))
         return replace(record, outputs=release.values), promise, release.noise

@@ -28,6 +28,7 @@ from ..statespace.riccati import NotStationaryError, predicted_covariance, stati
 from .filtering import UnitFilter, own_run
 from .given import check_matrices, with_diagonal
 from .own_past import OwnPast, ResidualModel, bic_penalty
+from .records import in_use
 
 NOISE_FLOOR = 1e-3  # share of a column's variance that counts as sensor noise at least
 _FLOOR = 0.05  # share of the variance of the states that their past explains at least
@@ -321,23 +322,20 @@ class UnitClient(UnitFilter):
         self._keep(UnitModel(mean=mean, **given), np.ones(d, dtype=bool))
         return self
 
-    def active_columns(self, Y):
-        """Columns of `Y` that the model uses.
-
-        Parameters
-        ----------
-        Y : ndarray of shape (n_samples, n_features)
-
-        Returns
-        -------
-        ndarray of shape (n_samples, n_active)
-        """
-        return Y if self._all_are_used else Y[:, self._active]
-
     @property
     def used_columns(self):
         """Which columns the model is about, (n_features,); the others never moved."""
         return getattr(self, "_active", np.ones(len(self.model.C), dtype=bool))
+
+    @property
+    def model_before(self):
+        """The model that the one of a monitor took the place of, or None."""
+        return self._model_before
+
+    @property
+    def uses_all_columns(self):
+        """Whether none of the columns never moved."""
+        return self._all_are_used
 
     @property
     def added_noise(self):
@@ -371,28 +369,6 @@ class UnitClient(UnitFilter):
         """The model used for messages, with the fraction of sensor noise that a server chose, if any."""
         return self.model if self._noise_share is None else self.model.with_noise_share(self._noise_share)
 
-    def with_noise(self, noise):
-        """Copy for a record with noise of other known variances added to its columns.
-
-        Parameters
-        ----------
-        noise : ndarray of shape (n_features,)
-            Zero for raw measurements.
-
-        Returns
-        -------
-        UnitClient
-        """
-        added = noise[self._active]
-        change = added - self._added_noise
-        if not change.any():
-            return self
-        model = self._model_before or self._model
-        unpredicted = None if model.unpredicted is None else model.unpredicted + added - self._added_noise
-        unknown = {"own_past": None, "tails": None, "own_density": None}
-        model = replace(model, R=with_diagonal(model.R, change), unpredicted=unpredicted, **unknown)
-        return self.__replace__(model=model, model_before=None, added_noise=added)
-
     def message_about(self, Y, starts, *, inputs=None, const=False, local_model=False):
         """Message about checked measurements.
 
@@ -408,7 +384,7 @@ class UnitClient(UnitFilter):
         StateMessage
         """
         wishes = {"inputs": inputs, "const": const, "local_model": local_model}
-        return self.message_model.message(self.active_columns(Y), starts, **wishes)
+        return self.message_model.message(in_use(self, Y), starts, **wishes)
 
     def __getattr__(self, name):
         """What workers alone have a use for and was a method once."""
@@ -446,6 +422,21 @@ def _public_attributes(model, used, levels):
 # -- what a unit does with its client once that is learned --------------------------------------------------
 
 
+def under_noise(client, noise):
+    """Copy of a client for a record with noise of other known variances (n_features,) added; zero for none."""
+    if not isinstance(client, UnitClient):
+        return client.with_noise(noise)
+    added = noise[client.used_columns]
+    change = added - client.added_noise
+    if not change.any():
+        return client
+    model = client.model_before or client.model
+    unpredicted = None if model.unpredicted is None else model.unpredicted + added - client.added_noise
+    unknown = {"own_past": None, "tails": None, "own_density": None}
+    model = replace(model, R=with_diagonal(model.R, change), unpredicted=unpredicted, **unknown)
+    return client.__replace__(model=model, model_before=None, added_noise=added)
+
+
 def with_noise_share(client, share):
     """Copy whose messages use another fraction of sensor noise; its own filter does not change.
 
@@ -461,7 +452,7 @@ def monitored_by(client, model):
 
 def expected_measurements(client, states, Y, U=None, starts=(0,)):
     """Measurements of predicted states, what those leave predicted from the unit's own rows before."""
-    expected = client.model.expected(states, client.active_columns(Y), U, starts)
+    expected = client.model.expected(states, in_use(client, Y), U, starts)
     if client.used_columns.all():
         return expected
     full = client.measurements(states)
@@ -476,7 +467,7 @@ def may_refine(client):
 
 def refined(client, Y, states, covariances):
     """Copy with loadings, noise and level re-estimated from smoothed states (diagonal R only)."""
-    model, kept = client.model, client.active_columns(Y)
+    model, kept = client.model, in_use(client, Y)
     if model.R.ndim == 2:
         raise ValueError("Only a diagonal R can be re-estimated; give the variances of the sensors.")
     variance = np.nanvar(kept, axis=0) if model.variance is None else model.variance
@@ -493,7 +484,7 @@ def is_likelier_alone(client, Y, U=None, starts=(0,)):
         return False
     (d, p), q = model.C.shape, 0 if model.B is None else model.B.shape[1]
     n_free = d * p + d + p * q + p * (p + 1) / 2
-    value = model.log_likelihood(client.active_columns(Y), U, starts).mean()
+    value = model.log_likelihood(in_use(client, Y), U, starts).mean()
     return bool(model.own_past.evidence() > value - bic_penalty(n_free, model.own_past.n_rows))
 
 
@@ -503,13 +494,13 @@ def gain_alone(client, Y, U, starts):
 
     own = OwnDensity.learned(client.model.own_past, client.model.mean)
     const = client.message_about(Y, starts, inputs=U, const=True).const
-    value = own.log_density(client.active_columns(Y), U, starts) - const
+    value = own.log_density(in_use(client, Y), U, starts) - const
     return float(value.mean() - own.penalty)
 
 
 def with_tails(client, Y, U=None, starts=(0,), *, alone=False):
     """Copy that knows the tails of what its messages leave of a record, of all of it if left `alone`."""
-    model, kept, found = client.model, client.active_columns(Y), {}
+    model, kept, found = client.model, in_use(client, Y), {}
     if alone:
         from .own_past import OwnDensity  # for units that a plant is no model of
 
@@ -524,6 +515,7 @@ def with_tails(client, Y, U=None, starts=(0,), *, alone=False):
 
 
 _ONCE_METHODS: dict[str, Callable] = {
+    "active_columns": in_use,
     "expected": expected_measurements,
     "gain_alone": gain_alone,
     "is_likelier_alone": is_likelier_alone,
@@ -531,6 +523,7 @@ _ONCE_METHODS: dict[str, Callable] = {
     "may_refine": may_refine,
     "monitored_by": monitored_by,
     "refined": refined,
+    "with_noise": under_noise,
     "with_noise_share": with_noise_share,
 }
 

@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 
 from ..federation.transport import Site
+from ..privacy.gaussian import bounds_of
 from ..privacy.noise import into_ball
 from ..seeding import seeded
 from .answers import flags_of, off_baseline, own_record
 from .extended_kalman import ExtendedKalmanClient
 from .kalman import KalmanClient
-from .unit_model import UnitClient
+from .unit_model import UnitClient, under_noise
 from .watching import Batch, Feed
 from .worker import UnitWorker
 
@@ -70,7 +71,7 @@ def released(mechanism, plant, noise=None, learning=False):
         return plant, {}
     records = dict(zip(plant.names, plant.outputs, strict=True))
     if mechanism.place == "messages" and learning:
-        inside = {name: into_ball(Y, mechanism.bounds(name, Y)) for name, Y in records.items()}
+        inside = {name: into_ball(Y, bounds_of(mechanism, name, Y)) for name, Y in records.items()}
         return replace(plant, outputs=tuple(inside.values())), {}
     releases = mechanism.release(records, plant.lengths, noise=noise)
     outputs = tuple(releases[name].values for name in plant.names)
@@ -148,7 +149,7 @@ def _watched(state, noise):
         client = copy(client)
         client.baseline_ = baseline.watched
     if noise is not None:
-        client = client.with_noise(noise.variance)
+        client = under_noise(client, noise.variance)
     return {**state, "client": client}
 
 

@@ -16,7 +16,7 @@ from .black_box import BlackBoxClient, NonlinearClient
 from .extended_kalman import ExtendedKalmanClient
 from .handlers import handler_of
 from .kalman import KalmanClient
-from .records import Silence, release_pages, warn_few_rows
+from .records import Silence, UnitRows, release_pages, warn_few_rows
 
 _BY_ROW = ("outputs", "inputs", "home", "flags", "index", "taken_off", "measured")
 
@@ -143,7 +143,7 @@ def fitted_client(template, Y, U, starts, name, columns, noise=None, index=None)
     who = f"unit {name!r}"
     if isinstance(template, KalmanClient):
         client = clone(template)
-        client.fit_arrays(Y, U, starts, who, columns, noise, index)
+        client.fit(UnitRows(Y, U, starts, who, columns, noise, index))
         if client.C is None:
             warn_few_rows(len(Y), len(client.model.C), client.n_states_, who)
         return client

@@ -27,7 +27,7 @@ def _rca(plant, folder, options):
     nominal, later = _split(plant, options.nominal)
     detector = FederatedRCADetector(false_alarm_rate=_budget(options.false_alarms))
     detector.fit(nominal.frame, lengths=nominal.lengths)
-    incidents, levels = detector.reader_.incidents_and_levels(later.frame, lengths=later.lengths)
+    incidents, levels = detector.asked_.incidents_and_levels(later.frame, lengths=later.lengths)
     write_csv(incidents, folder / "incidents.csv")
     if incidents.empty:
         return ["No incident."]

@@ -73,7 +73,7 @@ class IncidentDisplay(Display):
         -------
         IncidentDisplay
         """
-        levels, times = detector.reader_.levels_and_times(X, lengths, levels)
+        levels, times = detector.asked_.levels_and_times(X, lengths, levels)
         return cls(levels, detector.client_names_, incident, times).plot(ax=ax, title=title)
 
     def _size(self):

@@ -46,10 +46,14 @@ class AskedInputs(AskedPlant):
 
 @dataclass(frozen=True)
 class AskedWatch(Asked):
-    """The same of a detector: the stream that it follows, and what units in this process keep."""
+    """The same of a detector: the stream it follows, what units in this process keep, how pages read its records."""
 
     stream: Any
     follow: Callable
     evidence: Callable
     kept: dict
     layout: Callable
+    coded: Callable  # a record, and inputs beside it, with codes in place of modes
+    levels_and_times: Callable
+    incidents_and_levels: Callable
+    n_levels: Callable  # that are nominal

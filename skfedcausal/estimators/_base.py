@@ -580,6 +580,11 @@ class FederatedEstimator(Grouped, DefaultParts, CallbackSupportMixin, Transforme
 
     # -- tables ----------------------------------------------------------------------------------
 
+    @property
+    def get_feature_names_out(self):
+        """Function by which scikit-learn names the columns of `transform`."""
+        return self._names_out
+
     def _predicted(self, units, answers):
         """Measurements of all units as an array, or a frame when `set_output` asks for one."""
         table, columns = units.measured(answers)

@@ -49,7 +49,7 @@ class PlantEstimator(LinkQuestions, BatchLearning):
             raise NotFittedError(f"{type(self).__name__}.links_ is not known before a fit: call fit(X) first.")
         if self._links is None:
             server, noisy = self.server_, self.noise_covariance_
-            links = server.without_grades() if noisy and hasattr(server, "without_grades") else server.links_
+            links = getattr(server, "likelihood_links_", server.links_) if noisy else server.links_
             self._links = undecided(_in_plant_time(links, self._row_time), self._undecidable)
         return self._links
 
@@ -205,21 +205,11 @@ class PlantEstimator(LinkQuestions, BatchLearning):
         with self._asking(X, inputs, lengths) as units:
             return self.server_.filter(units.messages_there(self._silent)).filtered
 
-    def get_feature_names_out(self, input_features=None):
-        """Names of the states, ``unit__state0, unit__state1, ...``.
-
-        Parameters
-        ----------
-        input_features : ignored
-            Part of scikit-learn's interface.
-
-        Returns
-        -------
-        ndarray of str of shape (n,)
-        """
+    def _names_out(self, input_features=None):
+        """Names of the states, ``unit__state0, unit__state1, ...``; scikit-learn may name the columns of X."""
         check_is_fitted(self)
-        sizes = {name: rows.stop - rows.start for name, rows in self.state_slices_.items()}
-        return np.array([f"{name}__state{k}" for name, size in sizes.items() for k in range(size)], dtype=object)
+        sizes = self._state_sizes.items()
+        return np.array([f"{name}__state{k}" for name, size in sizes for k in range(size)], dtype=object)
 
     def score(self, X=None, y=None, *, inputs=None, lengths=None):
         """Mean of :meth:`score_samples`.

@@ -117,7 +117,7 @@ def told_promise(promises, names):
             told = promises[name]
             own = {setting: getattr(told, setting) for setting in _TOLD}
             mechanism = GaussianMechanism(**own, protects=_scope(told), accountant=known[name])
-            words = mechanism.promised(spent[name], [name], told.rows)
+            words = mechanism.statement(spent[name], [name], told.rows, drawn=False)
         statements.setdefault(words, []).append(name)
     words = " ".join(f"{', '.join(units)}: {text}" for text, units in statements.items())
     return worst, table, f"According to the accounts of the sites. {words}"

@@ -117,7 +117,7 @@ class InputQuestions(PlantEstimator):
         if all(reply.covariances is not None for reply in known):
             own = [np.diagonal(reply.covariances, axis1=1, axis2=2) for reply in known]
             variance = np.hstack(own).clip(0)
-        return effect, variance, self.get_feature_names_out()
+        return effect, variance, self._names_out()
 
     def whatif(
         self,

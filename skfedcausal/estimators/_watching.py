@@ -1,9 +1,9 @@
 """Watching a plant: records and streams as a detector reads them, sites, tags to blame, what operators say."""
 
 import warnings
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,15 +25,6 @@ from ._stream_batches import StreamWarning, batch_of, fitting, left_out, n_rows_
 from ._streams import PlantStream, fault_table, verdict_reply
 
 
-class RecordReader(NamedTuple):
-    """What pages and pictures of a detector read of a record, and the number of levels that are nominal to it."""
-
-    coded: Callable  # of a record, and inputs beside it: with codes in place of modes
-    levels_and_times: Callable
-    incidents_and_levels: Callable
-    n_levels: int
-
-
 class WatchingDetector(FederatedEstimator):
     """Base of the detector: how it reads records once it is fitted, and how it follows a plant."""
 
@@ -45,16 +36,15 @@ class WatchingDetector(FederatedEstimator):
     # -- records -----------------------------------------------------------------------------------
 
     @property
-    def reader_(self):
-        """What pages and pictures read records by."""
-        n_levels = len(self._root_cause.campaigns) + 1
-        return RecordReader(self._with_codes, self._levels_and_times, self._incidents_and_levels, n_levels)
-
-    @property
     def asked_(self):
         """What functions of :mod:`skfedcausal.inspection` reach of the detector."""
         ways = self._ways_in() | {"follow": self._follow_sites, "evidence": self._evidence_of}
         ways |= {"kept": getattr(self, "_units", {}), "layout": lambda: self._plant_layout}
+        ways |= {"coded": self._with_codes, "levels_and_times": self._levels_and_times}
+        ways |= {
+            "incidents_and_levels": self._incidents_and_levels,
+            "n_levels": lambda: len(self._root_cause.campaigns) + 1,
+        }
         return AskedWatch(**ways, stream=getattr(self, "_stream", None))
 
     def _with_codes(self, X, inputs=None):

@@ -542,25 +542,6 @@ class FederatedRCADetector(WatchingDetector):
         """
         return np.where(self.predict_root_cause(X, inputs=inputs, lengths=lengths) == "", 1, -1)
 
-    def fit_predict(self, X, y=None, *, inputs=None, lengths=None):
-        """Fit to a record and say where it is nominal itself, as outlier detectors of scikit-learn do.
-
-        Parameters
-        ----------
-        X : list, dict, DataFrame or ndarray
-            Mostly nominal: thresholds are set on it. A shift that lasts is taken for another level, see `levels`.
-        y : None
-            Ignored.
-        inputs, lengths
-            As in `fit`.
-
-        Returns
-        -------
-        ndarray of int of shape (n_samples,)
-            As of :meth:`predict`.
-        """
-        return self.fit(X, inputs=inputs, lengths=lengths).predict(X, inputs=inputs, lengths=lengths)
-
     def decision_function(self, X=None, *, inputs=None, lengths=None):
         """How far every row is from an alarm: one less the largest of :meth:`transform`, below zero in alarm.
 
@@ -636,18 +617,8 @@ class FederatedRCADetector(WatchingDetector):
                 levels.append(self._root_cause.relative_levels(part))
         return np.concatenate(levels)
 
-    def get_feature_names_out(self, input_features=None):
-        """Names of the units.
-
-        Parameters
-        ----------
-        input_features : ignored
-            Part of scikit-learn's interface.
-
-        Returns
-        -------
-        ndarray of str of shape (n_units,)
-        """
+    def _names_out(self, input_features=None):
+        """Names of the units; scikit-learn may name the columns of X."""
         check_is_fitted(self)
         return np.array(self.client_names_, dtype=object)
 

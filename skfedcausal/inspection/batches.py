@@ -52,5 +52,15 @@ def renew(est, units):
     ------
     ValueError
         If there are no batches yet, the units are at sites of their own, or one is unknown.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.inspection import renew
+    >>> X, _ = make_granger_plant(2, links=[("unit0", "unit1")], random_state=0)
+    >>> est = FederatedGrangerEstimator().partial_fit({name: Y[:1000] for name, Y in X.items()})
+    >>> renew(est, "unit1").partial_fit({name: Y[1000:] for name, Y in X.items()}).n_batches_
+    1
     """
     return asked_of(est, AskedPlant, "renew").renew(units)

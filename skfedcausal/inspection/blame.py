@@ -105,6 +105,19 @@ def tag_trend(est, X, incident, tag=None, *, lengths=None):
     ------
     ValueError
         If the tag is none of the unit's, and as :func:`tags`.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedRCADetector
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.inspection import tag_trend
+    >>> X, _ = make_granger_plant(3, n_samples=3000, container="frame", random_state=0)
+    >>> detector = FederatedRCADetector().fit(X[:2600])
+    >>> faulty = X[2600:].reset_index(drop=True)
+    >>> faulty.loc[200:, "unit2__s1"] += 5 * faulty["unit2__s1"].std()
+    >>> incidents = detector.incidents(faulty).query("detected >= 200")
+    >>> tag_trend(detector, faulty, incidents).columns.tolist()
+    ['measured', 'expected', 'low', 'high']
     """
     here = _at_home(est, X, incident, lengths, "tag_trend")
     rows = here.start, here.stop

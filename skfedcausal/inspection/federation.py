@@ -6,6 +6,7 @@ from sklearn.base import clone
 from ..client.pooled import PooledTransport
 from ..estimators._asked import AskedPlant
 from ..federation.communication import Communication
+from ..server.links import answers
 from ._asked import answering, fitted
 
 
@@ -67,9 +68,9 @@ def benefit(est, X=None, *, inputs=None, lengths=None, held_out=0.3, by="unit"):
     """
     if by not in ("unit", "pair"):
         raise ValueError(f"by={by!r}; choose 'unit' or 'pair'.")
-    server, asked = answering(est, "benefit"), est.asked_
+    server, asked = answering(est, "benefit", "test_links"), est.asked_
     with asked.about(X, inputs, lengths) as units:
-        found = server.benefit(units.messages(), held_out=held_out)
+        found = answers.benefit(server, units.messages(), held_out=held_out)
     return found.by_pair() if by == "pair" else asked.keep_benefit(found.by_unit())
 
 
@@ -96,6 +97,16 @@ def oracle(est, X, *, inputs=None, lengths=None):
     ------
     ValueError
         If the estimator learned from sites, or with noise inside training.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.inspection import oracle
+    >>> X, _ = make_granger_plant(2, links=[("unit0", "unit1")], random_state=0)
+    >>> est = FederatedGrangerEstimator().fit(X)
+    >>> oracle(est, X).transition_.shape == est.transition_.shape
+    True
     """
     asked = fitted(est, AskedPlant, "oracle")
     asked.check_rows()

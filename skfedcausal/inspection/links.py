@@ -9,6 +9,7 @@ from ..containers.rows import sampling_period
 from ..estimators._asked import AskedPlant
 from ..estimators._link_questions import state_covariance
 from ..optional import import_optional
+from ..server.links import answers
 from ..server.links.grades import told_links
 from ..server.watching.thresholds import steps_between_alarms
 from ._asked import answering, asked_of, fitted
@@ -141,6 +142,16 @@ def link_intervals(est, level=0.95, *, geweke=False):
         kind in which an influence of strength `margin` is told from none four times in five; with
         `geweke` also ``geweke, geweke_low, geweke_high``, the ends NaN where the plant has no way from
         cause to effect, so that the measure is exactly zero.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.inspection import link_intervals
+    >>> X, _ = make_granger_plant(2, links=[("unit0", "unit1")], random_state=0)
+    >>> table = link_intervals(FederatedGrangerEstimator().fit(X))
+    >>> bool((table["low"] <= table["norm"]).all())
+    True
     """
     return answering(est, "link_intervals").link_intervals(level, geweke=geweke)
 
@@ -207,10 +218,10 @@ def changed_links(est, X=None, *, inputs=None, lengths=None, alpha=0.05, false_a
     >>> table.loc[table["changed"], ["cause", "effect", "verdict"]].to_string(index=False)
     'cause effect verdict\\nunit0  unit1    lost'
     """
-    server, asked = answering(est, "changed_links"), est.asked_
+    server, asked = answering(est, "changed_links", "test_links"), est.asked_
     with asked.about(X, inputs, lengths) as units:
         level = level_of(alpha, false_alarm_rate, units.n_samples, units.index)
-        table = server.changed_links(units.messages(), level)
+        table = answers.changed_links(server, units.messages(), level)
         return dated(settled(table, asked.undecidable), units.index)
 
 
@@ -274,9 +285,9 @@ def links_over_time(est, X=None, *, inputs=None, lengths=None, piece=None):
     0  unit0  unit1      0  1000     influence
     1  unit0  unit1   1000  2000  no influence
     """
-    server = answering(est, "links_over_time")
+    server = answering(est, "links_over_time", "test_links")
     with est.asked_.about(X, inputs, lengths) as units:
-        return labelled(server.links_over_time(units.messages(), piece), units.index)
+        return labelled(answers.links_over_time(server, units.messages(), piece), units.index)
 
 
 def to_networkx(est, *, undecided=False):

@@ -12,6 +12,7 @@ from sklearn.utils import check_random_state
 from ..estimators._asked import AskedPlant
 from ..privacy import PrivacyMechanism, UtilityWarning
 from ..privacy.errors import largest_deviation
+from ..privacy.mechanism import trial_of
 from ._asked import asked_of
 
 _KEPT = 0.5  # share of the links that a useful budget keeps, and of its own links that are right
@@ -49,10 +50,26 @@ def privacy_curve(est, X, epsilons, *, inputs=None, lengths=None, n_draws=1, ran
         forecasts beat the level. ``attrs["smallest_useful_epsilon"]`` is the smallest from which on
         all are, or NaN.
 
+    Raises
+    ------
+    ValueError
+        If `privacy` is no noise on the record that states its bounds, or an epsilon is not positive.
+
     Warns
     -----
     UtilityWarning
         If not even the largest epsilon is useful.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedGrangerEstimator, GaussianMechanism
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.inspection import privacy_curve
+    >>> X, _ = make_granger_plant(2, random_state=0)
+    >>> mechanism = GaussianMechanism(epsilon=1.0, delta=1e-5, clip_norm=15.0, event_radius=0.5)
+    >>> est = FederatedGrangerEstimator(privacy=mechanism)
+    >>> privacy_curve(est, X, [1e4], random_state=0)["epsilon"].tolist()
+    [10000.0]
     """
     asked_of(est, AskedPlant, "privacy_curve")
     record = {"X": X, "inputs": inputs, "lengths": lengths}
@@ -72,7 +89,7 @@ def privacy_curve(est, X, epsilons, *, inputs=None, lengths=None, n_draws=1, ran
         clear = _outcome(est, record, None)
         rows = []
         for epsilon, draws in zip(epsilons, seeds, strict=True):
-            twins = [mechanism.trial(epsilon, int(seed)) for seed in draws]
+            twins = [trial_of(mechanism, epsilon, int(seed)) for seed in draws]
             trials = [_beside(clear, _outcome(est, record, twin)) for twin in twins]
             rows.append({"epsilon": epsilon, **pd.DataFrame(trials).mean().to_dict()})
     table = pd.DataFrame(rows)

@@ -2,6 +2,7 @@
 
 from sklearn.utils import check_random_state
 
+from ..server.links import answers
 from ._asked import answering
 
 
@@ -156,8 +157,8 @@ def stable_links(
 
 def _resampled(est, question, record, random_state, **settings):
     """Ask the server with a seed, from the estimator's own random state where none is given."""
-    server = answering(est, question)
+    server = answering(est, question, "test_links")
     chosen = est.random_state if random_state is None else random_state
     seed = int(check_random_state(chosen).randint(2**31 - 1))
     with est.asked_.about(*record) as units:
-        return getattr(server, question)(units.messages(), random_state=seed, **settings)
+        return getattr(answers, question)(server, units.messages(), random_state=seed, **settings)

@@ -95,6 +95,11 @@ def step_response(est, input, output, *, n_steps=None, confidence=0.9):
     DataFrame
         One row per row from that of the move, 0, on: ``step, response, response_low, response_high``.
 
+    Raises
+    ------
+    ValueError
+        If the input or sensor is unknown, the input never moved in `fit`, or a setting cannot be meant.
+
     Examples
     --------
     >>> from skfedcausal import FederatedCounterfactualEstimator
@@ -129,6 +134,11 @@ def frequency_response(est, input, output, *, frequencies=None, confidence=0.9):
     DataFrame
         One row per frequency: ``frequency, gain, gain_low, gain_high, phase, phase_low, phase_high``, the phase in
         radians.
+
+    Raises
+    ------
+    ValueError
+        If `frequencies` are none, and as :func:`step_response`.
 
     Examples
     --------
@@ -179,6 +189,22 @@ def dose_response(est, X, input, doses, window, *, inputs=None, lengths=None, co
     DataFrame
         One row per dose and column: ``dose, column, effect, low, high``, the effect a mean over the window
         and against the record as it is.
+
+    Raises
+    ------
+    ValueError
+        If `doses` is no list of values, and as `impact`.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedCounterfactualEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.inspection import dose_response
+    >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
+    >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+    >>> table = dose_response(est, X, "unit0__u0", [0.0, 1.0], (1000, 1010), inputs=truth.inputs)
+    >>> table["dose"].unique().tolist()
+    [0.0, 1.0]
     """
     asked_of(est, AskedInputs, "dose_response")
     how = {"inputs": inputs, "lengths": lengths, "loops": loops, "confidence": confidence}
@@ -285,6 +311,16 @@ def aggregate_counterfactual(est, unit, scale):
     ------
     ValueError
         If no unit has inputs that moved in `fit`.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedCounterfactualEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.inspection import aggregate_counterfactual
+    >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
+    >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
+    >>> aggregate_counterfactual(est, "unit1", 1.2).shape
+    (16,)
     """
     asked = fitted(est, AskedInputs, "aggregate_counterfactual")
     name = unit_name(unit, est.client_names_)

@@ -80,10 +80,26 @@ def acknowledge(est, incident):
     incident : Series, DataFrame or place
         Row of what `update` gave, of a table its first, or the row's ``detected``.
 
+    Returns
+    -------
+    None
+
     Raises
     ------
     ValueError
         If there is no such incident in the stream.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedRCADetector
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.inspection import acknowledge
+    >>> X, _ = make_granger_plant(3, n_samples=3000, container="frame", random_state=0)
+    >>> detector = FederatedRCADetector().fit(X[:2600])
+    >>> faulty = X[2600:].reset_index(drop=True)
+    >>> faulty.loc[200:, ["unit2__s0", "unit2__s1"]] += 5.0
+    >>> new = detector.update(faulty[:300])
+    >>> acknowledge(detector, new.iloc[-1])
     """
     stream = fitted(est, AskedWatch, "acknowledge").stream
     row = incident.iloc[0] if isinstance(incident, pd.DataFrame) else incident
@@ -100,10 +116,24 @@ def rebaseline(est, units=None):
     units : sequence of str, default=None
         Only of these units; None for all.
 
+    Returns
+    -------
+    None
+
     Raises
     ------
     ValueError
         If a unit is unknown, or too few rows came.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedRCADetector
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.inspection import rebaseline
+    >>> X, _ = make_granger_plant(3, n_samples=3000, container="frame", random_state=0)
+    >>> detector = FederatedRCADetector().fit(X[:2600])
+    >>> _ = detector.update(X[2600:])
+    >>> rebaseline(detector, ["unit2"])
     """
     stream = fitted(est, AskedWatch, "rebaseline").stream
     names = est.client_names_ if units is None else [units] if isinstance(units, str) else list(units)
@@ -133,6 +163,16 @@ def flags(est, X=None, *, inputs=None, lengths=None):
     ------
     ValueError
         If the detector was not fitted with ``evidence="flags"``.
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedRCADetector
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.inspection import flags
+    >>> X, _ = make_granger_plant(3, n_samples=3000, container="frame", random_state=0)
+    >>> detector = FederatedRCADetector(evidence="flags").fit(X[:2600])
+    >>> flags(detector, X[2600:]).columns[:2].tolist()
+    ['unit0__Z_c', 'unit0__Z_a']
     """
     asked = fitted(est, AskedWatch, "flags")
     if est.signs != "flags":

@@ -37,7 +37,7 @@ class PrivacyPromise(Message, op="promise"):
     --------
     >>> import numpy as np
     >>> from skfedcausal.federation import Packet
-    >>> from skfedcausal.message import PrivacyPromise
+    >>> from skfedcausal.message.promise import PrivacyPromise
     >>> promise = PrivacyPromise(np.array([0.5, 0.5]), 0.3, 1e-6, 6.0, 1000, 1, "event", "replace")
     >>> packet, promised = PrivacyPromise.taken_off(promise.put_on(Packet("states", 1)))
     >>> (promised.mu, promised.unit, packet.scalars)

@@ -29,7 +29,8 @@ class Ask(NamedTuple):
 
     Examples
     --------
-    >>> from skfedcausal.message import Ask, FitRequest, StateMessage
+    >>> from skfedcausal.message import StateMessage
+    >>> from skfedcausal.message.requests import Ask, FitRequest
     >>> Ask({"mill": FitRequest()}, StateMessage).needed is None
     True
     """
@@ -71,7 +72,7 @@ class FitRequest(Message, op="fit", answer=StateMessage, first="dtype"):
 
     Examples
     --------
-    >>> from skfedcausal.message import FitRequest
+    >>> from skfedcausal.message.requests import FitRequest
     >>> FitRequest().to_packet(dtype="float32").scalars
     {'dtype': 'float32', 'const': False, 'local_model': False}
     """
@@ -105,7 +106,7 @@ class RecordRequest(Message, op="message", answer=StateMessage, first="dtype"):
 
     Examples
     --------
-    >>> from skfedcausal.message import RecordRequest
+    >>> from skfedcausal.message.requests import RecordRequest
     >>> RecordRequest.from_packet(RecordRequest(until=100).to_packet()).until
     100
     """
@@ -126,7 +127,7 @@ class OrderAnswer(Message, op="order"):
 
     Examples
     --------
-    >>> from skfedcausal.message import OrderAnswer
+    >>> from skfedcausal.message.requests import OrderAnswer
     >>> OrderAnswer(True).to_packet().scalars
     {'grown': True}
     """
@@ -145,7 +146,7 @@ class InputsOfOthers(Message, op="inputs", answer=OrderAnswer):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import InputsOfOthers
+    >>> from skfedcausal.message.requests import InputsOfOthers
     >>> InputsOfOthers(np.ones((5, 2))).answer.__name__
     'OrderAnswer'
     """
@@ -164,7 +165,7 @@ class SensorsAsStates(Message, op="sensors", answer=SensorStates):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import SensorsAsStates
+    >>> from skfedcausal.message.requests import SensorsAsStates
     >>> SensorsAsStates(np.array([2])).answer.__name__
     'SensorStates'
     """
@@ -186,7 +187,7 @@ class CommonRows(Message, op="rows", answer=Acknowledgement):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import CommonRows
+    >>> from skfedcausal.message.requests import CommonRows
     >>> CommonRows(np.array([10.0, 1.0, 1.8e9]), (500,)).answer.__name__
     'Acknowledgement'
     """
@@ -205,7 +206,7 @@ class LawRequest(Message, op="ask law", answer=FeedbackLaw):
 
     Examples
     --------
-    >>> from skfedcausal.message import LawRequest
+    >>> from skfedcausal.message.requests import LawRequest
     >>> LawRequest.ANSWER.__name__
     'FeedbackLaw'
     """
@@ -224,7 +225,7 @@ class FactualRequest(Message, op="factual", answer=Measurements):
 
     Examples
     --------
-    >>> from skfedcausal.message import FactualRequest
+    >>> from skfedcausal.message.requests import FactualRequest
     >>> FactualRequest.from_packet(FactualRequest().to_packet()).states is None
     True
     """
@@ -243,7 +244,7 @@ class PredictRequest(Message, op="predict", answer=Measurements, first="model dt
 
     Examples
     --------
-    >>> from skfedcausal.message import PredictRequest
+    >>> from skfedcausal.message.requests import PredictRequest
     >>> PredictRequest("augmented").answer.__name__
     'Measurements'
     """
@@ -261,7 +262,7 @@ class AggregateRequest(Message, op="aggregate", answer=Measurements):
 
     Examples
     --------
-    >>> from skfedcausal.message import AggregateRequest
+    >>> from skfedcausal.message.requests import AggregateRequest
     >>> AggregateRequest.from_packet(AggregateRequest(0.5).to_packet()).scale
     0.5
     """
@@ -274,7 +275,7 @@ class NothingYet(Message, op=NOTHING):
 
     Examples
     --------
-    >>> from skfedcausal.message import NothingYet
+    >>> from skfedcausal.message.requests import NothingYet
     >>> NothingYet().to_packet(3).round
     3
     """
@@ -285,7 +286,7 @@ class Close(Message, op="close", answer=Acknowledgement):
 
     Examples
     --------
-    >>> from skfedcausal.message import Close
+    >>> from skfedcausal.message.requests import Close
     >>> Close.PURPOSE
     'says that the run is over'
     """
@@ -303,7 +304,7 @@ class Failed(Message, op="error"):
 
     Examples
     --------
-    >>> from skfedcausal.message import Failed
+    >>> from skfedcausal.message.requests import Failed
     >>> Failed("client-error", "ValueError").to_packet().scalars
     {'kind': 'client-error', 'detail': 'ValueError'}
     """

@@ -75,7 +75,8 @@ class Message:
 
     Examples
     --------
-    >>> from skfedcausal.message import FitRequest, Message
+    >>> from skfedcausal.message import Message
+    >>> from skfedcausal.message.requests import FitRequest
     >>> issubclass(FitRequest, Message), FitRequest.OP, FitRequest.ANSWER.OP
     (True, 'fit', 'states')
     >>> FitRequest.from_packet(FitRequest(const=True).to_packet()).const

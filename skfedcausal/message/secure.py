@@ -40,7 +40,7 @@ class MaskedSeries(Message, op="masked"):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import MaskedSeries
+    >>> from skfedcausal.message.secure import MaskedSeries
     >>> from skfedcausal.statespace.ring import lagged_products, to_ring
     >>> series = to_ring(np.array([[1.0, -1.0], [1.0, 1.0]] * 20), bits=28)
     >>> ring, own = np.zeros((40, 2), dtype=np.uint64), lagged_products(series, series, 2)
@@ -104,7 +104,7 @@ class SecureSumsRequest(Message, op="secure_sums", answer=MaskedSeries):
 
     Examples
     --------
-    >>> from skfedcausal.message import SecureSumsRequest
+    >>> from skfedcausal.message.secure import SecureSumsRequest
     >>> SecureSumsRequest(13).to_packet().scalars
     {'lags': 13}
     """
@@ -127,7 +127,7 @@ class MaskedProducts(Message, op="masked_products"):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import MaskedProducts
+    >>> from skfedcausal.message.secure import MaskedProducts
     >>> products = MaskedProducts(np.zeros((2, 3, 1), dtype=np.uint64), np.zeros((2, 1, 3), dtype=np.uint64))
     >>> list(products.to_packet().arrays)
     ['behind', 'ahead']
@@ -151,7 +151,7 @@ class ProductsRequest(Message, op="secure_products", answer=MaskedProducts):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import ProductsRequest
+    >>> from skfedcausal.message.secure import ProductsRequest
     >>> masked, tags = np.zeros((40, 3), dtype=np.uint64), np.zeros((2, 32), dtype=np.uint8)
     >>> request = ProductsRequest(masked, np.array([1, 2]), tags, ("mill", "kiln"))
     >>> ProductsRequest.from_packet(request.to_packet()).names
@@ -187,7 +187,7 @@ class MaskCorrections(Message, op="masks"):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import MaskCorrections
+    >>> from skfedcausal.message.secure import MaskCorrections
     >>> MaskCorrections(np.zeros((2, 4, 4), dtype=np.uint64)).to_packet().op
     'masks'
     """
@@ -215,7 +215,7 @@ class CorrectionsRequest(Message, op="secure_masks", answer=MaskCorrections):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import CorrectionsRequest
+    >>> from skfedcausal.message.secure import CorrectionsRequest
     >>> tags = np.zeros((2, 32), dtype=np.uint8)
     >>> CorrectionsRequest(np.array([1, 2]), tags, (40,), ("mill", "kiln"), 13, tags).to_packet().scalars["lags"]
     13

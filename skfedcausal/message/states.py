@@ -294,7 +294,8 @@ class SensorStates(Message, op="sensor states"):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import SensorStates, StateMessage
+    >>> from skfedcausal.message import StateMessage
+    >>> from skfedcausal.message.states import SensorStates
     >>> before = StateMessage(np.ones((3, 1)), np.eye(1)[None], lengths=(3,))
     >>> SensorStates(np.zeros((3, 1)), np.eye(2), np.eye(2)[None]).after(before).z.shape
     (3, 2)
@@ -392,7 +393,7 @@ class Acknowledgement(Message, op="done"):
 
     Examples
     --------
-    >>> from skfedcausal.message import Acknowledgement
+    >>> from skfedcausal.message.states import Acknowledgement
     >>> Acknowledgement().to_packet().op
     'done'
     """
@@ -412,7 +413,7 @@ class SmoothedReply(Message, op="refine", answer=StateMessage):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import SmoothedReply
+    >>> from skfedcausal.message.states import SmoothedReply
     >>> reply = SmoothedReply(np.zeros((4, 2)), np.eye(2)[None])
     >>> SmoothedReply.from_packet(reply.to_packet()).covariances.shape
     (1, 2, 2)
@@ -459,7 +460,7 @@ class StateReply(Message, op="reply", answer=Acknowledgement, first="cross_term 
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import StateReply
+    >>> from skfedcausal.message.states import StateReply
     >>> reply = StateReply(np.zeros((4, 2)), 0.5 * np.eye(2), np.eye(2))
     >>> [name for name in reply.to_packet().arrays if not name.startswith("cross_term_")]
     ['cross_term', 'length', 'transition', 'process_cov']
@@ -502,7 +503,7 @@ class Measurements(Message, op="measurements"):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import Measurements
+    >>> from skfedcausal.message.states import Measurements
     >>> answer = Measurements(np.zeros((5, 2)), columns=("flow", "level"))
     >>> Measurements.from_packet(answer.to_packet()).columns
     ('flow', 'level')
@@ -535,7 +536,7 @@ class EffectReply(Message, op="effect", answer=Measurements):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import EffectReply
+    >>> from skfedcausal.message.states import EffectReply
     >>> reply = EffectReply(np.ones((3, 2)), np.zeros((3, 2, 2)))
     >>> EffectReply.from_packet(reply.to_packet()).states.shape  # one row per step ahead
     (3, 2)
@@ -558,7 +559,7 @@ class PredictionReply(Message, op="prediction", answer=Measurements):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import PredictionReply
+    >>> from skfedcausal.message.states import PredictionReply
     >>> reply = PredictionReply(np.zeros((4, 2)))
     >>> PredictionReply.from_packet(reply.to_packet()).states.shape
     (4, 2)
@@ -584,7 +585,7 @@ class FeedbackLaw(Message, op="law"):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import FeedbackLaw
+    >>> from skfedcausal.message.states import FeedbackLaw
     >>> law = FeedbackLaw(np.array([[0.2, 0.0]]), np.array([[0.0, 0.1]]), np.array([[0.9]]))
     >>> FeedbackLaw.from_packet(law.to_packet()).present.shape
     (1, 2)

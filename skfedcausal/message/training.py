@@ -49,7 +49,7 @@ class LocalModel(Message, op="local-model"):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import LocalModel
+    >>> from skfedcausal.message.training import LocalModel
     >>> model = LocalModel(
     ...     transition=0.5 * np.eye(2), process_cov=np.eye(2), information=np.eye(2), lengths=np.array([100]),
     ...     curvature=np.ones(2), loss=0.1, reach=1.0)
@@ -117,7 +117,7 @@ class TrainRequest(Message, op="train", answer=LocalModel, first="relay stepwise
 
     Examples
     --------
-    >>> from skfedcausal.message import TrainRequest
+    >>> from skfedcausal.message.training import TrainRequest
     >>> request = TrainRequest(False, False, start_scale=0.1, seed=7, constant=False)
     >>> TrainRequest.from_packet(request.to_packet()).seed
     7
@@ -152,7 +152,7 @@ class AugmentedMessage(Message, op="augmented", first="filtered augmented predic
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import AugmentedMessage
+    >>> from skfedcausal.message.training import AugmentedMessage
     >>> message = AugmentedMessage(np.zeros((100, 2)), np.ones((100, 2)), loss=0.3, change=0.01)
     >>> packet = message.to_packet(dtype="float32")
     >>> packet.nbytes < 2 * 100 * 2 * 4 + 400
@@ -187,7 +187,7 @@ class PredictedMessage(Message, op="predicted"):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import PredictedMessage
+    >>> from skfedcausal.message.training import PredictedMessage
     >>> message = PredictedMessage(np.zeros((100, 2)), np.zeros(2), loss=0.3, change=0.01)
     >>> sorted(message.to_packet().arrays)
     ['constant', 'predicted', 'progress']
@@ -212,7 +212,7 @@ class GradientReply(Message, op="gradient"):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import GradientReply
+    >>> from skfedcausal.message.training import GradientReply
     >>> reply = GradientReply(np.zeros((100, 2)))
     >>> GradientReply.from_packet(reply.to_packet()).predicted.shape
     (100, 2)
@@ -240,7 +240,7 @@ class CorrectionMoments(Message, op="correction", first="cross cross_states cons
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import CorrectionMoments
+    >>> from skfedcausal.message.training import CorrectionMoments
     >>> moments = CorrectionMoments(np.zeros((2, 3)), np.zeros((2, 3)), 1.0, 1.0, loss=0.3, change=0.01)
     >>> CorrectionMoments.from_packet(moments.to_packet()).cross.shape
     (2, 3)
@@ -271,7 +271,7 @@ class BlockRow(Message, op="blocks", answer=CorrectionMoments):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import BlockRow
+    >>> from skfedcausal.message.training import BlockRow
     >>> row = BlockRow(np.zeros((2, 3)))
     >>> BlockRow.from_packet(row.to_packet()).blocks.shape
     (2, 3)
@@ -314,7 +314,7 @@ class TrainingPlan(Message, op="plan"):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import TrainingPlan
+    >>> from skfedcausal.message.training import TrainingPlan
     >>> plan = TrainingPlan("series", rates=np.full(5, 0.01))
     >>> TrainingPlan.from_packet(plan.to_packet()).mode
     'series'
@@ -350,7 +350,7 @@ class TrainingEnd(Message, op="finish", answer=Acknowledgement):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import TrainingEnd
+    >>> from skfedcausal.message.training import TrainingEnd
     >>> TrainingEnd.from_packet(TrainingEnd(np.array([0.5, -1.0])).to_packet()).input_level.tolist()
     [0.5, -1.0]
     """
@@ -379,7 +379,7 @@ class PredictedStates(Message, op="predicted-states"):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import PredictedStates
+    >>> from skfedcausal.message.training import PredictedStates
     >>> states = PredictedStates(np.zeros((32, 2)), loss=0.3)
     >>> PredictedStates.from_packet(states.to_packet()).predicted.shape
     (32, 2)
@@ -404,7 +404,7 @@ class NetworkPlan(Message, op="network-plan", answer=PredictedStates, first="bat
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import NetworkPlan
+    >>> from skfedcausal.message.training import NetworkPlan
     >>> plan = NetworkPlan(batch_size=32, client_weight=1.0)
     >>> NetworkPlan.from_packet(plan.to_packet()).batch_size
     32
@@ -421,7 +421,7 @@ class NoGradient(Message, op="no-gradient", answer=PredictedStates):
 
     Examples
     --------
-    >>> from skfedcausal.message import NoGradient
+    >>> from skfedcausal.message.training import NoGradient
     >>> NoGradient().to_packet().op
     'no-gradient'
     """
@@ -437,7 +437,7 @@ class NetworksTrained(Message, op="networks trained", answer=Acknowledgement):
 
     Examples
     --------
-    >>> from skfedcausal.message import NetworksTrained
+    >>> from skfedcausal.message.training import NetworksTrained
     >>> NetworksTrained().to_packet().op
     'networks trained'
     """
@@ -452,7 +452,7 @@ class LossAnswer(Message, op="losses"):
 
     Examples
     --------
-    >>> from skfedcausal.message import LossAnswer
+    >>> from skfedcausal.message.training import LossAnswer
     >>> LossAnswer.from_packet(LossAnswer(0.3, 0.1).to_packet()).server
     0.1
     """
@@ -472,7 +472,7 @@ class LossRequest(Message, op="loss", answer=LossAnswer):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import LossRequest
+    >>> from skfedcausal.message.training import LossRequest
     >>> LossRequest.from_packet(LossRequest(np.zeros((4, 2))).to_packet()).states.shape
     (4, 2)
     """

@@ -19,7 +19,7 @@ class FlagMessage(Message, op="flags"):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import FlagMessage
+    >>> from skfedcausal.message.watching import FlagMessage
     >>> message = FlagMessage(np.zeros((1000, 2), dtype=bool))
     >>> message.to_packet().arrays["bits"].nbytes
     250
@@ -45,7 +45,7 @@ class WatchRequest(Message, op="watch", answer=StateMessage, first="dtype"):
 
     Examples
     --------
-    >>> from skfedcausal.message import WatchRequest
+    >>> from skfedcausal.message.watching import WatchRequest
     >>> WatchRequest(3).to_packet().scalars
     {'dtype': 'float64', 'batch': 3}
     """
@@ -65,7 +65,7 @@ class FlagsRequest(Message, op="flag"):
 
     Examples
     --------
-    >>> from skfedcausal.message import FlagsRequest
+    >>> from skfedcausal.message.watching import FlagsRequest
     >>> FlagsRequest(99.0).answer.__name__, FlagsRequest().answer.__name__
     ('Acknowledgement', 'FlagMessage')
     """
@@ -95,7 +95,7 @@ class VerdictReply(Message, op="verdict", answer=Acknowledgement):
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import VerdictReply
+    >>> from skfedcausal.message.watching import VerdictReply
     >>> reply = VerdictReply(np.array([[10, 12, 40]]), np.array([2]))
     >>> VerdictReply.from_packet(reply.to_packet()).rows.tolist()
     [[10, 12, 40]]

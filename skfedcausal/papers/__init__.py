@@ -12,31 +12,16 @@ if TYPE_CHECKING:
     from .server.options import Rates, StopRule
     from .server.regressor import RegressorServer
 
-__all__ = [
-    "GradientServer",
-    "LSTMRegressor",
-    "Rates",
-    "RegressorServer",
-    "SELURegressor",
-    "StopRule",
-    "TrainingMechanism",
-    "losses",
-    "theory",
-    "training_problems",
-]
-
 # imported when they are asked for: units and servers use the modules of this room while these are being loaded
 _HOMES = {
-    "GradientServer": ".server.gradient",
-    "LSTMRegressor": ".networks",
-    "Rates": ".server.options",
-    "RegressorServer": ".server.regressor",
-    "SELURegressor": ".networks",
-    "StopRule": ".server.options",
-    "TrainingMechanism": ".mechanism",
-    "losses": ".problems",
-    "training_problems": ".problems",
-}
+    "GradientServer": ".server.gradient", "LSTMRegressor": ".networks", "Rates": ".server.options",
+    "RegressorServer": ".server.regressor", "SELURegressor": ".networks", "StopRule": ".server.options",
+    "TrainingMechanism": ".mechanism", "losses": ".problems", "training_problems": ".problems",
+}  # fmt: skip
+__all__ = [
+    "GradientServer", "LSTMRegressor", "Rates", "RegressorServer", "SELURegressor", "StopRule", "TrainingMechanism",
+    "losses", "theory", "training_problems",
+]  # fmt: skip
 
 
 def __getattr__(name):

@@ -5,7 +5,6 @@ from numbers import Real
 
 from sklearn.utils._param_validation import Interval, StrOptions
 
-from ..privacy.errors import warn_seeded
 from ..privacy.gaussian import GaussianMechanism
 from ..privacy.promise import gradient_statement, paper_statement, with_voids
 
@@ -58,36 +57,10 @@ class TrainingMechanism(GaussianMechanism):
         """Place of the noise: added to the "record", to the "messages" of training or to its "gradients"."""
         return "messages" if self.protocol == "paper" else "gradients" if self.trust == "server" else "record"
 
-    def check_training(self):
-        """Refuse settings that belong to noise on the record, or lack what noise inside training needs.
-
-        Raises
-        ------
-        ValueError
-            If such a setting is there, or one is missing.
-        """
-        self.mu_of_release()
-        if self.random_state is not None:
-            warn_seeded()
-        if self.trust == "server" and (self.protocol == "paper" or self.gradient_clip is None):
-            raise ValueError(
-                f"Got trust='server' with protocol={self.protocol!r} and gradient_clip={self.gradient_clip}; "
-                "give protocol='one-shot' and the largest norm of a gradient that is sent."
-            )
-        if self.place == "gradients":
-            return
-        events = self.scope.unit == "event" and self.event_radius is None
-        if self.clip_norm is None or self.epsilon is None or not events:
-            raise ValueError(
-                "protocol='paper' needs epsilon and delta of each message and a public clip_norm, and knows "
-                f"no unit but the event; got epsilon={self.epsilon}, clip_norm={self.clip_norm}, "
-                f"unit={self.scope.unit!r}, event_radius={self.event_radius}."
-            )
-
-    def statement(self, spent, names, n_samples, left="everything"):
+    def statement(self, spent, names, n_samples, left="everything", *, drawn=True):
         """The promise in words: unit, relation, bound, composition, what is not covered."""
         if self.place == "messages":
             return paper_statement(self, spent, names)
         if self.place == "gradients":
             return with_voids(self.account.charges_of(names), gradient_statement(self, spent))
-        return super().statement(spent, names, n_samples, left)
+        return super().statement(spent, names, n_samples, left, drawn=drawn)

@@ -177,7 +177,8 @@ class LSTMRegressor(_TorchRegressor):
     """Long short-term memory with a linear layer, trained with torch.
 
     Serves wherever a scikit-learn regressor does: ``f`` of :class:`ExtendedKalmanClient`, estimator of
-    :class:`RegressorServer` or :class:`RegressorAugmenter`. Inputs should be standardised; those parts do so.
+    :class:`~skfedcausal.papers.RegressorServer` or :class:`RegressorAugmenter`. Inputs should be standardised; those
+    parts do so.
 
     Parameters
     ----------
@@ -268,7 +269,7 @@ class SELURegressor(_TorchRegressor):
     ----------
     hidden : int, default=32
     learning_rate_init, batch_size, max_iter, tol, n_iter_no_change, random_state
-        See :class:`LSTMRegressor`.
+        See :class:`~skfedcausal.papers.LSTMRegressor`.
 
     Attributes
     ----------

@@ -26,6 +26,16 @@ def losses(est, X=None, *, inputs=None, lengths=None):
     DataFrame
         One row per unit, columns ``client`` (mean squared error of the augmented prediction of the
         measurements) and ``server`` (mean squared distance of server's and augmented states).
+
+    Examples
+    --------
+    >>> from skfedcausal import FederatedGrangerEstimator
+    >>> from skfedcausal.datasets import make_granger_plant
+    >>> from skfedcausal.papers import GradientServer, losses
+    >>> X, _ = make_granger_plant(2, random_state=0)
+    >>> est = FederatedGrangerEstimator(server=GradientServer(solve="stationary")).fit(X)
+    >>> losses(est, X).columns.tolist()
+    ['client', 'server']
     """
     server = answering(est, "losses", "trains_units", "GradientServer")
     with est.asked_.about(X, inputs, lengths) as units:

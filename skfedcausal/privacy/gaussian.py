@@ -157,47 +157,9 @@ class GaussianMechanism(Grouped, PrivacyMechanism):
         check_scope(self.scope)
         return self.mu if self.mu is not None else mu_from_epsilon(self.epsilon, self.delta)
 
-    def bounds(self, name, Y):
-        """Public ball and protected change of a unit's measurements.
-
-        Parameters
-        ----------
-        name : str
-        Y : ndarray of shape (n_samples, n_features)
-            Looked at only if `clip_norm` is None.
-
-        Returns
-        -------
-        Bounds
-        """
-        center = _columns(_of(self.center, name, "center"), Y.shape[1], name, "center")
-        scale = _columns(_of(self.scale, name, "scale"), Y.shape[1], name, "scale")
-        public = self.clip_norm is not None
-        clip = _of(self.clip_norm, name, "clip_norm")
-        if not public:
-            clip = max(float(norms(Y, center, scale).max(initial=0.0)), np.finfo(float).tiny)
-        widest = 2.0 * clip if self.scope.relation == "replace" else clip
-        radius = widest if self.event_radius is None else _of(self.event_radius, name, "event_radius")
-        return Bounds(center, scale, clip, min(radius, widest), public)
-
-    def noise_std(self, bounds, n_samples):
-        """Noise standard deviation in units of the scale, and the sensitivity behind it.
-
-        Parameters
-        ----------
-        bounds : Bounds
-        n_samples : int
-
-        Returns
-        -------
-        std, sensitivity : float
-        """
-        noise = self.noise_for(bounds, n_samples, self.mu_of_release())
-        return noise.std, self.sensitivity(noise, n_samples)
-
     def noise_of(self, name, Y):
         """Ball and noise of a release of a unit's record, as much as one release asks for."""
-        return self.noise_for(self.bounds(name, Y), len(Y), self.mu_of_release())
+        return self.noise_for(bounds_of(self, name, Y), len(Y), self.mu_of_release())
 
     def check(self):
         """Refuse parameters that do not state a promise completely."""
@@ -209,6 +171,31 @@ class GaussianMechanism(Grouped, PrivacyMechanism):
             return plan
         # the quotient of sensitivity and noise is off by a rounding
         return replace(plan, charge=replace(plan.charge, mu=self.mu_of_release()))
+
+
+def bounds_of(mechanism, name, Y):
+    """Public ball and protected change of a unit's measurements, by a :class:`GaussianMechanism`.
+
+    Parameters
+    ----------
+    mechanism : GaussianMechanism
+    name : str
+    Y : ndarray of shape (n_samples, n_features)
+        Looked at only if `clip_norm` is None.
+
+    Returns
+    -------
+    Bounds
+    """
+    center = _columns(_of(mechanism.center, name, "center"), Y.shape[1], name, "center")
+    scale = _columns(_of(mechanism.scale, name, "scale"), Y.shape[1], name, "scale")
+    public = mechanism.clip_norm is not None
+    clip = _of(mechanism.clip_norm, name, "clip_norm")
+    if not public:
+        clip = max(float(norms(Y, center, scale).max(initial=0.0)), np.finfo(float).tiny)
+    widest = 2.0 * clip if mechanism.scope.relation == "replace" else clip
+    radius = widest if mechanism.event_radius is None else _of(mechanism.event_radius, name, "event_radius")
+    return Bounds(center, scale, clip, min(radius, widest), public)
 
 
 def _of(value, name, parameter):

@@ -410,7 +410,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
 
     # -- the promise -------------------------------------------------------------------------------
 
-    def statement(self, spent, names, n_samples, left="everything"):
+    def statement(self, spent, names, n_samples, left="everything", *, drawn=True):
         """The promise in words: unit, relation, bound, composition, what is not covered.
 
         Parameters
@@ -421,27 +421,8 @@ class PrivacyMechanism(BaseEstimator, ABC):
         n_samples : int
         left : str
             What of all that left the units it is about.
-
-        Returns
-        -------
-        str
-        """
-        more = sampled(self.account.charges_of(names)) + together(self.account, names, spent.delta, self.scope)
-        return self.promised(spent, names, n_samples, left) + more
-
-    def promised(self, spent, names, n_samples, left="everything"):
-        """The statement without how the noise was drawn, which sites do not tell.
-
-        Parameters
-        ----------
-        spent : PrivacySpent
-            What was spent on the units.
-        names : list of str
-            Units.
-        n_samples : int
-            Time steps of the record.
-        left : str
-            What of all that left the units the promise is about.
+        drawn : bool, default=True
+            Also how the noise was drawn, which sites do not tell.
 
         Returns
         -------
@@ -449,25 +430,8 @@ class PrivacyMechanism(BaseEstimator, ABC):
         """
         whole = self.account.spent(spent.delta, names, times=self.scope.count(n_samples)).epsilon
         charges, bounds = self.account.charges_of(names), (self.clip_norm, self.event_radius)
-        return record_statement(self.scope, spent, whole, charges, n_samples, *bounds, left)
-
-    def trial(self, epsilon, seed):
-        """Twin with another epsilon, seeded noise and an account of its own, to try out what a budget buys.
-
-        Parameters
-        ----------
-        epsilon : float
-        seed : int
-
-        Returns
-        -------
-        PrivacyMechanism
-        """
-        own = self.get_params(deep=False)
-        other = {"epsilon": epsilon, "mu": None, "accountant": PrivacyAccountant(), "random_state": seed}
-        twin = type(self)(**own | {key: value for key, value in other.items() if key in own})
-        twin.account.is_trial = True
-        return twin
+        words = record_statement(self.scope, spent, whole, charges, n_samples, *bounds, left)
+        return words + sampled(charges) + together(self.account, names, spent.delta, self.scope) if drawn else words
 
     # -- one account for this mechanism and its copies ---------------------------------------------
 
@@ -537,3 +501,12 @@ class NoisedStream:
         rows = mechanism.scope.window or n_rows  # a window may go on in the next batch
         charge = replace(mechanism.charge_of(name, noise, rows), channel="stream")
         return Plan(noise, charge, void=voids(mechanism, noise, n_rows))
+
+
+def trial_of(mechanism, epsilon, seed):
+    """Twin with another epsilon, seeded noise and an account of its own, to try out what a budget buys."""
+    own = mechanism.get_params(deep=False)
+    other = {"epsilon": epsilon, "mu": None, "accountant": PrivacyAccountant(), "random_state": seed}
+    twin = type(mechanism)(**own | {key: value for key, value in other.items() if key in own})
+    twin.account.is_trial = True
+    return twin

@@ -160,39 +160,7 @@ class RandomizedResponse(PrivacyMechanism):
         if self.epsilon is None:
             raise ValueError("RandomizedResponse needs an `epsilon` per pair of flags. There is no default.")
 
-    def frequencies(self, received):
-        """Unbiased estimate of the shares of the four true pairs.
-
-        Parameters
-        ----------
-        received : ndarray of bool of shape (n_samples, 2)
-
-        Returns
-        -------
-        ndarray of shape (4,)
-            In the order of `confusion`; sums to one, single shares may be negative.
-        """
-        codes = _codes(_pairs("received", received))
-        shares = np.bincount(codes, minlength=N_CATEGORIES) / len(codes)
-        return np.linalg.solve(self.confusion.T, shares)
-
-    def posterior(self, received, prior):
-        """Probability of each true pair given the received one, row by row.
-
-        Parameters
-        ----------
-        received : ndarray of bool of shape (n_samples, 2)
-        prior : array-like of shape (4,)
-            Shares of the true pairs.
-
-        Returns
-        -------
-        ndarray of shape (n_samples, 4)
-        """
-        joint = np.asarray(prior, dtype=float) * self.confusion[:, _codes(_pairs("received", received))].T
-        return joint / joint.sum(axis=1, keepdims=True)
-
-    def statement(self, spent, names, n_samples, left="everything"):
+    def statement(self, spent, names, n_samples, left="everything", *, drawn=True):
         """The promise in words: unit, bound, composition, what is not covered."""
         return with_voids(self.account.charges_of(names), response_statement(self, spent))
 
@@ -271,6 +239,42 @@ class IndependentFlips(RandomizedResponse):
 
     def _kept(self, epsilon):
         return 1 / (1 + np.exp(-np.array([self.share, 1 - self.share]) * epsilon))
+
+
+def pair_frequencies(mechanism, received):
+    """Unbiased estimate of the shares of the four true pairs.
+
+    Parameters
+    ----------
+    mechanism : RandomizedResponse
+    received : ndarray of bool of shape (n_samples, 2)
+
+    Returns
+    -------
+    ndarray of shape (4,)
+        In the order of `confusion`; sums to one, single shares may be negative.
+    """
+    codes = _codes(_pairs("received", received))
+    shares = np.bincount(codes, minlength=N_CATEGORIES) / len(codes)
+    return np.linalg.solve(mechanism.confusion.T, shares)
+
+
+def pair_posterior(mechanism, received, prior):
+    """Probability of each true pair given the received one, row by row.
+
+    Parameters
+    ----------
+    mechanism : RandomizedResponse
+    received : ndarray of bool of shape (n_samples, 2)
+    prior : array-like of shape (4,)
+        Shares of the true pairs.
+
+    Returns
+    -------
+    ndarray of shape (n_samples, 4)
+    """
+    joint = np.asarray(prior, dtype=float) * mechanism.confusion[:, _codes(_pairs("received", received))].T
+    return joint / joint.sum(axis=1, keepdims=True)
 
 
 def _pairs(name, flags):

@@ -55,7 +55,7 @@ def incident_page(detector, incident, X=None, title=None, check=None, *, lengths
     page.heading("Where it began").table(pd.DataFrame(ranking, columns=["unit", "probability"]))
     if seen is not None and X is not None:
         add_tags(page, detector, incident, X, lengths)
-        X = detector.reader_.coded(X)[0]  # modes in words are no numbers
+        X = detector.asked_.coded(X)[0]  # modes in words are no numbers
         add_trends(page, X, _ELSEWHERE, units=_others(detector, incident), window=seen.window, around=_AROUND)
     page.heading("Why we think so").text(*_reasons(incident, detector, seen))
     add_check(page, check_of(X, check))
@@ -75,7 +75,7 @@ class _Seen:
 
     @classmethod
     def of(cls, detector, X, incident, lengths, levels):
-        levels, times = detector.reader_.levels_and_times(X, lengths, levels)
+        levels, times = detector.asked_.levels_and_times(X, lengths, levels)
         start, end = position(_plain(incident["start"]), times), incident.get("end")
         stop = len(levels) if pd.isna(end) else min(max(position(_plain(end), times), start) + 1, len(levels))
         display = IncidentDisplay(levels, detector.client_names_, incident, times)
@@ -159,7 +159,7 @@ def _doubts(incident, detector):
     if len(incident["path"]) > 1 and all(delay == incident["path"][0][1] for _, delay in incident["path"]):
         yield "All units were reached in the same step: a finer time step would tell their order."
     yield "A disturbance that its own unit does not measure is attributed to the first unit that does."
-    n_levels = detector.reader_.n_levels
+    n_levels = detector.asked_.n_levels()
     if n_levels > 1:
         yield (
             f"The nominal record ran at {n_levels} levels, all taken for normal: a "

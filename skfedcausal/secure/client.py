@@ -136,7 +136,7 @@ class SumsWorker:
     >>> from skfedcausal import KalmanClient
     >>> from skfedcausal.client.worker import UnitWorker
     >>> from skfedcausal.datasets import make_granger_plant
-    >>> from skfedcausal.message import MaskedSeries, SecureSumsRequest
+    >>> from skfedcausal.message.secure import MaskedSeries, SecureSumsRequest
     >>> from skfedcausal.secure import SumsWorker
     >>> X, _ = make_granger_plant(1, random_state=0)
     >>> worker = SumsWorker(UnitWorker("unit0", X["unit0"], None, (0,), None, KalmanClient()), b"0" * 32)

@@ -42,7 +42,7 @@ class Dealer:
     Examples
     --------
     >>> import numpy as np
-    >>> from skfedcausal.message import CorrectionsRequest
+    >>> from skfedcausal.message.secure import CorrectionsRequest
     >>> from skfedcausal.secure import Dealer
     >>> dealer = Dealer.with_new_keys(["mill", "kiln"])
     >>> tags = np.zeros((2, 32), dtype=np.uint8)

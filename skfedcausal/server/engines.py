@@ -202,9 +202,9 @@ class PlantServer(LinkQuestions):
         tails = self._tails if alone == self.alone_ else None  # those given the units on their own
         return run.told(positions_of(alone, self.state_slices_), tails)
 
-    def _record(self, messages):
+    def joint_record(self, messages):
         """Record of the units of `fit`, with their inputs and shifts."""
-        record = with_knowledge(self, super()._record(messages))
+        record = with_knowledge(self, super().joint_record(messages))
         if self.filter_noise_share_:
             record = record.with_noise_share(self.filter_noise_share_)
         return self.plant_.point.placed(record)
@@ -220,7 +220,7 @@ class PlantServer(LinkQuestions):
 
     def replies(self, messages):
         """Reply to each unit: its own part of the plant and the other units' influence on its states."""
-        record = self._record(messages)
+        record = self.joint_record(messages)
         run = self._filter(record)
         self._tails = run.told(positions_of(self.alone_, self.state_slices_), None).heavy_tails
         replies = dict(zip(self.names_, self.plant_.replies(record, run), strict=True))
@@ -235,16 +235,6 @@ class PlantServer(LinkQuestions):
         }
 
     # -- inputs, on states; every unit maps the answers through its own sensors ------------------
-
-    def take_laws(self, laws):
-        """Store how controllers compute inputs from measurements.
-
-        Parameters
-        ----------
-        laws : dict of str to FeedbackLaw
-            Of the units whose inputs depend on measurements.
-        """
-        self.laws_ = dict(laws)
 
     def effects(self, change, *, held=None, before=None):
         """Effect of a change of inputs on the states of every unit.

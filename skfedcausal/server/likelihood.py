@@ -15,6 +15,7 @@ from .estimation.estimate import LARGE
 from .estimation.scoring import Budget
 from .fitting import Fit, checked_record
 from .lagged.timing import SAMPLED
+from .links.answers import benefit
 from .options import Knowledge, LikelihoodOptions
 from .rounds import rounds_of
 
@@ -188,7 +189,7 @@ class LikelihoodServer(Grouped, PlantServer):
             with few_threads(record.partition.n_states):
                 self._leave_alone(messages)
                 if self.held_out is not None and self.measures_benefit:
-                    self.benefit_ = self.benefit(messages, held_out=self.held_out).by_unit()
+                    self.benefit_ = benefit(self, messages, held_out=self.held_out).by_unit()
         self._judge_later(messages)
         return self
 

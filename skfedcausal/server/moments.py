@@ -132,13 +132,13 @@ class MomentServer(ServerLearner):
         """The plant that rows are watched by, sparse where it was learned in blocks."""
         return self.plant_ if self._sparse_plant is None else self._sparse_plant
 
-    def _record(self, messages):
+    def joint_record(self, messages):
         """Record of the units of `fit`, without what inputs do to the states."""
         if self._response is not None and any(message.inputs is not None for message in messages.values()):
             from .watching.inputs import without
 
             messages = without(self._response, JointRecord.from_messages(messages, names=self.names_), messages)
-        return super()._record(messages)
+        return super().joint_record(messages)
 
     def _refined(self, record, A, Q):
         """Steps towards maximum likelihood on the states as measured."""

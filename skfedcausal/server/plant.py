@@ -40,8 +40,8 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
     excitation_, feedback_, hidden_causes_ : object or None
         Whether the inputs move enough and how they follow measurements; None where that is not looked at.
     controlled_units_ : tuple of str
-        Units that are asked how their inputs follow their measurements; none unless set. Their answers go to
-        ``take_laws(laws)``.
+        Units that are asked how their inputs follow their measurements; none unless set. Their answers are
+        `laws_`, a dict of str to FeedbackLaw.
     n_rounds : int
         Rounds of messages; class or instance attribute, one unless set.
     needs_local_model : bool
@@ -161,7 +161,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         messages = yield from self._rounds(came)
         if self.controlled_units_:
             laws = yield Ask(dict.fromkeys(self.controlled_units_, LawRequest()), FeedbackLaw)
-            self.take_laws(laws)
+            self.laws_ = dict(laws)
         try:
             replies = self.replies(messages)
         except Exception:
@@ -213,7 +213,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         -------
         PlantFilter
         """
-        return self._filter(self._record(messages))
+        return self._filter(self.joint_record(messages))
 
     def smoothed(self, messages):
         """Each unit's own states given all units' messages.
@@ -248,7 +248,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
 
     def _abducted_states(self, messages):
         """States of all units, (n_samples, n), as of :meth:`abducted`, without the covariances that take half of it."""
-        return self.plant_.smooth(self._record(messages), intercept=False, spread=False)[0]
+        return self.plant_.smooth(self.joint_record(messages), intercept=False, spread=False)[0]
 
     def replies(self, messages):
         """Reply to each unit: its own part of the plant and the other units' influence on its states.
@@ -262,7 +262,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         -------
         dict of str to StateReply
         """
-        record = self._record(messages)
+        record = self.joint_record(messages)
         found = self.plant_.replies(record, self._filter(record))
         return dict(zip(self.state_slices_, found, strict=True))
 
@@ -289,8 +289,23 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         """`input_`, without columns for a plant without inputs, shape (n, k)."""
         return getattr(self, "input_", np.zeros((len(self.transition_), 0)))
 
-    def _record(self, messages):
-        """Record of the units of `fit`, with their inputs."""
+    def joint_record(self, messages):
+        """Record of the units of `fit`, with their inputs.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
+
+        Returns
+        -------
+        JointRecord
+
+        Raises
+        ------
+        ValueError
+            If the units have other inputs than in `fit`.
+        """
         record = JointRecord.from_messages(messages, names=self.names_)
         known = getattr(self, "input_slices_", dict.fromkeys(self.names_, slice(0, 0))).values()
         came, learned = (tuple(u.stop - u.start for u in each) for each in (record.partition.input_slices, known))
@@ -320,7 +335,7 @@ class ServerLearner(Versioned, BaseEstimator, ABC):
         return self.plant_.run(record)
 
     def _smoothed(self, messages, plant, **settings):
-        return smoothed_replies(self.state_slices_, *plant.smooth(self._record(messages), **settings))
+        return smoothed_replies(self.state_slices_, *plant.smooth(self.joint_record(messages), **settings))
 
 
 def learned_from(fit, messages, came, earlier=None):

@@ -177,7 +177,7 @@ class BatchDialogue:
         if server.controlled_units_:
             asked = {name: LawRequest() for name in server.controlled_units_ if name in came}
             laws = yield Ask(asked, FeedbackLaw)
-            server.take_laws({**server.laws_, **laws})
+            server.laws_ = {**server.laws_, **laws}
         replies = server.replies(messages)
         yield Ask({name: replies[name] for name in came}, Acknowledgement, needed=0)
 

@@ -15,6 +15,7 @@ from skfedcausal import (
     KalmanClient,
 )
 from skfedcausal.client.baseline import LearnedBaseline, wander_period
+from skfedcausal.client.records import UnitRows
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation.transport import InProcessTransport
@@ -354,10 +355,12 @@ def test_under_privacy_rows_need_an_index(seasonal):
     client = KalmanClient(baseline=Baseline(harmonics=PERIOD))
     noise = np.full(8, 0.1)
     with pytest.raises(ValueError, match="index of times or whole numbers"):
-        clone(client).fit_arrays(seasonal["unit0"], noise=noise)
-    clone(client).fit_arrays(seasonal["unit0"], noise=noise, index=pd.RangeIndex(1200))
+        clone(client).fit(UnitRows(seasonal["unit0"], noise=noise))
+    clone(client).fit(UnitRows(seasonal["unit0"], noise=noise, row_index=pd.RangeIndex(1200)))
     with pytest.raises(ValueError, match="noise for privacy is added"):
-        KalmanClient(baseline=Baseline(mode=0)).fit_arrays(seasonal["unit0"], noise=noise, index=pd.RangeIndex(1200))
+        KalmanClient(baseline=Baseline(mode=0)).fit(
+            UnitRows(seasonal["unit0"], noise=noise, row_index=pd.RangeIndex(1200))
+        )
 
 
 def test_what_an_autoregression_says_exactly_has_no_line_beside_it():

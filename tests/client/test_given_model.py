@@ -64,7 +64,6 @@ def test_methods_are_consistent_with_each_other(unit, record, lengths):
     Y, U = record
     client, along = KalmanClient(**unit.matrices).fit(Y, inputs=U), {"inputs": U, "lengths": lengths}
     assert_array_equal(client.filter(Y, **along), client.transform(Y, **along))
-    assert_array_equal(client.residuals(Y, **along), Y - client.predict(Y, **along))
     assert client.score(Y, **along) == client.score_samples(Y, **along).mean()
     states = client.transform(Y, **along)
     assert_array_equal(client.measurements(states), states @ unit.C.T + client.mean_)
@@ -109,7 +108,7 @@ def test_before_fit_given_matrices_work_with_a_level_of_zero(unit, record):
     Y, U = record
     new = KalmanClient(**unit.matrices)
     fitted = KalmanClient(baseline=Baseline(center=False), **unit.matrices).fit(Y, inputs=U)
-    for method in ("transform", "filter", "predict", "residuals", "score_samples", "score"):
+    for method in ("transform", "filter", "predict", "score_samples", "score"):
         assert_array_equal(getattr(new, method)(Y, inputs=U), getattr(fitted, method)(Y, inputs=U))
     assert_array_equal(new.message(Y).z, fitted.message(Y).z)
     assert not [name for name in vars(new) if name.endswith("_")]

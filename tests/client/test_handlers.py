@@ -3,7 +3,8 @@
 import pytest
 
 from skfedcausal.client.handlers import handler_of, handles
-from skfedcausal.message import FitRequest, requests, training
+from skfedcausal.message import requests, training
+from skfedcausal.message.requests import FitRequest
 from skfedcausal.message.schema import KINDS
 
 

@@ -31,8 +31,9 @@ from skfedcausal.federation import (
 from skfedcausal.federation.chain import Chain, read_ledger
 from skfedcausal.federation.framed import FramedTransport
 from skfedcausal.federation.repair import repair_ledger
-from skfedcausal.message import FitRequest, PrivacyPromise
 from skfedcausal.message.packet import PacketError
+from skfedcausal.message.promise import PrivacyPromise
+from skfedcausal.message.requests import FitRequest
 from skfedcausal.papers import StopRule
 from skfedcausal.privacy import PrivacyBudgetError, SiteAccount, epsilon_from_mu, mu_from_epsilon
 from skfedcausal.sites.settings import SettingsError

@@ -8,8 +8,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal import KalmanClient, LinearAugmenter, RegressorAugmenter
 from skfedcausal.client.worker import UnitWorker
-from skfedcausal.message import SmoothedReply, StateMessage, StateReply
+from skfedcausal.message import StateMessage
 from skfedcausal.message.packet import Packet, PacketError
+from skfedcausal.message.states import SmoothedReply, StateReply
 
 from ._reference import random_unit
 

@@ -25,7 +25,7 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, FileSite, FileTransport, Gate, InProcessTransport, SitePolicy
 from skfedcausal.federation.policy import OPERATIONS
 from skfedcausal.federation.transport import Site
-from skfedcausal.message import Acknowledgement
+from skfedcausal.message.states import Acknowledgement
 from skfedcausal.papers import StopRule
 
 from ..ask import question as named

@@ -15,8 +15,9 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, FileSite, FileTransport, InProcessTransport, LostUnits
 from skfedcausal.federation.alignment import common_grid
 from skfedcausal.federation.envelope import read_key, write_key
-from skfedcausal.message import FitRequest, StateMessage
+from skfedcausal.message import StateMessage
 from skfedcausal.message.clock import Clock
+from skfedcausal.message.requests import FitRequest
 from skfedcausal.sites.site import read_site_settings
 
 UNITS = ("boiler", "turbine", "water")

@@ -12,7 +12,8 @@ from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import load_batadal, load_tep, make_granger_plant
 from skfedcausal.federation import LostUnits
 from skfedcausal.federation.content import Expected, unusable
-from skfedcausal.message import FitRequest, StateMessage
+from skfedcausal.message import StateMessage
+from skfedcausal.message.requests import FitRequest
 
 from ._lies import CONTENT_LEARNED, ODD
 

@@ -9,8 +9,9 @@ import pytest
 from skfedcausal.federation import framed as module
 from skfedcausal.federation.envelope import Envelope
 from skfedcausal.federation.framed import FramedTransport
-from skfedcausal.message import Acknowledgement, Failed, NothingYet
 from skfedcausal.message.packet import Failure, Packet
+from skfedcausal.message.requests import Failed, NothingYet
+from skfedcausal.message.states import Acknowledgement
 
 KEY = b"k" * 32
 DONE = Acknowledgement().to_packet()

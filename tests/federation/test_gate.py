@@ -10,8 +10,9 @@ from skfedcausal.federation.envelope import Envelope, read_envelope
 from skfedcausal.federation.framed import FramedTransport
 from skfedcausal.federation.gate import Gate
 from skfedcausal.federation.site_ledger import ByteLimitError
-from skfedcausal.message import Acknowledgement, Close, NothingYet
 from skfedcausal.message.packet import Failure, Packet, PacketError
+from skfedcausal.message.requests import Close, NothingYet
+from skfedcausal.message.states import Acknowledgement
 
 KEY = b"k" * 32
 NOTHING = NothingYet().to_packet()

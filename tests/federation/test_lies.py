@@ -19,7 +19,8 @@ from skfedcausal import (
 )
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import ClientError, InProcessTransport, LostUnits, LostUnitWarning
-from skfedcausal.message import LocalModel, StateMessage
+from skfedcausal.message import StateMessage
+from skfedcausal.message.training import LocalModel
 from skfedcausal.papers import StopRule
 
 from ._lies import CONTENT, CONTENT_LEARNED, LIES, ODD, Lying

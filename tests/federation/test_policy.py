@@ -8,16 +8,11 @@ from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation import Gate, SitePolicy
 from skfedcausal.federation.envelope import Envelope
-from skfedcausal.message import (
-    EffectReply,
-    FitRequest,
-    RecordRequest,
-    SmoothedReply,
-    StateMessage,
-    StateReply,
-    WatchRequest,
-)
+from skfedcausal.message import StateMessage
 from skfedcausal.message.packet import Packet
+from skfedcausal.message.requests import FitRequest, RecordRequest
+from skfedcausal.message.states import EffectReply, SmoothedReply, StateReply
+from skfedcausal.message.watching import WatchRequest
 
 pytestmark = pytest.mark.medium
 

@@ -15,18 +15,11 @@ from skfedcausal.client.site_record import n_moving
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.federation import Gate, InProcessTransport, Packet, SitePolicy
 from skfedcausal.federation.envelope import Envelope
-from skfedcausal.message import (
-    Close,
-    CommonRows,
-    FitRequest,
-    LawRequest,
-    SensorsAsStates,
-    SensorStates,
-    StateMessage,
-    StateReply,
-    VerdictReply,
-)
+from skfedcausal.message import StateMessage
 from skfedcausal.message.clock import Clock
+from skfedcausal.message.requests import Close, CommonRows, FitRequest, LawRequest, SensorsAsStates
+from skfedcausal.message.states import SensorStates, StateReply
+from skfedcausal.message.watching import VerdictReply
 
 T, D, P, Q = 60, 5, 2, 1
 KEY, START = b"k" * 32, 1.7e9

@@ -14,9 +14,10 @@ from skfedcausal.federation.exchange import Exchange
 from skfedcausal.federation.ledger import Ledger
 from skfedcausal.federation.lost import ClientError
 from skfedcausal.federation.transport import InProcessTransport, Site, Transport
-from skfedcausal.message import SmoothedReply, StateMessage, StateReply
+from skfedcausal.message import StateMessage
 from skfedcausal.message.packet import Failure, Packet, PacketError
 from skfedcausal.message.requests import Acknowledgement, FitRequest
+from skfedcausal.message.states import SmoothedReply, StateReply
 
 N, P = 6, 2
 MESSAGE = StateMessage(np.ones((N, P)), np.eye(P)[None], None, (N,))

@@ -2,56 +2,59 @@
 
 import numpy as np
 
-from skfedcausal.message import (
-    Acknowledgement,
+from skfedcausal.message import StateMessage
+from skfedcausal.message.promise import PrivacyPromise
+from skfedcausal.message.requests import (
     AggregateRequest,
-    AugmentedMessage,
-    BlockRow,
     Close,
     CommonRows,
-    CorrectionMoments,
-    CorrectionsRequest,
-    EffectReply,
     FactualRequest,
     Failed,
-    FeedbackLaw,
     FitRequest,
-    FlagMessage,
-    FlagsRequest,
-    GradientReply,
     InputsOfOthers,
     LawRequest,
-    LocalModel,
-    LossAnswer,
-    LossRequest,
+    NothingYet,
+    OrderAnswer,
+    PredictRequest,
+    RecordRequest,
+    SensorsAsStates,
+)
+from skfedcausal.message.secure import (
+    CorrectionsRequest,
     MaskCorrections,
     MaskedProducts,
     MaskedSeries,
+    ProductsRequest,
+    SecureSumsRequest,
+)
+from skfedcausal.message.states import (
+    Acknowledgement,
+    EffectReply,
+    FeedbackLaw,
     Measurements,
+    PredictionReply,
+    SensorStates,
+    SmoothedReply,
+    StateReply,
+)
+from skfedcausal.message.training import (
+    AugmentedMessage,
+    BlockRow,
+    CorrectionMoments,
+    GradientReply,
+    LocalModel,
+    LossAnswer,
+    LossRequest,
     NetworkPlan,
     NetworksTrained,
     NoGradient,
-    NothingYet,
-    OrderAnswer,
     PredictedMessage,
     PredictedStates,
-    PredictionReply,
-    PredictRequest,
-    PrivacyPromise,
-    ProductsRequest,
-    RecordRequest,
-    SecureSumsRequest,
-    SensorsAsStates,
-    SensorStates,
-    SmoothedReply,
-    StateMessage,
-    StateReply,
     TrainingEnd,
     TrainingPlan,
     TrainRequest,
-    VerdictReply,
-    WatchRequest,
 )
+from skfedcausal.message.watching import FlagMessage, FlagsRequest, VerdictReply, WatchRequest
 from skfedcausal.statespace.ring import fraction_bits, lagged_products, to_ring
 
 

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from skfedcausal.message import EffectReply, FeedbackLaw, StateMessage, StateReply
+from skfedcausal.message import StateMessage
 from skfedcausal.message.packet import Packet, PacketError
+from skfedcausal.message.states import EffectReply, FeedbackLaw, StateReply
 
 RNG = np.random.default_rng(0)
 Z, U = RNG.standard_normal((20, 2)), 1e3 * RNG.standard_normal((20, 3))

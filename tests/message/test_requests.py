@@ -5,30 +5,22 @@ import json
 import numpy as np
 import pytest
 
-from skfedcausal.message import (
-    Acknowledgement,
+from skfedcausal.message import StateMessage
+from skfedcausal.message.packet import Packet, PacketError
+from skfedcausal.message.requests import (
     AggregateRequest,
     Ask,
     Close,
     Failed,
     FitRequest,
-    FlagMessage,
-    FlagsRequest,
     LawRequest,
-    LossAnswer,
-    LossRequest,
-    Measurements,
-    NetworksTrained,
     NothingYet,
     PredictRequest,
     RecordRequest,
-    StateMessage,
-    TrainingPlan,
-    TrainRequest,
-    WatchRequest,
 )
-from skfedcausal.message.packet import Packet, PacketError
-from skfedcausal.message.training import ANSWERS
+from skfedcausal.message.states import Acknowledgement, Measurements
+from skfedcausal.message.training import ANSWERS, LossAnswer, LossRequest, NetworksTrained, TrainingPlan, TrainRequest
+from skfedcausal.message.watching import FlagMessage, FlagsRequest, WatchRequest
 
 FIT = {"dtype": "float32", "const": True, "local_model": False}
 TRAIN = {

@@ -8,21 +8,19 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from skfedcausal.message import (
-    CorrectionMoments,
-    FlagMessage,
-    GradientReply,
-    LocalModel,
-    Message,
-    PredictedStates,
-    StateMessage,
-    TrainingPlan,
-    wire,
-)
+from skfedcausal.message import Message, StateMessage, wire
 from skfedcausal.message.fields import Repeated, Scalar
 from skfedcausal.message.packet import Packet, PacketError
 from skfedcausal.message.schema import KINDS, UNKNOWN, described, purpose
-from skfedcausal.message.training import later_answer
+from skfedcausal.message.training import (
+    CorrectionMoments,
+    GradientReply,
+    LocalModel,
+    PredictedStates,
+    TrainingPlan,
+    later_answer,
+)
+from skfedcausal.message.watching import FlagMessage
 
 from ._samples import NAMES, SAMPLES
 from .test_wire_format import KINDS_OF_PACKAGE

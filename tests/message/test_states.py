@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from skfedcausal.message import SmoothedReply, StateMessage, StateReply
+from skfedcausal.message import StateMessage
 from skfedcausal.message.packet import Packet, PacketError
+from skfedcausal.message.states import SmoothedReply, StateReply
 from skfedcausal.statespace.observation import information
 
 N, P, D = 40, 2, 5

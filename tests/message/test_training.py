@@ -5,7 +5,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal.federation import Packet, PacketError
-from skfedcausal.message import TrainingPlan
+from skfedcausal.message.training import TrainingPlan
 
 
 def plan(**told):

@@ -24,9 +24,18 @@ from skfedcausal.client.black_box import NonlinearClient
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_nonlinear_plant
 from skfedcausal.federation.transport import InProcessTransport
-from skfedcausal.message import BlockRow, FitRequest, GradientReply, NetworkPlan, NoGradient, PredictedStates
 from skfedcausal.message.packet import Packet, PacketError
-from skfedcausal.message.training import NetworksTrained, TrainingEnd, TrainRequest
+from skfedcausal.message.requests import FitRequest
+from skfedcausal.message.training import (
+    BlockRow,
+    GradientReply,
+    NetworkPlan,
+    NetworksTrained,
+    NoGradient,
+    PredictedStates,
+    TrainingEnd,
+    TrainRequest,
+)
 from skfedcausal.papers.client import network_training
 from skfedcausal.papers.client.network_training import batch_loss, output_gradient
 

@@ -21,7 +21,14 @@ from skfedcausal import (
 )
 from skfedcausal.client.unit_model import UnitModel
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.message import AugmentedMessage, GradientReply, LocalModel, NetworkPlan, PredictedMessage, TrainingPlan
+from skfedcausal.message.training import (
+    AugmentedMessage,
+    GradientReply,
+    LocalModel,
+    NetworkPlan,
+    PredictedMessage,
+    TrainingPlan,
+)
 from skfedcausal.papers import TrainingMechanism
 from skfedcausal.papers.client.noise import GradientGuard, _filters, classical_noise_multiplier, message_noise, run_mu
 from skfedcausal.parameters import configured

@@ -14,7 +14,7 @@ from skfedcausal.datasets import make_granger_plant
 from skfedcausal.federation.exchange import Exchange
 from skfedcausal.federation.ledger import Ledger
 from skfedcausal.federation.transport import InProcessTransport
-from skfedcausal.message import GradientReply
+from skfedcausal.message.training import GradientReply
 from skfedcausal.papers.numerics.augmented import augmented_problem
 from skfedcausal.papers.numerics.descent import Rates, WarmUp
 from skfedcausal.papers.numerics.fixed_point import fixed_point, from_delta, recurrence

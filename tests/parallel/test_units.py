@@ -70,9 +70,9 @@ class Counting(KalmanClient):
 
     places: set = set()
 
-    def fit_arrays(self, *about):
+    def fit(self, X, **along):
         self.places.add(os.getpid())
-        return super().fit_arrays(*about)
+        return super().fit(X, **along)
 
 
 def test_kinds_of_units_that_users_wrote_stay_here(at_once):

@@ -19,8 +19,9 @@ from skfedcausal import (
     inspection,
 )
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.message import FlagMessage, StateMessage, VerdictReply
+from skfedcausal.message import StateMessage
 from skfedcausal.message.packet import Packet
+from skfedcausal.message.watching import FlagMessage, VerdictReply
 from skfedcausal.privacy import PrivacyBudgetError, Scope, UnitNoise
 from skfedcausal.privacy.noise import Bounds
 from skfedcausal.server.watching.flags import needed_answers, roots_of_flags
@@ -256,7 +257,7 @@ def test_no_attack_on_a_stream_learns_more_than_promised(noise):
     """Every row is a stream's row of its own: the same worst case in all of them."""
     mechanism = GaussianMechanism(mu=1.0, clip_norm=1.0, random_state=1)
     bounds = Bounds(np.zeros(2), np.ones(2), 1.0, 2.0, True)
-    std = noise * mechanism.noise_std(bounds, 1)[0]
+    std = noise * mechanism.noise_for(bounds, 1, mechanism.mu_of_release()).std
     scores = []
     for sign in (-1, 1):
         stream = mechanism.stream({"mill": UnitNoise(bounds, std)})

@@ -17,6 +17,7 @@ from skfedcausal.privacy import (
     mu_from_epsilon,
 )
 from skfedcausal.privacy.errors import largest_deviation
+from skfedcausal.privacy.gaussian import bounds_of
 
 from ._strangers import LaplaceMechanism
 from ._words import gaussian_epsilon, number
@@ -187,7 +188,7 @@ def test_the_strongest_direction_is_that_of_the_eigenvalues_and_gaps_are_level()
     seen_once[3] = 1000.0
     assert_allclose(largest_deviation(np.hstack([strong(40, 2.5), seen_once])), 2.5)
     assert largest_deviation(np.full((4, 2), np.nan)) == 0.0
-    bounds = GaussianMechanism(clip_norm=1.0, noise=NoiseOptions(scale=10.0)).bounds("mill", np.empty((0, 2)))
+    bounds = bounds_of(GaussianMechanism(clip_norm=1.0, noise=NoiseOptions(scale=10.0)), "mill", np.empty((0, 2)))
     assert_allclose(largest_deviation(strong(40, 2.5) - 3.0, bounds), 0.25)
 
 

@@ -28,6 +28,8 @@ from skfedcausal import (
     stack_clients,
 )
 from skfedcausal.client.answers import local_prediction
+from skfedcausal.client.records import UnitRows
+from skfedcausal.client.unit_model import under_noise
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.message.packet import Packet
@@ -165,16 +167,16 @@ def test_noise_of_a_client_comes_and_goes(given):
     settings = {name: model[name] for name in given} or {"n_states": P}
     added = np.linspace(0.5, 2.0, D)
     noisy = Y + np.sqrt(added) * np.random.default_rng(0).normal(size=Y.shape)
-    told = KalmanClient(**settings).fit_arrays(noisy, noise=added)
-    raw = KalmanClient(**settings).fit_arrays(Y)
-    without = told.with_noise(np.zeros(D))
+    told = KalmanClient(**settings).fit(UnitRows(noisy, noise=added))
+    raw = KalmanClient(**settings).fit(UnitRows(Y))
+    without = under_noise(told, np.zeros(D))
     total, sensors, clean = (diagonal(c.measurement_cov_) for c in (told, without, raw))
     assert (total > added).all()
     assert_allclose(sensors, total - added, atol=1e-12)
     # seven standard errors of a variance from 4000 rows
     assert (np.abs(sensors - clean) < 7 * np.sqrt(2 / 4000) * (total + clean)).all()
-    assert_allclose(without.with_noise(added).measurement_cov_, told.measurement_cov_, rtol=1e-14)
-    assert told.with_noise(added) is told
+    assert_allclose(under_noise(without, added).measurement_cov_, told.measurement_cov_, rtol=1e-14)
+    assert under_noise(told, added) is told
 
 
 def diagonal(R):
@@ -188,9 +190,9 @@ def test_as_many_states_as_sensors_is_no_problem_when_the_noise_is_known():
     added = np.full(2, Y.var())
     noisy = Y + np.sqrt(added) * np.random.default_rng(0).normal(size=Y.shape)
     fits = {
-        "raw": KalmanClient(n_states=2).fit_arrays(Y),
-        "told": KalmanClient(n_states=2).fit_arrays(noisy, noise=added),
-        "untold": KalmanClient(n_states=2).fit_arrays(noisy),
+        "raw": KalmanClient(n_states=2).fit(UnitRows(Y)),
+        "told": KalmanClient(n_states=2).fit(UnitRows(noisy, noise=added)),
+        "untold": KalmanClient(n_states=2).fit(UnitRows(noisy)),
     }
     radius = {name: np.abs(np.linalg.eigvals(fit.transition_)).max() for name, fit in fits.items()}
     assert abs(radius["told"] - radius["raw"]) < 0.1

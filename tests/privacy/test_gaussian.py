@@ -8,6 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 from skfedcausal import GaussianMechanism, PrivacyAccountant
 from skfedcausal.papers import TrainingMechanism
+from skfedcausal.papers.client.noise import check_training
 from skfedcausal.parameters import configured
 from skfedcausal.privacy import (
     NoiseOptions,
@@ -21,6 +22,7 @@ from skfedcausal.privacy import (
     noise,
 )
 from skfedcausal.privacy import mechanism as contract
+from skfedcausal.privacy.gaussian import bounds_of
 from skfedcausal.privacy.noise import clipped, generator, normal_noise
 
 from ._audit import gaussian_mu
@@ -83,7 +85,7 @@ def test_noise_hides_every_change_of_the_protected_unit(unit, window, steps):
     rng = np.random.default_rng(0)
     Y = rng.normal(size=(50, 3))
     release = noised(mechanism, Y)
-    bounds = mechanism.bounds("boiler", Y)
+    bounds = bounds_of(mechanism, "boiler", Y)
     std = np.sqrt(release.variance[0])
     largest = 0.0
     for scale in (0.1, 1.0, 10.0):
@@ -242,11 +244,11 @@ def test_a_ball_taken_from_the_data_holds_them_and_no_more(size, relation):
         mu=1.0, protects=Scope("event", relation), noise=NoiseOptions(scale=[2.0, 5.0], center=[1.0, 0.0])
     )
     Y = size * np.array([[0.6 * 2, 0.8 * 5], [0.1, np.nan], [0.0, 0.2]]) + [1.0, 0.0]
-    bounds = mechanism.bounds("mill", Y)
+    bounds = bounds_of(mechanism, "mill", Y)
     assert_allclose(bounds.clip, size, rtol=1e-12)
     assert_allclose(bounds.radius, size * (2 if relation == "replace" else 1), rtol=1e-12)
     assert not bounds.public
-    assert mechanism.bounds("mill", Y[:0]).clip > 0
+    assert bounds_of(mechanism, "mill", Y[:0]).clip > 0
 
 
 @pytest.mark.parametrize(
@@ -261,7 +263,7 @@ def test_a_ball_taken_from_the_data_holds_them_and_no_more(size, relation):
     ],
 )
 def test_no_change_reaches_further_than_across_the_ball(settings, radius):
-    bounds = GaussianMechanism(clip_norm=1.5, **settings).bounds("mill", np.empty((0, 2)))
+    bounds = bounds_of(GaussianMechanism(clip_norm=1.5, **settings), "mill", np.empty((0, 2)))
     assert (bounds.clip, bounds.radius, bounds.public) == (1.5, radius, True)
 
 
@@ -273,7 +275,7 @@ def test_rounding_to_the_grid_is_paid_for_also_where_the_grid_doubles(std):
         noise = mechanism.noise_of("mill", np.zeros((5, d)))
         grid = 2.0 ** (np.floor(np.log2(noise.std)) - 20)
         assert_allclose(noise.std, std * (1 + np.sqrt(d) * grid / 2), rtol=1e-13)
-        assert mechanism.noise_std(noise.bounds, 5) == (noise.std, mechanism.sensitivity(noise, 5))
+        assert mechanism.noise_for(noise.bounds, 5, mechanism.mu_of_release()).std == noise.std
 
 
 def test_a_window_of_one_step_is_an_event_and_one_of_none_is_refused():
@@ -298,16 +300,16 @@ def test_a_window_of_one_step_is_an_event_and_one_of_none_is_refused():
 def test_seeds_inside_training_are_warned_of(settings, random_state):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        TrainingMechanism(**settings, random_state=random_state).check_training()
+        check_training(TrainingMechanism(**settings, random_state=random_state))
     assert [w.category for w in caught] == [SeededNoiseWarning] * (random_state is not None)
 
 
 def test_the_papers_noise_is_not_that_of_a_trusted_server():
     settings = {"epsilon": 1.0, "delta": 1e-5, "clip_norm": 1.0, "gradient_clip": 0.1, "trust": "server"}
-    configured(TrainingMechanism, settings).check_training()
+    check_training(configured(TrainingMechanism, settings))
     for change in ({"protocol": "paper"}, {"gradient_clip": None}):
         with pytest.raises(ValueError, match="Got trust='server' with"):
-            configured(TrainingMechanism, settings | change).check_training()
+            check_training(configured(TrainingMechanism, settings | change))
 
 
 @pytest.mark.parametrize(
@@ -315,9 +317,9 @@ def test_the_papers_noise_is_not_that_of_a_trusted_server():
 )
 def test_the_papers_noise_is_for_events_inside_a_public_ball(change):
     settings = {"epsilon": 1.0, "delta": 1e-5, "clip_norm": 1.0, "protocol": "paper"}
-    configured(TrainingMechanism, settings).check_training()
+    check_training(configured(TrainingMechanism, settings))
     with pytest.raises(ValueError, match="protocol='paper' needs"):
-        configured(TrainingMechanism, settings | change).check_training()
+        check_training(configured(TrainingMechanism, settings | change))
 
 
 def test_units_have_bounds_of_their_own():

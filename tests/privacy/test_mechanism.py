@@ -24,6 +24,7 @@ from skfedcausal.privacy import (
     SeededNoiseWarning,
     noise,
 )
+from skfedcausal.privacy.mechanism import trial_of
 from skfedcausal.privacy.noise import grid_of
 
 from ._strangers import LaplaceMechanism, RoundingMechanism
@@ -243,11 +244,11 @@ def test_copies_share_the_account_and_nothing_is_pickled(make, how):
 @every_mechanism
 def test_a_trial_has_an_epsilon_an_account_and_a_seed_of_its_own(make):
     mechanism = make()
-    trials = [mechanism.trial(0.9, seed=3) for _ in range(2)]
+    trials = [trial_of(mechanism, 0.9, seed=3) for _ in range(2)]
     assert len({id(m.account) for m in (mechanism, *trials)}) == 3
     one, two = (trial.release(records(), (N,))["unit0"].values for trial in trials)
     assert_array_equal(one, two)
-    assert (one != mechanism.trial(0.9, seed=4).release(records(), (N,))["unit0"].values).any()
+    assert (one != trial_of(mechanism, 0.9, seed=4).release(records(), (N,))["unit0"].values).any()
     stated = getattr(trials[0], "epsilon", None)
     assert stated == (None if isinstance(mechanism, RoundingMechanism) else 0.9)
     if stated:
@@ -261,7 +262,7 @@ def test_parameters_that_have_parameters_themselves_are_handed_on_as_they_are():
             self.scaler = scaler
 
     mechanism = Scaled(scaler=StandardScaler())
-    assert clone(mechanism).scaler is mechanism.trial(1.0, 0).scaler is mechanism.scaler
+    assert clone(mechanism).scaler is trial_of(mechanism, 1.0, 0).scaler is mechanism.scaler
 
 
 def test_seeds_give_every_unit_release_and_stream_noise_of_its_own():

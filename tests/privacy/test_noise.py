@@ -7,6 +7,7 @@ from scipy import stats
 
 from skfedcausal import GaussianMechanism
 from skfedcausal.privacy import Bounds, UnitNoise, noise
+from skfedcausal.privacy.gaussian import bounds_of
 from skfedcausal.privacy.noise import clipped, generator, grid_of, into_ball, normal_noise, norms, on_grid
 
 pytestmark = pytest.mark.filterwarnings("ignore::skfedcausal.privacy.UtilityWarning")
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::skfedcausal.privacy.UtilityWarn
 
 def test_clipping_moves_no_two_rows_apart_and_keeps_gaps():
     rng = np.random.default_rng(0)
-    bounds = GaussianMechanism(clip_norm=1.5).bounds("boiler", np.empty((1, 4)))
+    bounds = bounds_of(GaussianMechanism(clip_norm=1.5), "boiler", np.empty((1, 4)))
     a, b = rng.normal(size=(2, 5000, 4)) * rng.gamma(1, 3, size=(2, 5000, 1))
     before, after = a - b, clipped(a, bounds) - clipped(b, bounds)
     assert (np.linalg.norm(after, axis=1) <= np.linalg.norm(before, axis=1) * (1 + 1e-12)).all()

@@ -5,8 +5,9 @@ import pytest
 
 from skfedcausal import KalmanClient
 from skfedcausal.client.worker import UnitWorker
-from skfedcausal.message import FitRequest, StateMessage
+from skfedcausal.message import StateMessage
 from skfedcausal.message.packet import PacketError
+from skfedcausal.message.requests import FitRequest
 from skfedcausal.message.secure import CorrectionsRequest, MaskedProducts
 from skfedcausal.secure.masks import series_mask
 from skfedcausal.secure.series import faded_scores

@@ -30,8 +30,9 @@ from skfedcausal.federation import (
     LostUnitWarning,
     verify_ledger,
 )
-from skfedcausal.message import FitRequest, StateMessage
+from skfedcausal.message import StateMessage
 from skfedcausal.message.packet import Packet, PacketError
+from skfedcausal.message.requests import FitRequest
 from skfedcausal.secure import SecureSumsServer
 from skfedcausal.secure.series import effective_rows, fade
 from skfedcausal.secure.server.record import SummedRecord, news_that_follows
@@ -39,6 +40,8 @@ from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.links.grades import grades_of
 from skfedcausal.statespace.episodes import lag_covariances, remove_episode_means
 from skfedcausal.statespace.ring import rounding_error
+
+from ..ask import question as named
 
 pytestmark = pytest.mark.medium
 
@@ -190,7 +193,7 @@ def test_what_links_say_stays(plant):
 def test_what_is_about_rows_is_refused(plant, question):
     est = fitted(plant)
     with pytest.raises(ValueError, match=r"learned from secure sums.*needs a fit with a LikelihoodServer"):
-        getattr(est, question)(plant)
+        named(est, question)(plant)
     with pytest.raises(AttributeError, match="not answered by a fit with SecureSumsServer"):
         est.test_links(plant)
 

@@ -10,8 +10,8 @@ from skfedcausal import KalmanClient
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.federation import Gate
 from skfedcausal.federation.chain import LedgerError, read_ledger
-from skfedcausal.message import FitRequest, RecordRequest
 from skfedcausal.message.packet import PacketError
+from skfedcausal.message.requests import FitRequest, RecordRequest
 from skfedcausal.message.secure import MaskedSeries, SecureSumsRequest
 from skfedcausal.secure import SumsAccount, SumsWorker
 from skfedcausal.secure.client import SumsRefusedError

@@ -16,6 +16,7 @@ from skfedcausal.message import StateMessage
 from skfedcausal.parameters import configured
 from skfedcausal.server.joint import JointRecord
 from skfedcausal.server.likelihood import LikelihoodServer
+from skfedcausal.server.links.answers import screen
 from skfedcausal.server.links.grades import VALUES
 from skfedcausal.server.links.tables import COLUMNS
 from skfedcausal.server.prediction import PlantFilter, smooth_plant
@@ -156,7 +157,7 @@ def test_alpha_is_the_level_of_search_and_verdicts():
 
 def test_margin_is_what_counts_as_none():
     coupled, Y = example(n_samples=2000)
-    verdicts = [fit(coupled, Y, margin=margin).without_grades().verdict.tolist() for margin in (1e-3, 0.3)]
+    verdicts = [fit(coupled, Y, margin=margin).likelihood_links_.verdict.tolist() for margin in (1e-3, 0.3)]
     assert verdicts[0] == ["cannot tell", "influence"]
     assert verdicts[1] == ["no influence", "influence"]
 
@@ -287,7 +288,7 @@ def test_wald_and_score_p_values_do_not_depend_on_the_units_bases():
 
 def test_screen_has_the_table_but_no_gewekes_measure():
     coupled, Y = example()
-    table = LikelihoodServer().screen(coupled.messages(Y))
+    table = screen(LikelihoodServer(), coupled.messages(Y))
     assert tuple(table.columns) == COLUMNS
     assert table.geweke.isna().all()
     assert table.drop(columns=["geweke", "delay", "delay_low", "delay_high"]).notna().all(axis=None)
@@ -448,7 +449,7 @@ def test_tests_of_slow_units_keep_their_size():
         X, _ = make_granger_plant(
             4, n_samples=2000, links=[], radius=(0.95, 0.95), measurement_noise=2.0, random_state=seed
         )
-        table = LikelihoodServer().screen({name: KalmanClient().fit(Y).message(Y) for name, Y in X.items()})
+        table = screen(LikelihoodServer(), {name: KalmanClient().fit(Y).message(Y) for name, Y in X.items()})
         ratios += (table.statistic / 4).tolist()
     # a few per cent of a record this long are transients that no expansion around the mean knows
     assert np.mean(ratios) == pytest.approx(1.0, abs=0.04 + 3 * np.sqrt(0.5 / len(ratios)))

@@ -5,6 +5,7 @@ import pytest
 
 from skfedcausal import FederatedCounterfactualEstimator, KalmanClient, LikelihoodOptions, LikelihoodServer, inspection
 from skfedcausal.client.orders import client_with_inputs
+from skfedcausal.client.records import UnitRows
 from skfedcausal.client.worker import UnitWorker
 
 pytestmark = pytest.mark.medium
@@ -98,7 +99,7 @@ def test_a_state_too_faint_for_the_record_is_not_taken(size, is_taken):
         h = [0.9, 0.5] * h + rng.standard_normal(2) + np.array([0.0, 1.0]) * (u[t - 1] if t else 0.0)
         Y[t] = C @ (h * [1.0, size]) + 0.5 * rng.standard_normal(5)
     unit = UnitWorker("unit", Y, None, (0,), None, KalmanClient(n_states=2))
-    before = KalmanClient(n_states=1).fit_arrays(Y)
+    before = KalmanClient(n_states=1).fit(UnitRows(Y))
     found = client_with_inputs(unit, before, u)
     # in a row the second state's noise is 0.25 / (3 size^2) of a state of variance two or so: 0.04, or 100
     assert (found is not None) == is_taken

@@ -20,7 +20,8 @@ from skfedcausal import (
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant, make_nonlinear_plant
 from skfedcausal.federation.transport import InProcessTransport, Site
-from skfedcausal.message import FeedbackLaw, StateMessage, StateReply
+from skfedcausal.message import StateMessage
+from skfedcausal.message.states import FeedbackLaw, StateReply
 from skfedcausal.server.moments import MomentServer
 from skfedcausal.server.plant import Acknowledgement, FitRequest, LawRequest, ServerLearner
 

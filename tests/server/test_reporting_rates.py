@@ -5,6 +5,7 @@ import pytest
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.links.answers import screen
 
 pytestmark = pytest.mark.medium
 
@@ -63,5 +64,5 @@ def test_a_link_between_units_that_never_report_together_is_found():
     found = est.links_.query("verdict == 'influence'")
     assert found[["cause", "effect"]].to_numpy().tolist() == [["unit0", "unit1"]]
     with est._asking(X) as units:
-        table = est.server_.screen(units.messages())
+        table = screen(est.server_, units.messages())
     assert table.loc[table["p_value"].idxmin(), "cause"] == "unit0"

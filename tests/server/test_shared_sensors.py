@@ -8,11 +8,14 @@ from scipy.stats import multivariate_normal
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServer, inspection
 from skfedcausal.client.orders import client_with_sensors, noiseless, signed_sums, sketch
+from skfedcausal.client.records import UnitRows
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.federation import SitePolicy
 from skfedcausal.federation.policy import Answered, PolicyError
-from skfedcausal.message import FitRequest, SensorsAsStates, SensorStates, StateMessage
+from skfedcausal.message import StateMessage
 from skfedcausal.message.packet import PacketError
+from skfedcausal.message.requests import FitRequest, SensorsAsStates
+from skfedcausal.message.states import SensorStates
 from skfedcausal.server.orders import shared_sensors
 
 
@@ -112,7 +115,7 @@ def _first_message(Y):
 
 def test_a_sensor_that_becomes_a_state_has_hardly_any_noise():
     Y = _plant()[0]["mill"]
-    client = KalmanClient().fit_arrays(Y)
+    client = KalmanClient().fit(UnitRows(Y))
     model = client_with_sensors(client, Y, (0,), None, np.array([5])).model
     assert model.n_states == client.model.n_states + 1
     J = model.C.T @ model.weights
@@ -127,7 +130,7 @@ def test_a_sensor_that_becomes_a_state_has_hardly_any_noise():
 def test_states_have_no_noise_where_the_own_past_says_more():
     """The scores stay, the message is as sharp as if they were measured, and the density is still one of the rows."""
     Y = _plant()[0]["mill"]
-    before = KalmanClient().fit_arrays(Y)
+    before = KalmanClient().fit(UnitRows(Y))
     after = noiseless(before, Y, (0,), None)
     old, new = (client.message_about(Y, (0,), const=True) for client in (before, after))
     one, other = (np.linalg.solve(message.J, message.z.T).T for message in (old, new))

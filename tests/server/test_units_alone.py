@@ -28,7 +28,7 @@ def fitted():
 def test_a_counter_is_left_to_itself(fitted):
     estimator, _ = fitted
     assert estimator.server_.alone_ == ("counter",)
-    links = estimator.server_.without_grades().set_index(["cause", "effect"])["verdict"]
+    links = estimator.server_.likelihood_links_.set_index(["cause", "effect"])["verdict"]
     assert links["unit0", "unit1"] == "influence"
     assert links["unit0", "counter"] == links["unit1", "counter"] == "cannot tell"
 
@@ -90,7 +90,7 @@ def test_heavy_tails_are_found_and_gain_where_they_were_not_seen():
     server, held_out = estimator.server_, {name: Y[3000:] for name, Y in X.items()}
     assert np.isfinite(server._tails.freedom).all()
     with estimator._asking({name: Y[:3000] for name, Y in X.items()}, None, None) as units:
-        run = server._filter(server._record(units.messages()))
+        run = server._filter(server.joint_record(units.messages()))
     assert run.heavy_tails is run.told(np.zeros(0, dtype=int), None).heavy_tails
     assert len(run.told(np.array([0]), None).heavy_tails.freedom) == 1  # the other one is on its own
     value, server._tails = estimator.score(held_out), None

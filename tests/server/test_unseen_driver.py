@@ -25,7 +25,7 @@ def answers(seed, memory, delay, gain=0.6, n_samples=2000, verdict="influence"):
             h[t] = A @ h[t - 1] + push[t]
         X[name] = h @ rng.normal(size=(2, 8)) + rng.normal(size=(n_samples, 8))
     est = FederatedGrangerEstimator([KalmanClient(n_states=2) for _ in X]).fit(X)
-    links, common = est.server_.without_grades().query("verdict == @verdict"), est.server_.correlations_
+    links, common = est.server_.likelihood_links_.query("verdict == @verdict"), est.server_.correlations_
     pairs = zip(links["cause"], links["effect"], strict=True)
     return set(pairs), set(zip(common["first"], common["second"], strict=True))
 

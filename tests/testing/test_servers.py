@@ -7,7 +7,8 @@ from sklearn.linear_model import Ridge
 from sklearn.neural_network import MLPRegressor
 
 from skfedcausal import GradientServer, LikelihoodOptions, LikelihoodServer, MomentServer, RegressorServer
-from skfedcausal.message import Acknowledgement, Ask
+from skfedcausal.message.requests import Ask
+from skfedcausal.message.states import Acknowledgement
 from skfedcausal.papers import StopRule
 from skfedcausal.server.plant import ServerLearner
 from skfedcausal.testing import check_server

@@ -18,6 +18,7 @@ from sklearn.neural_network import MLPRegressor
 from ...client.augmenter import RegressorAugmenter, as_augmenter
 from ...client.black_box import NonlinearClient
 from ...client.maps import LinearMap
+from ...client.records import in_use
 from ...client.unit_model import UnitClient
 from ...message.packet import PacketError
 from ...message.training import GradientReply, NetworkPlan, NoGradient, PredictedStates
@@ -162,7 +163,7 @@ def unit_maps(client, Y):
     if isinstance(client, UnitClient):
         model = client.model
         f = LinearMap(model.A, np.zeros(model.n_states))
-        return f, LinearMap(model.C, model.mean), client.active_columns(Y)
+        return f, LinearMap(model.C, model.mean), in_use(client, Y)
     if isinstance(client, NonlinearClient):
         return client.f, client.h, Y
     raise TypeError(

@@ -1,7 +1,7 @@
 """Noise inside training: the papers' own for comparison, and a trusted server's gradients.
 
-Gradients are those of :class:`GradientServer`, or of the third paper's Algorithm 1. Noise on the record needs none of
-this: training is then post-processing like everything else.
+Gradients are those of :class:`~skfedcausal.papers.GradientServer`, or of the third paper's Algorithm 1. Noise on the
+record needs none of this: training is then post-processing like everything else.
 
 The papers calibrate every message and every gradient of every time step on its own, by the classical formula [2]_
 and the sensitivity of that step [1]_, and add epsilons up. A measurement moves all later messages of its unit's
@@ -44,6 +44,8 @@ from ...message.training import (
 from ...message.watching import FlagsRequest
 from ...privacy.accountant import Charge
 from ...privacy.calibration import check_promise
+from ...privacy.errors import warn_seeded
+from ...privacy.gaussian import bounds_of
 from ...privacy.noise import generator, grid_of, normal_noise, on_grid
 from ...privacy.sensitivity import gradient_sensitivity, gramian, root_of_largest
 from ...privacy.voids import as_paid
@@ -145,7 +147,7 @@ _SETTINGS = (FitRequest, FlagsRequest, NetworkPlan, NetworksTrained, NoGradient,
 
 def training_noise(mechanism, server, data, templates, dtype, augmenter=None):
     """Noise inside training, charged before anything is sent: of units by name, and the guard of what they are sent."""
-    mechanism.check_training()
+    check_training(mechanism)
     _check_server(mechanism, server, data)
     if mechanism.place == "gradients":
         return {}, _gradient_guard(mechanism, server, data, templates)
@@ -166,6 +168,27 @@ def training_noise(mechanism, server, data, templates, dtype, augmenter=None):
         mechanism.scope,
     )
     return units, None
+
+
+def check_training(mechanism):
+    """Refuse settings that belong to noise on the record, or lack what noise inside training needs."""
+    mechanism.mu_of_release()
+    if mechanism.random_state is not None:
+        warn_seeded()
+    if mechanism.trust == "server" and (mechanism.protocol == "paper" or mechanism.gradient_clip is None):
+        raise ValueError(
+            f"Got trust='server' with protocol={mechanism.protocol!r} and gradient_clip={mechanism.gradient_clip}; "
+            "give protocol='one-shot' and the largest norm of a gradient that is sent."
+        )
+    if mechanism.place == "gradients":
+        return
+    events = mechanism.scope.unit == "event" and mechanism.event_radius is None
+    if mechanism.clip_norm is None or mechanism.epsilon is None or not events:
+        raise ValueError(
+            "protocol='paper' needs epsilon and delta of each message and a public clip_norm, and knows "
+            f"no unit but the event; got epsilon={mechanism.epsilon}, clip_norm={mechanism.clip_norm}, "
+            f"unit={mechanism.scope.unit!r}, event_radius={mechanism.event_radius}."
+        )
 
 
 def _check_server(mechanism, server, data):
@@ -299,7 +322,7 @@ class PaperNoise:
 
         A unit with inputs `U` has its `model` too.
         """
-        bounds = mechanism.bounds(name, Y)
+        bounds = bounds_of(mechanism, name, Y)
         reach = float(np.linalg.norm(bounds.center) + bounds.scale.max() * bounds.clip)
         scaled = [K * bounds.scale for K in gains]
         if mechanism.random_state is None:

@@ -8,6 +8,7 @@ from zlib import crc32
 import numpy as np
 
 from ...client.augmenter import LinearAugmenter
+from ...client.records import in_use
 from ...client.unit_model import UnitModel
 from ...message.packet import PacketError
 from ...message.training import (
@@ -349,7 +350,7 @@ def unit_series(client, Y, U, starts, local_features, augmenter=None):
             "B. Give its KalmanClient a B (zeros where its inputs do not act on itself), or leave A out and both are "
             "identified."
         )
-    filtered = model.filter(client.active_columns(Y), U, starts)
+    filtered = model.filter(in_use(client, Y), U, starts)
     inputs = U if U is None or model.input_mean is None else U - model.input_mean
     seen = local_features if augmenter is None else augmenter.seen(local_features)
     return UnitSeries(filtered, local_features, inputs, rows, np.array(episode_lengths(starts, len(Y))), seen)

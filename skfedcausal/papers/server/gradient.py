@@ -386,7 +386,7 @@ class GradientServer(Grouped, Versioned, BaseEstimator):
         -------
         ServerPrediction
         """
-        record = self._record(messages)
+        record = self.joint_record(messages)
         drives = self._drive(self.input_), self._drive(self._own_input)
         return ServerPrediction(self.transition_, self._own, self.process_cov_, record, *drives)
 
@@ -441,9 +441,20 @@ class GradientServer(Grouped, Versioned, BaseEstimator):
         -------
         dict of str to SmoothedReply
         """
-        return smoothed_replies(self.state_slices_, *self.plant_.smooth(self._record(messages), intercept=False))
+        return smoothed_replies(self.state_slices_, *self.plant_.smooth(self.joint_record(messages), intercept=False))
 
-    def _record(self, messages):
+    def joint_record(self, messages):
+        """Record of the units of `fit`, with their inputs.
+
+        Parameters
+        ----------
+        messages : dict of str to StateMessage
+            By unit.
+
+        Returns
+        -------
+        JointRecord
+        """
         return JointRecord.from_messages(messages, names=self.names_)
 
     def _drive(self, B):

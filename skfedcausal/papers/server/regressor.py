@@ -37,7 +37,7 @@ class RegressorServer(MomentServer):
     estimator : scikit-learn regressor, default=None
         Predicts standardised states; one with a single output is fitted once per state. None stands for a
         multilayer perceptron with 64 tanh units. ``labels="augmented"`` needs one with ``partial_fit``, such
-        as :class:`~skfedcausal.LSTMRegressor`, the paper's.
+        as :class:`~skfedcausal.papers.LSTMRegressor`, the paper's.
     labels : {"next", "augmented"}, default="next"
     batch_size : int, default=64
         Algorithm 1: time steps between two updates; 1 is the algorithm as printed.

@@ -21,6 +21,7 @@ from ...message.secure import (
 from ...parameters import configured, place_of
 from ...server.estimation.standardised import StandardisedPlant
 from ...server.likelihood import LikelihoodServer
+from ...server.links.answers import screened
 from ...server.links.grades import fewest_rows, grades_of_sums
 from ...server.plant import ServerLearner
 from ...statespace.partition import Partition
@@ -404,6 +405,6 @@ class SecureSumsServer(ServerLearner):
         Returns
         -------
         DataFrame
-            With the columns of `links_`; see :meth:`~skfedcausal.LikelihoodServer.screen`.
+            With the columns of `links_`; see :func:`skfedcausal.server.links.answers.screen`.
         """
-        return self.learner_._screened(self._sums.record())
+        return screened(self.learner_, self._sums.record())

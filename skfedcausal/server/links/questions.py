@@ -1,26 +1,21 @@
 """What a learned plant answers about its links; functions in this folder take the settings."""
 
 from contextlib import nullcontext
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from sklearn.base import clone
 
 from ...statespace.matrices import few_threads
-from ..dynamics import Plant
-from ..estimation.estimate import LARGE, screen_plant
+from ..estimation.estimate import LARGE
 from ..estimation.scoring import Budget
-from ..fitting import correction_of, knowledge_of, settings_of, with_knowledge
+from ..fitting import knowledge_of
 from ..joint import JointRecord
 from ..plant import ServerLearner
 from ..validity.report import COLOURED, UNSETTLED, gated, with_joining, with_wandering
-from .benefit import Benefit, split_messages
+from .answers import anew, tested
 from .grades import grades_of, holds, with_grades
 from .intervals import check_level, pair_of, spectrum_table
-from .resampling import check_bootstrap, check_stability, stability_table
-from .tables import links_table
 from .tests import check_method
 
 
@@ -123,23 +118,9 @@ class LinkQuestions(ServerLearner):
         """Coefficients (lags, n, n) that held-out gains rest on: what states add to those of other units."""
         return self._concluded.grades.carried
 
-    def without_grades(self):
-        """Verdicts of the likelihood alone, which is all there is where noise was added that would hide gains.
-
-        Returns
-        -------
-        DataFrame
-            `links_` with no held-out gains; `because` is why a check withholds a verdict.
-
-        Examples
-        --------
-        >>> from skfedcausal import FederatedGrangerEstimator
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, truth = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
-        >>> table = FederatedGrangerEstimator().fit(X).server_.without_grades()
-        >>> table["basis"].unique().tolist()
-        ['likelihood']
-        """
+    @property
+    def likelihood_links_(self):
+        """`links_` with no held-out gains: all that there is where noise was added that would hide them."""
         return self._concluded.by_likelihood
 
     def _judge_later(self, messages, grades=None, withhold=None):
@@ -164,7 +145,7 @@ class LinkQuestions(ServerLearner):
         if withhold is not None:
             links = withhold(links)
         if messages is not None:
-            record = self._record(messages)
+            record = self.joint_record(messages)
             run = self._filter(record)
             self.clock = Budget(self.max_time)
             validity = with_wandering(self.engine_.report(self, run, record, links), messages)
@@ -205,7 +186,7 @@ class LinkQuestions(ServerLearner):
         gains = {name: message.gain_alone for name, message in messages.items() if message.gain_alone is not None}
         if not gains:
             return
-        run = self._run = self._filter(self._record(messages))
+        run = self._run = self._filter(self.joint_record(messages))
         found = dict(zip(self.names_, run.unit_log_densities().mean(axis=0), strict=True))
         self.alone_ = tuple(name for name in self.names_ if name in gains and gains[name] > found[name])
 
@@ -227,124 +208,9 @@ class LinkQuestions(ServerLearner):
             table["low"], table["high"] = self.engine_.spectrum_ends(self, pair, found, conditional, level)
         return table
 
-    def benefit(self, messages, *, held_out=0.3):
-        """Gain of each unit from the plant, on held-out rows, a `Benefit`."""
-        if self.partition_.n_inputs:
-            raise ValueError("The benefit of joining is computed for plants without inputs.")
-        head, tail = split_messages(messages, held_out)
-
-        return Benefit(self._anew(head), lambda name: self._anew({name: head[name]}), tail)
-
     def test_links(self, messages, method="lr"):
         """Test each link between states given the others, by one of the three classical tests."""
         check_method(method, self.covariance)
         if self.engine_ is not None:  # before the work
             self.engine_.check_tests(method)
-        return self._anew(messages)._tested(messages, method)
-
-    def _anew(self, messages):
-        """Another server like this one that learned from other messages, and measured no benefit."""
-        other = clone(self)
-        other.measures_benefit = False
-        return other.fit(messages)
-
-    def _tested(self, messages, method):
-        """The table of classical tests of the record that was learned from."""
-        self.engine_.check_tests(method)
-        settings = settings_of(self, self.names_, messages)
-        return self.engine_.tests(self, self._record(messages), settings, method)
-
-    def changed_links(self, messages, alpha):
-        """Which links and units of the plant have changed in a record; dates are its rows."""
-        from ..changes.compared import changed_table  # for those who ask
-        from ..changes.plant import LearnedPlant
-
-        record, learned = self._record(messages), self.unshrunk_plant_
-        estimates = self.engine_.blocks if learned.n_lags == 1 else None
-        pairs = self.engine_.pairs if self.n_absent_ else None
-        settings = learned.scale, self.n_samples_, estimates, record.known_links, pairs
-        plant = LearnedPlant(learned.A, self.partition_, *settings)
-
-        def filter_of(A):
-            return Plant(A, learned.B, learned.Q, learned.point).run(record)
-
-        with few_threads(record.partition.n_states):
-            return changed_table(self.names_, plant, record, filter_of, alpha)
-
-    def bootstrap_links(
-        self,
-        messages,
-        *,
-        n_resamples=200,
-        method="blocks",
-        block_length=None,
-        level=0.95,
-        random_state=None,
-        n_jobs=None,
-    ):
-        """Scatter of the estimates of links over resampled records, to check their standard errors."""
-        check_bootstrap(n_resamples, method, level)
-        how = {"n_resamples": n_resamples, "method": method, "block_length": block_length, "level": level}
-        how |= {"random_state": random_state, "n_jobs": n_jobs}
-        settings = settings_of(self, self.names_, messages)
-        return self.engine_.bootstrap(self, self._record(messages), settings, **how)
-
-    def stable_links(
-        self, messages, *, n_resamples=50, threshold=0.75, block_length=None, random_state=None, n_jobs=None
-    ):
-        """Links that the search finds in most halves of a record: stability selection."""
-        check_stability(n_resamples, threshold)
-        record = self._record(messages)
-        how = {"threshold": threshold, "random_state": random_state, "n_jobs": n_jobs}
-        return stability_table(record, self.engine_.halves(self, record, block_length), n_resamples=n_resamples, **how)
-
-    def links_over_time(self, messages, piece):
-        """Links by the rows between which they stay the same."""
-        from .over_time import links_over_time  # for those who ask
-
-        record, settings = self._record(messages), settings_of(self, self.names_, messages)
-        estimates = partial(self.engine_.pieces, self, record, settings)
-        return links_over_time(record, estimates, piece, alpha=self.alpha, margin=self.margin)
-
-    def screen(self, messages):
-        """Test every pair once at the uncoupled plant of one lag, the fast first step of :meth:`fit`.
-
-        Score tests that take no other links into account, so an indirect influence may show. Geweke's
-        measure, which needs the whole plant, is missing (NaN).
-
-        Parameters
-        ----------
-        messages : dict of str to StateMessage
-
-        Returns
-        -------
-        DataFrame
-            With the columns of `links_`.
-
-        Examples
-        --------
-        >>> from skfedcausal import KalmanClient, LikelihoodServer
-        >>> from skfedcausal.datasets import make_granger_plant
-        >>> X, truth = make_granger_plant(3, links=[("unit0", "unit2")], random_state=0)
-        >>> messages = {name: KalmanClient().fit(Y).message(Y) for name, Y in X.items()}
-        >>> table = LikelihoodServer().screen(messages)
-        >>> table.loc[table["p_value"].idxmin(), ["cause", "effect"]].tolist()
-        ['unit0', 'unit2']
-        """
-        self._validate_params()
-        record = with_knowledge(self, JointRecord.from_messages(messages))
-        if len(record.names) > LARGE:
-            from ..sparse.server import asks_for_the_whole, screened_table  # for plants of many units
-
-            if not asks_for_the_whole(record, self):
-                with few_threads(record.partition.n_states):
-                    return screened_table(self, record)
-        return self._screened(record)
-
-    def _screened(self, record):
-        """Table of the tests of a joint record at the uncoupled plant."""
-        blocks = screen_plant(record)
-        how = {"alpha": self.alpha, "margin": self.margin, "correction": correction_of(self, record.names)}
-        table = links_table(record.names, record.partition, blocks, **how)
-        known = record.known_links
-        return table if known is None else known.told(table, record.names)
+        return tested(anew(self, messages), messages, method)

@@ -1,6 +1,7 @@
 """Which unit drives which: all questions about links, of one lag, with and without gaps, of two records."""
 
 from skfedcausal import inspection
+from skfedcausal.server.links.answers import screen
 
 from ..plants import Plant, Record, at_sites, by_files, by_pickle, by_threads
 from .common import (
@@ -60,7 +61,7 @@ HERE = {
     ),
     "predict other rows": lambda fitted: fitted.estimator.predict(_changed().X),
     "fit_transform": lambda fitted: fitted.copy().fit_transform(fitted.record.X),
-    "screen by the server": lambda fitted: fitted.estimator.server_.screen(messages(fitted)),
+    "screen by the server": lambda fitted: screen(fitted.estimator.server_, messages(fitted)),
     "get_feature_names_out": ask_nothing("get_feature_names_out"),
     "report": page(lambda fitted, path: fitted.estimator.report(path, X=fitted.record.X)),
     "frame out": lambda fitted: fitted.copy().set_output(transform="pandas").transform(fitted.record.X),

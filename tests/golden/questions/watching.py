@@ -65,6 +65,12 @@ def _about_incident(method):
     return lambda fitted: question(fitted.estimator, method)(_later(fitted)["X"], _first_incident(fitted))
 
 
+def _fitted_and_predicted(fitted):
+    """A record that is judged by itself."""
+    given = fitted.record.rows(0, NOMINAL).given()
+    return fitted.copy().fit(**given).predict(**given)
+
+
 def _truth(fitted):
     """What would be right to say of every row."""
     n_rows = len(next(iter(_later(fitted)["X"].values())))
@@ -89,7 +95,7 @@ _HERE = {
     "tags": _about_incident("tags"),
     "tag_trend": _about_incident("tag_trend"),
     "report": page(lambda fitted, path: fitted.estimator.report(_first_incident(fitted), path, X=_later(fitted)["X"])),
-    "fit_predict": lambda fitted: fitted.copy().fit_predict(**fitted.record.rows(0, NOMINAL).given()),
+    "fit_predict": _fitted_and_predicted,
     "partial_fit": lambda fitted: (
         fitted.copy()
         .partial_fit(fitted.record.rows(NOMINAL, 1140).X, forget=0.5)

@@ -24,7 +24,7 @@ from skfedcausal.server.changes.tests import (
 def innovations_of(est, Y):
     with est._asking(Y, None, None) as units:
         server = est.server_
-        record = server._record(units.messages())
+        record = server.joint_record(units.messages())
         return unit_innovations(server.unshrunk_plant_.run(record), record, server.unshrunk_transition_[None])
 
 

@@ -39,7 +39,7 @@ def fitted(X, truth, sparsity="fdr", inputs=None):
         name: client.fit(Y, inputs=u).message(Y, inputs=u)
         for (name, Y), client, u in zip(X.items(), clients, inputs, strict=True)
     }
-    record = LikelihoodServer(options=LikelihoodOptions(level_shifts=None)).fit(messages)._record(messages)
+    record = LikelihoodServer(options=LikelihoodOptions(level_shifts=None)).fit(messages).joint_record(messages)
     plant, maximum = fitted_likelihood(record, Settings(sparsity=sparsity, **GOAL))
     return maximum.scoring, plant
 

@@ -8,6 +8,7 @@ import statsmodels.api as sm
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodOptions, LikelihoodServer, inspection
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.links.answers import benefit
 from skfedcausal.server.links.benefit import connected, split_messages
 from skfedcausal.statespace.episodes import mean_with_error
 from skfedcausal.statespace.partition import Partition
@@ -69,7 +70,7 @@ def test_densities_with_changing_information_agree_with_those_of_a_constant_one(
 @pytest.mark.medium
 def test_gain_from_a_neighbour_is_half_of_gewekes_measure(plant, chain):
     """The expectation of a log-density of D numbers is ``-1/2 (log|V| + D)`` less a constant."""
-    pairs = inspection.benefit(plant, chain).by_pair().set_index(["cause", "effect"])
+    pairs = benefit(plant, chain).by_pair().set_index(["cause", "effect"])
     measures = plant.links_.set_index(["cause", "effect"])["geweke"]
     for pair in CHAIN:
         found = pairs.loc[pair]
@@ -79,7 +80,7 @@ def test_gain_from_a_neighbour_is_half_of_gewekes_measure(plant, chain):
 
 @pytest.mark.medium
 def test_the_neighbour_that_acts_is_named(chain, plant):
-    table = inspection.benefit(plant, chain).by_unit()
+    table = benefit(plant, chain).by_unit()
     assert table["neighbour"].to_dict() == {"unit0": "", "unit1": "unit0", "unit2": "unit1"}
     assert (table["rows"] == 2400).all()
     assert table.loc["unit1", "gain"] > 4 * table.loc["unit1", "stderr"]
@@ -93,11 +94,10 @@ def test_nothing_is_gained_where_nothing_couples():
     for seed in range(8):
         X, _ = make_granger_plant(3, n_samples=2000, links=[], random_state=seed)
         messages = messages_of(X)
-        sparse = LikelihoodServer().fit(messages).benefit(messages).by_unit()
+        sparse = benefit(LikelihoodServer().fit(messages), messages).by_unit()
         assert (sparse["gain"].abs() <= 4 * sparse["stderr"]).all()
-        gains.extend(
-            LikelihoodServer(options=LikelihoodOptions(sparsity=None)).fit(messages).benefit(messages).by_unit()["gain"]
-        )
+        whole = LikelihoodServer(options=LikelihoodOptions(sparsity=None)).fit(messages)
+        gains.extend(benefit(whole, messages).by_unit()["gain"])
     cost, error = 2 * 4 / (2 * 1400), np.std(gains) / np.sqrt(len(gains))
     assert -cost - 4 * error < np.mean(gains) < 4 * error
 
@@ -109,7 +109,7 @@ def test_a_unit_without_connections_gains_exactly_zero():
     np.testing.assert_array_equal(connected(A, Q, Partition((1, 1, 1))), expected)
     X, _ = make_granger_plant(2, n_samples=500, links=[], random_state=3)
     messages = messages_of(X)
-    table = LikelihoodServer(alpha=1e-6).fit(messages).benefit(messages).by_unit()
+    table = benefit(LikelihoodServer(alpha=1e-6).fit(messages), messages).by_unit()
     assert (table[["gain", "stderr"]] == 0).all(axis=None)
 
 
@@ -146,7 +146,7 @@ def message_of(*lengths):
 @pytest.mark.parametrize("held_out", [0, 1, -0.1])
 def test_what_is_no_share_is_refused(plant, chain, held_out):
     with pytest.raises(ValueError, match="share between 0 and 1"):
-        inspection.benefit(plant, chain, held_out=held_out)
+        benefit(plant, chain, held_out=held_out)
 
 
 def test_every_episode_keeps_a_row_in_either_part():

@@ -1,5 +1,6 @@
 """Resampled records: moments of weighted transitions, standard errors, stable links."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -79,7 +80,7 @@ def test_gaussian_noise_gives_the_standard_errors_of_the_fit(fitted, record, met
 @pytest.mark.medium
 def test_numbers_do_not_depend_on_the_jobs(fitted, record):
     for question in ("bootstrap_links", "stable_links"):
-        ask = getattr(fitted, question)
+        ask = partial(getattr(inspection, question), fitted)
         with parallel_config("threading"):
             one, two = (ask(record, n_resamples=4, n_jobs=n_jobs, random_state=3) for n_jobs in (1, 2))
         pd.testing.assert_frame_equal(one, two, check_exact=True)

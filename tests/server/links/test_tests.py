@@ -10,6 +10,7 @@ from statsmodels.stats.multitest import multipletests
 
 from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodOptions, LikelihoodServer
 from skfedcausal.datasets import make_granger_plant
+from skfedcausal.server.links.answers import screen
 from skfedcausal.server.links.tests import METHODS
 
 pytestmark = pytest.mark.medium
@@ -124,6 +125,7 @@ def test_size_without_coupling_under_noise_that_is_not_normal(noise):
         for k in range(2):
             Y = h[:, [k]] * [1.0, -0.5, 0.8] + 0.5 * rng.normal(size=(n_samples, 3))
             messages[f"unit{k}"] = KalmanClient(n_states=1).fit(Y).message(Y)
-        p_values.extend(LikelihoodServer(options=LikelihoodOptions(level_shifts=None)).screen(messages)["p_value"])
+        server = LikelihoodServer(options=LikelihoodOptions(level_shifts=None))
+        p_values.extend(screen(server, messages)["p_value"])
     rejected = np.mean(np.array(p_values) < 0.05)
     assert abs(rejected - 0.05) < 3 * np.sqrt(0.05 * 0.95 / len(p_values))

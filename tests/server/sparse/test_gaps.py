@@ -270,7 +270,7 @@ def test_gaps_are_filled_by_stable_plants(many, monkeypatch):
 def test_units_that_others_keep_stable_are_left_to_the_exact_filter(many):
     X, gapped, truth = many
     server = LikelihoodServer().fit(messages_of(X, truth))
-    record = server._record(messages_of(gapped, truth))
+    record = server.joint_record(messages_of(gapped, truth))
     assert isinstance(server._filter(record), LargeFilterWithGaps)
     A = server.transition_.copy()
     A[:2, :2] = [[1.02, -0.3], [0.3, 0.7]]
@@ -300,9 +300,9 @@ def test_smoothing_is_by_the_plant_that_is_asked_for(many):
     server = LikelihoodServer().fit(messages)
     told = np.hstack([reply.states for reply in server.smoothed(messages).values()])
     unshrunk = LargeFilterWithGaps(replace(server.plant_.matrices, A=csr_array(server.unshrunk_transition_)),
-                                   server._record(messages)).smoothed()[0]  # fmt: skip
+                                   server.joint_record(messages)).smoothed()[0]  # fmt: skip
     np.testing.assert_array_equal(told, unshrunk)
-    assert miss(told, server.plant_.smooth(server._record(messages))[0]) > 1e-6
+    assert miss(told, server.plant_.smooth(server.joint_record(messages))[0]) > 1e-6
 
 
 @pytest.mark.medium

@@ -111,7 +111,7 @@ def test_a_block_of_all_units_has_the_maximum_of_the_whole_plant(both, monkeypat
 
 def test_links_of_both_kinds_are_those_of_the_whole_plant(both):
     key = ["cause", "effect", "kind"]
-    blocks, whole = both.blocks.without_grades(), both.whole.without_grades()
+    blocks, whole = both.blocks.likelihood_links_, both.whole.likelihood_links_
     joined = blocks.merge(whole, on=key, suffixes=("", "_whole"))
     assert len(joined) == len(blocks) == len(whole)
     clear = (joined["p_value_whole"] < 1e-6) | (joined["p_value_whole"] > 0.05)

@@ -12,6 +12,7 @@ from skfedcausal import FederatedGrangerEstimator, KalmanClient, LikelihoodServe
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server import likelihood
 from skfedcausal.server.links import questions
+from skfedcausal.server.links.answers import changed_links, links_over_time, screen
 from skfedcausal.server.prediction import PlantFilter
 from skfedcausal.server.sparse import learning, tables
 from skfedcausal.server.sparse import report as sparse_report
@@ -53,7 +54,7 @@ def test_links_are_those_of_the_whole_plant(both):
     blocks, whole, _ = both
     assert blocks.converged_
     clear = (whole.links_["p_value"] < 1e-6) | (whole.links_["p_value"] > 0.05)
-    found, expected = (set(s.without_grades()[clear].query("verdict == 'influence'").index) for s in (blocks, whole))
+    found, expected = (set(s.likelihood_links_[clear].query("verdict == 'influence'").index) for s in (blocks, whole))
     assert found == expected
     assert len(found) > UNITS / 2
 
@@ -80,7 +81,7 @@ def test_the_record_is_as_likely(both):
 def test_the_sparse_filter_is_the_stationary_one(both):
     blocks, _, messages = both
     sparse = blocks.filter(messages)
-    dense = PlantFilter(blocks.transition_, blocks.process_cov_, blocks._record(messages))
+    dense = PlantFilter(blocks.transition_, blocks.process_cov_, blocks.joint_record(messages))
     late = slice(50, None)
     scale = dense.predicted[late].std(axis=0)
     for name in ("filtered", "predicted"):
@@ -110,9 +111,9 @@ def test_intervals_of_measures_are_those_of_the_whole_plant_nearly(both):
 
 def test_screening_says_of_every_pair_what_the_whole_plant_does(both, monkeypatch):
     _, _, messages = both
-    table = LikelihoodServer().screen(messages)
+    table = screen(LikelihoodServer(), messages)
     monkeypatch.setattr(questions, "LARGE", 10**6)
-    dense = LikelihoodServer().screen(messages)
+    dense = screen(LikelihoodServer(), messages)
     assert table["cause"].tolist() == dense["cause"].tolist()
     np.testing.assert_allclose(np.sqrt(table["statistic"]), np.sqrt(dense["statistic"]), atol=0.2)
 
@@ -131,7 +132,7 @@ def test_backends_give_the_same_bits(both, monkeypatch, backend):
 def test_the_report_has_every_check_of_units_and_links(both):
     """The same tests in parts of the plant: their statistics are those of the report of the whole."""
     blocks, _, messages = both
-    record = blocks._record(messages)
+    record = blocks.joint_record(messages)
     key, found = ["check", "cause", "effect"], blocks.validity_
     own = found[found["cause"] == found["effect"]].groupby("check").size()
     assert own.to_dict() == dict.fromkeys(["steady variance", "same in both halves", "no trend", "no season"], UNITS)
@@ -252,7 +253,7 @@ def test_a_task_has_the_same_bits_however_its_arrays_came():
 def test_a_unit_that_is_left_out_is_filtered_exactly(both):
     """Nothing is known of its states but what the others say."""
     blocks, _, messages = both
-    record = blocks._record(messages)
+    record = blocks.joint_record(messages)
     silent = replace(record.parts[0], z=0 * record.parts[0].z, patterns=0 * record.parts[0].patterns)
     without = replace(record, parts=(silent, *record.parts[1:]))
     expected = PlantFilter(blocks.transition_, blocks.process_cov_, without)
@@ -274,7 +275,7 @@ def test_a_plant_of_which_nearly_all_is_linked_is_learned_as_a_whole():
 def test_links_over_time_are_those_of_the_whole_plant(both):
     """Pieces are learned in blocks, given the links, and judged as those of a plant that is learned as a whole."""
     blocks, whole, messages = both
-    table, known = (server.links_over_time(messages, None) for server in (blocks, whole))
+    table, known = (links_over_time(server, messages, None) for server in (blocks, whole))
     assert not table["changes"].any()
     key = ["cause", "effect"]
     joined = table.merge(known[~known["changes"]], on=key, suffixes=("", "_whole"))
@@ -292,8 +293,8 @@ def test_changes_of_many_units_are_looked_for_where_the_table_has_rows(both, mon
     assert few.n_absent_ > 0
     key = ["cause", "effect"]
     pairs = set(few.links_[key].itertuples(index=False, name=None))
-    table = few.changed_links(messages, 0.05)
+    table = changed_links(few, messages, 0.05)
     others = table[table["cause"] != table["effect"]]
     assert set(others[key].itertuples(index=False, name=None)) == pairs
     assert not table["changed"].any()
-    assert set(few.links_over_time(messages, None)[key].itertuples(index=False, name=None)) <= pairs
+    assert set(links_over_time(few, messages, None)[key].itertuples(index=False, name=None)) <= pairs

@@ -88,12 +88,12 @@ def test_what_a_dead_band_leaves_in_both_units_is_no_driver(seed):
     found = fitted("dead band of one deviation", seed)
     row = found.validity_.query("check == 'no shared driver' and cause == 'u0' and effect == 'u1'")
     assert row["passed"].all()
-    assert found.server_.without_grades().set_index(["cause", "effect"]).loc[("u0", "u1"), "verdict"] == "influence"
+    assert found.server_.likelihood_links_.set_index(["cause", "effect"]).loc[("u0", "u1"), "verdict"] == "influence"
 
 
 def test_a_driver_that_the_spectra_of_its_units_hide_is_seen_between_them():
     """Units whose one lag does not hold what the driver brings: fitted spectra prefer a loop by far."""
-    links = fitted("hidden AR(.9) driver of two units", 50011).server_.without_grades().set_index(["cause", "effect"])
+    links = fitted("hidden AR(.9) driver of two units", 50011).server_.likelihood_links_.set_index(["cause", "effect"])
     between = links.loc[[("u2", "u3"), ("u3", "u2")]]
     assert between["p_adjusted"].max() < 1e-5
     assert set(between["verdict"]) == {"shared driver"}
@@ -103,7 +103,7 @@ def test_a_driver_that_the_spectra_of_its_units_hide_is_seen_between_them():
 @pytest.mark.medium
 def test_a_driver_that_explains_nothing_hides_no_link():
     """Modes behind fewer sensors: of the link and of a driver the cross-spectrum shows less than both cost."""
-    links = fitted("two sensors, four states", 70016).server_.without_grades().set_index(["cause", "effect"])
+    links = fitted("two sensors, four states", 70016).server_.likelihood_links_.set_index(["cause", "effect"])
     assert links.loc[("u0", "u1"), "verdict"] == "influence"
     assert links.loc[("u1", "u0"), "verdict"] != "influence"
 
@@ -112,7 +112,7 @@ def test_a_driver_that_explains_nothing_hides_no_link():
 def test_what_an_effect_tells_of_states_that_its_cause_hides_is_no_link_back(seed):
     """One sensor of two states: the effect follows both, so that its rows predict the cause."""
     found = fitted("one sensor, two states", seed)
-    links = found.server_.without_grades().set_index(["cause", "effect"])
+    links = found.server_.likelihood_links_.set_index(["cause", "effect"])
     back = links.loc[("u1", "u0")]
     assert back["p_adjusted"] < 0.01
     assert back["verdict"] == "cannot tell"
@@ -122,7 +122,7 @@ def test_what_an_effect_tells_of_states_that_its_cause_hides_is_no_link_back(see
 
 @pytest.mark.medium
 def test_what_happens_within_a_mean_is_no_link_back():
-    links = fitted("means over 10 rows", 70025).server_.without_grades().set_index(["cause", "effect"])
+    links = fitted("means over 10 rows", 70025).server_.likelihood_links_.set_index(["cause", "effect"])
     assert links.loc[("u1", "u0"), "p_adjusted"] < 0.05
     assert links.loc[("u1", "u0"), "verdict"] == "cannot tell"
     assert links.loc[("u0", "u1"), "verdict"] == "influence"

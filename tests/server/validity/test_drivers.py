@@ -180,7 +180,7 @@ def of_four_sensors(seed, sd=0.0, loop=0.0, n=3000):
 )
 def test_a_driver_of_any_strength_is_no_loop(seed, truth, verdict):
     est = FederatedGrangerEstimator().fit(of_four_sensors(seed, **truth))
-    assert set(est.server_.without_grades()["verdict"]) == {verdict}
+    assert set(est.server_.likelihood_links_["verdict"]) == {verdict}
     assert ("influence" in set(est.links_["verdict"])) == (verdict == "influence")
 
 
@@ -188,7 +188,7 @@ def test_a_driver_of_any_strength_is_no_loop(seed, truth, verdict):
 def test_a_driver_with_a_memory_is_no_loop(seed):
     """Records in which one lag was enough and the loop was told."""
     est = FederatedGrangerEstimator().fit(draw("hidden AR(.9) driver of two units", seed).X)
-    links = est.server_.without_grades().set_index(["cause", "effect"])["verdict"]
+    links = est.server_.likelihood_links_.set_index(["cause", "effect"])["verdict"]
     assert links["u2", "u3"] == links["u3", "u2"] == "shared driver"
     assert links["u0", "u1"] == "influence"
 

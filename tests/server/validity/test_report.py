@@ -18,7 +18,7 @@ from skfedcausal import (
 )
 from skfedcausal.client.worker import UnitWorker
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.message import FitRequest
+from skfedcausal.message.requests import FitRequest
 from skfedcausal.server.validity import checks, drivers, report
 from skfedcausal.server.validity.report import COLOURED, COLUMNS, gated
 
@@ -61,7 +61,7 @@ def test_a_season_withholds_verdicts_and_not_p_values():
     X = plant(n_samples=800)
     season = 2 * np.sin(2 * np.pi * np.arange(800) / 24)[:, None]
     est = FederatedGrangerEstimator().fit({name: Y + season for name, Y in X.items()})
-    withheld = est.server_.without_grades()
+    withheld = est.server_.likelihood_links_
     assert set(withheld["verdict"]) == {"cannot tell"}
     assert withheld["because"].str.contains("season").all()
     assert est.links_["p_adjusted"].min() < 1e-6
@@ -74,7 +74,7 @@ def test_a_link_later_than_what_is_learned_is_no_absent_one():
         x[t] += 0.5 * x[t - 1] + [0.0, 0.3 * x[t - delay, 0], 0.0]
     X = {f"unit{m}": x[:, [m]] + 0.5 * rng.standard_normal((3000, 4)) for m in range(3)}
     est = FederatedGrangerEstimator(KalmanClient(n_states=1)).fit(X)
-    links = est.server_.without_grades().set_index(["cause", "effect"])
+    links = est.server_.likelihood_links_.set_index(["cause", "effect"])
     assert links.loc[("unit0", "unit1"), "verdict"] == "cannot tell"
     assert "after 45 rows" in links.loc[("unit0", "unit1"), "because"]
     assert set(links["verdict"].drop(("unit0", "unit1"))) == {"no influence"}
@@ -119,7 +119,7 @@ def test_sensors_that_wander_say_so_and_have_levels_that_move():
     assert set(told["effect"]) == set(X)
     assert set(told["remedy"]) == {'levels="wander" at home'}
     assert told["statistic"].between(40, 200).all()
-    withheld = est.server_.without_grades()
+    withheld = est.server_.likelihood_links_
     assert set(withheld["verdict"]) == {"cannot tell"}
     assert withheld["because"].str.contains("sensors of unit. wander").all()
     est.set_params(remedy="auto").fit(X)
@@ -204,7 +204,7 @@ def pushed(radius, size, seed):
     shift = {"unit": "unit0", "size": size, "at": 2500, "until": 5000}
     X, _ = make_granger_plant(2, transition=A, n_samples=5000, random_state=seed, level_shift=[shift])
     est = FederatedGrangerEstimator().fit(X)
-    return est, est.server_.without_grades().set_index(["cause", "effect"])
+    return est, est.server_.likelihood_links_.set_index(["cause", "effect"])
 
 
 @pytest.mark.medium
@@ -224,7 +224,7 @@ def test_a_unit_that_is_there_twice_leaves_no_verdict_about_either():
     with pytest.warns(UserWarning, match="one unit under two names|tags in common"):
         est = FederatedGrangerEstimator().fit({**X, "copy": X["unit2"].copy()})
     about = est.links_["cause"].isin(["unit2", "copy"]) | est.links_["effect"].isin(["unit2", "copy"])
-    withheld = est.server_.without_grades()
+    withheld = est.server_.likelihood_links_
     assert set(withheld[about]["verdict"]) == {"cannot tell"}
     assert withheld[about]["because"].str.contains("are one unit").all()
     assert set(withheld[~about]["because"]) == {""}
@@ -247,7 +247,7 @@ def test_lags_and_noise_are_checked_of_every_unit(fitted):
 def test_units_left_to_themselves_are_in_doubt_where_they_are_not_white(p_value, doubted, monkeypatch):
     messages = {name: KalmanClient().fit(Y).message(Y, const=True) for name, Y in plant(n_samples=500).items()}
     server = LikelihoodServer().fit(messages)
-    server.alone_, record = ("unit1",), server._record(messages)
+    server.alone_, record = ("unit1",), server.joint_record(messages)
     monkeypatch.setattr(checks, "portmanteau", lambda *about: np.full((3, 3), p_value))
     assert report.report(server, server._filter(record), record, server.links_).attrs[COLOURED] == doubted
 
