@@ -345,7 +345,7 @@ class SpectrumDisplay(Display):
         -------
         SpectrumDisplay
         """
-        spectrum = estimator.spectrum(cause, effect, conditional=conditional, level=intervals)
+        spectrum = estimator.spectrum(cause, effect, conditional=conditional, confidence=intervals)
         return cls(spectrum, cause, effect).plot(ax=ax)
 
     def _draw(self, ax):

@@ -154,7 +154,7 @@ class LinkQuestions(FederatedEstimator):
             return undecided(self.server_.test_links(units.messages(), method), self._undecidable)
 
     @where_server("spectrum")
-    def spectrum(self, cause, effect, *, conditional=True, n_frequencies=None, level=None):
+    def spectrum(self, cause, effect, *, conditional=True, n_frequencies=None, confidence=None):
         """Geweke's measure of the influence of one unit on another over frequency.
 
         Parameters
@@ -165,7 +165,7 @@ class LinkQuestions(FederatedEstimator):
             Given the measurements of all other units; False looks at the two units alone.
         n_frequencies : int, default=None
             None takes as many as the average over frequency needs to converge.
-        level : float, default=None
+        confidence : float, default=None
             Coverage of intervals at each frequency by the delta method, columns ``low, high``; None gives
             none.
 
@@ -186,16 +186,16 @@ class LinkQuestions(FederatedEstimator):
         True
         """
         check_is_fitted(self)
-        settings = {"conditional": conditional, "n_frequencies": n_frequencies, "level": level}
+        settings = {"conditional": conditional, "n_frequencies": n_frequencies, "confidence": confidence}
         return self.server_.spectrum(cause, effect, **settings)
 
     @where_server("link_intervals")
-    def link_intervals(self, level=0.95, *, geweke=False):
+    def link_intervals(self, confidence=0.95, *, geweke=False):
         """Intervals of the strength of every link between states, and what would decide them.
 
         Parameters
         ----------
-        level : float, default=0.95
+        confidence : float, default=0.95
             Coverage of each interval, not of all together.
         geweke : bool, default=False
             Also intervals of Geweke's measure: by the delta method on the scale of its root, and like the
@@ -213,7 +213,7 @@ class LinkQuestions(FederatedEstimator):
             cause to effect, so that the measure is exactly zero.
         """
         check_is_fitted(self)
-        return self.server_.link_intervals(level, geweke=geweke)
+        return self.server_.link_intervals(confidence, geweke=geweke)
 
     @where_server("benefit")
     def benefit(self, X=None, *, inputs=None, lengths=None, held_out=0.3, by="unit"):
@@ -470,7 +470,7 @@ class LinkQuestions(FederatedEstimator):
         n_resamples=200,
         method="blocks",
         block_length=None,
-        level=0.95,
+        confidence=0.95,
         random_state=None,
         n_jobs=None,
     ):
@@ -489,7 +489,7 @@ class LinkQuestions(FederatedEstimator):
         block_length : int or "episodes", default=None
             Rows of a block, or whole episodes. None takes four times the memory of the slowest state, at
             least the cube root of the number of rows.
-        level : float, default=0.95
+        confidence : float, default=0.95
             Coverage of the intervals of Geweke's measure.
         random_state : int, RandomState instance or None, default=None
             None takes that of the estimator. The same numbers come for any `n_jobs`.
@@ -534,7 +534,7 @@ class LinkQuestions(FederatedEstimator):
         """
         drawing = {"n_resamples": n_resamples, "block_length": block_length, "n_jobs": n_jobs}
         return self._resampled(
-            "bootstrap_links", (X, inputs, lengths), random_state, method=method, level=level, **drawing
+            "bootstrap_links", (X, inputs, lengths), random_state, method=method, confidence=confidence, **drawing
         )
 
     @where_server("stable_links")

@@ -18,7 +18,7 @@ from ..plant import ServerLearner
 from ..validity.report import COLOURED, UNSETTLED, gated, with_joining, with_wandering
 from .benefit import Benefit, split_messages
 from .grades import grades_of, holds, with_grades
-from .intervals import check_level, pair_of, spectrum_table
+from .intervals import check_confidence, pair_of, spectrum_table
 from .resampling import check_bootstrap, check_stability, stability_table
 from .tables import links_table
 from .tests import check_method
@@ -211,20 +211,20 @@ class LinkQuestions(ServerLearner):
 
     # -- questions ----------------------------------------------------------------------------------
 
-    def link_intervals(self, level=0.95, *, geweke=False):
+    def link_intervals(self, confidence=0.95, *, geweke=False):
         """Intervals of the strength of each link between states, and the rows needed to decide it."""
-        check_level(level)
-        return self.engine_.intervals(self, level, geweke)
+        check_confidence(confidence)
+        return self.engine_.intervals(self, confidence, geweke)
 
-    def spectrum(self, cause, effect, *, level=None, **settings):
+    def spectrum(self, cause, effect, *, confidence=None, **settings):
         """Geweke's measure of the influence of one unit on another over frequency."""
         pair = pair_of(self.names_, cause, effect)
-        if level is not None:
-            check_level(level)
+        if confidence is not None:
+            check_confidence(confidence)
         table, found = spectrum_table(self.unshrunk_plant_, self.information_, self.partition_, pair, **settings)
-        if level is not None:
+        if confidence is not None:
             conditional = settings.get("conditional", True)
-            table["low"], table["high"] = self.engine_.spectrum_ends(self, pair, found, conditional, level)
+            table["low"], table["high"] = self.engine_.spectrum_ends(self, pair, found, conditional, confidence)
         return table
 
     def benefit(self, messages, *, held_out=0.3):
@@ -278,13 +278,13 @@ class LinkQuestions(ServerLearner):
         n_resamples=200,
         method="blocks",
         block_length=None,
-        level=0.95,
+        confidence=0.95,
         random_state=None,
         n_jobs=None,
     ):
         """Scatter of the estimates of links over resampled records, to check their standard errors."""
-        check_bootstrap(n_resamples, method, level)
-        how = {"n_resamples": n_resamples, "method": method, "block_length": block_length, "level": level}
+        check_bootstrap(n_resamples, method, confidence)
+        how = {"n_resamples": n_resamples, "method": method, "block_length": block_length, "confidence": confidence}
         how |= {"random_state": random_state, "n_jobs": n_jobs}
         settings = settings_of(self, self.names_, messages)
         return self.engine_.bootstrap(self, self._record(messages), settings, **how)

@@ -146,7 +146,7 @@ def test_what_cannot_be_resampled_is_refused(fitted, record):
         (lambda: fitted.bootstrap_links(record, n_resamples=1), "n_resamples=1"),
         (lambda: fitted.bootstrap_links(record, block_length=1000), "3 blocks"),
         (lambda: fitted.bootstrap_links(record, block_length="episodes"), "1 blocks"),
-        (lambda: fitted.bootstrap_links(record, level=95), "level=95"),
+        (lambda: fitted.bootstrap_links(record, confidence=95), "confidence=95"),
         (lambda: fitted.stable_links(record, threshold=0.5), "threshold=0.5"),
     ):
         with pytest.raises(ValueError, match=message):
