@@ -57,8 +57,8 @@ class ParameterGroup(BaseEstimator):
         return type(self)(**own | settings)
 
 
-class Grouped:
-    """Mixin of estimators some of whose parameters are groups: ``_groups`` has the class of each by name.
+class Grouped(BaseEstimator):
+    """Base of estimators some of whose parameters are groups: ``_groups`` has the class of each by name.
 
     None stands for a group with nothing set, and a word for one with that first parameter. What is in a group is read
     as an attribute of the estimator, so that numerics do not mind where a parameter stands.
@@ -213,7 +213,8 @@ def configured(kind, settings):
     >>> configured(KalmanClient, {"n_states": 2, "harmonics": [24]})
     KalmanClient(baseline=Baseline(harmonics=[24]), n_states=2)
     """
-    own, grouped = {}, {}
+    own: dict[str, Any] = {}
+    grouped: dict[str, dict[str, Any]] = {}
     for name, value in settings.items():
         group = None if name in _names(kind) else _home(kind, name)
         if group is None:

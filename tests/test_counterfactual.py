@@ -234,7 +234,7 @@ def test_the_first_step_is_the_equation_of_the_paper(fitted):
 
 
 def test_a_held_change_sums_the_joint_responses(fitted):
-    effect = fitted.counterfactual("unit1", 0, 2.0, horizon=5, level="state")
+    effect = fitted.counterfactual("unit1", 0, 2.0, horizon=5, of="state")
     A, B = fitted.transition_, fitted.input_[:, 2]
     expected = sum(np.linalg.matrix_power(A, j) for j in range(5)) @ B * 2.0
     np.testing.assert_allclose(effect.loc[5], expected, atol=1e-12)
@@ -571,7 +571,7 @@ def test_order_of_persistent_excitation():
         (("unit0", [0, 0], [np.nan, 0]), {}, "u1 of input .* has values that are missing or infinite"),
         (("unit1", 0, 1), {"horizon": 0}, "horizon=0"),
         (("unit1", 0, 1), {"horizon": 1.5}, r"horizon=1\.5"),
-        (("unit1", 0, 1), {"level": "sensor"}, "level='sensor'; choose 'measurement' or 'state'"),
+        (("unit1", 0, 1), {"of": "sensor"}, "of='sensor'; choose 'measurement' or 'state'"),
         (("unit1", 0, 1), {"loops": "open"}, "loops='open'; choose 'hold' or 'react'"),
     ],
 )

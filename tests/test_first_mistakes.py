@@ -60,7 +60,10 @@ REFUSED = {
     "later frame lacks a column": (lambda: granger().predict(FRAME.drop(columns="unit0__s1")), "unit0__s1"),
     "links_ before fit": (lambda: FederatedGrangerEstimator().links_, r"links_ is not known before a fit: call fit"),
     "n_states": (lambda: FederatedGrangerEstimator(n_states=2), r"client=KalmanClient\(n_states=...\)"),
-    "max_iter": (lambda: FederatedGrangerEstimator(max_iter=2), r"server=LikelihoodServer\(max_iter=...\)"),
+    "max_iter": (
+        lambda: FederatedGrangerEstimator(max_iter=2),
+        r"LikelihoodServer\(options=LikelihoodOptions\(max_iter=",
+    ),
     "Series": (lambda: granger(FRAME["unit0__s0"]), "Series of 600 values.*several units"),
     "list in cross-validation": (lambda: granger(list(X.values())).score(list(X.values())[:1]), "stack_clients"),
     "inputs of a wrong kind": (lambda: counterfactual().whatif(INPUTS, {"unit0__u0": 1.0}, inputs=5), "or a dict"),

@@ -160,7 +160,7 @@ def test_what_stems_from_a_source_names_it(name):
 
 @pytest.mark.parametrize(
     ("name", "thing"),
-    [(n, t) for n, t in public_names() if n.startswith(("Federated", "GradientServer", "Likelihood"))],
+    [(n, t) for n, t in public_names() if n.startswith(("Federated", "GradientServer", "LikelihoodServer"))],
 )
 def test_what_a_fit_leaves_behind_is_documented(name, thing):
     attributes = NumpyDocString(inspect.getdoc(thing))["Attributes"]

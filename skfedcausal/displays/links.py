@@ -346,7 +346,7 @@ class SpectrumDisplay(Display):
         -------
         SpectrumDisplay
         """
-        spectrum = inspection.spectrum(estimator, cause, effect, conditional=conditional, level=intervals)
+        spectrum = inspection.spectrum(estimator, cause, effect, conditional=conditional, confidence=intervals)
         return cls(spectrum, cause, effect).plot(ax=ax)
 
     def _draw(self, ax):

@@ -15,7 +15,7 @@ from ._input_effects import InputEffects, counterfactual_tables
 from ._interventions import LOOPS, SAY_WHEN, check_choice, one_lag_realisation
 from ._plant import PlantEstimator
 
-_LEVELS = "measurement", "state"
+_ANSWERS = "measurement", "state"
 
 
 class InputQuestions(PlantEstimator):
@@ -43,7 +43,7 @@ class InputQuestions(PlantEstimator):
             len(self.lag_transitions_),
         )
 
-    def counterfactual(self, n, u0, u1, *, horizon=1, level="measurement", return_std=False, loops="hold", split=False):
+    def counterfactual(self, n, u0, u1, *, horizon=1, of="measurement", return_std=False, loops="hold", split=False):
         """Effect on every unit of operating unit `n` with the inputs `u1` instead of `u0`.
 
         Parameters
@@ -56,7 +56,7 @@ class InputQuestions(PlantEstimator):
             of levels for inputs that have any.
         horizon : int, default=1
             Steps ahead.
-        level : {"measurement", "state"}, default="measurement"
+        of : {"measurement", "state"}, default="measurement"
             Effect on the sensors, or on the states.
         return_std : bool, default=False
             Also return standard errors.
@@ -89,7 +89,7 @@ class InputQuestions(PlantEstimator):
             If an input leaves the range seen in `fit`.
         """
         check_is_fitted(self)
-        check_choice("level", level, _LEVELS)
+        check_choice("of", of, _ANSWERS)
         check_choice("loops", loops, LOOPS)
         if return_std and not getattr(self.server_, "has_covariances", True):
             raise ValueError(
@@ -98,7 +98,7 @@ class InputQuestions(PlantEstimator):
             )
         if isinstance(horizon, bool) or not isinstance(horizon, Integral) or horizon < 1:
             raise ValueError(f"Got horizon={horizon!r}; give a number of steps ahead of at least 1.")
-        answer = self._on_states if level == "state" else self._on_measurements
+        answer = self._on_states if of == "state" else self._on_measurements
         tables = counterfactual_tables(self._effects, answer, n, u0, u1, int(horizon), loops, split)
         return tables if return_std else tables[0]
 

@@ -81,7 +81,7 @@ def link_effects(est):
     return pd.DataFrame(rows, columns=list(_EFFECTS))
 
 
-def spectrum(est, cause, effect, *, conditional=True, n_frequencies=None, level=None):
+def spectrum(est, cause, effect, *, conditional=True, n_frequencies=None, confidence=None):
     """Geweke's measure of the influence of one unit on another over frequency.
 
     Parameters
@@ -94,7 +94,7 @@ def spectrum(est, cause, effect, *, conditional=True, n_frequencies=None, level=
         Given the measurements of all other units; False looks at the two units alone.
     n_frequencies : int, default=None
         None takes as many as the average over frequency needs to converge.
-    level : float, default=None
+    confidence : float, default=None
         Coverage of intervals at each frequency by the delta method, columns ``low, high``; None gives
         none.
 
@@ -115,18 +115,18 @@ def spectrum(est, cause, effect, *, conditional=True, n_frequencies=None, level=
     >>> bool(abs(spectrum["measure"].mean() - spectrum.attrs["total"]) < 1e-6)
     True
     """
-    settings = {"conditional": conditional, "n_frequencies": n_frequencies, "level": level}
+    settings = {"conditional": conditional, "n_frequencies": n_frequencies, "confidence": confidence}
     return answering(est, "spectrum").spectrum(cause, effect, **settings)
 
 
-def link_intervals(est, level=0.95, *, geweke=False):
+def link_intervals(est, confidence=0.95, *, geweke=False):
     """Intervals of the strength of every link between states, and what would decide them.
 
     Parameters
     ----------
     est : FederatedGrangerEstimator or FederatedCounterfactualEstimator
         Fitted.
-    level : float, default=0.95
+    confidence : float, default=0.95
         Coverage of each interval, not of all together.
     geweke : bool, default=False
         Also intervals of Geweke's measure: by the delta method on the scale of its root, and like the
@@ -153,7 +153,7 @@ def link_intervals(est, level=0.95, *, geweke=False):
     >>> bool((table["low"] <= table["norm"]).all())
     True
     """
-    return answering(est, "link_intervals").link_intervals(level, geweke=geweke)
+    return answering(est, "link_intervals").link_intervals(confidence, geweke=geweke)
 
 
 def changed_links(est, X=None, *, inputs=None, lengths=None, alpha=0.05, false_alarm_rate=None):

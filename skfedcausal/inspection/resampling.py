@@ -15,7 +15,7 @@ def bootstrap_links(
     n_resamples=200,
     method="blocks",
     block_length=None,
-    level=0.95,
+    confidence=0.95,
     random_state=None,
     n_jobs=None,
 ):
@@ -36,7 +36,7 @@ def bootstrap_links(
     block_length : int or "episodes", default=None
         Rows of a block, or whole episodes. None takes four times the memory of the slowest state, at
         least the cube root of the number of rows.
-    level : float, default=0.95
+    confidence : float, default=0.95
         Coverage of the intervals of Geweke's measure.
     random_state : int, RandomState instance or None, default=None
         None takes that of the estimator. The same numbers come for any `n_jobs`.
@@ -81,7 +81,9 @@ def bootstrap_links(
     'cause effect\\nunit0  unit2'
     """
     drawing = {"n_resamples": n_resamples, "block_length": block_length, "n_jobs": n_jobs}
-    return _resampled(est, "bootstrap_links", (X, inputs, lengths), random_state, method=method, level=level, **drawing)
+    return _resampled(
+        est, "bootstrap_links", (X, inputs, lengths), random_state, method=method, confidence=confidence, **drawing
+    )
 
 
 def stable_links(

@@ -80,7 +80,7 @@ def check_scope(scope):
     """Refuse what no noise on measurements can protect."""
     known = scope.unit in ("event", "window", "client") and scope.relation in ("replace", "zero_out")
     rows = scope.window
-    if not known or not (rows is None or (isinstance(rows, Integral) and not isinstance(rows, bool) and rows > 0)):
+    if not known or not (rows is None or (isinstance(rows, Integral) and not isinstance(rows, bool) and int(rows) > 0)):
         raise ValueError(
             f"{scope!r}: give unit='event', 'window' or 'client', relation='replace' or 'zero_out', and a window of so "
             "many time steps."

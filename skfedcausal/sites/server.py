@@ -123,7 +123,7 @@ class ServerSettings:
         """
         estimator = self.new_estimator().fit_sites(transport)
         effects = [
-            estimator.counterfactual(ask["unit"], ask["from"], ask["to"], horizon=ask.get("horizon", 1), level="state")
+            estimator.counterfactual(ask["unit"], ask["from"], ask["to"], horizon=ask.get("horizon", 1), of="state")
             for ask in self.questions
         ]
         incidents = self._watched(estimator, tell) if self.watch else None

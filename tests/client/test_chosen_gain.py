@@ -15,7 +15,7 @@ from skfedcausal import (
     papers,
 )
 from skfedcausal.datasets import make_granger_plant
-from skfedcausal.papers import StopRule
+from skfedcausal.parameters import configured
 
 A, C = np.diag([0.9, 0.5]), np.array([[1.0, 0.0], [0.3, 1.0], [0.2, -0.5]])
 GIVEN = {"A": A, "C": C, "Q": np.eye(2), "R": np.ones(3)}
@@ -90,9 +90,8 @@ def test_training_stops_when_the_loss_is_small():
     clients = [KalmanClient(baseline=Baseline(center=False), **model) for model in truth.clients().values()]
 
     def history(**settings):
-        server = GradientServer(
-            exchange="moments", xi=2.0, start_scale=1.0, stop=StopRule(max_iter=200, tol=0.0), **settings
-        )
+        start = {"exchange": "moments", "xi": 2.0, "start_scale": 1.0, "max_iter": 200, "tol": 0.0}
+        server = configured(GradientServer, start | settings)
         est = FederatedCounterfactualEstimator(clients, server=server, random_state=0).fit(X, inputs=inputs)
         return est.server_.loss_history_
 

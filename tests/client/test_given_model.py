@@ -473,14 +473,6 @@ def test_lengths_that_do_not_cut_the_record_are_refused(lengths):
         KalmanClient(**UNIT.matrices).transform(COMPLETE, lengths=lengths)
 
 
-def test_noise_with_a_memory_is_refused_in_a_sentence():
-    with pytest.raises(ValueError, match="noise_memory='auto': models of noise with a memory are gone"):
-        KalmanClient(noise_memory="auto").fit(np.random.default_rng(0).standard_normal((50, 2)))
-    given = KalmanClient(A=[[0.5]], C=[[1.0]], Q=[[1.0]], R=[1.0], noise_memory=0.5)
-    with pytest.raises(ValueError, match=r"noise_memory=0\.5: models of noise with a memory are gone"):
-        given.transform(np.zeros((5, 1)))
-
-
 def test_a_copy_with_another_model_shows_its_matrices_and_leaves_the_client_as_it_is():
     Y = np.random.default_rng(0).standard_normal((300, 4))
     Y[:, 2] = 7.0

@@ -87,7 +87,7 @@ KINDS = {
         True,
         {
             "counterfactual": {"n": "unit0", "u0": 0.0, "u1": 1.0, "horizon": 4, "return_std": True},
-            "counterfactual of states": {"n": 0, "u0": 0.0, "u1": 1.0, "level": "state"},
+            "counterfactual of states": {"n": 0, "u0": 0.0, "u1": 1.0, "of": "state"},
             "whatif": {"do": {"unit0__u0": lambda u: 0.5 * u}},
             "impact": {"do": {"unit0__u0": 0.0}, "window": (200, 230)},
             "dose_response": {"input": "unit0__u0", "doses": [0.0, 1.0], "window": (200, 230)},
@@ -401,7 +401,7 @@ def test_effects_on_states_leave_those_on_sensors_at_the_sites():
     sites = sites_of("counterfactual")
     estimator = FederatedCounterfactualEstimator().fit_sites(InProcessTransport(sites))
     before = estimator.ledger_.total("up")
-    estimator.counterfactual("unit0", 0.0, 1.0, horizon=5, level="state")
+    estimator.counterfactual("unit0", 0.0, 1.0, horizon=5, of="state")
     assert {site.state["effect"].shape for site in sites.values()} == {(5, 8)}
     acknowledged = sum(Acknowledgement().to_packet(0).nbytes for _ in sites)
     assert estimator.ledger_.total("up") - before < 1.5 * acknowledged

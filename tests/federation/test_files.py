@@ -149,9 +149,9 @@ def test_counterfactuals_are_identical_at_the_sites(tmp_path):
         sites.start()
         there = FederatedCounterfactualEstimator().fit_sites(sites.transport())
         assert_frame_equal(there.counterfactual("unit0", 0.0, 1.0, horizon=5), effect)
-        states = there.counterfactual("unit0", 0.0, 1.0, horizon=5, level="state")
+        states = there.counterfactual("unit0", 0.0, 1.0, horizon=5, of="state")
         assert_array_equal(there.input_, here.input_)
-        assert_frame_equal(states, here.counterfactual("unit0", 0.0, 1.0, horizon=5, level="state"))
+        assert_frame_equal(states, here.counterfactual("unit0", 0.0, 1.0, horizon=5, of="state"))
         for name in DRIVEN:
             columns = [c for c in effect if c.startswith(name)]
             assert_array_equal(sites.gates[name].state["effect"], effect[columns])

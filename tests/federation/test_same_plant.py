@@ -152,7 +152,7 @@ def test_effects_in_plants_of_others_are_the_same(tmp_path, name):
     assert here.engine_ == there.engine_ == "responses"
     n = inputs[0].split("__")[0]
     one, other = (
-        fit.counterfactual(n, U.mean(axis=0), U.mean(axis=0) + 1.0, horizon=8, level="state")
+        fit.counterfactual(n, U.mean(axis=0), U.mean(axis=0) + 1.0, horizon=8, of="state")
         for fit, U in ((fit, X[[name for name in inputs if name.startswith(f"{n}__")]]) for fit in (here, there))
     )
     for unit in one:

@@ -88,13 +88,13 @@ def test_questions_are_answered_from_what_was_learned(mode):
         assert_allclose(effect.loc[step], expected, rtol=1e-9, atol=1e-13)
     split = est.counterfactual("unit0", u0, u1, horizon=4, split=True)
     assert_allclose(split.T.groupby(level="column", sort=False).sum().T[effect.columns], effect, atol=1e-12)
-    assert est.counterfactual("unit0", u0, u1, level="state").shape == (1, 5)
+    assert est.counterfactual("unit0", u0, u1, of="state").shape == (1, 5)
     assert_allclose(np.abs(est.transfer_function().poles()).max(), np.abs(np.linalg.eigvals(est.transition_)).max())
 
 
 def test_equation_19_at_the_server_and_equation_20_at_the_client(trained):
     """Q2: B_mn (u1 - u0) on states. Q3: C_m phi, the aggregate of all other units' inputs."""
-    states = trained.counterfactual("unit0", [0, 0], [1, 1], level="state").to_numpy()[0]
+    states = trained.counterfactual("unit0", [0, 0], [1, 1], of="state").to_numpy()[0]
     assert_allclose(states, trained.input_[:, :2].sum(axis=1), rtol=1e-12)
     answer = inspection.aggregate_counterfactual(trained, "unit1", 2.0)
     levels = np.concatenate([U.mean(axis=0) for U in INPUTS if U is not None])

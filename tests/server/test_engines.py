@@ -36,7 +36,7 @@ def test_every_question_has_an_answer(ran):
     linked = estimator.links_.query("verdict == 'influence'")[["cause", "effect"]]
     assert set(linked.itertuples(index=False, name=None)) == {("unit0", "unit1"), ("unit2", "unit3")}
     assert len(inspection.link_intervals(estimator, geweke=True)) == 12
-    spectrum = inspection.spectrum(estimator, "unit0", "unit1", level=0.9)
+    spectrum = inspection.spectrum(estimator, "unit0", "unit1", confidence=0.9)
     assert (spectrum["low"] > 0).all()
     half = {name: Y[1000:] for name, Y in X.items()}
     assert not inspection.changed_links(estimator, half).query("cause != effect")["changed"].any()

@@ -90,7 +90,7 @@ def test_every_answer_honours_what_is_known(plant, delays):
     interval = inspection.link_intervals(est).query("cause == 'unit0' and effect == 'unit1'").iloc[0]
     assert interval["high"] < 1e-3
     if not est.server_.lag_inputs_[:, 2:, 0].any():  # no input of unit0 acts on others: its effect stays at home
-        effect = est.counterfactual("unit0", 0.0, 1.0, horizon=8, level="state")
+        effect = est.counterfactual("unit0", 0.0, 1.0, horizon=8, of="state")
         reached = effect[[column for column in effect.columns if not column.startswith("unit0")]].to_numpy()
         assert np.abs(reached).max() < 1e-12
 

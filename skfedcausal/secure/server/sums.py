@@ -366,12 +366,12 @@ class SecureSumsServer(ServerLearner):
 
     # -- what stays ------------------------------------------------------------------------------
 
-    def link_intervals(self, level=0.95, *, geweke=False):
+    def link_intervals(self, confidence=0.95, *, geweke=False):
         """Intervals of the strength of each link between states, and the rows needed to decide it.
 
         Parameters
         ----------
-        level : float, default=0.95
+        confidence : float, default=0.95
             Coverage of each interval.
         geweke : bool, default=False
             Also intervals of Geweke's measure.
@@ -381,7 +381,7 @@ class SecureSumsServer(ServerLearner):
         DataFrame
             See :func:`~skfedcausal.inspection.link_intervals`.
         """
-        return self.learner_.link_intervals(level, geweke=geweke)
+        return self.learner_.link_intervals(confidence, geweke=geweke)
 
     def spectrum(self, cause, effect, **settings):
         """Geweke's measure of the influence of one unit on another over frequency.
@@ -390,7 +390,7 @@ class SecureSumsServer(ServerLearner):
         ----------
         cause, effect : str
         **settings
-            `conditional`, `n_frequencies`, `level`.
+            `conditional`, `n_frequencies`, `confidence`.
 
         Returns
         -------

@@ -131,7 +131,7 @@ class Redrawn:
         return means, geweke, fitted.converged
 
 
-def bootstrap_table(server, redrawn, columns, *, n_resamples, method, level, random_state, n_jobs):
+def bootstrap_table(server, redrawn, columns, *, n_resamples, method, confidence, random_state, n_jobs):
     """Links with the scatter of their estimates over resampled records, one row per pair of both kinds.
 
     `columns` are those of the table of links by kind, with their p-values.
@@ -141,7 +141,7 @@ def bootstrap_table(server, redrawn, columns, *, n_resamples, method, level, ran
     means, measure, _ = redrawn.refitted(*redrawn.whole())
     draw = getattr(redrawn, method)
     drawn = repeated(partial(_refitted, redrawn, draw), n_resamples, random_state, n_jobs)
-    low, high = root_intervals(measure, np.sqrt([result[1] for result in drawn]).std(axis=0), level)
+    low, high = root_intervals(measure, np.sqrt([result[1] for result in drawn]).std(axis=0), confidence)
     partition, tables = redrawn.plant.partition, []
     for kind, found in columns.items():
         pairs = (partition if kind == "state" else partition.input_pairs).pairs

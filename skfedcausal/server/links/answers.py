@@ -54,10 +54,10 @@ def changed_links(server, messages, alpha):
         return changed_table(server.names_, plant, record, filter_of, alpha)
 
 
-def bootstrap_links(server, messages, *, n_resamples, method, level, **how):
+def bootstrap_links(server, messages, *, n_resamples, method, confidence, **how):
     """Scatter of the estimates of links over resampled records, to check their standard errors."""
-    check_bootstrap(n_resamples, method, level)
-    settings, how = settings_of(server, server.names_, messages), how | {"method": method, "level": level}
+    check_bootstrap(n_resamples, method, confidence)
+    settings, how = settings_of(server, server.names_, messages), how | {"method": method, "confidence": confidence}
     return server.engine_.bootstrap(server, server.joint_record(messages), settings, n_resamples=n_resamples, **how)
 
 

@@ -61,13 +61,13 @@ class Engine:
 
         return with_directions(correlations, run, record, Q)
 
-    def intervals(self, server, level, geweke):
+    def intervals(self, server, confidence, geweke):
         """The table of intervals of all pairs."""
-        levels = {"level": level, "alpha": server.alpha, "margin": server.margin}
+        levels = {"confidence": confidence, "alpha": server.alpha, "margin": server.margin}
         table = intervals_table(server.names_, self.pairs, self.blocks, server.n_samples_, **levels)
-        return self.with_measures(server, table, level) if geweke else table
+        return self.with_measures(server, table, confidence) if geweke else table
 
-    def with_measures(self, server, table, level):
+    def with_measures(self, server, table, confidence):
         """The table of intervals with Geweke's measures and theirs."""
         measure = server.links_.loc[server.links_["kind"] == "state", "geweke"].to_numpy()
         if not np.isfinite(measure).all():
@@ -76,12 +76,12 @@ class Engine:
         low, high = scaled_ends(measure, table["norm"], table["low"], table["high"])
         return table.assign(geweke=measure, geweke_low=low, geweke_high=high)
 
-    def spectrum_ends(self, server, pair, found, conditional, level):
+    def spectrum_ends(self, server, pair, found, conditional, confidence):
         """Ends of the interval of a pair's spectrum at every frequency: it goes with the square of the strength."""
         row = np.flatnonzero((self.pairs == pair).all(axis=1))
         if not len(row):  # of a plant of many units, in which nothing came near to a link
             return np.full((2, len(found.measure)), np.nan)
-        low, high = strength_intervals(self.blocks, level)
+        low, high = strength_intervals(self.blocks, confidence)
         return scaled_ends(found.measure, self.blocks.strength[row], low[row], high[row])
 
     def check_tests(self, method):
@@ -140,14 +140,14 @@ class OneLag(Engine):
         """The table of classical tests of all pairs."""
         return classical_tests(record, settings, method)
 
-    def with_measures(self, server, table, level):
+    def with_measures(self, server, table, confidence):
         """The table of intervals with Geweke's measures and theirs, by the delta method."""
-        found = measure_intervals(self.parameters, server.information_, server.partition_, level)
+        found = measure_intervals(self.parameters, server.information_, server.partition_, confidence)
         effect, cause = self.pairs.T
         names = "geweke", "geweke_low", "geweke_high"
         return table.assign(**{name: values[effect, cause] for name, values in zip(names, found, strict=True)})
 
-    def spectrum_ends(self, server, pair, found, conditional, level):
+    def spectrum_ends(self, server, pair, found, conditional, confidence):
         """Ends of the interval of a pair's spectrum at every frequency, by the delta method."""
-        about = server.information_, server.partition_, pair, found, conditional, level
+        about = server.information_, server.partition_, pair, found, conditional, confidence
         return spectrum_intervals(self.parameters, *about)

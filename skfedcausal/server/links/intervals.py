@@ -19,10 +19,10 @@ _NO_MEASURE = 1e-12  # up to which Geweke's measure is the rounding of a zero
 _MOST_FREQUENCIES = 128  # at which standard errors of spectra are computed
 
 
-def check_level(level):
+def check_confidence(confidence):
     """Refuse a coverage that is none."""
-    if not 0 < level < 1:
-        raise ValueError(f"Got level={level}; a coverage lies between 0 and 1.")
+    if not 0 < confidence < 1:
+        raise ValueError(f"Got confidence={confidence}; a coverage lies between 0 and 1.")
 
 
 def check_number(number, name, least=1):
@@ -41,9 +41,9 @@ def pair_of(names, cause, effect):
     return names.index(effect), names.index(cause)
 
 
-def intervals_table(names, pairs, blocks, n_rows, *, level, alpha, margin):
+def intervals_table(names, pairs, blocks, n_rows, *, confidence, alpha, margin):
     """One row per ordered pair: ``cause, effect, norm, low, high, deciding_rows``."""
-    low, high = strength_intervals(blocks, level)
+    low, high = strength_intervals(blocks, confidence)
     rows = deciding_rows(blocks, n_rows, alpha, margin).astype(int)
     columns = {"norm": blocks.strength, "low": low, "high": high, "deciding_rows": rows}
     return pd.DataFrame(named_pairs(names, pairs) | columns)
@@ -55,13 +55,13 @@ def scaled_ends(measure, strength, low, high):
     return measure * (low / size) ** 2, measure * (high / size) ** 2
 
 
-def strength_intervals(blocks, level=0.95):
+def strength_intervals(blocks, confidence=0.95):
     """Confidence intervals of the Frobenius norm of every block.
 
     The squared norm of an estimate with covariance V around a block of norm s is compared with the gamma
     distribution of its mean ``tr V + s^2`` and variance ``2 tr V^2 + 4 s^2 v`` [1]_, v the variance along
     the estimate. A norm s is in the interval if neither tail beyond the observed one is too thin: the upper
-    tail gets the whole ``1 - level`` at s = 0, where there is nothing to miss below, and half of it where
+    tail gets the whole ``1 - confidence`` at s = 0, where there is nothing to miss below, and half of it where
     s is large against V. The lower end is zero exactly where the squared norm is not significant.
 
     Exact to a per cent where the standard errors of a block's elements are alike; where they differ several
@@ -72,7 +72,7 @@ def strength_intervals(blocks, level=0.95):
            Biometrika 36.
     """
     squared, mean, spread, variance = blocks.moments
-    alpha = 1 - level
+    alpha = 1 - confidence
 
     def tails(s):
         """Probabilities below and above the observed squared norm, and what each may be at least."""
@@ -129,7 +129,7 @@ def _of_states(parameters, information, partition):
     return A[:, :n], Q, own, covariance[np.ix_(kept, kept)], J, partition.without_inputs
 
 
-def measure_intervals(parameters, information, partition, level):
+def measure_intervals(parameters, information, partition, confidence):
     """Geweke's measure of every pair and the ends of its interval, each of shape (n_units, n_units).
 
     Normal on the scale of the measure's root. NaN where the measure is zero because the plant has no way from
@@ -142,7 +142,7 @@ def measure_intervals(parameters, information, partition, level):
         gradient = free.gradient(grad_A, grad_Q)
         variance = gradient @ covariance @ gradient
         stderr[effect, cause] = np.sqrt(variance) / (2 * np.sqrt(measures[effect, cause]))
-    return measures, *root_intervals(measures, stderr, level)
+    return measures, *root_intervals(measures, stderr, confidence)
 
 
 def spectrum_table(plant, information, partition, pair, *, conditional=True, n_frequencies=None):
@@ -155,7 +155,7 @@ def spectrum_table(plant, information, partition, pair, *, conditional=True, n_f
     return table, found
 
 
-def spectrum_intervals(parameters, information, partition, pair, found, conditional, level):
+def spectrum_intervals(parameters, information, partition, pair, found, conditional, confidence):
     """Ends of the interval of a spectrum at every frequency, on the scale of its root.
 
     Derivatives are differences over two standard errors, along independent combinations of the estimates, and
@@ -174,16 +174,16 @@ def spectrum_intervals(parameters, information, partition, pair, found, conditio
         dA, dQ = free.scatter(direction, A.shape)
         variance = variance + ((root(A + dA, Q + dQ) - root(A - dA, Q - dQ)) / 2) ** 2
     stderr = np.interp(found.frequency, midpoints(n_frequencies), np.sqrt(variance))
-    return root_intervals(np.maximum(found.measure, 0.0), stderr, level)
+    return root_intervals(np.maximum(found.measure, 0.0), stderr, confidence)
 
 
-def root_intervals(measure, stderr_of_root, level):
+def root_intervals(measure, stderr_of_root, confidence):
     """Intervals of non-negative measures that are normal on the scale of their square roots.
 
     A measure of influence grows with the square of what causes it; its root is what the delta method is good
     for. NaN where the measure is zero because the plant has no way from cause to effect.
     """
-    reach = norm.ppf((1 + level) / 2) * stderr_of_root
+    reach = norm.ppf((1 + confidence) / 2) * stderr_of_root
     root = np.sqrt(measure)
     low, high = np.maximum(root - reach, 0.0) ** 2, (root + reach) ** 2
     return np.where(measure > _NO_MEASURE, low, np.nan), np.where(measure > _NO_MEASURE, high, np.nan)

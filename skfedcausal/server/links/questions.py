@@ -15,7 +15,7 @@ from ..plant import ServerLearner
 from ..validity.report import COLOURED, UNSETTLED, gated, with_joining, with_wandering
 from .answers import anew, tested
 from .grades import grades_of, holds, with_grades
-from .intervals import check_level, pair_of, spectrum_table
+from .intervals import check_confidence, pair_of, spectrum_table
 from .tests import check_method
 
 
@@ -192,20 +192,20 @@ class LinkQuestions(ServerLearner):
 
     # -- questions ----------------------------------------------------------------------------------
 
-    def link_intervals(self, level=0.95, *, geweke=False):
+    def link_intervals(self, confidence=0.95, *, geweke=False):
         """Intervals of the strength of each link between states, and the rows needed to decide it."""
-        check_level(level)
-        return self.engine_.intervals(self, level, geweke)
+        check_confidence(confidence)
+        return self.engine_.intervals(self, confidence, geweke)
 
-    def spectrum(self, cause, effect, *, level=None, **settings):
+    def spectrum(self, cause, effect, *, confidence=None, **settings):
         """Geweke's measure of the influence of one unit on another over frequency."""
         pair = pair_of(self.names_, cause, effect)
-        if level is not None:
-            check_level(level)
+        if confidence is not None:
+            check_confidence(confidence)
         table, found = spectrum_table(self.unshrunk_plant_, self.information_, self.partition_, pair, **settings)
-        if level is not None:
+        if confidence is not None:
             conditional = settings.get("conditional", True)
-            table["low"], table["high"] = self.engine_.spectrum_ends(self, pair, found, conditional, level)
+            table["low"], table["high"] = self.engine_.spectrum_ends(self, pair, found, conditional, confidence)
         return table
 
     def test_links(self, messages, method="lr"):

@@ -19,7 +19,7 @@ from ..estimation.estimate import fitted_likelihood
 from ..estimation.scoring import Point, Scoring, ascend
 from ..estimation.search import search_structure
 from ..estimation.standardised import StandardisedPlant
-from .intervals import check_level, check_number, root_intervals
+from .intervals import check_confidence, check_number, root_intervals
 from .tables import named_pairs
 
 METHODS = ("blocks", "parametric")
@@ -147,15 +147,15 @@ def _refitted(draw, structure, point, J, rng):
     return estimates, geweke, ascent.converged
 
 
-def check_bootstrap(n_resamples, method, level):
+def check_bootstrap(n_resamples, method, confidence):
     """Refuse what cannot be resampled, or not be told from it."""
     if method not in METHODS:
         raise ValueError(f"method={method!r}; choose {', '.join(map(repr, METHODS))}.")
-    check_level(level)
+    check_confidence(confidence)
     check_number(n_resamples, "n_resamples", 2)
 
 
-def bootstrap_table(record, settings, *, n_resamples, method, block_length, level, random_state, n_jobs):
+def bootstrap_table(record, settings, *, n_resamples, method, block_length, confidence, random_state, n_jobs):
     """Links with the scatter of their estimates over resampled records, one row per pair of both kinds."""
     plant, maximum = fitted_likelihood(record, settings)
     scoring = maximum.scoring
@@ -174,7 +174,7 @@ def bootstrap_table(record, settings, *, n_resamples, method, block_length, leve
     refit = partial(_refitted, draw, scoring.structure, point, J)
     drawn = repeated(refit, n_resamples, random_state, n_jobs)
     measure = geweke_measures(point.A[:, :n], point.Q, J, partition.without_inputs)
-    low, high = root_intervals(measure, np.sqrt([result[1] for result in drawn]).std(axis=0), level)
+    low, high = root_intervals(measure, np.sqrt([result[1] for result in drawn]).std(axis=0), confidence)
     tables = []
     for kind, blocks in assessed.items():
         family, _ = scoring.structure.family(kind)

@@ -130,9 +130,9 @@ def known_from(n_rows, run_length, rate):
     return float(t.isf(tail, max(n_rows * rate / (2 - rate), 2.0)) / norm.isf(tail))
 
 
-def rate_interval(n_alarms, n_steps, level=0.95):
+def rate_interval(n_alarms, n_steps, confidence=0.95):
     """Exact interval of a Poisson rate per step (Garwood 1936, Biometrika 28)."""
-    tail = (1 - level) / 2
+    tail = (1 - confidence) / 2
     low = chi2.ppf(tail, 2 * n_alarms) / 2 if n_alarms else 0.0
     return float(low / n_steps), float(chi2.isf(tail, 2 * n_alarms + 2) / 2 / n_steps)
 

@@ -23,7 +23,7 @@ _TOGETHER = (["unit0", "unit1"], {"unit0": 0.0, "unit1": 0.0}, {"unit0": 1.0, "u
 QUESTIONS = {
     **LEARNED,
     "counterfactual": ask_nothing("counterfactual", *_STEP, horizon=8, return_std=True),
-    "counterfactual of states": ask_nothing("counterfactual", 0, 0.0, 1.0, horizon=4, level="state"),
+    "counterfactual of states": ask_nothing("counterfactual", 0, 0.0, 1.0, horizon=4, of="state"),
     "counterfactual of two units": ask_nothing("counterfactual", *_TOGETHER, horizon=4, return_std=True),
     "counterfactual of two units, split": ask_nothing("counterfactual", *_TOGETHER, split=True),
     "counterfactual, loops react": ask_nothing("counterfactual", *_TOGETHER, horizon=4, loops="react"),

@@ -58,7 +58,7 @@ def _watched():
 _EFFECTS = {
     **LEARNED,
     "counterfactual": ask_nothing("counterfactual", "unit0", 0.0, 1.0, horizon=8, return_std=True),
-    "counterfactual of states": ask_nothing("counterfactual", "unit0", 0.0, 1.0, horizon=8, level="state"),
+    "counterfactual of states": ask_nothing("counterfactual", "unit0", 0.0, 1.0, horizon=8, of="state"),
     "whatif": ask("whatif", do={"unit0__u0": 0.0}),
     "impact": ask("impact", do={"unit0__u0": 0.0}, window=(300, 330)),
     "step_response": ask_nothing("step_response", "unit0__u0", "unit1__x0"),

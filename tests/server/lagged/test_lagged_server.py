@@ -263,7 +263,7 @@ def test_every_answer_uses_the_lags(fitted):
     spectrum = inspection.spectrum(estimator, "unit0", "unit1")
     row = estimator.links_.set_index(["cause", "effect"]).loc[("unit0", "unit1")]
     np.testing.assert_allclose(spectrum.attrs["total"], row["geweke"], rtol=1e-6)
-    banded = inspection.spectrum(estimator, "unit0", "unit1", level=0.9)
+    banded = inspection.spectrum(estimator, "unit0", "unit1", confidence=0.9)
     assert (banded["low"] <= banded["measure"]).all()
     assert (banded["measure"] <= banded["high"]).all()
     assert (banded["low"] > 0).all()  # as the link's own interval

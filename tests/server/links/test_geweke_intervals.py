@@ -61,16 +61,16 @@ def test_intervals_agree_with_simulated_records(fitted, record):
 
 
 def test_spectrum_lies_within_its_intervals(fitted):
-    spectrum = inspection.spectrum(fitted, "unit0", "unit1", level=0.9)
+    spectrum = inspection.spectrum(fitted, "unit0", "unit1", confidence=0.9)
     assert (spectrum["low"] <= spectrum["measure"]).all()
     assert (spectrum["measure"] <= spectrum["high"]).all()
     plain = inspection.spectrum(fitted, "unit0", "unit1")
     assert plain.columns.tolist() == ["frequency", "measure"]
     np.testing.assert_array_equal(plain["measure"], spectrum["measure"])
-    narrow = inspection.spectrum(fitted, "unit0", "unit1", level=0.5)
+    narrow = inspection.spectrum(fitted, "unit0", "unit1", confidence=0.5)
     assert (narrow["high"] < spectrum["high"]).all()
-    with pytest.raises(ValueError, match="level=90"):
-        inspection.spectrum(fitted, "unit0", "unit1", level=90)
+    with pytest.raises(ValueError, match="confidence=90"):
+        inspection.spectrum(fitted, "unit0", "unit1", confidence=90)
 
 
 @pytest.mark.medium

@@ -8,7 +8,7 @@ from skfedcausal import FederatedGrangerEstimator, GradientServer, inspection
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.server.estimation.evidence import BlockEstimates
 from skfedcausal.server.links.intervals import (
-    check_level,
+    check_confidence,
     check_number,
     deciding_rows,
     pair_of,
@@ -68,13 +68,13 @@ def test_ends_of_an_interval_are_where_the_tails_of_the_gamma_distribution_are_a
 
 
 def test_levels_numbers_and_pairs_that_there_are_not_are_refused():
-    check_level(1e-9)
+    check_confidence(1e-9)
     check_number(1, "n_lags")
     check_number(np.int64(0), "n_lags", least=0)
     assert pair_of(("a", "b", "c"), "a", "c") == (2, 0)
     for question, message in (
-        (lambda: check_level(0), "level=0"),
-        (lambda: check_level(1), "level=1"),
+        (lambda: check_confidence(0), "confidence=0"),
+        (lambda: check_confidence(1), "confidence=1"),
         (lambda: check_number(0, "n_lags"), "n_lags=0; give a whole number, at least 1"),
         (lambda: check_number(1.0, "n_lags"), "n_lags=1.0"),
         (lambda: pair_of(("a", "b"), "a", "c"), "no unit 'c'; the units are a, b"),
@@ -159,7 +159,7 @@ def test_estimator_gives_intervals_that_agree_with_its_links():
     assert ((table.low <= table.norm) & (table.norm <= table.high)).all()
     linked = (table.cause == "unit0") & (table.effect == "unit2")
     assert table.low[linked].item() > 0
-    with pytest.raises(ValueError, match="level=2"):
+    with pytest.raises(ValueError, match="confidence=2"):
         inspection.link_intervals(est, 2)
 
 

@@ -148,7 +148,7 @@ def test_what_cannot_be_resampled_is_refused(fitted, record):
         (lambda: inspection.bootstrap_links(fitted, record, n_resamples=1), "n_resamples=1"),
         (lambda: inspection.bootstrap_links(fitted, record, block_length=1000), "3 blocks"),
         (lambda: inspection.bootstrap_links(fitted, record, block_length="episodes"), "1 blocks"),
-        (lambda: inspection.bootstrap_links(fitted, record, level=95), "level=95"),
+        (lambda: inspection.bootstrap_links(fitted, record, confidence=95), "confidence=95"),
         (lambda: inspection.stable_links(fitted, record, threshold=0.5), "threshold=0.5"),
     ):
         with pytest.raises(ValueError, match=message):

@@ -104,7 +104,7 @@ def test_intervals_of_measures_are_those_of_the_whole_plant_nearly(both):
     for end in ("geweke_low", "geweke_high"):
         ratio = np.sqrt(table[end][linked] / known[end][linked])
         assert np.abs(np.log(ratio)).mean() < 0.2
-    spectrum = blocks.spectrum("unit0", "unit1", level=0.9)
+    spectrum = blocks.spectrum("unit0", "unit1", confidence=0.9)
     assert (spectrum["low"] <= spectrum["measure"]).all()
     assert (spectrum["measure"] <= spectrum["high"]).all()
 
