@@ -208,7 +208,7 @@ class PlantEstimator(LinkQuestions, BatchLearning):
         sizes = {name: rows.stop - rows.start for name, rows in self.state_slices_.items()}
         return np.array([f"{name}__state{k}" for name, size in sizes.items() for k in range(size)], dtype=object)
 
-    def score(self, X=None, y=None, *, inputs=None, lengths=None):
+    def score(self, X=None, y=None, *, inputs=None, lengths=None, sample_weight=None):
         """Mean of :meth:`score_samples`.
 
         Parameters
@@ -219,12 +219,14 @@ class PlantEstimator(LinkQuestions, BatchLearning):
         inputs : list or dict, default=None
             As in `fit`.
         lengths : sequence of int, default=None
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows in the mean.
 
         Returns
         -------
         float
         """
-        return float(self.score_samples(X, inputs=inputs, lengths=lengths).mean())
+        return float(np.average(self.score_samples(X, inputs=inputs, lengths=lengths), weights=sample_weight))
 
     def oracle(self, X, *, inputs=None, lengths=None):
         """The same estimator fitted by a central machine that holds all raw measurements.

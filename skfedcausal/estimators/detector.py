@@ -670,7 +670,7 @@ class FederatedRCADetector(WatchingDetector):
 
     # -- scores --------------------------------------------------------------------------------------
 
-    def score(self, X=None, y=None, *, inputs=None, lengths=None):
+    def score(self, X=None, y=None, *, inputs=None, lengths=None, sample_weight=None):
         """Macro F1 of the roots per time step against `y`, or the mean of :meth:`score_samples`.
 
         Parameters
@@ -680,14 +680,17 @@ class FederatedRCADetector(WatchingDetector):
             True root at each step, "" without a fault. "undecided" answers count as wrong.
         inputs, lengths
             As in `fit`.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
 
         Returns
         -------
         float
         """
         if y is None:
-            return float(self.score_samples(X, inputs=inputs, lengths=lengths).mean())
+            return float(np.average(self.score_samples(X, inputs=inputs, lengths=lengths), weights=sample_weight))
         truth = np.asarray(y, dtype=str)
         roots = self.predict_root_cause(X, inputs=inputs, lengths=lengths)
         labels = np.unique(truth)
-        return float(f1_score(truth, roots, labels=labels, average="macro", zero_division=0.0))
+        how = {"labels": labels, "average": "macro", "zero_division": 0.0, "sample_weight": sample_weight}
+        return float(f1_score(truth, roots, **how))

@@ -115,7 +115,7 @@ def test_few_rows_make_small_networks_and_too_few_are_refused():
     with pytest.warns(UserWarning, match="Only 29 pairs .* networks get 14 tanh units in place of 32"):
         assert len(ExtendedKalmanClient(random_state=0).fit(Y).transform(Y)) == 30
     Y[::2] = np.nan
-    with pytest.raises(ValueError, match="Only 0 pairs of successive rows .* Give more nominal rows"):
+    with pytest.raises(ValueError, match=r"Only 0 pairs of successive rows .* Give more nominal rows"):
         ExtendedKalmanClient().fit(Y)
 
 
