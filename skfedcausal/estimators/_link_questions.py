@@ -1,6 +1,5 @@
 """What is asked of the links of a fitted plant, and which of them added noise leaves undecided."""
 
-import warnings
 from numbers import Real
 from typing import Any
 
@@ -10,6 +9,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from ..beside import beside
+from ..callers import warn
 from ..containers.layout import listed
 from ..containers.rows import sampling_period
 from ..optional import import_optional
@@ -700,10 +700,9 @@ def undecided(table, units):
 def warn_undecidable(units):
     """Say that no link can be told, and what would help."""
     if units:
-        warnings.warn(
+        warn(
             f"The noise on {listed(units)} may hide a state with a tenth of the variance of the strongest. It could "
             "drive both ends of any link: no test is valid, and every link is undecided. Use a larger epsilon, a "
             "smaller event_radius or a longer record.",
             UtilityWarning,
-            stacklevel=6,
         )

@@ -1,6 +1,5 @@
 """What the estimators of plants share once fitted: predictions, states, likelihoods, links, the oracle."""
 
-import warnings
 from functools import wraps
 from numbers import Integral
 
@@ -11,6 +10,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from ..beside import beside
+from ..callers import warn
 from ..client.pooled import PooledTransport
 from ..message.clock import Clock
 from ..message.requests import Measurements, PredictRequest
@@ -471,11 +471,10 @@ def _warn_of_few_rows(record, start, n_steps):
     """Say from where on no forecast of as many rows has shown what it misses."""
     counted = counted_steps(record, start)
     if n_steps > counted:
-        warnings.warn(
+        warn(
             f"There are {start - begin_of(record, start)} rows before `start`, too few to see what forecasts of "
             f"{n_steps} rows miss: from {counted + 1} rows ahead on bands are what the plant says, which is often too "
             "sure. Give X three times as many rows before `start` as are forecast, or forecast fewer.",
-            stacklevel=4,
         )
 
 

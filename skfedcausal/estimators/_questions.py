@@ -1,6 +1,5 @@
 """Questions about a plant that has learned what its inputs do; what answers them is imported when it is asked."""
 
-import warnings
 from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
@@ -9,6 +8,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
+from ..callers import warn
 from ..message.requests import AggregateRequest, Measurements
 from ..transfer import TransferFunction
 from ._input_effects import InputEffects, counterfactual_tables, sensitivity_table
@@ -192,7 +192,7 @@ class InputQuestions(PlantEstimator):
         found = replay.table
         doubted = found.loc[found["verdict"] == SAY_WHEN, "column"].unique()
         for note in [*replay.notes, *([effects.timing_in_doubt(doubted)] if len(doubted) else [])]:
-            warnings.warn(note, stacklevel=2)
+            warn(note)
         return found
 
     def aggregate_counterfactual(self, unit, scale):

@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ..callers import warn
 from ..client.units import randomised_flags, units_alone
 from ..containers.clients import opened
 from ..containers.layout import listed
@@ -305,10 +306,9 @@ class FederatedRCADetector(WatchingDetector):
                 self._count_in(tried, plant)
                 done = f"A switch may be an incident, as the detector cannot be fitted to what is between them: {error}"
         where = "; ".join(f"rows {s.start} to {s.stop - 1} at level {s.level + 1}" for s in segments)
-        warnings.warn(
+        warn(
             f"The nominal record shifts between levels: {where}. {done} Tell of them by `mode`, `inputs` or "
             "levels='episode', or give levels=None if they are none.",
-            stacklevel=4,
         )
         return self
 
