@@ -1,17 +1,12 @@
 """Who called: the line of the user that a warning is about, and what scikit-learn has cut."""
 
 import sys
+import warnings
 from types import FrameType
 
 _BETWEEN = {"skfedcausal", "sklearn", "joblib", "contextlib", "functools", "threading", "concurrent", "asyncio"}
 _CUTTING = "sklearn.model_selection"
-
-
-def _frames(depth):
-    frame: FrameType | None = sys._getframe(depth + 1)
-    while frame is not None:
-        yield frame
-        frame = frame.f_back
+_PARTS = ("X_train", "X_test", "X_partial_train")  # as it calls them there; the X of a refit is none
 
 
 def _root(frame):
@@ -20,22 +15,28 @@ def _root(frame):
     return (module.get("__package__") or module.get("__name__") or "").partition(".")[0]
 
 
-def users_line():
-    """Stack level, for ``warnings.warn``, of the nearest caller who is no library's.
+def warn(message, category=UserWarning):
+    """Warn at the line of the user, whom no library has called.
 
-    Returns
-    -------
-    int
-        Of the function that asks, where there is no such caller.
+    Parameters
+    ----------
+    message : str or Warning
+    category : type, default=UserWarning
 
     Examples
     --------
-    >>> from skfedcausal.callers import users_line
-    >>> users_line()
-    1
+    >>> import warnings
+    >>> from skfedcausal.callers import warn
+    >>> with warnings.catch_warnings(record=True) as caught:
+    ...     warn("Sensor 3 is stuck.")
+    >>> str(caught[0].message)
+    'Sensor 3 is stuck.'
     """
-    levels = (level for level, frame in enumerate(_frames(1), 1) if _root(frame) not in _BETWEEN)
-    return next(levels, 1)
+    frame: FrameType | None = sys._getframe()
+    level = 1
+    while frame is not None and _root(frame) in _BETWEEN:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=1 if frame is None else level)
 
 
 def cut_by_scikit_learn(X):
@@ -55,6 +56,10 @@ def cut_by_scikit_learn(X):
     >>> cut_by_scikit_learn([1, 2])
     False
     """
-    cutting = (frame for frame in _frames(1) if frame.f_globals.get("__name__", "").startswith(_CUTTING))
-    own = ("X_train", "X_test", "X_partial_train")  # what `_safe_split` gives; the whole X of a refit is none of them
-    return any(frame.f_locals.get(name) is X for frame in cutting for name in own)
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        is_cutting = frame.f_globals.get("__name__", "").startswith(_CUTTING)
+        if is_cutting and any(frame.f_locals.get(name) is X for name in _PARTS):
+            return True
+        frame = frame.f_back
+    return False

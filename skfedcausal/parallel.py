@@ -4,7 +4,6 @@ import gc
 import importlib
 import os
 import sys
-import warnings
 from concurrent.futures import BrokenExecutor, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,6 +17,7 @@ import numpy as np
 from joblib import Parallel, cpu_count, delayed, effective_n_jobs
 from joblib.parallel import LokyBackend, get_active_backend
 
+from .callers import warn
 from .statespace.matrices import keep_freed_memory
 
 _WORTH = 128  # units, from which on processes are started
@@ -70,10 +70,9 @@ class Sender:
         try:
             return self._parallel(sent())
         except BrokenExecutor:
-            warnings.warn(
+            warn(
                 "A process that learned a part of the plant was killed, by the system for want of memory perhaps; its "
                 "part is learned in this process. The result is the same. Give fewer processes (n_jobs).",
-                stacklevel=2,
             )
             return [function(*arguments) for function, *arguments in [*sent_calls, *calls]]
 

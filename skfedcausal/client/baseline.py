@@ -6,7 +6,6 @@ determine. A linear model with such columns in every equation is the model of th
 """
 
 import hashlib
-import warnings
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..callers import warn
 from ..containers import constant_columns
 from ..containers.layout import SEPARATOR, listed
 from ..statespace.episodes import episodes
@@ -193,11 +193,10 @@ class LearnedBaseline:
                 came = Y[:, term.where]
                 new = ~np.isin(came, term.labels)
                 if new.any():
-                    warnings.warn(
+                    warn(
                         f"{int(new.sum())} rows of {term.name} are in mode(s) "
                         f"{listed(np.unique(came[new]).tolist())}, which did not occur in `fit`: they are taken as "
                         "missing. The watch goes on.",
-                        stacklevel=2,
                     )
                     Y = np.where(new[:, None], np.nan, Y)
                     Y[new, term.where] = term.labels[0]

@@ -1,6 +1,5 @@
 """A unit's own nonlinear model: extended Kalman filter with given maps or maps learned at home."""
 
-import warnings
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral
@@ -12,7 +11,7 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from ..callers import users_line
+from ..callers import warn
 from ..containers import check_lengths, episode_starts
 from ..seeding import seeded
 from ..statespace.episodes import episodes, inner_rows
@@ -206,10 +205,9 @@ class ExtendedKalmanClient(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ve
             return seeded(template, self.random_state)
         hidden = min(self.hidden, n_pairs // 2)
         if hidden < self.hidden:
-            warnings.warn(
+            warn(
                 f"Only {n_pairs} pairs of successive rows are complete: networks get {hidden} tanh units "
                 f"in place of {self.hidden}. Give more nominal rows, or the maps.",
-                stacklevel=users_line(),
             )
         return MLPRegressor(
             hidden_layer_sizes=(hidden,),

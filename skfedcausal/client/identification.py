@@ -13,7 +13,6 @@ autoregression of p lags with inputs and are the first states; every further lag
 so that ``y = x + v`` has ``C = [I 0]``. A server re-estimates A, B and Q; C and R it takes from here.
 """
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +20,7 @@ from scipy.linalg import eigh
 from scipy.special import chdtrc, chdtri
 from sklearn.exceptions import ConvergenceWarning
 
+from ..callers import warn
 from ..statespace.episodes import block_toeplitz
 from ..statespace.matrices import cap_radius, floor_eigenvalues
 from ..statespace.observation import NoiseFit, degrees_of_freedom, factor_analysis, sensor_noise
@@ -286,11 +286,10 @@ def split_variance(moments, C):
     """
     S, fit = _split(moments, C)
     if not fit.converged:
-        warnings.warn(
+        warn(
             f"The noise variances of {len(C)} sensors with {C.shape[1]} states were still moving after {fit.n_steps} "
             "steps. The sensors hardly tell noise from states: use fewer states, or give C and R.",
             ConvergenceWarning,
-            stacklevel=2,
         )
     return S, fit.R
 

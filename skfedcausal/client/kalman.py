@@ -11,6 +11,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import validate_data
 
+from ..callers import warn
 from ..containers import check_lengths, episode_starts
 from ..parameters import Grouped, group_of
 from ..statespace.matrices import are_covariances
@@ -323,10 +324,9 @@ def _beyond_squares(name):
 
 
 def _warn_of_one_series(n_columns, name):
-    warnings.warn(
+    warn(
         f"The {n_columns} columns of {name} are multiples of one of them: they are one measurement, and count as "
         f"{n_columns} with hardly any noise. Keep one column.",
-        stacklevel=6,
     )
 
 

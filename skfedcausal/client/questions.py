@@ -1,10 +1,10 @@
 """What a unit answers about measurements once a plant is learned: messages, predictions, effects, replays, laws."""
 
-import warnings
 from dataclasses import replace
 
 import numpy as np
 
+from ..callers import warn
 from ..containers.layout import listed
 from ..message import requests
 from ..message.packet import PacketError
@@ -134,12 +134,10 @@ def warn_of_determined_inputs(name, Y, U):
     _, left = _regression(Y[known], U[known])
     determined = np.flatnonzero(left < _DETERMINED)
     if len(determined):
-        warnings.warn(
+        warn(
             f"Measurements of unit {name!r} determine its inputs number {', '.join(map(str, determined))} (from 0) "
             "of the same row: only a controller moves them. Their effects cannot be told from the unit's own dynamics, "
             "no estimate or standard error can be trusted. Move the set points, or leave these inputs out.",
-            UserWarning,
-            stacklevel=2,
         )
 
 

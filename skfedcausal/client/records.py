@@ -1,7 +1,6 @@
 """Checks of a unit's record: inputs, columns that vary, rows enough to identify a model."""
 
 import mmap
-import warnings
 from collections import Counter
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -10,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..beside import beside
+from ..callers import warn
 from ..containers import constant_columns
 from ..containers.arrays import column_texts
 from ..statespace.episodes import column_mean
@@ -68,14 +68,9 @@ def check_inputs_fit(U, B, name="the unit"):
         )
 
 
-def _warn(text, deeper=0):
-    """Warn at the line that called for the model."""
-    warnings.warn(text, UserWarning, stacklevel=5 + deeper)
-
-
 def warn_inputs_ignored():
     """Say that a model without B takes up no inputs."""
-    _warn(
+    warn(
         "The unit's model has no matrix B, so its `inputs` are ignored. Give B with the other matrices, or "
         "pass the inputs to `fit` and let it identify B."
     )
@@ -99,7 +94,7 @@ def active_columns(Y, name, columns):
             f"Every column of {name} is constant or missing ({', '.join(labels)}): there is nothing to "
             "model. Leave the unit out or give other columns."
         )
-    _warn(f"Columns {', '.join(labels)} of {name} are constant or missing throughout and are ignored.")
+    warn(f"Columns {', '.join(labels)} of {name} are constant or missing throughout and are ignored.")
     return ~constant
 
 
@@ -117,7 +112,7 @@ def left_columns(Y, rest, active, name, columns):
             f"Nothing is left of any column of {name} ({labels}) beside its seasons, trend, modes and levels: there is "
             "nothing to model. Leave the unit out, or ask for less of them to be taken off."
         )
-    _warn(f"Columns {labels} of {name} are nothing beside their seasons, trend, modes and levels, and are ignored.", 1)
+    warn(f"Columns {labels} of {name} are nothing beside their seasons, trend, modes and levels, and are ignored.")
     left = active.copy()
     left[gone] = False
     return left
@@ -140,7 +135,7 @@ def warn_held_rows(Y, starts, name):
         return
     period = int(np.median(apart))
     if period >= 2 and np.mean(apart == period) >= _REGULAR_HOLDS:
-        _warn(
+        warn(
             f"All columns of {name} repeat their values and are new in one row of {period} only: it seems to "
             "report at a slower clock. Held values are no measurements and can look like links with units of "
             "another clock. Leave the rows between reports empty (NaN)."
@@ -156,7 +151,7 @@ def warn_of_damage(Y, starts, name, labels):
     if not suspects.any():
         return
     for text in beside("damage")(Y, np.flatnonzero(suspects), starts, labels):
-        _warn(f"{name}: {text}")
+        warn(f"{name}: {text}")
 
 
 def _repeating(Y):
@@ -189,7 +184,7 @@ def warn_few_rows(n_samples, n_columns, n_states, name):
     if n_samples < needed:
         enough = max(n_samples // (ROWS_PER_LOADING * n_columns), 1)
         fewer = f"n_states={enough}, " if n_states > 1 else ""
-        _warn(
+        warn(
             f"Need about {needed} rows of {name} for {n_states} state{'s' * (n_states > 1)} of {n_columns} "
             f"columns; have {n_samples}. Options: fewer columns, {fewer}a longer record."
         )
@@ -342,7 +337,7 @@ def _warn_of_silence(name, first, silent, count, where):
     end = first + int(np.argmin(np.append(silent[first:], False)))
     stop = next((start for start in [*starts[1:], len(silent)] if start >= end), end)
     until = "" if end == stop else f" until {_when(index, end, passed)}"
-    _warn(
+    warn(
         f"{name} is silent since {_when(index, begin, passed)}{until}; treated as missing, certainty "
         "lowered. All its tags repeat their values, for longer than they ever did in `fit`."
     )

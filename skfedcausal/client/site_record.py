@@ -2,7 +2,6 @@
 
 import hashlib
 import tempfile
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -10,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from ..beside import beside
+from ..callers import warn
 from ..containers import check_lengths, constant_columns, episode_starts
 from ..containers.layout import SEPARATOR, listed
 from ..containers.modes import mode_codes, mode_indicators, modes_in, warn_of_mode
@@ -333,7 +333,7 @@ class SiteModes:
         """Places of modes in a column, the number of modes for one that is not known, NaN where missing."""
         codes, unknown = mode_codes(values, self.labels)
         for value in unknown:
-            warn_of_mode(value, self.column, self.labels, "rows in it are taken as missing measurements", stacklevel=3)
+            warn_of_mode(value, self.column, self.labels, "rows in it are taken as missing measurements")
         return codes
 
     def taken(self, outputs, inputs, codes, starts=(0,), before=None):
@@ -353,11 +353,9 @@ class SiteModes:
         held = np.concatenate([pd.Series(known[i:j]).ffill().to_numpy() for i, j in episodes(starts, len(known))])
         lacking = np.isnan(held)
         if lacking.any():
-            warnings.warn(
+            warn(
                 f"{int(lacking.sum())} rows at the start of an episode lack {self.column!r}, and no row before tells "
                 "their mode: they are taken as missing measurements. The watch goes on.",
-                UserWarning,
-                stacklevel=2,
             )
         if (unknown | lacking).any():
             outputs = np.array(outputs)

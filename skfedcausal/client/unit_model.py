@@ -1,6 +1,5 @@
 """A unit's own linear model as plain arrays, and the estimator that has one, however it was learned."""
 
-import warnings
 from collections.abc import Callable
 from copy import copy
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from ..callers import warn
 from ..message.states import StateMessage
 from ..statespace.em import observation_step
 from ..statespace.episodes import column_mean, episode_lengths, episodes
@@ -390,10 +390,9 @@ class UnitClient(UnitFilter):
         """What workers alone have a use for and was a method once."""
         if name not in _ONCE_METHODS:
             return self.__getattribute__(name)  # which raises, a property in words of its own
-        warnings.warn(
+        warn(
             f"`{name}` of a UnitClient is for the worker of its unit, and will be no method any more. Leave it out.",
             FutureWarning,
-            stacklevel=2,
         )
         function = _ONCE_METHODS[name]
         return function(self) if name == "may_refine" else partial(function, self)

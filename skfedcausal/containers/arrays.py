@@ -1,12 +1,12 @@
 """From one table as it came to a float64 array, and simple facts about its columns: constants, and copies of others."""
 
 import re
-import warnings
 
 import numpy as np
 import pandas as pd
 from sklearn.utils.validation import check_array
 
+from ..callers import warn
 from .layout import SEPARATOR, check_flat_names, check_unique, listed
 
 _FEW = 2**20  # numbers that one bit each is no matter for
@@ -294,8 +294,7 @@ def warn_of_copies(plant):
     found = copied_tags(list(plant.units()))
     if found:
         pairs = [f"{column!r} of {first!r} is {copy!r} of {second!r}" for first, second, column, copy in found]
-        warnings.warn(
+        warn(
             f"Units have tags in common: {listed(pairs, 4, quoted=False)}. One sensor in two units is taken for a "
             "link between them. Leave each out of one unit.",
-            stacklevel=5,
         )

@@ -1,12 +1,11 @@
 """Arrays of clients as one record of rows, which scikit-learn cuts by time and never between units."""
 
-import warnings
 from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
 
-from ..callers import cut_by_scikit_learn, users_line
+from ..callers import cut_by_scikit_learn, warn
 from .arrays import as_native, as_table, names_units
 from .layout import check_unit_names, listed
 from .rows import SHUFFLE, check_lengths, is_in_pieces
@@ -126,7 +125,7 @@ class ClientArrays:
         part.shape = (len(taken), self.shape[1])
         part.lengths = _pieces(taken, self.lengths)
         if is_in_pieces(part.lengths):
-            warnings.warn(f"These rows are in {len(part.lengths)} pieces. {SHUFFLE}", stacklevel=users_line())
+            warn(f"These rows are in {len(part.lengths)} pieces. {SHUFFLE}")
         return part
 
     def replaced(self, values):

@@ -1,12 +1,12 @@
 """Modes in a column of words or numbers."""
 
-import warnings
 from math import isfinite, isnan, nan
 from numbers import Real
 
 import numpy as np
 import pandas as pd
 
+from ..callers import warn
 from .layout import SEPARATOR, listed
 
 _FEWEST_ROWS = 10  # of a mode that a level can be learned from
@@ -79,13 +79,11 @@ def mode_codes(values, labels):
     return np.array(codes)[places], list(dict.fromkeys(unknown))
 
 
-def warn_of_mode(value, name, labels, what, stacklevel):
+def warn_of_mode(value, name, labels, what):
     """Name a mode that is not known, and what is done about it."""
-    warnings.warn(
+    warn(
         f"mode {value!r} of {name!r} was not in what was nominal: {what}. The watch goes on. Known are "
         f"{listed(labels)}.",
-        UserWarning,
-        stacklevel=stacklevel + 1,
     )
 
 

@@ -5,7 +5,6 @@ A container is one table or a collection of units; a `PlantLayout` describes bot
 one flat table, units side by side.
 """
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -14,6 +13,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 
+from ..callers import warn
 from .arrays import as_native, constant_columns, names_units, same_kind
 from .clients import opened
 from .layout import SEPARATOR, PlantLayout, listed
@@ -108,10 +108,9 @@ class PlantData:
         still = [name for name in self.names if name not in moving]
         if not (still and moving):
             return self
-        warnings.warn(
+        warn(
             f"Every column of {listed(still)} is constant or missing throughout: nothing can be told of such a unit, "
             "which is left out.",
-            stacklevel=4,
         )
         return self.only(moving)
 

@@ -4,7 +4,6 @@ The functions without underscore serve `containers`; they return a `PlantLayout`
 and clocks: what each table is, its number of rows and its time index.
 """
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -13,6 +12,7 @@ import numpy as np
 import pandas as pd
 from sklearn.utils.validation import validate_data
 
+from ..callers import warn
 from .arrays import as_native, column_names, columns_apart, is_fine, n_columns, names_units, pick_columns, to_floats
 from .clients import unit_inputs
 from .layout import (
@@ -113,11 +113,10 @@ def _learn_table(X, columns, width, how):
         named = columns is not None
         labels = flat_names = columns or [f"client{k}" for k in range(width)]
         if isinstance(X, pd.DataFrame):
-            warnings.warn(
+            warn(
                 f"No column name of X has '{SEPARATOR}': every column becomes a unit of its own "
                 f"({listed(labels, limit=5)}). Name columns 'client{SEPARATOR}sensor' or give "
                 "`client_labels`, if units have several sensors.",
-                stacklevel=5,
             )
     return learn_layout(labels, flat_names, is_input, named=named)
 

@@ -1,6 +1,5 @@
 """Episodes: several records of one plant, one below the other in a table."""
 
-import warnings
 from bisect import bisect_right
 from dataclasses import replace
 from functools import lru_cache
@@ -10,7 +9,7 @@ from numbers import Integral
 import numpy as np
 import pandas as pd
 
-from ..callers import users_line
+from ..callers import warn
 
 
 def check_lengths(lengths, n_samples):
@@ -154,9 +153,8 @@ def check_times(index, lengths):
             )
         text = repeated_text(times)
         if text is not None:
-            warnings.warn(
+            warn(
                 f"{text} Rows are taken in the order they came; nothing was dropped. {_REMEDIES[times_back(times)[0]]}",
-                stacklevel=5,
             )
 
 
@@ -190,11 +188,10 @@ def warn_of_gaps(index, starts):
     gaps = np.flatnonzero(far)
     if len(gaps):
         more = f" and {len(gaps) - 1} times more" if len(gaps) > 1 else ""
-        warnings.warn(
+        warn(
             f"X has no rows between {index[gaps[0]]} and {index[gaps[0] + 1]}{more}; its rows are taken as "
             "one step apart. Give missing rows as NaN, or cut there by `lengths`"
             f"{f'. {SHUFFLE}' if len(gaps) > _MANY * len(index) else '; PlantTable.read(X) does both.'}",
-            stacklevel=4,
         )
 
 
@@ -228,13 +225,12 @@ def at_gaps(index, n_samples):
     lengths = tuple(np.diff([0, *(gaps + 1), n_samples]).tolist())
     if is_in_pieces(lengths):
         text = f"X lacks rows in {len(gaps)} places; its rows are taken as one step apart. {SHUFFLE}"
-        warnings.warn(text, stacklevel=users_line())
+        warn(text)
         return whole
     more = f" and {len(gaps) - 1} times more" if len(gaps) > 1 else ""
-    warnings.warn(
+    warn(
         f"The index of X has no rows between {index[gaps[0]]} and {index[gaps[0] + 1]}{more}: another episode begins "
         "there. Give missing rows as NaN, or reset_index(drop=True) if none are missing.",
-        stacklevel=users_line(),
     )
     return lengths
 
@@ -307,10 +303,9 @@ def check_following(index, last, period):
             "the rows after that, or reset() for another stream."
         )
     if last is not None and period is not None and index[0] - last > _times(1.5, period):
-        warnings.warn(
+        warn(
             f"There are no rows between {last} and {index[0]}; the stream goes on as if none had been left "
             "out. Give missing rows as NaN, or reset().",
-            stacklevel=3,
         )
     return index[-1]
 

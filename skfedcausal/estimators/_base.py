@@ -1,6 +1,5 @@
 """What the three estimators share: parameters, containers in, units asked over an exchange, tables out."""
 
-import warnings
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import KW_ONLY, dataclass
 from functools import partial, wraps
@@ -18,6 +17,7 @@ from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
 from ..beside import beside
+from ..callers import warn
 from ..client.units import (
     client_templates,
     kept_states,
@@ -294,10 +294,9 @@ class FederatedEstimator(Grouped, DefaultParts, CallbackSupportMixin, Transforme
         self.lost_units_ = pd.DataFrame(lost, columns=["unit", "round", "operation", "reason"])
         if lost:
             units = listed(dict.fromkeys(self.lost_units_["unit"]))
-            warnings.warn(
+            warn(
                 f"The fit went on without some answers of {units}; `lost_units_` says which and why.",
                 LostUnitWarning,
-                stacklevel=4,
             )
 
     def _new_server(self):

@@ -1,12 +1,12 @@
 """A plant that is learned batch by batch: units keep their models, the server adds sums."""
 
-import warnings
 from contextlib import closing, contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from ..callers import warn
 from ..client.units import client_templates, further_units, kept_states, new_units, without_silent
 from ..containers.layout import listed
 from ..containers.rows import check_sampling, sampling_period, warn_of_gaps
@@ -41,11 +41,9 @@ class Place(NamedTuple):
         if not isinstance(index, pd.DatetimeIndex) or not isinstance(self.last, pd.Timestamp):
             return
         if len(index) and (index.tz is None) == (self.last.tz is None) and index[0] <= self.last:
-            warnings.warn(
+            warn(
                 f"The batch begins at {index[0]}, and rows up to {self.last} were learned from already. It is learned "
                 "as an episode of its own; rows that come twice count twice.",
-                UserWarning,
-                stacklevel=3,
             )
 
     def goes_on(self, index):
@@ -213,11 +211,9 @@ class BatchLearning(FederatedEstimator):
 
     def _place_after_fit(self):
         """Begin after `fit`: with its units' models, and without its rows, of which nothing was kept."""
-        warnings.warn(
+        warn(
             "The rows of `fit` are not counted: no sums of them were kept. Units go on with the models that they have. "
             "Begin with `partial_fit` for all rows to count.",
-            UserWarning,
-            stacklevel=3,
         )
         check_batches(self.server_)
         return Place()
@@ -280,12 +276,10 @@ class BatchLearning(FederatedEstimator):
         """How many batches there were, and which units say that their models no longer fit."""
         self.n_batches_, self.outdated_units_ = self._n_batches, outdated
         if outdated:
-            warnings.warn(
+            warn(
                 f"Units {listed(outdated)} say that their models no longer fit: they explain the rows of this batch "
                 "clearly worse than those that they were learned from. `inspection.renew` lets them identify others in "
                 "the next batch, and a new run those at sites.",
-                UserWarning,
-                stacklevel=3,
             )
 
     # -- what estimators add -----------------------------------------------------------------------

@@ -9,7 +9,6 @@ reference does not. Questions name levels, as the record does.
 """
 
 import re
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ..callers import warn
 from ..containers.arrays import as_native, as_table, column_names, names_units
 from ..containers.clients import unit_inputs
 from ..containers.layout import SEPARATOR, flat_name, input_mask, listed, split_flat_names
@@ -381,12 +381,11 @@ def warn_beyond(data, ranges, told=frozenset(), category=UserWarning):
             margin = _BEYOND * (high - low) + _ROUNDING * max(abs(low), abs(high))
             beyond = (column < low - margin) | (column > high + margin)
             if beyond.any() and name not in told:
-                warnings.warn(
+                warn(
                     f"Input {name!r} is beyond what was nominal, from {low:.4g} to {high:.4g}: what it does there is "
                     "an extrapolation, and an alarm takes more evidence. The watch goes on. Give nominal rows with "
                     "such values to `fit`.",
                     category,
-                    stacklevel=4,
                 )
             if beyond[-1]:
                 last.add(name)

@@ -6,7 +6,6 @@ is sent a row ahead, so that the plant's next row is its own, whatever lags and 
 Of an input that is set through something else, its instrument, the part that this explains has no hidden cause.
 """
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -16,6 +15,7 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
+from ..callers import warn
 from ..containers.layout import SEPARATOR, listed
 from ..containers.modes import is_called
 from ..containers.plant import row_by_row
@@ -325,10 +325,9 @@ class Instruments:
         table = pd.DataFrame(rows, columns=["input", "instrument", "share", "statistic"])
         weak = table.loc[table["statistic"] < WEAK, "input"]
         if len(weak):
-            warnings.warn(
+            warn(
                 f"The instruments of {listed(weak)} hardly move them (see `instruments_`): effects of these inputs are "
                 "poorly known, and not free of a hidden cause. Give rows in which the instruments move.",
-                stacklevel=4,
             )
         return cls(MappingProxyType(pairs), MappingProxyType(laws), table)
 

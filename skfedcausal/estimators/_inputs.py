@@ -1,12 +1,12 @@
 """Inputs of a plant as `fit` found them: which ones move, over what range, which cannot be told apart."""
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from ..callers import warn
 from ..containers.layout import SEPARATOR, listed
 from ..statespace.episodes import episodes
 from ._declared import ranges_of
@@ -44,11 +44,10 @@ class PlantInputs:
         active = spread > 1e-12 * np.maximum(np.abs(low), np.abs(high))
         if not active.all():
             constant = [name for name, moves in zip(names, active, strict=True) if not moves]
-            warnings.warn(
+            warn(
                 f"Inputs {listed(constant)} never move within an episode and are left out: their effect cannot be "
                 "learned from this record. Give rows in which they move (and rows after that, on which they act), or "
                 "do not declare them as inputs.",
-                stacklevel=5,
             )
         return cls(units, names, active, low, high)
 
@@ -118,10 +117,9 @@ class PlantInputs:
             low, high = np.nanmin(column), np.nanmax(column)
             if low < self.low[k] or high > self.high[k]:
                 asked = f"{low:.4g}" if low == high else f"values from {low:.4g} to {high:.4g}"
-                warnings.warn(
+                warn(
                     f"Input {self.names[k]!r} is asked for {asked}, but was only "
                     f"seen from {self.low[k]:.4g} to {self.high[k]:.4g}: the answer extrapolates.",
-                    stacklevel=5,
                 )
 
     def table(self, excitation):
@@ -153,21 +151,19 @@ def _warn_of_excitation(table):
         return
     hardly = table.loc[table["share"] < _HARDLY, "input"]
     if len(hardly):
-        warnings.warn(
+        warn(
             f"Inputs {listed(hardly)} hardly move on their own: other inputs and the states explain all but "
             f"{_HARDLY:.1%} of their variance. Their effects are poorly known; look at the standard errors.",
-            stacklevel=4,
         )
 
 
 def _warn_of_feedback(server):
     """Warn that inputs depend on measurements, and say what was done about it."""
     if controlled := getattr(server, "controlled_units_", ()):
-        warnings.warn(
+        warn(
             f"Inputs of {listed(controlled)} depend on measurements (see `feedback_`). The likelihood given "
             "the inputs stays valid and standard errors of effects come from its observed curvature; choose "
             "by `loops` whether the controllers respond in counterfactuals.",
-            stacklevel=4,
         )
 
 
@@ -177,12 +173,11 @@ def _warn_of_hidden_causes(server):
     if table is None or not table["suspect"].any():
         return
     pairs = [f"{row.input_of} with {row.measured}" for row in table[table["suspect"]].itertuples()]
-    warnings.warn(
+    warn(
         f"Inputs move with measurements of other units that they cannot have caused: {listed(pairs)}. A hidden cause "
         "of both looks like that, or a controller that reads the other unit. With a hidden cause the effects of these "
         "inputs are wrong by more than their bands say: ask `inspection.sensitivity` how strong it must be to void "
         "them, and give what else moves the input (its set point) in `instruments`.",
-        stacklevel=4,
     )
 
 
@@ -192,11 +187,10 @@ def _warn_of_timing(server, known, words):
     inputs = zip(known.units, known.names, words, strict=True)
     early = [name for unit, name, word in inputs if word == "before" and unit in controlled]
     if early:
-        warnings.warn(
+        warn(
             f"Inputs {listed(early)} are said to be set before their row is measured (sampled='before') and depend "
             "on measurements. That is right for a controller that reads the row before; of one that reads its own "
             "row the plant takes the answer for an effect: say sampled='after' for those.",
-            stacklevel=4,
         )
 
 
@@ -224,7 +218,7 @@ def _warn_of_misfit(server, at_once=()):
         rejected = asked[asked[f"{kind}_p_value"] * len(table) < _MISFIT_LEVEL]
         pairs = [f"{row.controlled} on {row.measured}" for row in rejected.itertuples()]
         if pairs:
-            warnings.warn(f"{what.format(listed(pairs))} See `feedback_` for the tests.", UserWarning, stacklevel=4)
+            warn(f"{what.format(listed(pairs))} See `feedback_` for the tests.")
 
 
 _MISFIT_LEVEL = 1e-3  # for all pairs together

@@ -1,11 +1,11 @@
 """What is asked of the links of a fitted plant, and which of them added noise leaves undecided."""
 
-import warnings
 from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from ..callers import warn
 from ..containers.layout import listed
 from ..privacy.errors import UtilityWarning
 from ..statespace.matrices import companion
@@ -147,10 +147,9 @@ def undecided(table, units):
 def warn_undecidable(units):
     """Say that no link can be told, and what would help."""
     if units:
-        warnings.warn(
+        warn(
             f"The noise on {listed(units)} may hide a state with a tenth of the variance of the strongest. It could "
             "drive both ends of any link: no test is valid, and every link is undecided. Use a larger epsilon, a "
             "smaller event_radius or a longer record.",
             UtilityWarning,
-            stacklevel=6,
         )

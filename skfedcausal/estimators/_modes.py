@@ -87,7 +87,7 @@ class PlantModes:
             what = "nothing is known of the plant in it, and its level is learned before it is watched again"
             if self.owner is None:
                 what = f"rows of unit {name.partition(SEPARATOR)[0]!r} in it are taken as missing measurements"
-            warn_of_mode(value, name, self.labels[name], what, stacklevel=6)
+            warn_of_mode(value, name, self.labels[name], what)
         return X, inputs
 
     def without_unknown(self, plant, before):

@@ -1,6 +1,5 @@
 """What the estimators of plants share once fitted: predictions, states, likelihoods, links, the oracle."""
 
-import warnings
 from functools import wraps
 from numbers import Integral
 
@@ -10,6 +9,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from ..beside import beside
+from ..callers import warn
 from ..message.clock import Clock
 from ..message.requests import Measurements, PredictRequest
 from ..server.forecasts import begin_of, counted_steps, forecast_covariances
@@ -211,7 +211,7 @@ class PlantEstimator(LinkQuestions, BatchLearning):
         sizes = self._state_sizes.items()
         return np.array([f"{name}__state{k}" for name, size in sizes for k in range(size)], dtype=object)
 
-    def score(self, X=None, y=None, *, inputs=None, lengths=None):
+    def score(self, X=None, y=None, *, inputs=None, lengths=None, sample_weight=None):
         """Mean of :meth:`score_samples`.
 
         Parameters
@@ -222,12 +222,14 @@ class PlantEstimator(LinkQuestions, BatchLearning):
         inputs : list or dict, default=None
             As in `fit`.
         lengths : sequence of int, default=None
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows in the mean.
 
         Returns
         -------
         float
         """
-        return float(self.score_samples(X, inputs=inputs, lengths=lengths).mean())
+        return float(np.average(self.score_samples(X, inputs=inputs, lengths=lengths), weights=sample_weight))
 
     def report(self, path, *, title="Which unit drives which", X=None, check=None):
         """Write a page for people who were not there: links, doubts, what data left the units.
@@ -297,11 +299,10 @@ def _warn_of_few_rows(record, start, n_steps):
     """Say from where on no forecast of as many rows has shown what it misses."""
     counted = counted_steps(record, start)
     if n_steps > counted:
-        warnings.warn(
+        warn(
             f"There are {start - begin_of(record, start)} rows before `start`, too few to see what forecasts of "
             f"{n_steps} rows miss: from {counted + 1} rows ahead on bands are what the plant says, which is often too "
             "sure. Give X three times as many rows before `start` as are forecast, or forecast fewer.",
-            stacklevel=4,
         )
 
 

@@ -1,11 +1,11 @@
 """Units that can be queried about a record, and their answers side by side."""
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
+from ..callers import warn
 from ..containers import PlantLayout, episode_starts
 from ..containers.layout import listed
 from ..federation.exchange import Exchange
@@ -48,10 +48,9 @@ class QueriedUnits:
         names, came = self.exchange.names, self.exchange.ask_those_there(RecordRequest(**wishes), StateMessage)
         lost = [name for name in names if name not in came]
         if lost:
-            warnings.warn(
+            warn(
                 f"Units {listed(lost)} did not answer in time: the answer is given what the others measured.",
                 LostUnitWarning,
-                stacklevel=4,
             )
         return {name: came[name] if name in came else silent(name, self.lengths) for name in names}
 

@@ -1,6 +1,5 @@
 """Questions about a plant that has learned what its inputs do; what answers them is imported when it is asked."""
 
-import warnings
 from dataclasses import replace
 from numbers import Integral
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
+from ..callers import warn
 from ..message.requests import Measurements
 from ..transfer import TransferFunction
 from ._asked import AskedInputs
@@ -197,7 +197,7 @@ class InputQuestions(PlantEstimator):
         found = replay.table
         doubted = found.loc[found["verdict"] == SAY_WHEN, "column"].unique()
         for note in [*replay.notes, *([effects.timing_in_doubt(doubted)] if len(doubted) else [])]:
-            warnings.warn(note, stacklevel=2)
+            warn(note)
         return found
 
     def transfer_function(self):

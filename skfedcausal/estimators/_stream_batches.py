@@ -1,11 +1,11 @@
 """Batches of a stream: what may come as one, and what is done with one that does not fit the plant."""
 
-import warnings
 from collections.abc import AsyncIterator, Iterator, Mapping
 
 import numpy as np
 import pandas as pd
 
+from ..callers import warn
 from ..containers.arrays import column_names
 from ..containers.layout import SEPARATOR, flat_name, listed
 from ..containers.rows import LONG, times_of
@@ -203,4 +203,4 @@ def rows_of(inputs, rows, n_rows):
 
 
 def _say(text):
-    warnings.warn(f"{text}. The watch goes on.", StreamWarning, stacklevel=6)
+    warn(f"{text}. The watch goes on.", StreamWarning)

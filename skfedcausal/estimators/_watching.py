@@ -1,6 +1,5 @@
 """Watching a plant: records and streams as a detector reads them, sites, tags to blame, what operators say."""
 
-import warnings
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -10,6 +9,7 @@ import pandas as pd
 from sklearn.utils.validation import check_is_fitted
 
 from ..beside import beside
+from ..callers import warn
 from ..client.units import UnitStreams
 from ..containers.clients import opened
 from ..containers.rows import check_following, check_sampling, has_stopped, warn_of_gaps
@@ -186,11 +186,10 @@ class WatchingDetector(FederatedEstimator):
         plant = _timed(plant, stream.last_time, self._period)
         beyond = self._warn_beyond(plant, stream.beyond, StreamWarning)
         if has_stopped(plant.index, stream.last_time, self._period):
-            warnings.warn(
+            warn(
                 f"There are no rows between {stream.last_time} and {plant.index[0]}: the watch begins anew after that, "
                 "at the operating point where it was.",
                 StreamWarning,
-                stacklevel=3,
             )
             stream.pause()
             stream.last_time = plant.index[-1]
@@ -373,10 +372,9 @@ def _timed(plant, last, period):
     """Rows with times, where those before them had some: rows without count as the next ones."""
     if last is None or period is None or isinstance(plant.index, pd.DatetimeIndex) or not plant.n_samples:
         return plant
-    warnings.warn(
+    warn(
         f"{plant.n_samples} rows came without times: they are taken to follow {last}, one sampling period apart. The "
         "watch goes on.",
         StreamWarning,
-        stacklevel=4,
     )
     return replace(plant, index=pd.date_range(last + period, periods=plant.n_samples, freq=period))

@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ..callers import warn
 from ..client.baseline_options import Baseline
 from ..client.units import randomised_flags, units_alone
 from ..containers.clients import opened
@@ -286,10 +287,9 @@ class FederatedRCADetector(WatchingDetector):
                 self._count_in(tried, plant)
                 done = f"A switch may be an incident, as the detector cannot be fitted to what is between them: {error}"
         where = "; ".join(f"rows {s.start} to {s.stop - 1} at level {s.level + 1}" for s in segments)
-        warnings.warn(
+        warn(
             f"The nominal record shifts between levels: {where}. {done} Tell of them by a `mode`, by "
             "`inputs` or by levels='episode' of its `baseline`, or give Baseline(levels=None) if they are none.",
-            stacklevel=4,
         )
         return self
 
@@ -624,7 +624,7 @@ class FederatedRCADetector(WatchingDetector):
 
     # -- scores --------------------------------------------------------------------------------------
 
-    def score(self, X=None, y=None, *, inputs=None, lengths=None):
+    def score(self, X=None, y=None, *, inputs=None, lengths=None, sample_weight=None):
         """Macro F1 of the roots per time step against `y`, or the mean of :meth:`score_samples`.
 
         Parameters
@@ -634,14 +634,17 @@ class FederatedRCADetector(WatchingDetector):
             True root at each step, "" without a fault. "undecided" answers count as wrong.
         inputs, lengths
             As in `fit`.
+        sample_weight : array-like of shape (n_samples,), default=None
+            Weights of the rows.
 
         Returns
         -------
         float
         """
         if y is None:
-            return float(self.score_samples(X, inputs=inputs, lengths=lengths).mean())
+            return float(np.average(self.score_samples(X, inputs=inputs, lengths=lengths), weights=sample_weight))
         truth = np.asarray(y, dtype=str)
         roots = self.predict_root_cause(X, inputs=inputs, lengths=lengths)
         labels = np.unique(truth)
-        return float(f1_score(truth, roots, labels=labels, average="macro", zero_division=0.0))
+        how = {"labels": labels, "average": "macro", "zero_division": 0.0, "sample_weight": sample_weight}
+        return float(f1_score(truth, roots, **how))

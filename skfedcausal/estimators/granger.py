@@ -1,6 +1,5 @@
 """Federated Granger causality: which unit of a plant drives which."""
 
-import warnings
 from copy import copy
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 from sklearn.base import clone
 from sklearn.utils._param_validation import StrOptions
 
+from ..callers import warn
 from ..client.kalman import KalmanClient
 from ..parameters import group_of
 from ..server.validity.report import SHIFTS
@@ -188,10 +188,9 @@ class FederatedGrangerEstimator(PlantEstimator):
             )
         plant = self._read_new(X, inputs, lengths)
         if plant.n_units == 1:
-            warnings.warn(
+            warn(
                 f"X has one unit, {plant.names[0]!r}: there are no pairs, and links_ stays empty. Name columns "
                 "'client__sensor', or give `client_labels`.",
-                stacklevel=2,
             )
         self._fit_units(plant)
         self.remedies_: tuple[str, ...] = ()

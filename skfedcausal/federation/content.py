@@ -1,11 +1,11 @@
 """What units' messages say, judged one by one before anything joint is computed from them."""
 
-import warnings
 from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..callers import warn
 from ..message.requests import FitRequest, RecordRequest
 from ..message.states import StateMessage
 from ..message.watching import WatchRequest
@@ -225,10 +225,9 @@ def _warn_of_odd(messages, requests):
     for name, message in messages.items():
         odd = _odd(message) if requests[name].LEARNED and isinstance(message, StateMessage) else None
         if odd is not None:
-            warnings.warn(
+            warn(
                 f"What unit {name!r} sent looks wrong and was taken: {odd}. Look at its record; if its sensors do not "
                 "say so, leave the unit out.",
-                stacklevel=2,
             )
 
 

@@ -1,7 +1,6 @@
 """The seam between the estimators and whatever carries packets to the clients."""
 
 import math
-import sys
 import time
 import warnings
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ import numpy as np
 from joblib import Parallel, delayed, effective_n_jobs
 from joblib.parallel import ThreadingBackend, get_active_backend
 
+from ..callers import warn
 from ..message.packet import Failure, Packet
 from ..statespace.matrices import few_threads
 
@@ -267,17 +267,14 @@ def handled(widest, worker, packet, state):
     with few_threads(widest), _listening, warnings.catch_warnings(record=True) as caught:  # which all threads share
         warnings.simplefilter("always")
         answer, state = worker.handle(packet, state)
-    return answer, state, [(each.message, each.category, each.filename, each.lineno) for each in caught]
+    return answer, state, [(each.message, each.category) for each in caught]
 
 
 def _warned(results):
-    """Answers and states, of which everything is said that workers warned of, as their own modules would."""
-    modules = {getattr(module, "__file__", None): module for module in list(sys.modules.values())}
+    """Answers and states, of which everything is said that workers warned of."""
     for _, _, caught in results:
-        for message, category, filename, line in caught:
-            module = modules.get(filename)
-            known = {} if module is None else vars(module).setdefault("__warningregistry__", {})
-            warnings.warn_explicit(message, category, filename, line, getattr(module, "__name__", None), known)
+        for message, category in caught:
+            warn(message, category)
     return [(answer, state) for answer, state, _ in results]
 
 

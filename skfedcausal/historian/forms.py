@@ -1,12 +1,12 @@
 """One export as a list of tag series: wide and long tables, words for numbers, quality codes."""
 
-import warnings
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from ..callers import warn
 from ..containers.layout import listed
 from .times import BAD_TEXTS, DECIMAL_COMMA, JOINTS, TIME_NAMES, WORDS, on_one_clock, parse_times
 from .written import written
@@ -54,7 +54,7 @@ def tag_series(export, dialect, where):
     """Series of an export by tag: floats by time, NaN where not good, the last of equal times."""
     times, table, said = _parts(export, dialect, where)
     for text in said:
-        warnings.warn(f"{where}: {text}.", stacklevel=4)
+        warn(f"{where}: {text}.")
     if times is None:
         what = f"No time column in {where}: its columns are {listed(table.columns)}"
         raise ValueError(f"{what}. Call it 'time', or put times in the index of a frame.")

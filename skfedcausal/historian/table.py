@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ..callers import warn
 from ..containers.layout import SEPARATOR, check_unit_names, listed, split_flat_names
 from ..quality.check import checked
 from ..quality.report import PlantCheck, with_findings
@@ -178,7 +179,7 @@ class PlantTable:
         list of DataFrame
         """
         if self.fix_first:
-            warnings.warn(f"Fix first: {' '.join(self.fix_first)}", stacklevel=4)
+            warn(f"Fix first: {' '.join(self.fix_first)}")
         ends = np.cumsum(self.lengths)
         return [self.frame.iloc[end - rows : end] for end, rows in zip(ends, self.lengths, strict=True)]
 

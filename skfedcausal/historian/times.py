@@ -9,6 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import numpy as np
 import pandas as pd
 
+from ..callers import warn
 from ..containers.rows import repeated_text, times_back
 
 WORDS = tomllib.loads(files(__package__).joinpath("words.toml").read_text("utf-8"))
@@ -139,10 +140,9 @@ def on_one_clock(times, tags, tz, where, strict=True):
         once = [_mark_second(times, rows[ambiguous[rows]], earlier) for rows in _series(tags, len(times))]
         if not any(once):
             first = times[ambiguous][0]
-            warnings.warn(
+            warn(
                 f"The hour from {first:%H:%M} on {first.day} {first:%B %Y} should occur twice in {where} and "
-                "is there once; taken as the first, before the clock was put back.",
-                stacklevel=6,  # the caller of read_historian
+                "is there once; taken as the first, before the clock was put back.",  # the caller of read_historian
             )
     local = times.tz_localize(zone, ambiguous=earlier, nonexistent="NaT")
     missing = times[local.isna() & times.notna()]

@@ -9,6 +9,7 @@ from sklearn import config_context
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from ..callers import warn
 from ..estimators._asked import AskedPlant
 from ..privacy import PrivacyMechanism, UtilityWarning
 from ..privacy.errors import largest_deviation
@@ -101,12 +102,11 @@ def privacy_curve(est, X, epsilons, *, inputs=None, lengths=None, n_draws=1, ran
     enough = table["epsilon"].iloc[useless.max(initial=-1) + 1 :]  # from the smallest on all are useful
     table.attrs["smallest_useful_epsilon"] = float(enough.min())
     if enough.empty:
-        warnings.warn(
+        warn(
             f"No epsilon up to {epsilons[-1]:.3g} leaves anything to be learned from this record: fewer than half of "
             "the links would be found, or measurements predicted no better than by their level. Use a longer record, "
             "a smaller event_radius, a tighter clip_norm, or no sharing at all.",
             UtilityWarning,
-            stacklevel=2,
         )
     return table
 

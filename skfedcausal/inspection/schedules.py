@@ -1,6 +1,5 @@
 """A schedule of inputs that brings sensors to targets: bounded least squares on what the plant is known to do."""
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
@@ -11,6 +10,7 @@ import pandas as pd
 from scipy import stats
 from scipy.optimize import Bounds, lsq_linear, minimize
 
+from ..callers import warn
 from ..containers.layout import listed
 from ..estimators._input_effects import recorded_inputs
 from ..estimators._interventions import long_table, two_sided
@@ -397,7 +397,7 @@ class Situation:
         if beyond.any():
             names = listed(np.array(wish.inputs)[beyond])
             notes.append(f"The schedule takes inputs {names} out of the range seen in `fit`.")
-            warnings.warn(f"{notes[-1]} The promise extrapolates.", stacklevel=6)
+            warn(f"{notes[-1]} The promise extrapolates.")
         return notes
 
 

@@ -4,7 +4,6 @@ Torch computes gradients while they are fitted and nothing else: weights are num
 regressor predicts, differentiates, is pickled and read back where torch is not installed.
 """
 
-import warnings
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from numbers import Integral, Real
@@ -17,6 +16,7 @@ from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..callers import warn
 from ..optional import import_optional
 from ..statespace.networks import FeedForward
 from ..versioned import Versioned
@@ -83,7 +83,7 @@ class _TorchRegressor(RegressorMixin, Versioned, BaseEstimator):
             else:
                 if self.tol > 0:
                     message = f"The loss still fell after {self.max_iter} epochs. {_RAISE}"
-                    warnings.warn(message, ConvergenceWarning, stacklevel=2)
+                    warn(message, ConvergenceWarning)
         self.n_iter_ = len(self.loss_curve_)
         return self
 

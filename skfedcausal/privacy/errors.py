@@ -1,18 +1,14 @@
 """Errors about promises, and warnings before a unit spends."""
 
-import sys
-import warnings
-from types import FrameType
-
 import numpy as np
 
+from ..callers import warn
 from .calibration import composed_epsilon, epsilon_from_mu
 from .noise import clipped, norms, pieces
 
 _WEAK_EPSILON = 10 * (1 + 1e-9)  # rounding aside
 _CORRELATION = 0.2  # what a link should show at least, in the rule of thumb for what noise leaves
 _MANY_CLIPPED = 0.05
-_NOT_THE_USER = ("skfedcausal", "sklearn")
 
 
 class PrivacyBudgetError(ValueError):
@@ -47,7 +43,7 @@ def warn_release(mechanism, records, plans, learning):
     """
     leaking = [name for name, plan in plans.items() if plan.leaks]
     if leaking:
-        _warn(
+        warn(
             f"clip_norm was taken from the data of {', '.join(leaking)}: it reveals the largest value and "
             "bounds no other record. The result is NOT private. Give a public clip_norm.",
             PrivacyLeakWarning,
@@ -63,26 +59,17 @@ def warn_release(mechanism, records, plans, learning):
 
 def warn_seeded():
     """Warn about noise that is reproducible."""
-    _warn("The noise is seeded: who knows random_state can subtract it. Use None outside tests.", SeededNoiseWarning)
+    warn("The noise is seeded: who knows random_state can subtract it. Use None outside tests.", SeededNoiseWarning)
 
 
 def warn_weak_epsilon(epsilon, unit):
     """Warn about a promise that says little."""
     if epsilon > _WEAK_EPSILON:
-        _warn(
+        warn(
             f"epsilon = {epsilon:.3g} lets the odds of any conclusion about one protected {unit} change by a "
             f"factor of {np.exp(min(epsilon, 700.0)):.2g}.",
             WeakPrivacyWarning,
         )
-
-
-def _warn(message, category):
-    """Warn at the line outside this package and scikit-learn that it all comes from."""
-    frame: FrameType | None = sys._getframe()
-    level = 0
-    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USER:
-        frame, level = frame.f_back, level + 1
-    warnings.warn(message, category, stacklevel=level + 1)
 
 
 def _warn_weak(mechanism, plans, n_samples):
@@ -90,7 +77,7 @@ def _warn_weak(mechanism, plans, n_samples):
     warn_weak_epsilon(max(_epsilon(plan.charge, mechanism.delta) for plan in plans.values()), unit)
     n_units = len(n_samples) if unit == "client" else sum(n_samples)
     if mechanism.delta * n_units > 1:
-        _warn(
+        warn(
             f"delta = {mechanism.delta:.3g} is above one over the {n_units} protected units: publishing one "
             f"of them at random would pass. Use less than {1 / n_units:.1g}.",
             WeakPrivacyWarning,
@@ -108,7 +95,7 @@ def _warn_useless(mechanism, name, Y, plan):
     outside = sum(int((norms(part, bounds.center, bounds.scale) > bounds.clip).sum()) for part in _parts(Y))
     share = outside / len(Y)
     if share > _MANY_CLIPPED:
-        _warn(
+        warn(
             f"{share:.0%} of the rows of unit {name!r} lie outside the ball of radius {bounds.clip:.3g} and "
             "are clipped: give `center`, `scale` and `clip_norm` from the ranges of the sensors.",
             UtilityWarning,
@@ -119,7 +106,7 @@ def _warn_useless(mechanism, name, Y, plan):
     if needed > len(Y):
         epsilon = mechanism.epsilon
         promise = f"mu {plan.charge.mu:.2g}" if epsilon is None else f"epsilon {epsilon:.2g}"
-        _warn(
+        warn(
             f"The noise on unit {name!r} is {ratio:.2g} times its strongest signal: a link that shows as a correlation "
             f"of {_CORRELATION} needs about {needed:.1g} time steps, the record has {len(Y)}. At {promise} no link of "
             f"that size can be told from noise; {_smallest_useful(plan.charge, mechanism.delta, ratio, len(Y))}. Use "

@@ -4,13 +4,13 @@ Where ties to single units are too weak to tell, the evidence summed over all ot
 is off: it moves all ties of its unit by the same number of steps.
 """
 
-import warnings
 from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 from scipy.stats import gamma
 
+from ..callers import warn
 from ..message.clock import Clock
 from .clocks import NEAR, UnitSeries, pair_tie, score_by_lag, unit_series
 from .rows_apart import REACH, RowsApart, is_off, near_offsets, settled
@@ -284,12 +284,11 @@ def warn_of_clocks(messages):
     for name, offset in clock_offsets(scores, n_lags).items():
         if offset is not None and offset.rows:
             seconds = offset.rows * told[name].period
-            warnings.warn(
+            warn(
                 f"The clock of unit {name!r} seems to be about {seconds:+g} s off against that of "
                 f"{offset.against!r}, by when their states move: its times were told as {told[name].in_words()}. "
                 "Unless there is a dead time of that length between the two, links of this unit are lost: put its "
                 "clock or its zone right.",
-                stacklevel=2,
             )
 
 

@@ -1,12 +1,12 @@
 """A fit of the plant of a joint record: how it is set, what it goes through, and what it leaves at the server."""
 
-import warnings
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
+from ..callers import warn
 from ..parameters import settings_by_name
 from ..statespace.matrices import few_threads
 from .dynamics import Plant
@@ -78,10 +78,9 @@ def checked_record(messages):
     """The joint record of messages; says which units send the same, and refuses inputs that do."""
     record = JointRecord.from_messages(messages)
     for first, second in record.copies():
-        warnings.warn(
+        warn(
             f"Units {first!r} and {second!r} send the same states: one unit under two names? Links of both are "
             "shared out between them at will. Leave one out.",
-            stacklevel=3,
         )
     if record.u is not None:
         u = record.standard_known.series

@@ -1,15 +1,14 @@
 """What a fit says to whoever called it, once a plant was learned."""
 
-import warnings
-
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
+
+from ..callers import warn
 
 # a plant drifts if T (1 - |eigenvalue|) is below this (three of four random walks without
 # measurement noise are, by the distribution of Dickey and Fuller's coefficient), in long and short records
 _DRIFT = 8.0
 _SLOW = 0.98
-_USER = 9  # frames from a warning to whoever called `fit` of an estimator
 
 
 def drifting_units(transition, slices, n_samples, *, in_blocks=False):
@@ -30,34 +29,28 @@ def _is_drift(values, n_samples):
 def warn_of_drift(drifting):
     """Say which units drift, of whose links to each other nothing is said."""
     if drifting:
-        warnings.warn(
+        warn(
             f"Units whose states drift like a random walk within this record: {', '.join(drifting)}. "
             "Units that drift on their own seem to influence each other: nothing is said of links between them "
             '("cannot tell"). Give differences or detrended '
             "measurements, or a record that is long against the drift.",
-            UserWarning,
-            stacklevel=_USER,
         )
 
 
 def warn_of_filled_gaps(n_samples, max_time):
     """Say that a record was too long for the exact likelihood of its gaps."""
-    warnings.warn(
+    warn(
         f"The exact likelihood of {n_samples} rows with gaps takes longer than "
         f"max_time={max_time:g}: the links were learned from what each row says by itself, every row for as much as "
         "any other, which finds a little less. Raise max_time for the exact one.",
-        UserWarning,
-        stacklevel=_USER,
     )
 
 
 def warn_of_rounds(number):
     """Say that further rounds would have made it worse."""
-    warnings.warn(
+    warn(
         f"What the plant of round {number} expects of the states has no covariance, as where a few rows are far "
         "from all others: the units' sensors were not estimated again. Leave such rows out.",
-        UserWarning,
-        stacklevel=_USER,
     )
 
 
@@ -66,31 +59,27 @@ def warn_of_climb(n_iter, gradient_norm, tol):
     left = f"its gradient per time step has length {gradient_norm:.2e} (tol={tol:.0e})"
     if gradient_norm <= tol:
         left = "links still came and went"
-    warnings.warn(
+    warn(
         f"The likelihood did not converge: after {n_iter} iterations {left}. Raise max_iter or "
         "max_time, give fewer states or more data; far from the maximum the verdict on links is that nobody "
         "can tell.",
         ConvergenceWarning,
-        stacklevel=_USER,
     )
 
 
 def warn_of_budget(budget, max_time, what):
     """Say that the work was ended, and whether another run may end elsewhere."""
     clock = " It was the clock that stopped it: another run may end elsewhere." * budget.stopped_by_clock
-    warnings.warn(
+    warn(
         f"{what} was ended after {budget.max_time:.3g} s of work (max_time={max_time:.3g} in all): this is "
         f"the best plant so far. Raise max_time, or give fewer units or states.{clock}",
         ConvergenceWarning,
-        stacklevel=_USER,
     )
 
 
 def warn_of_border(shrunk_by):
     """Say that the poles of a plant of several lags were brought in."""
-    warnings.warn(
+    warn(
         "The plant of several lags that fits the record best is at the border of stability; its "
         f"poles were brought in by a factor {shrunk_by:.6f}. Long free runs hang on it.",
-        UserWarning,
-        stacklevel=_USER + 1,  # the plant of several lags is kept a frame deeper
     )

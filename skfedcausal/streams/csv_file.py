@@ -3,12 +3,12 @@
 import csv
 import io
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from ..callers import warn
 from ..containers.layout import listed
 from ..estimators._stream_batches import StreamWarning
 
@@ -149,4 +149,4 @@ def _frame(head, lines, index_col, path, allowed):
 
 
 def _warn(text):
-    warnings.warn(f"{text}. The watch goes on.", StreamWarning, stacklevel=4)
+    warn(f"{text}. The watch goes on.", StreamWarning)

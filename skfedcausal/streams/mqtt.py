@@ -3,10 +3,10 @@
 import json
 import queue
 import time
-import warnings
 
 import pandas as pd
 
+from ..callers import warn
 from ..containers.layout import SEPARATOR
 from ..estimators._stream_batches import StreamWarning
 from ..optional import import_optional
@@ -149,4 +149,4 @@ def _word(value):
 
 
 def _warn(text):
-    warnings.warn(f"{text}. The watch goes on.", StreamWarning, stacklevel=4)
+    warn(f"{text}. The watch goes on.", StreamWarning)

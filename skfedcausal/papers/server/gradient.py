@@ -1,6 +1,5 @@
 """The papers' server: block rows of the transition matrix by gradient descent on the units' states."""
 
-import warnings
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -15,6 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ...callers import warn
 from ...message.requests import Acknowledgement, Ask
 from ...message.states import EffectReply
 from ...message.training import ANSWERS, LocalModel, TrainingEnd, TrainRequest, later_answer
@@ -315,11 +315,10 @@ class GradientServer(Grouped, Versioned, BaseEstimator):
                 loads = load(plant, sizes, blocks)
                 worst = int(np.argmax(loads))
                 if loads[worst] >= 2:
-                    warnings.warn(
+                    warn(
                         "With these step sizes training is not sure to converge: step times curvature of "
                         f"unit {plant.names[worst]!r} is {loads[worst]:.3g}, at least 2. {_advice(training)}",
                         ConvergenceWarning,
-                        stacklevel=2,
                     )
         return sizes
 
@@ -371,7 +370,7 @@ class GradientServer(Grouped, Versioned, BaseEstimator):
             )
         else:
             return
-        warnings.warn(problem, ConvergenceWarning, stacklevel=2)
+        warn(problem, ConvergenceWarning)
 
     # -- answers -----------------------------------------------------------------------------------------
 
@@ -421,10 +420,9 @@ class GradientServer(Grouped, Versioned, BaseEstimator):
             )
         radius = spectral_radius(self.transition_)
         if radius >= 1 and len(change) > 1:
-            warnings.warn(
+            warn(
                 f"Training ended with a plant that is not stable (spectral radius {radius:.3f}): effects grow with "
                 "the horizon.",
-                stacklevel=2,
             )
         effect = input_response(self.transition_, self.input_, change).effect
         return {name: EffectReply(np.ascontiguousarray(effect[:, rows])) for name, rows in self.state_slices_.items()}

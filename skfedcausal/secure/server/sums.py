@@ -1,6 +1,5 @@
 """The plant from secure sums: links, intervals and spectra, with no row at the server."""
 
-import warnings
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from numbers import Integral
@@ -9,6 +8,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils._param_validation import Interval
 
+from ...callers import warn
 from ...message.requests import Ask
 from ...message.secure import (
     CorrectionsRequest,
@@ -158,7 +158,6 @@ def _most_often(wrong, names):
 
 
 _ENOUGH = 12  # lags that are looked at in any case
-_USER = 6  # frames from a warning to whoever called `fit` of an estimator
 # settings of a LikelihoodServer that need rows, with the values that do not
 _WITHOUT_ROWS = {
     "fix_local": False,
@@ -357,11 +356,9 @@ class SecureSumsServer(ServerLearner):
         for name in [*(name for name in vars(learner) if name.endswith("_")), *_MADE_WHEN_ASKED]:
             setattr(self, name, getattr(learner, name))
         if plant.n_remembered > max(self.n_lags, _ENOUGH):
-            warnings.warn(
+            warn(
                 f"Filters of these units remember {plant.n_remembered} rows, and sums reach {self.n_lags}: estimates "
                 f"are less precise than they could be. Give n_lags={plant.n_remembered} if the sites allow it.",
-                UserWarning,
-                stacklevel=_USER,
             )
 
     # -- what stays ------------------------------------------------------------------------------

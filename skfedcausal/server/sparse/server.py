@@ -1,6 +1,5 @@
 """What a server keeps of a large plant, and which plants are learned as such."""
 
-import warnings
 from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
@@ -10,6 +9,7 @@ import pandas as pd
 from scipy.sparse import csr_array
 from sklearn.exceptions import ConvergenceWarning
 
+from ...callers import warn
 from ...parallel import chunks, run, workers
 from ...statespace.matrices import few_threads
 from ..estimation.estimate import LARGE, Climb
@@ -80,12 +80,10 @@ def warn_of_work(record, reason):
     check_inputs(n_units, p.n_states, p.n_inputs)
     if n_units > _WHOLE:
         elements = whole_elements(n_units, p.n_states, p.n_inputs)
-        warnings.warn(
+        warn(
             f"A plant of {n_units} units with {reason} is learned as a whole, from {elements} elements at least: "
             "minutes of work, eight times as many for twice the units, as far as max_time goes. Fit parts of it, or do "
             "without that, and it is learned in blocks along its links.",
-            UserWarning,
-            stacklevel=7,
         )
 
 
@@ -319,11 +317,10 @@ def _stable(A, plant):
     """The plant with its links made weaker until it is stable, which a plant of stable blocks hardly ever needs."""
     A, share = stable(A, plant.partition)
     if share < 1:
-        warnings.warn(
+        warn(
             f"The blocks of the plant are stable and the whole is not: links were made weaker by a factor {share:g}. "
             "Standard errors do not know of it.",
             ConvergenceWarning,
-            stacklevel=7,
         )
     return A
 
@@ -332,25 +329,20 @@ def _warn(server, estimate, lags_act, inputs_answer):
     """Say what a reader of the plant should know."""
     if estimate.was_stopped or not server.converged_:
         why = "was ended by max_time" if estimate.was_stopped else "did not settle"
-        warnings.warn(
+        warn(
             f"The search for links of {len(server.names_)} units {why}: after its last round the gradient per time "
             f"step has length {server.gradient_norm_:.2e}. Raise max_time or max_iter.",
             ConvergenceWarning,
-            stacklevel=7,
         )
     if lags_act:
         n = int((server.misfit_["p_adjusted"] <= _LAGS_LEVEL).sum())
-        warnings.warn(
+        warn(
             f"Later lags act (see `misfit_`; {n} channels say so by themselves), and plants of several lags are "
             f"learned of up to {LARGE} units (with inputs {ALL_PAIRS}). This one of {len(server.names_)} has one "
             "lag: sample slower, or fit parts of the plant.",
-            UserWarning,
-            stacklevel=7,
         )
     if inputs_answer:
-        warnings.warn(
+        warn(
             f"Inputs go with what is new in measurements (see `feedback_`), and plants of more than {ALL_PAIRS} units "
             "take them to be independent: their standard errors are wrong. Fit parts of the plant.",
-            UserWarning,
-            stacklevel=7,
         )

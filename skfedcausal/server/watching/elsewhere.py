@@ -7,13 +7,13 @@ on at the other level. Where they are not, plant and thresholds are learned agai
 no alarm.
 """
 
-import warnings
 from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.stats import chi2
 from sklearn.base import clone
 
+from ...callers import warn
 from ..joint import JointRecord
 from .inputs import states_of, without_response
 from .operating import FOLLOWED, LOOK, SETTLING, Followed
@@ -32,11 +32,10 @@ def began_elsewhere(server, rows):
     if units.sum() < 2 or not _is_there_at_once(server, rows):
         return False
     where = ", ".join(name for name, out in zip(server.names, units, strict=True) if out)
-    warnings.warn(
+    warn(
         f"A record begins at an operating point that the nominal record does not have, in {where}. It is watched from "
         "there: a fault that was there before its first row is taken for part of it. Fit with nominal rows of that "
         "operating point too (levels='episode'), or ask `attribute` about such a fault.",
-        stacklevel=2,
     )
     return True
 
@@ -110,7 +109,7 @@ def _learned(server, messages, surprise):
     try:
         return learned.fit(clone(server.learner).fit(centred), centred)
     except ValueError as error:
-        warnings.warn(f"Rows at another operating point do not tell what is nominal there: {error}", stacklevel=2)
+        warn(f"Rows at another operating point do not tell what is nominal there: {error}")
         return None
 
 

@@ -3,7 +3,6 @@
 Incidents are runs of steps with a root in the flags.
 """
 
-import warnings
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -11,6 +10,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import binom
 
+from ...callers import warn
 from .incidents import HORIZON, Verdict
 
 GAP = 10  # steps without a root after which an incident is over
@@ -59,11 +59,10 @@ def needed_answers(horizon, kept, other, nominal, rate):
     needed = _needed(horizon, kept, other, nominal, rate)
     if needed > horizon:
         enough = (k for k in range(horizon, _LONGEST) if _needed(k, kept, other, nominal, rate) <= k)
-        warnings.warn(
+        warn(
             f"Randomised flags cannot tell a root from chance within horizon={horizon} steps at the "
             "false-alarm rate asked for, so that there will never be an alarm. Give a horizon of at least "
             f"{next(enough, _LONGEST)}, a larger epsilon or a higher rate.",
-            stacklevel=4,
         )
     return needed
 

@@ -12,7 +12,6 @@ References
 """
 
 import re
-import warnings
 from functools import reduce
 from itertools import pairwise
 
@@ -20,6 +19,7 @@ import numpy as np
 from scipy.signal import lfilter
 from scipy.stats import chi2, norm, t
 
+from ...callers import warn
 from ...statespace.detection.energy import block_diagonal, block_sums
 from ...statespace.episodes import episodes
 
@@ -68,10 +68,9 @@ def watch_budget(run_length, n_samples):
     A record shows nothing about events rarer than about two of its lengths.
     """
     if run_length > n_samples / 2:
-        warnings.warn(
+        warn(
             f"One false alarm per {run_length:.0f} steps is asked for, but there are only {n_samples} nominal steps to "
             "set thresholds on; the rate achieved will be uncertain. Give more nominal data, or ask for a higher rate.",
-            stacklevel=3,
         )
 
 
