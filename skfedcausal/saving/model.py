@@ -2,7 +2,6 @@
 
 import copy
 import re
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +12,7 @@ from scipy import sparse
 from sklearn.base import BaseEstimator
 
 from .._version import __version__
+from ..callers import warn
 from .archive import read_archive, write_archive
 from .errors import ModelFileError
 from .frames import TABLES
@@ -87,13 +87,8 @@ def save(estimator, path, *, own=None):
             f"A model file holds an estimator, not a {type(estimator).__name__}; give save(est, path)."
         )
     if getattr(estimator, "transport", None) is not None:
-        warnings.warn(
-            "The transport is not saved: give the loaded estimator one by set_params(transport=...).",
-            UserWarning,
-            stacklevel=2,
-        )
-        estimator = copy.copy(estimator)
-        estimator.transport = None
+        warn("The transport is not saved: give the loaded estimator one by set_params(communication__transport=...).")
+        estimator = copy.copy(estimator).set_params(communication__transport=None)
     objects = ObjectKinds(own)
     writer = Writer(lambda value: _kind_of(value, objects), why_not)
     root = writer.value(estimator, type(estimator).__name__)
