@@ -32,7 +32,7 @@ def save(estimator, path, *, own=None):
     The file holds parameters, what `fit` learned with the models of the units, and of a detector the stream that it
     follows, which goes on after :func:`load` as if nothing had been in between. Every answer has the same bits as
     before. It holds no code, and no transport: give a new one after loading, by ``connect(transport)`` or
-    ``set_params(transport=...)``.
+    ``set_params(communication__transport=...)``.
 
     Parameters
     ----------

@@ -13,6 +13,7 @@ from sklearn.linear_model import Ridge
 from sklearn.neural_network import MLPRegressor
 
 from skfedcausal import (
+    Communication,
     ExtendedKalmanClient,
     FederatedGrangerEstimator,
     FederatedRCADetector,
@@ -175,7 +176,7 @@ def test_who_does_not_name_his_own_again_is_told(tmp_path):
 
 
 def test_a_transport_is_left_out_with_a_word(tmp_path):
-    estimator = FederatedGrangerEstimator(transport=InProcessTransport)
+    estimator = FederatedGrangerEstimator(communication=Communication(transport=InProcessTransport))
     with pytest.warns(UserWarning, match="transport is not saved"):
         save(estimator, tmp_path / "x")
     assert estimator.transport is InProcessTransport
