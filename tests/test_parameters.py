@@ -1,6 +1,8 @@
 """Parameters that belong together are objects, whose own parameters searches reach and old names tell of."""
 
 import pickle
+from copy import copy
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
@@ -113,6 +115,17 @@ def test_searches_reach_into_groups_of_parts():
     search = GridSearchCV(FederatedGrangerEstimator(KalmanClient()), grid, cv=TimeSeriesSplit(2)).fit(FRAME)
     assert np.isfinite(search.cv_results_["mean_test_score"]).all()
     assert len(search.cv_results_["params"]) == 4
+
+
+def test_groups_do_not_change_and_another_takes_their_place():
+    given = Communication(max_bytes=100)
+    one = FederatedGrangerEstimator(communication=given)
+    other = copy(one).set_params(communication__max_bytes=200)
+    assert (given.max_bytes, one.max_bytes, other.max_bytes) == (100, 100, 200)
+    with pytest.raises(FrozenInstanceError):
+        given.max_bytes = 300
+    with pytest.raises(ValueError, match=r"Communication has no parameter 'bytes'; it has .*max_bytes"):
+        one.set_params(communication__bytes=1)
 
 
 def test_fit_gives_the_estimator_back():

@@ -288,8 +288,8 @@ class FederatedRCADetector(WatchingDetector):
                 done = f"A switch may be an incident, as the detector cannot be fitted to what is between them: {error}"
         where = "; ".join(f"rows {s.start} to {s.stop - 1} at level {s.level + 1}" for s in segments)
         warn(
-            f"The nominal record shifts between levels: {where}. {done} Tell of them by a `mode`, by "
-            "`inputs` or by levels='episode' of its `baseline`, or give Baseline(levels=None) if they are none.",
+            f"The nominal record shifts between levels: {where}. {done} Tell of them by `mode`, `inputs` or "
+            "levels='episode', or give levels=None if they are none.",
         )
         return self
 

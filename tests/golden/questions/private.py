@@ -1,8 +1,17 @@
 """Noise for the sake of privacy, by a seed: on records, gradients, flags and streams, and what it costs."""
 
-from skfedcausal import Baseline, GaussianMechanism, GradientServer, IndependentFlips, KalmanClient, RandomizedResponse
+from skfedcausal import (
+    Baseline,
+    Evidence,
+    GaussianMechanism,
+    GradientServer,
+    IndependentFlips,
+    KalmanClient,
+    RandomizedResponse,
+)
 from skfedcausal.datasets import make_granger_plant
 from skfedcausal.papers import Rates, StopRule, TrainingMechanism
+from skfedcausal.privacy import Scope
 
 from ..plants import Plant, by_threads
 from .common import (
@@ -76,11 +85,16 @@ PLANTS = [
         fresh=True,
     ),
     Plant(
-        "private windows", _private(granger, _gaussian(unit="window", window=10)), _data(32), LEARNED, _HERE, fresh=True
+        "private windows",
+        _private(granger, _gaussian(protects=Scope("window", window=10))),
+        _data(32),
+        LEARNED,
+        _HERE,
+        fresh=True,
     ),
     Plant(
         "private units",
-        _private(granger, _gaussian(unit="client", epsilon=50.0, mu=None)),
+        _private(granger, _gaussian(protects="client", epsilon=50.0, mu=None)),
         _data(33),
         LEARNED,
         _HERE,
@@ -91,7 +105,7 @@ PLANTS = [
     ),
     Plant(
         "privacy that is added",
-        _private(granger, _gaussian(relation="zero_out", mu=4.0)),
+        _private(granger, _gaussian(protects=Scope("event", "zero_out"), mu=4.0)),
         _data(35),
         LEARNED,
         _HERE,
@@ -147,8 +161,7 @@ PLANTS = [
         _private(
             detector,
             lambda: RandomizedResponse(epsilon=3.0, random_state=0),
-            evidence="flags",
-            horizon=15,
+            evidence=Evidence("flags", n_steps=15),
             false_alarm_rate=0.05,
         ),
         _watched(41),
@@ -162,8 +175,7 @@ PLANTS = [
         _private(
             detector,
             lambda: IndependentFlips(epsilon=6.0, random_state=0),
-            evidence="flags",
-            horizon=15,
+            evidence=Evidence("flags", n_steps=15),
             false_alarm_rate=0.05,
         ),
         _watched(42),
@@ -176,8 +188,7 @@ PLANTS = [
         "private records and flags",
         lambda: detector(
             privacy=[_gaussian(mu=8.0)(), RandomizedResponse(epsilon=3.0, random_state=0)],
-            evidence="flags",
-            horizon=15,
+            evidence=Evidence("flags", n_steps=15),
             false_alarm_rate=0.05,
         ),
         _watched(43),
