@@ -282,8 +282,8 @@ def links_over_time(est, X=None, *, inputs=None, lengths=None, piece=None):
     >>> table = links_over_time(FederatedGrangerEstimator().fit(X, lengths=[1000, 1000]), X, lengths=[1000, 1000])
     >>> table[table["changes"]][["cause", "effect", "start", "stop", "verdict"]]
        cause effect  start  stop      verdict
-    0  unit0  unit1      0  1000    influence
-    1  unit0  unit1   1000  2000  cannot tell
+    1  unit0  unit1      0  1000    influence
+    2  unit0  unit1   1000  2000  cannot tell
     """
     server = answering(est, "links_over_time", "test_links")
     with est.asked_.about(X, inputs, lengths) as units:
