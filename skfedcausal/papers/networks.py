@@ -176,8 +176,8 @@ class LSTMRegressor(_TorchRegressor):
     """Long short-term memory with a linear layer, trained with torch.
 
     Serves wherever a scikit-learn regressor does: ``f`` of :class:`~skfedcausal.ExtendedKalmanClient`, estimator of
-    :class:`~skfedcausal.papers.RegressorServer` or :class:`~skfedcausal.RegressorAugmenter`. Inputs should be standardised; those
-    parts do so.
+    :class:`~skfedcausal.papers.RegressorServer` or :class:`~skfedcausal.RegressorAugmenter`. Inputs should be
+    standardised; those parts do so.
 
     Parameters
     ----------

@@ -48,8 +48,8 @@ class GradientServer(BaseEstimator):
     the server's, and the penalty `xi` keeps what ``A_mn`` explains apart from what ``B_mn`` does.
 
     This finds the matrices that carry the *mean level* of the other units, not their fluctuations: on
-    stationary records the losses fall and the blocks stay near zero. Use :class:`~skfedcausal.LikelihoodServer` to learn
-    links and effects; see the user guide, "Which solver".
+    stationary records the losses fall and the blocks stay near zero. Use
+    :class:`~skfedcausal.LikelihoodServer` to learn links and effects; see the user guide, "Which solver".
 
     Parameters
     ----------
