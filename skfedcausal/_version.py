@@ -1,3 +1,3 @@
 """Single place of the version number."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -44,7 +44,7 @@ from ..privacy.mechanism import PrivacyMechanism
 from ..seeding import seeded
 from ..versioned import Versioned
 from ._asked import Asked
-from ._moved import moved
+from ._moved import MOVED, moved
 from ._parts import DefaultParts
 from ._progress import CallbackSupportMixin, followed, written_out
 from ._promises import NAMED_SENSORS, NO_PROMISE, promise, told_promise, unaccounted
@@ -138,7 +138,7 @@ class FederatedEstimator(Grouped, DefaultParts, CallbackSupportMixin, Transforme
         who = type(self).__name__
         if name.endswith("_") and not name.startswith("_") and "layout_" not in vars(self):
             raise NotFittedError(f"{who}.{name} is not known before a fit: call fit(X) first.")
-        raise AttributeError(moved(type(self), name) or f"{who!r} object has no attribute {name!r}")
+        raise AttributeError((name in MOVED and moved(type(self), name)) or f"{who!r} object has no attribute {name!r}")
 
     # -- learning --------------------------------------------------------------------------------
 

@@ -277,13 +277,13 @@ def links_over_time(est, X=None, *, inputs=None, lengths=None, piece=None):
     >>> from skfedcausal.inspection import links_over_time
     >>> A = np.kron([[0.6, 0.0], [0.4, 0.6]], np.eye(2))
     >>> B = np.kron([[0.6, 0.0], [0.0, 0.6]], np.eye(2))
-    >>> parts = [make_granger_plant(2, transition=a, n_samples=1000, random_state=0)[0] for a in (A, B)]
+    >>> parts = [make_granger_plant(2, transition=a, n_samples=1000, random_state=k)[0] for a, k in ((A, 0), (B, 10))]
     >>> X = {name: np.vstack([part[name] for part in parts]) for name in parts[0]}
     >>> table = links_over_time(FederatedGrangerEstimator().fit(X, lengths=[1000, 1000]), X, lengths=[1000, 1000])
     >>> table[table["changes"]][["cause", "effect", "start", "stop", "verdict"]]
-       cause effect  start  stop       verdict
-    0  unit0  unit1      0  1000     influence
-    1  unit0  unit1   1000  2000  no influence
+       cause effect  start  stop      verdict
+    1  unit0  unit1      0  1000    influence
+    2  unit0  unit1   1000  2000  cannot tell
     """
     server = answering(est, "links_over_time", "test_links")
     with est.asked_.about(X, inputs, lengths) as units:

@@ -320,7 +320,7 @@ def aggregate_counterfactual(est, unit, scale):
     >>> X, truth = make_granger_plant(2, n_inputs=1, input_links=[(0, 1)], random_state=0)
     >>> est = FederatedCounterfactualEstimator().fit(X, inputs=truth.inputs)
     >>> aggregate_counterfactual(est, "unit1", 1.2).shape
-    (16,)
+    (8,)
     """
     asked = fitted(est, AskedInputs, "aggregate_counterfactual")
     name = unit_name(unit, est.client_names_)

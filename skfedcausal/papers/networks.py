@@ -176,9 +176,9 @@ class _TorchRegressor(RegressorMixin, Versioned, BaseEstimator):
 class LSTMRegressor(_TorchRegressor):
     """Long short-term memory with a linear layer, trained with torch.
 
-    Serves wherever a scikit-learn regressor does: ``f`` of :class:`ExtendedKalmanClient`, estimator of
-    :class:`~skfedcausal.papers.RegressorServer` or :class:`RegressorAugmenter`. Inputs should be standardised; those
-    parts do so.
+    Serves wherever a scikit-learn regressor does: ``f`` of :class:`~skfedcausal.ExtendedKalmanClient`, estimator of
+    :class:`~skfedcausal.papers.RegressorServer` or :class:`~skfedcausal.RegressorAugmenter`. Inputs should be
+    standardised; those parts do so.
 
     Parameters
     ----------

@@ -49,7 +49,7 @@ class RandomizedResponse(PrivacyMechanism):
 
     Notes
     -----
-    The receiver knows the probabilities and has to undo them (:meth:`frequencies`): shares of received pairs
+    The receiver knows the probabilities and has to undo them (``pair_frequencies``): shares of received pairs
     are not shares of true pairs, and a received pair taken for a true one is wrong as often as not at small
     epsilon.
 

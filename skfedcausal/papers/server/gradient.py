@@ -48,8 +48,8 @@ class GradientServer(Grouped, Versioned, BaseEstimator):
     the server's, and the penalty `xi` keeps what ``A_mn`` explains apart from what ``B_mn`` does.
 
     This finds the matrices that carry the *mean level* of the other units, not their fluctuations: on
-    stationary records the losses fall and the blocks stay near zero. Use :class:`LikelihoodServer` to learn
-    links and effects; see the user guide, "Which solver".
+    stationary records the losses fall and the blocks stay near zero. Use
+    :class:`~skfedcausal.LikelihoodServer` to learn links and effects; see the user guide, "Which solver".
 
     Parameters
     ----------
@@ -112,7 +112,7 @@ class GradientServer(Grouped, Versioned, BaseEstimator):
 
     See Also
     --------
-    LikelihoodServer : The default, which identifies the blocks.
+    skfedcausal.LikelihoodServer : The default, which identifies the blocks.
     skfedcausal.papers.numerics.fixed_point.recurrence : Training as one linear map, its limit and rates.
 
     Notes

@@ -51,14 +51,14 @@ class RegressorServer(MomentServer):
         the server learns from what they send, a baseline of the paper.
     n_steps : int, default=20
     alpha : float, default=0.05
-        Of the linear model, see :class:`MomentServer`.
+        Of the linear model, see :class:`~skfedcausal.MomentServer`.
     random_state : int, RandomState instance or None, default=None
         Of the networks that were given none; None takes that of the estimator the server belongs to.
 
     Attributes
     ----------
     transition_, process_cov_, state_slices_, names_
-        Of the linear model, see :class:`MomentServer`.
+        Of the linear model, see :class:`~skfedcausal.MomentServer`.
     network_ : object
         With ``labels="augmented"`` the trained f_s: ``predict`` takes all filtered states to all next ones.
     loss_history_ : DataFrame

@@ -402,6 +402,6 @@ class SecureSumsServer(ServerLearner):
         Returns
         -------
         DataFrame
-            With the columns of `links_`; see :func:`skfedcausal.server.links.answers.screen`.
+            With the columns of `links_`; see ``skfedcausal.server.links.answers.screen``.
         """
         return screened(self.learner_, self._sums.record())

@@ -29,7 +29,7 @@ def anew(server, messages):
     return other.fit(messages)
 
 
-def tested(server, messages, method):
+def classical_tests(server, messages, method):
     """The table of classical tests of the record that a server learned from."""
     server.engine_.check_tests(method)
     settings = settings_of(server, server.names_, messages)

@@ -13,7 +13,7 @@ from ..fitting import knowledge_of
 from ..joint import JointRecord
 from ..plant import ServerLearner
 from ..validity.report import COLOURED, UNSETTLED, gated, with_joining, with_wandering
-from .answers import anew, tested
+from .answers import anew, classical_tests
 from .grades import grades_of, holds, with_grades
 from .intervals import check_confidence, pair_of, spectrum_table
 from .tests import check_method
@@ -213,4 +213,4 @@ class LinkQuestions(ServerLearner):
         check_method(method, self.covariance)
         if self.engine_ is not None:  # before the work
             self.engine_.check_tests(method)
-        return tested(anew(self, messages), messages, method)
+        return classical_tests(anew(self, messages), messages, method)

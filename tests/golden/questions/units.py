@@ -24,8 +24,8 @@ def _of_client(name, data=_short, questions=_QUESTIONS, **settings):
 def _alone(fitted):
     """What a unit says by itself."""
     client, Y = fitted.estimator.clients_["unit1"], fitted.record.X["unit1"]
-    asked = ("predict", "transform", "score", "score_samples", "residuals", "filter", "smooth")
-    return {name: getattr(client, name)(Y) for name in asked}
+    asked = ("predict", "transform", "score", "score_samples", "filter", "smooth")
+    return {name: getattr(client, name)(Y) for name in asked} | {"residuals": Y - client.predict(Y)}
 
 
 def _seasonal():

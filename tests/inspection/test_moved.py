@@ -1,0 +1,69 @@
+"""Methods of 0.1 say where they went, and every function is asked of the estimators that know the answer."""
+
+import inspect
+
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from skfedcausal import (
+    FederatedCounterfactualEstimator,
+    FederatedGrangerEstimator,
+    FederatedRCADetector,
+    GradientServer,
+    inspection,
+    papers,
+)
+from skfedcausal.datasets import make_granger_plant
+from skfedcausal.estimators._moved import MOVED
+
+ESTIMATORS = (FederatedGrangerEstimator, FederatedCounterfactualEstimator, FederatedRCADetector)
+FUNCTIONS = [name for name in inspection.__all__ if inspect.isfunction(getattr(inspection, name))]
+WITHOUT_FIT = {"partial_fit_sites", "privacy_curve", "renew"}
+
+
+def test_every_function_was_a_method_of_an_estimator():
+    of_papers = {name for name in papers.__all__ if inspect.isfunction(getattr(papers, name))}
+    assert {*FUNCTIONS, *of_papers, "fit_predict"} == set(MOVED)
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_a_former_method_names_its_function(name):
+    said = 0
+    for kind in ESTIMATORS:
+        assert not hasattr(kind(), name)
+        with pytest.raises(AttributeError) as error:
+            getattr(kind(), name)
+        said += str(error.value) == f"{kind.__name__}.{name} moved in 0.2: {MOVED[name][1]}"
+    assert said
+
+
+def test_what_never_was_a_method_is_no_attribute():
+    with pytest.raises(AttributeError, match="'FederatedRCADetector' object has no attribute 'spectrum'"):
+        FederatedRCADetector().spectrum
+
+
+def arguments(function):
+    """Something for every argument that has to be given."""
+    given = list(inspect.signature(function).parameters.values())[1:]
+    return {one.name: None for one in given if one.default is one.empty}
+
+
+@pytest.mark.parametrize("name", [name for name in FUNCTIONS if name not in WITHOUT_FIT])
+def test_functions_are_asked_of_fitted_estimators_that_know_the_answer(name):
+    function = getattr(inspection, name)
+    arguments_of = arguments(function)
+    refused = 0
+    for kind in (*ESTIMATORS, dict):
+        with pytest.raises((NotFittedError, TypeError, ValueError)) as error:
+            list(function(kind(), **arguments_of) or ())  # a generator begins when it is asked for more
+        refused += "` is asked of" in str(error.value)
+    assert refused >= 1
+
+
+def test_a_server_that_cannot_answer_is_named():
+    X, _ = make_granger_plant(2, n_samples=300, random_state=0)
+    est = FederatedGrangerEstimator(server=GradientServer(solve="stationary")).fit(X)
+    with pytest.raises(ValueError, match=r"`spectrum` is not answered by a fit with GradientServer; fit with server=L"):
+        inspection.spectrum(est, "unit0", "unit1")
+    with pytest.raises(ValueError, match=r"`losses` is not answered by a fit with LikelihoodServer; .*GradientServer"):
+        papers.losses(FederatedGrangerEstimator().fit(X), X)
