@@ -109,7 +109,7 @@ def test_episodes_may_have_any_times():
         (
             lambda: FederatedCounterfactualEstimator(input_model=InputModel(missing="drop")).fit(plant()),
             ValueError,
-            "'missing_inputs'",
+            "'missing' parameter of InputModel",
         ),
     ],
 )

@@ -92,7 +92,7 @@ def test_names_that_changed_tell_of_the_new_one(kind, name, words):
             "'max_bytes' parameter of Communication",
         ),
         (FederatedCounterfactualEstimator(input_model=InputModel(missing="skip")), "'missing' parameter of InputModel"),
-        (FederatedRCADetector(evidence="flag"), "'signs' parameter of Evidence"),
+        (FederatedRCADetector(evidence="flag"), "'evidence' parameter of FederatedRCADetector"),
         (FederatedRCADetector(evidence=Evidence(n_steps=0)), "'n_steps' parameter of Evidence"),
         (FederatedRCADetector(baseline=Baseline(harmonics=24)), "belongs to its units: client=KalmanClient"),
         (FederatedRCADetector(baseline=Baseline(levels="wander")), "belongs to its units: client=KalmanClient"),

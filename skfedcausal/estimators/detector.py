@@ -181,7 +181,7 @@ class FederatedRCADetector(WatchingDetector):
     _parameter_constraints = {
         **WatchingDetector._parameter_constraints,
         "privacy": [PrivacyMechanism, list, tuple, None],
-        "evidence": [Evidence, str],
+        "evidence": [Evidence, StrOptions({"innovations", "flags"})],
         "false_alarm_rate": [Interval(Real, 0, 1, closed="neither"), str],
         "input_columns": ["array-like", callable, Mapping, None],
         "baseline": [Baseline, None],
