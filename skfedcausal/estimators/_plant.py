@@ -9,6 +9,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from ..arguments import weighted_mean
 from ..beside import beside
 from ..callers import warn
 from ..client.pooled import PooledTransport
@@ -226,7 +227,7 @@ class PlantEstimator(LinkQuestions, BatchLearning):
         -------
         float
         """
-        return float(np.average(self.score_samples(X, inputs=inputs, lengths=lengths), weights=sample_weight))
+        return weighted_mean(self.score_samples(X, inputs=inputs, lengths=lengths), sample_weight)
 
     def oracle(self, X, *, inputs=None, lengths=None):
         """The same estimator fitted by a central machine that holds all raw measurements.
