@@ -121,7 +121,7 @@ def to_floats(X, *, name_column, where="", min_features=1, **checks):
     if isinstance(X, pd.DataFrame) and not X.shape[1]:
         X = np.empty(X.shape)  # scikit-learn asks a frame without columns for its dtypes
     try:
-        if _kinds(X) & {"m", "M"}:
+        if kinds(X) & {"m", "M"}:
             raise TypeError("Times are no measurements.")  # which pandas would make nanoseconds of
         checks |= {"ensure_all_finite": "allow-nan", "ensure_min_features": min_features}
         return check_array(X, dtype=np.float64, **checks)
@@ -139,7 +139,7 @@ def to_floats(X, *, name_column, where="", min_features=1, **checks):
         raise same_kind(error, message) from None  # the original shows measurements
 
 
-def _kinds(X):
+def kinds(X):
     """Kinds of numbers in a table."""
     found = getattr(X, "dtypes", getattr(X, "dtype", None))
     dtypes = found if isinstance(found, (pd.Series, list, tuple)) else [found]

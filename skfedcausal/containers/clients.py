@@ -198,6 +198,7 @@ def opened(X, inputs=None, lengths=None):
                 f"Got `inputs` of type {came}; give a list with one array per unit, or a dict, a frame with "
                 "'client__input' columns, or ClientArrays."
             )
+    _refuse_no_tables(inputs)
     if isinstance(X, ClientArrays):
         if lengths is not None:
             raise ValueError("Got `lengths` beside ClientArrays, which know their episodes; leave them out.")
@@ -214,9 +215,36 @@ def opened(X, inputs=None, lengths=None):
     return X, inputs, lengths
 
 
+def _refuse_no_tables(inputs):
+    """Refuse inputs of a unit that are no table."""
+    parts = (
+        inputs.items()
+        if isinstance(inputs, Mapping)
+        else enumerate(inputs)
+        if isinstance(inputs, (list, tuple))
+        else ()
+    )
+    for unit, part in parts:
+        if part is None or isinstance(part, (Mapping, list, tuple)) or getattr(as_native(part), "ndim", 0):
+            continue
+        raise TypeError(
+            f"Got `inputs` of type {type(part).__name__} for unit {unit!r}; give one array of shape (n_samples, "
+            "n_inputs) per unit, or None for a unit without."
+        )
+
+
+def n_dimensions(part):
+    """Number of dimensions of an array, or of lists in lists by the first of them."""
+    if isinstance(part, (list, tuple)):
+        return 1 + (n_dimensions(part[0]) if part else 0)
+    return getattr(part, "ndim", 0)
+
+
 def is_of_units(parts):
     """Whether a list has a table for each unit, not episodes, which name them, or rows of numbers."""
-    return any(np.ndim(part) == 2 or isinstance(part, pd.Series) for part in parts) and not any(map(_is_episode, parts))
+    return any(n_dimensions(part) == 2 or isinstance(part, pd.Series) for part in parts) and not any(
+        map(_is_episode, parts)
+    )
 
 
 def _is_episode(part):

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import issparse
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils._set_output import _get_output_config
 
 from ..versioned import Versioned
-from .arrays import as_native, column_names
-from .clients import ClientArrays, opened
+from .arrays import as_native, column_names, kinds, to_floats
+from .clients import ClientArrays, n_dimensions, opened
 from .plant import stack_clients
 
 
@@ -122,7 +123,10 @@ class UnitScaler(Versioned, StandardScaler):
 def _table(X):
     """A table of any container."""
     X = as_native(opened(X)[0])
-    several = isinstance(X, (list, tuple)) and any(np.ndim(part) == 2 for part in X)
+    several = isinstance(X, (list, tuple)) and any(n_dimensions(part) == 2 or isinstance(part, Mapping) for part in X)
     table = stack_clients(X) if isinstance(X, Mapping) or several else X
     column_names(table)  # refuses those that are there twice
+    if not issparse(table) and (not kinds(table) or kinds(table) - set("fiub")):
+        columns = column_names(table)
+        to_floats(table, name_column=lambda place: repr(place if columns is None else columns[place]), where="X")
     return table

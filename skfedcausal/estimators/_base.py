@@ -16,6 +16,7 @@ from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
+from ..arguments import checked
 from ..beside import beside
 from ..callers import warn
 from ..client.units import (
@@ -75,7 +76,7 @@ class where_server:
         self._name, self._example = name, example
 
     def __call__(self, question):
-        self._function = question
+        self._function = checked(question)
         return self
 
     def __get__(self, estimator, cls=None):
@@ -139,6 +140,12 @@ class FederatedEstimator(Grouped, DefaultParts, CallbackSupportMixin, Transforme
         if name.endswith("_") and not name.startswith("_") and "layout_" not in vars(self):
             raise NotFittedError(f"{who}.{name} is not known before a fit: call fit(X) first.")
         raise AttributeError((name in MOVED and moved(type(self), name)) or f"{who!r} object has no attribute {name!r}")
+
+    def _validate_params(self):
+        super()._validate_params()
+        for mechanism in self.privacy if isinstance(self.privacy, (list, tuple)) else [self.privacy]:
+            if isinstance(mechanism, PrivacyMechanism):
+                mechanism.check()
 
     # -- learning --------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ import pandas as pd
 
 from ..callers import warn
 from ..containers.arrays import as_native, as_table, column_names, names_units
-from ..containers.clients import unit_inputs
+from ..containers.clients import n_dimensions, unit_inputs
 from ..containers.layout import SEPARATOR, flat_name, input_mask, listed, split_flat_names
 from ..statespace.episodes import episodes
 
@@ -344,7 +344,7 @@ def has_words(container):
     if isinstance(container, Mapping):
         return any(map(has_words, container.values()))
     if isinstance(container, (list, tuple)):
-        return any(has_words(part) for part in container if np.ndim(part) > 0)
+        return any(has_words(part) for part in container if n_dimensions(part) > 0)
     found = getattr(container, "dtypes", getattr(container, "dtype", None))
     kinds = found if isinstance(found, (list, tuple, pd.Series)) else [found]
     return container is not None and any(getattr(kind, "kind", "O") not in "fiub" for kind in kinds)

@@ -1,9 +1,11 @@
 """Parts of an estimator that answer before anybody gave them: parameters by name, and a picture that shows them."""
 
+from inspect import isfunction
 from types import SimpleNamespace
 
 from sklearn.base import BaseEstimator
 
+from ..arguments import checked
 from ..client.augmenter import LinearAugmenter
 from ..client.kalman import KalmanClient
 from ..containers.layout import listed
@@ -19,6 +21,12 @@ class DefaultParts(BaseEstimator):
 
     _default_server = LikelihoodServer
     _server_settings: dict = {}  # of the default server
+
+    def __init_subclass__(cls, **settings):
+        super().__init_subclass__(**settings)
+        for name, question in list(vars(cls).items()):
+            if isfunction(question) and not name.startswith("_"):
+                setattr(cls, name, checked(question))
 
     @classmethod
     def _default_parts(cls):

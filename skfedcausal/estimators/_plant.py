@@ -8,6 +8,7 @@ import pandas as pd
 from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
+from ..arguments import weighted_mean
 from ..beside import beside
 from ..callers import warn
 from ..message.clock import Clock
@@ -229,7 +230,7 @@ class PlantEstimator(LinkQuestions, BatchLearning):
         -------
         float
         """
-        return float(np.average(self.score_samples(X, inputs=inputs, lengths=lengths), weights=sample_weight))
+        return weighted_mean(self.score_samples(X, inputs=inputs, lengths=lengths), sample_weight)
 
     def report(self, path, *, title="Which unit drives which", X=None, check=None):
         """Write a page for people who were not there: links, doubts, what data left the units.

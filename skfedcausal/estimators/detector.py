@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from ..arguments import weighted_mean
 from ..callers import warn
 from ..client.baseline_options import Baseline
 from ..client.units import randomised_flags, units_alone
@@ -642,7 +643,7 @@ class FederatedRCADetector(WatchingDetector):
         float
         """
         if y is None:
-            return float(np.average(self.score_samples(X, inputs=inputs, lengths=lengths), weights=sample_weight))
+            return weighted_mean(self.score_samples(X, inputs=inputs, lengths=lengths), sample_weight)
         truth = np.asarray(y, dtype=str)
         roots = self.predict_root_cause(X, inputs=inputs, lengths=lengths)
         labels = np.unique(truth)

@@ -208,7 +208,12 @@ def _of(value, name, parameter):
 
 
 def _columns(value, n_columns, name, parameter):
-    value = np.asarray(value, dtype=float)
+    try:
+        value = np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"Got `{parameter}` of type {type(value).__name__} for unit {name!r}; give one number or one per column."
+        ) from None
     if value.ndim > 1 or value.size not in (1, n_columns):
         raise ValueError(
             f"`{parameter}` has shape {value.shape} for unit {name!r}, which has {n_columns} columns; give "

@@ -274,6 +274,7 @@ class PrivacyMechanism(BaseEstimator, ABC):
         PrivacyBudgetError
             If the release would cost more than the account allows; nothing is drawn then.
         """
+        self.check()
         if self.place not in ("record", "flags"):
             raise ValueError(
                 f"This mechanism adds its noise to the {self.place} of gradient training and has none for a "

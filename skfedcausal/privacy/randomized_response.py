@@ -116,6 +116,7 @@ class RandomizedResponse(PrivacyMechanism):
         -------
         dict of str to ndarray of bool of shape (n_samples, 2)
         """
+        self.check()
         flags = {name: _pairs(name, pairs) for name, pairs in flags.items()}
         with self.account.turn():
             plans = {}

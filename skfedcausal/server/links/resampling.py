@@ -112,6 +112,8 @@ def check_blocks(n_blocks):
 
 def cut_into_blocks(starts, n_samples, length):
     """Rows in blocks that lie within episodes; a rest shorter than half a block joins the one before."""
+    if length != "episodes" and (isinstance(length, str) or length < 1):
+        raise ValueError(f"Got block_length={length!r}; give a number of rows, at least 1, or 'episodes'.")
     blocks = []
     for start, stop in episodes(starts, n_samples):
         if length == "episodes":

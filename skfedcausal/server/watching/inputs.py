@@ -154,6 +154,11 @@ class InputResponse:
             F[start:stop] = bare.filtered(u[start:stop], None)[0]
             kept[start + 1 : stop] = there[start : stop - 1] & there[start + 1 : stop]
         rows = np.flatnonzero(kept)
+        if not len(rows):
+            raise ValueError(
+                f"In none of {n_rows} rows and the row before it every unit tells of all its states, and others do not "
+                "show what inputs do. Give a record with fewer holes, or leave the inputs out."
+            )
         past = np.column_stack([x[rows - 1], np.ones(len(rows))])
         F = F[rows]
         rest = F - past @ np.linalg.lstsq(past, F, rcond=None)[0]

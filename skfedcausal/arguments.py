@@ -1,0 +1,109 @@
+"""What arguments of questions are, by their names: a question is not begun with one that is of another kind."""
+
+from collections.abc import Mapping
+from functools import wraps
+from inspect import signature
+from numbers import Integral, Real
+
+import numpy as np
+import pandas as pd
+
+_NUMBER = (Real,), "a number"
+_COUNT = (Integral,), "a whole number"
+_FLAG = (bool, np.bool_), "True or False"
+_WORD = (str,), "a word"
+_NAME = (str, Integral, tuple), "a name or a position"
+_KINDS = {
+    **dict.fromkeys(("confidence", "alpha", "threshold", "held_out", "strength", "scale", "margin", "forget"), _NUMBER),
+    **dict.fromkeys(("n_frequencies", "n_resamples", "n_steps", "n_draws", "horizon"), _COUNT),
+    **dict.fromkeys(("conditional", "geweke", "return_std", "split", "undecided", "dry_run"), _FLAG),
+    **dict.fromkeys(("model", "method", "loops", "sensors", "question", "times", "kind"), _WORD),
+    **dict.fromkeys(("cause", "effect", "input", "output", "unit", "n"), _NAME),
+    "block_length": ((Integral, str), "a number of rows, or 'episodes'"),
+    "level": _NUMBER,  # a word where it is one by default
+    "limits": ((Mapping,), "a dict"),
+    "frequencies": ((list, tuple, np.ndarray, pd.Series, pd.Index), "a list of numbers"),
+}
+
+
+def checked(question):
+    """The question, which refuses arguments of another kind than their names say; None is left to the question.
+
+    Parameters
+    ----------
+    question : callable
+
+    Returns
+    -------
+    callable
+        The same where no argument has a name that says what it is.
+
+    Examples
+    --------
+    >>> from skfedcausal.arguments import checked
+    >>> @checked
+    ... def gain(input, confidence=0.9):
+    ...     return confidence
+    >>> gain("valve")
+    0.9
+    >>> gain("valve", confidence=[0.5, 0.9])
+    Traceback (most recent call last):
+        ...
+    TypeError: Got `confidence` of type list in gain; give a number.
+    """
+    places = {}
+    for place, parameter in enumerate(signature(question).parameters.values()):
+        if parameter.name in _KINDS:
+            kind = _WORD if isinstance(parameter.default, str) else _KINDS[parameter.name]
+            places[parameter.name] = place, *kind
+    if not places:
+        return question
+
+    @wraps(question)
+    def asked(*given, **settings):
+        for name, (place, kinds, words) in places.items():
+            value = settings.get(name, given[place] if place < len(given) else None)
+            if value is not None and not isinstance(value, kinds):
+                raise TypeError(f"Got `{name}` of type {type(value).__name__} in {question.__name__}; give {words}.")
+        return question(*given, **settings)
+
+    return asked
+
+
+def weighted_mean(values, sample_weight):
+    """Mean of a value for each row, by weights of the rows.
+
+    Parameters
+    ----------
+    values : ndarray of shape (n_samples,)
+    sample_weight : array-like of shape (n_samples,) or None
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    ValueError
+        If the weights are no numbers that are zero or more, one for each row, or all are zero.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from skfedcausal.arguments import weighted_mean
+    >>> weighted_mean(np.array([1.0, 5.0]), [3.0, 1.0])
+    2.0
+    """
+    if sample_weight is None:
+        return float(values.mean())
+    try:
+        weights = np.asarray(sample_weight, dtype=float)
+        is_fine = weights.shape == values.shape and bool((weights >= 0).all() and 0 < weights.sum() < np.inf)
+    except (TypeError, ValueError):
+        is_fine = False
+    if not is_fine:
+        raise ValueError(
+            f"Got `sample_weight` of type {type(sample_weight).__name__}; give one finite number for each of "
+            f"{len(values)} rows, none below zero and not all zero."
+        )
+    return float(np.average(values, weights=weights))
