@@ -6,11 +6,11 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.neural_network import MLPRegressor
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from ..bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from ..containers import check_lengths, episode_starts
 from ..seeding import seeded
 from ..statespace.episodes import episodes, inner_rows

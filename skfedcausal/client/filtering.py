@@ -7,9 +7,9 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, validate_data
 
+from ..bases import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from ..containers import check_lengths, episode_starts
 from ..containers.arrays import is_fine
 from ..statespace.episodes import episodes

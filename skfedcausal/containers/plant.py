@@ -93,7 +93,7 @@ class PlantData:
         if set(self.names) <= set(names):
             return self
         kept = [k for k, name in enumerate(self.names) if name in names]
-        series = {part: tuple(getattr(self, part)[k] for k in kept) for part in ("outputs", "inputs")}
+        series: dict[str, Any] = {part: tuple(getattr(self, part)[k] for k in kept) for part in ("outputs", "inputs")}
         return replace(self, layout=self.layout.only(names), **series)
 
     def moving(self):

@@ -232,7 +232,7 @@ class StreamTimes:
 
     def _forget(self):
         """Join what is kept of the parts."""
-        joined = self._parts[0].append(self._parts[1:])
+        joined = pd.DatetimeIndex(self._parts[0].append([*self._parts[1:]]))
         gone = max(len(joined) - self._n_kept, 0)
         self._first, self._parts, self._ends = self._first + gone, [joined[gone:]], self._ends[-1:]
 

@@ -108,7 +108,7 @@ class IncidentDisplay(Display):
         """Row of a time or row number, None for an open end."""
         if value is None or value != value:
             return None
-        return int(np.searchsorted(self.times, value)) if isinstance(value, pd.Timestamp) else int(value)
+        return int(self.times.searchsorted(value)) if isinstance(value, pd.Timestamp) else int(value)
 
     def _lanes(self):
         """Units to draw: the root, those on the path in its order, then by probability."""

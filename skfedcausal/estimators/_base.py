@@ -12,12 +12,13 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 from joblib import parallel_config
-from sklearn.base import BaseEstimator, TransformerMixin, clone
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils._set_output import _get_output_config
 from sklearn.utils.validation import check_is_fitted
 
+from ..bases import BaseEstimator, TransformerMixin
 from ..beside import beside
 from ..client.kalman import KalmanClient
 from ..client.units import (

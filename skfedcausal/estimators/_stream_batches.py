@@ -121,10 +121,10 @@ def _fitting_units(X, layout):
     if missing:
         _say(f"Units {listed(missing)} are missing from a batch: their rows are taken as missing measurements")
     found = next(iter(known.values()))
-    parts = {}
+    parts: dict[str, Any] = {}
     for k, name in enumerate(layout.names):
         own = [layout.columns[position] for position in layout.unit_columns(k)]
-        part = known.get(name)
+        part: Any = known.get(name)
         if isinstance(part, pd.DataFrame) and column_names(part) is not None:
             came = part.set_axis([flat_name(name, str(column), own) for column in part.columns], axis=1)
             part = _fitting_columns(came, own, f"unit {name!r}")
@@ -151,7 +151,7 @@ def _numbers(part, what):
             lost = [column for column in words if numbers[column].isna().sum() > part[column].isna().sum()]
             if lost:
                 _say(f"Columns {listed(lost)} of {what} hold something else than numbers: taken as missing")
-            part = part.assign(**{column: numbers[column].astype(float) for column in words})
+            part = part.assign(**{str(column): numbers[column].astype(float) for column in words})
         values = part.to_numpy()
     else:
         values = part if isinstance(part, np.ndarray) and part.dtype.kind == "f" else np.zeros(0)

@@ -130,7 +130,7 @@ def read_historian(
         shift = _span((clock or {}).get(unit, 0), "clock")
         for tag, values in _unit_series(export, dialect, unit).items():
             series[f"{unit}{SEPARATOR}{tag}"] = values.set_axis(values.index + shift)
-    local = [name for name, values in series.items() if values.index.tz is None]
+    local = [name for name, values in series.items() if pd.DatetimeIndex(values.index).tz is None]
     if 0 < len(local) < len(series):
         raise ValueError(f"The times of {local[0]!r} have no zone and others do; pass their zone as tz=....")
     step = _step(series) if every is None else _span(every, "every")

@@ -302,7 +302,7 @@ def _joined(exports, dialect, clock):
             table.index = table.index + pd.Timedelta(clock[unit])
         tables[unit] = table.rename(columns=lambda tag, unit=unit: f"{unit}{SEPARATOR}{tag}")
     timed = [unit for unit, table in tables.items() if isinstance(table.index, pd.DatetimeIndex)]
-    zoned = [unit for unit in timed if tables[unit].index.tz is not None]
+    zoned = [unit for unit in timed if pd.DatetimeIndex(tables[unit].index).tz is not None]
     if 0 < len(timed) < len(tables) or 0 < len(zoned) < len(timed):
         missing = listed([unit for unit in tables if unit not in (zoned or timed)])
         raise ValueError(f"The records of {missing} have no {'zone' if zoned else 'times'} and others do: pass tz=....")

@@ -11,12 +11,12 @@ from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state, gen_batches
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from ..bases import BaseEstimator, RegressorMixin
 from ..optional import import_optional
 from ..statespace.networks import FeedForward
 from ..versioned import Versioned

@@ -80,7 +80,7 @@ def _levels(value, writer):
 
 
 def _levels_of(node, reader):
-    return pd.MultiIndex(*(reader.value(node[name]) for name in ("levels", "codes")), names=reader.value(node["names"]))
+    return pd.MultiIndex(**{name: reader.value(node[name]) for name in ("levels", "codes", "names")})
 
 
 # -- tables ------------------------------------------------------------------------------------------------------------

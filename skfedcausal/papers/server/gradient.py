@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from scipy.linalg import block_diag
-from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from ...bases import BaseEstimator
 from ...message.requests import Acknowledgement, Ask
 from ...message.states import EffectReply
 from ...message.training import ANSWERS, LocalModel, TrainingEnd, TrainRequest, later_answer
